@@ -59,6 +59,13 @@ impl<'a> Planner<'a> {
             return;
         }
         let earlier = names.filter_map(|name| self.topology.nic(name));
+        let devices = self.devices_of(nic);
+        let is_below = |device: &&Nic| devices.iter().any(|own| own.name == device.name);
+        let common = |other: &'a Nic| self.devices_of(other).into_iter().find(is_below);
+        if let Some((other, device)) = earlier.clone().find_map(|other| Some((other, common(other)?))) {
+            self.notes.push(format!("{} and {} both use the wire of {}", nic.name, other.name, device.name));
+            return;
+        }
         let sharing = earlier.filter_map(|other| Some((self.shared(other, nic)?, &other.name)));
         let Some((part, other)) = sharing.min_by_key(|(part, _)| *part) else { return };
         let name = &nic.name;

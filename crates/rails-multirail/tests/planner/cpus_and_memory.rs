@@ -1,9 +1,11 @@
 //! The CPU and the memory of planned rails.
 
-use crate::{chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, refused, served_by, two_packages};
+use crate::{
+    chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, planned_with, refused, served_by, two_packages,
+};
 use rails_bind::claims::Resources;
 use rails_multirail::{
-    RailPlan, RailRequest, plan_rails,
+    RailRequest, plan_rails,
     planner::{Affinities, Binding, Nearness, Need, PlanError},
 };
 use rails_topo::{CpuId, CpuSet, Interrupt, Nic, NicKind, NodeId, RxQueue, Topology};
@@ -147,12 +149,6 @@ fn hidden_lane_gets_no_rail() {
     for asked in ["eth1", "10.0.1.1"] {
         assert_eq!(refused(&machine, asked), "`eth1` is hidden: the storage network's (by its model)");
     }
-}
-
-fn planned_with(machine: &Topology, request: &str, adjust: impl Fn(&mut RailRequest)) -> Result<RailPlan, PlanError> {
-    let mut request: RailRequest = request.parse().unwrap();
-    adjust(&mut request);
-    plan_rails(machine, &request)
 }
 
 #[test]

@@ -5,10 +5,11 @@ mod captured;
 mod cpus_and_memory;
 mod devices;
 mod lanes;
+mod odd_machines;
 mod properties;
 mod replan;
 
-use rails_multirail::{RailPlan, RailRequest, plan_rails};
+use rails_multirail::{RailPlan, RailRequest, plan_rails, planner::PlanError};
 use rails_topo::{Bandwidth, CpuSet, InterfaceAddress, Interrupt, Nic, NicKind, NodeId, Topology};
 
 /// A NIC on a node, with an address and a speed.
@@ -47,6 +48,19 @@ fn two_packages(nics: Vec<Nic>) -> Topology {
 fn planned(machine: &Topology, request: &str) -> RailPlan {
     let request: RailRequest = request.parse().unwrap();
     plan_rails(machine, &request).unwrap_or_else(|error| panic!("{request:?}: {error}"))
+}
+
+fn planned_with(machine: &Topology, request: &str, adjust: impl Fn(&mut RailRequest)) -> Result<RailPlan, PlanError> {
+    let mut request: RailRequest = request.parse().unwrap();
+    adjust(&mut request);
+    plan_rails(machine, &request)
+}
+
+/// The machine with changes to its JSON.
+fn changed(machine: &Topology, change: impl FnOnce(&mut serde_json::Value)) -> Topology {
+    let mut json = serde_json::to_value(machine).unwrap();
+    change(&mut json);
+    serde_json::from_value(json).unwrap()
 }
 
 fn refused(machine: &Topology, request: &str) -> String {

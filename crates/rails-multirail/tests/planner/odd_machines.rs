@@ -1,0 +1,66 @@
+//! Machines that are built oddly, or described falsely.
+
+use crate::{changed, chosen_cpus, cpus, loopback, nic, on_card, planned, planned_with, refused, two_packages};
+use rails_multirail::{RailRequest, plan_rails};
+use rails_topo::{Bandwidth, Nic, NicKind, PciDevice, Topology};
+use serde_json::json;
+
+#[test]
+fn speeds_beyond_any_wire_do_not_overflow() {
+    let fast = Nic { speed: Some(Bandwidth::bits_per_second(u64::MAX - 1)), ..nic("eth0", 0, 10, "10.0.0.1") };
+    let expected = planned(&two_packages(vec![fast]), "eth0,eth0").expected.unwrap();
+    assert_eq!((expected.rails, expected.delta), (2, 0.5));
+}
+
+#[test]
+fn nic_of_speed_zero() {
+    let dead = Nic { speed: Some(Bandwidth::bits_per_second(0)), ..nic("eth0", 0, 10, "10.0.0.1") };
+    let plan = planned(&two_packages(vec![dead]), "eth0,eth0");
+    assert_eq!(plan.expected.unwrap().together, Bandwidth::bits_per_second(0));
+}
+
+/// Rails on an interface and on a VLAN of it share the interface's wire.
+#[test]
+fn virtual_interfaces_carry_what_the_devices_below_do() {
+    let over = |name: &str, address: &str, speed: u64, lowers: &[&str]| Nic {
+        kind: NicKind::Virtual,
+        lowers: lowers.iter().map(|lower| (*lower).to_owned()).collect(),
+        ..nic(name, 0, speed, address)
+    };
+    let machine = two_packages(vec![
+        nic("eth0", 0, 10, "10.0.0.1"),
+        nic("eth1", 0, 10, "10.0.1.1"),
+        over("eth0.5", "10.0.5.1", 10, &["eth0"]),
+        over("bond0", "10.0.9.1", 20, &["eth0", "eth1"]),
+        over("fast", "10.0.8.1", 100, &["eth1"]),
+    ]);
+    let together = |request: &str| planned(&machine, request).expected.unwrap().together;
+    assert_eq!(together("eth0,eth1"), Bandwidth::mbps(20_000));
+    assert_eq!(together("eth0,eth0.5"), Bandwidth::mbps(10_000));
+    assert_eq!(together("bond0,eth0.5"), Bandwidth::mbps(20_000));
+    assert_eq!(together("bond0"), Bandwidth::mbps(20_000));
+    let bounded = planned(&machine, "fast");
+    assert_eq!(bounded.rails[0].capacity.bandwidth, Some(Bandwidth::mbps(10_000)), "{bounded}");
+    let note = "eth0.5 and eth0 both use the wire of eth0";
+    assert!(planned(&machine, "eth0,eth0.5").notes.iter().any(|told| told == note));
+}
+
+/// A virtual function without a name of its port has the wire of its physical function.
+#[test]
+fn virtual_function_shares_the_wire_of_its_card() {
+    let at = |text: &str| text.parse().unwrap();
+    let machine = two_packages(vec![
+        on_card(nic("eth0", 0, 100, "10.0.0.1"), "0000:18:00.0"),
+        on_card(nic("eth0v0", 0, 100, "10.0.1.1"), "0000:18:00.2"),
+        on_card(nic("eth0v1", 0, 100, "10.0.2.1"), "0000:18:00.3"),
+    ]);
+    let function = |text: &str| PciDevice { physical_function: Some(at("0000:18:00.0")), ..PciDevice::at(at(text)) };
+    let machine = machine.with_pci_devices(vec![
+        PciDevice::at(at("0000:18:00.0")),
+        function("0000:18:00.2"),
+        function("0000:18:00.3"),
+    ]);
+    for request in ["eth0,eth0v0", "eth0v0,eth0v1", "auto"] {
+        assert_eq!(planned(&machine, request).expected.unwrap().together, Bandwidth::mbps(100_000), "{request}");
+    }
+}

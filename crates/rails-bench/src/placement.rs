@@ -14,7 +14,7 @@ use rails_topo::{CpuSet, Topology};
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlacementArgs {
     /// Give each rail its cores, and the interrupts and receive queues of its NIC, for itself: no other process that asks gets
-    /// them while the rails are there
+    /// them while the rails are there. Not with `@default`, which binds nothing
     #[arg(long)]
     exclusive: bool,
     /// Where threads are, seen from the CPU that serves the NIC's interrupt [default: shared-cache, which suits TCP]

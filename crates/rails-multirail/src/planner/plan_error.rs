@@ -97,6 +97,15 @@ pub enum PlanError {
         /// The usable NICs, the best ones first.
         usable: Vec<String>,
     },
+    /// A rail that nothing is bound for was asked for with cores of its own. Its threads run wherever the scheduler places
+    /// them, so that it would keep others from cores that it does not use.
+    #[error(
+        "rail {rail} was asked for with cores of its own and with nothing bound (`@default`); leave out one of the two"
+    )]
+    UnboundCores {
+        /// The rail.
+        rail: RailId,
+    },
     /// There are fewer free cores than the rails need.
     #[error("too few cores: {wanted} asked for, {usable} free; `rails-bench rails` lists claims")]
     TooFewCores {

@@ -254,6 +254,10 @@ impl<'a> Planner<'a> {
             self.note_shared_way(nic);
         }
         let id = RailId(self.rails.len());
+        let is_bound = *binding != Binding::Default;
+        if self.request.exclusive && !is_bound {
+            return Err(PlanError::UnboundCores { rail: id });
+        }
         let mut reasons = Vec::new();
         if end.is_some() || devices.is_empty() {
             reasons.push(if end.is_some() { describe_lane(nic, address) } else { "cores alone, no lane".to_owned() });
@@ -278,19 +282,25 @@ impl<'a> Planner<'a> {
             let wanted = self.request.rails().unwrap_or(id.0 + 1);
             return Err(PlanError::TooFewCores { wanted, usable: id.0 });
         };
-        reasons.push(describe_cpu(best, candidates.len(), nic, &sought));
+        let why = describe_cpu(best, candidates.len(), nic, &sought);
+        reasons.push(if is_bound { why } else { format!("a bound rail would have {why}") });
         let near_node = self.locality.nearest_node(best.cpu);
         let node = self.node(binding, near_node, best.cpu, &mut reasons)?;
         self.check_affinities(id, nic, beside_nic.as_ref(), best, node.filter(|_| node == near_node), &sought.serving)?;
-        let mut rejected_cpus = self.rejected_beforehand(within.as_ref());
-        cpus::rejected(best, &candidates, &mut rejected_cpus);
+        let mut rejected_cpus = Vec::new();
+        if is_bound {
+            rejected_cpus = self.rejected_beforehand(within.as_ref());
+            cpus::rejected(best, &candidates, &mut rejected_cpus);
+        }
         let capacity = self.capacity(nic);
         let speed = nic.and_then(|nic| nic.speed);
         if let Some(bandwidth) = capacity.bandwidth.filter(|bandwidth| speed.is_none_or(|speed| *bandwidth < speed)) {
             reasons.push(format!("carries {bandwidth}, bound by {}", capacity.bound_by));
         }
         let cpu = best.cpu;
-        self.cpus.take(cpu);
+        if is_bound {
+            self.cpus.take(cpu);
+        }
         self.cores.push(cores);
         self.rails.push(PlannedRail {
             id,
@@ -460,7 +470,9 @@ impl<'a> Planner<'a> {
                 let (wanted, tasks) = (self.cores.iter().sum(), self.rails.iter().map(|rail| rail.task_cpus.len()));
                 return Err(PlanError::TooFewCores { wanted, usable: self.rails.len() + tasks.sum::<usize>() });
             };
-            self.cpus.take(best.cpu);
+            if self.rails[index].bound_cpu().is_some() {
+                self.cpus.take(best.cpu);
+            }
             cores_taken = cores_taken.union(&self.cpus.core_of(best.cpu));
             self.rails[index].task_cpus.insert(best.cpu);
         }
@@ -469,7 +481,10 @@ impl<'a> Planner<'a> {
             rail.exclusive_cpus = cores_taken;
         }
         if !rail.task_cpus.is_empty() {
-            rail.reasons.push(format!("CPUs {} for tasks, each on a core of its own", rail.task_cpus));
+            rail.reasons.push(match rail.bound_cpu() {
+                Some(_) => format!("CPUs {} for tasks, each on a core of its own", rail.task_cpus),
+                None => format!("{} for tasks, bound to nothing", plural(rail.task_cpus.len(), "thread")),
+            });
         }
         Ok(())
     }
@@ -482,7 +497,7 @@ impl<'a> Planner<'a> {
     }
 
     fn note_shared_cpus(&mut self) {
-        let mut cpus: Vec<CpuId> = self.rails.iter().map(|rail| rail.cpu).collect();
+        let mut cpus: Vec<CpuId> = self.rails.iter().filter_map(PlannedRail::bound_cpu).collect();
         cpus.sort_unstable();
         for group in cpus.chunk_by(|a, b| a == b).filter(|group| group.len() > 1) {
             self.notes.push(format!(

@@ -54,7 +54,8 @@ pub struct PlannedRail {
     /// The CPU that its thread is bound to. With [`Binding::Default`] nothing is bound, and this is the CPU that an affine
     /// rail would have: see [`bound_cpu`](Self::bound_cpu).
     pub cpu: CpuId,
-    /// The CPUs beside it for tasks of the application, one on each further core of the rail.
+    /// The CPUs beside it for tasks of the application, one on each further core of the rail. With [`Binding::Default`]
+    /// nothing is bound to them, and their number alone counts.
     #[serde(default)]
     pub task_cpus: CpuSet,
     /// The CPUs that it has to itself: all hardware threads of its cores. Empty for a rail that shares them.
@@ -74,7 +75,7 @@ pub struct PlannedRail {
     pub capacity: Capacity,
     /// The reasons for these.
     pub reasons: Vec<String>,
-    /// The CPUs that it did not get, by reason.
+    /// The CPUs that it did not get, by reason. Empty for a rail that is bound to none.
     #[serde(default)]
     pub rejected_cpus: Vec<RejectedCpus>,
 }

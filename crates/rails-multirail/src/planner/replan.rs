@@ -40,12 +40,16 @@ pub fn replan_rails(
     present: &[PlannedRail],
 ) -> Result<Vec<Replanned>, PlanError> {
     let mut planner = Planner { present, ..Planner::new(topology, request)? };
-    for rail in present {
+    // A rail that nothing is bound for is on no core.
+    let is_bound = |rail: &&PlannedRail| rail.bound_cpu().is_some();
+    for rail in present.iter().filter(is_bound) {
         rail.cpus().iter().for_each(|cpu| planner.cpus.take(cpu));
     }
     let mut unmet: Vec<Option<String>> = present.iter().map(|rail| planner.replan_lane(rail)).collect();
     for (index, rail) in present.iter().enumerate() {
-        rail.task_cpus.iter().for_each(|cpu| planner.cpus.leave(cpu));
+        if is_bound(&rail) {
+            rail.task_cpus.iter().for_each(|cpu| planner.cpus.leave(cpu));
+        }
         if let Err(error) = planner.add_task_cpus(index) {
             unmet[index].get_or_insert_with(|| error.to_string());
             planner.rails[index].task_cpus.clone_from(&rail.task_cpus);
@@ -62,7 +66,7 @@ pub fn replan_rails(
 impl<'a> Planner<'a> {
     /// Plans a rail again, without its CPUs for tasks. Returns the part of the request that cannot be met.
     fn replan_lane(&mut self, present: &'a PlannedRail) -> Option<String> {
-        self.cpus.leave(present.cpu);
+        present.bound_cpu().into_iter().for_each(|cpu| self.cpus.leave(cpu));
         let (parts, unmet) = match self.parts_again(present) {
             Ok(parts) => {
                 let down = parts.nic.filter(|nic| nic.up == Some(false));
@@ -73,7 +77,7 @@ impl<'a> Planner<'a> {
         match self.add(parts) {
             Ok(()) => unmet,
             Err(error) => {
-                self.cpus.take(present.cpu);
+                present.bound_cpu().into_iter().for_each(|cpu| self.cpus.take(cpu));
                 self.cores.push(1 + present.task_cpus.len());
                 self.rails.push(PlannedRail { task_cpus: CpuSet::new(), ..present.clone() });
                 Some(unmet.unwrap_or_else(|| error.to_string()))

@@ -280,7 +280,7 @@ fn deliberate_placements() {
     let plan = planned(&machine, "eth0@default,eth0@0/0,eth0");
     assert_eq!(
         plan.rails.iter().map(|rail| rail.bound_cpu()).collect::<Vec<_>>(),
-        [None, Some(CpuId(0)), Some(CpuId(10))]
+        [None, Some(CpuId(0)), Some(CpuId(8))]
     );
     assert_eq!(plan.rails.iter().map(|rail| rail.node).collect::<Vec<_>>(), [None, Some(NodeId(0)), Some(NodeId(1))]);
     let explicit = Binding::Explicit { cpus: Some(cpus("0")), node: Some(NodeId(0)) };

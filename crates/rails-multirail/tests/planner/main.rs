@@ -7,7 +7,9 @@ mod devices;
 mod lanes;
 mod odd_machines;
 mod properties;
+mod reasons;
 mod replan;
+mod tasks;
 
 use rails_multirail::{RailPlan, RailRequest, plan_rails, planner::PlanError};
 use rails_topo::{Bandwidth, CpuSet, InterfaceAddress, Interrupt, Nic, NicKind, NodeId, Topology};

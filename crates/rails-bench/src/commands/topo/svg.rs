@@ -44,12 +44,13 @@ impl SvgArgs {
 fn mark(topology: &Topology, rail: &PlannedRail) -> RailMark {
     let nic = rail.interface.as_deref().and_then(|name| topology.nic(name));
     let interrupts = nic.into_iter().flat_map(|nic| &nic.interrupts);
-    let served =
-        interrupts.filter(|interrupt| interrupt.effective.as_ref().is_some_and(|cpus| cpus.contains(rail.cpu)));
+    let bound = rail.bound_cpu();
+    let is_here = |cpus: &CpuSet| bound.is_some_and(|cpu| cpus.contains(cpu));
+    let served = interrupts.filter(|interrupt| interrupt.effective.as_ref().is_some_and(is_here));
     RailMark {
         name: format!("R{}", rail.id),
         nic: rail.interface.clone(),
-        cpus: CpuSet::single(rail.cpu),
+        cpus: bound.map(|_| rail.cpus()).unwrap_or_default(),
         node: rail.node,
         interrupts: served.map(|interrupt| interrupt.number).collect(),
     }

@@ -58,7 +58,7 @@ pub(crate) async fn run(wish: &str) -> anyhow::Result<Pinned> {
     Ok(Pinned {
         planned: rail.planned().cpu,
         sum: count_together(rail.runtime()).await?,
-        placement: rail.runtime().placement().clone(),
+        placement: (*rail.runtime().placement()).clone(),
         cpus_now: rail.runtime().cpus_now()?,
         affinity: rail.affinity(&topology),
     })

@@ -129,7 +129,7 @@ impl Side {
                 rail: rail.id(),
                 interface: rail.planned().interface.clone(),
                 cpus: rail.runtime().cpus_now().ok(),
-                memory_policy: policy(placement),
+                memory_policy: policy(&placement),
                 memory_node: placement.memory_node.as_ref().ok().copied(),
                 cpu_seconds: rail_seconds(rail).zip(*before).map(|(now, before)| now - before),
                 affinity: rail.affinity(topology),

@@ -13,6 +13,7 @@ mod rail_request;
 mod reasons;
 mod replan;
 mod request_text;
+mod requirements;
 
 pub use plan_error::PlanError;
 pub use plan_rails::plan_rails;

@@ -258,6 +258,10 @@ impl<'a> Planner<'a> {
         if self.request.exclusive && !is_bound {
             return Err(PlanError::UnboundCores { rail: id });
         }
+        if self.request.affinities.thread == Need::Required && !is_bound {
+            let reason = "its thread is bound to no CPU".to_owned();
+            return Err(PlanError::AffinityMissing { rail: id, affinity: "thread", reason });
+        }
         let mut reasons = Vec::new();
         if end.is_some() || devices.is_empty() {
             reasons.push(if end.is_some() { describe_lane(nic, address) } else { "cores alone, no lane".to_owned() });
@@ -277,7 +281,13 @@ impl<'a> Planner<'a> {
         };
         let lane = || nic.map(|nic| nic.name.clone()).or(address.map(|address| address.to_string()));
         let within = self.wanted_cpus(binding, &mut reasons, || lane().unwrap_or_else(|| format!("rail {id}")))?;
-        let candidates = self.cpus.candidates(&sought, within.as_ref(), self.request.exclusive);
+        let mut candidates = self.cpus.candidates(&sought, within.as_ref(), self.request.exclusive);
+        let asked_node = match binding {
+            Binding::Explicit { node, .. } => *node,
+            Binding::Affine | Binding::Default => None,
+        };
+        // An affinity that no candidate has is refused below.
+        let lacking = self.keep_required(&mut candidates, asked_node).unwrap_or_default();
         let Some(best) = candidates.iter().min() else {
             let wanted = self.request.rails().unwrap_or(id.0 + 1);
             return Err(PlanError::TooFewCores { wanted, usable: id.0 });
@@ -291,6 +301,7 @@ impl<'a> Planner<'a> {
         if is_bound {
             rejected_cpus = self.rejected_beforehand(within.as_ref());
             cpus::rejected(best, &candidates, &mut rejected_cpus);
+            rejected_cpus.extend(lacking);
         }
         let capacity = self.capacity(nic);
         let speed = nic.and_then(|nic| nic.speed);
@@ -456,17 +467,24 @@ impl<'a> Planner<'a> {
             let rail = &self.rails[index];
             let nic = rail.interface.as_deref();
             let near = nic.and_then(|name| self.topology.nic(name)?.locality(self.topology));
+            let serving = nic.and_then(|name| self.topology.nic(name)).map(serving_cpus).unwrap_or_default();
             let sought = Sought {
                 near: near.into_iter().collect(),
-                serving: CpuSet::new(),
+                serving,
                 nic: None,
                 nearness: None,
                 beside: Some(cpu),
                 present: self.present.get(index).map(|rail| rail.task_cpus.clone()).unwrap_or_default(),
             };
-            let candidates = self.cpus.candidates(&sought, None, exclusive);
-            let best = candidates.into_iter().filter(|candidate| !cores_taken.contains(candidate.cpu)).min();
-            let Some(best) = best else {
+            let mut candidates = self.cpus.candidates(&sought, None, exclusive);
+            candidates.retain(|candidate| !cores_taken.contains(candidate.cpu));
+            if !candidates.is_empty() {
+                self.keep_required(&mut candidates, rail.node).map_err(|affinity| {
+                    let reason = "no further core that is free has it for the rail's tasks".to_owned();
+                    PlanError::AffinityMissing { rail: rail.id, affinity, reason }
+                })?;
+            }
+            let Some(best) = candidates.into_iter().min() else {
                 let (wanted, tasks) = (self.cores.iter().sum(), self.rails.iter().map(|rail| rail.task_cpus.len()));
                 return Err(PlanError::TooFewCores { wanted, usable: self.rails.len() + tasks.sum::<usize>() });
             };

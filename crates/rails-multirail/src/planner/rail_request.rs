@@ -115,7 +115,8 @@ pub enum Nearness {
     Package,
 }
 
-/// Which of the three affinities rails must have (RTK paper, section II.B).
+/// Which of the three affinities rails must have (RTK paper, section II.B). The CPUs for tasks have the same thread and
+/// memory affinity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Affinities {
     /// The NIC's interrupts are served on CPUs beside it.

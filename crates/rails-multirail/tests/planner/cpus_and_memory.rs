@@ -5,7 +5,7 @@ use crate::{
 };
 use rails_bind::claims::Resources;
 use rails_multirail::{
-    RailRequest, plan_rails,
+    RailPlan, RailRequest, plan_rails,
     planner::{Affinities, Binding, Nearness, Need, PlanError},
 };
 use rails_topo::{CpuId, CpuSet, Interrupt, Nic, NicKind, NodeId, RxQueue, Topology};

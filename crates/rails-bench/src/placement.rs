@@ -1,14 +1,15 @@
 //! Where rails are placed: the flags, the request that they make, and the rails that are built from it.
 
-use crate::{exit::Help, machine::MachineArgs};
+use crate::{config, exit::Help, machine::MachineArgs};
 use anyhow::{Context, Error, Result};
 use rails_bind::claims::{ClaimError, Claims, Holder, Resource};
 use rails_multirail::{
-    RailPlan, RailRequest, Rails,
+    FollowOptions, RailPlan, RailRequest, Rails,
     planner::{Affinities, Nearness, Need, PlanError, plan_rails},
     runtime::RuntimeError,
 };
 use rails_topo::{CpuSet, Topology};
+use std::sync::{Mutex, PoisonError};
 
 /// The placement of all rails.
 #[derive(Debug, Clone, clap::Args)]
@@ -43,6 +44,52 @@ enum Affinity {
     Thread,
     /// The memory comes from the nearest node
     Memory,
+}
+
+/// The placement of rails that run, now and when the machine changes.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct RailsArgs {
+    #[command(flatten)]
+    placement: PlacementArgs,
+    /// Leave the rails where they are when a CPU goes offline, a link goes down or an interrupt moves
+    #[arg(long)]
+    no_follow: bool,
+    /// Put interrupts of the rails' NICs back that another program moves (needs root), instead of moving rails after them
+    #[arg(long, conflicts_with = "no_follow")]
+    put_interrupts_back: bool,
+}
+
+impl RailsArgs {
+    /// The request for these rails, placed as the flags say.
+    pub(crate) fn of(&self, rails: &RailRequest) -> RailRequest {
+        self.placement.of(rails)
+    }
+
+    /// Has the rails follow the machine, unless the flags forbid it.
+    pub(crate) fn follow(&self, rails: &Rails, request: &RailRequest) -> Result<()> {
+        if self.no_follow {
+            return Ok(());
+        }
+        let options = FollowOptions::new().describe(with_facts);
+        let options = if self.put_interrupts_back { options.put_interrupts_back() } else { options };
+        let followed = rails.follow(request, options);
+        followed.map_err(|error| Error::new(error).help("--no-follow leaves the rails where they are"))
+    }
+}
+
+/// The machine with the user's facts; as it was last if they do not fit it now.
+fn with_facts(topology: Topology) -> Topology {
+    static LAST: Mutex<Option<Topology>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match (config::of_this_machine(topology.clone(), &[]), &*last) {
+        (Ok(machine), _) => last.insert(machine).clone(),
+        (Err(error), Some(last)) => {
+            tracing::warn!("rails stay where they are until the files of facts fit the machine again: {error:#}");
+            last.clone()
+        }
+        // They did when the rails were planned.
+        (Err(_), None) => topology,
+    }
 }
 
 impl PlacementArgs {

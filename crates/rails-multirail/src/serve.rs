@@ -2,15 +2,17 @@
 
 use crate::{
     Rail, RailId, Rails,
+    planner::PlannedRail,
     runtime::{RailTask, TaskError},
 };
 use rails_net::{Arrival, ListenError, OptionError, SteeredListeners, listen_steered};
+use rails_topo::CpuSet;
 use std::{
     future::{Future, poll_fn},
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     task::Poll,
 };
 use tokio::net::{TcpListener, ToSocketAddrs, lookup_host};
@@ -55,9 +57,10 @@ pub enum ServeError {
 impl Rails {
     /// Serves connections to one address on all rails: each rail has a listening socket of its own, on its own runtime.
     /// If a name has several addresses, it is the first of them that can be listened on. The kernel gives each
-    /// connection to the rail on whose CPU its first packet was handled; if that is no rail's CPU, to the rail whose
-    /// NIC the packet came by, if only one has it; and else to any, by a hash ([`listen_steered`]). Its further packets
-    /// mostly come the same way, so that the connection is served where its interrupt is.
+    /// connection to the rail on whose CPU its first packet was handled, or whose NIC's interrupts that CPU serves and no
+    /// other rail's; if there is none, to the rail whose NIC the packet came by, if only one has it; and else to any,
+    /// by a hash ([`listen_steered`]). Its further packets mostly come the same way, so that the connection is served
+    /// beside its interrupt. The places are those of the rails when this is called.
     ///
     /// Each rail's thread calls `make_service` with its socket, and keeps the future, which need not be `Send`. An HTTP
     /// server such as `axum::serve` spawns the tasks of its connections with `tokio::spawn`, which is on the rail.
@@ -101,7 +104,8 @@ impl Rails {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
-        let arrivals: Vec<Arrival> = self.iter().map(Rail::arrival).collect();
+        let planned: Vec<_> = self.iter().map(Rail::planned).collect();
+        let arrivals = arrivals(&planned);
         if arrivals.is_empty() {
             return Err(ServeError::NoRails);
         }
@@ -173,10 +177,38 @@ impl<T> Service<T> {
     }
 }
 
-impl Rail {
-    /// Where the packets of the rail's connections arrive.
-    fn arrival(&self) -> Arrival {
-        let planned = self.planned();
-        Arrival { cpu: planned.cpu, interface: planned.interface.clone() }
+/// Where the packets of each rail's connections arrive: on its own CPU, and on those that serve the interrupts of its NIC
+/// and of no other rail's.
+fn arrivals(planned: &[Arc<PlannedRail>]) -> Vec<Arrival> {
+    let arrival = |(index, rail): (usize, &Arc<PlannedRail>)| {
+        let others = planned.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
+        let of_others =
+            others.fold(CpuSet::new(), |all, other| all.union(&other.interrupt_cpus).union(&CpuSet::single(other.cpu)));
+        let cpus = rail.interrupt_cpus.difference(&of_others).union(&CpuSet::single(rail.cpu));
+        Arrival { cpus, interface: rail.interface.clone() }
+    };
+    planned.iter().enumerate().map(arrival).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RailRequest, plan_rails};
+    use rails_topo::{CpuId, Interrupt, Nic, NodeId, Topology};
+
+    #[test]
+    fn connections_arrive_where_the_interrupts_are() {
+        let nic = |name: &str, node: u32, cpus: &str| {
+            let cpus: Option<CpuSet> = cpus.parse().ok();
+            let interrupts = vec![Interrupt { number: node, name: None, affinity: cpus.clone(), effective: cpus }];
+            Nic { node: Some(NodeId(node)), up: Some(true), interrupts, ..Nic::named(name) }
+        };
+        let nics = vec![nic("eth0", 0, "1-2"), nic("eth1", 1, "2,6")];
+        let machine = Topology::synthetic("package:2 numa:1 l3:1 core:4 pu:1", nics).unwrap();
+        let plan = plan_rails(&machine, &"eth0,eth1".parse::<RailRequest>().unwrap()).unwrap();
+        let planned: Vec<_> = plan.rails.into_iter().map(Arc::new).collect();
+        assert_eq!((planned[0].cpu, planned[1].cpu), (CpuId(0), CpuId(4)), "on cores beside those of the interrupts");
+        let cpus: Vec<String> = arrivals(&planned).iter().map(|arrival| arrival.cpus.to_string()).collect();
+        assert_eq!(cpus, ["0-1", "4,6"], "CPU 2 serves both, so the interface decides there");
     }
 }

@@ -1,15 +1,15 @@
 //! Several listening sockets on one address, and the choice between them for each connection.
 
 use crate::{BindEndError, ListenError, OptionError, socket, sys::reuseport};
-use rails_topo::CpuId;
+use rails_topo::CpuSet;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
 
 /// Where the packets arrive whose connections a socket is to accept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Arrival {
-    /// The CPU that handles them.
-    pub cpu: CpuId,
+    /// The CPUs that handle them.
+    pub cpus: CpuSet,
     /// The name of the interface that they come by; `None` is any, as is an interface that does not exist.
     pub interface: Option<String>,
 }
@@ -26,7 +26,7 @@ pub struct SteeredListeners {
 }
 
 /// Listens on `local` with one socket for each arrival (`SO_REUSEPORT`). The kernel gives each connection to one of them:
-/// to the first whose CPU handles the connection's first packet; if there is none, to the one whose interface the packet
+/// to the first one of whose CPUs handles the connection's first packet; if there is none, to the one whose interface the packet
 /// came by, if it is the only one with that interface; else by a hash of the addresses and ports.
 ///
 /// Nobody else listens there: an address at which another socket listens, in this process or another, is in use. Later
@@ -74,7 +74,7 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
         listeners.push(TcpListener::from(socket));
     }
     let index = |arrival: &Arrival| arrival.interface.as_deref().and_then(socket::interface_index);
-    let places: Vec<_> = arrivals.iter().map(|arrival| (arrival.cpu, index(arrival))).collect();
+    let places: Vec<_> = arrivals.iter().map(|arrival| (arrival.cpus.clone(), index(arrival))).collect();
     let attached = listeners.first().map_or(Ok(()), |first| reuseport::attach_filter(first, &mut program(&places)));
     let steering = attached.map_err(|source| OptionError {
         call: "setsockopt",
@@ -85,13 +85,13 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
     Ok(SteeredListeners { listeners, local: bound, steering })
 }
 
-/// The choice as a classic BPF program, by the CPU and the interface of each socket. It returns the index of a socket, or
+/// The choice as a classic BPF program, by the CPUs and the interface of each socket. It returns the index of a socket, or
 /// one too many for the kernel's hash.
-fn program(places: &[(CpuId, Option<u32>)]) -> Vec<libc::sock_filter> {
+fn program(places: &[(CpuSet, Option<u32>)]) -> Vec<libc::sock_filter> {
     let give = |index: usize| statement(libc::BPF_RET | libc::BPF_K, index as u32);
     let mut program = vec![load(libc::SKF_AD_CPU)];
-    for (index, (cpu, _)) in places.iter().enumerate() {
-        program.extend([unless_equal(cpu.0), give(index)]);
+    for (index, (cpus, _)) in places.iter().enumerate() {
+        program.extend(cpus.iter().flat_map(|cpu| [unless_equal(cpu.0), give(index)]));
     }
     program.push(load(libc::SKF_AD_IFINDEX));
     for (index, (_, interface)) in places.iter().enumerate() {
@@ -125,6 +125,7 @@ const BACKLOG: i32 = 4096;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rails_topo::CpuId;
 
     /// Runs a program as the kernel does (Documentation/networking/filter.rst), for the instructions above.
     fn run(program: &[libc::sock_filter], cpu: u32, interface: u32) -> usize {
@@ -148,13 +149,16 @@ mod tests {
     proptest! {
         #[test]
         fn choice_by_cpu_then_by_interface(
-            places in proptest::collection::vec((0u32..20, proptest::option::of(1u32..6)), 0..40),
+            places in proptest::collection::vec(
+                (proptest::collection::vec(0u32..20, 0..4), proptest::option::of(1u32..6)), 0..40
+            ),
             cpu in 0u32..24,
             interface in 1u32..7,
         ) {
-            let places: Vec<_> = places.into_iter().map(|(cpu, interface)| (CpuId(cpu), interface)).collect();
+            let set = |cpus: Vec<u32>| cpus.into_iter().map(CpuId).collect::<CpuSet>();
+            let places: Vec<_> = places.into_iter().map(|(cpus, interface)| (set(cpus), interface)).collect();
             let chosen = run(&program(&places), cpu, interface);
-            let by_cpu = places.iter().position(|place| place.0.0 == cpu);
+            let by_cpu = places.iter().position(|place| place.0.contains(CpuId(cpu)));
             let with_it: Vec<_> = (0..places.len()).filter(|index| places[*index].1 == Some(interface)).collect();
             let by_interface = if let [one] = with_it[..] { Some(one) } else { None };
             prop_assert_eq!(chosen, by_cpu.or(by_interface).unwrap_or(places.len()));
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn address_in_use_is_refused_and_a_free_one_is_shared() {
-        let arrivals = [(); 3].map(|()| Arrival { cpu: CpuId(0), interface: Some("lo".to_owned()) });
+        let arrivals = [(); 3].map(|()| Arrival { cpus: CpuSet::single(CpuId(0)), interface: Some("lo".to_owned()) });
         let first = listen_steered("127.0.0.1:0".parse().expect("an address"), &arrivals).expect("it is free");
         first.steering.as_ref().expect("this kernel steers");
         assert_ne!(first.local.port(), 0);

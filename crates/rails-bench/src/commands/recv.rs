@@ -6,7 +6,7 @@ use crate::{
     commands::block_on,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
     exit::{Exit, explain},
-    placement::PlacementArgs,
+    placement::RailsArgs,
     print,
     progress::Progress,
     purpose::{self, Purpose},
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    placement: PlacementArgs,
+    placement: RailsArgs,
     #[command(flatten)]
     stream: StreamArgs<ServerTls>,
 }

@@ -5,7 +5,7 @@ use crate::{
     commands::block_on,
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
     exit::Exit,
-    placement::PlacementArgs,
+    placement::RailsArgs,
     print,
     progress::Progress,
     purpose::Purpose,
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    placement: PlacementArgs,
+    placement: RailsArgs,
     #[command(flatten)]
     striping: StripingArgs,
     #[command(flatten)]

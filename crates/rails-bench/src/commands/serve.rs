@@ -7,7 +7,7 @@ use crate::{
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, socket, sockets},
     exit::{Exit, explain},
     measure::{Received, Watch, mptcp, plain, report::Side, series::Series, striped},
-    placement::PlacementArgs,
+    placement::RailsArgs,
     print,
     purpose::Purpose,
     report,
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "ping")]
     check: bool,
     #[command(flatten)]
-    placement: PlacementArgs,
+    placement: RailsArgs,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// Print each measurement as a JSON object on a line of its own

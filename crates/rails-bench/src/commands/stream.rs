@@ -5,7 +5,7 @@ use crate::{
     endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of, socket, sockets},
     exit::Exit,
     measure::{Amount, mptcp, plain, striped},
-    placement::PlacementArgs,
+    placement::RailsArgs,
     print,
     purpose::Purpose,
     report, size,
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = size::parse)]
     bytes: Option<DataSize>,
     #[command(flatten)]
-    placement: PlacementArgs,
+    placement: RailsArgs,
     #[command(flatten)]
     striping: StripingArgs,
     /// Send plain TCP flows instead of a striped stream, one on each lane: the rate of the links by themselves

@@ -12,7 +12,7 @@ pub(crate) use striping::StripingArgs;
 use crate::{
     exit::{Help, Helped},
     machine::this_machine,
-    placement::{self, PlacementArgs},
+    placement::{self, RailsArgs},
     print,
     secret::JoinArgs,
     size,
@@ -113,11 +113,7 @@ impl<T: TlsArgs> StreamArgs<T> {
 impl Endpoint {
     /// An end that waits for streams on `addresses`: a rail for each. If all of them are unspecified (0.0.0.0, ::), a rail on
     /// each NIC, and without a NIC one that is bound to none.
-    pub(crate) fn listening(
-        addresses: &[LaneAddress],
-        placement: &PlacementArgs,
-        options: StreamOptions,
-    ) -> Result<Self> {
+    pub(crate) fn listening(addresses: &[LaneAddress], placement: &RailsArgs, options: StreamOptions) -> Result<Self> {
         let topology = this_machine()?;
         let ips = || addresses.iter().map(|address| address.socket.ip());
         let rails = if !ips().all(|ip| ip.is_unspecified()) {
@@ -127,7 +123,7 @@ impl Endpoint {
         } else {
             RailRequest::auto()
         };
-        Self::build(topology, &placement.of(&rails), options, "--listen")
+        Self::following(topology, &rails, placement, options, "--listen")
     }
 
     /// An end that opens streams to `remotes`: the rails of `from`, or else one towards each distinct remote address, as the
@@ -135,15 +131,15 @@ impl Endpoint {
     pub(crate) fn calling(
         remotes: &[LaneAddress],
         from: Option<&RailRequest>,
-        placement: &PlacementArgs,
+        placement: &RailsArgs,
         options: StreamOptions,
     ) -> Result<Self> {
         let topology = this_machine()?;
         match from {
-            Some(from) => Self::build(topology, &placement.of(from), options, "--from"),
+            Some(from) => Self::following(topology, from, placement, options, "--from"),
             None => {
                 let rails = lanes(local_ends(remotes)?.into_iter());
-                let built = Self::build(topology, &placement.of(&rails), options, "--to");
+                let built = Self::following(topology, &rails, placement, options, "--to");
                 built.map_err(|error| match error.is::<PlanError>() {
                     true => error.help("name the interfaces or addresses to send from by --from"),
                     false => error,
@@ -169,6 +165,20 @@ impl Endpoint {
     /// Rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
         Self::build(topology, &RailRequest::loopback(rails), options, "--rails")
+    }
+
+    /// An end whose rails follow the machine, if the flags let them.
+    fn following(
+        topology: Topology,
+        rails: &RailRequest,
+        args: &RailsArgs,
+        options: StreamOptions,
+        flag: &'static str,
+    ) -> Result<Self> {
+        let request = args.of(rails);
+        let end = Self::build(topology, &request, options, flag)?;
+        args.follow(&end.rails, &request)?;
+        Ok(end)
     }
 
     /// An end with rails of its own. `flag` has asked for them.

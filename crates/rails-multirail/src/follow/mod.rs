@@ -256,10 +256,7 @@ impl Default for Follow {
 impl Follow {
     fn tell(&self, rail: Option<RailId>, kind: RailEventKind) {
         let event = RailEvent { at: SystemTime::now(), rail, kind };
-        match &event.kind {
-            RailEventKind::Moved { .. } | RailEventKind::InterruptPutBack { .. } => tracing::info!("{event}"),
-            _ => tracing::warn!("{event}"),
-        }
+        tracing::warn!("{event}");
         // Without a subscriber there is no need for it.
         let _ = self.events.send(event);
     }

@@ -325,6 +325,7 @@ impl<'a> Planner<'a> {
             cpu,
             task_cpus: CpuSet::new(),
             exclusive_cpus: CpuSet::new(),
+            interrupt_cpus: sought.serving.clone(),
             exclusive_interrupts: Numbers::new(),
             exclusive_queues: Numbers::new(),
             node,

@@ -68,6 +68,9 @@ pub struct PlannedRail {
     /// The receive queues of its NIC that it has to itself, by index; as with the interrupts.
     #[serde(default)]
     pub exclusive_queues: Numbers,
+    /// The CPUs that served its NIC's interrupts when it was planned, as far as they are known.
+    #[serde(default)]
+    pub interrupt_cpus: CpuSet,
     /// The node of its memory; `None` binds no memory, as on a machine without nodes.
     pub node: Option<NodeId>,
     /// The bandwidth of its lane.

@@ -166,6 +166,9 @@ impl<'a> Planner<'a> {
                 (None, None) => "the machine shows no NUMA nodes any more".to_owned(),
             });
         }
+        if reasons.is_empty() {
+            planned.reasons.clone_from(&present.reasons);
+        }
         Replanned { planned, reasons, is_urgent, unmet }
     }
 

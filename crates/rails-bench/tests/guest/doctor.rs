@@ -20,7 +20,7 @@ use std::{
 
 /// The faults of the worker, and of the NIC of node 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Planted {
+pub(crate) struct Planted {
     /// The CPU of the NIC's interrupts.
     interrupts_on: &'static str,
     /// Where its packets are handed on to.
@@ -40,8 +40,10 @@ enum Memory {
     Both,
 }
 
-const IN_PLACE: Planted =
+pub(crate) const IN_PLACE: Planted =
     Planted { interrupts_on: "2", steered_to: "", napi_on: None, thread_on: "2", memory: Memory::Node1 };
+
+pub(crate) const FAR_INTERRUPTS: Planted = Planted { interrupts_on: "0", ..IN_PLACE };
 
 /// The properties that the doctor is to call broken: interrupt, thread, memory.
 const PLANTED: [(&str, Planted, [bool; 3]); 9] = [
@@ -51,7 +53,7 @@ const PLANTED: [(&str, Planted, [bool; 3]); 9] = [
         Planted { steered_to: "2-3", napi_on: Some("3"), ..IN_PLACE },
         [false, false, false],
     ),
-    ("interrupts on the other node", Planted { interrupts_on: "0", ..IN_PLACE }, [true, true, false]),
+    ("interrupts on the other node", FAR_INTERRUPTS, [true, true, false]),
     ("packets handed to the other node", Planted { steered_to: "0-1", ..IN_PLACE }, [true, false, false]),
     ("the NAPI thread on the other node", Planted { napi_on: Some("0"), ..IN_PLACE }, [true, false, false]),
     // Its memory is far from it too, then.
@@ -135,7 +137,7 @@ fn echo(cable: &Cable) {
 }
 
 /// Plants the fault, from any earlier state of the machine.
-fn plant(cable: &Cable, planted: &Planted) {
+pub(crate) fn plant(cable: &Cable, planted: &Planted) {
     let topology = Topology::detect().expect("a machine");
     let nic = topology.nic(cable.near()).expect("it has a driver");
     let interface = || nic.name.parse().expect("a name");

@@ -153,6 +153,16 @@ impl Claims {
         Ok(holdings.values().fold(CpuSet::new(), |cpus, holds| cpus.union(holds.cpus())))
     }
 
+    /// The holder of this resource, which may be this process; `None` if nobody has claimed it.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn holder_of(&self, resource: &Resource) -> Result<Option<Holder>, ClaimError> {
+        let holdings = self.holdings(&[resource.kind()])?;
+        let found = holdings.into_iter().find(|(_, holds)| holds.contains(resource));
+        Ok(found.map(|(pid, _)| self.holder(pid, resource)))
+    }
+
     /// What each process holds of these kinds.
     fn holdings(&self, kinds: &[Kind]) -> Result<BTreeMap<Option<u32>, Resources>, ClaimError> {
         let mut holdings: BTreeMap<Option<u32>, Resources> = BTreeMap::new();

@@ -76,6 +76,10 @@ proptest! {
             let listed = claims.list().expect("it can be read");
             prop_assert!(listed.len() <= 1 && listed.iter().all(Holder::is_this_process));
             prop_assert_eq!(&listed.into_iter().next().map(|holder| holder.holds).unwrap_or_default(), &model);
+            for resource in [cpu(0), Resource::Interrupt(0), queue(0)] {
+                let holder = claims.holder_of(&resource).expect("it can be read");
+                prop_assert_eq!(holder.map(|holder| holder.holds), model.contains(&resource).then(|| model.clone()));
+            }
             prop_assert_eq!(&claims.taken_cpus().expect("it can be read"), model.cpus());
             held.iter().for_each(|claim| claim.check().expect("it holds"));
         }

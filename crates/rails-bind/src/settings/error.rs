@@ -1,7 +1,12 @@
 //! The errors of reading and changing a setting.
 
 use super::{Setting, Value};
-use crate::{BindError, interrupt::irqbalance::BalancerError, memory::MemoryError};
+use crate::{
+    BindError,
+    claims::{Holder, Resource},
+    interrupt::irqbalance::BalancerError,
+    memory::MemoryError,
+};
 use std::{io, path::PathBuf};
 
 /// A setting that could not be read or changed.
@@ -47,6 +52,17 @@ pub enum SettingError {
         needs: &'static str,
         /// The answer of the operating system.
         source: io::Error,
+    },
+
+    /// Another process has [claimed](crate::claims) the interrupt or the queue.
+    #[error("{setting} is left alone: {resource} is claimed by {by}")]
+    Claimed {
+        /// The setting.
+        setting: Setting,
+        /// The claimed resource.
+        resource: Resource,
+        /// The holder of the claim.
+        by: Box<Holder>,
     },
 
     /// The file system is mounted for reading only, as `/proc` and `/sys` are in containers.

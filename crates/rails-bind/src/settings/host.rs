@@ -61,6 +61,7 @@ impl Host {
     /// Writes, and reads back.
     pub(super) fn write(&self, setting: &Setting, value: &Value) -> Result<Value, SettingError> {
         let text = Self::check(setting, value)?;
+        self.refuse_claimed(setting)?;
         match self.path(setting) {
             None => self.write_by_call(setting, value)?,
             Some(path) => write(&path, &text).map_err(|source| refused(setting, value, path, source))?,

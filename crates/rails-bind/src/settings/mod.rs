@@ -4,6 +4,9 @@
 //! of them or none; its guard puts the former values back. Before any change, a record goes to the [`Journal`], so that
 //! the next process, or a person ([`Journal::undo`]), can put back the changes of a killed process.
 //!
+//! An interrupt or a receive queue that another process has [claimed](crate::claims) stays as it is, also where a former
+//! value is to be put back.
+//!
 //! # Privileges
 //! Measured on Linux 6.18: the affinity of an interrupt takes nothing but write permission to its file (user 0, or
 //! `CAP_DAC_OVERRIDE`; a capability for networking does not help). The steering of packets takes that *and*
@@ -11,6 +14,7 @@
 
 mod apply;
 mod bans;
+mod claimed;
 mod error;
 mod host;
 mod interface_name;

@@ -1,7 +1,10 @@
 //! The transaction and its guard.
 
 use crate::machine::{Machine, cpus, moved, steered};
-use rails_bind::settings::{ApplyError, Change, PutBack, Refusals, Setting, SettingError, SettingState, Value};
+use rails_bind::{
+    claims::Resource,
+    settings::{ApplyError, Change, PutBack, Refusals, Setting, SettingError, SettingState, Undo, Value},
+};
 use std::panic::{self, AssertUnwindSafe};
 
 #[test]
@@ -90,6 +93,62 @@ fn settings_that_others_changed_stay() {
     let outcomes = guard.restore().expect("the journal is there");
     assert!(matches!(&outcomes[0].1, PutBack::ChangedSince { now, .. } if *now == Value::Cpus(cpus("1"))));
     assert_eq!((machine.affinity(24), machine.records()), ("1".to_owned(), 0));
+}
+
+#[test]
+fn claimed_interrupts_and_queues_stay() {
+    let machine = Machine::new();
+    let (host, journal) = (machine.host(), machine.journal());
+    let other = machine.claims_of_another_process(&["interrupts", "queues.eth0"]);
+    // Of this process's own claims nothing stays.
+    let _ours = machine.claims().claim([Resource::Interrupt(25)]).expect("it is free");
+    let flows = |flows| Change {
+        setting: Setting::ReceiveFlows { interface: "eth0".parse().expect("a name"), queue: 0 },
+        value: Value::Number(flows),
+    };
+    other.lock("interrupts", 24);
+    other.lock("queues.eth0", 0);
+    let wanted = [moved(24, "2"), moved(25, "3"), steered("1"), flows(32)];
+    let error = host.apply(&journal, &wanted, Refusals::Fail).expect_err("it is claimed");
+    assert_eq!(
+        error.to_string(),
+        "the affinity of interrupt 24 is left alone: interrupt 24 is claimed by a process that cannot be seen from \
+         here, which holds interrupt 24"
+    );
+    assert_eq!((machine.affinity(25), machine.records()), ("0-3".to_owned(), 0), "all or nothing");
+
+    let guard = host.apply(&journal, &wanted, Refusals::Report).expect("the others may be made");
+    let is_refused = |state: &SettingState| matches!(state, SettingState::Refused(SettingError::Claimed { .. }));
+    let refused: Vec<bool> = guard.changes().iter().map(|changed| is_refused(&changed.state)).collect();
+    assert_eq!(refused, [true, false, true, true]);
+    assert_eq!((machine.affinity(24), machine.affinity(25)), ("0-3".to_owned(), "3".to_owned()));
+    drop(guard);
+    assert_eq!((machine.affinity(25), machine.records()), ("0-3".to_owned(), 0));
+}
+
+/// What was moved before it was claimed goes back once the claim has ended.
+#[test]
+fn claimed_interrupt_is_put_back_later() {
+    let machine = Machine::new();
+    let other = machine.claims_of_another_process(&["interrupts"]);
+    let guard = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    other.lock("interrupts", 24);
+    let outcomes = guard.restore().expect("the journal is there");
+    assert!(matches!(&outcomes[0].1, PutBack::Failed(SettingError::Claimed { .. })), "{outcomes:?}");
+    assert_eq!((machine.affinity(24), machine.records()), ("2".to_owned(), 1));
+    drop(other);
+    let undone = machine.journal().undo(&machine.host(), Undo::Abandoned, false).expect("the journal is there");
+    assert!(matches!(undone[0].outcome, PutBack::Restored { .. }), "{undone:?}");
+    assert_eq!((machine.affinity(24), machine.records()), ("0-3".to_owned(), 0));
+}
+
+#[test]
+fn unusable_claims_stop_nobody() {
+    let machine = Machine::new();
+    machine.write("run/lock/rails", "no folder");
+    assert!(machine.claims().list().is_err());
+    let _guard = machine.host().apply(&machine.journal(), &[moved(24, "2")], Refusals::Fail).expect("allowed");
+    assert_eq!(machine.affinity(24), "2");
 }
 
 #[test]

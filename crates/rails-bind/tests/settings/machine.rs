@@ -1,10 +1,15 @@
 //! A tree with two interrupts, one interface, and a journal beside it.
 
-use rails_bind::settings::{Change, Host, Journal, Setting, Value};
+use nix::fcntl::{FcntlArg, fcntl};
+use rails_bind::{
+    claims::Claims,
+    settings::{Change, Host, Journal, Setting, Value},
+};
 use rails_topo::CpuSet;
 use std::{
+    collections::BTreeMap,
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
@@ -43,6 +48,23 @@ impl Machine {
 
     pub(crate) fn journal(&self) -> Journal {
         Journal::at(self.root.join("run/rails")).expect("a journal")
+    }
+
+    pub(crate) fn claims(&self) -> Claims {
+        Claims::at(self.root.join("run/lock/rails"))
+    }
+
+    /// Somebody else, who may claim in these files.
+    pub(crate) fn claims_of_another_process(&self, files: &[&str]) -> Other {
+        let folder = self.claims().folder().to_owned();
+        fs::create_dir_all(&folder).expect("a folder");
+        let open = |name: &&str| {
+            let path = folder.join(name);
+            let file = fs::File::options().write(true).create_new(true).open(&path).expect("it is not there");
+            fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("it is ours");
+            ((*name).to_owned(), file)
+        };
+        Other(files.iter().map(open).collect())
     }
 
     /// How many records the journal holds.
@@ -87,6 +109,24 @@ impl Machine {
     pub(crate) fn affinity(&self, interrupt: u32) -> String {
         let path = self.root.join(format!("proc/irq/{interrupt}/smp_affinity_list"));
         fs::read_to_string(path).expect("a file").trim().to_owned()
+    }
+}
+
+/// A holder of claims that the kernel takes for another process: the locks belong to its open files. Dropping it ends
+/// them.
+pub(crate) struct Other(BTreeMap<String, fs::File>);
+
+impl Other {
+    /// Claims a number in that file.
+    pub(crate) fn lock(&self, file: &str, number: i64) {
+        let lock = nix::libc::flock {
+            l_type: nix::libc::F_WRLCK as _,
+            l_whence: nix::libc::SEEK_SET as _,
+            l_start: number as _,
+            l_len: 1,
+            l_pid: 0,
+        };
+        fcntl(&self.0[file], FcntlArg::F_OFD_SETLK(&lock)).expect("it is free");
     }
 }
 

@@ -19,7 +19,7 @@ Three properties make a rail a rail: the NIC's interrupts are served on the proc
 too, and their memory lies beside them. Each is said to hold, to be broken or to be unknown, with what was seen while they were watched,
 and with the commands that mend it.
 
-Without --pid, --iface and --rails every NIC is looked at.
+Without --pid, --iface and --rails every NIC is looked at. --fix leaves interrupts alone that another process has claimed.
 
 Examples:
   rails-bench doctor --iface eth0

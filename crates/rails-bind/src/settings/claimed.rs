@@ -1,0 +1,46 @@
+//! Settings of interrupts and receive queues that another process has claimed.
+
+use super::{Host, Setting, SettingError};
+use crate::claims::{Claims, Resource};
+
+impl Host {
+    /// Refuses a setting of what another process has claimed: it belongs to that process for as long.
+    pub(super) fn refuse_claimed(&self, setting: &Setting) -> Result<(), SettingError> {
+        let Some(resource) = setting.resource() else { return Ok(()) };
+        match self.claims().holder_of(&resource) {
+            Ok(Some(by)) if !by.is_this_process() => {
+                Err(SettingError::Claimed { setting: setting.clone(), resource, by: Box::new(by) })
+            }
+            Ok(_) => Ok(()),
+            // Claims are advisory: any user can make their folder unusable, and must not stop an administrator by that.
+            Err(error) => {
+                tracing::warn!(%error, %setting, "it is not known whether another process has claimed this");
+                Ok(())
+            }
+        }
+    }
+
+    /// Where the processes of the host make their claims.
+    fn claims(&self) -> Claims {
+        Claims::at(self.root().join(Claims::MACHINE.trim_start_matches('/')))
+    }
+}
+
+impl Setting {
+    /// The resource that it is a setting of; `None` if that cannot be claimed, or is a process's own.
+    fn resource(&self) -> Option<Resource> {
+        match self {
+            Self::InterruptAffinity { interrupt } | Self::IrqbalanceBan { interrupt } => {
+                Some(Resource::Interrupt(*interrupt))
+            }
+            Self::ReceiveSteering { interface, queue } | Self::ReceiveFlows { interface, queue } => {
+                Some(Resource::Queue { interface: interface.clone(), index: *queue })
+            }
+            Self::FlowTable
+            | Self::TransmitSteering { .. }
+            | Self::ThreadedNapi { .. }
+            | Self::ThreadAffinity { .. }
+            | Self::ProcessMemory { .. } => None,
+        }
+    }
+}

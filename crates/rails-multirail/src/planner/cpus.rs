@@ -2,10 +2,11 @@
 
 use super::{Nearness, RejectedCpus};
 use rails_topo::{CpuId, CpuSet, Locality, Nic, Topology};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The CPUs that rails may be planned on, and the rails on them so far.
 pub(super) struct Cpus<'a> {
+    topology: &'a Topology,
     /// By number.
     cpus: Vec<Cpu<'a>>,
 }
@@ -23,17 +24,27 @@ struct Cpu<'a> {
 
 /// The surroundings of the CPU that is sought.
 pub(super) struct Sought<'s> {
-    /// The CPUs beside each device of the rail, as far as they are known.
-    pub(super) near: Vec<CpuSet>,
+    /// The place of each of the rail's devices.
+    pub(super) near: Vec<Place>,
     /// The CPUs that serve the NIC's interrupts, as far as they are known.
     pub(super) serving: CpuSet,
-    pub(super) nic: Option<&'s str>,
+    /// The NICs whose interrupts these are.
+    pub(super) nics: Vec<&'s str>,
     /// `None` if the CPU of the interrupts does not matter.
     pub(super) nearness: Option<Nearness>,
     /// A CPU with which a cache is to be shared.
     pub(super) beside: Option<CpuId>,
+    /// The CPUs that were asked for by other rails.
+    pub(super) asked_elsewhere: CpuSet,
     /// The CPUs that the rail has at present, which it keeps if no other is better.
     pub(super) present: CpuSet,
+}
+
+/// The place of a device.
+pub(super) struct Place {
+    pub(super) device: String,
+    /// The CPUs beside it; `None` is unknown.
+    pub(super) cpus: Option<CpuSet>,
 }
 
 /// A CPU with its rank; the least is the best.
@@ -41,8 +52,12 @@ pub(super) struct Sought<'s> {
 pub(super) struct Candidate {
     /// How many devices it is not beside.
     pub(super) far: usize,
+    /// The sum of the distances of its node from the nodes of these devices.
+    pub(super) distance: u64,
     pub(super) rails_on_cpu: usize,
     pub(super) rails_on_core: usize,
+    /// 2 if another rail asks for the CPU, 1 if one asks for another hardware thread of its core.
+    asked_elsewhere: u8,
     from_interrupt_rank: u8,
     shares_no_cache: bool,
     /// How many other NICs' interrupts its core serves.
@@ -50,6 +65,8 @@ pub(super) struct Candidate {
     is_elsewhere: bool,
     pub(super) cpu: CpuId,
     pub(super) from_interrupt: FromInterrupt,
+    /// Whether it is known with which CPUs it shares a cache.
+    pub(super) is_cache_known: bool,
 }
 
 /// A CPU, seen from the CPUs that serve a NIC's interrupts.
@@ -71,7 +88,7 @@ impl<'a> Cpus<'a> {
             serving_cpus(nic).iter().for_each(|cpu| serves.entry(cpu).or_default().push(&nic.name));
         }
         let cpu = |id: CpuId| {
-            let core = topology.core_of_cpu(id).map_or_else(|| CpuSet::single(id), |core| core.cpus.clone());
+            let core = core_around(topology, id);
             let mut served: Vec<&str> = core.iter().filter_map(|cpu| serves.get(&cpu)).flatten().copied().collect();
             served.sort_unstable();
             served.dedup();
@@ -87,7 +104,7 @@ impl<'a> Cpus<'a> {
         };
         debug_assert!(std::ptr::eq(topology, locality.topology()));
         let is_free = |cpu: &Cpu<'_>| !cpu.core.intersects(claimed);
-        Self { cpus: topology.allowed_cpus().iter().map(cpu).filter(is_free).collect() }
+        Self { topology, cpus: topology.allowed_cpus().iter().map(cpu).filter(is_free).collect() }
     }
 
     /// Whether a rail may be planned on it, so that no claim is on its core.
@@ -99,6 +116,11 @@ impl<'a> Cpus<'a> {
         self.cpus.len()
     }
 
+    /// On how many cores they are.
+    pub(super) fn cores(&self) -> usize {
+        self.cpus.iter().map(|cpu| cpu.core.first()).collect::<BTreeSet<_>>().len()
+    }
+
     /// The candidates among `within`, or among all; if `exclusive`, those on cores without a rail.
     pub(super) fn candidates(&self, sought: &Sought<'_>, within: Option<&CpuSet>, exclusive: bool) -> Vec<Candidate> {
         let cpus = self.cpus.iter().filter(|cpu| within.is_none_or(|within| within.contains(cpu.id)));
@@ -108,18 +130,34 @@ impl<'a> Cpus<'a> {
     fn candidate(&self, cpu: &Cpu<'_>, sought: &Sought<'_>) -> Candidate {
         let from_interrupt = cpu.beside_interrupt(&sought.serving);
         let shares = |other: CpuId| cpu.cache.is_none_or(|cache| cache.contains(other));
-        let other_nics = cpu.serves.iter().filter(|name| Some(**name) != sought.nic).count();
+        let other_nics = cpu.serves.iter().filter(|name| !sought.nics.contains(name)).count();
+        let known = || sought.near.iter().filter_map(|place| place.cpus.as_ref());
+        let far = known().filter(|near| !near.contains(cpu.id));
         Candidate {
-            far: sought.near.iter().filter(|near| !near.contains(cpu.id)).count(),
+            distance: far.clone().map(|near| self.distance(near, cpu.id)).fold(0, u64::saturating_add),
+            far: far.count(),
             rails_on_cpu: cpu.rails_on_cpu,
             rails_on_core: cpu.rails_on_core,
+            asked_elsewhere: match &sought.asked_elsewhere {
+                asked if asked.contains(cpu.id) => 2,
+                asked => u8::from(asked.intersects(&cpu.core)),
+            },
             from_interrupt_rank: sought.nearness.map_or(0, |nearness| from_interrupt.rank(nearness, other_nics > 0)),
             shares_no_cache: sought.beside.is_some_and(|other| !shares(other)),
             other_nics,
             is_elsewhere: !sought.present.contains(cpu.id),
             cpu: cpu.id,
             from_interrupt,
+            is_cache_known: cpu.cache.is_some(),
         }
+    }
+
+    /// The distance of the CPU's node from the nearest node of those CPUs; the largest number if it is unknown.
+    fn distance(&self, from: &CpuSet, to: CpuId) -> u64 {
+        let distances = self.topology.distances();
+        let (Some(distances), Some(to)) = (distances, self.topology.node_of_cpu(to)) else { return u64::MAX };
+        let nodes = self.topology.nodes().iter().filter(|node| node.cpus.intersects(from));
+        nodes.filter_map(|node| distances.between(node.id, to.id)).min().unwrap_or(u64::MAX)
     }
 
     /// Notes a rail on that CPU.
@@ -188,22 +226,40 @@ impl FromInterrupt {
     }
 }
 
+/// The CPUs of the core of one. Cores that overlap, which only a false model has, are one.
+fn core_around(topology: &Topology, id: CpuId) -> CpuSet {
+    let mut around = CpuSet::single(id);
+    while let Some(core) =
+        topology.cores().iter().map(|core| &core.cpus).find(|cpus| cpus.intersects(&around) && !cpus.is_subset(&around))
+    {
+        around = around.union(core);
+    }
+    around
+}
+
 /// The CPUs that `best` won against, by the first criterion in which each is worse.
 pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Vec<RejectedCpus>) {
+    let shares = |candidate: &Candidate| candidate.from_interrupt.is_affine();
     let mut by_reason: BTreeMap<&str, CpuSet> = BTreeMap::new();
     for other in candidates.iter().filter(|other| other.cpu != best.cpu) {
-        let reason = if other.far != best.far {
+        let reason = if (other.far, other.distance) != (best.far, best.distance) {
             "farther from the rail's devices"
         } else if other.rails_on_cpu != best.rails_on_cpu {
             "another rail runs on it"
         } else if other.rails_on_core != best.rails_on_core {
             "another rail runs on its core"
+        } else if other.asked_elsewhere != best.asked_elsewhere {
+            "another rail asks for it, or for its core"
         } else if other.from_interrupt_rank != best.from_interrupt_rank {
             match other.from_interrupt {
                 FromInterrupt::Serves => "serves the NIC's interrupts, which need its time",
                 FromInterrupt::Sibling => "a hardware thread beside the one that serves the NIC's interrupts",
                 FromInterrupt::SharesCache if other.other_nics > 0 => "serves interrupts of other NICs",
                 FromInterrupt::SharesCache => "serves none of the NIC's interrupts",
+                FromInterrupt::Apart if best.from_interrupt != FromInterrupt::Apart && !shares(best) => {
+                    "in no package with a CPU that serves the NIC's interrupts"
+                }
+                _ if !other.is_cache_known => "not known to share a cache with a CPU that serves the NIC's interrupts",
                 _ => "shares no cache with a CPU that serves the NIC's interrupts",
             }
         } else if other.other_nics != best.other_nics {

@@ -1,11 +1,15 @@
 //! The GPUs and disks of planned rails.
 
-use super::{DeviceKind, PlanError, PlannedDevice, plan_rails::Planner};
-use rails_topo::{BlockDevice, CpuSet, Gpu};
+use super::{
+    DeviceKind, PlanError, PlannedDevice,
+    cpus::{Place, serving_cpus},
+    plan_rails::Planner,
+};
+use rails_topo::{BlockDevice, CpuSet, Gpu, Nic, NicKind};
 
 /// A part of a rail that a name stands for.
 pub(super) enum Named<'a> {
-    Nic(&'a rails_topo::Nic),
+    Nic(&'a Nic),
     Gpu(&'a Gpu),
     Disk(&'a BlockDevice),
 }
@@ -32,21 +36,40 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// A GPU as a part of a rail, and the CPUs beside it, as far as they are known.
-    pub(super) fn gpu(&self, gpu: &Gpu) -> (PlannedDevice, Option<CpuSet>) {
-        let device = PlannedDevice { kind: DeviceKind::Gpu, name: gpu.name.clone(), pci: gpu.pci, node: gpu.node };
-        (device, self.beside(gpu))
+    /// The places of a rail's NIC, GPUs and disks. A virtual NIC has those of the devices under it, and one without
+    /// devices has none.
+    pub(super) fn places(&self, nic: Option<&Nic>, devices: &[PlannedDevice]) -> Vec<Place> {
+        let nics = nic.map(|nic| self.devices_of(nic)).unwrap_or_default();
+        let is_somewhere = |nic: &&Nic| nic.kind == NicKind::Device || nic.node.is_some() || nic.local_cpus.is_some();
+        let place = |name: &str, cpus| Place { device: name.to_owned(), cpus };
+        let nics = nics.into_iter().filter(is_somewhere).map(|nic| place(&nic.name, self.locality.cpus_beside(nic)));
+        let other = |device: &PlannedDevice| {
+            let gpu = || self.topology.gpus().iter().find(|gpu| gpu.name == device.name);
+            let disk = || self.topology.block_devices().iter().find(|disk| disk.name == device.name);
+            let cpus = match device.kind {
+                DeviceKind::Gpu => gpu().and_then(|gpu| self.locality.cpus_beside(gpu)),
+                DeviceKind::Storage => disk().and_then(|disk| self.locality.cpus_beside(disk)),
+            };
+            place(&device.name, cpus)
+        };
+        nics.chain(devices.iter().map(other)).collect()
     }
 
-    /// A disk as a part of a rail, and the CPUs beside it, as far as they are known.
-    pub(super) fn disk(&self, disk: &BlockDevice) -> (PlannedDevice, Option<CpuSet>) {
-        let device =
-            PlannedDevice { kind: DeviceKind::Storage, name: disk.name.clone(), pci: disk.pci, node: disk.node };
-        (device, self.beside(disk))
+    /// The CPUs that serve the interrupts of a NIC, or of the devices under it, as far as they are known.
+    pub(super) fn serving(&self, nic: Option<&Nic>) -> CpuSet {
+        let devices = nic.map(|nic| self.devices_of(nic)).unwrap_or_default();
+        devices.into_iter().fold(CpuSet::new(), |all, device| all.union(&serving_cpus(device)))
     }
+}
 
-    /// The CPUs beside a device, or the nearest usable ones.
-    fn beside(&self, device: &impl rails_topo::Device) -> Option<CpuSet> {
-        self.locality.closest_pus(device).map(|closest| closest.cpus.clone())
+impl From<&Gpu> for PlannedDevice {
+    fn from(gpu: &Gpu) -> Self {
+        Self { kind: DeviceKind::Gpu, name: gpu.name.clone(), pci: gpu.pci, node: gpu.node }
+    }
+}
+
+impl From<&BlockDevice> for PlannedDevice {
+    fn from(disk: &BlockDevice) -> Self {
+        Self { kind: DeviceKind::Storage, name: disk.name.clone(), pci: disk.pci, node: disk.node }
     }
 }

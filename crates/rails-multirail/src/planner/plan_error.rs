@@ -10,7 +10,10 @@ use std::net::IpAddr;
 #[non_exhaustive]
 pub enum PlanError {
     /// No NIC can carry a rail.
-    #[error("this machine has no NIC that is up and has an address of its own; `loopback:2` plans rails without one")]
+    #[error(
+        "this machine has no NIC that is up, has an address of its own and is not hidden; `loopback:2` plans rails \
+         without one"
+    )]
     NoNic,
     /// There is no such interface.
     #[error("there is no interface `{name}`; there are: {}", list(.known))]
@@ -59,7 +62,7 @@ pub enum PlanError {
         online: CpuSet,
     },
     /// The machine has no such node, or the process may not use its memory.
-    #[error("memory from node {node} was asked for, and the nodes that may be used are {allowed}")]
+    #[error("memory from node {node} was asked for, and the nodes that may be used are {}", nodes(.allowed))]
     NoSuchNode {
         /// The requested node.
         node: NodeId,
@@ -86,6 +89,14 @@ pub enum PlanError {
         /// The rail.
         rail: RailId,
     },
+    /// A rail was asked for with one GPU or disk twice, perhaps by two names.
+    #[error("rail {rail} was asked for with {name} twice")]
+    DeviceTwice {
+        /// The rail.
+        rail: RailId,
+        /// The device's name in the machine's model.
+        name: String,
+    },
     /// The request is for more rails than usable NICs, and not for rails that share one.
     #[error(
         "{wanted} rails were asked for, and {} can carry one: {}; rails on one NIC add no bandwidth, and a NIC that \
@@ -106,8 +117,19 @@ pub enum PlanError {
         /// The rail.
         rail: RailId,
     },
-    /// There are fewer free cores than the rails need.
-    #[error("too few cores: {wanted} asked for, {usable} free; `rails-bench rails` lists claims")]
+    /// The requested CPUs are on cores that are claimed, or that other rails of the plan have to themselves.
+    #[error(
+        "CPUs {wanted} were asked for `{lane}`, and none of them is free: they are claimed, or on cores that other \
+         rails have to themselves; `rails-bench rails` lists claims"
+    )]
+    CpusTaken {
+        /// The lane.
+        lane: String,
+        /// The requested CPUs.
+        wanted: CpuSet,
+    },
+    /// There are fewer free cores than a rail needs, or than all exclusive ones need together.
+    #[error("{wanted} cores are needed, and {usable} are free; `rails-bench rails` lists claims")]
     TooFewCores {
         /// The number of cores.
         wanted: usize,
@@ -136,6 +158,10 @@ pub enum PlanError {
         /// The number of rails.
         count: usize,
     },
+}
+
+fn nodes(allowed: &NodeSet) -> String {
+    if allowed.is_empty() { "none".to_owned() } else { allowed.to_string() }
 }
 
 fn list(known: &[String]) -> String {

@@ -4,11 +4,12 @@ use super::{
     Binding, LocalEnd, Need, Part, PlanError, PlannedDevice, PlannedRail, RailPlan, RailRequest, RailWish,
     RejectedCpus, RejectedNic, Which,
     addresses::{self, has_address, loopback_address, next_end, reaches, usable_addresses},
-    cpus::{self, Cpus, Sought, serving_cpus},
+    cpus::{self, Cpus, Place, Sought},
     devices::Named,
     exclusive,
+    nics::why_not,
     rail_request::MOST_RAILS,
-    reasons::{describe_cpu, describe_devices, describe_lane, plural},
+    reasons::{describe_cpu, describe_devices, describe_lane, describe_tasks, plural},
 };
 use crate::RailId;
 use rails_bind::claims::Numbers;
@@ -17,11 +18,12 @@ use std::net::IpAddr;
 
 /// Plans rails for a machine. It is a pure function: the same arguments give the same plan.
 ///
-/// Each rail gets one of the allowed CPUs that nobody claims, by these criteria in order: beside the rail's devices;
-/// with the fewest rails on it; on the core with the fewest rails; as near to the CPU that serves the NIC's interrupt as
-/// [`RailRequest::nearness`] says; on a core that serves the fewest other NICs; with the lowest number. Its memory comes
-/// from the node nearest to the CPU. The CPUs for tasks are chosen alike, after those of all lanes, on cores of their
-/// own that share a cache with the lane's CPU if there are any.
+/// Each rail gets one of the allowed CPUs that nobody claims, by these criteria in order: beside the rail's devices, or
+/// on the node nearest to them; with the fewest rails on it; on the core with the fewest rails; as near to the CPU that
+/// serves the NIC's interrupt as [`RailRequest::nearness`] says; on a core that serves the fewest other NICs; with the
+/// lowest number. Its memory comes from the node nearest to the CPU. The CPUs for tasks are chosen alike, after those
+/// of all lanes, on further cores that share a cache with the lane's CPU if there are any. A CPU that lacks a required
+/// affinity is none of the choice.
 ///
 /// The plan names the reason of each choice, and of each CPU and NIC that was not chosen.
 ///
@@ -41,6 +43,7 @@ pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan
     }
     addresses::divide(&mut planner.rails, &mut planner.notes);
     planner.note_shared_cpus();
+    planner.note_shared_task_cores();
     let expected = planner.expected();
     let Planner { rails, rejected_nics, notes, .. } = planner;
     Ok(RailPlan { rails, expected, rejected_nics, notes })
@@ -66,8 +69,6 @@ pub(super) struct Parts<'p> {
     pub(super) address: Option<IpAddr>,
     pub(super) end: Option<LocalEnd>,
     pub(super) devices: Vec<PlannedDevice>,
-    /// The CPUs beside each device, as far as they are known.
-    pub(super) near: Vec<CpuSet>,
     pub(super) cores: usize,
     pub(super) binding: &'p Binding,
 }
@@ -132,12 +133,11 @@ impl<'a> Planner<'a> {
     }
 
     fn on_loopback(&mut self, count: Option<usize>) -> Result<(), PlanError> {
-        let cores =
-            self.topology.cores().iter().filter(|core| core.cpus.intersects(self.topology.allowed_cpus())).count();
-        let count = count.unwrap_or(cores.clamp(2, MOST_RAILS));
+        let count = count.unwrap_or_else(|| self.loopback_rails());
         (0..count).try_for_each(|index| self.add(self.loopback(index)))
     }
 
+    /// The parts of a rail on the loopback interface.
     pub(super) fn loopback<'p>(&self, index: usize) -> Parts<'p>
     where
         'a: 'p,
@@ -145,6 +145,11 @@ impl<'a> Planner<'a> {
         let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
         let address = loopback_address(index);
         self.lane(loopback, Some(address), LocalEnd::Address(address), &Binding::Affine)
+    }
+
+    /// One rail per core that may be used, and at least two.
+    fn loopback_rails(&self) -> usize {
+        self.cpus.cores().clamp(2, MOST_RAILS)
     }
 
     /// The parts of a wish.
@@ -163,8 +168,8 @@ impl<'a> Planner<'a> {
                         let (address, end) = next_end(&self.rails, nic);
                         self.take_lane(&mut parts, (Some(nic), address, end))?;
                     }
-                    Named::Gpu(gpu) => parts.take(self.gpu(gpu)),
-                    Named::Disk(disk) => parts.take(self.disk(disk)),
+                    Named::Gpu(gpu) => self.take_device(&mut parts, gpu.into())?,
+                    Named::Disk(disk) => self.take_device(&mut parts, disk.into())?,
                 },
             }
         }
@@ -183,6 +188,14 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
+    fn take_device(&self, parts: &mut Parts<'_>, device: PlannedDevice) -> Result<(), PlanError> {
+        if parts.devices.contains(&device) {
+            return Err(PlanError::DeviceTwice { rail: RailId(self.rails.len()), name: device.name });
+        }
+        parts.devices.push(device);
+        Ok(())
+    }
+
     /// A rail with a lane alone.
     pub(super) fn lane<'p>(
         &self,
@@ -191,8 +204,7 @@ impl<'a> Planner<'a> {
         end: LocalEnd,
         binding: &'p Binding,
     ) -> Parts<'p> {
-        let (devices, near, cores) = (Vec::new(), Vec::new(), self.request.cores.max(1));
-        Parts { nic, address, end: Some(end), devices, near, cores, binding }
+        Parts { nic, address, end: Some(end), devices: Vec::new(), cores: self.request.cores.max(1), binding }
     }
 
     fn lane_of(&self, end: &LocalEnd) -> Result<Lane<'a>, PlanError> {
@@ -246,12 +258,16 @@ impl<'a> Planner<'a> {
     }
 
     pub(super) fn add(&mut self, parts: Parts<'_>) -> Result<(), PlanError> {
-        let Parts { nic, address, end, devices, mut near, cores, binding } = parts;
+        let Parts { nic, address, end, devices, cores, binding } = parts;
         if let Some((nic, reason)) = nic.and_then(|nic| Some((nic, nic.hidden.as_ref()?))) {
             return Err(self.hidden(nic, reason));
         }
         if let Some(nic) = nic {
             self.note_shared_way(nic);
+            let note = format!("the link of {} is down", nic.name);
+            if nic.up == Some(false) && !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
         }
         let id = RailId(self.rails.len());
         let is_bound = *binding != Binding::Default;
@@ -263,24 +279,26 @@ impl<'a> Planner<'a> {
             return Err(PlanError::AffinityMissing { rail: id, affinity: "thread", reason });
         }
         let mut reasons = Vec::new();
+        let below = nic.map(|nic| self.devices_of(nic)).unwrap_or_default();
+        let below: Vec<&str> = below.into_iter().map(|device| device.name.as_str()).collect();
         if end.is_some() || devices.is_empty() {
-            reasons.push(if end.is_some() { describe_lane(nic, address) } else { "cores alone, no lane".to_owned() });
+            let lane = end.as_ref().map(|_| describe_lane(nic, address, &below));
+            reasons.push(lane.unwrap_or_else(|| "cores alone, no lane".to_owned()));
         }
         reasons.extend(describe_devices(&devices));
-        let beside_nic = nic.and_then(|nic| nic.locality(self.topology));
-        near.extend(beside_nic.clone());
         let wants = self.request.affinities;
-        let serving = nic.map(serving_cpus).unwrap_or_default();
         let sought = Sought {
-            near,
-            serving,
-            nic: nic.map(|nic| nic.name.as_str()),
+            near: self.places(nic, &devices),
+            serving: self.serving(nic),
+            nics: below,
             nearness: (wants.thread != Need::Unwanted).then_some(self.request.nearness),
             beside: None,
+            asked_elsewhere: self.asked_by_others(id),
             present: self.present.get(id.0).map(|rail| CpuSet::single(rail.cpu)).unwrap_or_default(),
         };
         let lane = || nic.map(|nic| nic.name.clone()).or(address.map(|address| address.to_string()));
-        let within = self.wanted_cpus(binding, &mut reasons, || lane().unwrap_or_else(|| format!("rail {id}")))?;
+        let lane = || lane().unwrap_or_else(|| format!("rail {id}"));
+        let within = self.wanted_cpus(binding, &mut reasons, lane)?;
         let mut candidates = self.cpus.candidates(&sought, within.as_ref(), self.request.exclusive);
         let asked_node = match binding {
             Binding::Explicit { node, .. } => *node,
@@ -289,14 +307,16 @@ impl<'a> Planner<'a> {
         // An affinity that no candidate has is refused below.
         let lacking = self.keep_required(&mut candidates, asked_node).unwrap_or_default();
         let Some(best) = candidates.iter().min() else {
-            let wanted = self.request.rails().unwrap_or(id.0 + 1);
-            return Err(PlanError::TooFewCores { wanted, usable: id.0 });
+            return Err(match binding.cpus() {
+                Some(wanted) => PlanError::CpusTaken { lane: lane(), wanted: wanted.clone() },
+                None => self.too_few_cores(cores),
+            });
         };
-        let why = describe_cpu(best, candidates.len(), nic, &sought);
+        let why = describe_cpu(best, candidates.len(), &sought);
         reasons.push(if is_bound { why } else { format!("a bound rail would have {why}") });
         let near_node = self.locality.nearest_node(best.cpu);
         let node = self.node(binding, near_node, best.cpu, &mut reasons)?;
-        self.check_affinities(id, nic, beside_nic.as_ref(), best, node.filter(|_| node == near_node), &sought.serving)?;
+        self.check_affinities(id, &sought, best, node.filter(|_| node == near_node))?;
         let mut rejected_cpus = Vec::new();
         if is_bound {
             rejected_cpus = self.rejected_beforehand(within.as_ref());
@@ -334,6 +354,13 @@ impl<'a> Planner<'a> {
             rejected_cpus,
         });
         Ok(())
+    }
+
+    /// The CPUs that were asked for by rails after this one.
+    fn asked_by_others(&self, rail: RailId) -> CpuSet {
+        let Which::Listed(wishes) = &self.request.which else { return CpuSet::new() };
+        let asked = wishes.iter().skip(rail.0 + 1).filter_map(|wish| wish.binding.cpus());
+        asked.fold(CpuSet::new(), |all, cpus| all.union(cpus))
     }
 
     /// The CPUs that a wish allows, of those that may be used; `None` for all.
@@ -392,50 +419,12 @@ impl<'a> Planner<'a> {
         };
         reasons.push(match node {
             Some(node) => format!("memory from node {node}: the nearest to CPU {cpu}"),
-            None => "memory from anywhere: the machine shows no NUMA nodes".to_owned(),
+            None if self.topology.nodes().is_empty() => {
+                "memory from anywhere: the machine shows no NUMA nodes".to_owned()
+            }
+            None => format!("memory from anywhere: which node is the nearest to CPU {cpu} is not known"),
         });
         Ok(node)
-    }
-
-    /// Refuses a rail that lacks a required affinity.
-    fn check_affinities(
-        &self,
-        rail: RailId,
-        nic: Option<&Nic>,
-        beside: Option<&CpuSet>,
-        best: &cpus::Candidate,
-        node: Option<NodeId>,
-        serving: &CpuSet,
-    ) -> Result<(), PlanError> {
-        let wants = self.request.affinities;
-        let missing = |affinity, reason: String| Err(PlanError::AffinityMissing { rail, affinity, reason });
-        let name = nic.map_or("the lane", |nic| nic.name.as_str());
-        if wants.interrupt == Need::Required {
-            match beside {
-                _ if serving.is_empty() => {
-                    return missing("interrupt", format!("which CPU serves the interrupts of {name} is not known"));
-                }
-                None => return missing("interrupt", format!("which CPUs are near {name} is not known")),
-                Some(near) if !serving.is_subset(near) => {
-                    let reason = format!("CPUs {serving} serve the interrupts of {name}, and {near} are near it");
-                    return missing("interrupt", reason);
-                }
-                Some(_) => {}
-            }
-        }
-        if wants.thread == Need::Required && !best.from_interrupt.is_affine() {
-            let reason = match serving.is_empty() {
-                true => format!("which CPU serves the interrupts of {name} is not known"),
-                false => {
-                    format!("no usable CPU shares a cache with CPUs {serving}, which serve the interrupts of {name}")
-                }
-            };
-            return missing("thread", reason);
-        }
-        if wants.memory == Need::Required && node.is_none() {
-            return missing("memory", format!("no memory is bound to the node nearest to CPU {}", best.cpu));
-        }
-        Ok(())
     }
 
     /// The CPUs that were no candidates.
@@ -444,20 +433,22 @@ impl<'a> Planner<'a> {
         let is_claimed = |cpu: &CpuId| !self.cpus.has(*cpu);
         let claimed: CpuSet = allowed.iter().filter(is_claimed).collect();
         let not_asked = within.map(|within| allowed.difference(within)).unwrap_or_default();
-        let taken: CpuSet = match self.request.exclusive {
-            true => self.rails.iter().flat_map(|rail| self.cpus.core_of(rail.cpu).iter().collect::<Vec<_>>()).collect(),
-            false => CpuSet::new(),
-        };
-        [
+        let cores = self.rails.iter().map(|rail| self.cpus.core_of(rail.cpu));
+        let taken = cores.filter(|_| self.request.exclusive).fold(CpuSet::new(), |all, core| all.union(&core));
+        let mut rejected = Vec::new();
+        let mut left = online.clone();
+        // Each CPU is told with the first of its reasons.
+        for (cpus, reason) in [
             (online.difference(allowed), "may not be used here (cpuset or CPU affinity of the process)"),
             (claimed, "claimed by another owner, or on a core that is"),
             (not_asked, "not asked for"),
             (taken, "on the core of another rail, which has it to itself"),
-        ]
-        .into_iter()
-        .filter(|(cpus, _)| !cpus.is_empty())
-        .map(|(cpus, reason)| RejectedCpus { cpus, reason: reason.to_owned() })
-        .collect()
+        ] {
+            let cpus = cpus.intersection(&left);
+            left = left.difference(&cpus);
+            rejected.extend((!cpus.is_empty()).then(|| RejectedCpus { cpus, reason: reason.to_owned() }));
+        }
+        rejected
     }
 
     /// Gives a rail its CPUs for tasks.
@@ -467,14 +458,18 @@ impl<'a> Planner<'a> {
         for _ in 1..self.cores[index] {
             let rail = &self.rails[index];
             let nic = rail.interface.as_deref();
-            let near = nic.and_then(|name| self.topology.nic(name)?.locality(self.topology));
-            let serving = nic.and_then(|name| self.topology.nic(name)).map(serving_cpus).unwrap_or_default();
+            let nic = nic.and_then(|name| self.topology.nic(name));
+            let mut near = self.places(nic, &rail.devices);
+            // Among the CPUs that are as near to the devices, those on the lane's node come first.
+            let own_node = self.topology.node_of_cpu(cpu).map(|node| node.cpus.clone());
+            near.push(Place { device: "the lane".to_owned(), cpus: own_node });
             let sought = Sought {
-                near: near.into_iter().collect(),
-                serving,
-                nic: None,
+                near,
+                serving: self.serving(nic),
+                nics: Vec::new(),
                 nearness: None,
                 beside: Some(cpu),
+                asked_elsewhere: CpuSet::new(),
                 present: self.present.get(index).map(|rail| rail.task_cpus.clone()).unwrap_or_default(),
             };
             let mut candidates = self.cpus.candidates(&sought, None, exclusive);
@@ -485,9 +480,13 @@ impl<'a> Planner<'a> {
                     PlanError::AffinityMissing { rail: rail.id, affinity, reason }
                 })?;
             }
+            if let Some(asked) = rail.binding.cpus()
+                && candidates.iter().any(|candidate| asked.contains(candidate.cpu))
+            {
+                candidates.retain(|candidate| asked.contains(candidate.cpu));
+            }
             let Some(best) = candidates.into_iter().min() else {
-                let (wanted, tasks) = (self.cores.iter().sum(), self.rails.iter().map(|rail| rail.task_cpus.len()));
-                return Err(PlanError::TooFewCores { wanted, usable: self.rails.len() + tasks.sum::<usize>() });
+                return Err(self.too_few_cores(self.cores[index]));
             };
             if self.rails[index].bound_cpu().is_some() {
                 self.cpus.take(best.cpu);
@@ -500,12 +499,35 @@ impl<'a> Planner<'a> {
             rail.exclusive_cpus = cores_taken;
         }
         if !rail.task_cpus.is_empty() {
-            rail.reasons.push(match rail.bound_cpu() {
-                Some(_) => format!("CPUs {} for tasks, each on a core of its own", rail.task_cpus),
-                None => format!("{} for tasks, bound to nothing", plural(rail.task_cpus.len(), "thread")),
-            });
+            rail.reasons.push(describe_tasks(rail));
+            rail.rejected_cpus.iter_mut().for_each(|told| told.cpus = told.cpus.difference(&rail.task_cpus));
+            rail.rejected_cpus.retain(|told| !told.cpus.is_empty());
         }
         Ok(())
+    }
+
+    /// The error for a rail of that many cores: rails that share cores need the cores of each alone.
+    fn too_few_cores(&self, cores: usize) -> PlanError {
+        let all = |rails: usize| rails.saturating_mul(self.request.cores.max(1));
+        let wanted = match &self.request.which {
+            _ if !self.request.exclusive => cores,
+            Which::Auto => {
+                all(self.topology.nics().iter().filter(|nic| why_not(nic).is_none()).count().min(MOST_RAILS))
+            }
+            Which::Count(count) | Which::Loopback(Some(count)) => all(*count),
+            Which::Loopback(None) => all(self.loopback_rails()),
+            Which::Listed(wishes) => wishes.iter().map(|wish| self.cores_of(wish)).fold(0, usize::saturating_add),
+        };
+        PlanError::TooFewCores { wanted, usable: self.cpus.cores() }
+    }
+
+    /// The number of cores that a wish is for.
+    fn cores_of(&self, wish: &RailWish) -> usize {
+        let stated = wish.parts.iter().rev().find_map(|part| match part {
+            Part::Cores(cores) => Some(*cores),
+            _ => None,
+        });
+        stated.unwrap_or(self.request.cores).max(1)
     }
 
     /// The error of a hidden interface.
@@ -515,25 +537,38 @@ impl<'a> Planner<'a> {
         PlanError::Hidden { name: nic.name.clone(), reason: reason.to_owned(), position }
     }
 
+    /// Notes the CPUs for tasks on whose cores other rails are.
+    fn note_shared_task_cores(&mut self) {
+        let cores = |cpus: &CpuSet| cpus.iter().fold(CpuSet::new(), |all, cpu| all.union(&self.cpus.core_of(cpu)));
+        let mut notes = Vec::new();
+        for rail in self.rails.iter().filter(|rail| rail.bound_cpu().is_some()) {
+            let others = self.rails.iter().filter(|other| other.id != rail.id && other.bound_cpu().is_some());
+            let others = others.fold(CpuSet::new(), |all, other| all.union(&cores(&other.cpus())));
+            let shared = rail.task_cpus.intersection(&others);
+            if !shared.is_empty() {
+                notes.push(format!(
+                    "CPUs {shared} are for tasks of rail {}, and other rails are on their cores",
+                    rail.id
+                ));
+            }
+        }
+        self.notes.extend(notes);
+    }
+
     fn note_shared_cpus(&mut self) {
         let mut cpus: Vec<CpuId> = self.rails.iter().filter_map(PlannedRail::bound_cpu).collect();
         cpus.sort_unstable();
         for group in cpus.chunk_by(|a, b| a == b).filter(|group| group.len() > 1) {
-            self.notes.push(format!(
-                "{} rails share CPU {}: there are fewer usable CPUs beside their lanes than rails",
-                group.len(),
-                group[0]
-            ));
+            let mut on_it = self.rails.iter().filter(|rail| rail.bound_cpu() == Some(group[0]));
+            let is_asked = |rail: &PlannedRail| matches!(rail.binding, Binding::Explicit { cpus: Some(_), .. });
+            let reason = match on_it.all(is_asked) {
+                true => "fewer CPUs were asked for than rails",
+                false => "there are fewer usable CPUs beside their lanes than rails",
+            };
+            self.notes.push(format!("{} rails share CPU {}: {reason}", group.len(), group[0]));
         }
     }
 }
 
 /// A lane: its NIC, its local address and its local end.
 type Lane<'a> = (Option<&'a Nic>, Option<IpAddr>, LocalEnd);
-
-impl Parts<'_> {
-    fn take(&mut self, (device, beside): (PlannedDevice, Option<CpuSet>)) {
-        self.devices.push(device);
-        self.near.extend(beside);
-    }
-}

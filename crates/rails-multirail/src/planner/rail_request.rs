@@ -14,7 +14,7 @@ use std::net::IpAddr;
 /// |---|---|
 /// | `auto` | one rail on each NIC that is up |
 /// | `4` | four rails on the fastest NICs, different cards and nodes first among equals |
-/// | `loopback` | one rail per allowed core on 127.0.0.1, 127.0.0.2, ..., at least two |
+/// | `loopback` | one rail per core that may be used, on 127.0.0.1, 127.0.0.2, ..., at least two |
 /// | `loopback:3` | three of them |
 /// | `eth0,10.0.1.2` | one rail on each of these interfaces and local addresses |
 /// | `eth0,eth0` | two rails on one interface, on two of its addresses where it has two |
@@ -57,7 +57,7 @@ pub enum Which {
     Auto,
     /// That many rails on the best NICs.
     Count(usize),
-    /// Rails on the loopback interface: that many, or one per allowed core and at least two.
+    /// Rails on the loopback interface: that many, or one per core that may be used and at least two.
     Loopback(Option<usize>),
     /// These rails.
     Listed(Vec<RailWish>),
@@ -96,7 +96,8 @@ pub enum Binding {
     Affine,
     /// To a deliberate choice, which may be far from the devices.
     Explicit {
-        /// The CPUs of which one is taken; `None` leaves the choice to the planner.
+        /// The CPUs of which one is taken, and further ones for tasks as far as these have free cores; `None` leaves the
+        /// choice to the planner.
         cpus: Option<CpuSet>,
         /// The node of the memory; `None` is the nearest to the CPU.
         node: Option<NodeId>,
@@ -168,7 +169,7 @@ impl RailRequest {
         Self::new(Which::Count(rails))
     }
 
-    /// Rails on the loopback interface: that many, or one per allowed core and at least two.
+    /// Rails on the loopback interface: that many, or one per core that may be used and at least two.
     pub fn loopback(rails: impl Into<Option<usize>>) -> Self {
         Self::new(Which::Loopback(rails.into()))
     }
@@ -193,6 +194,16 @@ impl Nearness {
     /// and on the same CPU for the others ("Towards Terabit/s Systems", the toolkit's poster).
     pub fn of_transport(scheme: Scheme) -> Self {
         if scheme == Scheme::TCP { Self::SharedCache } else { Self::SameCpu }
+    }
+}
+
+impl Binding {
+    /// The CPUs that were asked for.
+    pub(super) fn cpus(&self) -> Option<&CpuSet> {
+        match self {
+            Self::Explicit { cpus, .. } => cpus.as_ref(),
+            Self::Default | Self::Affine => None,
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! The reasons of a plan, in words.
 
 use super::{
-    DeviceKind, PlannedDevice,
-    cpus::{Candidate, FromInterrupt, Sought},
+    DeviceKind, PlannedDevice, PlannedRail,
+    cpus::{Candidate, FromInterrupt, Place, Sought},
 };
-use rails_topo::{CpuSet, Nic, NicKind};
+use rails_topo::{Nic, NicKind};
 use std::net::IpAddr;
 
-pub(super) fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>) -> String {
+/// A lane on a NIC, and the devices that carry its packets.
+pub(super) fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>, devices: &[&str]) -> String {
     let address = address.map(|address| format!(" from {address}")).unwrap_or_default();
     let Some(nic) = nic else {
         return format!("lane{address} by the interface of the route");
@@ -15,6 +16,9 @@ pub(super) fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>) -> Strin
     let speed = nic.speed.map_or("speed unknown".to_owned(), |speed| speed.to_string());
     let place = match (nic.kind, nic.pci, nic.node) {
         (NicKind::Loopback, ..) => "loopback: no device, no interrupt".to_owned(),
+        (NicKind::Virtual, ..) if devices != [nic.name.as_str()] => {
+            format!("made in software, over {}; {speed}", devices.join(" and "))
+        }
         (NicKind::Virtual, ..) => format!("made in software: no device, no interrupt; {speed}"),
         (NicKind::Device, Some(pci), Some(node)) => format!("PCI {pci} on node {node}; {speed}"),
         (NicKind::Device, Some(pci), None) => format!("PCI {pci}, node unknown; {speed}"),
@@ -36,18 +40,9 @@ pub(super) fn describe_devices(devices: &[PlannedDevice]) -> impl Iterator<Item 
     })
 }
 
-pub(super) fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, sought: &Sought<'_>) -> String {
-    let name = nic.map_or("the rail's devices", |nic| nic.name.as_str());
+pub(super) fn describe_cpu(best: &Candidate, usable: usize, sought: &Sought<'_>) -> String {
     let serving = &sought.serving;
-    let near = sought.near.iter().map(CpuSet::to_string).collect::<Vec<_>>().join(" and ");
-    let mut because = vec![match (sought.near.is_empty(), best.far) {
-        (true, _) => format!("which CPUs are near {name} is not known"),
-        (false, 0) => format!("near {name} (CPUs {near})"),
-        (false, far) if far < sought.near.len() => {
-            format!("near {} of its {} devices (CPUs {near})", sought.near.len() - far, sought.near.len())
-        }
-        (false, _) => format!("far from {name}: none of its CPUs {near} is among the usable ones"),
-    }];
+    let mut because = describe_places(best, &sought.near);
     match best.from_interrupt {
         FromInterrupt::Serves => because.push(format!("serves its interrupts (on CPUs {serving})")),
         FromInterrupt::Sibling => {
@@ -56,10 +51,13 @@ pub(super) fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, s
         FromInterrupt::SharesCache => {
             because.push(format!("shares a cache with CPUs {serving}, which serve its interrupts"));
         }
+        FromInterrupt::SamePackage | FromInterrupt::Apart if !best.is_cache_known => {
+            because.push(format!("not known to share a cache with CPUs {serving}, which serve its interrupts"));
+        }
         FromInterrupt::SamePackage | FromInterrupt::Apart => {
             because.push(format!("shares no cache with CPUs {serving}, which serve its interrupts"));
         }
-        FromInterrupt::Unknown if nic.is_some_and(|nic| nic.kind == NicKind::Device) => {
+        FromInterrupt::Unknown if sought.near.iter().any(|place| sought.nics.contains(&place.device.as_str())) => {
             because.push("which CPU serves its interrupts is not known".to_owned());
         }
         // Without a device there are none, and the lane's own line says so.
@@ -74,6 +72,34 @@ pub(super) fn describe_cpu(best: &Candidate, usable: usize, nic: Option<&Nic>, s
         because.push(format!("its core serves interrupts of {} too", plural(best.other_nics, "other NIC")));
     }
     format!("CPU {} of {usable} usable: {}", best.cpu, because.join("; "))
+}
+
+/// The devices that the CPU is near, and those that it is far from.
+fn describe_places(best: &Candidate, places: &[Place]) -> Vec<String> {
+    let told = |place: &&Place| Some(format!("{} (CPUs {})", place.device, place.cpus.as_ref()?));
+    let is_near = |place: &&Place| place.cpus.as_ref().is_some_and(|cpus| cpus.contains(best.cpu));
+    let near: Vec<String> = places.iter().filter(is_near).filter_map(|place| told(&place)).collect();
+    let far: Vec<String> = places.iter().filter(|place| !is_near(place)).filter_map(|place| told(&place)).collect();
+    let unknown = places.iter().filter(|place| place.cpus.is_none());
+    let unknown = unknown.map(|place| format!("which CPUs are near {} is not known", place.device));
+    let known = match (near.is_empty(), far.is_empty()) {
+        (true, true) => None,
+        (false, true) => Some(format!("near {}", near.join(" and "))),
+        (false, false) => Some(format!("near {}, far from {}", near.join(" and "), far.join(" and "))),
+        (true, false) => Some(format!("far from {}, beside which no CPU is usable", far.join(" and "))),
+    };
+    known.into_iter().chain(unknown).collect()
+}
+
+/// The CPUs for tasks of a rail that has some.
+pub(super) fn describe_tasks(rail: &PlannedRail) -> String {
+    let tasks = &rail.task_cpus;
+    if rail.bound_cpu().is_none() {
+        return format!("{} for tasks, bound to nothing", plural(tasks.len(), "thread"));
+    }
+    let elsewhere = rail.binding.cpus().map(|asked| tasks.difference(asked)).filter(|cpus| !cpus.is_empty());
+    let elsewhere = elsewhere.map(|cpus| format!("; {cpus} not among the CPUs that were asked for"));
+    format!("CPUs {tasks} for tasks, each on a further core{}", elsewhere.unwrap_or_default())
 }
 
 pub(super) fn plural(count: usize, what: &str) -> String {

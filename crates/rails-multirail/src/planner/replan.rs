@@ -40,22 +40,9 @@ pub fn replan_rails(
     present: &[PlannedRail],
 ) -> Result<Vec<Replanned>, PlanError> {
     let mut planner = Planner { present, ..Planner::new(topology, request)? };
-    // A rail that nothing is bound for is on no core.
-    let is_bound = |rail: &&PlannedRail| rail.bound_cpu().is_some();
-    for rail in present.iter().filter(is_bound) {
-        rail.cpus().iter().for_each(|cpu| planner.cpus.take(cpu));
-    }
-    let mut unmet: Vec<Option<String>> = present.iter().map(|rail| planner.replan_lane(rail)).collect();
-    for (index, rail) in present.iter().enumerate() {
-        if is_bound(&rail) {
-            rail.task_cpus.iter().for_each(|cpu| planner.cpus.leave(cpu));
-        }
-        if let Err(error) = planner.add_task_cpus(index) {
-            unmet[index].get_or_insert_with(|| error.to_string());
-            planner.rails[index].task_cpus.clone_from(&rail.task_cpus);
-            planner.rails[index].exclusive_cpus.clone_from(&rail.exclusive_cpus);
-        }
-    }
+    present.iter().for_each(|rail| planner.occupy(rail));
+    // A lane and its tasks are one: a lane that moved away from its own tasks would have them follow it, again and again.
+    let unmet: Vec<Option<String>> = present.iter().map(|rail| planner.replan_rail(rail)).collect();
     if request.exclusive {
         exclusive::add_interrupts_and_queues(topology, &mut planner.rails);
     }
@@ -64,9 +51,18 @@ pub fn replan_rails(
 }
 
 impl<'a> Planner<'a> {
-    /// Plans a rail again, without its CPUs for tasks. Returns the part of the request that cannot be met.
-    fn replan_lane(&mut self, present: &'a PlannedRail) -> Option<String> {
-        present.bound_cpu().into_iter().for_each(|cpu| self.cpus.leave(cpu));
+    /// Notes the CPUs of a rail that runs; one that nothing is bound for is on no core.
+    fn occupy(&mut self, rail: &PlannedRail) {
+        if rail.bound_cpu().is_some() {
+            rail.cpus().iter().for_each(|cpu| self.cpus.take(cpu));
+        }
+    }
+
+    /// Plans a rail again. Returns the part of the request that cannot be met.
+    fn replan_rail(&mut self, present: &'a PlannedRail) -> Option<String> {
+        if present.bound_cpu().is_some() {
+            present.cpus().iter().for_each(|cpu| self.cpus.leave(cpu));
+        }
         let (parts, unmet) = match self.parts_again(present) {
             Ok(parts) => {
                 let down = parts.nic.filter(|nic| nic.up == Some(false));
@@ -74,15 +70,21 @@ impl<'a> Planner<'a> {
             }
             Err(unmet) => (self.present_parts(present), Some(unmet)),
         };
-        match self.add(parts) {
-            Ok(()) => unmet,
-            Err(error) => {
-                present.bound_cpu().into_iter().for_each(|cpu| self.cpus.take(cpu));
-                self.cores.push(1 + present.task_cpus.len());
-                self.rails.push(PlannedRail { task_cpus: CpuSet::new(), ..present.clone() });
-                Some(unmet.unwrap_or_else(|| error.to_string()))
-            }
+        let (index, planned) = (self.rails.len(), self.add(parts));
+        let error = match planned.and_then(|()| self.add_task_cpus(index)) {
+            Ok(()) => return unmet,
+            Err(error) => error,
+        };
+        // It stays as a whole.
+        if let Some(half) = self.rails.get(index).filter(|half| half.bound_cpu().is_some()) {
+            half.cpus().iter().for_each(|cpu| self.cpus.leave(cpu));
         }
+        self.rails.truncate(index);
+        self.cores.truncate(index);
+        self.occupy(present);
+        self.rails.push(present.clone());
+        self.cores.push(1 + present.task_cpus.len());
+        Some(unmet.unwrap_or_else(|| error.to_string()))
     }
 
     /// The parts of the rail on the machine as it is now.
@@ -127,7 +129,6 @@ impl<'a> Planner<'a> {
             address: present.address,
             end: present.end.clone(),
             devices: present.devices.clone(),
-            near: Vec::new(),
             cores: 1 + present.task_cpus.len(),
             binding: &present.binding,
         }

@@ -1,7 +1,12 @@
 //! Required affinities, as limits to the choice of CPUs.
 
-use super::{Need, RejectedCpus, cpus::Candidate, plan_rails::Planner};
-use rails_topo::NodeId;
+use super::{
+    Need, PlanError, RejectedCpus,
+    cpus::{Candidate, Sought},
+    plan_rails::Planner,
+};
+use crate::RailId;
+use rails_topo::{CpuSet, NicKind, NodeId};
 
 impl Planner<'_> {
     /// Takes out the candidates that lack a required affinity, and returns them with the reason. `node` is the node of
@@ -33,5 +38,48 @@ impl Planner<'_> {
             rejected.extend(Some(lacking).filter(|lacking| !lacking.cpus.is_empty()));
         }
         Ok(rejected)
+    }
+
+    /// Refuses a rail that lacks a required affinity. `node` is the node of its memory, if that is the nearest one.
+    pub(super) fn check_affinities(
+        &self,
+        rail: RailId,
+        sought: &Sought<'_>,
+        best: &Candidate,
+        node: Option<NodeId>,
+    ) -> Result<(), PlanError> {
+        let wants = self.request.affinities;
+        let missing = |affinity, reason: String| Err(PlanError::AffinityMissing { rail, affinity, reason });
+        let (name, serving) = (sought.nics.join(" and "), &sought.serving);
+        let beside = |name: &&str| self.locality.cpus_beside(self.topology.nic(name)?);
+        let is_device = |name: &&str| self.topology.nic(name).is_some_and(|nic| nic.kind == NicKind::Device);
+        let no_interrupt = match sought.nics.iter().any(is_device) {
+            true => format!("which CPU serves the interrupts of {name} is not known"),
+            false if name.is_empty() => "it is planned on no NIC".to_owned(),
+            false => format!("{name} has no interrupts"),
+        };
+        if wants.interrupt == Need::Required {
+            let near: Option<Vec<CpuSet>> = sought.nics.iter().map(beside).collect();
+            let near = near.map(|near| near.iter().fold(CpuSet::new(), |all, cpus| all.union(cpus)));
+            match near {
+                _ if serving.is_empty() => return missing("interrupt", no_interrupt),
+                None => return missing("interrupt", format!("which CPUs are near {name} is not known")),
+                Some(near) if !serving.is_subset(&near) => {
+                    let reason = format!("CPUs {serving} serve the interrupts of {name}, and {near} are near it");
+                    return missing("interrupt", reason);
+                }
+                Some(_) => {}
+            }
+        }
+        if wants.thread == Need::Required && !best.from_interrupt.is_affine() {
+            let reason = format!(
+                "no usable CPU is known to share a cache with CPUs {serving}, which serve the interrupts of {name}"
+            );
+            return missing("thread", if serving.is_empty() { no_interrupt } else { reason });
+        }
+        if wants.memory == Need::Required && node.is_none() {
+            return missing("memory", format!("no memory is bound to the node nearest to CPU {}", best.cpu));
+        }
+        Ok(())
     }
 }

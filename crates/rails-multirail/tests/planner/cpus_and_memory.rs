@@ -1,7 +1,8 @@
 //! The CPU and the memory of planned rails.
 
 use crate::{
-    chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, planned_with, refused, served_by, two_packages,
+    changed, chosen_cpus, cpus, interfaces, loopback, nic, on_card, planned, planned_with, refused, served_by,
+    two_packages,
 };
 use rails_bind::claims::Resources;
 use rails_multirail::{
@@ -27,9 +28,37 @@ fn far_cpu_where_near_ones_are_forbidden() {
         plan.rails[0].reasons,
         [
             "lane eth0 from 10.0.0.1 (a device without a PCI address; 10 Gbit/s)",
-            "CPU 2 of 4 usable: far from eth0: none of its CPUs 8-15 is among the usable ones; which CPU serves its \
-             interrupts is not known; no other rail on its core",
+            "CPU 2 of 4 usable: far from eth0 (CPUs 8-15), beside which no CPU is usable; which CPU serves its interrupts \
+             is not known; no other rail on its core",
             "memory from node 0: the nearest to CPU 2",
+        ]
+    );
+}
+
+#[test]
+fn nearest_node_where_near_cpus_are_forbidden() {
+    let nic = nic("eth0", 3, 10, "10.0.0.1");
+    let machine = Topology::synthetic("package:4 numa:1 core:2 pu:1", vec![nic]).unwrap();
+    let machine = changed(&machine, |json| json["distances"]["values"][4 * 3 + 2] = 12.into());
+    let plan = planned(&machine.with_allowed(cpus("0-5")), "eth0");
+    assert_eq!(chosen_cpus(&plan), [4], "{plan}");
+    let told = plan.rails[0].rejected_cpus.iter().find(|told| told.reason == "farther from the rail's devices");
+    assert_eq!(told.unwrap().cpus, cpus("0-3"));
+}
+
+#[test]
+fn bond_is_where_its_devices_are() {
+    let lowers = vec!["eth0".to_owned(), "eth1".to_owned()];
+    let bond = Nic { kind: NicKind::Virtual, lowers, node: None, ..nic("bond0", 0, 20, "10.0.0.1") };
+    let device = |name: &str| served_by(Nic { addresses: Vec::new(), ..nic(name, 1, 10, "10.0.1.1") }, "13");
+    let plan = planned(&two_packages(vec![device("eth0"), device("eth1"), bond]), "bond0");
+    assert_eq!((chosen_cpus(&plan), plan.rails[0].node), (vec![8], Some(NodeId(1))));
+    assert_eq!(
+        plan.rails[0].reasons[..2],
+        [
+            "lane bond0 from 10.0.0.1 (made in software, over eth0 and eth1; 20 Gbit/s)",
+            "CPU 8 of 16 usable: near eth0 (CPUs 8-15) and eth1 (CPUs 8-15); shares a cache with CPUs 13, which serve \
+             its interrupts; no other rail on its core"
         ]
     );
 }
@@ -266,7 +295,7 @@ fn cores_for_tasks_beside_the_lane() {
     assert_eq!(chosen_cpus(&plan), [8, 0]);
     let tasks: Vec<&CpuSet> = plan.rails.iter().map(|rail| &rail.task_cpus).collect();
     assert_eq!(tasks, [&cpus("10,12"), &cpus("2")]);
-    assert_eq!(plan.rails[0].reasons.last().unwrap(), "CPUs 10,12 for tasks, each on a core of its own");
+    assert_eq!(plan.rails[0].reasons.last().unwrap(), "CPUs 10,12 for tasks, each on a further core");
     let alone = planned(&machine, "cores:2");
     assert_eq!((&alone.rails[0].end, alone.rails[0].cpus()), (&None, cpus("0,2")));
     assert_eq!(alone.rails[0].reasons[0], "cores alone, no lane");
@@ -310,7 +339,7 @@ fn required_affinities() {
          `rails-bench doctor` says more"
     );
     let thread = missing(&machine("0"), "eth0@8-15", Affinities { thread: need, ..none });
-    assert!(thread.contains("no usable CPU shares a cache with CPUs 0"), "{thread}");
+    assert!(thread.contains("no usable CPU is known to share a cache with CPUs 0"), "{thread}");
     let unknown =
         missing(&two_packages(vec![nic("eth0", 1, 10, "10.0.0.1")]), "eth0", Affinities { thread: need, ..none });
     assert!(unknown.contains("which CPU serves the interrupts of eth0 is not known"), "{unknown}");

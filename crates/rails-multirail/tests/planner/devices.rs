@@ -42,7 +42,7 @@ fn devices_on_different_nodes_pull_one_rail() {
     let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1")]).with_gpus(vec![gpu("card0", 1)]);
     let plan = planned(&machine, "eth0+gpu0");
     let said = &plan.rails[0].reasons[2];
-    assert!(said.contains("near 1 of its 2 devices (CPUs 8-15 and 0-7)"), "{plan}");
+    assert!(said.contains("near eth0 (CPUs 0-7), far from card0 (CPUs 8-15)"), "{plan}");
 }
 
 #[test]

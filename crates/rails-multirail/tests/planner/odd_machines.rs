@@ -64,3 +64,67 @@ fn virtual_function_shares_the_wire_of_its_card() {
         assert_eq!(planned(&machine, request).expected.unwrap().together, Bandwidth::mbps(100_000), "{request}");
     }
 }
+
+#[test]
+fn loopback_rails_where_no_cores_are_known() {
+    let machine = Topology::synthetic("pu:4", vec![loopback()]).unwrap();
+    assert_eq!(chosen_cpus(&planned(&machine, "loopback")), [0, 1, 2, 3]);
+}
+
+#[test]
+fn loopback_rails_on_cores_that_are_not_claimed() {
+    let machine = two_packages(vec![loopback()]);
+    for exclusive in [false, true] {
+        let adjust = |request: &mut RailRequest| (request.exclusive, request.claimed) = (exclusive, cpus("0-9"));
+        assert_eq!(chosen_cpus(&planned_with(&machine, "loopback", adjust).unwrap()), [10, 12, 14]);
+    }
+}
+
+#[test]
+fn cores_that_overlap_are_one() {
+    let core = |cpus: &str| json!({ "id": null, "cpus": cpus });
+    let machine = changed(&two_packages(vec![loopback()]), |json| {
+        json["cores"] = json!([core("0,2"), core("0-1"), core("3-4"), core("4-5"), core("5-6")]);
+    })
+    .with_allowed(cpus("0-6"));
+    let plan = planned_with(&machine, "loopback:2", |request| request.exclusive = true).unwrap();
+    assert_eq!(chosen_cpus(&plan), [0, 3]);
+    assert_eq!([&plan.rails[0].exclusive_cpus, &plan.rails[1].exclusive_cpus], [&cpus("0-2"), &cpus("3-6")]);
+    let three = planned_with(&machine, "loopback:3", |request| request.exclusive = true);
+    assert!(three.is_err(), "{three:?}");
+}
+
+/// Hostile machines are refused or planned, and never panic.
+#[test]
+fn models_that_contradict_themselves_do_not_panic() {
+    let machine = two_packages(vec![nic("eth0", 1, 10, "10.0.0.1"), loopback()]);
+    let changes: [fn(&mut serde_json::Value); 7] = [
+        |json| json["allowed_cpus"] = json!("200"),
+        |json| json["online_cpus"] = json!(""),
+        |json| json["nodes"][1]["cpus"] = json!(""),
+        |json| json["cores"] = json!([{ "id": null, "cpus": "" }]),
+        |json| json["caches"].as_array_mut().unwrap().iter_mut().for_each(|cache| cache["cpus"] = json!("0-12")),
+        |json| json["packages"] = json!([]),
+        |json| json["nodes"][0]["id"] = json!(1),
+    ];
+    for change in changes {
+        let machine = changed(&machine, change);
+        for request in ["auto", "loopback", "eth0+cores:3@0-9", "eth0@default", "eth0@/1"] {
+            let mut request: RailRequest = request.parse().unwrap();
+            for exclusive in [false, true] {
+                request.exclusive = exclusive;
+                if let Ok(plan) = plan_rails(&machine, &request) {
+                    assert!(plan.rails.iter().all(|rail| rail.cpus().is_subset(machine.allowed_cpus())), "{plan}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn device_is_a_part_of_a_rail_once() {
+    let gpu =
+        rails_topo::Gpu { name: "card0".into(), pci: None, model: None, driver: None, node: None, local_cpus: None };
+    let machine = two_packages(vec![]).with_gpus(vec![gpu]);
+    assert_eq!(refused(&machine, "gpu0+card0"), "rail 0 was asked for with card0 twice");
+}

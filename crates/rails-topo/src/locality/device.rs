@@ -1,5 +1,6 @@
 //! Devices with a locality.
 
+use super::Locality;
 use crate::{BlockDevice, CpuSet, Gpu, Nic, NodeId, PciAddress, PciDevice, RdmaDevice, Topology};
 
 /// A device of the model: a NIC, an RDMA device, a GPU, a disk, or a PCI function.
@@ -71,6 +72,14 @@ impl Nic {
     /// be used is another question: see [`Locality::closest_pus`](crate::Locality::closest_pus).
     pub fn locality(&self, topology: &Topology) -> Option<CpuSet> {
         Stated::of(topology, self).beside(topology)
+    }
+}
+
+impl Locality<'_> {
+    /// The online CPUs beside a device of this model, by the same rule as [`Nic::locality`]; `None` is unknown. Whether
+    /// they may be used is another question: see [`closest_pus`](Self::closest_pus).
+    pub fn cpus_beside(&self, device: &impl Device) -> Option<CpuSet> {
+        Stated::of(self.topology, device).beside(self.topology)
     }
 }
 

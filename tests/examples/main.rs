@@ -18,6 +18,9 @@ mod metrics;
 #[path = "../../examples/pin_one_rail.rs"]
 mod pin_one_rail;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/placed_three_ways.rs"]
+mod placed_three_ways;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/serve_on_rails.rs"]
 mod serve_on_rails;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -31,13 +34,14 @@ mod stripe_a_file;
 mod tls;
 
 use rails::{
+    bind::thread,
     multirail::{RailId, planner},
     topo::{Bandwidth, CpuSet, Interrupt, Nic, NodeId, Topology},
 };
-use std::{fs, io::Cursor};
+use std::{fs, io::Cursor, net::TcpListener};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 #[test]
@@ -179,7 +183,7 @@ fn the_list_of_examples_names_each_of_them() {
     let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
-    assert_eq!(examples.len(), 9, "an example without a test: {examples:?}");
+    assert_eq!(examples.len(), 10, "an example without a test: {examples:?}");
     for example in examples {
         assert!(list.contains(&format!("({example})")), "{example} is not listed");
         let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();
@@ -202,6 +206,75 @@ fn follow_the_interrupt_without_an_interrupt() {
     })
     .join()
     .unwrap();
+}
+
+#[test]
+fn placed_three_ways_counts_the_same_bytes() {
+    let unbound = thread::current_affinity().unwrap();
+    let compared = placed_three_ways::run(None, 2, 3).unwrap();
+    for (client, sent) in &compared.0 {
+        let received: Vec<u64> = sent.iter().map(|sent| sent.received).collect();
+        assert_eq!(received, [3 * placed_three_ways::BLOCK_BYTES as u64; 2], "{client}");
+    }
+    let [unplaced, by_hand, by_rail] = compared.0.each_ref().map(|(_, sent)| &sent[1].thread);
+    assert_eq!(unplaced.may_run_on, unbound);
+    assert_eq!(by_hand.may_run_on.len(), 1, "the CPU that the packets come out on");
+    assert_eq!((by_rail.may_run_on.len(), by_rail.name.as_str()), (1, "rail-0"));
+    assert_eq!(thread::current_affinity().unwrap(), unbound, "the placement by hand was not undone");
+
+    let text = compared.to_string();
+    let table: Vec<&str> = text.lines().take(4).collect();
+    assert!(table[0].starts_with("client") && table[0].ends_with("Gbit/s"), "{text}");
+    for (row, client) in table[1..].iter().zip(["unplaced", "by hand", "by rail"]) {
+        assert!(row.starts_with(client) && row.contains("unknown") && row.contains(" 48 MiB "), "{text}");
+    }
+    assert_eq!(text.matches("interrupt affine: unknown: lo raises no interrupts").count(), 3, "{text}");
+}
+
+#[test]
+#[ignore = "needs the NUMA guest: cargo xtask lab"]
+fn guest_placed_three_ways_beside_a_nic() {
+    let cable = rails_lab::guest::Cable::plug(1).unwrap();
+    // The kernel unmaps pages for a while to see which CPU touches them, and does not say then where they lie.
+    fs::write("/proc/sys/kernel/numa_balancing", "0").unwrap();
+    rails_lab::guest::drop_caches().unwrap();
+    let (namespace, address) = (cable.namespace().clone(), format!("{}:7575", cable.far_address()));
+    let (listening, is_listening) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let _inside = namespace.enter().unwrap();
+        let listener = TcpListener::bind(address).unwrap();
+        listening.send(listener.local_addr().unwrap()).unwrap();
+        listener.incoming().take(3).try_for_each(|socket| placed_three_ways::receive(socket?)).unwrap();
+    });
+    let compared = placed_three_ways::run(Some(is_listening.recv().unwrap()), 1, 2).unwrap();
+    let [unplaced, by_hand, by_rail] = compared.0.each_ref().map(|(_, sent)| &sent[0].affinity);
+    assert!(unplaced.thread.is_broken() && unplaced.memory.is_broken(), "{unplaced}");
+    assert!(by_hand.holds(), "{by_hand}");
+    assert!(by_rail.holds(), "{by_rail}");
+}
+
+#[test]
+fn placed_three_ways_refuses_bad_arguments() {
+    let wish = |arguments: &[&str]| {
+        let arguments: Vec<String> = arguments.iter().copied().map(str::to_owned).collect();
+        placed_three_ways::wish(&arguments)
+    };
+    assert!(matches!(wish(&[]), Ok(placed_three_ways::Wish::Send(None))));
+    assert!(matches!(wish(&["10.0.1.2:7575"]), Ok(placed_three_ways::Wish::Send(Some(_)))));
+    assert!(matches!(wish(&["receive", "[::]:7575"]), Ok(placed_three_ways::Wish::Receive(_))));
+    for bad in [&["10.0.1.2"][..], &["receive"], &["receive", "7575"], &["10.0.1.2:7575", "8"], &["a", "b", "c"]] {
+        assert!(wish(bad).unwrap_err().to_string().contains("usage: placed_three_ways"), "{bad:?}");
+    }
+}
+
+#[test]
+fn placed_three_ways_without_a_receiver() {
+    // The port is taken, and nobody listens on it.
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let nobody = taken.local_addr().unwrap();
+    let error = placed_three_ways::run(Some(nobody), 1, 1).err().expect("nobody listens there");
+    assert_eq!(error.to_string(), format!("unplaced: cannot send to {nobody}"));
 }
 
 #[tokio::test]

@@ -40,13 +40,13 @@
 //!
 //! # Map
 //! [`planner`] (the placement of rails, with reasons), [`Pairing`] (pairs of a local and a remote rail), [`runtime`]
-//! (one pinned runtime), [`Rails`] (the running rails of a plan), [`MultiRailStream`] and [`MultiRailListener`],
+//! (one pinned runtime), [`Rails`] (the running rails of a plan, which [follow](Rails::follow) the machine), [`MultiRailStream`] and [`MultiRailListener`],
 //! [`MultiRailMessages`] (a stream of messages), [`Security`] (authentication and encryption), [`error`]. The protocol
 //! itself, without I/O, is the crate [`rails_proto`].
 //!
 //! # Limits
-//! This crate does not move interrupts. A stream waits for a peer whose machine runs but whose process is stopped, as
-//! TCP does.
+//! This crate moves no interrupts, but for [`FollowOptions::put_interrupts_back`]. A stream waits for a peer whose
+//! machine runs but whose process is stopped, as TCP does.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -118,7 +118,7 @@ fn claimed_core_is_refused_with_its_holder() {
     let (from, pid) = (format!("127.0.0.1@{core}"), format!("process {} (`", std::process::id()));
     let said = [
         "error: --from: ",
-        "too few cores: 1 asked for, 0 free",
+        "too few cores: 1 needed, 0 free",
         "help: ",
         &pid,
         &format!("CPU{} {core}", plural(&core)),

@@ -129,7 +129,7 @@ pub enum PlanError {
         wanted: CpuSet,
     },
     /// There are fewer free cores than a rail needs, or than all exclusive ones need together.
-    #[error("{wanted} cores are needed, and {usable} are free; `rails-bench rails` lists claims")]
+    #[error("too few cores: {wanted} needed, {usable} free; `rails-bench rails` lists claims")]
     TooFewCores {
         /// The number of cores.
         wanted: usize,

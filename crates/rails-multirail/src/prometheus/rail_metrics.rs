@@ -102,6 +102,9 @@ pub(super) const RAIL_METRICS: &[Metric<RailStats>] = &[
     counter("rails_rail_parks", None, "How often the runtime had no task to run and parked.", |stats, to| {
         to.push(of(stats, &[], Total(stats.parks)));
     }),
+    counter("rails_rail_moves", None, "How often the rail was moved to another place.", |stats, to| {
+        to.push(of(stats, &[], Total(stats.moves)));
+    }),
     counter("rails_rail_cpu", Some(SECONDS), "CPU time of the rail's thread.", |stats, to| {
         usage(stats, to, |usage, put| put(None, Seconds(usage.cpu_time.unwrap_or(usage.user + usage.system))));
     }),

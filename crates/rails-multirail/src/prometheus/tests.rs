@@ -181,6 +181,7 @@ fn rails_are_told_of_as_long_as_they_run() {
     assert!(value("rails_rail_cpu_seconds_total", "").unwrap() >= computes.as_secs_f64(), "{text}");
     assert!(value("rails_rail_busy_seconds_total", "").unwrap() >= computes.as_secs_f64(), "{text}");
     assert!(value("rails_rail_parks_total", "").unwrap() >= 2.0, "{text}");
+    assert_eq!(value("rails_rail_moves_total", ""), Some(0.0), "{text}");
     assert!(value("rails_rail_switches_total", ",kind=\"voluntary\"").unwrap() >= 1.0, "{text}");
     assert!(value("rails_rail_faults_total", ",kind=\"minor\"").unwrap() >= 1.0, "{text}");
     let known = usize::from(rails[RailId(1)].stats().usage.unwrap().migrations.is_some());

@@ -40,9 +40,9 @@
 //!
 //! # Map
 //! [`planner`] (the placement of rails, with reasons), [`Pairing`] (pairs of a local and a remote rail), [`runtime`]
-//! (one pinned runtime), [`Rails`] (the running rails of a plan, which [follow](Rails::follow) the machine), [`MultiRailStream`] and [`MultiRailListener`],
-//! [`MultiRailMessages`] (a stream of messages), [`Security`] (authentication and encryption), [`error`]. The protocol
-//! itself, without I/O, is the crate [`rails_proto`].
+//! (one pinned runtime), [`Rails`] (the running rails of a plan, which [follow](Rails::follow) the machine),
+//! [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream of messages), [`Security`]
+//! (authentication and encryption), [`error`]. The protocol itself, without I/O, is the crate [`rails_proto`].
 //!
 //! # Limits
 //! This crate moves no interrupts, but for [`FollowOptions::put_interrupts_back`]. A stream waits for a peer whose

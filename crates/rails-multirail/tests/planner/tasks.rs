@@ -134,5 +134,5 @@ fn numbers_of_cores_in_errors() {
     assert_eq!(with("eth0,eth1", false, usize::MAX), few(usize::MAX));
     assert_eq!(with("eth0,eth1", true, usize::MAX), few(usize::MAX));
     let error = few(9).to_string();
-    assert_eq!(error, "9 cores are needed, and 8 are free; `rails-bench rails` lists claims");
+    assert_eq!(error, "too few cores: 9 needed, 8 free; `rails-bench rails` lists claims");
 }

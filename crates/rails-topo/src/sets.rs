@@ -293,6 +293,7 @@ impl<T: Id> FromStr for IdSet<T> {
     fn from_str(text: &str) -> Result<Self, ParseSetError> {
         let error = |reason| ParseSetError { text: text.to_owned(), expected: "a list like 0-3,8", reason };
         let number = |digits: &str| match digits.parse::<u32>() {
+            _ if digits.starts_with('+') => Err(error("a number is missing or malformed")),
             Ok(number) if number <= LARGEST_PARSED => Ok(number),
             Ok(_) => Err(error("a number is too large")),
             Err(_) => Err(error("a number is missing or malformed")),
@@ -341,7 +342,7 @@ mod tests {
             assert_eq!(set.iter().map(|cpu| cpu.0).collect::<Vec<_>>(), numbers, "{text:?}");
         }
         assert_eq!("5,7,6,0".parse::<CpuSet>().unwrap().to_string(), "0,5-7");
-        for text in ["x", "1-", "-1", "3-1", "1,,2", "4294967296", "0-9999999", ","] {
+        for text in ["x", "1-", "-1", "+1", "3-1", "1,,2", "4294967296", "0-9999999", ","] {
             assert!(text.parse::<CpuSet>().is_err(), "{text:?}");
         }
     }

@@ -116,13 +116,8 @@ fn claimed_core_is_refused_with_its_holder() {
     let core = last_core();
     let _claim = Claims::machine().claim(core.iter().map(Resource::Cpu)).unwrap();
     let (from, pid) = (format!("127.0.0.1@{core}"), format!("process {} (`", std::process::id()));
-    let said = [
-        "error: --from: ",
-        "too few cores: 1 needed, 0 free",
-        "help: ",
-        &pid,
-        &format!("CPU{} {core}", plural(&core)),
-    ];
+    let said =
+        ["error: --from: ", "too few cores: 1 needed, 0 free", "help: ", &pid, &format!("CPU{} {core}", plural(&core))];
     for more in [&["--exclusive"][..], &["--near", "package"]] {
         let stream = ["stream", "--insecure", "--to", "127.0.0.1:1", "--from", &from];
         refused(&[&stream, more].concat(), &said);

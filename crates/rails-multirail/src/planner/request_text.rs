@@ -68,9 +68,7 @@ fn which(text: &str) -> Result<Which, Fault<'_>> {
         "" => Err(Fault::new(text, "it is empty; try `auto`, `4`, `loopback:2` or `eth0,eth1`")),
         "auto" => Ok(Which::Auto),
         "loopback" => Ok(Which::Loopback(None)),
-        digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            number(digits, "rails", MOST_RAILS).map(Which::Count)
-        }
+        digits if is_digits(digits) => number(digits, "rails", MOST_RAILS).map(Which::Count),
         text => match text.strip_prefix("loopback:") {
             Some(digits) => number(digits, "rails", MOST_RAILS).map(|count| Which::Loopback(Some(count))),
             None => text.split(',').map(wish).collect::<Result<_, _>>().map(Which::Listed),
@@ -80,9 +78,14 @@ fn which(text: &str) -> Result<Which, Fault<'_>> {
 
 fn number<'a>(digits: &'a str, of: &str, most: usize) -> Result<usize, Fault<'a>> {
     match digits.parse() {
-        Ok(count) if (1..=most).contains(&count) => Ok(count),
+        Ok(count) if is_digits(digits) && (1..=most).contains(&count) => Ok(count),
         _ => Err(Fault::new(digits, format!("`{digits}` is not a number of {of} from 1 to {most}"))),
     }
+}
+
+/// Whether it is digits alone; a number may be parsed from `+2` too.
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn wish(text: &str) -> Result<RailWish, Fault<'_>> {
@@ -107,7 +110,8 @@ fn binding(text: &str) -> Result<Binding, Fault<'_>> {
     }
     let (list, node) = match text.split_once('/') {
         Some((list, digits)) => {
-            let node = digits.parse().map_err(|_| Fault::new(digits, format!("`{digits}` is not a node's number")))?;
+            let node = Some(digits).filter(|digits| is_digits(digits)).and_then(|digits| digits.parse().ok());
+            let node = node.ok_or_else(|| Fault::new(digits, format!("`{digits}` is not a node's number")))?;
             (list, Some(NodeId(node)))
         }
         None => (text, None),
@@ -208,6 +212,13 @@ mod tests {
             ("eth0,a/b@4", 6, "`a/b` is neither an address nor an interface"),
             ("gpu0+cores:0", 12, "`0` is not a number of cores from 1 to"),
             ("eth0,peer:x", 11, "`x` is not an address"),
+            ("loopback:+2", 10, "`+2` is not a number of rails"),
+            ("eth0@4/+1", 8, "`+1` is not a node"),
+            ("eth0@+4", 6, "a number is missing or malformed"),
+            ("eth0,", 6, "`` is neither an address nor an interface"),
+            ("@4", 1, "`` is neither an address nor an interface"),
+            ("eth0@4@5", 6, "`4@5` is not a list"),
+            ("é+ü/,x", 3, "`ü/` is neither an address nor an interface"),
             ("eth0,10.0.0.1+10.0.0.2", 6, "a comma separates rails"),
             ("cores:2+cores:2", 1, "given twice"),
         ] {
@@ -222,9 +233,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_of_a_request(text in "\\PC{0,40}") {
+        fn any_text_of_a_request(text in "\\PC{0,40}|([a-c0-9é:/. -]{0,6}[,+@]|cores:|peer:|loopback:|eth0|@default){0,8}") {
             if let Err(error) = text.parse::<RailRequest>() {
-                prop_assert!(error.to_string().contains(&error.reason));
+                let said = error.to_string();
+                prop_assert!(said.contains(&error.reason) && said.contains(&text));
+                prop_assert!((1..=text.chars().count() + 1).contains(&error.character()));
             }
         }
     }

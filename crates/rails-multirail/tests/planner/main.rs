@@ -6,6 +6,7 @@ mod cpus_and_memory;
 mod devices;
 mod lanes;
 mod odd_machines;
+mod plans_as_json;
 mod properties;
 mod reasons;
 mod replan;

@@ -1,9 +1,12 @@
 //! Machines that are built oddly, or described falsely.
 
-use crate::{changed, chosen_cpus, cpus, loopback, nic, on_card, planned, planned_with, refused, two_packages};
+use crate::{
+    changed, chosen_cpus, cpus, loopback, nic, on_card, planned, planned_with, refused, served_by, two_packages,
+};
+use proptest::prelude::*;
 use rails_multirail::{RailRequest, plan_rails};
 use rails_topo::{Bandwidth, Nic, NicKind, PciDevice, Topology};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[test]
 fn speeds_beyond_any_wire_do_not_overflow() {
@@ -127,4 +130,71 @@ fn device_is_a_part_of_a_rail_once() {
         rails_topo::Gpu { name: "card0".into(), pci: None, model: None, driver: None, node: None, local_cpus: None };
     let machine = two_packages(vec![]).with_gpus(vec![gpu]);
     assert_eq!(refused(&machine, "gpu0+card0"), "rail 0 was asked for with card0 twice");
+}
+
+/// Lists of CPUs, empty ones among them.
+fn sets(most: usize) -> impl Strategy<Value = Vec<String>> {
+    let set = prop::collection::btree_set(0_u32..12, 0..6);
+    let text = |set: std::collections::BTreeSet<u32>| set.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    prop::collection::vec(set.prop_map(text), 0..most)
+}
+
+/// A machine whose cores, caches, packages and nodes overlap, are empty or are missing.
+fn machines() -> impl Strategy<Value = Topology> {
+    let distances = prop::option::of(prop::collection::vec(0_u64..40, 9));
+    let facts = (0_u32..4, prop::option::of(0_u64..3), prop::option::of(sets(2)));
+    let nics = prop::collection::vec(facts, 0..4);
+    (sets(6), sets(4), sets(3), sets(4), distances, sets(2), nics).prop_map(
+        |(cores, caches, packages, nodes, distances, allowed, nics)| {
+            let build = |(index, (node, speed, served)): (usize, (u32, Option<u64>, Option<Vec<String>>))| {
+                let nic = nic(&format!("eth{index}"), node, 1, &format!("10.0.{index}.1"));
+                let nic = served.unwrap_or_default().iter().fold(nic, |nic, cpus| served_by(nic, cpus));
+                Nic { speed: speed.map(Bandwidth::bits_per_second), ..nic }
+            };
+            let nics = nics.into_iter().enumerate().map(build).chain([loopback()]).collect();
+            let machine = Topology::synthetic("package:1 numa:1 l3:1 core:12 pu:1", nics).unwrap();
+            let placed = |sets: &[String]| -> Vec<Value> {
+                sets.iter().map(|cpus| json!({ "id": null, "cpus": cpus })).collect()
+            };
+            let machine = changed(&machine, |json| {
+                let (cache, node) = (json["caches"][0].clone(), json["nodes"][0].clone());
+                let with = |template: &Value, cpus: &String| {
+                    let mut made = template.clone();
+                    made["cpus"] = json!(cpus);
+                    made
+                };
+                json["cores"] = placed(&cores).into();
+                json["packages"] = placed(&packages).into();
+                json["caches"] = caches.iter().map(|cpus| with(&cache, cpus)).collect();
+                json["nodes"] = nodes.iter().map(|cpus| with(&node, cpus)).collect();
+                for (id, node) in json["nodes"].as_array_mut().unwrap().iter_mut().enumerate() {
+                    node["id"] = json!(id);
+                }
+                json["allowed_nodes"] = json!("0-2");
+                json["distances"] =
+                    distances.map_or(Value::Null, |values| json!({ "nodes": [0, 1, 2], "values": values }));
+            });
+            match allowed.first() {
+                Some(allowed) => machine.with_allowed(cpus(allowed)),
+                None => machine,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(250))]
+
+    #[test]
+    fn rails_on_machines_without_order(machine in machines(), exclusive in any::<bool>(), cores in 1_usize..4) {
+        for text in ["auto", "loopback", "eth0,eth0@0-3,eth1", "cores:2@0-7,eth0@default"] {
+            let mut request: RailRequest = text.parse().unwrap();
+            (request.exclusive, request.cores) = (exclusive, cores);
+            let Ok(plan) = plan_rails(&machine, &request) else { continue };
+            prop_assert!(plan.rails.iter().all(|rail| rail.cpus().is_subset(machine.allowed_cpus())), "{}", plan);
+            let owned: usize = plan.rails.iter().map(|rail| rail.exclusive_cpus.len()).sum();
+            let all = plan.rails.iter().fold(cpus(""), |all, rail| all.union(&rail.exclusive_cpus));
+            prop_assert_eq!(owned, all.len(), "{}", plan);
+        }
+    }
 }

@@ -7,7 +7,8 @@ use rails_multirail::{
     RailId, RailPlan, RailRequest, plan_rails,
     planner::{Affinities, Binding, LocalEnd, Nearness, Need, Part, PlanError, RailWish, Which},
 };
-use rails_topo::{CpuId, CpuSet, Nic, NodeId, Topology};
+use rails_topo::{Bandwidth, CpuId, CpuSet, Nic, NicKind, NodeId, PciAddress, PciDevice, Topology};
+use std::collections::BTreeSet;
 
 fn cpu_sets() -> impl Strategy<Value = CpuSet> {
     prop::collection::vec(0u32..40, 0..20).prop_map(|ids| ids.into_iter().map(CpuId).collect())
@@ -30,17 +31,37 @@ fn nics() -> impl Strategy<Value = Vec<Nic>> {
             }
             Nic { up, ..nic }
         };
-        nics.into_iter().enumerate().map(build).chain([loopback()]).collect()
+        let vlan = |nic: &Nic| Nic {
+            kind: NicKind::Virtual,
+            lowers: vec![nic.name.clone()],
+            ..self::nic(&format!("{}.5", nic.name), 0, 7, "10.0.100.1")
+        };
+        let mut nics: Vec<Nic> = nics.into_iter().enumerate().map(build).collect();
+        nics.extend(nics.first().map(vlan));
+        nics.into_iter().chain([loopback()]).collect()
     })
+}
+
+/// The functions of the NICs, below root ports for each card or each two cards, with links of that bandwidth.
+fn functions(nics: &[Nic], cards: u8, gigabits: Option<u64>) -> Vec<PciDevice> {
+    let root = |bus: u8| PciAddress { domain: 0, bus: 0x80, device: 1 + bus / cards, function: 0 };
+    let bandwidth = gigabits.map(|gigabits| Bandwidth::mbps(1_000 * gigabits));
+    let below = |at: PciAddress| PciDevice { parent: Some(root(at.bus)), bandwidth, ..PciDevice::at(at) };
+    let used: Vec<PciAddress> = nics.iter().filter_map(|nic| nic.pci).collect();
+    let roots: BTreeSet<PciAddress> = used.iter().map(|at| root(at.bus)).collect();
+    roots.into_iter().map(PciDevice::at).chain(used.into_iter().map(below)).collect()
 }
 
 pub(crate) fn machines() -> impl Strategy<Value = Topology> {
     let sizes = (1u32..3, 0u32..3, 0u32..3, 1u32..4, 1u32..3);
-    (sizes, nics(), option::of(cpu_sets())).prop_map(|((packages, nodes, caches, cores, pus), nics, allowed)| {
+    let links = (1u8..3, option::of(1u64..4));
+    (sizes, nics(), option::of(cpu_sets()), links).prop_map(|(sizes, nics, allowed, (cards, gigabits))| {
+        let (packages, nodes, caches, cores, pus) = sizes;
+        let functions = functions(&nics, cards, gigabits);
         let level = |name: &str, count: u32| if count == 0 { String::new() } else { format!("{name}:{count} ") };
         let (nodes, caches) = (level("numa", nodes), level("l3", caches));
         let machine = Topology::synthetic(&format!("package:{packages} {nodes}{caches}core:{cores} pu:{pus}"), nics);
-        let machine = machine.unwrap();
+        let machine = machine.unwrap().with_pci_devices(functions);
         match allowed {
             Some(allowed) => machine.with_allowed(allowed),
             None => machine,
@@ -51,6 +72,7 @@ pub(crate) fn machines() -> impl Strategy<Value = Topology> {
 pub(crate) fn requests() -> impl Strategy<Value = RailRequest> {
     let end = prop_oneof![
         (0u8..6).prop_map(|index| LocalEnd::Device(format!("eth{index}"))),
+        Just(LocalEnd::Device("eth0.5".to_owned())),
         (0u8..6).prop_map(|index| LocalEnd::Address([10, 0, index, 1].into())),
         Just(LocalEnd::Device("lo".to_owned())),
         Just(LocalEnd::Address([127, 0, 0, 5].into())),
@@ -95,6 +117,14 @@ pub(crate) fn cores_of(machine: &Topology, cpus: &CpuSet) -> CpuSet {
     cpus.iter().flat_map(|cpu| machine.core_of_cpu(cpu).unwrap().cpus.iter().collect::<Vec<_>>()).collect()
 }
 
+/// The bandwidths that an interface cannot exceed: its own, and those of the device under it and of its PCI path.
+fn limits(machine: &Topology, name: &str) -> Vec<Bandwidth> {
+    let nic = machine.nic(name).unwrap();
+    let devices = machine.lanes_of(nic).devices;
+    let paths = devices.iter().filter_map(|device| machine.locality().path(*device)?.bandwidth());
+    devices.iter().filter_map(|device| device.speed).chain(paths).chain(nic.speed).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
@@ -128,11 +158,18 @@ proptest! {
             if affine && request.affinities.memory != Need::Unwanted {
                 prop_assert_eq!(rail.node, machine.nearest_node(rail.cpu));
             }
-            if affine && request.affinities.thread == Need::Required {
+            if request.affinities.thread == Need::Required {
+                prop_assert!(rail.bound_cpu().is_some(), "{}", plan);
                 let nic = machine.nic(rail.interface.as_deref().unwrap()).unwrap();
-                let cache = machine.sharing_last_level_cache(rail.cpu).cloned().unwrap_or_default();
-                let near = cache.union(&cores_of(&machine, &CpuSet::single(rail.cpu)));
-                prop_assert!(nic.interrupts.iter().any(|irq| irq.effective.as_ref().unwrap().intersects(&near)));
+                let interrupts = machine.lanes_of(nic).devices.into_iter().flat_map(|device| &device.interrupts);
+                let serving: CpuSet = interrupts.flat_map(|irq| irq.effective.iter().flat_map(CpuSet::iter)).collect();
+                for cpu in rail.cpus().iter() {
+                    let cache = machine.sharing_last_level_cache(cpu).cloned().unwrap_or_default();
+                    prop_assert!(cache.union(&cores_of(&machine, &CpuSet::single(cpu))).intersects(&serving), "{}", plan);
+                }
+            }
+            if request.affinities.memory == Need::Required {
+                prop_assert!(rail.cpus().iter().all(|cpu| machine.nearest_node(cpu) == rail.node && rail.node.is_some()));
             }
             // Every CPU of the machine is chosen, or rejected for one reason or another.
             let told = rail.rejected_cpus.iter().fold(rail.cpus(), |all, told| all.union(&told.cpus));
@@ -143,8 +180,14 @@ proptest! {
             prop_assert!(rail.rejected_cpus.iter().all(|told| !told.cpus.is_empty() && !told.reason.is_empty()));
             prop_assert!(rail.reasons.len() >= 3 && rail.reasons.iter().all(|reason| !reason.is_empty()));
             prop_assert!(rail.interface.as_deref().is_none_or(|name| machine.nic(name).is_some()));
-            let speed = rail.interface.as_deref().and_then(|name| machine.nic(name)?.speed);
-            prop_assert!(speed.is_none_or(|speed| rail.capacity.bandwidth.is_some_and(|carried| carried <= speed)));
+            let carried = rail.capacity.bandwidth;
+            for limit in rail.interface.iter().flat_map(|name| limits(&machine, name)) {
+                prop_assert!(carried.is_some_and(|carried| carried <= limit), "{}", plan);
+            }
+            let task_cores = rail.task_cpus.iter().map(|cpu| cores_of(&machine, &CpuSet::single(cpu)));
+            let apart: BTreeSet<_> = task_cores.map(|core| core.first()).collect();
+            let own = cores_of(&machine, &CpuSet::single(rail.cpu)).first();
+            prop_assert!(apart.len() == rail.task_cpus.len() && !apart.contains(&own), "{}", plan);
         }
         if request.exclusive {
             for (index, rail) in plan.rails.iter().enumerate() {
@@ -157,6 +200,15 @@ proptest! {
         }
         if let Some(expected) = &plan.expected {
             prop_assert!(expected.delta <= 1.0 && expected.rails <= plan.rails.len(), "{}", plan);
+            let alone = plan.rails.iter().filter_map(|rail| rail.capacity.bandwidth);
+            let sum = alone.map(|bandwidth| bandwidth.as_bits_per_second()).sum::<u64>();
+            prop_assert!(expected.together.as_bits_per_second() <= sum, "{}", plan);
+            // No root port and no device carries more than it can.
+            let used: BTreeSet<&str> = plan.rails.iter().filter_map(|rail| rail.interface.as_deref()).collect();
+            let devices = used.iter().flat_map(|name| machine.lanes_of(machine.nic(name).unwrap()).devices);
+            let devices: Vec<&Nic> = devices.collect();
+            let most = machine.locality().joint_bandwidth(devices.iter().copied());
+            prop_assert!(devices.is_empty() || most.bandwidth.is_none_or(|most| expected.together <= most), "{}", plan);
         }
         if let Which::Count(_) = request.which && !request.share_nics {
             let mut names: Vec<_> = plan.rails.iter().map(|rail| &rail.interface).collect();

@@ -1,7 +1,7 @@
 //! The choice of CPUs.
 
 use super::{Nearness, RejectedCpus};
-use rails_topo::{CpuId, CpuSet, Locality, Nic, Topology};
+use rails_topo::{CpuId, CpuSet, Locality, Nic, NodeId, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The CPUs that rails may be planned on, and the rails on them so far.
@@ -38,6 +38,8 @@ pub(super) struct Sought<'s> {
     pub(super) asked_elsewhere: CpuSet,
     /// The CPUs that the rail has at present, which it keeps if no other is better.
     pub(super) present: CpuSet,
+    /// The node of its memory at present, which it leaves last.
+    pub(super) present_node: Option<NodeId>,
 }
 
 /// The place of a device.
@@ -62,7 +64,8 @@ pub(super) struct Candidate {
     shares_no_cache: bool,
     /// How many other NICs' interrupts its core serves.
     pub(super) other_nics: usize,
-    is_elsewhere: bool,
+    /// 0 for the rail's present CPU, 1 for another one of its present node.
+    elsewhere: u8,
     pub(super) cpu: CpuId,
     pub(super) from_interrupt: FromInterrupt,
     /// Whether it is known with which CPUs it shares a cache.
@@ -145,7 +148,11 @@ impl<'a> Cpus<'a> {
             from_interrupt_rank: sought.nearness.map_or(0, |nearness| from_interrupt.rank(nearness, other_nics > 0)),
             shares_no_cache: sought.beside.is_some_and(|other| !shares(other)),
             other_nics,
-            is_elsewhere: !sought.present.contains(cpu.id),
+            elsewhere: match sought.present_node {
+                _ if sought.present.contains(cpu.id) => 0,
+                Some(node) if self.topology.node_of_cpu(cpu.id).is_some_and(|own| own.id == node) => 1,
+                _ => 2,
+            },
             cpu: cpu.id,
             from_interrupt,
             is_cache_known: cpu.cache.is_some(),
@@ -264,8 +271,8 @@ pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Ve
             }
         } else if other.other_nics != best.other_nics {
             "serves interrupts of other NICs"
-        } else if other.is_elsewhere != best.is_elsewhere {
-            "as good as the present one"
+        } else if other.elsewhere != best.elsewhere {
+            "as good, and farther from the present place"
         } else {
             "as good, with a higher number"
         };

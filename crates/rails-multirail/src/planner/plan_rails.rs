@@ -295,6 +295,7 @@ impl<'a> Planner<'a> {
             beside: None,
             asked_elsewhere: self.asked_by_others(id),
             present: self.present.get(id.0).map(|rail| CpuSet::single(rail.cpu)).unwrap_or_default(),
+            present_node: self.present.get(id.0).and_then(|rail| rail.node),
         };
         let lane = || nic.map(|nic| nic.name.clone()).or(address.map(|address| address.to_string()));
         let lane = || lane().unwrap_or_else(|| format!("rail {id}"));
@@ -471,6 +472,7 @@ impl<'a> Planner<'a> {
                 beside: Some(cpu),
                 asked_elsewhere: CpuSet::new(),
                 present: self.present.get(index).map(|rail| rail.task_cpus.clone()).unwrap_or_default(),
+                present_node: None,
             };
             let mut candidates = self.cpus.candidates(&sought, None, exclusive);
             candidates.retain(|candidate| !cores_taken.contains(candidate.cpu));

@@ -1,7 +1,7 @@
 //! The choice of CPUs.
 
 use super::{Nearness, RejectedCpus};
-use rails_topo::{CpuId, CpuSet, Locality, Nic, NodeId, Topology};
+use rails_topo::{CpuId, CpuSet, Interrupt, Locality, Nic, NodeId, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The CPUs that rails may be planned on, and the rails on them so far.
@@ -281,7 +281,13 @@ pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Ve
     into.extend(by_reason.into_iter().map(|(reason, cpus)| RejectedCpus { cpus, reason: reason.to_owned() }));
 }
 
-/// The CPUs that serve the NIC's interrupts, as far as they are known.
+/// The CPUs that serve the NIC's interrupts, as far as they are known. An interrupt that was moved to one CPU goes there
+/// when it next fires.
 pub(super) fn serving_cpus(nic: &Nic) -> CpuSet {
-    nic.interrupts.iter().filter_map(|irq| irq.effective.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
+    let serving = |interrupt: &Interrupt| {
+        let effective = interrupt.effective.clone()?;
+        let moved = interrupt.affinity.clone().filter(|to| to.len() == 1 && !to.intersects(&effective));
+        Some(moved.unwrap_or(effective))
+    };
+    nic.interrupts.iter().filter_map(serving).fold(CpuSet::new(), |all, cpus| all.union(&cpus))
 }

@@ -73,6 +73,23 @@ fn rails_spread_over_cores_before_they_share_one() {
 }
 
 #[test]
+fn interrupt_on_its_way_serves_where_it_goes() {
+    let interrupt = |affinity: &str| Interrupt {
+        number: 40,
+        name: None,
+        affinity: affinity.parse().ok(),
+        effective: Some(cpus("8")),
+    };
+    let near = |affinity: &str| {
+        let nic = Nic { interrupts: vec![interrupt(affinity)], ..nic("eth0", 1, 10, "10.0.0.1") };
+        chosen_cpus(&planned(&two_packages(vec![nic]), "eth0"))[0]
+    };
+    assert_eq!((near("8"), near("8-15")), (10, 10), "beside CPU 8");
+    assert_eq!(near("10"), 8, "beside CPU 10, where it fires next");
+    assert_eq!(near("10-15"), 10, "which of them it will be is not known");
+}
+
+#[test]
 fn nearness_to_the_cpu_that_serves_the_interrupt() {
     let machine = two_packages(vec![served_by(nic("eth0", 1, 10, "10.0.0.1"), "13")]);
     let cpu = |nearness: Nearness| {

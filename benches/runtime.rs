@@ -11,13 +11,16 @@
 //! `begins on another thread` is the time from `spawn` to the task's first instruction, the median of each run; the
 //! rail is asleep, or spins.
 //!
+//! `move of a rail` is the time from the call of `Rails::move_rail`, on another rail, to the first instruction of a task
+//! on the new CPU.
+//!
 //! The bare runtimes are `current_thread` ones, on threads that the bench pins to the CPUs of the rails.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rails::{
-    bind::thread::bind_current,
+    bind::thread::{self as rail_thread, bind_current},
     multirail::{
-        RailRequest, plan_rails,
+        RailId, RailRequest, Rails, plan_rails,
         runtime::{LONGEST_SPIN, RailRuntimeBuilder},
     },
     topo::{CpuId, CpuSet, Topology},
@@ -116,6 +119,31 @@ fn begin(criterion: &mut Criterion) {
     group.finish();
 }
 
+fn moves(criterion: &mut Criterion) {
+    let topology = Topology::detect().expect("this machine can be read");
+    let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
+    let rails = Rails::build(&plan).expect("they need no privilege");
+    let cpus: Vec<CpuId> = topology.allowed_cpus().iter().collect();
+    criterion.bench_function("move of a rail", |bencher| {
+        bencher.iter_custom(|moves| {
+            let (set, cpus) = (rails.clone(), cpus.clone());
+            let moving = rails[RailId(1)].runtime().block_on(move || async move {
+                let rail = &set[RailId(0)];
+                let begin = Instant::now();
+                for cpu in cpus.into_iter().cycle().take(moves as usize) {
+                    let mut to = (*rail.planned()).clone();
+                    to.cpu = cpu;
+                    set.move_rail(to).await.expect("the CPU is allowed");
+                    let runs_on = rail.runtime().spawn(async { rail_thread::current_cpu() }).await;
+                    assert_eq!(runs_on.expect("it ends").expect("the kernel says"), cpu);
+                }
+                begin.elapsed()
+            });
+            moving.expect("no move fails")
+        });
+    });
+}
+
 fn wait(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -158,5 +186,5 @@ where
     elapsed.recv().expect("the task does not panic")
 }
 
-criterion_group!(benches, tasks, begin);
+criterion_group!(benches, tasks, begin, moves);
 criterion_main!(benches);

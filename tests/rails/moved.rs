@@ -8,7 +8,7 @@ use rails::{
         EventKind, FollowError, FollowOptions, MultiRailListener, MultiRailStream, RailId, RailRequest, Rails,
         Security, StreamOptions, planner::LocalEnd, runtime::MoveError,
     },
-    topo::{CpuId, CpuSet, InterfaceAddress},
+    topo::{CpuId, CpuSet, InterfaceAddress, monitor::MonitorOptions},
 };
 use std::{
     net::{IpAddr, SocketAddr},
@@ -173,6 +173,21 @@ fn rails_follow_one_request_once() {
     rails.follow(&RailRequest::loopback(2), FollowOptions::new()).unwrap();
 }
 
+/// The thread that follows the machine wakes no rail.
+#[test]
+fn rails_sleep_while_they_follow() {
+    let (_, rails) = loopback(2);
+    let monitor = MonitorOptions::new().slow_look(Duration::from_millis(100));
+    rails.follow(&RailRequest::loopback(2), FollowOptions::new().monitor(monitor)).unwrap();
+    let wakes =
+        || -> Vec<u64> { rails.iter().map(|rail| rail.runtime().usage().unwrap().voluntary_switches).collect() };
+    // Threads that have just been built may not sleep yet.
+    std::thread::sleep(Duration::from_millis(200));
+    let before = wakes();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(wakes(), before);
+}
+
 async fn wait_until(is_so: impl Fn() -> bool) {
     let waiting = async {
         while !is_so() {
@@ -182,5 +197,5 @@ async fn wait_until(is_so: impl Fn() -> bool) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("it comes to be");
 }
 
-/// What only a broken program takes.
+/// No sound program takes as long.
 const PATIENCE: Duration = Duration::from_secs(30);

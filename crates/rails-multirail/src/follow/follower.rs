@@ -112,7 +112,7 @@ impl Follower {
         }
     }
 
-    /// What is to be done now, one after the other.
+    /// The next step that is due.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Step> {
         if let Some(step) = self.steps.pop_front() {
             return Some(step);

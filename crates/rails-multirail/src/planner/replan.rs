@@ -8,7 +8,7 @@ use super::{
     plan_rails::{Parts, Planner},
 };
 use rails_bind::claims::Resources;
-use rails_topo::{CpuId, CpuSet, Nic, Topology};
+use rails_topo::{CpuId, Nic, Topology};
 
 /// A rail that runs, planned again.
 #[derive(Debug, Clone, PartialEq, Eq)]

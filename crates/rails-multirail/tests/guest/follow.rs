@@ -312,5 +312,5 @@ fn guest_moved_interrupt_is_followed_or_put_back() {
 }
 
 const PIECE: u64 = 256 << 10;
-/// What only a broken program takes, on an emulated machine.
+/// No sound program takes as long, not even on an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -150,7 +150,7 @@ fn exclusive_rails_find_no_second_core_in_use() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// On whichever machine the rails find themselves, they end up where they may be, and stay there.
+    /// Rails that are planned again on another machine come to a place where they may be, and stay there.
     #[test]
     fn rails_come_to_rest_where_they_may_be(
         before in machines(), after in machines(), request in requests(), further in 4usize..8,

@@ -1,7 +1,7 @@
 //! The choice of CPUs.
 
 use super::{Nearness, RejectedCpus};
-use rails_topo::{CpuId, CpuSet, Interrupt, Locality, Nic, NodeId, Topology};
+use rails_topo::{CpuId, CpuSet, Interrupt, Locality, Nic, NicKind, NodeId, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The CPUs that rails may be planned on, and the rails on them so far.
@@ -9,15 +9,21 @@ pub(super) struct Cpus<'a> {
     topology: &'a Topology,
     /// By number.
     cpus: Vec<Cpu<'a>>,
+    /// For each node, the number of CPUs for tasks that its rails will need.
+    expected_tasks: BTreeMap<Option<NodeId>, usize>,
 }
 
 struct Cpu<'a> {
     id: CpuId,
     core: CpuSet,
+    node: Option<NodeId>,
     cache: Option<&'a CpuSet>,
     package: Option<&'a CpuSet>,
     /// The NICs whose interrupts its core serves, by name.
     serves: Vec<&'a str>,
+    /// The NICs beside it, each with whether it serves their interrupts, and whether it shares a cache with a CPU that
+    /// does.
+    beside: Vec<(&'a str, bool, bool)>,
     rails_on_cpu: usize,
     rails_on_core: usize,
 }
@@ -40,6 +46,8 @@ pub(super) struct Sought<'s> {
     pub(super) present: CpuSet,
     /// The node of its memory at present, which it leaves last.
     pub(super) present_node: Option<NodeId>,
+    /// How many CPUs for tasks the rail will need.
+    pub(super) tasks: usize,
 }
 
 /// The place of a device.
@@ -66,6 +74,10 @@ pub(super) struct Candidate {
     pub(super) other_nics: usize,
     /// 0 for the rail's present CPU, 1 for another one of its present node.
     elsewhere: u8,
+    /// Whether its node has too few free cores for the rail's tasks.
+    lacks_room: bool,
+    /// For how many other NICs it serves interrupts, shares a cache with a CPU that does, and is beside the NIC.
+    near_others: [usize; 3],
     pub(super) cpu: CpuId,
     pub(super) from_interrupt: FromInterrupt,
     /// Whether it is known with which CPUs it shares a cache.
@@ -90,15 +102,28 @@ impl<'a> Cpus<'a> {
         for nic in topology.nics() {
             serving_cpus(nic).iter().for_each(|cpu| serves.entry(cpu).or_default().push(&nic.name));
         }
+        let is_used = |nic: &&Nic| nic.kind == NicKind::Device && nic.hidden.is_none() && nic.up != Some(false);
+        let places =
+            topology.nics().iter().filter(is_used).map(|nic| (nic, locality.cpus_beside(nic), serving_cpus(nic)));
+        let places: Vec<_> = places.collect();
         let cpu = |id: CpuId| {
             let core = core_around(topology, id);
             let mut served: Vec<&str> = core.iter().filter_map(|cpu| serves.get(&cpu)).flatten().copied().collect();
             served.sort_unstable();
             served.dedup();
+            let cache = topology.sharing_last_level_cache(id);
+            let beside =
+                places.iter().filter(|(_, beside, _)| beside.as_ref().is_none_or(|beside| beside.contains(id)));
+            let shares =
+                |serving: &CpuSet| core.intersects(serving) || cache.is_some_and(|cache| cache.intersects(serving));
+            let named = |nic: &'a Nic, serving: &CpuSet| (nic.name.as_str(), serving.contains(id), shares(serving));
+            let beside = beside.map(|(nic, _, serving)| named(nic, serving)).collect();
             Cpu {
                 id,
                 core,
-                cache: topology.sharing_last_level_cache(id),
+                node: topology.node_of_cpu(id).map(|node| node.id),
+                cache,
+                beside,
                 package: topology.package_of_cpu(id).map(|package| &package.cpus),
                 serves: served,
                 rails_on_cpu: 0,
@@ -107,7 +132,8 @@ impl<'a> Cpus<'a> {
         };
         debug_assert!(std::ptr::eq(topology, locality.topology()));
         let is_free = |cpu: &Cpu<'_>| !cpu.core.intersects(claimed);
-        Self { topology, cpus: topology.allowed_cpus().iter().map(cpu).filter(is_free).collect() }
+        let cpus = topology.allowed_cpus().iter().map(cpu).filter(is_free).collect();
+        Self { topology, cpus, expected_tasks: BTreeMap::new() }
     }
 
     /// Whether a rail may be planned on it, so that no claim is on its core.
@@ -126,13 +152,29 @@ impl<'a> Cpus<'a> {
 
     /// The candidates among `within`, or among all; if `exclusive`, those on cores without a rail.
     pub(super) fn candidates(&self, sought: &Sought<'_>, within: Option<&CpuSet>, exclusive: bool) -> Vec<Candidate> {
+        let room = self.room();
         let cpus = self.cpus.iter().filter(|cpu| within.is_none_or(|within| within.contains(cpu.id)));
-        cpus.filter(|cpu| !exclusive || cpu.rails_on_core == 0).map(|cpu| self.candidate(cpu, sought)).collect()
+        cpus.filter(|cpu| !exclusive || cpu.rails_on_core == 0).map(|cpu| self.candidate(cpu, sought, &room)).collect()
     }
 
-    fn candidate(&self, cpu: &Cpu<'_>, sought: &Sought<'_>) -> Candidate {
+    /// The number of free cores of each node beyond those that the rails on it will need.
+    fn room(&self) -> BTreeMap<Option<NodeId>, usize> {
+        let free = self.cpus.iter().filter(|cpu| cpu.rails_on_core == 0);
+        let free: BTreeSet<_> = free.map(|cpu| (cpu.node, cpu.core.first())).collect();
+        let mut room = BTreeMap::new();
+        free.into_iter().for_each(|(node, _)| *room.entry(node).or_default() += 1);
+        for (node, tasks) in &self.expected_tasks {
+            room.entry(*node).and_modify(|free: &mut usize| *free = free.saturating_sub(*tasks));
+        }
+        room
+    }
+
+    fn candidate(&self, cpu: &Cpu<'_>, sought: &Sought<'_>, room: &BTreeMap<Option<NodeId>, usize>) -> Candidate {
+        let own = usize::from(cpu.rails_on_core == 0);
+        let room = room.get(&cpu.node).map_or(0, |free| free.saturating_sub(own));
         let from_interrupt = cpu.beside_interrupt(&sought.serving);
         let shares = |other: CpuId| cpu.cache.is_none_or(|cache| cache.contains(other));
+        let others = || cpu.beside.iter().filter(|(name, ..)| !sought.nics.contains(name));
         let other_nics = cpu.serves.iter().filter(|name| !sought.nics.contains(name)).count();
         let known = || sought.near.iter().filter_map(|place| place.cpus.as_ref());
         let far = known().filter(|near| !near.contains(cpu.id));
@@ -153,6 +195,12 @@ impl<'a> Cpus<'a> {
                 Some(node) if self.topology.node_of_cpu(cpu.id).is_some_and(|own| own.id == node) => 1,
                 _ => 2,
             },
+            lacks_room: room < sought.tasks,
+            near_others: [
+                others().filter(|(_, serves, _)| *serves).count(),
+                others().filter(|(.., shares)| *shares).count(),
+                others().count(),
+            ],
             cpu: cpu.id,
             from_interrupt,
             is_cache_known: cpu.cache.is_some(),
@@ -180,6 +228,14 @@ impl<'a> Cpus<'a> {
         for cpu in self.cpus.iter_mut().filter(|cpu| cpu.core.contains(id)) {
             cpu.rails_on_core -= 1;
             cpu.rails_on_cpu -= usize::from(cpu.id == id);
+        }
+    }
+
+    /// Notes that the rail on that CPU will need CPUs for tasks.
+    pub(super) fn expect_tasks(&mut self, id: CpuId, tasks: usize) {
+        if let Some(cpu) = self.cpus.iter().find(|cpu| cpu.id == id) {
+            let expected = self.expected_tasks.entry(cpu.node).or_default();
+            *expected = expected.saturating_add(tasks);
         }
     }
 
@@ -273,6 +329,10 @@ pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Ve
             "serves interrupts of other NICs"
         } else if other.elsewhere != best.elsewhere {
             "as good, and farther from the present place"
+        } else if other.lacks_room != best.lacks_room {
+            "as good, and too few cores of its node are free for the rail's tasks"
+        } else if other.near_others != best.near_others {
+            "as good, and of more use to other NICs"
         } else {
             "as good, with a higher number"
         };

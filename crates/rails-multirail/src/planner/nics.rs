@@ -14,9 +14,9 @@ pub(super) enum SharedPart {
 }
 
 impl<'a> Planner<'a> {
-    /// NICs for rails: fastest first, and among equally fast ones every card's first port before any card's second,
-    /// cards behind different PCIe switches before those behind one, and cards on different nodes before those on one.
-    /// The other NICs are noted with the reason.
+    /// NICs for rails, one after the other: fastest first, and among equally fast ones every card's first port before any
+    /// card's second, cards behind different PCIe switches before those behind one, and cards on different nodes before
+    /// those on one, each as seen from the NICs that are chosen already. The other NICs are noted with the reason.
     pub(super) fn best_nics(&mut self) -> Vec<&'a Nic> {
         let mut nics: Vec<&'a Nic> = Vec::new();
         for nic in self.topology.nics() {
@@ -25,19 +25,19 @@ impl<'a> Planner<'a> {
                 Some(reason) => self.rejected_nics.push(RejectedNic { name: nic.name.clone(), reason }),
             }
         }
-        nics.sort_by_key(|nic| Reverse(nic.speed));
-        let rank = |index: usize| {
-            let nic: &Nic = nics[index];
-            let earlier = || nics[..index].iter();
-            let mut shared = [0; 3];
-            earlier().filter_map(|other| self.shared(other, nic)).for_each(|part| shared[part as usize] += 1);
-            let on_node = earlier().filter(|other| nic.node.is_some() && other.node == nic.node).count();
-            (shared, on_node)
-        };
-        let mut ranked: Vec<_> =
-            nics.iter().enumerate().map(|(index, nic)| (Reverse(nic.speed), rank(index), index)).collect();
-        ranked.sort_unstable();
-        ranked.into_iter().map(|(.., index)| nics[index]).collect()
+        // The parts that each NIC shares with the chosen ones, and how many of these are on its node.
+        let mut left: Vec<_> = nics.into_iter().map(|nic| (nic, [0; 3], 0)).collect();
+        let mut chosen: Vec<&'a Nic> = Vec::new();
+        let rank = |(nic, shared, on_node): &(&Nic, [usize; 3], usize)| (Reverse(nic.speed), *shared, *on_node);
+        while let Some(best) = (0..left.len()).min_by_key(|index| rank(&left[*index])) {
+            let (nic, ..) = left.remove(best);
+            for (other, shared, on_node) in &mut left {
+                self.shared(nic, other).into_iter().for_each(|part| shared[part as usize] += 1);
+                *on_node += usize::from(nic.node.is_some() && nic.node == other.node);
+            }
+            chosen.push(nic);
+        }
+        chosen
     }
 
     /// The part that two NICs share of the path from the wire to the processor.

@@ -20,8 +20,8 @@ use std::net::IpAddr;
 ///
 /// Each rail gets one of the allowed CPUs that nobody claims, by these criteria in order: beside the rail's devices, or
 /// on the node nearest to them; with the fewest rails on it; on the core with the fewest rails; as near to the CPU that
-/// serves the NIC's interrupt as [`RailRequest::nearness`] says; on a core that serves the fewest other NICs; with the
-/// lowest number. Its memory comes from the node nearest to the CPU. The CPUs for tasks are chosen alike, after those
+/// serves the NIC's interrupt as [`RailRequest::nearness`] says; on a core that serves the fewest other NICs; on a node
+/// with room for the rail's tasks; of use to the fewest other NICs; with the lowest number. Its memory comes from the node nearest to the CPU. The CPUs for tasks are chosen alike, after those
 /// of all lanes, on further cores that share a cache with the lane's CPU if there are any. A CPU that lacks a required
 /// affinity is none of the choice.
 ///
@@ -287,8 +287,15 @@ impl<'a> Planner<'a> {
         }
         reasons.extend(describe_devices(&devices));
         let wants = self.request.affinities;
+        let mut near = self.places(nic, &devices);
+        if let Binding::Explicit { node: Some(asked), .. } = binding
+            && near.iter().all(|place| place.cpus.is_none())
+        {
+            let node = self.topology.nodes().iter().find(|node| node.id == *asked && !node.cpus.is_empty());
+            near.extend(node.map(|node| Place { device: format!("node {asked}"), cpus: Some(node.cpus.clone()) }));
+        }
         let sought = Sought {
-            near: self.places(nic, &devices),
+            near,
             serving: self.serving(nic),
             nics: below,
             nearness: (wants.thread != Need::Unwanted).then_some(self.request.nearness),
@@ -296,6 +303,7 @@ impl<'a> Planner<'a> {
             asked_elsewhere: self.asked_by_others(id),
             present: self.present.get(id.0).map(|rail| CpuSet::single(rail.cpu)).unwrap_or_default(),
             present_node: self.present.get(id.0).and_then(|rail| rail.node),
+            tasks: cores - 1,
         };
         let lane = || nic.map(|nic| nic.name.clone()).or(address.map(|address| address.to_string()));
         let lane = || lane().unwrap_or_else(|| format!("rail {id}"));
@@ -332,6 +340,10 @@ impl<'a> Planner<'a> {
         let cpu = best.cpu;
         if is_bound {
             self.cpus.take(cpu);
+            // A rail that is planned again gets its tasks' CPUs at once.
+            if self.present.is_empty() {
+                self.cpus.expect_tasks(cpu, cores - 1);
+            }
         }
         self.cores.push(cores);
         self.rails.push(PlannedRail {
@@ -473,6 +485,7 @@ impl<'a> Planner<'a> {
                 asked_elsewhere: CpuSet::new(),
                 present: self.present.get(index).map(|rail| rail.task_cpus.clone()).unwrap_or_default(),
                 present_node: None,
+                tasks: 0,
             };
             let mut candidates = self.cpus.candidates(&sought, None, exclusive);
             candidates.retain(|candidate| !cores_taken.contains(candidate.cpu));

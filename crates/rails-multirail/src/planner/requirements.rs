@@ -25,10 +25,11 @@ impl Planner<'_> {
             let nearest = self.locality.nearest_node(candidate.cpu);
             nearest.is_some_and(|nearest| node.is_none_or(|node| node == nearest))
         };
-        let needs: [(_, _, &dyn Fn(&Candidate) -> bool); 2] =
-            [("thread", wants.thread, &thread), ("memory", wants.memory, &memory)];
         let mut rejected = Vec::new();
-        for (affinity, _, holds) in needs.into_iter().filter(|(_, need, _)| *need == Need::Required) {
+        let mut keep = |affinity, need, holds: &dyn Fn(&Candidate) -> bool| {
+            if need != Need::Required {
+                return Ok(());
+            }
             if !candidates.iter().any(holds) {
                 return Err(affinity);
             }
@@ -36,7 +37,10 @@ impl Planner<'_> {
             let reason = format!("lacks {affinity} affinity, which is required");
             let lacking = RejectedCpus { cpus: lacking.map(|candidate| candidate.cpu).collect(), reason };
             rejected.extend(Some(lacking).filter(|lacking| !lacking.cpus.is_empty()));
-        }
+            Ok(())
+        };
+        keep("thread", wants.thread, &thread)?;
+        keep("memory", wants.memory, &memory)?;
         Ok(rejected)
     }
 

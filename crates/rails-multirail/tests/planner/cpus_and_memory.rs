@@ -46,6 +46,29 @@ fn nearest_node_where_near_cpus_are_forbidden() {
     assert_eq!(told.unwrap().cpus, cpus("0-3"));
 }
 
+/// The first rail has nothing to choose by, and the second one has one good CPU.
+#[test]
+fn cpus_of_use_to_other_nics_are_left_to_them() {
+    for (serving, chosen) in [("0", [2, 1]), ("2", [0, 3])] {
+        let nics = vec![nic("eth0", 0, 10, "10.0.0.1"), served_by(nic("eth1", 0, 10, "10.0.1.1"), serving)];
+        let machine = Topology::synthetic("package:1 numa:1 l3:2 core:2 pu:1", nics).unwrap();
+        let plan = planned(&machine, "eth0,eth1");
+        assert_eq!(chosen_cpus(&plan), chosen, "{plan}");
+    }
+    let machine = two_packages(vec![nic("eth0", 0, 10, "10.0.0.1")]).with_allowed(cpus("0-9"));
+    let plan = planned(&machine, "0.0.0.0");
+    assert_eq!(chosen_cpus(&plan), [8]);
+    assert_eq!(plan.rails[0].rejected_cpus[1].reason, "as good, and of more use to other NICs");
+}
+
+#[test]
+fn rail_without_devices_is_beside_its_memory() {
+    let machine = two_packages(vec![]);
+    let plan = planned(&machine, "cores:2@/1");
+    assert_eq!((plan.rails[0].cpus(), plan.rails[0].node), (cpus("8,10"), Some(NodeId(1))), "{plan}");
+    assert!(plan.to_string().contains("near node 1 (CPUs 8-15)"), "{plan}");
+}
+
 #[test]
 fn bond_is_where_its_devices_are() {
     let lowers = vec!["eth0".to_owned(), "eth1".to_owned()];
@@ -278,7 +301,7 @@ fn exclusive_rails_have_interrupts_and_queues() {
             "CPUs 10-11",
             "CPUs 2-3",
             "CPUs 4-5",
-            "CPUs 6-7,12-13",
+            "CPUs 12-15",
         ]
     );
     let reasons = |rail: usize| plan.rails[rail].reasons.iter().map(String::as_str).collect::<Vec<_>>();

@@ -9,6 +9,7 @@ mod odd_machines;
 mod plans_as_json;
 mod properties;
 mod reasons;
+mod renumbering;
 mod replan;
 mod tasks;
 

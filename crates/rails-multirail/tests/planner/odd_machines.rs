@@ -146,7 +146,8 @@ fn machines() -> impl Strategy<Value = Topology> {
     let nics = prop::collection::vec(facts, 0..4);
     (sets(6), sets(4), sets(3), sets(4), distances, sets(2), nics).prop_map(
         |(cores, caches, packages, nodes, distances, allowed, nics)| {
-            let build = |(index, (node, speed, served)): (usize, (u32, Option<u64>, Option<Vec<String>>))| {
+            type Facts = (u32, Option<u64>, Option<Vec<String>>);
+            let build = |(index, (node, speed, served)): (usize, Facts)| {
                 let nic = nic(&format!("eth{index}"), node, 1, &format!("10.0.{index}.1"));
                 let nic = served.unwrap_or_default().iter().fold(nic, |nic, cpus| served_by(nic, cpus));
                 Nic { speed: speed.map(Bandwidth::bits_per_second), ..nic }

@@ -136,3 +136,13 @@ fn numbers_of_cores_in_errors() {
     let error = few(9).to_string();
     assert_eq!(error, "too few cores: 9 needed, 8 free; `rails-bench rails` lists claims");
 }
+
+#[test]
+fn lanes_leave_room_for_tasks() {
+    let machine = two_packages(vec![]);
+    let memory = Affinities { memory: Need::Required, ..Affinities::default() };
+    let adjust = |request: &mut RailRequest| (request.exclusive, request.affinities) = (true, memory);
+    let plan = planned_with(&machine, "cores:3,cores:2", adjust).unwrap();
+    assert_eq!([plan.rails[0].cpus(), plan.rails[1].cpus()], [cpus("0,2,4"), cpus("8,10")]);
+    assert!(plan.to_string().contains("too few cores of its node are free for the rail's tasks"), "{plan}");
+}

@@ -122,6 +122,22 @@ async fn moved_lane_asks_the_peer_for_its_addresses() {
     drop(far);
 }
 
+/// As after its CPU was offline for a moment.
+#[tokio::test]
+async fn binding_that_was_lost_is_made_again() {
+    let (_, rails) = loopback(1);
+    let rail = &rails[RailId(0)];
+    let (anywhere, own) = (thread::current_affinity().unwrap(), CpuSet::single(rail.planned().cpu));
+    thread::bind(rail.runtime().placement().tid, &anywhere).unwrap().keep();
+    let mut events = rails.subscribe();
+    rails.follow(&RailRequest::loopback(1), FollowOptions::new()).unwrap();
+    if anywhere != own {
+        let event = tokio::time::timeout(PATIENCE, events.recv()).await.expect("it is noticed").unwrap();
+        assert!(event.to_string().contains("not bound to its CPUs any more"), "{event}");
+    }
+    assert_eq!(rail.runtime().cpus_now().unwrap(), own);
+}
+
 #[tokio::test]
 async fn move_that_fails_leaves_the_rail_where_it_was() {
     let (_, rails) = loopback(2);

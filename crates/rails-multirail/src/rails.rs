@@ -333,12 +333,15 @@ impl Rail {
         let (old, new) = (places(&from, &old_cpus), places(&to, &new_cpus));
         // A rail without a node gives up the policy that it had.
         let memory = memory_policy(&to).or(from.node.map(|_| MemoryPolicy::Default));
-        let is_moved =
-            |index: usize| to.binding != Binding::Default && (old[index] != new[index] || to.node != from.node);
-        for index in (0..runtimes.len()).filter(|index| is_moved(*index)) {
-            let moved = runtimes[index].move_to(&CpuSet::single(new[index]), memory.clone(), MOVE_LIMIT).await;
-            if let Err(error) = moved {
-                for back in (0..=index).filter(|index| is_moved(*index)) {
+        let is_moved = |index: usize| {
+            let is_there = || is_bound_to(runtimes[index], new[index]);
+            to.binding != Binding::Default && (old[index] != new[index] || to.node != from.node || !is_there())
+        };
+        let moved: Vec<usize> = (0..runtimes.len()).filter(|index| is_moved(*index)).collect();
+        for index in moved.iter().copied() {
+            let moved_there = runtimes[index].move_to(&CpuSet::single(new[index]), memory.clone(), MOVE_LIMIT).await;
+            if let Err(error) = moved_there {
+                for back in moved.iter().copied().filter(|back| *back <= index) {
                     let policy = memory_policy(&from).or(to.node.map(|_| MemoryPolicy::Default));
                     if let Err(error) = runtimes[back].move_to(&CpuSet::single(old[back]), policy, MOVE_LIMIT).await {
                         tracing::warn!(rail = %self.id, %error, "a thread that was to be moved is not where it was");
@@ -360,6 +363,17 @@ impl Rail {
         drop(place);
         self.moves.fetch_add(1, Relaxed);
         Ok(self.runtime.placement())
+    }
+
+    /// Whether the threads may run where they were planned and nowhere else, read anew. The kernel lets a thread run
+    /// anywhere whose CPU goes offline, also after that is back.
+    pub(crate) fn is_bound_as_planned(&self) -> bool {
+        let (planned, task_cpus) = {
+            let place = self.place();
+            (place.planned.clone(), place.task_cpus.clone())
+        };
+        let tasks = || self.task_runtimes.iter().zip(&task_cpus).all(|(runtime, cpu)| is_bound_to(runtime, *cpu));
+        planned.binding == Binding::Default || (is_bound_to(&self.runtime, planned.cpu) && tasks())
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
@@ -464,6 +478,11 @@ impl Rail {
         let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
         self.runtime.placement().memory_node.iter().map(page).collect()
     }
+}
+
+/// A thread that has ended is as good as bound.
+fn is_bound_to(runtime: &RailRuntime, cpu: CpuId) -> bool {
+    runtime.cpus_now().map_or(true, |cpus| cpus == CpuSet::single(cpu))
 }
 
 /// The policy of a rail's threads; `None` leaves the inherited one.

@@ -4,7 +4,7 @@ use super::{
     Describe, FollowError, FollowOptions, RailEventKind,
     follower::{Follower, Step},
 };
-use crate::{Rails, error::with_causes, planner::RailRequest, rails::WeakRails};
+use crate::{Rail, RailId, Rails, error::with_causes, planner::RailRequest, rails::WeakRails};
 use rails_bind::{
     claims::Claims,
     settings::{Change, Host, SettingError, SettingState},
@@ -71,7 +71,7 @@ async fn follow(monitor: &Monitor, rails: &WeakRails, request: RailRequest, opti
     let present = set.iter().map(|rail| (*rail.planned()).clone()).collect();
     let mut follower = Follower::new(request, present, &machine, options);
     // The machine may have changed since the rails were planned.
-    follower.machine_is(Instant::now(), &machine, claimed_by_others(&set));
+    follower.machine_is(Instant::now(), &machine, claimed_by_others(&set), &unbound(&set));
     drop(set);
     loop {
         while let Some(step) = follower.poll(Instant::now()) {
@@ -92,7 +92,7 @@ async fn follow(monitor: &Monitor, rails: &WeakRails, request: RailRequest, opti
             Err(error) => return set.follow_state().tell(None, RailEventKind::Ended { error }),
         }
         // Claims change without an event, so a move that is due is planned once more.
-        follower.machine_is(Instant::now(), &machine, claimed_by_others(&set));
+        follower.machine_is(Instant::now(), &machine, claimed_by_others(&set), &unbound(&set));
     }
 }
 
@@ -140,6 +140,10 @@ fn taken(state: SettingState) -> Result<(), SettingError> {
         // An interrupt moves when it next fires.
         _ => Ok(()),
     }
+}
+
+fn unbound(rails: &Rails) -> Vec<RailId> {
+    rails.iter().filter(|rail| !rail.is_bound_as_planned()).map(Rail::id).collect()
 }
 
 /// The CPUs that rails may not be moved to.

@@ -81,8 +81,9 @@ impl Follower {
         follower
     }
 
-    /// The machine is like this now. `claimed` are the CPUs that other owners have claimed.
-    pub(super) fn machine_is(&mut self, now: Instant, machine: &Topology, claimed: CpuSet) {
+    /// The machine is like this now. `claimed` are the CPUs that other owners have claimed, and `unbound` the rails whose
+    /// threads may run elsewhere than on their CPUs.
+    pub(super) fn machine_is(&mut self, now: Instant, machine: &Topology, claimed: CpuSet, unbound: &[RailId]) {
         self.request.claimed = claimed;
         let present: Vec<PlannedRail> = self.rails.iter().map(|rail| rail.present.clone()).collect();
         self.look_at_interrupts(now, machine);
@@ -93,6 +94,10 @@ impl Follower {
                         self.steps.push_back(Step::Unmet { rail: again.planned.id, reason });
                     }
                     rail.wish = match again.reasons.is_empty() {
+                        true if unbound.contains(&rail.present.id) => {
+                            let reasons = vec!["its threads were not bound to its CPUs any more".to_owned()];
+                            Some(Wish { to: rail.present.clone(), reasons, due: now })
+                        }
                         true => None,
                         false => {
                             let due = rail.due(now, &again.planned, again.is_urgent, &self.options);

@@ -45,7 +45,7 @@ impl Set {
     }
 
     fn machine_is(&mut self, machine: &Topology) {
-        self.follower.machine_is(self.now, machine, CpuSet::new());
+        self.follower.machine_is(self.now, machine, CpuSet::new(), &[]);
     }
 
     /// The steps from now on for that time, each at its time.
@@ -97,6 +97,16 @@ fn lost_cpu_is_left_at_once() {
     let steps = set.pass(2 * DWELL);
     assert_eq!(steps.len(), 1);
     assert_eq!((steps[0].0, target(&steps[0].1).cpu), (DWELL, CpuId(0)));
+}
+
+#[test]
+fn lost_binding_is_made_again() {
+    let whole = machine([true, true], [1, 3]);
+    let mut set = Set::new("2", &whole, FollowOptions::new());
+    set.follower.machine_is(set.now, &whole, CpuSet::new(), &[RailId(1)]);
+    let steps = set.steps();
+    assert_eq!(steps.len(), 1);
+    assert_eq!((target(&steps[0]).id, target(&steps[0]).cpu), (RailId(1), CpuId(2)), "where it was");
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn move_interrupts(nic: &str, cpu: u32) -> Vec<u32> {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_moved_interrupt_is_followed_or_put_back() {
+fn guest_long_moved_interrupt_followed_or_put_back() {
     rails_lab::guest::require();
     let cable = Cable::plug(1).expect("the cable is free");
     let settle = || {

@@ -87,7 +87,8 @@ impl Rails {
     }
 
     /// Builds the rails of a plan from runtimes that `adjust` changes, or makes anew: it gets the builder that the plan
-    /// gives, with a name, a CPU and a memory policy.
+    /// gives, with a name, a CPU and a memory policy. A rail that is [moved](Self::move_rail) has the CPU and the memory
+    /// policy of its plan from then on.
     ///
     /// ```
     /// # use rails_multirail::{RailRequest, Rails, plan_rails};
@@ -208,6 +209,8 @@ impl Rails {
     /// is.
     ///
     /// A rail moves once at a time: a second move waits for the first. [`follow`](Self::follow) moves rails by itself.
+    ///
+    /// Not cancel safe: a rail whose move is dropped half-way may have its threads in either place. Call it in a task.
     ///
     /// # Errors
     /// [`MoveError`]. The rail is where it was.

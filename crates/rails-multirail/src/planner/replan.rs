@@ -50,6 +50,20 @@ pub fn replan_rails(
     Ok(present.iter().zip(planned).zip(unmet).map(|((old, new), unmet)| planner.compare(old, new, unmet)).collect())
 }
 
+impl<'a> Parts<'a> {
+    /// The parts, if a rail that runs can have them: it has its threads already.
+    fn for_rail(self, present: &PlannedRail) -> Result<Self, String> {
+        let has = 1 + present.task_cpus.len();
+        if self.cores != has {
+            return Err(format!("the request has {} cores for it, and it was built with {has}", self.cores));
+        }
+        if (*self.binding == Binding::Default) != present.bound_cpu().is_none() {
+            return Err("the request binds it, and it was built unbound, or the other way round".to_owned());
+        }
+        Ok(self)
+    }
+}
+
 impl<'a> Planner<'a> {
     /// Notes the CPUs of a rail that runs; one that nothing is bound for is on no core.
     fn occupy(&mut self, rail: &PlannedRail) {
@@ -63,7 +77,7 @@ impl<'a> Planner<'a> {
         if present.bound_cpu().is_some() {
             present.cpus().iter().for_each(|cpu| self.cpus.leave(cpu));
         }
-        let (parts, unmet) = match self.parts_again(present) {
+        let (parts, unmet) = match self.parts_again(present).and_then(|parts| parts.for_rail(present)) {
             Ok(parts) => {
                 let down = parts.nic.filter(|nic| nic.up == Some(false));
                 (parts, down.map(|nic| format!("the link of {} is down, and the request names it", nic.name)))

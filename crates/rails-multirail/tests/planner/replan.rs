@@ -147,6 +147,24 @@ fn exclusive_rails_find_no_second_core_in_use() {
     assert!(stuck[1].reasons.is_empty());
 }
 
+/// A rail has the threads that it was built with.
+#[test]
+fn other_request_moves_nothing() {
+    let machine = three_nics();
+    let cores = "the request has 2 cores for it, and it was built with 1";
+    let binding = "the request binds it, and it was built unbound, or the other way round";
+    for (built, followed, unmet) in [
+        ("eth0", "eth0+cores:2", cores),
+        ("eth0", "eth0@default", binding),
+        ("eth0@default", "eth0", binding),
+    ] {
+        let plan = planned(&machine, built);
+        let stays = again(&machine, followed, &plan).remove(0);
+        assert_eq!(stays.unmet.as_deref(), Some(unmet));
+        assert_eq!((stays.reasons, stays.planned.task_cpus), (vec![], plan.rails[0].task_cpus.clone()), "{followed}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 

@@ -6,7 +6,7 @@ use crate::{
     planner::{PlannedRail, RailRequest, replan_rails},
 };
 use rails_topo::{
-    CpuSet, Topology,
+    CpuSet, Interrupt, Topology,
     monitor::{Change, Snapshot},
 };
 use std::{
@@ -42,6 +42,8 @@ struct Wish {
     to: PlannedRail,
     reasons: Vec<String>,
     due: Instant,
+    /// Whether a move there has failed.
+    has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -81,6 +83,11 @@ impl Follower {
         follower
     }
 
+    /// The rails are planned like this now: others move them too.
+    pub(super) fn rails_are(&mut self, present: impl IntoIterator<Item = PlannedRail>) {
+        self.rails.iter_mut().zip(present).for_each(|(rail, present)| rail.present = present);
+    }
+
     /// The machine is like this now. `claimed` are the CPUs that other owners have claimed, and `unbound` the rails whose
     /// threads may run elsewhere than on their CPUs.
     pub(super) fn machine_is(&mut self, now: Instant, machine: &Topology, claimed: CpuSet, unbound: &[RailId]) {
@@ -101,7 +108,8 @@ impl Follower {
                         true => None,
                         false => {
                             let due = rail.due(now, &again.planned, again.is_urgent, &self.options);
-                            Some(Wish { to: again.planned, reasons: again.reasons, due })
+                            let has_failed = rail.has_failed(&again.planned);
+                            Some(Wish { to: again.planned, reasons: again.reasons, due, has_failed })
                         }
                     };
                 }
@@ -149,7 +157,8 @@ impl Follower {
             rail.present = to.clone();
             rail.told = None;
         } else {
-            rail.wish = Some(Wish { to: to.clone(), reasons: reasons.to_vec(), due: now + self.options.dwell });
+            let due = now + self.options.dwell;
+            rail.wish = Some(Wish { to: to.clone(), reasons: reasons.to_vec(), due, has_failed: true });
         }
     }
 
@@ -197,8 +206,17 @@ impl Follower {
     }
 
     fn look_at_interrupts(&mut self, now: Instant, machine: &Topology) {
-        for interrupt in machine.nics().iter().flat_map(|nic| &nic.interrupts) {
-            let Some(followed) = self.interrupts.get_mut(&interrupt.number) else { continue };
+        let names = self.rails.iter().filter_map(|rail| rail.present.interface.as_deref());
+        let seen: BTreeMap<u32, &Interrupt> = names
+            .filter_map(|name| machine.nic(name))
+            .flat_map(|nic| nic.interrupts.iter().map(|interrupt| (interrupt.number, interrupt)))
+            .collect();
+        for (number, followed) in &mut self.interrupts {
+            let Some(interrupt) = seen.get(number) else {
+                // Its NIC is gone, or has no rail any more.
+                followed.due = None;
+                continue;
+            };
             // CPUs that are offline take no interrupt; the kernel has moved it away from them.
             let can_serve = followed.cpus.intersects(machine.online_cpus());
             let is_elsewhere = can_serve && interrupt.affinity.as_ref().is_some_and(|found| *found != followed.cpus);
@@ -215,6 +233,9 @@ impl Follower {
 impl FollowedRail {
     /// When it moves there. A move that is wished for already keeps its time.
     fn due(&self, now: Instant, to: &PlannedRail, is_urgent: bool, options: &FollowOptions) -> Instant {
+        if let Some(wish) = self.wish.as_ref().filter(|_| self.has_failed(to)) {
+            return wish.due;
+        }
         // A thread whose CPU is gone runs anywhere already. A link may be back in a moment.
         let wait = match () {
             () if is_urgent && to.end == self.present.end => return now,
@@ -227,6 +248,11 @@ impl FollowedRail {
             Some(wish) if is_urgent || is_same_place(&wish.to, to) => wish.due.min(rested),
             _ => rested,
         }
+    }
+
+    /// Whether a move there has failed, and waits to be tried again.
+    fn has_failed(&self, to: &PlannedRail) -> bool {
+        self.wish.as_ref().is_some_and(|wish| wish.has_failed && is_same_place(&wish.to, to))
     }
 
     /// The reason, if it is another than the one that was told last.

@@ -141,13 +141,13 @@ impl FollowOptions {
     /// is put back. Default: 500 ms. A rail whose CPU went offline moves at once: the kernel has moved its thread
     /// already.
     pub fn settle(self, time: Duration) -> Self {
-        Self { settle: time, ..self }
+        Self { settle: time.min(LONGEST), ..self }
     }
 
     /// How long a better place has to be there before a rail moves to it, and the least time between such a move and the
-    /// last one. Default: 10 s. It is also the time after which a move that failed is tried again.
+    /// last one. Default: 10 s; at least 100 ms. It is also the time after which a move that failed is tried again.
     pub fn dwell(self, time: Duration) -> Self {
-        Self { dwell: time, ..self }
+        Self { dwell: time.clamp(LEAST_DWELL, LONGEST), ..self }
     }
 
     /// Puts interrupts of the rails' NICs back that another program moves, such as irqbalance: to the CPUs that they
@@ -196,7 +196,7 @@ impl Rails {
     ///
     /// A thread `rails-follow` watches the machine. It has no CPU of its own, sleeps between changes but for the
     /// monitor's [slow look](MonitorOptions::slow_look), and ends with the last clone of the rails, or by
-    /// [`unfollow`](Self::unfollow). [`subscribe`](Self::subscribe) tells of moves.
+    /// [`unfollow`](Self::unfollow) or [`shutdown`](Self::shutdown). [`subscribe`](Self::subscribe) tells of moves.
     ///
     /// It blocks the calling thread while the machine is read.
     ///
@@ -320,6 +320,10 @@ impl fmt::Display for Cpus<'_> {
     }
 }
 
+/// A move that fails at once is not tried again and again without a rest.
+const LEAST_DWELL: Duration = Duration::from_millis(100);
+/// Longer than any machine runs, and short enough to add to an instant.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The events that are kept for a subscriber that does not read.
 const MOST_UNREAD: usize = 64;
 

@@ -205,3 +205,66 @@ fn move_that_failed_is_tried_again_later() {
     let again = set.pass(3 * DWELL);
     assert_eq!(again, [(DWELL, steps[0].clone())]);
 }
+
+#[test]
+fn move_that_failed_rests_while_the_machine_changes() {
+    let whole = machine([true, true], [1, 3]);
+    for after in [whole.clone().with_allowed("1-3".parse().unwrap()), machine([false, true], [1, 3])] {
+        let mut set = Set::new("1", &whole, FollowOptions::new());
+        set.machine_is(&after);
+        let steps = set.pass(SETTLE);
+        set.moved(&steps[0].1, false);
+        let mut again = Vec::new();
+        for _ in 0..9 {
+            set.machine_is(&after);
+            again.extend(set.pass(DWELL / 10));
+        }
+        assert_eq!(again, [], "it was tried a moment ago");
+        assert_eq!(set.pass(2 * DWELL).len(), 1);
+        // Another place is no second try.
+        set.machine_is(&whole);
+        set.machine_is(&after);
+        assert_eq!(set.pass(SETTLE).len(), 1);
+    }
+}
+
+#[test]
+fn interrupt_that_is_gone_is_not_put_back() {
+    let both = machine([true, true], [1, 3]);
+    let mut set = Set::new("1", &both, FollowOptions::new().put_interrupts_back());
+    set.machine_is(&machine([true, true], [0, 3]));
+    let gone = Topology::synthetic("package:2 numa:1 l3:1 core:2 pu:1", vec![nic("eth1", 1, true, 3)]).unwrap();
+    set.machine_is(&gone);
+    let steps = set.pass(10 * DWELL);
+    let is_put_back = |(_, step): &&(Duration, Step)| matches!(step, Step::PutBack { .. });
+    assert_eq!(steps.iter().filter(is_put_back).count(), 0, "{steps:?}");
+}
+
+#[test]
+fn rail_that_was_moved_by_hand_is_followed_from_there() {
+    let whole = machine([true, true], [1, 3]);
+    let mut set = Set::new("1", &whole, FollowOptions::new());
+    let mut moved = plan_rails(&whole, &"1".parse().unwrap()).unwrap().rails;
+    moved[0].cpu = CpuId(3);
+    set.follower.rails_are(moved);
+    set.machine_is(&whole.with_allowed("0-2".parse().unwrap()));
+    let steps = set.steps();
+    assert_eq!(steps.len(), 1);
+    assert_eq!(target(&steps[0]).cpu, CpuId(0), "CPU 3 is lost, so it leaves it at once");
+}
+
+#[test]
+fn odd_times_neither_overflow_nor_spin() {
+    let whole = machine([true, true], [1, 3]);
+    let options = FollowOptions::new().settle(Duration::MAX).dwell(Duration::MAX);
+    let mut set = Set::new("1", &whole, options);
+    set.machine_is(&machine([false, true], [0, 3]));
+    assert_eq!(set.steps(), []);
+    let less = whole.clone().with_allowed("1-3".parse().unwrap());
+    let mut set = Set::new("1", &whole, FollowOptions::new().dwell(Duration::ZERO));
+    set.machine_is(&less);
+    let steps = set.steps();
+    set.moved(&steps[0], false);
+    assert_eq!(set.steps(), [], "not again at the same moment");
+    assert_eq!(set.pass(DWELL).len(), 1);
+}

@@ -6,16 +6,20 @@ use rails::{
     bind::thread,
     multirail::{
         EventKind, FollowError, FollowOptions, MultiRailListener, MultiRailStream, RailId, RailRequest, Rails,
-        Security, StreamOptions, planner::LocalEnd, runtime::MoveError,
+        Security, StreamOptions, plan_rails,
+        planner::{LocalEnd, PlannedRail},
+        runtime::{MoveError, RailRuntimeBuilder},
     },
-    topo::{CpuId, CpuSet, InterfaceAddress, monitor::MonitorOptions},
+    topo::{CpuId, CpuSet, InterfaceAddress, Topology, monitor::MonitorOptions},
 };
 use std::{
+    future::Future,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    task::Poll,
     time::Duration,
 };
 use tokio::io::AsyncWriteExt;
@@ -202,6 +206,111 @@ fn rails_sleep_while_they_follow() {
     let before = wakes();
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(wakes(), before);
+}
+
+/// A set of one rail whose thread is occupied until the sender is used or dropped, and another CPU for it if there is one.
+fn occupied() -> (Rails, std::sync::mpsc::Sender<()>, Option<CpuId>) {
+    let (_, rails) = loopback(1);
+    let rail = &rails[RailId(0)];
+    let (free, wait) = std::sync::mpsc::channel::<()>();
+    let (begun, began) = std::sync::mpsc::channel::<()>();
+    drop(rail.runtime().spawn(async move {
+        begun.send(()).unwrap();
+        let _ = wait.recv();
+    }));
+    began.recv().unwrap();
+    let own = rail.planned().cpu;
+    let other = thread::current_affinity().unwrap().iter().find(|cpu| *cpu != own);
+    (rails, free, other)
+}
+
+fn on_cpu(rail: &PlannedRail, cpu: CpuId) -> PlannedRail {
+    let mut rail = rail.clone();
+    rail.cpu = cpu;
+    rail
+}
+
+#[tokio::test]
+async fn dropped_move_leaves_the_rail_where_it_was() {
+    let (rails, free, other) = occupied();
+    let Some(cpu) = other else { return };
+    let rail = &rails[RailId(0)];
+    let before = rail.planned();
+    let to = on_cpu(&before, cpu);
+    tokio::time::timeout(Duration::from_millis(50), rails.move_rail(to)).await.expect_err("the thread is occupied");
+    assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(before.cpu));
+    assert_eq!((rail.planned(), rail.moves()), (before.clone(), 0));
+    drop(free);
+    wait_until(|| rail.runtime().placement().memory_node.is_ok()).await;
+    assert_eq!(rail.runtime().placement().cpus.got(), &CpuSet::single(before.cpu));
+    assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(before.cpu));
+}
+
+#[tokio::test]
+async fn move_under_way_is_carried_out_when_following_ends() {
+    let (rails, free, other) = occupied();
+    let Some(cpu) = other else { return };
+    let rail = &rails[RailId(0)];
+    let lost = CpuSet::single(rail.planned().cpu);
+    let without = move |machine: Topology| {
+        let left = machine.allowed_cpus().difference(&lost);
+        machine.with_allowed(left)
+    };
+    rails.follow(&RailRequest::loopback(1), FollowOptions::new().describe(without)).unwrap();
+    wait_until(|| rail.runtime().cpus_now().unwrap() != CpuSet::single(rail.planned().cpu)).await;
+    rails.unfollow();
+    drop(free);
+    wait_until(|| rail.moves() == 1).await;
+    assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(rail.planned().cpu));
+    assert!(rail.planned().cpu == cpu || thread::current_affinity().unwrap().len() > 2);
+}
+
+/// Its threads were not bound as the plan says, so the plan does not tell where they were.
+#[tokio::test]
+async fn move_that_fails_leaves_adjusted_threads_as_they_were() {
+    let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(1)).unwrap();
+    let cpus = thread::current_affinity().unwrap();
+    let rails = Rails::build_with(&plan, |_, _| RailRuntimeBuilder::new("adjusted", cpus.clone())).unwrap();
+    let to = on_cpu(&plan.rails[0], CpuId(4000));
+    rails.move_rail(to).await.unwrap_err();
+    assert_eq!(rails[RailId(0)].runtime().cpus_now().unwrap(), cpus);
+}
+
+/// The second move begins where the first one ends, not where the rail was when it was asked for.
+#[tokio::test]
+async fn lane_comes_back_by_a_move_that_waited_for_another() {
+    let (_, theirs) = loopback(1);
+    let (ours, free, other) = occupied();
+    let Some(cpu) = other else { return };
+    let home = ours[RailId(0)].planned();
+    let address: IpAddr = [127, 0, 0, 9].into();
+    let mut there = on_cpu(&home, cpu);
+    (there.address, there.end) = (Some(address), Some(LocalEnd::Address(address)));
+    there.addresses = vec![InterfaceAddress { ip: address, prefix_len: 8 }];
+    let mut away = std::pin::pin!(ours.move_rail(there));
+    let mut back = std::pin::pin!(ours.move_rail(on_cpu(&home, cpu)));
+    for pending in [&mut away, &mut back] {
+        assert!(std::future::poll_fn(|context| Poll::Ready(pending.as_mut().poll(context).is_pending())).await);
+    }
+    drop(free);
+    let listener = listen(&theirs).await;
+    away.await.unwrap();
+    let near = MultiRailStream::connect(&ours, listener.local_addrs(), &options()).await.unwrap();
+    let far = listener.accept().await.unwrap();
+    let local = || near.stats().lanes[0].local.ip();
+    assert_eq!(local(), address);
+    back.await.unwrap();
+    wait_until(|| near.lanes_up() == 1 && Some(local()) == home.address).await;
+    near.abort();
+    drop(far);
+}
+
+#[test]
+fn rails_that_were_shut_down_follow_nothing() {
+    let (_, rails) = loopback(1);
+    rails.follow(&RailRequest::loopback(1), FollowOptions::new()).unwrap();
+    rails.shutdown(PATIENCE).unwrap();
+    rails.follow(&RailRequest::loopback(1), FollowOptions::new()).expect("it has ended");
 }
 
 async fn wait_until(is_so: impl Fn() -> bool) {

@@ -194,6 +194,7 @@ impl Rails {
     /// # Errors
     /// [`ShutdownError`] of the first rail that has not ended in that time.
     pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+        self.unfollow();
         self.0.stop();
         // An instant beyond the clock's range is no limit.
         let deadline = Instant::now().checked_add(limit);
@@ -210,22 +211,20 @@ impl Rails {
     ///
     /// A rail moves once at a time: a second move waits for the first. [`follow`](Self::follow) moves rails by itself.
     ///
-    /// Not cancel safe: a rail whose move is dropped half-way may have its threads in either place. Call it in a task.
-    ///
     /// # Errors
-    /// [`MoveError`]. The rail is where it was.
+    /// [`MoveError`]. The rail is where it was; so it is if the future is dropped before it is ready. A thread that is
+    /// occupied takes its former memory policy once it is free.
     ///
     /// # Panics
-    /// If there is no rail of that number, or it has another number of CPUs for tasks than `to`. Also outside a tokio
-    /// runtime with time enabled.
+    /// If there is no rail of that number, it has another number of CPUs for tasks than `to`, or it is bound and `to`
+    /// is not. Also outside a tokio runtime with time enabled.
     pub async fn move_rail(&self, to: PlannedRail) -> Result<Arc<Placement>, MoveError> {
         let rail = &self[to.id];
-        let begins_elsewhere = rail.planned().end != to.end;
-        let placement = rail.move_to(to).await?;
+        let begins_elsewhere = rail.move_to(to).await?;
         if begins_elsewhere {
             self.0.dialers.rail_moved(rail.id);
         }
-        Ok(placement)
+        Ok(rail.runtime.placement())
     }
 
     /// The streams that these rails have opened.
@@ -319,13 +318,16 @@ impl Rail {
         })
     }
 
-    async fn move_to(&self, to: PlannedRail) -> Result<Arc<Placement>, MoveError> {
+    /// Moves it. Returns whether its lane begins elsewhere now.
+    async fn move_to(&self, to: PlannedRail) -> Result<bool, MoveError> {
         assert_eq!(to.task_cpus.len(), self.task_runtimes.len(), "a rail has as many runtimes as when it was built");
         let _moving = self.moving.lock().await;
         let (from, old_cpus) = {
             let place = self.place();
             (place.planned.clone(), place.task_cpus.clone())
         };
+        let (was_bound, is_bound) = (from.bound_cpu().is_some(), to.bound_cpu().is_some());
+        assert!(is_bound || !was_bound, "a rail that is bound stays bound");
         let held: Resources = self.place().claims.iter().flat_map(|claim| claim.resources().iter()).collect();
         let claim = Claims::machine().claim(to.exclusive_resources().filter(|resource| !held.contains(resource)))?;
         let new_cpus = move_task_cpus(&old_cpus, &to.task_cpus);
@@ -338,21 +340,21 @@ impl Rail {
         let memory = memory_policy(&to).or(from.node.map(|_| MemoryPolicy::Default));
         let is_moved = |index: usize| {
             let is_there = || is_bound_to(runtimes[index], new[index]);
-            to.binding != Binding::Default && (old[index] != new[index] || to.node != from.node || !is_there())
+            is_bound && (!was_bound || old[index] != new[index] || to.node != from.node || !is_there())
         };
-        let moved: Vec<usize> = (0..runtimes.len()).filter(|index| is_moved(*index)).collect();
-        for index in moved.iter().copied() {
-            let moved_there = runtimes[index].move_to(&CpuSet::single(new[index]), memory.clone(), MOVE_LIMIT).await;
-            if let Err(error) = moved_there {
-                for back in moved.iter().copied().filter(|back| *back <= index) {
-                    let policy = memory_policy(&from).or(to.node.map(|_| MemoryPolicy::Default));
-                    if let Err(error) = runtimes[back].move_to(&CpuSet::single(old[back]), policy, MOVE_LIMIT).await {
-                        tracing::warn!(rail = %self.id, %error, "a thread that was to be moved is not where it was");
-                    }
-                }
-                return Err(error);
-            }
+        let mut way_back = WayBack { places: Vec::new() };
+        for index in (0..runtimes.len()).filter(|index| is_moved(*index)) {
+            let (runtime, before) = (runtimes[index], runtimes[index].placement());
+            let policy = match &before.memory {
+                Some(Ok(policy)) => Some(policy.got().clone()),
+                Some(Err(_)) => memory_policy(&from).or(memory.as_ref().map(|_| MemoryPolicy::Default)),
+                None => memory.as_ref().map(|_| MemoryPolicy::Default),
+            };
+            way_back.places.push((runtime, before.cpus.got().clone(), policy));
+            runtime.move_to(&CpuSet::single(new[index]), memory.clone(), MOVE_LIMIT).await?;
         }
+        way_back.places.clear();
+        let begins_elsewhere = to.end != from.end;
         let kept: Resources = to.exclusive_resources().collect();
         let mut place = self.place();
         (place.planned, place.task_cpus) = (Arc::new(to), new_cpus);
@@ -365,7 +367,7 @@ impl Rail {
         place.claims.retain(|claim| !claim.resources().is_empty());
         drop(place);
         self.moves.fetch_add(1, Relaxed);
-        Ok(self.runtime.placement())
+        Ok(begins_elsewhere)
     }
 
     /// Whether the threads may run where they were planned and nowhere else, read anew. The kernel lets a thread run
@@ -486,6 +488,22 @@ impl Rail {
 /// A thread that has ended is as good as bound.
 fn is_bound_to(runtime: &RailRuntime, cpu: CpuId) -> bool {
     runtime.cpus_now().map_or(true, |cpus| cpus == CpuSet::single(cpu))
+}
+
+/// The former places of the threads of a move. Dropping it takes them back: the move has failed, or its future was
+/// dropped.
+struct WayBack<'a> {
+    places: Vec<(&'a RailRuntime, CpuSet, Option<MemoryPolicy>)>,
+}
+
+impl Drop for WayBack<'_> {
+    fn drop(&mut self) {
+        for (runtime, cpus, policy) in self.places.drain(..) {
+            if let Err(error) = runtime.begin_move(&cpus, policy) {
+                tracing::warn!(%error, "a thread that was to be moved is not where it was");
+            }
+        }
+    }
 }
 
 /// The policy of a rail's threads; `None` leaves the inherited one.

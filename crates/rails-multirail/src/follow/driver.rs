@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::{
     runtime,
-    sync::oneshot,
+    sync::oneshot::{self, error::TryRecvError},
     time::{Instant as TokioInstant, sleep_until},
 };
 
@@ -33,7 +33,7 @@ pub(super) fn start(
 ) -> Result<oneshot::Sender<()>, FollowError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("rails-follow-io").build();
     let runtime = runtime.map_err(FollowError::Thread)?;
-    let (stop, stopped) = oneshot::channel();
+    let (stop, mut stopped) = oneshot::channel();
     let (report, started) = mpsc::sync_channel(1);
     let (rails, request) = (rails.downgrade(), request.clone());
     let thread = thread::Builder::new().name("rails-follow".to_owned()).spawn(move || {
@@ -42,10 +42,7 @@ pub(super) fn start(
                 Ok(monitor) => {
                     let _ = report.send(Ok(()));
                     drop(report);
-                    tokio::select! {
-                        () = follow(&monitor, &rails, request, options) => {}
-                        _ = stopped => {}
-                    }
+                    follow(&monitor, &rails, request, options, &mut stopped).await;
                 }
                 Err(error) => {
                     let _ = report.send(Err(error));
@@ -58,8 +55,14 @@ pub(super) fn start(
     Ok(stop)
 }
 
-/// Follows the machine until the rails are dropped, or it cannot be watched any longer.
-async fn follow(monitor: &Monitor, rails: &WeakRails, request: RailRequest, options: FollowOptions) {
+/// Follows the machine until it is told to stop, the rails are dropped, or it cannot be watched any longer.
+async fn follow(
+    monitor: &Monitor,
+    rails: &WeakRails,
+    request: RailRequest,
+    options: FollowOptions,
+    stopped: &mut oneshot::Receiver<()>,
+) {
     let mut changes = monitor.subscribe();
     let describe = options.describe.clone();
     let described = |topology: Topology| match &describe {
@@ -75,12 +78,15 @@ async fn follow(monitor: &Monitor, rails: &WeakRails, request: RailRequest, opti
     drop(set);
     loop {
         while let Some(step) = follower.poll(Instant::now()) {
+            // A step that has begun is carried out.
+            let Err(TryRecvError::Empty) = stopped.try_recv() else { return };
             let Some(set) = rails.upgrade() else { return };
             carry_out(&set, monitor, &mut follower, step).await;
         }
         let due = follower.poll_timeout().map(TokioInstant::from_std);
         let changed = tokio::select! {
             biased;
+            _ = &mut *stopped => return,
             changed = next_change(&mut changes) => changed,
             () = async { match due { Some(due) => sleep_until(due).await, None => pending().await } } => Ok(false),
         };
@@ -92,6 +98,7 @@ async fn follow(monitor: &Monitor, rails: &WeakRails, request: RailRequest, opti
             Err(error) => return set.follow_state().tell(None, RailEventKind::Ended { error }),
         }
         // Claims change without an event, so a move that is due is planned once more.
+        follower.rails_are(set.iter().map(|rail| (*rail.planned()).clone()));
         follower.machine_is(Instant::now(), &machine, claimed_by_others(&set), &unbound(&set));
     }
 }

@@ -245,7 +245,8 @@ impl RailRuntime {
     /// already stays where it is.
     ///
     /// The thread itself sets its memory policy, so a task that occupies it holds that up. After `limit` this returns
-    /// without it: [`Placement::memory`] then says so, and the policy follows once the thread is free.
+    /// without it: [`Placement::memory`] then says so, and the policy follows once the thread is free. The same holds if
+    /// the future is dropped.
     ///
     /// # Errors
     /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was.
@@ -258,21 +259,28 @@ impl RailRuntime {
         memory: Option<MemoryPolicy>,
         limit: Duration,
     ) -> Result<Arc<Placement>, MoveError> {
+        let placing = self.begin_move(cpus, memory)?;
+        match timeout(limit, placing).await {
+            Ok(Ok(placed)) => placed.map_err(|source| MoveError::Bind { name: self.name.clone(), source })?,
+            Ok(Err(_)) => return Err(MoveError::Stopped { name: self.name.clone() }),
+            Err(_) => {}
+        }
+        Ok(self.placement())
+    }
+
+    /// Binds the thread to other CPUs, and has it do the rest once it is free.
+    pub(crate) fn begin_move(
+        &self,
+        cpus: &CpuSet,
+        memory: Option<MemoryPolicy>,
+    ) -> Result<RailTask<Result<(), BindError>>, MoveError> {
         let name = || self.name.clone();
         if self.life.stage() != Stage::Running {
             return Err(MoveError::Stopped { name: name() });
         }
-        let bound =
-            thread::bind(self.placement().tid, cpus).map_err(|source| MoveError::Bind { name: name(), source })?;
-        let turn = self.placement.bound(bound.keep().cpus.expect("CPUs were asked for"));
+        let turn = self.placement.bind(cpus).map_err(|source| MoveError::Bind { name: name(), source })?;
         let (cpus, current) = (cpus.clone(), self.placement.clone());
-        let placing = self.spawn(async move { current.place_this_thread(turn, &cpus, memory.as_ref()) });
-        match timeout(limit, placing).await {
-            Ok(Ok(placed)) => placed.map_err(|source| MoveError::Bind { name: name(), source })?,
-            Ok(Err(_)) => return Err(MoveError::Stopped { name: name() }),
-            Err(_) => {}
-        }
-        Ok(self.placement())
+        Ok(self.spawn(async move { current.place_this_thread(turn, &cpus, memory.as_ref()) }))
     }
 
     /// The runtime's handle, for `Handle::enter` and for libraries that take one.

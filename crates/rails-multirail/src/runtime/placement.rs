@@ -78,10 +78,12 @@ impl CurrentPlacement {
         u32::try_from(self.node.load(Relaxed)).ok().map(NodeId)
     }
 
-    /// Notes that another thread has bound this one to other CPUs. Returns the number of the move, for the thread to
-    /// complete it.
-    pub(super) fn bound(&self, cpus: Outcome<CpuSet>) -> u64 {
+    /// Binds the thread to other CPUs, from any thread. Returns the number of the move, for the thread to complete it.
+    pub(super) fn bind(&self, cpus: &CpuSet) -> Result<u64, BindError> {
+        // Under the lock, so that a former move that is completed just now does not undo it.
         let mut state = self.lock();
+        let bound = thread::bind(state.placement.tid, cpus)?;
+        let cpus = bound.keep().cpus.expect("CPUs were asked for");
         self.node.store(UNKNOWN, Relaxed);
         let unread = || "the thread has not been free since it was moved".to_owned();
         let placement = &state.placement;
@@ -89,7 +91,7 @@ impl CurrentPlacement {
         let memory = Some(Err(unread()));
         state.placement = Arc::new(Placement { tid, cpus, cpu, memory, memory_node: Err(unread()) });
         state.moves += 1;
-        state.moves
+        Ok(state.moves)
     }
 
     /// Completes that move on the thread itself, unless a later one has begun.

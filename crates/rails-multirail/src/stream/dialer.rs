@@ -142,7 +142,11 @@ impl Dialer {
     fn rail_moved(self: Arc<Self>, rail: RailId) {
         let home = self.rails.clone();
         drop(home[rail].runtime().spawn(async move {
-            let remotes = self.remotes_of(rail).await;
+            // The rails end with the stream, so a peer that does not answer keeps none of them.
+            let remotes = tokio::select! {
+                remotes = self.remotes_of(rail) => remotes,
+                () = async { over(&*self.opened().await).await } => return,
+            };
             let mut remotes = remotes.iter().cycle();
             for route in self.routes().values_mut().filter(|route| route.path.rail == rail) {
                 route.path.remote = remotes.next().copied().unwrap_or(route.path.remote);

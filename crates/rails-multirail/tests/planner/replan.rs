@@ -153,11 +153,9 @@ fn other_request_moves_nothing() {
     let machine = three_nics();
     let cores = "the request has 2 cores for it, and it was built with 1";
     let binding = "the request binds it, and it was built unbound, or the other way round";
-    for (built, followed, unmet) in [
-        ("eth0", "eth0+cores:2", cores),
-        ("eth0", "eth0@default", binding),
-        ("eth0@default", "eth0", binding),
-    ] {
+    for (built, followed, unmet) in
+        [("eth0", "eth0+cores:2", cores), ("eth0", "eth0@default", binding), ("eth0@default", "eth0", binding)]
+    {
         let plan = planned(&machine, built);
         let stays = again(&machine, followed, &plan).remove(0);
         assert_eq!(stays.unmet.as_deref(), Some(unmet));

@@ -103,7 +103,9 @@ impl Follower {
                     rail.wish = match again.reasons.is_empty() {
                         true if unbound.contains(&rail.present.id) => {
                             let reasons = vec!["its threads were not bound to its CPUs any more".to_owned()];
-                            Some(Wish { to: rail.present.clone(), reasons, due: now })
+                            let (to, has_failed) = (rail.present.clone(), rail.has_failed(&rail.present));
+                            let due = rail.due(now, &to, true, &self.options);
+                            Some(Wish { to, reasons, due, has_failed })
                         }
                         true => None,
                         false => {

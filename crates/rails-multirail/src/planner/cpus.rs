@@ -9,6 +9,10 @@ pub(super) struct Cpus<'a> {
     topology: &'a Topology,
     /// By number.
     cpus: Vec<Cpu<'a>>,
+    /// Their numbers.
+    ids: CpuSet,
+    /// The NICs that may carry packets.
+    nics: Vec<NicPlace<'a>>,
     /// For each node, the number of CPUs for tasks that its rails will need.
     expected_tasks: BTreeMap<Option<NodeId>, usize>,
 }
@@ -21,11 +25,17 @@ struct Cpu<'a> {
     package: Option<&'a CpuSet>,
     /// The NICs whose interrupts its core serves, by name.
     serves: Vec<&'a str>,
-    /// The NICs beside it, each with whether it serves their interrupts, and whether it shares a cache with a CPU that
-    /// does.
-    beside: Vec<(&'a str, bool, bool)>,
+    /// For how many NICs it serves interrupts, shares a cache with a CPU that does, and is beside the NIC.
+    near_nics: [usize; 3],
     rails_on_cpu: usize,
     rails_on_core: usize,
+}
+
+/// A NIC, the CPUs beside it as far as they are known, and the CPUs that serve its interrupts.
+struct NicPlace<'a> {
+    name: &'a str,
+    beside: Option<CpuSet>,
+    serving: CpuSet,
 }
 
 /// The surroundings of the CPU that is sought.
@@ -103,42 +113,38 @@ impl<'a> Cpus<'a> {
             serving_cpus(nic).iter().for_each(|cpu| serves.entry(cpu).or_default().push(&nic.name));
         }
         let is_used = |nic: &&Nic| nic.kind == NicKind::Device && nic.hidden.is_none() && nic.up != Some(false);
-        let places =
-            topology.nics().iter().filter(is_used).map(|nic| (nic, locality.cpus_beside(nic), serving_cpus(nic)));
-        let places: Vec<_> = places.collect();
+        let place =
+            |nic: &'a Nic| NicPlace { name: &nic.name, beside: locality.cpus_beside(nic), serving: serving_cpus(nic) };
+        let nics: Vec<NicPlace<'_>> = topology.nics().iter().filter(is_used).map(place).collect();
         let cpu = |id: CpuId| {
             let core = core_around(topology, id);
             let mut served: Vec<&str> = core.iter().filter_map(|cpu| serves.get(&cpu)).flatten().copied().collect();
             served.sort_unstable();
             served.dedup();
-            let cache = topology.sharing_last_level_cache(id);
-            let beside =
-                places.iter().filter(|(_, beside, _)| beside.as_ref().is_none_or(|beside| beside.contains(id)));
-            let shares =
-                |serving: &CpuSet| core.intersects(serving) || cache.is_some_and(|cache| cache.intersects(serving));
-            let named = |nic: &'a Nic, serving: &CpuSet| (nic.name.as_str(), serving.contains(id), shares(serving));
-            let beside = beside.map(|(nic, _, serving)| named(nic, serving)).collect();
-            Cpu {
+            let mut cpu = Cpu {
                 id,
                 core,
                 node: topology.node_of_cpu(id).map(|node| node.id),
-                cache,
-                beside,
+                cache: topology.sharing_last_level_cache(id),
+                near_nics: [0; 3],
                 package: topology.package_of_cpu(id).map(|package| &package.cpus),
                 serves: served,
                 rails_on_cpu: 0,
                 rails_on_core: 0,
-            }
+            };
+            cpu.near_nics = cpu.near(&nics);
+            cpu
         };
         debug_assert!(std::ptr::eq(topology, locality.topology()));
         let is_free = |cpu: &Cpu<'_>| !cpu.core.intersects(claimed);
-        let cpus = topology.allowed_cpus().iter().map(cpu).filter(is_free).collect();
-        Self { topology, cpus, expected_tasks: BTreeMap::new() }
+        let cpus: Vec<Cpu<'_>> = topology.allowed_cpus().iter().map(cpu).filter(is_free).collect();
+        let ids = cpus.iter().map(|cpu| cpu.id).collect();
+        Self { topology, cpus, ids, nics, expected_tasks: BTreeMap::new() }
     }
 
     /// Whether a rail may be planned on it, so that no claim is on its core.
     pub(super) fn has(&self, id: CpuId) -> bool {
-        self.cpus.binary_search_by_key(&id, |cpu| cpu.id).is_ok()
+        self.ids.contains(id)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -152,13 +158,20 @@ impl<'a> Cpus<'a> {
 
     /// The candidates among `within`, or among all; if `exclusive`, those on cores without a rail.
     pub(super) fn candidates(&self, sought: &Sought<'_>, within: Option<&CpuSet>, exclusive: bool) -> Vec<Candidate> {
-        let room = self.room();
+        let seen = Seen {
+            own: self.nics.iter().filter(|nic| sought.nics.contains(&nic.name)).collect(),
+            distances: sought.near.iter().map(|place| self.distances(place)).collect(),
+            room: self.room(sought.tasks),
+        };
         let cpus = self.cpus.iter().filter(|cpu| within.is_none_or(|within| within.contains(cpu.id)));
-        cpus.filter(|cpu| !exclusive || cpu.rails_on_core == 0).map(|cpu| self.candidate(cpu, sought, &room)).collect()
+        cpus.filter(|cpu| !exclusive || cpu.rails_on_core == 0).map(|cpu| self.candidate(cpu, sought, &seen)).collect()
     }
 
-    /// The number of free cores of each node beyond those that the rails on it will need.
-    fn room(&self) -> BTreeMap<Option<NodeId>, usize> {
+    /// The number of free cores of each node beyond those that the rails on it will need, if that matters.
+    fn room(&self, tasks: usize) -> BTreeMap<Option<NodeId>, usize> {
+        if tasks == 0 {
+            return BTreeMap::new();
+        }
         let free = self.cpus.iter().filter(|cpu| cpu.rails_on_core == 0);
         let free: BTreeSet<_> = free.map(|cpu| (cpu.node, cpu.core.first())).collect();
         let mut room = BTreeMap::new();
@@ -169,17 +182,28 @@ impl<'a> Cpus<'a> {
         room
     }
 
-    fn candidate(&self, cpu: &Cpu<'_>, sought: &Sought<'_>, room: &BTreeMap<Option<NodeId>, usize>) -> Candidate {
+    /// The distance of each node from the nearest node of a place; the largest number if it is unknown.
+    fn distances(&self, from: &Place) -> Vec<(NodeId, u64)> {
+        let Some(from) = &from.cpus else { return Vec::new() };
+        let nodes = self.topology.nodes();
+        let from: Vec<NodeId> = nodes.iter().filter(|node| node.cpus.intersects(from)).map(|node| node.id).collect();
+        let between = |to| from.iter().filter_map(move |node| self.topology.distances()?.between(*node, to)).min();
+        nodes.iter().map(|node| (node.id, between(node.id).unwrap_or(u64::MAX))).collect()
+    }
+
+    fn candidate(&self, cpu: &Cpu<'_>, sought: &Sought<'_>, seen: &Seen<'_>) -> Candidate {
         let own = usize::from(cpu.rails_on_core == 0);
-        let room = room.get(&cpu.node).map_or(0, |free| free.saturating_sub(own));
+        let room = seen.room.get(&cpu.node).map_or(0, |free| free.saturating_sub(own));
         let from_interrupt = cpu.beside_interrupt(&sought.serving);
         let shares = |other: CpuId| cpu.cache.is_none_or(|cache| cache.contains(other));
-        let others = || cpu.beside.iter().filter(|(name, ..)| !sought.nics.contains(name));
+        let own_nics = cpu.near(seen.own.iter().copied());
         let other_nics = cpu.serves.iter().filter(|name| !sought.nics.contains(name)).count();
-        let known = || sought.near.iter().filter_map(|place| place.cpus.as_ref());
-        let far = known().filter(|near| !near.contains(cpu.id));
+        let far = sought.near.iter().zip(&seen.distances);
+        let far = far.filter(|(place, _)| place.cpus.as_ref().is_some_and(|near| !near.contains(cpu.id)));
+        let to_cpu = |(node, _): &&(NodeId, u64)| Some(*node) == cpu.node;
+        let distance = |distances: &[(NodeId, u64)]| distances.iter().find(to_cpu).map_or(u64::MAX, |(_, far)| *far);
         Candidate {
-            distance: far.clone().map(|near| self.distance(near, cpu.id)).fold(0, u64::saturating_add),
+            distance: far.clone().map(|(_, distances)| distance(distances)).fold(0, u64::saturating_add),
             far: far.count(),
             rails_on_cpu: cpu.rails_on_cpu,
             rails_on_core: cpu.rails_on_core,
@@ -196,23 +220,11 @@ impl<'a> Cpus<'a> {
                 _ => 2,
             },
             lacks_room: room < sought.tasks,
-            near_others: [
-                others().filter(|(_, serves, _)| *serves).count(),
-                others().filter(|(.., shares)| *shares).count(),
-                others().count(),
-            ],
+            near_others: std::array::from_fn(|index| cpu.near_nics[index] - own_nics[index]),
             cpu: cpu.id,
             from_interrupt,
             is_cache_known: cpu.cache.is_some(),
         }
-    }
-
-    /// The distance of the CPU's node from the nearest node of those CPUs; the largest number if it is unknown.
-    fn distance(&self, from: &CpuSet, to: CpuId) -> u64 {
-        let distances = self.topology.distances();
-        let (Some(distances), Some(to)) = (distances, self.topology.node_of_cpu(to)) else { return u64::MAX };
-        let nodes = self.topology.nodes().iter().filter(|node| node.cpus.intersects(from));
-        nodes.filter_map(|node| distances.between(node.id, to.id)).min().unwrap_or(u64::MAX)
     }
 
     /// Notes a rail on that CPU.
@@ -241,12 +253,37 @@ impl<'a> Cpus<'a> {
 
     /// The CPUs of the core of one.
     pub(super) fn core_of(&self, id: CpuId) -> CpuSet {
-        let known = self.cpus.iter().find(|cpu| cpu.id == id);
+        let known = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index]);
         known.map_or_else(|| CpuSet::single(id), |cpu| cpu.core.clone())
     }
 }
 
+/// A search, as all CPUs see it.
+struct Seen<'s> {
+    /// The NICs of the rail.
+    own: Vec<&'s NicPlace<'s>>,
+    /// The distances of the nodes from each of its places.
+    distances: Vec<Vec<(NodeId, u64)>>,
+    /// The free cores of each node.
+    room: BTreeMap<Option<NodeId>, usize>,
+}
+
 impl Cpu<'_> {
+    /// For how many of the NICs it serves interrupts, shares a cache with a CPU that does, and is beside the NIC. One
+    /// of unknown place counts everywhere.
+    fn near<'n>(&self, nics: impl IntoIterator<Item = &'n NicPlace<'n>>) -> [usize; 3] {
+        let mut near = [0; 3];
+        for NicPlace { beside, serving, .. } in nics {
+            if beside.as_ref().is_none_or(|beside| beside.contains(self.id)) {
+                let shares = self.cache.unwrap_or(&self.core).intersects(serving) || self.core.intersects(serving);
+                near[0] += usize::from(serving.contains(self.id));
+                near[1] += usize::from(shares);
+                near[2] += 1;
+            }
+        }
+        near
+    }
+
     fn beside_interrupt(&self, serving: &CpuSet) -> FromInterrupt {
         let intersects = |cpus: Option<&CpuSet>| cpus.is_some_and(|cpus| cpus.intersects(serving));
         if serving.is_empty() {
@@ -303,7 +340,7 @@ fn core_around(topology: &Topology, id: CpuId) -> CpuSet {
 /// The CPUs that `best` won against, by the first criterion in which each is worse.
 pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Vec<RejectedCpus>) {
     let shares = |candidate: &Candidate| candidate.from_interrupt.is_affine();
-    let mut by_reason: BTreeMap<&str, CpuSet> = BTreeMap::new();
+    let mut by_reason: Vec<(&str, CpuSet)> = Vec::new();
     for other in candidates.iter().filter(|other| other.cpu != best.cpu) {
         let reason = if (other.far, other.distance) != (best.far, best.distance) {
             "farther from the rail's devices"
@@ -336,8 +373,12 @@ pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Ve
         } else {
             "as good, with a higher number"
         };
-        by_reason.entry(reason).or_default().insert(other.cpu);
+        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, cpus)) => cpus.insert(other.cpu),
+            None => by_reason.push((reason, CpuSet::single(other.cpu))),
+        }
     }
+    by_reason.sort_unstable_by_key(|(reason, _)| *reason);
     into.extend(by_reason.into_iter().map(|(reason, cpus)| RejectedCpus { cpus, reason: reason.to_owned() }));
 }
 

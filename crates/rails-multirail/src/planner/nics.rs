@@ -14,8 +14,8 @@ pub(super) enum SharedPart {
 }
 
 impl<'a> Planner<'a> {
-    /// NICs for rails, one after the other: fastest first, and among equally fast ones every card's first port before any
-    /// card's second, cards behind different PCIe switches before those behind one, and cards on different nodes before
+    /// NICs for rails, one after the other: fastest first, and among equally fast ones every card's first port before
+    /// any card's second, cards behind different PCIe switches before those behind one, and cards on different nodes before
     /// those on one, each as seen from the NICs that are chosen already. The other NICs are noted with the reason.
     pub(super) fn best_nics(&mut self) -> Vec<&'a Nic> {
         let mut nics: Vec<&'a Nic> = Vec::new();

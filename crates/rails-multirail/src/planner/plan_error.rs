@@ -108,8 +108,8 @@ pub enum PlanError {
         /// The usable NICs, the best ones first.
         usable: Vec<String>,
     },
-    /// A rail that nothing is bound for was asked for with cores of its own. Its threads run wherever the scheduler places
-    /// them, so that it would keep others from cores that it does not use.
+    /// A rail that nothing is bound for was asked for with cores of its own. Its threads run wherever the scheduler
+    /// places them, so that it would keep others from cores that it does not use.
     #[error(
         "rail {rail} was asked for with cores of its own and with nothing bound (`@default`); leave out one of the two"
     )]

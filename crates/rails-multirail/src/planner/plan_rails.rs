@@ -4,7 +4,7 @@ use super::{
     Binding, LocalEnd, Need, Part, PlanError, PlannedDevice, PlannedRail, RailPlan, RailRequest, RailWish,
     RejectedCpus, RejectedNic, Which,
     addresses::{self, has_address, loopback_address, next_end, reaches, usable_addresses},
-    cpus::{self, Cpus, Place, Sought},
+    cpus::{self, Candidate, Cpus, Place, Sought},
     devices::Named,
     exclusive,
     nics::why_not,
@@ -19,11 +19,16 @@ use std::net::IpAddr;
 /// Plans rails for a machine. It is a pure function: the same arguments give the same plan.
 ///
 /// Each rail gets one of the allowed CPUs that nobody claims, by these criteria in order: beside the rail's devices, or
-/// on the node nearest to them; with the fewest rails on it; on the core with the fewest rails; as near to the CPU that
-/// serves the NIC's interrupt as [`RailRequest::nearness`] says; on a core that serves the fewest other NICs; on a node
-/// with room for the rail's tasks; of use to the fewest other NICs; with the lowest number. Its memory comes from the node nearest to the CPU. The CPUs for tasks are chosen alike, after those
-/// of all lanes, on further cores that share a cache with the lane's CPU if there are any. A CPU that lacks a required
-/// affinity is none of the choice.
+/// on the node nearest to them; with the fewest rails on it; on the core with the fewest rails; not asked for by a later
+/// rail; as near to the CPU that serves the NIC's interrupt as [`RailRequest::nearness`] says; on a core that serves the
+/// fewest other NICs; on a node with room for the rail's tasks; of use to the fewest other NICs; with the lowest number.
+/// Its memory comes from the node nearest to the CPU. The CPUs for tasks are chosen alike, after those of all lanes, on
+/// further cores that share a cache with the lane's CPU if there are any. A CPU that lacks a required affinity is none
+/// of the choice.
+///
+/// Under another numbering of the machine's CPUs a single rail is as well placed. Several rails are planned one after
+/// the other, and are as well placed unless they compete for CPUs: a rail that finds several equally good ones may take
+/// the only good one of a later rail.
 ///
 /// The plan names the reason of each choice, and of each CPU and NIC that was not chosen.
 ///
@@ -466,51 +471,19 @@ impl<'a> Planner<'a> {
 
     /// Gives a rail its CPUs for tasks.
     pub(super) fn add_task_cpus(&mut self, index: usize) -> Result<(), PlanError> {
-        let (cpu, exclusive) = (self.rails[index].cpu, self.request.exclusive);
-        let mut cores_taken = self.cpus.core_of(cpu);
+        let mut cores_taken = self.cpus.core_of(self.rails[index].cpu);
+        let sought = self.sought_for_tasks(&self.rails[index]);
         for _ in 1..self.cores[index] {
-            let rail = &self.rails[index];
-            let nic = rail.interface.as_deref();
-            let nic = nic.and_then(|name| self.topology.nic(name));
-            let mut near = self.places(nic, &rail.devices);
-            // Among the CPUs that are as near to the devices, those on the lane's node come first.
-            let own_node = self.topology.node_of_cpu(cpu).map(|node| node.cpus.clone());
-            near.push(Place { device: "the lane".to_owned(), cpus: own_node });
-            let sought = Sought {
-                near,
-                serving: self.serving(nic),
-                nics: Vec::new(),
-                nearness: None,
-                beside: Some(cpu),
-                asked_elsewhere: CpuSet::new(),
-                present: self.present.get(index).map(|rail| rail.task_cpus.clone()).unwrap_or_default(),
-                present_node: None,
-                tasks: 0,
-            };
-            let mut candidates = self.cpus.candidates(&sought, None, exclusive);
-            candidates.retain(|candidate| !cores_taken.contains(candidate.cpu));
-            if !candidates.is_empty() {
-                self.keep_required(&mut candidates, rail.node).map_err(|affinity| {
-                    let reason = "no further core that is free has it for the rail's tasks".to_owned();
-                    PlanError::AffinityMissing { rail: rail.id, affinity, reason }
-                })?;
-            }
-            if let Some(asked) = rail.binding.cpus()
-                && candidates.iter().any(|candidate| asked.contains(candidate.cpu))
-            {
-                candidates.retain(|candidate| asked.contains(candidate.cpu));
-            }
-            let Some(best) = candidates.into_iter().min() else {
-                return Err(self.too_few_cores(self.cores[index]));
-            };
+            let task_cpu = self.task_cpu(&self.rails[index], &sought, &cores_taken)?;
+            let Some(task_cpu) = task_cpu else { return Err(self.too_few_cores(self.cores[index])) };
             if self.rails[index].bound_cpu().is_some() {
-                self.cpus.take(best.cpu);
+                self.cpus.take(task_cpu);
             }
-            cores_taken = cores_taken.union(&self.cpus.core_of(best.cpu));
-            self.rails[index].task_cpus.insert(best.cpu);
+            cores_taken = cores_taken.union(&self.cpus.core_of(task_cpu));
+            self.rails[index].task_cpus.insert(task_cpu);
         }
         let rail = &mut self.rails[index];
-        if exclusive {
+        if self.request.exclusive {
             rail.exclusive_cpus = cores_taken;
         }
         if !rail.task_cpus.is_empty() {
@@ -519,6 +492,45 @@ impl<'a> Planner<'a> {
             rail.rejected_cpus.retain(|told| !told.cpus.is_empty());
         }
         Ok(())
+    }
+
+    fn sought_for_tasks(&self, rail: &PlannedRail) -> Sought<'static> {
+        let nic = rail.interface.as_deref().and_then(|name| self.topology.nic(name));
+        let mut near = self.places(nic, &rail.devices);
+        // Among the CPUs that are as near to the devices, those on the lane's node come first.
+        let own_node = self.topology.node_of_cpu(rail.cpu).map(|node| node.cpus.clone());
+        near.push(Place { device: "the lane".to_owned(), cpus: own_node });
+        Sought {
+            near,
+            serving: self.serving(nic),
+            nics: Vec::new(),
+            nearness: None,
+            beside: Some(rail.cpu),
+            asked_elsewhere: CpuSet::new(),
+            present: self.present.get(rail.id.0).map(|rail| rail.task_cpus.clone()).unwrap_or_default(),
+            present_node: None,
+            tasks: 0,
+        }
+    }
+
+    /// The next CPU for tasks of a rail that has these cores; `None` if none is free.
+    fn task_cpu(
+        &self,
+        rail: &PlannedRail,
+        sought: &Sought<'_>,
+        cores_taken: &CpuSet,
+    ) -> Result<Option<CpuId>, PlanError> {
+        let mut candidates = self.cpus.candidates(sought, None, self.request.exclusive);
+        candidates.retain(|candidate| !cores_taken.contains(candidate.cpu));
+        if !candidates.is_empty() {
+            self.keep_required(&mut candidates, rail.node).map_err(|affinity| {
+                let reason = "no further core that is free has it for the rail's tasks".to_owned();
+                PlanError::AffinityMissing { rail: rail.id, affinity, reason }
+            })?;
+        }
+        let is_asked = |candidate: &Candidate| rail.binding.cpus().is_some_and(|asked| asked.contains(candidate.cpu));
+        let asked = candidates.iter().filter(|candidate| is_asked(candidate)).min();
+        Ok(asked.or(candidates.iter().min()).map(|best| best.cpu))
     }
 
     /// The error for a rail of that many cores: rails that share cores need the cores of each alone.
@@ -556,7 +568,7 @@ impl<'a> Planner<'a> {
     fn note_shared_task_cores(&mut self) {
         let cores = |cpus: &CpuSet| cpus.iter().fold(CpuSet::new(), |all, cpu| all.union(&self.cpus.core_of(cpu)));
         let mut notes = Vec::new();
-        for rail in self.rails.iter().filter(|rail| rail.bound_cpu().is_some()) {
+        for rail in self.rails.iter().filter(|rail| rail.bound_cpu().is_some() && !rail.task_cpus.is_empty()) {
             let others = self.rails.iter().filter(|other| other.id != rail.id && other.bound_cpu().is_some());
             let others = others.fold(CpuSet::new(), |all, other| all.union(&cores(&other.cpus())));
             let shared = rail.task_cpus.intersection(&others);

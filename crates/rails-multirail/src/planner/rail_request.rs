@@ -53,7 +53,8 @@ pub struct RailRequest {
 /// Which rails are asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// One rail on each NIC that is up.
+    /// One rail on each NIC that is up, and at most 64: no virtual, hidden or loopback interface, and none that has
+    /// link-local addresses alone. A NIC of which it is not known whether it is up counts.
     Auto,
     /// That many rails on the best NICs.
     Count(usize),
@@ -96,8 +97,8 @@ pub enum Binding {
     Affine,
     /// To a deliberate choice, which may be far from the devices.
     Explicit {
-        /// The CPUs of which one is taken, and further ones for tasks as far as these have free cores; `None` leaves the
-        /// choice to the planner.
+        /// The CPUs of which one is taken, and further ones for tasks as far as these have free cores; `None` leaves
+        /// the choice to the planner.
         cpus: Option<CpuSet>,
         /// The node of the memory; `None` is the nearest to the CPU.
         node: Option<NodeId>,
@@ -131,12 +132,12 @@ pub struct Affinities {
 /// How much an affinity matters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Need {
-    /// A rail without it is not planned.
+    /// A rail without it is not planned, and a CPU without it is not chosen, if another has it.
     Required,
-    /// The planner brings it about where it can.
+    /// The planner brings it about where it can. It moves no interrupts.
     #[default]
     Preferred,
-    /// The planner pays no heed to it, and binds no memory.
+    /// The planner pays no heed to it; of the memory's affinity, it binds no memory.
     Unwanted,
 }
 

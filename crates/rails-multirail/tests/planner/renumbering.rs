@@ -275,7 +275,11 @@ proptest! {
     }
 
     #[test]
-    fn renamed_nics(machine in with_cards(), count in option::of(1usize..12), names in Just((0..12_usize).collect::<Vec<_>>()).prop_shuffle()) {
+    fn renamed_nics(
+        machine in with_cards(),
+        count in option::of(1usize..12),
+        names in Just((0..12_usize).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
         let request = RailRequest::new(count.map_or(Which::Auto, Which::Count));
         let other = changed(&machine, |json| {
             for nic in json["nics"].as_array_mut().unwrap() {

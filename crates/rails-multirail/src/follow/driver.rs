@@ -74,14 +74,19 @@ async fn follow(
     let present = set.iter().map(|rail| (*rail.planned()).clone()).collect();
     let mut follower = Follower::new(request, present, &machine, options);
     // The machine may have changed since the rails were planned.
-    follower.machine_is(Instant::now(), &machine, claimed_by_others(&set), &unbound(&set));
+    look(&mut follower, &set, &machine);
     drop(set);
     loop {
         while let Some(step) = follower.poll(Instant::now()) {
             // A step that has begun is carried out.
             let Err(TryRecvError::Empty) = stopped.try_recv() else { return };
             let Some(set) = rails.upgrade() else { return };
+            let is_move = matches!(step, Step::Move { .. });
             carry_out(&set, monitor, &mut follower, step).await;
+            if is_move {
+                // The other rails may have its former place now.
+                look(&mut follower, &set, &machine);
+            }
         }
         let due = follower.poll_timeout().map(TokioInstant::from_std);
         let changed = tokio::select! {
@@ -98,9 +103,14 @@ async fn follow(
             Err(error) => return set.follow_state().tell(None, RailEventKind::Ended { error }),
         }
         // Claims change without an event, so a move that is due is planned once more.
-        follower.rails_are(set.iter().map(|rail| (*rail.planned()).clone()));
-        follower.machine_is(Instant::now(), &machine, claimed_by_others(&set), &unbound(&set));
+        look(&mut follower, &set, &machine);
     }
+}
+
+/// Tells the follower how the rails and the machine are now.
+fn look(follower: &mut Follower, rails: &Rails, machine: &Topology) {
+    follower.rails_are(rails.iter().map(|rail| (*rail.planned()).clone()));
+    follower.machine_is(Instant::now(), machine, claimed_by_others(rails), &unbound(rails));
 }
 
 /// Waits for a change. An error is the end of the watch.

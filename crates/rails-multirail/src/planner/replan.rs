@@ -86,7 +86,14 @@ impl<'a> Planner<'a> {
         };
         let (index, planned) = (self.rails.len(), self.add(parts));
         let error = match planned.and_then(|()| self.add_task_cpus(index)) {
-            Ok(()) => return unmet,
+            Ok(()) => {
+                // It is on its present CPUs until it moves, which may be later than the rails after it do.
+                let planned = &self.rails[index];
+                if planned.bound_cpu().is_some() && present.bound_cpu().is_some() {
+                    present.cpus().difference(&planned.cpus()).iter().for_each(|cpu| self.cpus.take(cpu));
+                }
+                return unmet;
+            }
             Err(error) => error,
         };
         // It stays as a whole.

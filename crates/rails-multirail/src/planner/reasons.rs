@@ -86,7 +86,7 @@ fn describe_places(best: &Candidate, places: &[Place]) -> Vec<String> {
         (true, true) => None,
         (false, true) => Some(format!("near {}", near.join(" and "))),
         (false, false) => Some(format!("near {}, far from {}", near.join(" and "), far.join(" and "))),
-        (true, false) => Some(format!("far from {}, beside which no CPU is usable", far.join(" and "))),
+        (true, false) => Some(format!("far from {}, as all of these are", far.join(" and "))),
     };
     known.into_iter().chain(unknown).collect()
 }

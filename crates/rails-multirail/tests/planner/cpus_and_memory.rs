@@ -28,7 +28,7 @@ fn far_cpu_where_near_ones_are_forbidden() {
         plan.rails[0].reasons,
         [
             "lane eth0 from 10.0.0.1 (a device without a PCI address; 10 Gbit/s)",
-            "CPU 2 of 4 usable: far from eth0 (CPUs 8-15), beside which no CPU is usable; which CPU serves its interrupts \
+            "CPU 2 of 4 usable: far from eth0 (CPUs 8-15), as all of these are; which CPU serves its interrupts \
              is not known; no other rail on its core",
             "memory from node 0: the nearest to CPU 2",
         ]

@@ -267,7 +267,7 @@ async fn move_under_way_is_carried_out_when_following_ends() {
 
 /// Its threads were not bound as the plan says, so the plan does not tell where they were.
 #[tokio::test]
-async fn move_that_fails_leaves_adjusted_threads_as_they_were() {
+async fn failed_move_leaves_adjusted_threads_as_they_were() {
     let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(1)).unwrap();
     let cpus = thread::current_affinity().unwrap();
     let rails = Rails::build_with(&plan, |_, _| RailRuntimeBuilder::new("adjusted", cpus.clone())).unwrap();

@@ -38,7 +38,7 @@ impl Drop for Owner {
     }
 }
 
-/// What `doctor --fix` says of the NIC while packets come in.
+/// The report of `doctor --fix` on the NIC while packets come in.
 fn mended(cable: &Cable) -> String {
     let args = ["doctor", "--iface", cable.near(), "--fix", "--seconds", "1", "--journal", "/run/rails-test"];
     let mut child = rails_bench(None, &args).stdout(Stdio::piped()).spawn().expect("it can be started");

@@ -126,7 +126,7 @@ fn claimed_interrupts_and_queues_stay() {
     assert_eq!((machine.affinity(25), machine.records()), ("0-3".to_owned(), 0));
 }
 
-/// What was moved before it was claimed goes back once the claim has ended.
+/// An interrupt that was moved before it was claimed goes back once the claim has ended.
 #[test]
 fn claimed_interrupt_is_put_back_later() {
     let machine = Machine::new();

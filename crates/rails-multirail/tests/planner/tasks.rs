@@ -61,7 +61,7 @@ fn required_thread_affinity_needs_a_binding() {
 }
 
 #[test]
-fn tasks_are_beside_the_devices_of_a_rail_without_a_nic() {
+fn tasks_beside_the_devices_of_a_rail_without_nic() {
     let gpu =
         Gpu { name: "card0".into(), pci: None, model: None, driver: None, node: Some(NodeId(1)), local_cpus: None };
     let machine = Topology::synthetic("package:2 numa:1 l3:2 core:2 pu:1", vec![]).unwrap().with_gpus(vec![gpu]);

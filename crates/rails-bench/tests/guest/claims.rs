@@ -86,7 +86,7 @@ fn listed() -> BTreeMap<u32, CpuSet> {
     holders.as_array().expect("a list").iter().map(holder).collect()
 }
 
-/// Starts that many at once, and checks who has got what. Gives the winners.
+/// Starts that many processes at once, and checks which of them got which cores. Gives the winners.
 fn compete(node: &CpuSet, cores: usize, claimants: usize, rails: usize) -> Vec<Claimant> {
     let mut claimants: Vec<Claimant> = (0..claimants).map(|_| Claimant::start(node, rails)).collect();
     let outcomes: Vec<Result<(), String>> = claimants.iter_mut().map(Claimant::outcome).collect();
@@ -205,7 +205,7 @@ fn be_a_planner() -> ! {
     std::process::exit(0);
 }
 
-/// One exclusive rail around what is claimed, and its CPUs.
+/// One exclusive rail on cores that nobody has claimed, and its CPUs.
 fn plan_and_build(topology: &Topology) -> Result<(CpuSet, Rails), String> {
     let mut request = RailRequest::loopback(1);
     request.exclusive = true;

@@ -107,7 +107,7 @@ fn removed_under_claimers_is_made_anew() {
     ours.check().expect("it holds");
 }
 
-/// The folder as killed processes leave it: files without a lock, and what was half made by a process of the same number.
+/// The folder as killed processes leave it: files without a lock, and a half-made file of a process of the same number.
 #[test]
 fn stale_folder_holds_nothing() {
     let (outside, claims) = folder();

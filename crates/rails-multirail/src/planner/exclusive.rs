@@ -4,8 +4,9 @@ use super::PlannedRail;
 use rails_bind::claims::{Number, Numbers, Resources};
 use rails_topo::{Nic, NicKind, Topology};
 
-/// Gives each rail the interrupts and the receive queues of its NIC, and says what it has to itself. What several rails
-/// share is the first one's, for all of them: the rails of a plan belong to one process.
+/// Gives each rail the interrupts and the receive queues of its NIC, and lists all that it has to itself. If several
+/// rails are on one NIC, its interrupts and queues are the first one's, for all of them: the rails of a plan belong to
+/// one process.
 pub(super) fn add_interrupts_and_queues(topology: &Topology, rails: &mut [PlannedRail]) {
     let mut given = Numbers::new();
     for index in 0..rails.len() {

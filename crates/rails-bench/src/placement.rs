@@ -87,8 +87,10 @@ fn with_facts(topology: Topology) -> Topology {
             tracing::warn!("rails stay where they are until the files of facts fit the machine again: {error:#}");
             last.clone()
         }
-        // They did when the rails were planned.
-        (Err(_), None) => topology,
+        (Err(error), None) => {
+            tracing::warn!("rails follow the machine without the files of facts: {error:#}");
+            topology
+        }
     }
 }
 

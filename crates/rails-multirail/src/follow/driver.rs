@@ -81,12 +81,7 @@ async fn follow(
             // A step that has begun is carried out.
             let Err(TryRecvError::Empty) = stopped.try_recv() else { return };
             let Some(set) = rails.upgrade() else { return };
-            let is_move = matches!(step, Step::Move { .. });
             carry_out(&set, monitor, &mut follower, step).await;
-            if is_move {
-                // The other rails may have its former place now.
-                look(&mut follower, &set, &machine);
-            }
         }
         let due = follower.poll_timeout().map(TokioInstant::from_std);
         let changed = tokio::select! {

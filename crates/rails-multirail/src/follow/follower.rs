@@ -115,6 +115,7 @@ impl Follower {
                         }
                     };
                 }
+                self.make_way();
             }
             Err(error) => {
                 for rail in &mut self.rails {
@@ -122,6 +123,22 @@ impl Follower {
                         self.steps.push_back(Step::Unmet { rail: rail.present.id, reason });
                     }
                     rail.wish = None;
+                }
+            }
+        }
+    }
+
+    /// Has rails whose CPUs others move to leave them no later. The plan has them leave first, and they come first.
+    fn make_way(&mut self) {
+        for later in (1..self.rails.len()).rev() {
+            let (before, after) = self.rails.split_at_mut(later);
+            let Some(wish) = &after[0].wish else { continue };
+            for rail in before {
+                let leaves = |to: &PlannedRail| rail.present.cpus().difference(&to.cpus());
+                if let Some(own) = rail.wish.as_mut().filter(|own| !own.has_failed)
+                    && leaves(&own.to).intersects(&wish.to.cpus())
+                {
+                    own.due = own.due.min(wish.due);
                 }
             }
         }

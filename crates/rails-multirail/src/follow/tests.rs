@@ -110,6 +110,21 @@ fn lost_binding_is_made_again() {
 }
 
 #[test]
+fn rail_leaves_a_cpu_that_another_one_needs_at_once() {
+    let machine = Topology::synthetic(
+        "package:2 numa:1 l3:1 core:4 pu:1",
+        vec![nic("eth0", 0, true, 20), nic("eth1", 1, true, 21)],
+    );
+    let machine = machine.unwrap();
+    let mut set = Set::new("eth0,eth1", &machine.clone().with_allowed("4-5".parse().unwrap()), FollowOptions::new());
+    // Rail 0 has a better CPU now, and rail 1 none.
+    set.machine_is(&machine.with_allowed("0,4,6-7".parse().unwrap()));
+    let steps = set.steps();
+    let cpus: Vec<CpuId> = steps.iter().map(|step| target(step).cpu).collect();
+    assert_eq!(cpus, [CpuId(0), CpuId(4)], "rail 0 goes first");
+}
+
+#[test]
 fn link_that_flaps_moves_nothing() {
     let both = machine([true, true], [1, 3]);
     let mut set = Set::new("1", &both, FollowOptions::new());

@@ -30,7 +30,8 @@ pub struct Replanned {
 /// In place of a NIC that cannot be used it gets the best one without a rail. A rail whose request names the NIC keeps
 /// it in any case. A rail leaves its CPU if that cannot be used any more, or if another one is better by the criteria of
 /// [`plan_rails`](super::plan_rails); among equals it stays. Rails are looked at one by one, each beside the others as
-/// they are, so that no rail moves for the sake of another one.
+/// they are, so that no rail moves for the sake of another one. A rail may come to a CPU that one before it leaves, so
+/// that one moves first.
 ///
 /// # Errors
 /// [`PlanError`] if no CPU is left. A single rail that cannot be planned is not an error: [`Replanned::unmet`].
@@ -86,14 +87,7 @@ impl<'a> Planner<'a> {
         };
         let (index, planned) = (self.rails.len(), self.add(parts));
         let error = match planned.and_then(|()| self.add_task_cpus(index)) {
-            Ok(()) => {
-                // It is on its present CPUs until it moves, which may be later than the rails after it do.
-                let planned = &self.rails[index];
-                if planned.bound_cpu().is_some() && present.bound_cpu().is_some() {
-                    present.cpus().difference(&planned.cpus()).iter().for_each(|cpu| self.cpus.take(cpu));
-                }
-                return unmet;
-            }
+            Ok(()) => return unmet,
             Err(error) => error,
         };
         // It stays as a whole.

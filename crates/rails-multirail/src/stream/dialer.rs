@@ -169,13 +169,16 @@ impl Dialer {
                 contacts.push(path.remote);
             }
         }
-        match discovery::plan_lanes(&self.rails, contacts, &self.options).await {
-            Ok(pairing) => pairing.lanes().filter(|(paired, _)| *paired == rail).map(|(_, remote)| remote).collect(),
-            Err(error) => {
-                tracing::warn!(%rail, %error, "the lanes of a rail that has moved go to the addresses as before");
-                Vec::new()
+        for contact in contacts {
+            match discovery::plan_lanes(&self.rails, vec![contact], &self.options).await {
+                Ok(pairing) => {
+                    return pairing.lanes().filter(|(paired, _)| *paired == rail).map(|(_, remote)| remote).collect();
+                }
+                Err(error) => tracing::debug!(%rail, %contact, %error, "a peer does not tell its addresses"),
             }
         }
+        tracing::warn!(%rail, "the lanes of a rail that has moved go to the peer's addresses as before");
+        Vec::new()
     }
 
     /// The lanes that have not come up so far, by number.

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
     /// One thread per CPU: the runtime of the first rail on a CPU drives the lanes of all rails on it. A task on that runtime
-    /// that computes for long holds all of them up.
+    /// that computes for long holds all of them up. Lanes whose rails move apart stay
+    /// with it as long as their stream lasts.
     #[default]
     PerCpu,
     /// Threaded: each lane is driven by its own rail's runtime.

@@ -163,23 +163,6 @@ fn other_request_moves_nothing() {
     }
 }
 
-/// A move that is only for the better waits, and one that is urgent does not.
-#[test]
-fn rail_goes_to_no_cpu_that_another_one_still_has() {
-    let nics = vec![nic("eth0", 0, 100, "10.0.0.1"), nic("eth1", 1, 100, "10.0.1.1")];
-    let machine = Topology::synthetic("package:2 numa:1 l3:1 core:4 pu:1", nics).unwrap();
-    for exclusive in [false, true] {
-        let mut wanted = request("eth0,eth1");
-        wanted.exclusive = exclusive;
-        let plan = plan_rails(&machine.clone().with_allowed(cpus("4-5")), &wanted).unwrap();
-        assert_eq!(crate::chosen_cpus(&plan), [4, 5]);
-        let after = machine.clone().with_allowed(cpus("0,4,6-7"));
-        let moved = replan_rails(&after, &wanted, &plan.rails).unwrap();
-        assert_eq!((moved[0].planned.cpu, moved[0].is_urgent), (CpuId(0), false));
-        assert_eq!((moved[1].planned.cpu, moved[1].is_urgent), (CpuId(6), true), "rail 0 is on CPU 4 until it moves");
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 

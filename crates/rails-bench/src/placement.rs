@@ -131,7 +131,7 @@ fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Resul
     let mut request = request.clone();
     request.claimed = claimed;
     plan_rails(topology, &request).map_err(|error| match error {
-        PlanError::TooFewCores { .. } if !request.claimed.is_empty() => {
+        PlanError::TooFewCores { .. } | PlanError::CpusTaken { .. } if !request.claimed.is_empty() => {
             let help = claimed_by(&holders_on(topology));
             Error::new(error).context(flag).help(help)
         }

@@ -29,7 +29,7 @@ pub struct Replanned {
 /// A rail keeps its NIC while that can be used, also if a faster one is there, since another NIC takes new connections.
 /// In place of a NIC that cannot be used it gets the best one without a rail. A rail whose request names the NIC keeps
 /// it in any case. A rail leaves its CPU if that cannot be used any more, or if another one is better by the criteria of
-/// [`plan_rails`](super::plan_rails); among equals it stays. Rails are looked at one by one, each beside the others as
+/// [`plan_rails`](super::plan_rails()); among equals it stays. Rails are looked at one by one, each beside the others as
 /// they are, so that no rail moves for the sake of another one. A rail may come to a CPU that one before it leaves, so
 /// that one moves first.
 ///

@@ -233,7 +233,7 @@ fn placed_three_ways_counts_the_same_bytes() {
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
-fn guest_placed_three_ways_beside_a_nic() {
+fn guest_long_placed_three_ways_beside_a_nic() {
     let cable = rails_lab::guest::Cable::plug(1).unwrap();
     // The kernel unmaps pages for a while to see which CPU touches them, and does not say then where they lie.
     fs::write("/proc/sys/kernel/numa_balancing", "0").unwrap();

@@ -70,26 +70,28 @@ impl RailsArgs {
         if self.no_follow {
             return Ok(());
         }
-        let options = FollowOptions::new().describe(with_facts);
+        let options = FollowOptions::new().describe(with_facts());
         let options = if self.put_interrupts_back { options.put_interrupts_back() } else { options };
         let followed = rails.follow(request, options);
         followed.map_err(|error| Error::new(error).help("--no-follow leaves the rails where they are"))
     }
 }
 
-/// The machine with the user's facts; as it was last if they do not fit it now.
-fn with_facts(topology: Topology) -> Topology {
-    static LAST: Mutex<Option<Topology>> = Mutex::new(None);
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    match (config::of_this_machine(topology.clone(), &[]), &*last) {
-        (Ok(machine), _) => last.insert(machine).clone(),
-        (Err(error), Some(last)) => {
-            tracing::warn!("rails stay where they are until the files of facts fit the machine again: {error:#}");
-            last.clone()
-        }
-        (Err(error), None) => {
-            tracing::warn!("rails follow the machine without the files of facts: {error:#}");
-            topology
+/// Completes the machine by the user's facts. If they do not fit it, it is as it was the last time.
+fn with_facts() -> impl Fn(Topology) -> Topology {
+    let last: Mutex<Option<Topology>> = Mutex::default();
+    move |topology| {
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        match (config::of_this_machine(topology.clone(), &[]), &*last) {
+            (Ok(machine), _) => last.insert(machine).clone(),
+            (Err(error), Some(last)) => {
+                tracing::warn!("rails stay where they are until the files of facts fit the machine again: {error:#}");
+                last.clone()
+            }
+            (Err(error), None) => {
+                tracing::warn!("rails follow the machine without the files of facts: {error:#}");
+                topology
+            }
         }
     }
 }

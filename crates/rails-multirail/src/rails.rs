@@ -256,7 +256,7 @@ impl WeakRails {
 
 impl Inner {
     fn runtimes(&self) -> impl Iterator<Item = &RailRuntime> {
-        self.rails.iter().flat_map(|rail| std::iter::once(&rail.runtime).chain(&rail.task_runtimes))
+        self.rails.iter().flat_map(Rail::runtimes)
     }
 
     /// Stops all runtimes before the first of them is waited for.
@@ -278,6 +278,13 @@ impl Index<RailId> for Rails {
 
     fn index(&self, id: RailId) -> &Rail {
         &self.0.rails[id.0]
+    }
+}
+
+impl Place {
+    /// The CPU of each runtime.
+    fn cpus(&self) -> Vec<CpuId> {
+        cpus(&self.planned, &self.task_cpus)
     }
 }
 
@@ -322,36 +329,34 @@ impl Rail {
     async fn move_to(&self, to: PlannedRail) -> Result<bool, MoveError> {
         assert_eq!(to.task_cpus.len(), self.task_runtimes.len(), "a rail has as many runtimes as when it was built");
         let _moving = self.moving.lock().await;
-        let (from, old_cpus) = {
+        let (from, old, old_cpus, held) = {
             let place = self.place();
-            (place.planned.clone(), place.task_cpus.clone())
+            let held: Resources = place.claims.iter().flat_map(|claim| claim.resources().iter()).collect();
+            (place.planned.clone(), place.cpus(), place.task_cpus.clone(), held)
         };
         let (was_bound, is_bound) = (from.bound_cpu().is_some(), to.bound_cpu().is_some());
         assert!(is_bound || !was_bound, "a rail that is bound stays bound");
-        let held: Resources = self.place().claims.iter().flat_map(|claim| claim.resources().iter()).collect();
         let claim = Claims::machine().claim(to.exclusive_resources().filter(|resource| !held.contains(resource)))?;
         let new_cpus = move_task_cpus(&old_cpus, &to.task_cpus);
-        let runtimes: Vec<&RailRuntime> = std::iter::once(&self.runtime).chain(&self.task_runtimes).collect();
-        let places = |planned: &PlannedRail, task_cpus: &[CpuId]| -> Vec<CpuId> {
-            std::iter::once(planned.cpu).chain(task_cpus.iter().copied()).collect()
-        };
-        let (old, new) = (places(&from, &old_cpus), places(&to, &new_cpus));
+        let new = cpus(&to, &new_cpus);
         // A rail without a node gives up the policy that it had.
         let memory = memory_policy(&to).or(from.node.map(|_| MemoryPolicy::Default));
-        let is_moved = |index: usize| {
-            let is_there = || is_bound_to(runtimes[index], new[index]);
-            is_bound && (!was_bound || old[index] != new[index] || to.node != from.node || !is_there())
+        let is_moved = |runtime: &RailRuntime, old: CpuId, new: CpuId| {
+            is_bound && (!was_bound || old != new || to.node != from.node || !is_bound_to(runtime, new))
         };
         let mut way_back = WayBack { places: Vec::new() };
-        for index in (0..runtimes.len()).filter(|index| is_moved(*index)) {
-            let (runtime, before) = (runtimes[index], runtimes[index].placement());
+        for ((runtime, old), new) in self.runtimes().zip(old).zip(new) {
+            if !is_moved(runtime, old, new) {
+                continue;
+            }
+            let before = runtime.placement();
             let policy = match &before.memory {
                 Some(Ok(policy)) => Some(policy.got().clone()),
                 Some(Err(_)) => memory_policy(&from).or(memory.as_ref().map(|_| MemoryPolicy::Default)),
                 None => memory.as_ref().map(|_| MemoryPolicy::Default),
             };
             way_back.places.push((runtime, before.cpus.got().clone(), policy));
-            runtime.move_to(&CpuSet::single(new[index]), memory.clone(), MOVE_LIMIT).await?;
+            runtime.move_to(&CpuSet::single(new), memory.clone(), MOVE_LIMIT).await?;
         }
         way_back.places.clear();
         let begins_elsewhere = to.end != from.end;
@@ -373,12 +378,16 @@ impl Rail {
     /// Whether the threads may run where they were planned and nowhere else, read anew. The kernel lets a thread run
     /// anywhere whose CPU goes offline, also after that is back.
     pub(crate) fn is_bound_as_planned(&self) -> bool {
-        let (planned, task_cpus) = {
+        let (is_bound, cpus) = {
             let place = self.place();
-            (place.planned.clone(), place.task_cpus.clone())
+            (place.planned.bound_cpu().is_some(), place.cpus())
         };
-        let tasks = || self.task_runtimes.iter().zip(&task_cpus).all(|(runtime, cpu)| is_bound_to(runtime, *cpu));
-        planned.binding == Binding::Default || (is_bound_to(&self.runtime, planned.cpu) && tasks())
+        !is_bound || self.runtimes().zip(cpus).all(|(runtime, cpu)| is_bound_to(runtime, cpu))
+    }
+
+    /// Its runtimes: that of its lanes, and those of tasks.
+    fn runtimes(&self) -> impl Iterator<Item = &RailRuntime> {
+        std::iter::once(&self.runtime).chain(&self.task_runtimes)
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
@@ -483,6 +492,11 @@ impl Rail {
         let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
         self.runtime.placement().memory_node.iter().map(page).collect()
     }
+}
+
+/// The CPUs of the runtimes of a rail: that of its lanes, and those of tasks.
+fn cpus(planned: &PlannedRail, task_cpus: &[CpuId]) -> Vec<CpuId> {
+    std::iter::once(planned.cpu).chain(task_cpus.iter().copied()).collect()
 }
 
 /// A thread that has ended is as good as bound.

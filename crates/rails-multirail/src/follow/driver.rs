@@ -154,6 +154,7 @@ fn taken(state: SettingState) -> Result<(), SettingError> {
     }
 }
 
+/// The rails whose threads may run elsewhere than on their CPUs.
 fn unbound(rails: &Rails) -> Vec<RailId> {
     rails.iter().filter(|rail| !rail.is_bound_as_planned()).map(Rail::id).collect()
 }

@@ -100,20 +100,19 @@ impl Follower {
                     if let Some(reason) = rail.is_news(again.unmet) {
                         self.steps.push_back(Step::Unmet { rail: again.planned.id, reason });
                     }
-                    rail.wish = match again.reasons.is_empty() {
-                        true if unbound.contains(&rail.present.id) => {
-                            let reasons = vec!["its threads were not bound to its CPUs any more".to_owned()];
-                            let (to, has_failed) = (rail.present.clone(), rail.has_failed(&rail.present));
-                            let due = rail.due(now, &to, true, &self.options);
-                            Some(Wish { to, reasons, due, has_failed })
-                        }
-                        true => None,
-                        false => {
-                            let due = rail.due(now, &again.planned, again.is_urgent, &self.options);
-                            let has_failed = rail.has_failed(&again.planned);
-                            Some(Wish { to: again.planned, reasons: again.reasons, due, has_failed })
-                        }
+                    let wished = if !again.reasons.is_empty() {
+                        Some((again.planned, again.reasons, again.is_urgent))
+                    } else if unbound.contains(&rail.present.id) {
+                        let reason = "its threads were not bound to its CPUs any more".to_owned();
+                        Some((rail.present.clone(), vec![reason], true))
+                    } else {
+                        None
                     };
+                    rail.wish = wished.map(|(to, reasons, is_urgent)| {
+                        let due = rail.due(now, &to, is_urgent, &self.options);
+                        let has_failed = rail.has_failed(&to);
+                        Wish { to, reasons, due, has_failed }
+                    });
                 }
                 self.make_way();
             }

@@ -56,7 +56,7 @@ pub enum RailEventKind {
         from: Arc<PlannedRail>,
         /// Its place now.
         to: Arc<PlannedRail>,
-        /// Why.
+        /// The reasons for which it left its former place.
         reasons: Vec<String>,
         /// The placement of its thread, as read back.
         placement: Arc<Placement>,

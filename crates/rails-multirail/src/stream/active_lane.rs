@@ -192,7 +192,7 @@ impl ActiveLane {
         let received = self.drive_inline(shared, |driven| {
             if driven.small >= SMALL_UNTIL_MOVED
                 && let Ok(caller) = Handle::try_current()
-                && (self.settings.application == Some(caller.id()) || shared.is_rail(caller.id()))
+                && (self.settings.application == Some(caller.id()) || shared.rail_of(caller.id()).is_some())
             {
                 self.report_to(driven, caller.id());
             }

@@ -16,7 +16,7 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
-use tokio::{task::yield_now, time::sleep};
+use tokio::{runtime::Handle, task::yield_now, time::sleep};
 
 /// Drives one lane that has joined, over any transport.
 pub(crate) struct LaneDriver {
@@ -43,7 +43,7 @@ impl LaneDriver {
         // one is the path's.
         let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
-        let home = shared.rail_here().unwrap_or(&shared.rails()[rail]);
+        let home = shared.rail_of(Handle::current().id()).unwrap_or(&shared.rails()[rail]);
         let (home_rail, home) = (home.id(), home.runtime().handle().id());
         let (interleaved, application) = (options.interleaved_messages, options.application_runtime);
         let settings = LaneSettings { home, home_rail, interleaved, application };

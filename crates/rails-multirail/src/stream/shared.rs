@@ -418,20 +418,14 @@ impl Shared {
         });
     }
 
-    /// Whether the runtime is one of the stream's rails.
-    pub(super) fn is_rail(&self, runtime: runtime::Id) -> bool {
-        self.rails.iter().any(|rail| rail.runtime().handle().id() == runtime)
-    }
-
     /// The rails that the lanes run on.
     pub(super) fn rails(&self) -> &Rails {
         &self.rails
     }
 
-    /// The rail whose runtime the calling task is on.
-    pub(super) fn rail_here(&self) -> Option<&Rail> {
-        let here = Handle::try_current().ok()?.id();
-        self.rails.iter().find(|rail| rail.runtime().handle().id() == here)
+    /// The rail of that runtime, if it is one of the stream's rails.
+    pub(super) fn rail_of(&self, runtime: runtime::Id) -> Option<&Rail> {
+        self.rails.iter().find(|rail| rail.runtime().handle().id() == runtime)
     }
 
     /// The nodes of the rails with a lane up, if there are several: buffers that all these rails write to are

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use rails::{
     bind::thread,
     multirail::{
-        EventKind, FollowError, FollowOptions, MultiRailListener, MultiRailStream, RailId, RailRequest, Rails,
-        Security, StreamOptions, plan_rails,
+        EventKind, FollowError, FollowOptions, MultiRailListener, MultiRailStream, RailEventKind, RailId, RailRequest,
+        Rails, Security, StreamOptions, plan_rails,
         planner::{LocalEnd, PlannedRail},
         runtime::{MoveError, RailRuntimeBuilder},
     },
@@ -140,6 +140,17 @@ async fn binding_that_was_lost_is_made_again() {
         assert!(event.to_string().contains("not bound to its CPUs any more"), "{event}");
     }
     assert_eq!(rail.runtime().cpus_now().unwrap(), own);
+}
+
+#[tokio::test]
+async fn panic_of_the_callers_function_ends_the_following() {
+    let (_, rails) = loopback(1);
+    let mut events = rails.subscribe();
+    let panics = |_: Topology| -> Topology { panic!("a fault of the caller's") };
+    rails.follow(&RailRequest::loopback(1), FollowOptions::new().describe(panics)).unwrap();
+    let event = tokio::time::timeout(PATIENCE, events.recv()).await.expect("it is told").unwrap();
+    assert!(matches!(event.kind, RailEventKind::Ended { .. }), "{event}");
+    wait_until(|| rails.follow(&RailRequest::loopback(1), FollowOptions::new()).is_ok()).await;
 }
 
 #[tokio::test]

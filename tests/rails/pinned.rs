@@ -29,6 +29,14 @@ async fn rail_on_its_planned_cpu_by_two_witnesses() {
 }
 
 #[test]
+fn plan_without_its_first_rail_is_refused() {
+    let mut plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(2)).unwrap();
+    plan.rails.remove(0);
+    let refused = Rails::build(&plan).unwrap_err();
+    assert!(matches!(refused, RuntimeError::Number { index: 0, .. }), "{refused}");
+}
+
+#[test]
 fn rails_are_spread_over_the_cpus_that_there_are() {
     let (topology, rails) = loopback(2);
     let cpus: CpuSet = rails.iter().map(|rail| rail.planned().cpu).collect();

@@ -129,11 +129,14 @@ pub(crate) fn plan_on(
 
 /// Plans rails of this machine, around the CPUs that others have claimed. `flag` has asked for them.
 fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<RailPlan> {
-    let claimed = Claims::machine().taken_cpus().context("the claims of this machine cannot be read")?;
     let mut request = request.clone();
-    request.claimed = claimed;
+    request.claimed = Claims::machine().taken().context("the claims of this machine cannot be read")?;
+    let nics_are_claimed = request.exclusive && !request.claimed.interrupts().is_empty();
     plan_rails(topology, &request).map_err(|error| match error {
-        PlanError::TooFewCores { .. } | PlanError::CpusTaken { .. } if !request.claimed.is_empty() => {
+        PlanError::NoNic | PlanError::TooFewNics { .. } if nics_are_claimed => {
+            Error::new(error).context(flag).help(CONFLICT)
+        }
+        PlanError::TooFewCores { .. } | PlanError::CpusTaken { .. } if !request.claimed.cpus().is_empty() => {
             let help = claimed_by(&holders_on(topology));
             Error::new(error).context(flag).help(help)
         }

@@ -106,6 +106,9 @@ impl Rails {
         plan: &RailPlan,
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
+        if let Some((index, rail)) = plan.rails.iter().enumerate().find(|(index, rail)| rail.id.0 != *index) {
+            return Err(RuntimeError::Number { rail: rail.id, index });
+        }
         let mut claim = Claims::machine().claim(plan.rails.iter().flat_map(PlannedRail::exclusive_resources))?;
         let rails: Result<Vec<Rail>, RuntimeError> = plan
             .rails

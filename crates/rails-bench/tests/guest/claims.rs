@@ -131,7 +131,7 @@ fn guest_processes_compete_for_cores_of_node_1() {
             let mut killed = winners.pop().expect("there is one");
             let held = listed().remove(&killed.pid()).expect("it lives");
             killed.kill();
-            let free = node.difference(&Claims::machine().taken_cpus().expect("it can be read"));
+            let free = node.difference(Claims::machine().taken().expect("it can be read").cpus());
             assert_eq!(free, held, "round {round}: the kernel lets go of them with the process");
             assert!(!listed().contains_key(&killed.pid()));
             let mut next = Claimant::start(&node, rails);
@@ -209,7 +209,7 @@ fn be_a_planner() -> ! {
 fn plan_and_build(topology: &Topology) -> Result<(CpuSet, Rails), String> {
     let mut request = RailRequest::loopback(1);
     request.exclusive = true;
-    request.claimed = Claims::machine().taken_cpus().expect("it can be read");
+    request.claimed = Claims::machine().taken().expect("it can be read");
     let plan = match plan_rails(topology, &request) {
         Ok(plan) => plan,
         Err(PlanError::TooFewCores { .. }) => return Err(PLANNED_NONE.to_owned()),
@@ -261,7 +261,7 @@ fn guest_last_core_goes_to_one_of_two_planners() {
         }
     }
     println!("won by each: {won:?}; {planned_none} of the losers saw the core claimed before they planned");
-    assert_eq!(Claims::machine().taken_cpus().expect("it can be read"), *others.resources().cpus());
+    assert_eq!(Claims::machine().taken().expect("it can be read").cpus(), others.resources().cpus());
 }
 
 /// Each starts seven processes, which takes seconds in an emulated machine.

@@ -56,7 +56,7 @@ use self::{
     registry::{NotTaken, registry},
     resource::Kind,
 };
-use rails_topo::CpuSet;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -144,13 +144,13 @@ impl Claims {
         Ok(holders.into_iter().chain(unseen).map(|(pid, holds)| Holder::of(pid, holds)).collect())
     }
 
-    /// The CPUs that are claimed, by other processes or by this one.
+    /// All that is claimed, by other processes or by this one.
     ///
     /// # Errors
     /// As [`list`](Self::list).
-    pub fn taken_cpus(&self) -> Result<CpuSet, ClaimError> {
-        let holdings = self.holdings(&[Kind::Cpus])?;
-        Ok(holdings.values().fold(CpuSet::new(), |cpus, holds| cpus.union(holds.cpus())))
+    pub fn taken(&self) -> Result<Resources, ClaimError> {
+        let holdings = self.holdings(&self.folder.kinds()?)?;
+        Ok(holdings.values().flat_map(Resources::iter).collect())
     }
 
     /// The holder of this resource, which may be this process; `None` if nobody has claimed it.

@@ -143,6 +143,12 @@ impl FromIterator<Resource> for Resources {
     }
 }
 
+impl From<CpuSet> for Resources {
+    fn from(cpus: CpuSet) -> Self {
+        Self { cpus, ..Self::default() }
+    }
+}
+
 impl Kind {
     /// The kind whose file has this name.
     pub(super) fn of_file(name: &str) -> Option<Self> {

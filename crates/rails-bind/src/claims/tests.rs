@@ -80,7 +80,7 @@ proptest! {
                 let holder = claims.holder_of(&resource).expect("it can be read");
                 prop_assert_eq!(holder.map(|holder| holder.holds), model.contains(&resource).then(|| model.clone()));
             }
-            prop_assert_eq!(&claims.taken_cpus().expect("it can be read"), model.cpus());
+            prop_assert_eq!(&claims.taken().expect("it can be read"), &model);
             held.iter().for_each(|claim| claim.check().expect("it holds"));
         }
     }
@@ -169,7 +169,7 @@ fn file_with_more_locks_than_are_listed() {
     lock(2 * 4096);
     let error = claims.list().expect_err("they are too many");
     assert!(matches!(error, ClaimError::Crowded { most: 4096, .. }), "{error}");
-    assert!(claims.taken_cpus().expect("that is another file").is_empty());
+    assert!(claims.taken().expect("that is another file").cpus().is_empty());
 }
 
 #[test]

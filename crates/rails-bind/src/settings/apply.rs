@@ -143,17 +143,20 @@ impl Host {
         Ok(guard)
     }
 
-    /// Gives a setting that another program has changed the value that it had, and reads it back. No journal records it:
-    /// it takes back a change that is not this program's.
+    /// Gives a setting that another program has changed the value that it had, and reads it back; `None` if it has that
+    /// value. No journal records it: it takes back a change that is not this program's.
     ///
     /// # Privileges
     /// Those of the setting ([module](super)).
     ///
     /// # Errors
     /// [`SettingError`], of the write or of the reading back.
-    pub fn set_again(&self, change: &Change) -> Result<SettingState, SettingError> {
+    pub fn set_again(&self, change: &Change) -> Result<Option<SettingState>, SettingError> {
+        if self.read(&change.setting)? == change.value {
+            return Ok(None);
+        }
         self.write(&change.setting, &change.value)?;
-        self.state(&change.setting, &change.value)
+        self.state(&change.setting, &change.value).map(Some)
     }
 
     /// Reads a setting back, and compares it with the request.

@@ -61,7 +61,7 @@ fn folder_and_files_are_open_to_every_user() {
 fn listing_makes_nothing() {
     let (_folder, claims) = folder();
     assert!(claims.list().expect("there are none").is_empty());
-    assert!(claims.taken_cpus().expect("there are none").is_empty());
+    assert!(claims.taken().expect("there are none").is_empty());
     assert!(!claims.folder().exists());
     drop(claims.claim(cpus([0])).expect("it is free"));
     fs::write(claims.folder().join("queues.a:b"), "").expect("it can be written");
@@ -77,7 +77,7 @@ fn whole_files_locked_by_another_process() {
     let list = claims.list().expect("it can be read");
     assert_eq!((list.len(), list[0].pid), (1, Some(worker.pid())));
     assert_eq!(list[0].holds.to_string(), "CPUs 0-8191, interrupts 0-65535, rx queues 0-4095 of eth0");
-    assert_eq!(claims.taken_cpus().expect("it can be read").len(), 8192);
+    assert_eq!(claims.taken().expect("it can be read").cpus().len(), 8192);
     let message = claims.claim(cpus([5])).expect_err("it is held").to_string();
     assert!(message.starts_with(&format!("CPU 5 is held by process {}", worker.pid())), "{message}");
     assert!(message.len() < 500, "{message}");

@@ -6,11 +6,11 @@ use super::{
 };
 use crate::{Rail, RailId, Rails, error::with_causes, planner::RailRequest, rails::WeakRails};
 use rails_bind::{
-    claims::Claims,
+    claims::{Claims, Resources},
     settings::{Change, Host, SettingError, SettingState},
 };
 use rails_topo::{
-    CpuSet, Topology,
+    Topology,
     monitor::{Changes, Monitor, MonitorError},
 };
 use std::{
@@ -63,6 +63,7 @@ async fn follow(
     options: FollowOptions,
     stopped: &mut oneshot::Receiver<()>,
 ) {
+    let _watch = PanicWatch(rails);
     let mut changes = monitor.subscribe();
     let describe = options.describe.clone();
     let described = |topology: Topology| match &describe {
@@ -135,10 +136,12 @@ async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, st
         Step::PutBack { interrupt, cpus, found } => {
             monitor.expect_interrupt(interrupt, cpus.clone());
             let put_back = Host::this().set_again(&Change::interrupt(interrupt, cpus.clone()));
-            let put_back = put_back.and_then(taken);
+            let put_back = put_back.and_then(is_put_back);
             follower.put_back(interrupt, put_back.is_ok());
             let kind = match put_back {
-                Ok(()) => RailEventKind::InterruptPutBack { interrupt, found, cpus },
+                Ok(true) => RailEventKind::InterruptPutBack { interrupt, found, cpus },
+                // It is there already, and the model of the machine is older.
+                Ok(false) => return,
                 Err(error) => RailEventKind::InterruptNotPutBack { interrupt, found, error: with_causes(&error) },
             };
             follow.tell(None, kind);
@@ -146,11 +149,13 @@ async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, st
     }
 }
 
-fn taken(state: SettingState) -> Result<(), SettingError> {
+/// Whether this call has put it back; `false` if it was there already.
+fn is_put_back(state: Option<SettingState>) -> Result<bool, SettingError> {
     match state {
-        SettingState::Refused(error) => Err(error),
+        Some(SettingState::Refused(error)) => Err(error),
         // An interrupt moves when it next fires.
-        _ => Ok(()),
+        Some(_) => Ok(true),
+        None => Ok(false),
     }
 }
 
@@ -159,16 +164,34 @@ fn unbound(rails: &Rails) -> Vec<RailId> {
     rails.iter().filter(|rail| !rail.is_bound_as_planned()).map(Rail::id).collect()
 }
 
-/// The CPUs that rails may not be moved to.
-fn claimed_by_others(rails: &Rails) -> CpuSet {
-    match Claims::machine().taken_cpus() {
-        Ok(taken) => rails.iter().fold(taken, |taken, rail| taken.difference(&rail.planned().exclusive_cpus)),
+/// The CPUs, interrupts and queues that rails may not have.
+fn claimed_by_others(rails: &Rails) -> Resources {
+    match Claims::machine().taken() {
+        Ok(taken) => {
+            let planned: Vec<_> = rails.iter().map(Rail::planned).collect();
+            let own: Resources = planned.iter().flat_map(|planned| planned.exclusive_resources()).collect();
+            taken.iter().filter(|resource| !own.contains(resource)).collect()
+        }
         Err(error) => {
             tracing::warn!(
                 error = with_causes(&error),
                 "rails are moved without regard to claims, which cannot be read"
             );
-            CpuSet::new()
+            Resources::default()
+        }
+    }
+}
+
+/// Tells the end of the following if its thread panics.
+struct PanicWatch<'a>(&'a WeakRails);
+
+impl Drop for PanicWatch<'_> {
+    fn drop(&mut self) {
+        if thread::panicking()
+            && let Some(rails) = self.0.upgrade()
+        {
+            let error = "the thread that follows the machine has panicked".to_owned();
+            rails.follow_state().tell(None, RailEventKind::Ended { error });
         }
     }
 }

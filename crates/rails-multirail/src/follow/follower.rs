@@ -5,6 +5,7 @@ use crate::{
     RailId,
     planner::{PlannedRail, RailRequest, replan_rails},
 };
+use rails_bind::claims::Resources;
 use rails_topo::{
     CpuSet, Interrupt, Topology,
     monitor::{Change, Snapshot},
@@ -88,9 +89,9 @@ impl Follower {
         self.rails.iter_mut().zip(present).for_each(|(rail, present)| rail.present = present);
     }
 
-    /// The machine is like this now. `claimed` are the CPUs that other owners have claimed, and `unbound` the rails whose
-    /// threads may run elsewhere than on their CPUs.
-    pub(super) fn machine_is(&mut self, now: Instant, machine: &Topology, claimed: CpuSet, unbound: &[RailId]) {
+    /// The machine is like this now. Other owners have `claimed` these, and the threads of the `unbound` rails may run
+    /// elsewhere than on their CPUs.
+    pub(super) fn machine_is(&mut self, now: Instant, machine: &Topology, claimed: Resources, unbound: &[RailId]) {
         self.request.claimed = claimed;
         let present: Vec<PlannedRail> = self.rails.iter().map(|rail| rail.present.clone()).collect();
         self.look_at_interrupts(now, machine);

@@ -5,6 +5,7 @@ use super::{
     follower::{Follower, Step},
 };
 use crate::{RailId, RailRequest, plan_rails, planner::PlannedRail};
+use rails_bind::claims::Resources;
 use rails_topo::{Bandwidth, CpuId, CpuSet, InterfaceAddress, Interrupt, Nic, NodeId, Topology};
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,7 @@ impl Set {
     }
 
     fn machine_is(&mut self, machine: &Topology) {
-        self.follower.machine_is(self.now, machine, CpuSet::new(), &[]);
+        self.follower.machine_is(self.now, machine, Resources::default(), &[]);
     }
 
     /// The steps from now on for that time, each at its time.
@@ -103,7 +104,7 @@ fn lost_cpu_is_left_at_once() {
 fn lost_binding_is_made_again() {
     let whole = machine([true, true], [1, 3]);
     let mut set = Set::new("2", &whole, FollowOptions::new());
-    set.follower.machine_is(set.now, &whole, CpuSet::new(), &[RailId(1)]);
+    set.follower.machine_is(set.now, &whole, Resources::default(), &[RailId(1)]);
     let steps = set.steps();
     assert_eq!(steps.len(), 1);
     assert_eq!((target(&steps[0]).id, target(&steps[0]).cpu), (RailId(1), CpuId(2)), "where it was");

@@ -1,7 +1,10 @@
 //! The interrupts and the receive queues of exclusive rails.
 
-use super::PlannedRail;
-use rails_bind::claims::{Number, Numbers, Resources};
+use super::{PlannedRail, plan_rails::Planner};
+use rails_bind::{
+    claims::{Number, Numbers, Resource, Resources},
+    settings::InterfaceName,
+};
 use rails_topo::{Nic, NicKind, Topology};
 
 /// Gives each rail the interrupts and the receive queues of its NIC, and lists all that it has to itself. If several
@@ -32,6 +35,25 @@ pub(super) fn add_interrupts_and_queues(topology: &Topology, rails: &mut [Planne
         }
         let own: Resources = rail.exclusive_resources().collect();
         rail.reasons.push(format!("has to itself: {own}"));
+    }
+}
+
+impl Planner<'_> {
+    /// Why exclusive rails cannot have the NIC to themselves; `None` if they can, or need not.
+    pub(super) fn why_claimed(&self, nic: &Nic) -> Option<String> {
+        if !self.request.exclusive || nic.kind != NicKind::Device {
+            return None;
+        }
+        let claimed = &self.request.claimed;
+        let interrupts = nic.interrupts.iter().map(|irq| Resource::Interrupt(irq.number));
+        // A name that no interface can have has no claims.
+        let interface: Option<InterfaceName> = nic.name.parse().ok();
+        let queues = interface.into_iter().flat_map(|interface| {
+            let queue = move |index| Resource::Queue { interface: interface.clone(), index };
+            nic.rx_queues.iter().map(move |rx| queue(rx.index))
+        });
+        let taken: Resources = interrupts.chain(queues).filter(|resource| claimed.contains(resource)).collect();
+        (!taken.is_empty()).then(|| format!("another owner has claimed {taken}"))
     }
 }
 

@@ -20,7 +20,7 @@ impl<'a> Planner<'a> {
     pub(super) fn best_nics(&mut self) -> Vec<&'a Nic> {
         let mut nics: Vec<&'a Nic> = Vec::new();
         for nic in self.topology.nics() {
-            match why_not(nic) {
+            match why_not(nic).or_else(|| self.why_claimed(nic)) {
                 None => nics.push(nic),
                 Some(reason) => self.rejected_nics.push(RejectedNic { name: nic.name.clone(), reason }),
             }

@@ -11,8 +11,8 @@ use std::net::IpAddr;
 pub enum PlanError {
     /// No NIC can carry a rail.
     #[error(
-        "this machine has no NIC that is up, has an address of its own and is not hidden; `loopback:2` plans rails \
-         without one"
+        "this machine has no NIC that is up, has an address of its own, is not hidden, and is free for exclusive rails; \
+         `loopback:2` plans rails without one"
     )]
     NoNic,
     /// There is no such interface.

@@ -89,7 +89,7 @@ impl<'a> Planner<'a> {
             _ => {}
         }
         let locality = topology.locality();
-        let cpus = Cpus::of(topology, &locality, &request.claimed);
+        let cpus = Cpus::of(topology, &locality, request.claimed.cpus());
         if cpus.len() == 0 {
             return Err(PlanError::TooFewCores { wanted: request.rails().unwrap_or(1), usable: 0 });
         }
@@ -270,8 +270,12 @@ impl<'a> Planner<'a> {
         if let Some(nic) = nic {
             self.note_shared_way(nic);
             let note = format!("the link of {} is down", nic.name);
-            if nic.up == Some(false) && !self.notes.contains(&note) {
-                self.notes.push(note);
+            let down = (nic.up == Some(false)).then_some(note);
+            let claimed = self.why_claimed(nic).map(|reason| format!("{}: {reason}", nic.name));
+            for note in down.into_iter().chain(claimed) {
+                if !self.notes.contains(&note) {
+                    self.notes.push(note);
+                }
             }
         }
         let id = RailId(self.rails.len());

@@ -1,5 +1,6 @@
 //! Requests for rails.
 
+use rails_bind::claims::Resources;
 use rails_net::LocalEnd;
 use rails_proto::Scheme;
 use rails_topo::{CpuSet, NodeId};
@@ -45,9 +46,9 @@ pub struct RailRequest {
     pub affinities: Affinities,
     /// Whether [`Which::Count`] puts several rails on one NIC if there are fewer NICs than rails.
     pub share_nics: bool,
-    /// CPUs that are claimed by others, as [`Claims::taken_cpus`](rails_bind::claims::Claims::taken_cpus) reads them. No
-    /// rail is planned on their cores.
-    pub claimed: CpuSet,
+    /// All that is claimed by others, as [`Claims::taken`](rails_bind::claims::Claims::taken) reads it. No rail is
+    /// planned on cores of these CPUs, and no exclusive one is put on a NIC with these interrupts or queues.
+    pub claimed: Resources,
 }
 
 /// Which rails are asked for.
@@ -156,7 +157,7 @@ impl RailRequest {
             nearness: Nearness::of_transport(Scheme::TCP),
             affinities: Affinities::default(),
             share_nics: false,
-            claimed: CpuSet::new(),
+            claimed: Resources::default(),
         }
     }
 

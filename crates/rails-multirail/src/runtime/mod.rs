@@ -9,6 +9,7 @@ pub use placement::Placement;
 pub use shutdown::ShutdownError;
 pub use task::{Panic, RailTask, TaskError};
 
+use crate::RailId;
 use placement::{CurrentPlacement, Unbound};
 use rails_bind::{
     BindError,
@@ -94,6 +95,14 @@ pub enum RuntimeError {
     /// The cores of exclusive rails, or the interrupts or queues of their NICs, could not be claimed.
     #[error("the rails cannot have their cores and NICs to themselves")]
     Claim(#[from] ClaimError),
+    /// The rails of the plan are not numbered from 0 on, as after an edit by hand.
+    #[error("the plan's rail at place {index}, counted from 0, has the number {rail}")]
+    Number {
+        /// The rail's number.
+        rail: RailId,
+        /// Its place in the plan.
+        index: usize,
+    },
     /// tokio gave no runtime.
     #[error("no tokio runtime for rail `{name}`")]
     Runtime {
@@ -280,7 +289,12 @@ impl RailRuntime {
         }
         let turn = self.placement.bind(cpus).map_err(|source| MoveError::Bind { name: name(), source })?;
         let (cpus, current) = (cpus.clone(), self.placement.clone());
-        Ok(self.spawn(async move { current.place_this_thread(turn, &cpus, memory.as_ref()) }))
+        let name = self.name.clone();
+        Ok(self.spawn(async move {
+            // A caller whose time was up does not hear of it any more.
+            let placed = current.place_this_thread(turn, &cpus, memory.as_ref());
+            placed.inspect_err(|error| tracing::warn!(rail = name, %error, "a rail was moved, and could not be placed"))
+        }))
     }
 
     /// The runtime's handle, for `Handle::enter` and for libraries that take one.

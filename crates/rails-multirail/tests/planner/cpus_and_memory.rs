@@ -267,9 +267,9 @@ fn exclusive_rails_have_their_cores_to_themselves() {
     assert_eq!(chosen_cpus(&exclusive("loopback:8").unwrap()), [0, 2, 4, 6, 8, 10, 12, 14]);
     let error = exclusive("loopback:9").unwrap_err();
     assert_eq!(error, PlanError::TooFewCores { wanted: 9, usable: 8 });
-    let claimed = |request: &mut RailRequest| request.claimed = cpus("0,3");
+    let claimed = |request: &mut RailRequest| request.claimed = cpus("0,3").into();
     assert_eq!(chosen_cpus(&planned_with(&machine, "loopback:2", claimed).unwrap()), [4, 6], "whole cores are claimed");
-    let all = |request: &mut RailRequest| request.claimed = cpus("0-15");
+    let all = |request: &mut RailRequest| request.claimed = cpus("0-15").into();
     let error = planned_with(&machine, "loopback:2", all).unwrap_err();
     assert_eq!(error, PlanError::TooFewCores { wanted: 2, usable: 0 });
 }

@@ -78,7 +78,7 @@ fn loopback_rails_where_no_cores_are_known() {
 fn loopback_rails_on_cores_that_are_not_claimed() {
     let machine = two_packages(vec![loopback()]);
     for exclusive in [false, true] {
-        let adjust = |request: &mut RailRequest| (request.exclusive, request.claimed) = (exclusive, cpus("0-9"));
+        let adjust = |request: &mut RailRequest| (request.exclusive, request.claimed) = (exclusive, cpus("0-9").into());
         assert_eq!(chosen_cpus(&planned_with(&machine, "loopback", adjust).unwrap()), [10, 12, 14]);
     }
 }

@@ -65,7 +65,7 @@ fn plans_of_extremes_survive_json() {
     let fast = Nic { speed: Some(Bandwidth::bits_per_second(u64::MAX - 1)), ..nic("eth0", 1, 10, "10.0.0.1") };
     let machine = two_packages(vec![served_by(fast, "13"), nic("eth1", 0, 10, "10.0.1.1")]);
     let exclusive = planned_with(&machine, "eth0+cores:2@8-15/1,eth1", |request| {
-        (request.exclusive, request.claimed) = (true, cpus("0"));
+        (request.exclusive, request.claimed) = (true, cpus("0").into());
     });
     let empty = changed(&machine, |json| json["nodes"] = json!([]));
     let plans = [

@@ -106,7 +106,7 @@ pub(crate) fn requests() -> impl Strategy<Value = RailRequest> {
             let mut request = RailRequest::new(which);
             (request.affinities, request.nearness, request.cores) = (affinities, nearness, cores);
             (request.exclusive, request.share_nics) = (exclusive, share_nics);
-            request.claimed = claimed.unwrap_or_default();
+            request.claimed = claimed.unwrap_or_default().into();
             request
         },
     )
@@ -153,7 +153,7 @@ proptest! {
                 prop_assert!(cpus.contains(rail.cpu), "{}", plan);
             }
             prop_assert!(rail.cpus().is_subset(machine.allowed_cpus()), "{}", plan);
-            prop_assert!(!cores_of(&machine, &rail.cpus()).intersects(&request.claimed), "{}", plan);
+            prop_assert!(!cores_of(&machine, &rail.cpus()).intersects(request.claimed.cpus()), "{}", plan);
             let affine = wish.is_none_or(|wish| wish.binding == Binding::Affine);
             if affine && request.affinities.memory != Need::Unwanted {
                 prop_assert_eq!(rail.node, machine.nearest_node(rail.cpu));

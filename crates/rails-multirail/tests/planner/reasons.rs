@@ -1,6 +1,7 @@
 //! A plan's reasons are true.
 
 use crate::{chosen_cpus, cpus, loopback, nic, planned, planned_with, refused, served_by, two_packages};
+use rails_bind::claims::Resource;
 use rails_multirail::{
     RailPlan, RailRequest,
     planner::{Affinities, Nearness, Need},
@@ -46,6 +47,27 @@ fn nothing_is_near_a_device_of_unknown_place() {
 }
 
 #[test]
+fn nic_with_claimed_interrupt_has_no_exclusive_rail() {
+    let machine = two_packages(vec![served_by(nic("eth0", 0, 100, "10.0.0.1"), "0"), nic("eth1", 1, 10, "10.0.1.1")]);
+    let taken = Resource::Interrupt(machine.nics()[0].interrupts[0].number);
+    let exclusive = |request: &mut RailRequest| {
+        (request.exclusive, request.claimed) = (true, [taken.clone()].into_iter().collect());
+    };
+    let plan = planned_with(&machine, "1", exclusive).unwrap();
+    assert_eq!(plan.rails[0].interface.as_deref(), Some("eth1"), "{plan}");
+    let why = format!("another owner has claimed {taken}");
+    assert!(
+        plan.rejected_nics.iter().any(|nic| nic.name == "eth0" && nic.reason.starts_with("another owner")),
+        "{plan}"
+    );
+    let named = planned_with(&machine, "eth0", exclusive).unwrap();
+    assert!(named.notes.contains(&format!("eth0: {why}")), "{named}");
+    let shared =
+        planned_with(&machine, "1", |request| request.claimed = [taken.clone()].into_iter().collect()).unwrap();
+    assert_eq!(shared.rails[0].interface.as_deref(), Some("eth0"), "{shared}");
+}
+
+#[test]
 fn cores_alone_are_near_no_device() {
     let machine = two_packages(vec![loopback()]);
     for request in ["cores:1", "lo", "0.0.0.0"] {
@@ -75,8 +97,9 @@ fn reasons_by_package_where_no_cpu_shares_a_cache() {
     let nic = served_by(nic("eth0", 0, 10, "10.0.0.1"), "0");
     let nic = Nic { node: None, ..nic };
     let machine = Topology::synthetic("package:2 l3:2 core:2 pu:1", vec![nic]).unwrap();
-    let request =
-        |nearness| move |request: &mut RailRequest| (request.nearness, request.claimed) = (nearness, cpus("0-1"));
+    let request = |nearness| {
+        move |request: &mut RailRequest| (request.nearness, request.claimed) = (nearness, cpus("0-1").into())
+    };
     for nearness in [Nearness::Package, Nearness::SharedCache] {
         let plan = planned_with(&machine, "eth0", request(nearness)).unwrap();
         assert_eq!(chosen_cpus(&plan), [2]);
@@ -125,7 +148,7 @@ fn shared_cpus_that_were_asked_for() {
 #[test]
 fn each_cpu_is_rejected_for_one_reason() {
     let machine = two_packages(vec![nic("eth0", 1, 10, "10.0.0.1")]).with_allowed(cpus("0-6,8-15"));
-    let adjust = |request: &mut RailRequest| (request.exclusive, request.claimed) = (true, cpus("8"));
+    let adjust = |request: &mut RailRequest| (request.exclusive, request.claimed) = (true, cpus("8").into());
     let plan = planned_with(&machine, "eth0@6,eth0@9-13,eth0", adjust).unwrap();
     for rail in &plan.rails {
         let told: usize = rail.rejected_cpus.iter().map(|told| told.cpus.len()).sum();

@@ -41,7 +41,7 @@ impl Numbers {
 
     fn of_request(&self, request: &RailRequest) -> RailRequest {
         let mut request = request.clone();
-        request.claimed = self.of(&request.claimed);
+        request.claimed = self.of(request.claimed.cpus()).into();
         if let Which::Listed(wishes) = &mut request.which {
             for wish in wishes {
                 if let Binding::Explicit { cpus: Some(cpus), .. } = &mut wish.binding {

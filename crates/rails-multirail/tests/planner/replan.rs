@@ -184,7 +184,7 @@ proptest! {
                 if new.unmet.is_none() {
                     prop_assert!(new.planned.cpus().is_subset(after.allowed_cpus()));
                     let cores = cores_of(&after, &new.planned.cpus());
-                    prop_assert!(!cores.intersects(&request.claimed));
+                    prop_assert!(!cores.intersects(request.claimed.cpus()));
                     if request.exclusive {
                         let others = rails.iter().filter(|other| other.planned.id != old.id && other.unmet.is_none());
                         prop_assert!(others.clone().all(|other| !other.planned.cpus().intersects(&cores)), "{:?}", rails);

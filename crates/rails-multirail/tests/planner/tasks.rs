@@ -66,7 +66,7 @@ fn tasks_beside_the_devices_of_a_rail_without_nic() {
         Gpu { name: "card0".into(), pci: None, model: None, driver: None, node: Some(NodeId(1)), local_cpus: None };
     let machine = Topology::synthetic("package:2 numa:1 l3:2 core:2 pu:1", vec![]).unwrap().with_gpus(vec![gpu]);
     assert_eq!(planned(&machine, "gpu0+cores:4").rails[0].cpus(), cpus("4-7"));
-    let alone = planned_with(&machine, "cores:3", |request| request.claimed = cpus("0-4")).unwrap();
+    let alone = planned_with(&machine, "cores:3", |request| request.claimed = cpus("0-4").into()).unwrap();
     assert_eq!(alone.rails[0].cpus(), cpus("5-7"));
 }
 
@@ -114,7 +114,8 @@ fn exclusive_rails_on_cpus_that_were_asked_for() {
         let told = exclusive(text).unwrap_err().to_string();
         assert!(told.contains("were asked for `eth1`, and none of them is free"), "{told}");
     }
-    let claimed = planned_with(&machine, "eth0@4", |request| request.claimed = cpus("5")).unwrap_err().to_string();
+    let claimed =
+        planned_with(&machine, "eth0@4", |request| request.claimed = cpus("5").into()).unwrap_err().to_string();
     assert!(claimed.contains("CPUs 4 were asked for `eth0`, and none of them is free"), "{claimed}");
     assert_eq!(chosen_cpus(&exclusive("eth0,eth1@8").unwrap()), [10, 8], "a wish for CPUs comes first");
     assert_eq!(chosen_cpus(&planned(&machine, "eth0,eth1@9")), [10, 9]);

@@ -19,8 +19,8 @@ use crate::tally::{Tally, Total};
 /// How many cases the tests that draw from seeds try.
 #[derive(Debug)]
 pub(crate) struct Tier {
-    /// The tests of `simulation` that are drawn from seeds, by their module, and the seeds, as `RAILS_SEEDS` has them.
-    drawn: [(&'static str, &'static str); 2],
+    /// The tests that are drawn from seeds, by their program and module, and the seeds, as `RAILS_SEEDS` has them.
+    drawn: [(&'static str, &'static str, &'static str); 3],
     /// How long each may take, as timeout(1) has it: a stream that stands still in a way that the simulation does not see must not hold up the rest.
     longest: &'static str,
     /// How the fuzz targets are built, and how long each runs.
@@ -36,7 +36,11 @@ pub(crate) struct Tier {
 impl Tier {
     /// Decides whether a change may land.
     pub(crate) const NORMAL: Self = Self {
-        drawn: [("losses::", "0..10000"), ("properties::", "0..2000")],
+        drawn: [
+            ("simulation", "losses::", "0..10000"),
+            ("simulation", "properties::", "0..2000"),
+            ("lossy_paths", "properties::", "0..10000"),
+        ],
         longest: "30m",
         fuzz: (Build::Quick, 1),
         is_long: false,
@@ -45,7 +49,11 @@ impl Tier {
     };
     /// For hours when nobody waits.
     pub(crate) const LONG: Self = Self {
-        drawn: [("losses::", "0..100000"), ("properties::", "0..100000")],
+        drawn: [
+            ("simulation", "losses::", "0..100000"),
+            ("simulation", "properties::", "0..100000"),
+            ("lossy_paths", "properties::", "0..1000000"),
+        ],
         longest: "4h",
         fuzz: (Build::Optimized, 60),
         is_long: true,
@@ -170,12 +178,12 @@ fn everything(
 ///
 /// A seed that fails is printed by the test, with the command that draws it again.
 fn drawn(tier: &Tier, programs: &[Program], out: &mut dyn Write) -> Result<Tally> {
-    let simulation = programs.iter().find(|program| program.is_called("simulation"));
-    let simulation = simulation.context("there is no test program `simulation`")?;
     let mut tally = Tally::default();
-    for (module, seeds) in tier.drawn {
+    for (name, module, seeds) in tier.drawn {
+        let program = programs.iter().find(|program| program.is_called(name));
+        let program = program.with_context(|| format!("there is no test program `{name}`"))?;
         let mut command = Command::new("timeout");
-        command.arg(tier.longest).arg(&simulation.executable).arg(module).current_dir(&simulation.folder);
+        command.arg(tier.longest).arg(&program.executable).arg(module).current_dir(&program.folder);
         tally.add(run(idle(&command).env("RAILS_SEEDS", seeds), out)?);
     }
     Ok(tally)

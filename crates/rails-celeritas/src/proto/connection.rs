@@ -1,0 +1,370 @@
+//! One end of a connection: messages to the peer and from it. It has no clock and no socket: a driver passes the time,
+//! moves the bytes and decides nothing.
+
+use super::{
+    pacer::Pacer,
+    rate::RateController,
+    receiver::{Arrival, Payload, Receiver, ReceiverStats, Rejection},
+    round_trip::RoundTrip,
+    sender::{Segment, Sender, SenderStats, SubmitError, Violation},
+    wire::{Control, HEADER_LEN, SegmentHeader, Token},
+};
+use rails_topo::Bandwidth;
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// The parameters of a connection, as its handshake has settled them.
+#[derive(Debug, Clone)]
+pub struct Parameters {
+    /// The token of the segments that this end sends: the peer drew it.
+    pub peer_token: Token,
+    /// The token of the segments that this end takes.
+    pub own_token: Token,
+    /// The most payload bytes of a segment.
+    pub most_payload: u32,
+    /// The bytes of the IP and UDP headers around a segment: 28 for IPv4, 48 for IPv6.
+    pub overhead: u32,
+    /// The most bytes that are sent and not acknowledged.
+    pub most_unacknowledged: u64,
+    /// The round-trip time that the handshake has taken.
+    pub round_trip: Duration,
+    /// The time whose bytes may leave at once after a pause or a late timer.
+    pub depth: Duration,
+    /// The most time on the wire of one burst, and so of one system call.
+    pub burst: Duration,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    parameters: Parameters,
+    sender: Sender,
+    receiver: Receiver,
+    controller: Box<dyn RateController>,
+    pacer: Pacer,
+    /// The last time at which the peer was heard of, or this end had nothing to hear of.
+    heard_at: Instant,
+    /// How often the rate was halved since.
+    halvings: u32,
+    frames: VecDeque<Control>,
+    told_round_trip: Duration,
+    events: VecDeque<Event>,
+    /// The number of all messages of the peer, once it is known.
+    peer_messages: Option<u32>,
+    has_failed: bool,
+}
+
+/// News for the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A message of this end has arrived.
+    Delivered {
+        /// Its number.
+        message: u32,
+    },
+    /// The peer does not want a message of this end: it was given up.
+    Refused {
+        /// Its number.
+        message: u32,
+    },
+    /// A message of the peer makes progress.
+    Arrival(Arrival),
+    /// The peer has sent that many messages, and sends no more.
+    Finished {
+        /// Their number.
+        messages: u32,
+    },
+    /// The connection has failed. No event follows.
+    Failed(Failure),
+}
+
+/// Why a connection fails.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The peer broke the protocol.
+    #[error("the peer broke the protocol")]
+    Violation(#[from] Violation),
+    /// The peer contradicted itself.
+    #[error("the peer broke the protocol")]
+    Contradiction(#[from] Rejection),
+    /// The peer was not heard of while segments were under way.
+    #[error("nothing was heard of the peer for {} s", .0.as_secs())]
+    Silent(Duration),
+}
+
+impl Parameters {
+    /// The bytes of the IP packet of a segment.
+    fn wire_len(&self, payload_len: u32) -> u64 {
+        u64::from(payload_len) + u64::from(self.overhead) + HEADER_LEN as u64
+    }
+}
+
+impl Connection {
+    /// An end that has just been opened.
+    pub fn new(now: Instant, parameters: Parameters, controller: Box<dyn RateController>) -> Self {
+        let round_trip = RoundTrip::new(parameters.round_trip);
+        let Parameters { peer_token, most_payload, most_unacknowledged, depth, .. } = parameters;
+        Self {
+            sender: Sender::new(peer_token, most_payload, most_unacknowledged, round_trip),
+            receiver: Receiver::new(parameters.round_trip),
+            pacer: Pacer::new(now, controller.rate(), depth, parameters.wire_len(most_payload)),
+            controller,
+            heard_at: now,
+            halvings: 0,
+            frames: VecDeque::new(),
+            told_round_trip: parameters.round_trip,
+            events: VecDeque::new(),
+            peer_messages: None,
+            has_failed: false,
+            parameters,
+        }
+    }
+
+    /// Submits a message of that length. Returns its number.
+    ///
+    /// # Errors
+    /// [`SubmitError`].
+    pub fn submit(&mut self, now: Instant, length: u64) -> Result<u32, SubmitError> {
+        if self.sender.unacknowledged() == 0 {
+            self.heard_at = now;
+        }
+        self.sender.submit(length)
+    }
+
+    /// Gives a message of this end up. Returns whether it was still under way.
+    pub fn give_up(&mut self, message: u32) -> bool {
+        let Some(bytes) = self.sender.give_up(message) else { return false };
+        let length = bytes.end - bytes.start;
+        self.frames.push_back(Control::GiveUp { message, start: bytes.start, length });
+        true
+    }
+
+    /// Refuses a message of the peer: it is to be given up.
+    pub fn refuse(&mut self, message: u32) {
+        self.frames.push_back(Control::Refuse { message });
+    }
+
+    /// Tells the peer the number of this end's messages: none follows.
+    pub fn finish(&mut self, messages: u32) {
+        self.frames.push_back(Control::Finish { messages });
+    }
+
+    /// Takes bytes of the peer below that offset and messages below that number from now on.
+    pub fn raise_limits(&mut self, now: Instant, limit: u64, message_limit: u32) {
+        self.receiver.raise_limits(now, limit, message_limit);
+    }
+
+    /// Replaces the controller of the rate.
+    pub fn set_controller(&mut self, controller: Box<dyn RateController>) {
+        self.controller = controller;
+        self.set_rate();
+    }
+
+    /// Adds the next segments to `burst`, in the order in which they leave: at most `most`, no more than the rate allows
+    /// now, and all of one length but the last, which may be shorter. So one system call can send them.
+    pub fn poll_transmit(&mut self, now: Instant, most: usize, burst: &mut Vec<Segment>) {
+        if self.has_failed {
+            return;
+        }
+        let line = self.pacer.rate().as_bits_per_second() as u128 * self.parameters.burst.as_nanos() / 8_000_000_000;
+        let mut budget = self.pacer.budget(now).min(u64::try_from(line).unwrap_or(u64::MAX).max(LEAST_BURST));
+        let mut first = None;
+        while burst.len() < most {
+            let Some(length) = self.sender.next_len() else { break };
+            let wire = self.parameters.wire_len(length);
+            if wire > budget || first.is_some_and(|first| length > first) {
+                break;
+            }
+            let Some(segment) = self.sender.take(now) else { break };
+            if self.sender.unacknowledged() == u64::from(length) {
+                // There was nothing to hear of before.
+                self.heard_at = now;
+            }
+            self.pacer.spend(now, wire);
+            budget -= wire;
+            burst.push(segment);
+            if *first.get_or_insert(length) > length {
+                break;
+            }
+        }
+    }
+
+    /// Takes a segment whose header has this connection's token, with that many bytes of payload.
+    ///
+    /// # Errors
+    /// [`Rejection`]. Its payload is to be dropped then.
+    pub fn handle_segment(&mut self, now: Instant, header: &SegmentHeader, payload: u32) -> Result<Payload, Rejection> {
+        let payload = self.receiver.handle(now, header, payload)?;
+        while let Some(arrival) = self.receiver.poll_arrival() {
+            self.events.push_back(Event::Arrival(arrival));
+        }
+        Ok(payload)
+    }
+
+    /// Takes a frame of the control channel.
+    pub fn handle_control(&mut self, now: Instant, frame: &Control) {
+        if self.has_failed {
+            return;
+        }
+        if let Err(failure) = self.handle_frame(now, frame) {
+            self.fail(failure);
+        }
+    }
+
+    /// The next frame for the control channel.
+    pub fn poll_control(&mut self, now: Instant) -> Option<Control> {
+        if self.has_failed {
+            return None;
+        }
+        self.frames.pop_front().or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.has_failed {
+            return None;
+        }
+        let ready = self.sender.next_len().map(|length| self.pacer.ready_at(self.parameters.wire_len(length)));
+        let silent = (self.sender.unacknowledged() > 0).then(|| self.silent_at());
+        let timers = [ready, silent, self.sender.poll_timeout(self.peer_delay()), self.receiver.poll_timeout()];
+        timers.into_iter().flatten().min()
+    }
+
+    /// Does what is due: call it also if it is not, then it does nothing. Segments and frames may be ready after it.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.has_failed {
+            return;
+        }
+        self.sender.handle_timeout(now, self.peer_delay());
+        if self.sender.unacknowledged() == 0 || now < self.silent_at() {
+            return;
+        }
+        let silence = now.saturating_duration_since(self.heard_at);
+        if silence >= MOST_SILENCE {
+            return self.fail(Failure::Silent(silence));
+        }
+        self.halvings += 1;
+        self.set_rate();
+    }
+
+    /// The next news for the application.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether everything that was submitted has arrived.
+    pub fn is_done(&self) -> bool {
+        self.sender.is_done()
+    }
+
+    /// The rate at which it sends now.
+    pub fn rate(&self) -> Bandwidth {
+        self.pacer.rate()
+    }
+
+    /// The bytes that were sent and are not known to have arrived.
+    pub fn unacknowledged(&self) -> u64 {
+        self.sender.unacknowledged()
+    }
+
+    /// The round-trip time.
+    pub fn round_trip(&self) -> RoundTrip {
+        self.sender.round_trip()
+    }
+
+    /// The counters of both halves.
+    pub fn stats(&self) -> (SenderStats, ReceiverStats) {
+        (self.sender.stats(), self.receiver.stats())
+    }
+
+    /// The receiving half, to look at.
+    pub fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    /// The receiver's socket has had no room for that many datagrams.
+    pub fn set_overflowed(&mut self, datagrams: u64) {
+        self.receiver.set_overflowed(datagrams);
+    }
+
+    fn handle_frame(&mut self, now: Instant, frame: &Control) -> Result<(), Failure> {
+        match frame {
+            Control::ErrorList(list) => {
+                let feedback = self.sender.handle(now, list)?;
+                self.heard_at = now;
+                self.halvings = 0;
+                self.controller.handle(now, &feedback, &self.sender.round_trip());
+                self.set_rate();
+                while let Some(message) = self.sender.poll_delivered() {
+                    self.events.push_back(Event::Delivered { message });
+                }
+                self.tell_round_trip();
+            }
+            Control::RoundTrip(microseconds) => {
+                self.receiver.set_round_trip(Duration::from_micros((*microseconds).into()));
+            }
+            Control::GiveUp { message, start, length } => {
+                let end = start.checked_add(*length).ok_or(Rejection::Contradiction)?;
+                self.receiver.give_up(now, *message, *start..end)?;
+                while let Some(arrival) = self.receiver.poll_arrival() {
+                    self.events.push_back(Event::Arrival(arrival));
+                }
+            }
+            Control::Refuse { message } => {
+                if self.give_up(*message) {
+                    self.events.push_back(Event::Refused { message: *message });
+                }
+            }
+            Control::Finish { messages } => {
+                if self.peer_messages.replace(*messages).is_none() {
+                    self.events.push_back(Event::Finished { messages: *messages });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the peer a round-trip time that has changed by a quarter.
+    fn tell_round_trip(&mut self) {
+        let now = self.sender.round_trip().smoothed();
+        if now.abs_diff(self.told_round_trip) > self.told_round_trip / 4 {
+            self.told_round_trip = now;
+            let microseconds = u32::try_from(now.as_micros()).unwrap_or(u32::MAX);
+            self.frames.push_back(Control::RoundTrip(microseconds));
+        }
+    }
+
+    /// How long the peer may hold news of an arrival back.
+    fn peer_delay(&self) -> Duration {
+        2 * (self.told_round_trip / 8).max(Duration::from_millis(2))
+    }
+
+    /// When the peer has been silent for so long that the rate is halved once more, or the connection given up.
+    fn silent_at(&self) -> Instant {
+        let pause = (3 * self.sender.round_trip().smoothed()).max(LEAST_SILENCE);
+        self.heard_at + (pause * (self.halvings + 1)).min(MOST_SILENCE)
+    }
+
+    fn set_rate(&mut self) {
+        let rate = self.controller.rate().as_bits_per_second() >> self.halvings.min(63);
+        self.pacer.set_rate(Bandwidth::bits_per_second(rate.max(LEAST_RATE)));
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.has_failed = true;
+        self.events.push_back(Event::Failed(failure));
+    }
+}
+
+/// The least bytes of a burst: two segments of jumbo frames, or any one segment.
+const LEAST_BURST: u64 = 18_000;
+/// The least time without news after which the rate is halved.
+const LEAST_SILENCE: Duration = Duration::from_millis(300);
+/// The time without news after which a connection fails.
+const MOST_SILENCE: Duration = Duration::from_secs(5);
+/// The rate below which no silence slows a connection: ten segments of 1,500 bytes a second, for probes.
+const LEAST_RATE: u64 = 120_000;

@@ -1,0 +1,16 @@
+//! The protocol: state machines without a socket, a clock or a task. Time and bytes are arguments.
+//!
+//! Each module depends only on those above it.
+//! - [`wire`]: the bytes of segments and of control frames;
+//! - [`round_trip`], [`pacer`]: the time of a round trip, and when bytes may leave;
+//! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: what has arrived, and what to tell of it;
+//! - [`rate`]: at which rate to send;
+//! - [`connection`]: one end, made of the above.
+
+pub mod connection;
+pub mod pacer;
+pub mod rate;
+pub mod receiver;
+pub mod round_trip;
+pub mod sender;
+pub mod wire;

@@ -1,0 +1,18 @@
+//! A rate that the caller knows.
+
+use super::RateController;
+use crate::proto::{round_trip::RoundTrip, sender::Feedback};
+use rails_topo::Bandwidth;
+use std::time::Instant;
+
+/// One rate for ever: for a path, or a share of one, that nobody else uses.
+#[derive(Debug, Clone, Copy)]
+pub struct Fixed(pub Bandwidth);
+
+impl RateController for Fixed {
+    fn rate(&self) -> Bandwidth {
+        self.0
+    }
+
+    fn handle(&mut self, _: Instant, _: &Feedback, _: &RoundTrip) {}
+}

@@ -1,0 +1,21 @@
+//! At which rate a connection sends.
+
+mod fixed;
+
+pub use fixed::Fixed;
+
+use super::{round_trip::RoundTrip, sender::Feedback};
+use rails_topo::Bandwidth;
+use std::{fmt, time::Instant};
+
+/// Decides the rate of a connection, from what its error lists tell. It has no clock: time is an argument.
+///
+/// The rate counts the IP packets of segments, with their headers. A connection that hears nothing from its peer sends
+/// more slowly by itself, whatever this says.
+pub trait RateController: fmt::Debug + Send {
+    /// The rate from now on.
+    fn rate(&self) -> Bandwidth;
+
+    /// An error list has come.
+    fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip);
+}

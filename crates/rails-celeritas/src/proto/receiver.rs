@@ -1,0 +1,320 @@
+//! The receiving half of a connection: which bytes have arrived, and what the sender is told of it.
+
+use super::wire::{ErrorList, SegmentHeader};
+use rangemap::RangeSet;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Receiver {
+    /// All bytes below have arrived.
+    complete: u64,
+    /// Those that have arrived above it.
+    above: RangeSet<u64>,
+    /// Those of which bytes have arrived and bytes are missing.
+    messages: BTreeMap<u32, Incoming>,
+    limit: u64,
+    message_limit: u32,
+    largest: Option<(u64, Instant)>,
+    overflowed: u64,
+    interval: Duration,
+    list_at: Option<Instant>,
+    listed_at: Option<Instant>,
+    arrivals: VecDeque<Arrival>,
+    stats: ReceiverStats,
+}
+
+/// A message that is arriving.
+#[derive(Debug)]
+struct Incoming {
+    bytes: Range<u64>,
+    missing: u64,
+}
+
+/// What becomes of the payload of a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// All its bytes are new.
+    New,
+    /// These bytes of the message are new, and the others had arrived before.
+    Partly(Vec<Range<u64>>),
+    /// Its bytes had all arrived before.
+    Duplicate,
+}
+
+/// The progress of an arriving message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// The first segment of a message has arrived.
+    Begun {
+        /// Its number.
+        message: u32,
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// The last missing byte of a message has arrived.
+    Whole {
+        /// Its number.
+        message: u32,
+    },
+    /// The peer has given a message up. A part of it may have arrived.
+    GivenUp {
+        /// Its number.
+        message: u32,
+    },
+}
+
+/// Why a segment is dropped. The sender sends it again if its bytes are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// It lies behind the limits that the sender was told.
+    #[error("a segment behind the limit")]
+    BehindLimit,
+    /// Its message has another length or place than an earlier segment has told.
+    #[error("a segment that contradicts an earlier one")]
+    Contradiction,
+    /// The bytes that have arrived are in too many pieces.
+    #[error("a segment apart from {MOST_PIECES} pieces")]
+    TooManyPieces,
+}
+
+/// Counters of a receiving half.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReceiverStats {
+    /// Segments that have arrived, duplicates included.
+    pub segments: u64,
+    /// Payload bytes that were new.
+    pub bytes: u64,
+    /// Segments whose bytes had all arrived before.
+    pub duplicates: u64,
+    /// Segments that were dropped ([`Rejection`]).
+    pub rejected: u64,
+    /// Error lists sent.
+    pub error_lists: u64,
+}
+
+impl Receiver {
+    /// A half that takes nothing until [`raise_limits`](Self::raise_limits) says so.
+    pub fn new(round_trip: Duration) -> Self {
+        Self {
+            complete: 0,
+            above: RangeSet::new(),
+            messages: BTreeMap::new(),
+            limit: 0,
+            message_limit: 0,
+            largest: None,
+            overflowed: 0,
+            interval: interval(round_trip),
+            list_at: None,
+            listed_at: None,
+            arrivals: VecDeque::new(),
+            stats: ReceiverStats::default(),
+        }
+    }
+
+    /// Takes bytes below that offset and messages below that number from now on. They never sink.
+    pub fn raise_limits(&mut self, now: Instant, limit: u64, message_limit: u32) {
+        if limit > self.limit || message_limit > self.message_limit {
+            self.limit = self.limit.max(limit);
+            self.message_limit = self.message_limit.max(message_limit);
+            self.tell(now);
+        }
+    }
+
+    /// The round-trip time by the sender: an error list goes out in each eighth of it, and in each 2 ms at most.
+    pub fn set_round_trip(&mut self, round_trip: Duration) {
+        self.interval = interval(round_trip);
+    }
+
+    /// The longest time for which news of an arrival waits.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// Takes a segment that carries that many bytes.
+    ///
+    /// # Errors
+    /// [`Rejection`]. Its payload is to be dropped then.
+    pub fn handle(&mut self, now: Instant, header: &SegmentHeader, payload_len: u32) -> Result<Payload, Rejection> {
+        let bytes = header.offset..header.offset + u64::from(payload_len);
+        if let Err(rejection) = self.admit(header, &bytes) {
+            self.stats.rejected += 1;
+            return Err(rejection);
+        }
+        self.stats.segments += 1;
+        if self.largest.is_none_or(|(largest, _)| header.packet > largest) {
+            self.largest = Some((header.packet, now));
+        }
+        self.tell(now);
+        let new = self.add(bytes.clone());
+        let count: u64 = new.iter().map(len).sum();
+        if count == 0 {
+            self.stats.duplicates += 1;
+            return Ok(Payload::Duplicate);
+        }
+        let (start, number) = (header.start(), header.message);
+        let arrivals = &mut self.arrivals;
+        let message = self.messages.entry(number).or_insert_with(|| {
+            arrivals.push_back(Arrival::Begun { message: number, length: header.message_len });
+            Incoming { bytes: start..start + header.message_len, missing: header.message_len }
+        });
+        self.stats.bytes += count;
+        message.missing -= count;
+        if message.missing == 0 {
+            self.messages.remove(&number);
+            self.arrivals.push_back(Arrival::Whole { message: number });
+        }
+        Ok(match count == len(&bytes) {
+            true => Payload::New,
+            false => Payload::Partly(new.iter().map(|range| range.start - start..range.end - start).collect()),
+        })
+    }
+
+    /// The peer has given a message up, which has that place among the bytes of the connection. One that has arrived as
+    /// a whole stays so.
+    ///
+    /// # Errors
+    /// [`Rejection::Contradiction`] if another message has some of these bytes, or it has another place.
+    pub fn give_up(&mut self, now: Instant, message: u32, bytes: Range<u64>) -> Result<(), Rejection> {
+        let is_sound = |(number, other): (&u32, &Incoming)| match *number == message {
+            true => other.bytes == bytes,
+            // A message of which nothing was sent has no place.
+            false => bytes.is_empty() || other.bytes.end <= bytes.start || bytes.end <= other.bytes.start,
+        };
+        if bytes.start > bytes.end || !self.messages.iter().all(is_sound) {
+            return Err(Rejection::Contradiction);
+        }
+        self.messages.remove(&message);
+        if !bytes.is_empty() && self.add(bytes).is_empty() {
+            // It has arrived as a whole, and the peer did not know.
+            return Ok(());
+        }
+        self.arrivals.push_back(Arrival::GivenUp { message });
+        self.tell(now);
+        Ok(())
+    }
+
+    /// The socket has had no room for that many datagrams since it was opened.
+    pub fn set_overflowed(&mut self, datagrams: u64) {
+        self.overflowed = datagrams;
+    }
+
+    /// The error list, once it is time for one: at most one in each interval, and none without news.
+    pub fn poll_error_list(&mut self, now: Instant) -> Option<ErrorList> {
+        self.list_at.take_if(|at| *at <= now)?;
+        self.listed_at = Some(now);
+        self.stats.error_lists += 1;
+        let known = self.above.last().map_or(self.complete, |range| range.end);
+        let (largest, at) = self.largest.unwrap_or((0, now));
+        let delay = now.saturating_duration_since(at).as_micros();
+        let list = ErrorList {
+            largest,
+            delay_us: u32::try_from(delay).unwrap_or(u32::MAX),
+            received: self.stats.segments,
+            duplicates: self.stats.duplicates,
+            overflowed: self.overflowed,
+            limit: self.limit,
+            message_limit: self.message_limit,
+            complete: self.complete,
+            known,
+            ..ErrorList::default()
+        };
+        Some(list.with_missing(self.above.gaps(&(self.complete..known))))
+    }
+
+    /// When the next error list is due; `None` without news.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.list_at
+    }
+
+    /// The next step of an arriving message.
+    pub fn poll_arrival(&mut self) -> Option<Arrival> {
+        self.arrivals.pop_front()
+    }
+
+    /// All bytes below this offset have arrived.
+    pub fn complete(&self) -> u64 {
+        self.complete
+    }
+
+    /// The first missing bytes from that offset on, to which the next segments may be expected to belong.
+    pub fn next_missing(&self, from: u64) -> Range<u64> {
+        let from = from.max(self.complete);
+        self.above.gaps(&(from..u64::MAX)).next().unwrap_or(u64::MAX..u64::MAX)
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> ReceiverStats {
+        self.stats
+    }
+
+    fn admit(&self, header: &SegmentHeader, bytes: &Range<u64>) -> Result<(), Rejection> {
+        if bytes.end > self.limit || header.message >= self.message_limit {
+            return Err(Rejection::BehindLimit);
+        }
+        let place = header.start()..header.start() + header.message_len;
+        let is_sound = match self.messages.get(&header.message) {
+            Some(known) => known.bytes == place,
+            // It has arrived as a whole, and this is a duplicate; or it lies between its neighbours.
+            None if bytes.end <= self.complete || self.above.gaps(bytes).next().is_none() => true,
+            None => {
+                let before = self.messages.range(..header.message).next_back();
+                let after = self.messages.range(header.message..).next();
+                before.is_none_or(|(_, before)| before.bytes.end <= place.start)
+                    && after.is_none_or(|(_, after)| place.end <= after.bytes.start)
+                    && self.above.gaps(&place).map(|gap| len(&gap)).sum::<u64>() == header.message_len
+                    && self.complete <= place.start
+            }
+        };
+        if !is_sound {
+            return Err(Rejection::Contradiction);
+        }
+        let touches =
+            bytes.start <= self.complete || self.above.overlaps(&(bytes.start - 1..bytes.end.saturating_add(1)));
+        if !touches && self.above.len() >= MOST_PIECES { Err(Rejection::TooManyPieces) } else { Ok(()) }
+    }
+
+    /// Notes that bytes have arrived. Returns those that are new.
+    fn add(&mut self, bytes: Range<u64>) -> Vec<Range<u64>> {
+        let bytes = bytes.start.max(self.complete)..bytes.end;
+        if bytes.is_empty() {
+            return Vec::new();
+        }
+        if bytes.start == self.complete && self.above.first().is_none_or(|first| first.start > bytes.end) {
+            self.complete = bytes.end;
+            return vec![bytes];
+        }
+        let new = self.above.gaps(&bytes).collect();
+        self.above.insert(bytes);
+        if let Some(first) = self.above.first().filter(|first| first.start == self.complete).cloned() {
+            self.complete = first.end;
+            self.above.remove(first);
+        }
+        new
+    }
+
+    /// There is news for the sender.
+    fn tell(&mut self, now: Instant) {
+        let earliest = self.listed_at.map_or(now, |listed| listed + self.interval);
+        self.list_at = self.list_at.or(Some(earliest.max(now)));
+    }
+}
+
+fn len(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+fn interval(round_trip: Duration) -> Duration {
+    (round_trip / 8).max(LEAST_INTERVAL)
+}
+
+/// Error lists cost the sender's core and the way back; more of them would not find losses earlier than a round trip.
+const LEAST_INTERVAL: Duration = Duration::from_millis(2);
+/// The most pieces apart that the arrived bytes are in, so that a peer cannot have this end keep a record per byte.
+pub const MOST_PIECES: usize = 1 << 16;

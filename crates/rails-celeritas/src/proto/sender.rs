@@ -1,0 +1,471 @@
+//! The sending half of a connection: which bytes go next, and which of those sent have arrived.
+//!
+//! Every byte that was submitted and is not known to have arrived is in exactly one place: not sent yet, in flight in
+//! one packet, or lost and to be sent again. A transmission has a number of its own, so each is judged once: as arrived,
+//! or as lost.
+
+use super::{
+    round_trip::RoundTrip,
+    wire::{ErrorList, MOST_MESSAGE, SegmentHeader, Token},
+};
+use rangemap::RangeSet;
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+/// The sending half.
+#[derive(Debug)]
+pub struct Sender {
+    token: Token,
+    most_payload: u32,
+    most_unacknowledged: u64,
+    limit: u64,
+    message_limit: u32,
+    /// Those of which bytes were sent and may be missing, in order.
+    begun: VecDeque<Outgoing>,
+    /// Those of which no byte was sent: number and length.
+    waiting: VecDeque<(u32, u64)>,
+    next_message: u32,
+    /// The bytes of all messages that were submitted.
+    submitted: u64,
+    /// The first byte that was never sent.
+    next: u64,
+    /// By packet number.
+    in_flight: VecDeque<Packet>,
+    next_packet: u64,
+    lost: RangeSet<u64>,
+    unacknowledged: u64,
+    /// The highest packet number that has arrived, by the latest error list.
+    largest: Option<u64>,
+    complete: u64,
+    round_trip: RoundTrip,
+    /// Probes since the last news.
+    probes: u32,
+    delivered: VecDeque<u32>,
+    stats: SenderStats,
+}
+
+/// A message that is being sent.
+#[derive(Debug)]
+struct Outgoing {
+    number: u32,
+    start: u64,
+    length: u64,
+}
+
+/// A transmission.
+#[derive(Debug, Clone)]
+struct Packet {
+    number: u64,
+    sent_at: Instant,
+    bytes: Range<u64>,
+}
+
+/// A segment to be sent now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Its header.
+    pub header: SegmentHeader,
+    /// Its bytes behind the header.
+    pub payload_len: u32,
+    /// Whether its bytes were sent before.
+    pub is_again: bool,
+}
+
+/// Counters of a sending half.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SenderStats {
+    /// Segments sent, retransmitted ones included.
+    pub segments: u64,
+    /// Payload bytes sent, retransmitted ones included.
+    pub bytes: u64,
+    /// Segments whose bytes had been sent before.
+    pub retransmitted_segments: u64,
+    /// Their payload bytes.
+    pub retransmitted_bytes: u64,
+    /// Bytes that the peer has told to have arrived.
+    pub acknowledged_bytes: u64,
+    /// Segments that were sent again because nothing was heard of the last ones.
+    pub probes: u64,
+    /// Error lists that were newer than the last.
+    pub error_lists: u64,
+}
+
+/// The news of an error list.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Feedback {
+    /// Bytes that have arrived, by this list.
+    pub acknowledged: u64,
+    /// Bytes that are taken to be lost, by this list.
+    pub lost: u64,
+    /// The round trip of the latest packet that has arrived, without the peer's delay.
+    pub round_trip: Option<Duration>,
+}
+
+/// An error list that a peer with this protocol does not send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// It names bytes that were not sent.
+    #[error("the peer has received up to byte {told}, and {sent} were sent")]
+    Bytes {
+        /// The end of the bytes that it names.
+        told: u64,
+        /// The end of the bytes that were sent.
+        sent: u64,
+    },
+    /// It names a packet that was not sent.
+    #[error("the peer has received packet {told}, and {sent} were sent")]
+    Packet {
+        /// The packet number.
+        told: u64,
+        /// The number of packets that were sent.
+        sent: u64,
+    },
+}
+
+/// Why a message cannot be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// It has no bytes, or more than [`MOST_MESSAGE`].
+    #[error("a message of {0} bytes (1 to {MOST_MESSAGE} are allowed)")]
+    Length(u64),
+    /// The connection has had as many messages or bytes as it can count.
+    #[error("the connection has sent all that it can count; open another one")]
+    Exhausted,
+}
+
+impl Sender {
+    /// A half that sends segments of at most `most_payload` bytes, and has at most `most_unacknowledged` bytes sent and not
+    /// acknowledged: room for one segment at least.
+    pub fn new(token: Token, most_payload: u32, most_unacknowledged: u64, round_trip: RoundTrip) -> Self {
+        let most_payload = most_payload.max(1);
+        Self {
+            token,
+            most_payload,
+            most_unacknowledged: most_unacknowledged.max(most_payload.into()),
+            limit: 0,
+            message_limit: 0,
+            begun: VecDeque::new(),
+            waiting: VecDeque::new(),
+            next_message: 0,
+            submitted: 0,
+            next: 0,
+            in_flight: VecDeque::new(),
+            next_packet: 0,
+            lost: RangeSet::new(),
+            unacknowledged: 0,
+            largest: None,
+            complete: 0,
+            round_trip,
+            probes: 0,
+            delivered: VecDeque::new(),
+            stats: SenderStats::default(),
+        }
+    }
+
+    /// The peer takes bytes below this offset, and messages below this number. They never sink.
+    pub fn raise_limits(&mut self, limit: u64, message_limit: u32) {
+        self.limit = self.limit.max(limit);
+        self.message_limit = self.message_limit.max(message_limit);
+    }
+
+    /// Submits a message of that length. Returns its number.
+    ///
+    /// # Errors
+    /// [`SubmitError`].
+    pub fn submit(&mut self, length: u64) -> Result<u32, SubmitError> {
+        if !(1..=MOST_MESSAGE).contains(&length) {
+            return Err(SubmitError::Length(length));
+        }
+        let number = self.next_message;
+        let submitted = self.submitted.checked_add(length).filter(|_| number < u32::MAX);
+        self.submitted = submitted.ok_or(SubmitError::Exhausted)?;
+        self.waiting.push_back((number, length));
+        self.next_message += 1;
+        Ok(number)
+    }
+
+    /// Gives a message up: no byte of it is sent any more. Returns its place among the connection's bytes, empty if none
+    /// was sent; `None` if it has arrived, was given up before or never submitted. The peer has to know of it.
+    pub fn give_up(&mut self, number: u32) -> Option<Range<u64>> {
+        if let Some(index) = self.waiting.iter().position(|(waiting, _)| *waiting == number) {
+            self.waiting.remove(index);
+            return Some(self.next..self.next);
+        }
+        let index = self.begun.iter().position(|message| message.number == number)?;
+        let bytes = self.begun.remove(index)?.bytes();
+        // Lost bytes of neighbours are one range.
+        let before: u64 = self.lost.iter().map(len).sum();
+        self.lost.remove(bytes.clone());
+        self.unacknowledged -= before - self.lost.iter().map(len).sum::<u64>();
+        let is_kept = |packet: &Packet| !bytes.contains(&packet.bytes.start);
+        let dropped = self.in_flight.iter().filter(|packet| !is_kept(packet));
+        self.unacknowledged -= dropped.map(|packet| len(&packet.bytes)).sum::<u64>();
+        self.in_flight.retain(is_kept);
+        if bytes.contains(&self.next) {
+            self.next = bytes.end;
+        }
+        Some(bytes)
+    }
+
+    /// The length of the next segment; `None` if nothing is to be sent now.
+    pub fn next_len(&self) -> Option<u32> {
+        if let Some(lost) = self.lost.first() {
+            let message = self.message_of(lost.start)?;
+            return Some(self.cut(lost.start..lost.end.min(message.bytes().end)));
+        }
+        let rest = match self.message_of(self.next) {
+            Some(message) => self.next..message.bytes().end,
+            None => {
+                let (_, length) = self.waiting.front().filter(|(number, _)| *number < self.message_limit)?;
+                self.next..self.next + length
+            }
+        };
+        let length = self.cut(rest);
+        let room = self.limit.saturating_sub(self.next).min(self.most_unacknowledged - self.unacknowledged);
+        match u64::from(length) <= room {
+            true => Some(length),
+            // A short segment rather than none, once nothing is under way that would raise the limit.
+            false if self.unacknowledged == 0 && room > 0 => Some(room as u32),
+            false => None,
+        }
+    }
+
+    /// The next segment, which leaves now.
+    pub fn take(&mut self, now: Instant) -> Option<Segment> {
+        let length = self.next_len()?;
+        let lost = self.lost.first().map(|lost| lost.start);
+        let offset = lost.unwrap_or(self.next);
+        if self.message_of(offset).is_none() {
+            let (number, length) = self.waiting.pop_front()?;
+            self.begun.push_back(Outgoing { number, start: offset, length });
+        }
+        let message = self.message_of(offset)?;
+        let header = SegmentHeader {
+            token: self.token,
+            packet: self.next_packet,
+            offset,
+            message: message.number,
+            message_len: message.length,
+            in_message: offset - message.start,
+        };
+        let bytes = offset..offset + u64::from(length);
+        if lost.is_some() {
+            self.lost.remove(bytes.clone());
+            self.stats.retransmitted_segments += 1;
+            self.stats.retransmitted_bytes += u64::from(length);
+        } else {
+            self.next = bytes.end;
+            self.unacknowledged += u64::from(length);
+        }
+        self.in_flight.push_back(Packet { number: self.next_packet, sent_at: now, bytes });
+        self.next_packet += 1;
+        self.stats.segments += 1;
+        self.stats.bytes += u64::from(length);
+        Some(Segment { header, payload_len: length, is_again: lost.is_some() })
+    }
+
+    /// Takes an error list. Lists come in order.
+    ///
+    /// # Errors
+    /// [`Violation`]. Nothing has changed then.
+    pub fn handle(&mut self, now: Instant, list: &ErrorList) -> Result<Feedback, Violation> {
+        let told = list.complete.max(list.known);
+        if told > self.next {
+            return Err(Violation::Bytes { told, sent: self.next });
+        }
+        if list.received > 0 && list.largest >= self.next_packet {
+            return Err(Violation::Packet { told: list.largest, sent: self.next_packet });
+        }
+        self.raise_limits(list.limit, list.message_limit);
+        self.stats.error_lists += 1;
+        let mut feedback = Feedback::default();
+        if list.received > 0 {
+            feedback.round_trip = self.sample(now, list);
+            self.largest = self.largest.max(Some(list.largest));
+        }
+        let missing: RangeSet<u64> = list.missing_ranges().collect();
+        feedback.acknowledged = self.clear_lost(list.known, &missing);
+        let has_arrived =
+            |bytes: &Range<u64>| bytes.end <= list.complete || bytes.end <= list.known && !missing.overlaps(bytes);
+        let (arrived, lost) = self.judge(now, |bytes| match has_arrived(bytes) {
+            true => Some(true),
+            false => (bytes.end <= list.known).then_some(false),
+        });
+        (feedback.acknowledged, feedback.lost) = (feedback.acknowledged + arrived, lost);
+        self.unacknowledged -= feedback.acknowledged;
+        self.stats.acknowledged_bytes += feedback.acknowledged;
+        if feedback.acknowledged > 0 {
+            self.probes = 0;
+        }
+        self.complete = self.complete.max(list.complete);
+        while let Some(message) = self.begun.front().filter(|message| message.bytes().end <= self.complete) {
+            self.delivered.push_back(message.number);
+            self.begun.pop_front();
+        }
+        if self.begun.is_empty() {
+            // Transmissions of bytes whose earlier ones have arrived.
+            self.in_flight.clear();
+            self.unacknowledged = 0;
+        }
+        debug_assert_eq!(self.unacknowledged, self.counted(), "a byte is in two places, or in none");
+        Ok(feedback)
+    }
+
+    /// When something is to be done without news: see [`handle_timeout`](Self::handle_timeout). The peer tells what has
+    /// arrived within `delay`.
+    pub fn poll_timeout(&self, delay: Duration) -> Option<Instant> {
+        let first = self.in_flight.front()?;
+        let overtaken = self.largest.is_some_and(|largest| first.number < largest);
+        let lost_at = overtaken.then(|| first.sent_at + self.round_trip.reordering());
+        lost_at.into_iter().chain(self.probe_at(delay)).min()
+    }
+
+    /// Takes packets to be lost that later ones have overtaken for long, and the last one if nothing was heard for long:
+    /// sent again, it tells of those before it. Returns the bytes.
+    pub fn handle_timeout(&mut self, now: Instant, delay: Duration) -> u64 {
+        let complete = self.complete;
+        let (arrived, lost) = self.judge(now, |bytes| Some(bytes.end <= complete));
+        self.unacknowledged -= arrived;
+        if lost > 0 || self.probe_at(delay).is_none_or(|at| now < at) {
+            return lost;
+        }
+        self.probes += 1;
+        self.stats.probes += 1;
+        match self.in_flight.pop_back() {
+            // An earlier transmission of these bytes has arrived.
+            Some(last) if last.bytes.end <= complete => self.unacknowledged -= len(&last.bytes),
+            Some(last) => self.lost.insert(last.bytes),
+            None => {}
+        }
+        // A probe is no evidence of loss.
+        0
+    }
+
+    /// The number of a message that has arrived as a whole, each once, in order.
+    pub fn poll_delivered(&mut self) -> Option<u32> {
+        self.delivered.pop_front()
+    }
+
+    /// The bytes that were sent and are not known to have arrived.
+    pub fn unacknowledged(&self) -> u64 {
+        self.unacknowledged
+    }
+
+    /// Whether everything that was submitted has arrived.
+    pub fn is_done(&self) -> bool {
+        self.begun.is_empty() && self.waiting.is_empty()
+    }
+
+    /// All bytes of the peer have arrived below this offset: the memory of messages below it is free.
+    pub fn complete(&self) -> u64 {
+        self.complete
+    }
+
+    /// The round-trip time.
+    pub fn round_trip(&self) -> RoundTrip {
+        self.round_trip
+    }
+
+    /// Changes the most bytes of a segment, for those that are sent from now on.
+    pub fn set_most_payload(&mut self, bytes: u32) {
+        self.most_payload = bytes.max(1);
+        self.most_unacknowledged = self.most_unacknowledged.max(self.most_payload.into());
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> SenderStats {
+        self.stats
+    }
+
+    /// When the last packet is sent again if nothing is heard.
+    fn probe_at(&self, delay: Duration) -> Option<Instant> {
+        let last = self.in_flight.back()?;
+        let first = self.round_trip.probe(delay);
+        let doubled = first.saturating_mul(1 << self.probes.min(31));
+        Some(last.sent_at + doubled.min(first.max(LONGEST_PROBE)))
+    }
+
+    fn sample(&mut self, now: Instant, list: &ErrorList) -> Option<Duration> {
+        if self.largest.is_some_and(|largest| list.largest <= largest) {
+            return None;
+        }
+        let index = self.in_flight.binary_search_by_key(&list.largest, |packet| packet.number).ok()?;
+        let whole = now.saturating_duration_since(self.in_flight[index].sent_at);
+        let delay = Duration::from_micros(list.delay_us.into());
+        self.round_trip.sample(whole, delay);
+        Some(whole.saturating_sub(delay))
+    }
+
+    /// Takes those lost bytes for arrived that are not missing after all. Returns their number.
+    fn clear_lost(&mut self, known: u64, missing: &RangeSet<u64>) -> u64 {
+        let mut still = RangeSet::new();
+        for lost in self.lost.iter() {
+            if lost.end > known {
+                still.insert(lost.start.max(known)..lost.end);
+            }
+            still.extend(missing.overlapping(lost).map(|gap| gap.start.max(lost.start)..gap.end.min(lost.end)));
+        }
+        let before = std::mem::replace(&mut self.lost, still);
+        before.iter().map(len).sum::<u64>() - self.lost.iter().map(len).sum::<u64>()
+    }
+
+    /// Judges the packets up to the largest that has arrived: whether all their bytes have arrived, which may be
+    /// unknown. Those that have not are lost if later ones have overtaken them by number or by time. Returns the bytes
+    /// that have arrived, and the lost ones.
+    fn judge(&mut self, now: Instant, has_arrived: impl Fn(&Range<u64>) -> Option<bool>) -> (u64, u64) {
+        let Some(largest) = self.largest else { return (0, 0) };
+        let passed = self.in_flight.partition_point(|packet| packet.number <= largest);
+        let patience = self.round_trip.reordering();
+        let is_late = |packet: &Packet| packet.number + REORDERING <= largest || packet.sent_at + patience <= now;
+        let (mut arrived, mut lost, mut kept) = (0, 0, Vec::new());
+        for packet in self.in_flight.drain(..passed) {
+            match has_arrived(&packet.bytes) {
+                Some(true) => arrived += len(&packet.bytes),
+                Some(false) if packet.number < largest && is_late(&packet) => {
+                    lost += len(&packet.bytes);
+                    self.lost.insert(packet.bytes);
+                }
+                _ => kept.push(packet),
+            }
+        }
+        kept.into_iter().rev().for_each(|packet| self.in_flight.push_front(packet));
+        (arrived, lost)
+    }
+
+    fn counted(&self) -> u64 {
+        self.in_flight.iter().map(|packet| len(&packet.bytes)).chain(self.lost.iter().map(len)).sum()
+    }
+
+    /// The length of a segment that begins a range.
+    fn cut(&self, range: Range<u64>) -> u32 {
+        (range.end - range.start).min(self.most_payload.into()) as u32
+    }
+
+    /// The message of that byte, if one of its bytes was sent.
+    fn message_of(&self, offset: u64) -> Option<&Outgoing> {
+        let index = self.begun.partition_point(|message| message.bytes().end <= offset);
+        self.begun.get(index).filter(|message| message.start <= offset)
+    }
+}
+
+impl Outgoing {
+    fn bytes(&self) -> Range<u64> {
+        self.start..self.start + self.length
+    }
+}
+
+fn len(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+/// A packet that this many later ones have overtaken is lost (RFC 9002, section 6.1.1).
+const REORDERING: u64 = 3;
+/// The pauses between probes double up to this, or stay those of the round trip: in five seconds of silence fifty of
+/// them are sent, so that a path which loses most of what it carries is told from a dead one.
+const LONGEST_PROBE: Duration = Duration::from_millis(100);

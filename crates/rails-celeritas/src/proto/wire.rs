@@ -1,0 +1,364 @@
+//! The bytes of a connection: segments over UDP, and frames of the control channel. `docs/celeritas.md` shows them byte
+//! by byte.
+//!
+//! A segment's header has a fixed length, so that a receiver can lay headers and payloads of a whole burst apart before
+//! it has seen them. Numbers are in network byte order.
+
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// The bytes of a segment's header.
+pub const HEADER_LEN: usize = 40;
+/// The most bytes of a frame of the control channel, without its length.
+pub const MOST_FRAME: usize = 16 << 10;
+/// The most missing ranges of one error list: an encoded one takes at most 20 bytes.
+pub const MOST_RANGES: usize = 512;
+/// The most bytes of a message: the header has 48 bits for its length.
+pub const MOST_MESSAGE: u64 = (1 << 48) - 1;
+
+/// Tells the segments of one connection from all others. The receiving end draws it, and tells it to its peer over the
+/// control channel alone, so nobody who has not seen the connection's datagrams knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Token(pub u64);
+
+/// The header of a segment: which bytes of which message follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The connection.
+    pub token: Token,
+    /// The packet number. Every transmission has its own, one more than the last (below 2^56).
+    pub packet: u64,
+    /// The place of the first byte among all bytes of the connection in this direction.
+    pub offset: u64,
+    /// The message, counted from 0.
+    pub message: u32,
+    /// The bytes of the whole message, 1 at least.
+    pub message_len: u64,
+    /// The place of the first byte in the message.
+    pub in_message: u64,
+}
+
+/// A datagram that is no segment of this protocol and version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeaderError {
+    /// It is shorter than a header and one byte.
+    #[error("a datagram of {0} bytes is no segment")]
+    Short(usize),
+    /// Its first byte is not that of a segment of this version.
+    #[error("a datagram begins with {0:#04x}, which is no segment of this version")]
+    Kind(u8),
+    /// Its bytes lie outside of its message, or before the connection's first.
+    #[error("a segment lies outside of its message")]
+    Place,
+}
+
+/// A frame of the control channel, which delivers in order and without loss.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Control {
+    /// The receiver tells which bytes have arrived.
+    ErrorList(ErrorList),
+    /// The sender tells its round-trip time in microseconds: the receiver sends an error list in each eighth of it.
+    RoundTrip(u32),
+    /// The sender gives a message up.
+    GiveUp {
+        /// Its number.
+        message: u32,
+        /// The place of its first byte among the bytes of the connection.
+        start: u64,
+        /// Its bytes; 0 if none was sent.
+        length: u64,
+    },
+    /// The receiver does not want a message.
+    Refuse {
+        /// Its number.
+        message: u32,
+    },
+    /// The sender has sent all its messages.
+    Finish {
+        /// Their number.
+        messages: u32,
+    },
+}
+
+/// Which bytes have arrived and which are missing, as of one moment. A later list replaces an earlier one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorList {
+    /// The highest packet number that has arrived.
+    pub largest: u64,
+    /// How long ago that packet arrived, in microseconds.
+    pub delay_us: u32,
+    /// The number of segments that have arrived, duplicates included.
+    pub received: u64,
+    /// Those whose bytes had all arrived before.
+    pub duplicates: u64,
+    /// Datagrams that the receiver's socket had no room for.
+    pub overflowed: u64,
+    /// The offset that the sender must not reach.
+    pub limit: u64,
+    /// The message that the sender must not begin.
+    pub message_limit: u32,
+    /// All bytes below this offset have arrived.
+    pub complete: u64,
+    /// The list is whole up to this offset: bytes between `complete` and this that are not missing have arrived.
+    pub known: u64,
+    /// The missing ranges: for each, the bytes that have arrived before it, since the last one or `complete`, and its
+    /// length. The first begins at `complete`.
+    pub missing: Vec<(u64, u64)>,
+}
+
+/// Bytes that are no frame of the control channel.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FrameError {
+    /// It has no bytes, or more than [`MOST_FRAME`].
+    #[error("a control frame of {0} bytes (1 to {MOST_FRAME} are allowed)")]
+    Length(usize),
+    /// Its content is not that of a frame.
+    #[error("a control frame that cannot be decoded: {0}")]
+    Content(postcard::Error),
+    /// Bytes follow its content.
+    #[error("{0} bytes follow the content of a control frame")]
+    Trailing(usize),
+    /// The ranges of an error list are empty, too many, or outside of it.
+    #[error("an error list whose ranges contradict each other")]
+    Ranges,
+}
+
+/// Takes the bytes of the control channel as they come, and gives frames.
+#[derive(Debug, Default)]
+pub struct FrameReader {
+    bytes: Vec<u8>,
+}
+
+impl SegmentHeader {
+    /// Encodes the header.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut header = [0; HEADER_LEN];
+        header[0] = SEGMENT;
+        header[1..8].copy_from_slice(&self.packet.to_be_bytes()[1..]);
+        header[8..16].copy_from_slice(&self.token.0.to_be_bytes());
+        header[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        header[24..30].copy_from_slice(&self.message_len.to_be_bytes()[2..]);
+        header[30..36].copy_from_slice(&self.in_message.to_be_bytes()[2..]);
+        header[36..].copy_from_slice(&self.message.to_be_bytes());
+        header
+    }
+
+    /// Decodes the header of a datagram with that many bytes behind it.
+    ///
+    /// # Errors
+    /// [`HeaderError`] for bytes of another protocol, and for a place outside of the message.
+    pub fn decode(header: &[u8; HEADER_LEN], payload_len: usize) -> Result<Self, HeaderError> {
+        if payload_len == 0 {
+            return Err(HeaderError::Short(HEADER_LEN));
+        }
+        if header[0] != SEGMENT {
+            return Err(HeaderError::Kind(header[0]));
+        }
+        let number = |range: Range<usize>| header[range].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let segment = Self {
+            packet: number(1..8),
+            token: Token(number(8..16)),
+            offset: number(16..24),
+            message_len: number(24..30),
+            in_message: number(30..36),
+            message: number(36..40) as u32,
+        };
+        // 48 bits and a datagram's length do not overflow.
+        let is_inside = segment.in_message + payload_len as u64 <= segment.message_len;
+        let is_placed =
+            segment.in_message <= segment.offset && segment.start().checked_add(segment.message_len).is_some();
+        if is_inside && is_placed { Ok(segment) } else { Err(HeaderError::Place) }
+    }
+
+    /// The place of the message's first byte among all bytes of the connection.
+    pub fn start(&self) -> u64 {
+        self.offset.saturating_sub(self.in_message)
+    }
+}
+
+impl ErrorList {
+    /// Adds the missing ranges between `complete` and `known`, in rising order. If they are more than a list holds, the
+    /// list ends before the first that it does not hold.
+    pub(crate) fn with_missing(mut self, missing: impl IntoIterator<Item = Range<u64>>) -> Self {
+        let mut end = self.complete;
+        for range in missing {
+            if self.missing.len() == MOST_RANGES {
+                self.known = range.start;
+                break;
+            }
+            self.missing.push((range.start - end, range.end - range.start));
+            end = range.end;
+        }
+        self
+    }
+
+    /// The missing ranges as offsets, in rising order.
+    pub fn missing_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.missing.iter().scan(self.complete, |end, (gap, length)| {
+            let start = end.saturating_add(*gap);
+            *end = start.saturating_add(*length);
+            Some(start..*end)
+        })
+    }
+
+    fn check(&self) -> Result<(), FrameError> {
+        let mut end = Some(self.complete);
+        for (gap, length) in &self.missing {
+            end = end.filter(|_| *length > 0).and_then(|end| end.checked_add(*gap)?.checked_add(*length));
+        }
+        let is_sound = self.missing.len() <= MOST_RANGES && end.is_some_and(|end| end <= self.known);
+        if is_sound { Ok(()) } else { Err(FrameError::Ranges) }
+    }
+}
+
+impl Control {
+    /// Encodes the frame, with its length before it.
+    pub fn encode(&self) -> Vec<u8> {
+        let content = postcard::to_stdvec(self).expect("memory takes every frame");
+        let length = u16::try_from(content.len()).expect("no frame is longer than `MOST_FRAME`");
+        [&length.to_be_bytes()[..], &content].concat()
+    }
+
+    fn decode(content: &[u8]) -> Result<Self, FrameError> {
+        let (control, rest) = postcard::take_from_bytes(content).map_err(FrameError::Content)?;
+        if !rest.is_empty() {
+            return Err(FrameError::Trailing(rest.len()));
+        }
+        if let Self::ErrorList(list) = &control {
+            list.check()?;
+        }
+        Ok(control)
+    }
+}
+
+impl FrameReader {
+    /// Takes bytes. The reader holds at most these and a frame.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next frame, or `None` until more bytes come.
+    ///
+    /// # Errors
+    /// [`FrameError`]. The channel cannot be read on from there.
+    pub fn next_frame(&mut self) -> Result<Option<Control>, FrameError> {
+        let Some((length, rest)) = self.bytes.split_first_chunk() else { return Ok(None) };
+        let length = usize::from(u16::from_be_bytes(*length));
+        if !(1..=MOST_FRAME).contains(&length) {
+            return Err(FrameError::Length(length));
+        }
+        let Some(content) = rest.get(..length) else { return Ok(None) };
+        let frame = Control::decode(content)?;
+        self.bytes.drain(..2 + length);
+        Ok(Some(frame))
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Logs are read by more people than may send segments.
+        f.write_str("Token")
+    }
+}
+
+/// The first byte of a segment: version 1 in the upper half, kind 1 in the lower one.
+const SEGMENT: u8 = 0x11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    prop_compose! {
+        fn header()(
+            packet in 0..1u64 << 56, token: u64, start in 0..1u64 << 62, message: u32,
+            message_len in 1..=MOST_MESSAGE, part in 0.0..1.0f64,
+        ) -> SegmentHeader {
+            let in_message = ((message_len as f64 * part) as u64).min(message_len - 1);
+            let offset = start + in_message;
+            SegmentHeader { token: Token(token), packet, offset, message, message_len, in_message }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn headers_come_back(header in header()) {
+            prop_assert_eq!(SegmentHeader::decode(&header.encode(), 1), Ok(header));
+        }
+
+        #[test]
+        fn headers_of_any_bytes_lie_in_their_message(bytes: [u8; HEADER_LEN], length in 0..2000usize) {
+            let mut bytes = bytes;
+            bytes[0] = SEGMENT;
+            if let Ok(header) = SegmentHeader::decode(&bytes, length) {
+                prop_assert!(header.in_message + length as u64 <= header.message_len);
+                prop_assert!(header.start().checked_add(header.message_len).is_some());
+                prop_assert_eq!(header.encode(), bytes);
+            }
+        }
+
+        #[test]
+        fn lists_come_back_in_any_pieces(
+            spans in proptest::collection::vec((0..1u64 << 40, 1..1u64 << 40), 0..MOST_RANGES),
+            cut in 1..64usize,
+        ) {
+            let base = ErrorList { complete: 7, known: u64::MAX, ..ErrorList::default() };
+            let list = ErrorList { missing: spans, ..base };
+            let frames = [Control::RoundTrip(19_000), Control::ErrorList(list)];
+            let bytes: Vec<u8> = frames.iter().flat_map(Control::encode).collect();
+            let (mut reader, mut read) = (FrameReader::default(), Vec::new());
+            for piece in bytes.chunks(cut) {
+                reader.push(piece);
+                while let Some(frame) = reader.next_frame().unwrap() {
+                    read.push(frame);
+                }
+            }
+            prop_assert_eq!(read, frames);
+        }
+
+        #[test]
+        fn any_bytes_are_a_frame_or_an_error(bytes: Vec<u8>) {
+            let mut reader = FrameReader::default();
+            reader.push(&bytes);
+            while let Ok(Some(frame)) = reader.next_frame() {
+                if let Control::ErrorList(list) = frame {
+                    let mut end = list.complete;
+                    for range in list.missing_ranges() {
+                        prop_assert!(range.start >= end && range.end > range.start && range.end <= list.known);
+                        end = range.end;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn list_of_too_many_ranges_ends_before_the_rest() {
+        let ranges = (0..MOST_RANGES as u64 + 3).map(|index| 10 * index..10 * index + 5);
+        let list = ErrorList { known: 1 << 30, ..ErrorList::default() }.with_missing(ranges);
+        assert_eq!(list.known, 10 * MOST_RANGES as u64);
+        assert_eq!(list.missing_ranges().count(), MOST_RANGES);
+        assert_eq!(list.missing_ranges().last(), Some(10 * 511..10 * 511 + 5));
+        list.check().unwrap();
+        assert!(Control::ErrorList(list).encode().len() <= MOST_FRAME + 2);
+    }
+
+    #[test]
+    fn wrong_frames() {
+        let read = |bytes: &[u8]| {
+            let mut reader = FrameReader::default();
+            reader.push(bytes);
+            reader.next_frame()
+        };
+        assert_eq!(read(&[0, 0]), Err(FrameError::Length(0)));
+        assert_eq!(read(&[0xff, 0xff]), Err(FrameError::Length(0xffff)));
+        assert_eq!(read(&[0, 3, 3, 7, 9]), Err(FrameError::Trailing(1)));
+        assert_eq!(read(&[0, 2, 3, 7]), Ok(Some(Control::Refuse { message: 7 })));
+        assert_eq!(read(&[0, 1]), Ok(None));
+        let beyond = ErrorList { missing: vec![(0, u64::MAX), (1, 1)], ..ErrorList::default() };
+        assert_eq!(read(&Control::ErrorList(beyond).encode()), Err(FrameError::Ranges));
+    }
+}

@@ -1,0 +1,295 @@
+//! A network in virtual time: two ends, a lossy path for segments each way, and a control channel each way.
+
+use crate::oracle::Oracle;
+use rails_celeritas::proto::{
+    connection::{Connection, Event, Failure, Parameters},
+    rate::RateController,
+    receiver::{Arrival, Payload},
+    sender::Segment,
+    wire::{Control, FrameReader, HEADER_LEN, SegmentHeader, Token},
+};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
+    time::{Duration, Instant},
+};
+
+/// A path in one direction. Chances are those of one segment.
+#[derive(Debug, Clone)]
+pub(crate) struct Path {
+    pub(crate) delay: Duration,
+    pub(crate) bits_per_second: u64,
+    /// The bytes that may wait for the line.
+    pub(crate) queue: u64,
+    pub(crate) loss: f64,
+    pub(crate) reordering: f64,
+    pub(crate) duplication: f64,
+    /// The chance that one bit of a header is flipped, and not noticed by a checksum.
+    pub(crate) corruption: f64,
+    /// No segment passes from that time on, in bytes of a whole datagram.
+    pub(crate) largest: u64,
+}
+
+/// The counters of a path.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct PathCounts {
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    pub(crate) overflowed: u64,
+}
+
+/// The number of an end.
+pub(crate) type End = usize;
+
+pub(crate) struct Network {
+    pub(crate) ends: [Connection; 2],
+    pub(crate) oracles: [Oracle; 2],
+    pub(crate) counts: [PathCounts; 2],
+    pub(crate) paths: [Path; 2],
+    /// Whether the control channel to this end delivers.
+    pub(crate) control_works: [bool; 2],
+    pub(crate) now: Instant,
+    begin: Instant,
+    free_at: [Instant; 2],
+    readers: [FrameReader; 2],
+    arrivals: BinaryHeap<Reverse<(Instant, u64, End, u64)>>,
+    under_way: std::collections::HashMap<u64, Item>,
+    next_item: u64,
+    rng: ChaCha8Rng,
+    pub(crate) failures: [Option<Failure>; 2],
+    pub(crate) refused: [Vec<u32>; 2],
+    most_unacknowledged: u64,
+}
+
+#[derive(Clone)]
+enum Item {
+    /// The bytes of the header, and the segment that it was made from.
+    Segment {
+        header: [u8; HEADER_LEN],
+        true_header: SegmentHeader,
+        payload: u32,
+    },
+    Control(Vec<u8>),
+}
+
+pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
+    Parameters {
+        peer_token: Token(71 + (1 - end as u64)),
+        own_token: Token(71 + end as u64),
+        most_payload: 1432,
+        overhead: 28,
+        most_unacknowledged: 8 << 20,
+        round_trip,
+        depth: Duration::from_millis(1),
+        burst: Duration::from_micros(250),
+    }
+}
+
+impl Network {
+    pub(crate) fn new(
+        seed: u64,
+        paths: [Path; 2],
+        parameters: [Parameters; 2],
+        rate: impl Fn() -> Box<dyn RateController>,
+    ) -> Self {
+        let now = Instant::now();
+        let most_unacknowledged = parameters[0].most_unacknowledged.max(parameters[0].most_payload.into());
+        Self {
+            ends: parameters.map(|parameters| Connection::new(now, parameters, rate())),
+            oracles: Default::default(),
+            counts: Default::default(),
+            paths,
+            control_works: [true; 2],
+            now,
+            begin: now,
+            free_at: [now; 2],
+            readers: Default::default(),
+            arrivals: BinaryHeap::new(),
+            under_way: Default::default(),
+            next_item: 0,
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            failures: [None, None],
+            refused: Default::default(),
+            most_unacknowledged,
+        }
+    }
+
+    pub(crate) fn passed(&self) -> Duration {
+        self.now - self.begin
+    }
+
+    /// Submits a message at that end.
+    pub(crate) fn send(&mut self, from: End, length: u64) -> u32 {
+        let number = self.ends[from].submit(self.now, length).expect("it can be sent");
+        self.oracles[from].submitted(number, length);
+        number
+    }
+
+    /// Gives a message of that end up. Returns whether it was under way.
+    pub(crate) fn give_up(&mut self, from: End, message: u32) -> bool {
+        let was_under_way = self.ends[from].give_up(message);
+        if was_under_way {
+            self.oracles[from].abandoned(message);
+            self.work();
+        }
+        was_under_way
+    }
+
+    pub(crate) fn allow(&mut self, at: End, limit: u64, messages: u32) {
+        self.ends[at].raise_limits(self.now, limit, messages);
+    }
+
+    /// Runs until `is_over` or nothing is left to happen, and not beyond that time. Returns whether it was over.
+    pub(crate) fn run(&mut self, limit: Duration, mut is_over: impl FnMut(&mut Self) -> bool) -> bool {
+        let mut standing = 0;
+        loop {
+            self.work();
+            if is_over(self) {
+                return true;
+            }
+            let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
+            let timers = self.ends.iter().filter_map(Connection::poll_timeout);
+            let Some(next) = timers.chain(arrival).min() else { return false };
+            if next > self.begin + limit {
+                return false;
+            }
+            standing = if next > self.now { 0 } else { standing + 1 };
+            assert!(standing < 100_000, "time stands still: {:?}", self.ends);
+            self.now = self.now.max(next);
+            while self.arrivals.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
+                let Reverse((_, _, to, key)) = self.arrivals.pop().unwrap();
+                let item = self.under_way.remove(&key).unwrap();
+                self.arrive(to, item);
+            }
+            for end in &mut self.ends {
+                end.handle_timeout(self.now);
+            }
+        }
+    }
+
+    /// Everything that can leave now leaves.
+    fn work(&mut self) {
+        let mut burst: Vec<Segment> = Vec::new();
+        for end in 0..2 {
+            loop {
+                burst.clear();
+                self.ends[end].poll_transmit(self.now, 44, &mut burst);
+                if burst.is_empty() {
+                    break;
+                }
+                let first = burst[0].payload_len;
+                assert!(burst[..burst.len() - 1].iter().all(|segment| segment.payload_len == first), "{burst:?}");
+                assert!(burst.last().unwrap().payload_len <= first);
+                for segment in burst.clone() {
+                    self.oracles[end].sent(&segment);
+                    self.transmit(end, &segment);
+                }
+                assert!(self.ends[end].unacknowledged() <= self.most_unacknowledged);
+            }
+            while let Some(frame) = self.ends[end].poll_control(self.now) {
+                if self.control_works[1 - end] {
+                    let at = self.now + self.paths[end].delay;
+                    self.put(at, 1 - end, Item::Control(frame.encode()));
+                }
+            }
+            while let Some(event) = self.ends[end].poll_event() {
+                self.event(end, event);
+            }
+        }
+    }
+
+    fn transmit(&mut self, from: End, segment: &Segment) {
+        let (path, wire) = (self.paths[from].clone(), u64::from(segment.payload_len) + 28 + HEADER_LEN as u64);
+        let count = &mut self.counts[from];
+        count.sent += 1;
+        if wire > path.largest || self.rng.random_bool(path.loss) {
+            count.lost += 1;
+            return;
+        }
+        let waits = self.free_at[from].saturating_duration_since(self.now);
+        if waits.as_nanos() * u128::from(path.bits_per_second) > u128::from(path.queue) * 8_000_000_000 {
+            count.overflowed += 1;
+            return;
+        }
+        let line = Duration::from_nanos(wire * 8_000_000_000 / path.bits_per_second);
+        self.free_at[from] = self.free_at[from].max(self.now) + line;
+        let mut at = self.free_at[from] + path.delay;
+        if self.rng.random_bool(path.reordering) {
+            at += path.delay.mul_f64(self.rng.random_range(0.0..2.0));
+        }
+        let mut header = segment.header.encode();
+        if self.rng.random_bool(path.corruption) {
+            let bit = self.rng.random_range(0..8 * HEADER_LEN);
+            header[bit / 8] ^= 1 << (bit % 8);
+        }
+        let item = Item::Segment { header, true_header: segment.header, payload: segment.payload_len };
+        if self.rng.random_bool(path.duplication) {
+            let later = at + path.delay.mul_f64(self.rng.random_range(0.0..1.0));
+            self.put(later, 1 - from, item.clone());
+        }
+        self.put(at, 1 - from, item);
+    }
+
+    fn put(&mut self, at: Instant, to: End, item: Item) {
+        let key = self.next_item;
+        self.next_item += 1;
+        self.under_way.insert(key, item);
+        self.arrivals.push(Reverse((at, key, to, key)));
+    }
+
+    fn arrive(&mut self, to: End, item: Item) {
+        match item {
+            Item::Segment { header, true_header, payload } => {
+                // The driver's part: another connection's segments go elsewhere.
+                let Ok(header) = SegmentHeader::decode(&header, payload as usize) else { return };
+                if header.token != Token(71 + to as u64) {
+                    return;
+                }
+                let Ok(taken) = self.ends[to].handle_segment(self.now, &header, payload) else { return };
+                if header != true_header {
+                    // Nothing but a checksum or a seal can tell it; the packet number alone does no harm.
+                    let same_place =
+                        SegmentHeader { packet: 0, ..header } == SegmentHeader { packet: 0, ..true_header };
+                    if !same_place {
+                        self.oracles[1 - to].deceived = true;
+                        return;
+                    }
+                }
+                let whole = header.in_message..header.in_message + u64::from(payload);
+                match taken {
+                    Payload::New => self.oracles[1 - to].arrived(header.message, &[whole]),
+                    Payload::Partly(new) => self.oracles[1 - to].arrived(header.message, &new),
+                    Payload::Duplicate => self.oracles[1 - to].duplicate(header.message, whole),
+                }
+            }
+            Item::Control(bytes) => {
+                self.readers[to].push(&bytes);
+                while let Some(frame) = self.readers[to].next_frame().expect("the peer encoded it") {
+                    self.control(to, &frame);
+                }
+            }
+        }
+    }
+
+    /// A frame arrives, perhaps from a peer without this protocol.
+    pub(crate) fn control(&mut self, to: End, frame: &Control) {
+        self.ends[to].handle_control(self.now, frame);
+    }
+
+    fn event(&mut self, at: End, event: Event) {
+        match event {
+            Event::Delivered { message } => self.oracles[at].delivered(message),
+            Event::Refused { message } => {
+                self.oracles[at].abandoned(message);
+                self.refused[at].push(message);
+            }
+            Event::Arrival(Arrival::Begun { message, length }) => self.oracles[1 - at].begun(message, length),
+            Event::Arrival(Arrival::Whole { message }) => self.oracles[1 - at].whole(message),
+            Event::Arrival(Arrival::GivenUp { message }) => self.oracles[1 - at].given_up(message),
+            Event::Failed(failure) => assert!(self.failures[at].replace(failure).is_none()),
+            _ => {}
+        }
+    }
+}

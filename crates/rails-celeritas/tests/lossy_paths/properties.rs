@@ -1,0 +1,101 @@
+//! Drawn networks and messages.
+
+use crate::network::{Network, Path, parameters};
+use rails_celeritas::proto::{connection::Parameters, rate::Fixed};
+use rails_topo::Bandwidth;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::{env, ops::Range, time::Duration};
+
+fn seeds() -> Range<u64> {
+    let Ok(text) = env::var("RAILS_SEEDS") else { return 0..300 };
+    let (from, to) = text.split_once("..").expect("RAILS_SEEDS=0..500");
+    from.parse().expect("a number")..to.parse().expect("a number")
+}
+
+fn path(rng: &mut impl Rng, corruption: f64) -> Path {
+    let bits_per_second = 10u64.pow(rng.random_range(6..10));
+    let delay = Duration::from_micros(10u64.pow(rng.random_range(1..5)));
+    let one_of = |rng: &mut dyn Rng, chances: [f64; 4]| chances[rng.random_range(0..4)];
+    Path {
+        delay,
+        bits_per_second,
+        queue: rng.random_range(20_000..2_000_000),
+        loss: one_of(rng, [0.0, 0.01, 0.2, 0.6]),
+        reordering: one_of(rng, [0.0, 0.01, 0.2, 0.5]),
+        duplication: one_of(rng, [0.0, 0.0, 0.01, 0.3]),
+        corruption,
+        largest: 1500,
+    }
+}
+
+/// Draws a network and messages both ways, and runs until all have arrived.
+fn run(seed: u64, corruption: f64) -> Network {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let paths = [path(&mut rng, corruption), path(&mut rng, corruption)];
+    let round_trip = paths[0].delay + paths[1].delay;
+    let most_unacknowledged = 10u64.pow(rng.random_range(3..8));
+    let chosen = |end| Parameters { most_unacknowledged, ..parameters(round_trip, end) };
+    let most = paths.iter().map(|path| path.bits_per_second).min().unwrap();
+    // Up to more than the path carries.
+    let rate = Bandwidth::bits_per_second(most / 10 * rng.random_range(1..15));
+    let mut network = Network::new(seed, paths, [0, 1].map(chosen), || Box::new(Fixed(rate)));
+    let windows = [0; 2].map(|_| rng.random_range(5_000..1_000_000u64));
+    for end in 0..2 {
+        for _ in 0..rng.random_range(1..8) {
+            let length = 10f64.powf(rng.random_range(0.0..5.3)) as u64;
+            network.send(end, length.max(1));
+        }
+    }
+    let given_up =
+        rng.random_bool(0.2).then(|| (rng.random_range(0..50), rng.random_range(0..2), rng.random_range(0..4)));
+    let mut steps = 0;
+    let over = network.run(Duration::from_secs(100_000), |network| {
+        steps += 1;
+        for (end, window) in windows.iter().enumerate() {
+            let complete = network.ends[end].receiver().complete();
+            network.allow(end, complete + window, u32::MAX);
+        }
+        if let Some((_, end, message)) = given_up.filter(|(step, ..)| *step == steps) {
+            network.give_up(end, message);
+        }
+        network.oracles.iter().all(|oracle| oracle.is_satisfied()) || network.failures.iter().any(Option::is_some)
+    });
+    assert!(over, "seed {seed} does not end after {:?}: {:?}", network.passed(), network.ends[1]);
+    network
+}
+
+#[test]
+fn every_message_arrives_once_and_whole() {
+    for seed in seeds() {
+        let network = run(seed, 0.0);
+        assert!(network.failures.iter().all(Option::is_none), "seed {seed}: {:?}", network.failures);
+        assert!(network.oracles.iter().all(|oracle| oracle.is_satisfied()), "seed {seed}");
+    }
+}
+
+/// A header that is damaged and passes every checksum may place bytes anywhere. Neither end panics or runs for ever.
+#[test]
+fn damaged_headers_end_no_run() {
+    seeds().for_each(run_damaged);
+}
+
+fn run_damaged(seed: u64) {
+    let path = Path {
+        delay: Duration::from_millis(5),
+        bits_per_second: 100_000_000,
+        queue: 1_000_000,
+        loss: 0.05,
+        reordering: 0.05,
+        duplication: 0.05,
+        corruption: 0.05,
+        largest: 1500,
+    };
+    let ends = [0, 1].map(|end| parameters(Duration::from_millis(10), end));
+    let mut network = Network::new(seed, [path.clone(), path], ends, || Box::new(Fixed(Bandwidth::mbps(90))));
+    for end in 0..2 {
+        network.allow(end, 1 << 20, 64);
+        network.send(end, 300_000);
+    }
+    network.run(Duration::from_secs(60), |network| network.oracles.iter().all(|oracle| oracle.is_satisfied()));
+}

@@ -1,0 +1,147 @@
+//! Paths of real rates and messages of real sizes.
+
+use crate::network::{Network, Path, parameters};
+use rails_celeritas::proto::{
+    connection::{Failure, Parameters},
+    rate::{Fixed, RateController},
+    wire::{Control, ErrorList},
+};
+use rails_topo::Bandwidth;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const MESSAGE: u64 = 20_000_000;
+
+fn fixed(mbps: u64) -> impl Fn() -> Box<dyn RateController> {
+    move || Box::new(Fixed(Bandwidth::mbps(mbps)))
+}
+
+/// 500 Mbit/s, 19 ms round trip, 20 ms of queue.
+fn wan(loss: f64) -> Path {
+    Path {
+        delay: Duration::from_micros(9_500),
+        bits_per_second: 500_000_000,
+        queue: 1_250_000,
+        loss,
+        reordering: 0.0,
+        duplication: 0.0,
+        corruption: 0.0,
+        largest: 1500,
+    }
+}
+
+fn network(seed: u64, loss: f64, mbps: u64) -> Network {
+    let mut network =
+        Network::new(seed, [wan(loss), wan(0.0)], [0, 1].map(|end| parameters(19 * MS, end)), fixed(mbps));
+    network.allow(1, u64::MAX, u32::MAX);
+    // The first limits reach the sender.
+    network.run(10 * MS, |_| false);
+    network
+}
+
+#[test]
+fn goodput_does_not_depend_on_loss() {
+    for loss in [0.0, 1e-4, 1e-3, 1e-2, 5e-2] {
+        let mut network = network(7, loss, 495);
+        for _ in 0..8 {
+            network.send(0, MESSAGE);
+        }
+        let begin = network.passed();
+        assert!(network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
+        let seconds = (network.passed() - begin).as_secs_f64();
+        let goodput = 8.0 * MESSAGE as f64 * 8.0 / seconds / 1e6;
+        let (stats, _) = network.ends[0].stats();
+        let again = stats.retransmitted_segments as f64 / stats.segments as f64;
+        let lost = network.counts[0].lost as f64 / network.counts[0].sent as f64;
+        println!("loss {loss}: {goodput:.0} Mbit/s, {again:.5} sent again, {lost:.5} lost, {:?}", network.counts[0]);
+        assert_eq!(network.counts[0].overflowed, 0, "it fills no queue at a rate below the path's");
+        assert!(again <= lost + 0.002, "{again} of the segments were sent again, and {lost} lost");
+        // Of 495 Mbit/s, 1432 of 1500 bytes are payload; the last losses take a few round trips.
+        assert!(goodput >= 0.95 * 472.5 * (1.0 - loss), "{goodput}");
+    }
+}
+
+#[test]
+fn unacknowledged_bytes_are_bounded() {
+    let bounded = |end| Parameters { most_unacknowledged: 100_000, ..parameters(19 * MS, end) };
+    let mut network = Network::new(3, [wan(0.01), wan(0.0)], [0, 1].map(bounded), fixed(495));
+    network.allow(1, u64::MAX, u32::MAX);
+    network.send(0, MESSAGE);
+    assert!(network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
+}
+
+#[test]
+fn sender_waits_at_the_limits() {
+    let mut network = network(5, 0.0, 495);
+    let mut small = Network::new(5, [wan(0.0), wan(0.0)], [0, 1].map(|end| parameters(19 * MS, end)), fixed(495));
+    small.allow(1, 10_000, 2);
+    for _ in 0..3 {
+        small.send(0, 4_000);
+        network.send(0, 4_000);
+    }
+    assert!(!small.run(Duration::from_secs(20), |network| network.oracles[0].is_satisfied()));
+    assert_eq!(small.ends[1].receiver().complete(), 8_000, "it does not begin the third message");
+    small.allow(1, 10_000, 3);
+    assert!(!small.run(Duration::from_secs(40), |network| network.oracles[0].is_satisfied()));
+    assert_eq!(small.ends[1].receiver().complete(), 10_000, "a short segment comes up to the limit");
+    small.allow(1, 12_000, 3);
+    assert!(small.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
+    assert!(small.failures.iter().all(Option::is_none), "{:?}", small.failures);
+}
+
+#[test]
+fn silent_peer_halves_the_rate_and_ends_it() {
+    let mut network = network(9, 0.0, 495);
+    network.send(0, 1 << 40);
+    network.allow(1, u64::MAX, u32::MAX);
+    network.run(Duration::from_millis(100), |_| false);
+    network.control_works[0] = false;
+    let mut least = network.ends[0].rate();
+    network.run(Duration::from_secs(20), |network| {
+        least = least.min(network.ends[0].rate());
+        network.failures[0].is_some()
+    });
+    assert!(matches!(network.failures[0], Some(Failure::Silent(_))), "{:?}", network.failures);
+    assert!(least < Bandwidth::mbps(10), "{least:?}");
+    assert!(network.passed() < Duration::from_secs(6));
+}
+
+#[test]
+fn message_that_is_given_up_holds_nothing_up() {
+    let mut network = network(11, 0.02, 495);
+    let numbers: Vec<u32> = (0..4).map(|_| network.send(0, 5_000_000)).collect();
+    network.run(50 * MS, |_| false);
+    assert!(network.give_up(0, numbers[0]), "it is under way");
+    assert!(network.give_up(0, numbers[3]), "it has not begun");
+    assert!(!network.give_up(0, numbers[0]));
+    network.ends[1].refuse(numbers[2]);
+    let over = network.run(Duration::from_secs(10), |network| network.oracles[0].is_satisfied());
+    assert!(over, "{:?} {:?} {:?}", network.failures, network.oracles[0], network.ends);
+    assert_eq!(network.refused[0], [numbers[2]]);
+}
+
+#[test]
+fn idle_ends_have_no_timer() {
+    let mut network = network(13, 0.3, 495);
+    network.send(0, 3_000_000);
+    assert!(network.run(Duration::from_secs(20), |network| network.oracles[0].is_satisfied()));
+    network.run(Duration::from_secs(60), |_| false);
+    assert!(network.ends.iter().all(|end| end.poll_timeout().is_none()));
+    assert!(network.failures.iter().all(Option::is_none));
+}
+
+#[test]
+fn peer_that_claims_unsent_bytes_ends_the_connection() {
+    let sent = |list: ErrorList| {
+        let mut network = network(15, 0.0, 495);
+        network.send(0, 100_000);
+        network.run(60 * MS, |_| false);
+        network.control(0, &Control::ErrorList(list));
+        network.run(61 * MS, |_| false);
+        network.failures[0].clone()
+    };
+    let bytes = ErrorList { complete: 200_000, known: 200_000, ..ErrorList::default() };
+    assert!(matches!(sent(bytes), Some(Failure::Violation(_))));
+    let packet = ErrorList { largest: 1 << 40, received: 1, ..ErrorList::default() };
+    assert!(matches!(sent(packet), Some(Failure::Violation(_))));
+}

@@ -19,6 +19,15 @@ impl SocketOption {
     pub(crate) const BUSY_POLL: Self = Self(libc::SOL_SOCKET, libc::SO_BUSY_POLL);
     /// `TCP_RTO_MAX_MS`, include/uapi/linux/tcp.h: since Linux 6.15.
     pub(crate) const RTO_MAX: Self = Self(libc::IPPROTO_TCP, 44);
+    pub(crate) const UDP_SEGMENT: Self = Self(libc::SOL_UDP, libc::UDP_SEGMENT);
+    pub(crate) const UDP_GRO: Self = Self(libc::SOL_UDP, libc::UDP_GRO);
+    pub(crate) const RXQ_OVFL: Self = Self(libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
+    pub(crate) const IP_MTU_DISCOVER: Self = Self(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
+    pub(crate) const IPV6_MTU_DISCOVER: Self = Self(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER);
+    pub(crate) const IPV6_TCLASS: Self = Self(libc::IPPROTO_IPV6, libc::IPV6_TCLASS);
+    /// Sends without checksums. The kernel segments no burst of such a socket.
+    #[cfg(test)]
+    pub(crate) const NO_CHECK: Self = Self(libc::SOL_SOCKET, libc::SO_NO_CHECK);
 
     pub(crate) fn set(self, socket: impl AsFd, value: libc::c_int) -> io::Result<()> {
         // SAFETY: "The arguments optval and optlen are used to access option values for setsockopt()": optval points to an int that outlives the call and is

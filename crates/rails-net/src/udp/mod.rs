@@ -1,0 +1,29 @@
+//! UDP sockets that send and receive bursts of equal datagrams, one system call each.
+//!
+//! [`UdpOptions`] opens a [`UdpSocket`]. Sending gives the kernel one list of slices, `[header, payload]` for each
+//! datagram, and the size at which the kernel cuts it (`UDP_SEGMENT`). Receiving scatters datagrams that the kernel has
+//! coalesced (`UDP_GRO`) into such a list, so payload may land where it stays.
+//!
+//! The socket is the bottom of a transport: it neither repeats datagrams nor bounds their rate.
+
+mod bursts;
+mod control;
+mod error;
+mod open;
+mod options;
+mod pacing;
+mod receive;
+mod room;
+mod send;
+mod settings;
+mod slices;
+mod socket;
+mod stats;
+
+pub use error::UdpError;
+pub use options::{Ecn, Pacing, PathMtuDiscovery, UdpOptions};
+pub use pacing::PacingUse;
+pub use receive::Received;
+pub use settings::{UdpRoute, UdpSettings};
+pub use socket::UdpSocket;
+pub use stats::UdpStats;

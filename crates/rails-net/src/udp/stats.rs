@@ -1,0 +1,104 @@
+//! The counters of a UDP socket.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// What a UDP socket has sent and received since it was opened, counted by the socket itself.
+///
+/// The counters are read one by one, so those of one call may be in part counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UdpStats {
+    // Sending.
+    /// Datagrams that the kernel took.
+    pub datagrams_sent: u64,
+    /// Their bytes, without headers of UDP and below.
+    pub bytes_sent: u64,
+    /// System calls that sent, or tried to.
+    pub send_calls: u64,
+    /// The most datagrams that one call sent.
+    pub largest_burst_sent_datagrams: u64,
+    /// Bursts that the kernel refused to segment; more than one only where the socket learned of a smaller limit first.
+    pub segmentation_refused: u64,
+    /// Sends that failed with `EMSGSIZE`.
+    pub too_large: u64,
+
+    // Receiving.
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Their bytes, without headers of UDP and below.
+    pub bytes_received: u64,
+    /// System calls that received, or tried to.
+    pub receive_calls: u64,
+    /// The most datagrams that one call received.
+    pub largest_burst_received_datagrams: u64,
+    /// Receives whose buffers were too small, so that the kernel cut bytes off.
+    pub truncated: u64,
+    /// Datagrams that the kernel dropped for want of room in the socket's buffer, or with a wrong checksum
+    /// (`SO_RXQ_OVFL`). It is told with the next datagram that arrives, so drops at the end are told with nothing. A
+    /// train that was coalesced before it was dropped counts as one.
+    pub overflow_drops: u32,
+}
+
+/// The counters, without a lock: a socket is used from one thread most of the time.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    datagrams_sent: AtomicU64,
+    bytes_sent: AtomicU64,
+    send_calls: AtomicU64,
+    largest_sent: AtomicU64,
+    segmentation_refused: AtomicU64,
+    too_large: AtomicU64,
+    datagrams_received: AtomicU64,
+    bytes_received: AtomicU64,
+    receive_calls: AtomicU64,
+    largest_received: AtomicU64,
+    truncated: AtomicU64,
+    overflow_drops: AtomicU32,
+}
+
+impl Counters {
+    pub(super) fn sent(&self, datagrams: u64, bytes: u64) {
+        self.send_calls.fetch_add(1, Relaxed);
+        self.datagrams_sent.fetch_add(datagrams, Relaxed);
+        self.bytes_sent.fetch_add(bytes, Relaxed);
+        self.largest_sent.fetch_max(datagrams, Relaxed);
+    }
+
+    /// A send that failed: whether it was too large, and whether the kernel refused to segment it.
+    pub(super) fn not_sent(&self, too_large: bool, refused: bool) {
+        self.send_calls.fetch_add(1, Relaxed);
+        self.too_large.fetch_add(too_large.into(), Relaxed);
+        self.segmentation_refused.fetch_add(refused.into(), Relaxed);
+    }
+
+    pub(super) fn received(&self, datagrams: u64, bytes: u64, truncated: bool, overflow_drops: u32) {
+        self.receive_calls.fetch_add(1, Relaxed);
+        self.datagrams_received.fetch_add(datagrams, Relaxed);
+        self.bytes_received.fetch_add(bytes, Relaxed);
+        self.largest_received.fetch_max(datagrams, Relaxed);
+        self.truncated.fetch_add(truncated.into(), Relaxed);
+        self.overflow_drops.store(overflow_drops, Relaxed);
+    }
+
+    pub(super) fn not_received(&self) {
+        self.receive_calls.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn read(&self) -> UdpStats {
+        UdpStats {
+            datagrams_sent: self.datagrams_sent.load(Relaxed),
+            bytes_sent: self.bytes_sent.load(Relaxed),
+            send_calls: self.send_calls.load(Relaxed),
+            largest_burst_sent_datagrams: self.largest_sent.load(Relaxed),
+            segmentation_refused: self.segmentation_refused.load(Relaxed),
+            too_large: self.too_large.load(Relaxed),
+            datagrams_received: self.datagrams_received.load(Relaxed),
+            bytes_received: self.bytes_received.load(Relaxed),
+            receive_calls: self.receive_calls.load(Relaxed),
+            largest_burst_received_datagrams: self.largest_received.load(Relaxed),
+            truncated: self.truncated.load(Relaxed),
+            overflow_drops: self.overflow_drops.load(Relaxed),
+        }
+    }
+}

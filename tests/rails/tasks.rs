@@ -8,7 +8,7 @@ use rails::{
     },
     multirail::{
         RailId,
-        runtime::{RailRuntimeBuilder, ShutdownError, TaskError},
+        runtime::{RailRuntimeBuilder, RailTask, ShutdownError, TaskError},
     },
     topo::CpuSet,
 };
@@ -16,9 +16,10 @@ use std::{
     cell::RefCell,
     rc::Rc,
     sync::mpsc,
+    task::Poll,
     time::{Duration, Instant},
 };
-use tokio::{io::AsyncWriteExt, task, time::timeout};
+use tokio::{io::AsyncWriteExt, sync::oneshot::error::TryRecvError, task, time::timeout};
 
 #[tokio::test]
 async fn futures_without_send_on_a_rail() {
@@ -165,6 +166,33 @@ async fn an_aborted_task_drops_its_future() {
         assert!(matches!(timeout(PATIENCE, task).await.unwrap(), Err(TaskError::Cancelled)));
         assert!(timeout(PATIENCE, dropped).await.unwrap().is_err(), "local: {local}");
     }
+}
+
+/// Other tasks come before the end of the future.
+#[tokio::test]
+async fn an_aborted_local_task_ends_after_its_future() {
+    let (_, rails) = loopback(1);
+    let runtime = rails[RailId(0)].runtime();
+    let busy = || {
+        runtime.spawn(std::future::poll_fn(|context| {
+            std::thread::sleep(Duration::from_millis(1));
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }))
+    };
+    let busy = [busy(), busy(), busy()];
+    let (held, mut dropped) = tokio::sync::oneshot::channel::<()>();
+    let (running, runs) = tokio::sync::oneshot::channel();
+    let task = runtime.spawn_local(|| async move {
+        let _held = held;
+        running.send(()).unwrap();
+        std::future::pending::<()>().await;
+    });
+    timeout(PATIENCE, runs).await.unwrap().unwrap();
+    task.abort();
+    assert!(matches!(timeout(PATIENCE, task).await.unwrap(), Err(TaskError::Cancelled)));
+    assert_eq!(dropped.try_recv(), Err(TryRecvError::Closed));
+    busy.iter().for_each(RailTask::abort);
 }
 
 #[test]

@@ -309,7 +309,7 @@ impl RailRuntime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        RailTask(self.handle.spawn(future))
+        RailTask::new(self.handle.spawn(future))
     }
 
     /// Runs a task that need not be `Send`, from any thread: the rail's thread calls `make` and keeps the future. On the
@@ -320,14 +320,22 @@ impl RailRuntime {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
-        // `make` runs inside the task, so that its panic ends the task and not its caller.
-        let local = || tokio::task::spawn_local(async { make().await });
         // A destructor at the thread's end, and a caller that has entered another runtime, are on the thread and yet
         // outside the runtime.
         if self.is_current() && Handle::try_current().is_ok_and(|current| current.id() == self.handle.id()) {
-            return RailTask(local());
+            // `make` runs inside the task, so that its panic ends the task and not its caller.
+            return RailTask::new(tokio::task::spawn_local(async { make().await }));
         }
-        self.spawn(async { task::Inner(local()).join().await })
+        let (within, held) = oneshot::channel();
+        let local = || {
+            tokio::task::spawn_local(async {
+                // Dropped after the future.
+                let _held = held;
+                make().await
+            })
+        };
+        let outer = self.handle.spawn(async { task::Inner(local()).join().await });
+        RailTask::with_inner(outer, within)
     }
 
     /// Runs a task on the rail, as [`spawn_local`](Self::spawn_local) does, and blocks the calling thread until it ends.

@@ -2,17 +2,28 @@
 
 use std::{
     any::Any,
+    convert::Infallible,
     fmt,
     future::Future,
     pin::Pin,
     sync::{Mutex, PoisonError},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
-use tokio::task::{JoinError, JoinHandle};
+use tokio::{
+    sync::oneshot,
+    task::{JoinError, JoinHandle},
+};
 
-/// The handle of a task on a rail, which resolves to the task's result. Dropping it does not stop the task.
+/// The handle of a task on a rail, which resolves to the task's result, once its future has been dropped. Dropping the
+/// handle does not stop the task.
 #[derive(Debug)]
-pub struct RailTask<T>(pub(super) JoinHandle<T>);
+pub struct RailTask<T> {
+    task: JoinHandle<T>,
+    /// Closed as soon as an [`Inner`] task of it has dropped its future.
+    inner: Option<oneshot::Sender<Infallible>>,
+    /// Whether the task was cancelled, and its inner task is waited for.
+    is_cancelled: bool,
+}
 
 /// Why a task on a rail gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -32,14 +43,23 @@ pub struct Panic(Mutex<Payload>);
 type Payload = Box<dyn Any + Send>;
 
 impl<T> RailTask<T> {
+    pub(super) fn new(task: JoinHandle<T>) -> Self {
+        Self { task, inner: None, is_cancelled: false }
+    }
+
+    /// A task that waits for an [`Inner`] one. The inner one's future holds the other end of the channel.
+    pub(super) fn with_inner(task: JoinHandle<T>, inner: oneshot::Sender<Infallible>) -> Self {
+        Self { inner: Some(inner), ..Self::new(task) }
+    }
+
     /// Stops the task at its next await, which drops its future. A task that has ended keeps its result.
     pub fn abort(&self) {
-        self.0.abort();
+        self.task.abort();
     }
 
     /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
-        self.0.is_finished()
+        self.task.is_finished() && self.inner.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 }
 
@@ -47,7 +67,18 @@ impl<T> Future for RailTask<T> {
     type Output = Result<T, TaskError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(context).map_err(TaskError::from)
+        if !self.is_cancelled {
+            let result = ready!(Pin::new(&mut self.task).poll(context)).map_err(TaskError::from);
+            if !matches!(result, Err(TaskError::Cancelled)) {
+                return Poll::Ready(result);
+            }
+            self.is_cancelled = true;
+        }
+        // An inner task is cancelled after the one that waits for it.
+        if let Some(inner) = &mut self.inner {
+            ready!(inner.poll_closed(context));
+        }
+        Poll::Ready(Err(TaskError::Cancelled))
     }
 }
 

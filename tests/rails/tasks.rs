@@ -15,7 +15,11 @@ use rails::{
 use std::{
     cell::RefCell,
     rc::Rc,
-    sync::mpsc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
     task::Poll,
     time::{Duration, Instant},
 };
@@ -306,6 +310,24 @@ async fn a_rail_does_not_wait_for_its_own_end() {
     let rail = String::from("rail-0");
     assert_eq!(timeout(PATIENCE, task).await.unwrap().unwrap(), (Err(ShutdownError::OnTheRail { rail }), Ok(())));
     assert_eq!(task::spawn_blocking(move || rails.shutdown(PATIENCE)).await.unwrap(), Ok(()));
+}
+
+/// A task of the rail asked for its end in vain, and goes on.
+#[test]
+fn a_dropped_rail_is_waited_for_after_its_own_task_has_stopped_it() {
+    let runtime = Arc::new(RailRuntimeBuilder::new("stops", everywhere()).build().unwrap());
+    let (stopping, goes_on) = (Arc::downgrade(&runtime), Arc::new(AtomicBool::new(true)));
+    let (told, refused) = mpsc::channel();
+    let going = goes_on.clone();
+    drop(runtime.spawn(async move {
+        let refused = stopping.upgrade().unwrap().shutdown(PATIENCE);
+        told.send(refused).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        going.store(false, Relaxed);
+    }));
+    assert!(matches!(refused.recv_timeout(PATIENCE).unwrap(), Err(ShutdownError::OnTheRail { .. })));
+    drop(runtime);
+    assert!(!goes_on.load(Relaxed));
 }
 
 /// The last clone goes with a task, on a rail of its own.

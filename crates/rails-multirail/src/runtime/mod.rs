@@ -375,11 +375,11 @@ impl RailRuntime {
 
     pub(crate) fn shutdown_until(&self, limit: Duration, deadline: Option<Instant>) -> Result<(), ShutdownError> {
         self.stop();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let rail = self.name.clone();
         if self.is_current() {
             return Err(ShutdownError::OnTheRail { rail });
         }
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         match self.life.wait_for_end(deadline) {
             Stage::Running => Err(ShutdownError::Occupied { rail, limit }),
             Stage::Stopping => Err(ShutdownError::Blocking { rail, limit }),

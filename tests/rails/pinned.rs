@@ -90,6 +90,13 @@ fn runtime_with_some_of_its_cpus() {
     assert!(matches!(none, RuntimeError::Bind { source: BindError::EmptySet { .. }, .. }), "{none}");
 }
 
+#[test]
+fn runtime_with_a_name_that_no_thread_can_have() {
+    let cpus = thread::current_affinity().unwrap();
+    let error = RailRuntimeBuilder::new("null\0", cpus).build().unwrap_err();
+    assert!(matches!(error, RuntimeError::Spawn { .. }), "{error}");
+}
+
 /// Above the CPU numbers of every machine that runs these tests, and below the largest number that a set takes from
 /// text.
 const ABSENT: u32 = 100_000;

@@ -172,6 +172,10 @@ impl RailRuntimeBuilder {
         let (stop, stopped) = oneshot::channel();
         let (name, life) = (self.name.clone(), Arc::new(Life::new()));
         let alive = Alive(life.clone());
+        if name.contains('\0') {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "a thread's name has no null bytes");
+            return Err(RuntimeError::Spawn { name, source });
+        }
         let spawned = std::thread::Builder::new().name(self.name.clone());
         let thread = spawned
             .spawn(move || self.run(&report, stopped, &alive))

@@ -177,14 +177,14 @@ impl<T> Service<T> {
     }
 }
 
-/// Where the packets of each rail's connections arrive: on its own CPU, and on those that serve the interrupts of its NIC
-/// and of no other rail's.
+/// Where the packets of each rail's connections arrive: on its own CPU if it is bound to one, and on those that serve the
+/// interrupts of its NIC and of no other rail's.
 fn arrivals(planned: &[Arc<PlannedRail>]) -> Vec<Arrival> {
+    let own = |rail: &PlannedRail| rail.bound_cpu().map(CpuSet::single).unwrap_or_default();
     let arrival = |(index, rail): (usize, &Arc<PlannedRail>)| {
         let others = planned.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
-        let of_others =
-            others.fold(CpuSet::new(), |all, other| all.union(&other.interrupt_cpus).union(&CpuSet::single(other.cpu)));
-        let cpus = rail.interrupt_cpus.difference(&of_others).union(&CpuSet::single(rail.cpu));
+        let of_others = others.fold(CpuSet::new(), |all, other| all.union(&other.interrupt_cpus).union(&own(other)));
+        let cpus = rail.interrupt_cpus.difference(&of_others).union(&own(rail));
         Arrival { cpus, interface: rail.interface.clone() }
     };
     planned.iter().enumerate().map(arrival).collect()
@@ -210,5 +210,14 @@ mod tests {
         assert_eq!((planned[0].cpu, planned[1].cpu), (CpuId(0), CpuId(4)), "on cores beside those of the interrupts");
         let cpus: Vec<String> = arrivals(&planned).iter().map(|arrival| arrival.cpus.to_string()).collect();
         assert_eq!(cpus, ["0-1", "4,6"], "CPU 2 serves both, so the interface decides there");
+    }
+
+    #[test]
+    fn connections_of_an_unbound_rail_arrive_on_no_cpu() {
+        let machine = Topology::synthetic("package:1 numa:1 core:4 pu:1", vec![]).unwrap();
+        let plan = plan_rails(&machine, &"127.0.0.1@default,127.0.0.2@1".parse().unwrap()).unwrap();
+        let planned: Vec<_> = plan.rails.into_iter().map(Arc::new).collect();
+        let cpus: Vec<String> = arrivals(&planned).iter().map(|arrival| arrival.cpus.to_string()).collect();
+        assert_eq!(cpus, ["", "1"]);
     }
 }

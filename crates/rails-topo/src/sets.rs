@@ -6,12 +6,12 @@ use std::{fmt, marker::PhantomData, str::FromStr};
 /// The kernel's number of a PU (a hardware thread; Linux calls it a CPU).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct CpuId(pub u32);
+pub struct CpuId(#[serde(deserialize_with = "number_within_a_set")] pub u32);
 
 /// The kernel's number of a NUMA node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct NodeId(pub u32);
+pub struct NodeId(#[serde(deserialize_with = "number_within_a_set")] pub u32);
 
 /// A set of CPUs. It grows as needed: no limit at 1,024.
 pub type CpuSet = IdSet<CpuId>;
@@ -48,7 +48,7 @@ pub struct ParseSetError {
     pub reason: &'static str,
 }
 
-/// The largest number that a set takes from text, so that a hostile list cannot ask for memory without end.
+/// The largest number that is taken from text, in a set or alone, so that no hostile one can ask for memory without end.
 pub(crate) const LARGEST_PARSED: u32 = (1 << 20) - 1;
 
 impl Id for CpuId {
@@ -325,6 +325,15 @@ impl<'de, T: Id> Deserialize<'de> for IdSet<T> {
     }
 }
 
+/// A number that may come into a set.
+fn number_within_a_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    let number = u32::deserialize(deserializer)?;
+    if number <= LARGEST_PARSED {
+        return Ok(number);
+    }
+    Err(serde::de::Error::custom(format_args!("{number} is too large: the largest number is {LARGEST_PARSED}")))
+}
+
 fn position<T: Id>(id: T) -> (usize, u64) {
     (id.number() as usize / 64, 1 << (id.number() % 64))
 }
@@ -357,6 +366,14 @@ mod tests {
         for text in ["", "g", "1,,2", "123456789", "+1", "0-3"] {
             assert!(CpuSet::parse_mask(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn numbers_are_read_up_to_that_of_a_set() {
+        let read = |number: u32| serde_json::from_str::<(CpuId, NodeId)>(&format!("[{number},{number}]"));
+        assert_eq!(read(LARGEST_PARSED).unwrap(), (CpuId(LARGEST_PARSED), NodeId(LARGEST_PARSED)));
+        let error = read(LARGEST_PARSED + 1).unwrap_err();
+        assert!(error.to_string().starts_with("1048576 is too large"), "{error}");
     }
 
     #[test]

@@ -51,9 +51,14 @@ fn plan_with_fields_of_a_later_version() {
 #[test]
 fn plan_that_is_damaged() {
     let plan = planned(&two_packages(vec![nic("eth0", 1, 10, "10.0.0.1")]), "eth0");
-    for (field, value) in
-        [("cpu", json!(-1)), ("task_cpus", json!("3-1")), ("binding", json!("x")), ("node", json!("a"))]
-    {
+    for (field, value) in [
+        ("cpu", json!(-1)),
+        ("cpu", json!(u32::MAX)),
+        ("task_cpus", json!("3-1")),
+        ("binding", json!("x")),
+        ("node", json!("a")),
+        ("node", json!(u32::MAX)),
+    ] {
         let mut json = serde_json::to_value(&plan).unwrap();
         json["rails"][0][field] = value;
         assert!(read(&json).is_err(), "{field}");

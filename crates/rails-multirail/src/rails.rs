@@ -11,7 +11,7 @@ use crate::{
 };
 use rails_bind::{
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
-    claims::{Claim, Claims, Resources},
+    claims::{Claim, ClaimError, Claims, Resources},
     interrupt,
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
     thread,
@@ -56,8 +56,9 @@ pub struct Rail {
     /// The runtimes of its other cores.
     task_runtimes: Box<[RailRuntime]>,
     moves: AtomicU64,
-    /// It ends after the runtimes, and with it the claims.
     place: Mutex<Place>,
+    /// What each rail of the set has to itself, by number. The threads hold it, so that it ends with the last of them.
+    claims: Weak<[Mutex<Vec<Claim>>]>,
     /// Held by a move from its beginning to its end.
     moving: tokio::sync::Mutex<()>,
 }
@@ -68,8 +69,6 @@ struct Place {
     planned: Arc<PlannedRail>,
     /// The CPU of each task runtime.
     task_cpus: Vec<CpuId>,
-    /// The cores that the rail has to itself.
-    claims: Vec<Claim>,
 }
 
 impl Rails {
@@ -77,7 +76,7 @@ impl Rails {
     /// [CPUs for tasks](PlannedRail::task_cpus).
     ///
     /// The cores of exclusive rails, and the interrupts and receive queues of their NICs, are
-    /// [claimed](rails_bind::claims) on the whole host for as long as the rails run.
+    /// [claimed](rails_bind::claims) on the whole host for as long as one of the rails runs.
     ///
     /// # Errors
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
@@ -110,11 +109,10 @@ impl Rails {
             return Err(RuntimeError::Number { rail: rail.id, index });
         }
         let mut claim = Claims::machine().claim(plan.rails.iter().flat_map(PlannedRail::exclusive_resources))?;
-        let rails: Result<Vec<Rail>, RuntimeError> = plan
-            .rails
-            .iter()
-            .map(|planned| Rail::build(planned, claim.split_off(&planned.exclusive_resources().collect()), &adjust))
-            .collect();
+        let own = |planned: &PlannedRail| Mutex::new(vec![claim.split_off(&planned.exclusive_resources().collect())]);
+        let claims: Arc<[_]> = plan.rails.iter().map(own).collect();
+        let rails: Result<Vec<Rail>, RuntimeError> =
+            plan.rails.iter().map(|planned| Rail::build(planned, &claims, &adjust)).collect();
         Ok(Self(Arc::new(Inner {
             rails: rails?.into(),
             link_changes: LinkChanges::default(),
@@ -294,7 +292,7 @@ impl Place {
 impl Rail {
     fn build(
         planned: &PlannedRail,
-        claim: Claim,
+        claims: &Arc<[Mutex<Vec<Claim>>]>,
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
         let build = |name: String, cpu: CpuId| {
@@ -310,20 +308,21 @@ impl Rail {
                 Some(policy) => builder.memory(policy),
                 None => builder,
             };
-            adjust(planned, builder).build()
+            adjust(planned, builder).claims(claims.clone()).build()
         };
         let runtime = build(format!("rail-{}", planned.id), planned.cpu)?;
         let others = (1..).zip(planned.task_cpus.iter());
         let task_runtimes = others.map(|(number, cpu)| build(format!("rail-{}.{number}", planned.id), cpu));
         let task_runtimes: Result<_, RuntimeError> = task_runtimes.collect();
         let task_cpus = planned.task_cpus.iter().collect();
-        let place = Place { planned: Arc::new(planned.clone()), task_cpus, claims: vec![claim] };
+        let place = Place { planned: Arc::new(planned.clone()), task_cpus };
         Ok(Self {
             id: planned.id,
             runtime,
             task_runtimes: task_runtimes?,
             moves: AtomicU64::new(0),
             place: Mutex::new(place),
+            claims: Arc::downgrade(claims),
             moving: tokio::sync::Mutex::default(),
         })
     }
@@ -332,14 +331,13 @@ impl Rail {
     async fn move_to(&self, to: PlannedRail) -> Result<bool, MoveError> {
         assert_eq!(to.task_cpus.len(), self.task_runtimes.len(), "a rail has as many runtimes as when it was built");
         let _moving = self.moving.lock().await;
-        let (from, old, old_cpus, held) = {
+        let (from, old, old_cpus) = {
             let place = self.place();
-            let held: Resources = place.claims.iter().flat_map(|claim| claim.resources().iter()).collect();
-            (place.planned.clone(), place.cpus(), place.task_cpus.clone(), held)
+            (place.planned.clone(), place.cpus(), place.task_cpus.clone())
         };
         let (was_bound, is_bound) = (from.bound_cpu().is_some(), to.bound_cpu().is_some());
         assert!(is_bound || !was_bound, "a rail that is bound stays bound");
-        let claim = Claims::machine().claim(to.exclusive_resources().filter(|resource| !held.contains(resource)))?;
+        let claim = self.claim_more(&to)?;
         let new_cpus = move_task_cpus(&old_cpus, &to.task_cpus);
         let new = cpus(&to, &new_cpus);
         // A rail without a node gives up the policy that it had.
@@ -366,16 +364,30 @@ impl Rail {
         let kept: Resources = to.exclusive_resources().collect();
         let mut place = self.place();
         (place.planned, place.task_cpus) = (Arc::new(to), new_cpus);
-        place.claims.push(claim);
-        for claim in &mut place.claims {
-            let kept = claim.split_off(&kept);
-            // The rest is let go of.
-            drop(std::mem::replace(claim, kept));
-        }
-        place.claims.retain(|claim| !claim.resources().is_empty());
+        self.hold(claim, &kept);
         drop(place);
         self.moves.fetch_add(1, Relaxed);
         Ok(begins_elsewhere)
+    }
+
+    /// Claims what a place needs beyond that which the rail has; nothing if all threads have ended.
+    fn claim_more(&self, to: &PlannedRail) -> Result<Option<Claim>, ClaimError> {
+        let Some(all) = self.claims.upgrade() else { return Ok(None) };
+        let held: Resources = claims_of(&all, self.id).iter().flat_map(|claim| claim.resources().iter()).collect();
+        Claims::machine().claim(to.exclusive_resources().filter(|resource| !held.contains(resource))).map(Some)
+    }
+
+    /// Holds that claim too, and lets go of all that is not to be kept.
+    fn hold(&self, claim: Option<Claim>, kept: &Resources) {
+        let Some(all) = self.claims.upgrade() else { return };
+        let mut claims = claims_of(&all, self.id);
+        claims.extend(claim);
+        for claim in claims.iter_mut() {
+            let kept = claim.split_off(kept);
+            // The rest is let go of.
+            drop(std::mem::replace(claim, kept));
+        }
+        claims.retain(|claim| !claim.resources().is_empty());
     }
 
     /// Whether the threads may run where they were planned and nowhere else, read anew. The kernel lets a thread run
@@ -495,6 +507,11 @@ impl Rail {
         let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
         self.runtime.placement().memory_node.iter().map(page).collect()
     }
+}
+
+/// The claims of one rail of a set.
+fn claims_of(all: &[Mutex<Vec<Claim>>], id: RailId) -> MutexGuard<'_, Vec<Claim>> {
+    all[id.0].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The CPUs of the runtimes of a rail: that of its lanes, and those of tasks.

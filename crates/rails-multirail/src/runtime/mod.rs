@@ -13,7 +13,7 @@ use crate::RailId;
 use placement::{CurrentPlacement, Unbound};
 use rails_bind::{
     BindError,
-    claims::ClaimError,
+    claims::{Claim, ClaimError},
     memory::MemoryPolicy,
     thread,
     usage::{ThreadUsage, UsageError},
@@ -47,6 +47,8 @@ pub struct RailRuntimeBuilder {
     cpus: CpuSet,
     memory: Option<MemoryPolicy>,
     spin: Duration,
+    /// The thread holds them until it ends.
+    claims: Option<Arc<[Mutex<Vec<Claim>>]>>,
 }
 
 /// A pinned thread with a tokio `current_thread` runtime.
@@ -139,7 +141,7 @@ pub enum MoveError {
 impl RailRuntimeBuilder {
     /// A runtime whose thread may run on `cpus` and nowhere else. On Linux the thread's name is cut to 15 bytes.
     pub fn new(name: impl Into<String>, cpus: CpuSet) -> Self {
-        Self { name: name.into(), cpus, memory: None, spin: Duration::ZERO }
+        Self { name: name.into(), cpus, memory: None, spin: Duration::ZERO, claims: None }
     }
 
     /// Sets the thread's memory policy. Default: the policy that the thread inherits from the calling thread.
@@ -158,6 +160,11 @@ impl RailRuntimeBuilder {
     /// the kernel polls the NIC's queue during a system call.
     pub fn spin(self, time: Duration) -> Self {
         Self { spin: time.min(LONGEST_SPIN), ..self }
+    }
+
+    /// Has the thread hold these claims until it ends, and its runtime with it.
+    pub(crate) fn claims(self, claims: Arc<[Mutex<Vec<Claim>>]>) -> Self {
+        Self { claims: Some(claims), ..self }
     }
 
     /// Starts the thread, places it, and builds its runtime.
@@ -225,6 +232,8 @@ impl RailRuntimeBuilder {
                 let _ = report.send(Err(error));
             }
         }
+        // Nothing runs here any more.
+        drop(self.claims);
     }
 
     fn runtime(&self, unbound: Unbound, spin: Arc<Spin>) -> Result<LocalRuntime, RuntimeError> {

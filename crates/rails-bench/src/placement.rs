@@ -2,7 +2,7 @@
 
 use crate::{config, exit::Help, machine::MachineArgs};
 use anyhow::{Context, Error, Result};
-use rails_bind::claims::{ClaimError, Claims, Holder, Resource};
+use rails_bind::claims::{ClaimError, Claims, Holder, Resource, Resources};
 use rails_multirail::{
     FollowOptions, RailPlan, RailRequest, Rails,
     planner::{Affinities, Nearness, Need, PlanError, plan_rails},
@@ -131,16 +131,22 @@ pub(crate) fn plan_on(
 fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<RailPlan> {
     let mut request = request.clone();
     request.claimed = Claims::machine().taken().context("the claims of this machine cannot be read")?;
-    let nics_are_claimed = request.exclusive && !request.claimed.interrupts().is_empty();
-    plan_rails(topology, &request).map_err(|error| match error {
-        PlanError::NoNic | PlanError::TooFewNics { .. } if nics_are_claimed => {
-            Error::new(error).context(flag).help(CONFLICT)
-        }
-        PlanError::TooFewCores { .. } | PlanError::CpusTaken { .. } if !request.claimed.cpus().is_empty() => {
-            let help = claimed_by(&holders_on(topology));
-            Error::new(error).context(flag).help(help)
-        }
-        error => Error::new(error).context(flag),
+    let error = match plan_rails(topology, &request) {
+        Ok(plan) => return Ok(plan),
+        Err(error) => error,
+    };
+    request.claimed = Resources::default();
+    let help = match error {
+        // The claims are not, or not alone, in the way.
+        _ if plan_rails(topology, &request).is_err() => None,
+        PlanError::NoNic | PlanError::TooFewNics { .. } => Some(CONFLICT.to_owned()),
+        PlanError::TooFewCores { .. } | PlanError::CpusTaken { .. } => Some(claimed_by(&holders_on(topology))),
+        _ => None,
+    };
+    let error = Error::new(error).context(flag);
+    Err(match help {
+        Some(help) => error.help(help),
+        None => error,
     })
 }
 

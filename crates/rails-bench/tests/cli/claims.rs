@@ -131,6 +131,19 @@ fn claimed_core_is_refused_with_its_holder() {
     }
 }
 
+/// The core that is asked for twice is not the claimed one.
+#[test]
+fn holder_that_is_not_in_the_way_is_not_named() {
+    let _turn = one_core_at_a_time();
+    let _claim = Claims::machine().claim(last_core().iter().map(Resource::Cpu)).unwrap();
+    let first = Topology::detect().unwrap().allowed_cpus().first().unwrap();
+    let from = format!("127.0.0.1@{first},127.0.0.2@{first}");
+    let output = run(["stream", "--insecure", "--exclusive", "--to", "127.0.0.1:1", "--from", &from]);
+    let said = stderr(&output);
+    assert!(said.contains("error: --from: "), "{said}");
+    assert!(!said.contains(&format!("process {} (", std::process::id())), "{said}");
+}
+
 /// A process that is killed when this is dropped, also by a failed assertion: its claims would be in the way of other
 /// tests.
 struct Killed(Child);

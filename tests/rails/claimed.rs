@@ -46,6 +46,17 @@ fn exclusive_rails_claim_their_cores() {
     Rails::build(&plan).unwrap();
 }
 
+/// As after an edit by hand.
+#[test]
+fn plan_with_two_rails_that_have_one_core_to_themselves_is_refused() {
+    let (.., mut plan) = exclusive();
+    let mut second = plan.rails[0].clone();
+    second.id = RailId(1);
+    plan.rails.push(second);
+    let refused = Rails::build(&plan).unwrap_err();
+    assert!(matches!(refused, RuntimeError::NotExclusive { rail: RailId(1), .. }), "{refused}");
+}
+
 #[test]
 fn claims_end_with_the_threads_of_the_rails() {
     let _turn = turn();

@@ -20,6 +20,7 @@ use rails_net::LocalEnd;
 use rails_proto::{LaneAddress, Scheme, pairing::LaneCandidate};
 use rails_topo::{CpuId, CpuSet, NodeId, NodeSet, Topology};
 use std::{
+    collections::HashSet,
     future::Future,
     net::{Ipv4Addr, SocketAddr},
     ops::Index,
@@ -108,7 +109,14 @@ impl Rails {
         if let Some((index, rail)) = plan.rails.iter().enumerate().find(|(index, rail)| rail.id.0 != *index) {
             return Err(RuntimeError::Number { rail: rail.id, index });
         }
-        let mut claim = Claims::machine().claim(plan.rails.iter().flat_map(PlannedRail::exclusive_resources))?;
+        let mut exclusive = HashSet::new();
+        let own = plan.rails.iter().flat_map(|rail| rail.exclusive_resources().map(|resource| (rail.id, resource)));
+        for (rail, resource) in own {
+            if !exclusive.insert(resource.clone()) {
+                return Err(RuntimeError::NotExclusive { rail, resource });
+            }
+        }
+        let mut claim = Claims::machine().claim(exclusive)?;
         let own = |planned: &PlannedRail| Mutex::new(vec![claim.split_off(&planned.exclusive_resources().collect())]);
         let claims: Arc<[_]> = plan.rails.iter().map(own).collect();
         let rails: Result<Vec<Rail>, RuntimeError> =

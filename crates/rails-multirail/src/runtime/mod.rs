@@ -13,7 +13,7 @@ use crate::RailId;
 use placement::{CurrentPlacement, Unbound};
 use rails_bind::{
     BindError,
-    claims::{Claim, ClaimError},
+    claims::{Claim, ClaimError, Resource},
     memory::MemoryPolicy,
     thread,
     usage::{ThreadUsage, UsageError},
@@ -104,6 +104,14 @@ pub enum RuntimeError {
         rail: RailId,
         /// Its place in the plan.
         index: usize,
+    },
+    /// Two rails of the plan have the same thing to themselves, as after an edit by hand.
+    #[error("rail {rail} of the plan has {resource} to itself, and so has a rail before it")]
+    NotExclusive {
+        /// The later rail.
+        rail: RailId,
+        /// The CPU, the interrupt or the queue.
+        resource: Resource,
     },
     /// tokio gave no runtime.
     #[error("no tokio runtime for rail `{name}`")]

@@ -15,6 +15,7 @@ use rails::{
 use std::{
     future::Future,
     net::{IpAddr, SocketAddr},
+    process::Command,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -202,6 +203,27 @@ fn rails_follow_one_request_once() {
     assert!(matches!(again, FollowError::Already), "{again}");
     rails.unfollow();
     rails.follow(&RailRequest::loopback(2), FollowOptions::new()).unwrap();
+}
+
+/// The test runs itself in a process in which no thread gets its stack.
+#[test]
+fn following_without_a_thread_is_refused_in_a_task_too() {
+    const STACK: &str = "RUST_MIN_STACK";
+    let too_large = (1_u64 << 60).to_string();
+    if std::env::var(STACK).as_ref() != Ok(&too_large) {
+        let name = "moved::following_without_a_thread_is_refused_in_a_task_too";
+        let again =
+            Command::new(std::env::current_exe().unwrap()).args([name, "--exact"]).env(STACK, too_large).output();
+        let again = again.unwrap();
+        assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stdout));
+        return;
+    }
+    let mut plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(1)).unwrap();
+    plan.rails.clear();
+    let rails = Rails::build(&plan).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let error = runtime.block_on(async { rails.follow(&RailRequest::auto(), FollowOptions::new()) }).unwrap_err();
+    assert!(matches!(error, FollowError::Thread(_)), "{error}");
 }
 
 /// The thread that follows the machine wakes no rail.

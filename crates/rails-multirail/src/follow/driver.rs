@@ -31,12 +31,19 @@ pub(super) fn start(
     request: &RailRequest,
     options: FollowOptions,
 ) -> Result<oneshot::Sender<()>, FollowError> {
-    let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("rails-follow-io").build();
-    let runtime = runtime.map_err(FollowError::Thread)?;
     let (stop, mut stopped) = oneshot::channel();
     let (report, started) = mpsc::sync_channel(1);
     let (rails, request) = (rails.downgrade(), request.clone());
     let thread = thread::Builder::new().name("rails-follow".to_owned()).spawn(move || {
+        // On the thread: a caller in a task could not drop it, where there is no thread for it.
+        let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("rails-follow-io").build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let _ = report.send(Err(FollowError::Thread(error)));
+                return;
+            }
+        };
         runtime.block_on(async {
             match Monitor::start(options.monitor.clone()).await {
                 Ok(monitor) => {
@@ -45,13 +52,13 @@ pub(super) fn start(
                     follow(&monitor, &rails, request, options, &mut stopped).await;
                 }
                 Err(error) => {
-                    let _ = report.send(Err(error));
+                    let _ = report.send(Err(error.into()));
                 }
             }
         });
     });
     thread.map_err(FollowError::Thread)?;
-    started.recv().unwrap_or(Err(MonitorError::Stopped))?;
+    started.recv().unwrap_or(Err(MonitorError::Stopped.into()))?;
     Ok(stop)
 }
 

@@ -492,7 +492,7 @@ impl Rail {
 
     /// Which of the three affinities hold for the rail now (RTK paper, section II.B), each with its readings. The plan
     /// is not used: this reads the CPUs of the thread and of the interrupts anew, and the memory's node was read when
-    /// the rail was built.
+    /// the rail was built, or moved last.
     ///
     /// It is a sample at one moment; an [`Observer`](rails_bind::affinity::Observer) observes for longer, and reports
     /// more.
@@ -510,7 +510,7 @@ impl Rail {
         )
     }
 
-    /// The node of a page that the rail's thread touched first when the rail was built; empty if the node is unknown.
+    /// The node of a page that the rail's thread touched first when it was built, or moved last; empty if unknown.
     pub fn observed_memory(&self) -> Vec<ObservedMemory> {
         let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
         self.runtime.placement().memory_node.iter().map(page).collect()

@@ -194,9 +194,12 @@ impl Rails {
     /// `peer:...`). Streams that these rails have *opened* connect from the new NIC; a peer that has opened a stream to
     /// this end goes on by the addresses that it knows.
     ///
-    /// A thread `rails-follow` watches the machine. It has no CPU of its own, sleeps between changes but for the
-    /// monitor's [slow look](MonitorOptions::slow_look), and ends with the last clone of the rails, or by
+    /// A thread `rails-follow` watches the machine. It runs where the calling thread may run, sleeps between changes but
+    /// for the monitor's [slow look](MonitorOptions::slow_look), and ends with the last clone of the rails, or by
     /// [`unfollow`](Self::unfollow) or [`shutdown`](Self::shutdown). [`subscribe`](Self::subscribe) tells of moves.
+    ///
+    /// While it looks at the machine or moves a rail, it keeps the rails running. The drop of the last other clone then
+    /// does not wait, and the rails stop after that step. [`shutdown`](Self::shutdown) waits at all times.
     ///
     /// It blocks the calling thread while the machine is read.
     ///

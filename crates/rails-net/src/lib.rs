@@ -72,6 +72,7 @@ mod socket;
 mod steering;
 mod sys;
 mod tcp;
+mod timer;
 mod transport;
 mod udp;
 
@@ -80,6 +81,7 @@ pub use links::{LinkChange, LinkWatch};
 pub use local_end::LocalEnd;
 pub use route::local_address_towards;
 pub use steering::{Arrival, SteeredListeners, listen_steered};
+pub use timer::Timer;
 pub use tcp::{
     Deviation, KeepAlive, TcpAcceptor, TcpLane, TcpSettings, TcpState, TcpStats, TcpTransport, ZeroCopy, ZeroCopyStats,
 };

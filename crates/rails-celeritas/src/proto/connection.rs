@@ -20,8 +20,6 @@ use std::{
 pub struct Parameters {
     /// The token of the segments that this end sends: the peer drew it.
     pub peer_token: Token,
-    /// The token of the segments that this end takes.
-    pub own_token: Token,
     /// The most payload bytes of a segment.
     pub most_payload: u32,
     /// The bytes of the IP and UDP headers around a segment: 28 for IPv4, 48 for IPv6.
@@ -38,7 +36,7 @@ pub struct Parameters {
 
 /// One end of a connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ConnectionProtocol {
     parameters: Parameters,
     sender: Sender,
     receiver: Receiver,
@@ -103,7 +101,7 @@ impl Parameters {
     }
 }
 
-impl Connection {
+impl ConnectionProtocol {
     /// An end that has just been opened.
     pub fn new(now: Instant, parameters: Parameters, controller: Box<dyn RateController>) -> Self {
         let round_trip = RoundTrip::new(parameters.round_trip);
@@ -111,7 +109,7 @@ impl Connection {
         Self {
             sender: Sender::new(peer_token, most_payload, most_unacknowledged, round_trip),
             receiver: Receiver::new(parameters.round_trip),
-            pacer: Pacer::new(now, controller.rate(), depth, parameters.wire_len(most_payload)),
+            pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(most_payload)),
             controller,
             heard_at: now,
             halvings: 0,
@@ -170,8 +168,7 @@ impl Connection {
         if self.has_failed {
             return;
         }
-        let line = self.pacer.rate().as_bits_per_second() as u128 * self.parameters.burst.as_nanos() / 8_000_000_000;
-        let mut budget = self.pacer.budget(now).min(u64::try_from(line).unwrap_or(u64::MAX).max(LEAST_BURST));
+        let mut budget = self.pacer.budget(now).min(self.burst_len());
         let mut first = None;
         while burst.len() < most {
             let Some(length) = self.sender.next_len() else { break };
@@ -228,7 +225,12 @@ impl Connection {
         if self.has_failed {
             return None;
         }
-        let ready = self.sender.next_len().map(|length| self.pacer.ready_at(self.parameters.wire_len(length)));
+        let ready = self.sender.next_len().map(|length| {
+            // A whole burst, if there is as much to send.
+            let segments = (self.sender.backlog() / u64::from(self.parameters.most_payload)).max(1);
+            let backlog = segments.saturating_mul(self.parameters.wire_len(length));
+            self.pacer.ready_at(backlog.min(self.burst_len()))
+        });
         let silent = (self.sender.unacknowledged() > 0).then(|| self.silent_at());
         let timers = [ready, silent, self.sender.poll_timeout(self.peer_delay()), self.receiver.poll_timeout()];
         timers.into_iter().flatten().min()
@@ -328,6 +330,13 @@ impl Connection {
         Ok(())
     }
 
+    /// The most bytes of a burst, with the headers: two segments at least.
+    fn burst_len(&self) -> u64 {
+        let rate = u128::from(self.pacer.rate().as_bits_per_second());
+        let line = u64::try_from(rate * self.parameters.burst.as_nanos() / 8_000_000_000).unwrap_or(u64::MAX);
+        line.max(2 * self.parameters.wire_len(self.parameters.most_payload))
+    }
+
     /// Tells the peer a round-trip time that has changed by a quarter.
     fn tell_round_trip(&mut self) {
         let now = self.sender.round_trip().smoothed();
@@ -360,8 +369,6 @@ impl Connection {
     }
 }
 
-/// The least bytes of a burst: two segments of jumbo frames, or any one segment.
-const LEAST_BURST: u64 = 18_000;
 /// The least time without news after which the rate is halved.
 const LEAST_SILENCE: Duration = Duration::from_millis(300);
 /// The time without news after which a connection fails.

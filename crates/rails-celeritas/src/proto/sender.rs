@@ -236,6 +236,13 @@ impl Sender {
         }
     }
 
+    /// The bytes that could be sent if the rate allowed it: the lost ones, and those up to the limits.
+    pub fn backlog(&self) -> u64 {
+        let lost: u64 = self.lost.iter().map(len).sum();
+        let room = self.limit.saturating_sub(self.next).min(self.most_unacknowledged - self.unacknowledged);
+        lost + room.min(self.submitted.saturating_sub(self.next))
+    }
+
     /// The next segment, which leaves now.
     pub fn take(&mut self, now: Instant) -> Option<Segment> {
         let length = self.next_len()?;

@@ -2,7 +2,7 @@
 
 use crate::oracle::Oracle;
 use rails_celeritas::proto::{
-    connection::{Connection, Event, Failure, Parameters},
+    connection::{ConnectionProtocol, Event, Failure, Parameters},
     rate::RateController,
     receiver::{Arrival, Payload},
     sender::Segment,
@@ -44,7 +44,7 @@ pub(crate) struct PathCounts {
 pub(crate) type End = usize;
 
 pub(crate) struct Network {
-    pub(crate) ends: [Connection; 2],
+    pub(crate) ends: [ConnectionProtocol; 2],
     pub(crate) oracles: [Oracle; 2],
     pub(crate) counts: [PathCounts; 2],
     pub(crate) paths: [Path; 2],
@@ -77,7 +77,6 @@ enum Item {
 pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
     Parameters {
         peer_token: Token(71 + (1 - end as u64)),
-        own_token: Token(71 + end as u64),
         most_payload: 1432,
         overhead: 28,
         most_unacknowledged: 8 << 20,
@@ -97,7 +96,7 @@ impl Network {
         let now = Instant::now();
         let most_unacknowledged = parameters[0].most_unacknowledged.max(parameters[0].most_payload.into());
         Self {
-            ends: parameters.map(|parameters| Connection::new(now, parameters, rate())),
+            ends: parameters.map(|parameters| ConnectionProtocol::new(now, parameters, rate())),
             oracles: Default::default(),
             counts: Default::default(),
             paths,
@@ -150,7 +149,7 @@ impl Network {
                 return true;
             }
             let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
-            let timers = self.ends.iter().filter_map(Connection::poll_timeout);
+            let timers = self.ends.iter().filter_map(ConnectionProtocol::poll_timeout);
             let Some(next) = timers.chain(arrival).min() else { return false };
             if next > self.begin + limit {
                 return false;

@@ -5,3 +5,4 @@ pub(crate) mod epoll;
 pub(crate) mod option;
 pub(crate) mod reuseport;
 pub(crate) mod tcp_info;
+pub(crate) mod timerfd;

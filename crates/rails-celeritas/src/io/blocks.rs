@@ -1,0 +1,169 @@
+//! Memory in blocks, as one run of bytes.
+
+use bytes::{Bytes, BytesMut};
+use std::{
+    collections::BTreeMap,
+    io::IoSlice,
+    ops::Range,
+};
+
+/// The blocks of a message that is sent.
+#[derive(Debug)]
+pub(super) struct SentBlocks {
+    blocks: Vec<Bytes>,
+    /// The end of each block in the message.
+    ends: Vec<u64>,
+}
+
+/// The memory of a message that arrives.
+#[derive(Debug)]
+pub(super) enum Memory {
+    /// The caller's blocks.
+    Given { blocks: Vec<BytesMut>, ends: Vec<u64> },
+    /// Blocks of this end, each made when its first byte is expected.
+    Own { length: u64, blocks: BTreeMap<u64, BytesMut> },
+}
+
+impl SentBlocks {
+    pub(super) fn new(blocks: Vec<Bytes>) -> Self {
+        let ends = ends(blocks.iter().map(Bytes::len));
+        Self { blocks, ends }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Adds the slices of these bytes.
+    pub(super) fn slices<'a>(&'a self, bytes: Range<u64>, slices: &mut Vec<IoSlice<'a>>) {
+        let mut at = bytes.start;
+        let mut index = self.ends.partition_point(|end| *end <= at);
+        while at < bytes.end {
+            let (block, end) = (&self.blocks[index], self.ends[index]);
+            let start = end - block.len() as u64;
+            slices.push(IoSlice::new(&block[(at - start) as usize..(bytes.end.min(end) - start) as usize]));
+            at = end;
+            index += 1;
+        }
+    }
+}
+
+impl Memory {
+    /// The caller's blocks, whose lengths are what they hold.
+    pub(super) fn given(blocks: Vec<BytesMut>) -> Self {
+        let ends = ends(blocks.iter().map(BytesMut::len));
+        Self::Given { blocks, ends }
+    }
+
+    /// Blocks of this end for a message of that length.
+    pub(super) fn own(length: u64) -> Self {
+        Self::Own { length, blocks: BTreeMap::new() }
+    }
+
+    /// The bytes that a caller's blocks hold.
+    pub(super) fn given_capacity(blocks: &[BytesMut]) -> u64 {
+        blocks.iter().map(|block| block.len() as u64).sum()
+    }
+
+    /// The slices of these bytes, in order and without a gap.
+    pub(super) fn slices(&mut self, bytes: Range<u64>) -> Vec<&mut [u8]> {
+        match self {
+            Self::Given { blocks, ends } => {
+                let first = ends.partition_point(|end| *end <= bytes.start);
+                let parts = blocks[first..].iter_mut().zip(&ends[first..]);
+                let parts = parts.map(|(block, end)| (*end - block.len() as u64, block));
+                parts.take_while(|(start, _)| *start < bytes.end).map(|(start, block)| part(block, start, &bytes)).collect()
+            }
+            Self::Own { length, blocks } => {
+                let indices = bytes.start / OWN_BLOCK..bytes.end.div_ceil(OWN_BLOCK);
+                for index in indices.clone() {
+                    let size = OWN_BLOCK.min(*length - index * OWN_BLOCK) as usize;
+                    blocks.entry(index).or_insert_with(|| BytesMut::zeroed(size));
+                }
+                blocks.range_mut(indices).map(|(index, block)| part(block, index * OWN_BLOCK, &bytes)).collect()
+            }
+        }
+    }
+
+    /// Writes bytes from that place on.
+    pub(super) fn write(&mut self, at: u64, mut bytes: &[u8]) {
+        for slice in self.slices(at..at + bytes.len() as u64) {
+            let (now, later) = bytes.split_at(slice.len());
+            slice.copy_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    /// Puts the bytes into the caller's blocks from now on, which hold the message.
+    pub(super) fn give(&mut self, blocks: Vec<BytesMut>) {
+        let mut given = Self::given(blocks);
+        if let Self::Own { blocks, .. } = self {
+            blocks.iter().for_each(|(index, block)| given.write(index * OWN_BLOCK, block));
+        }
+        *self = given;
+    }
+
+    /// The blocks of a whole message of that length.
+    pub(super) fn into_blocks(self, length: u64) -> Vec<BytesMut> {
+        match self {
+            Self::Given { mut blocks, ends } => {
+                let mut starts = [0].into_iter().chain(ends);
+                for (block, start) in blocks.iter_mut().zip(&mut starts) {
+                    block.truncate(length.saturating_sub(start) as usize);
+                }
+                blocks
+            }
+            Self::Own { blocks, .. } => blocks.into_values().collect(),
+        }
+    }
+}
+
+/// The part of a block that begins at `start` of the message.
+fn part<'a>(block: &'a mut BytesMut, start: u64, bytes: &Range<u64>) -> &'a mut [u8] {
+    let end = start + block.len() as u64;
+    let (from, to) = (bytes.start.max(start) - start, bytes.end.min(end) - start);
+    &mut block[from as usize..to.max(from) as usize]
+}
+
+fn ends(lengths: impl Iterator<Item = usize>) -> Vec<u64> {
+    lengths.scan(0, |end, length| Some({ *end += length as u64; *end })).collect()
+}
+
+/// The size of a block of this end.
+const OWN_BLOCK: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bytes_are_where_they_were_written(
+            sizes in proptest::collection::vec(0..100_000usize, 1..6), cut in 1..50_000usize, is_given: bool,
+        ) {
+            let length = sizes.iter().sum::<usize>().max(1);
+            let wanted: Vec<u8> = (0..length).map(|at| (at * 7 % 251) as u8).collect();
+            let given: Vec<BytesMut> = sizes.iter().map(|size| BytesMut::zeroed(*size)).chain([BytesMut::zeroed(1)]).collect();
+            let mut memory = if is_given { Memory::given(given.clone()) } else { Memory::own(length as u64) };
+            let mut pieces: Vec<(usize, &[u8])> = wanted.chunks(cut).enumerate().collect();
+            pieces.reverse();
+            let half = pieces.len() / 2;
+            for (done, (index, piece)) in pieces.into_iter().enumerate() {
+                if done == half && !is_given {
+                    memory.give(given.clone());
+                }
+                memory.write((index * cut) as u64, piece);
+            }
+            let blocks = memory.into_blocks(length as u64);
+            prop_assert_eq!(blocks.concat(), wanted.clone());
+
+            let sent = SentBlocks::new(blocks.into_iter().map(BytesMut::freeze).collect());
+            prop_assert_eq!(sent.len(), length as u64);
+            let (mut slices, at) = (Vec::new(), cut.min(length - 1));
+            sent.slices(at as u64..length as u64, &mut slices);
+            let read: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+            prop_assert_eq!(&read, &wanted[at..]);
+        }
+    }
+}

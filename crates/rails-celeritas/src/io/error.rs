@@ -1,0 +1,135 @@
+//! Why a connection cannot be opened, and why it ends.
+
+use crate::proto::{connection::Failure, wire::FrameError};
+use rails_net::UdpError;
+use std::{io, net::SocketAddr, time::Duration};
+
+/// A connection could not be opened, or a listener.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The control channel could not be opened.
+    #[error("no control channel to {remote}")]
+    Connect {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// No connection could be accepted.
+    #[error("no connection could be accepted")]
+    Accept(#[source] io::Error),
+    /// The peer sent no greeting in time.
+    #[error("{remote} sent no greeting within {} s", .limit.as_secs())]
+    Silent {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// The time that it had.
+        limit: Duration,
+    },
+    /// The peer's first bytes are not those of this protocol.
+    #[error("{remote} does not speak this protocol")]
+    Foreign {
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// The peer speaks another version.
+    #[error("{remote} speaks version {theirs} of the protocol, and this end version {ours}")]
+    Version {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// The peer's version.
+        theirs: u16,
+        /// This end's version.
+        ours: u16,
+    },
+    /// The greeting could not be exchanged.
+    #[error("the greeting with {remote} failed")]
+    Greeting {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The socket for segments could not be opened.
+    #[error("no socket for segments")]
+    Socket(#[from] UdpError),
+    /// The kernel gave no timer, or no random numbers.
+    #[error("{what} cannot be had")]
+    System {
+        /// The thing.
+        what: &'static str,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+}
+
+/// Why a connection has ended before everything had arrived.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The protocol says so.
+    #[error(transparent)]
+    Protocol(#[from] Failure),
+    /// No segment has ever arrived, though the control channel works.
+    #[error("no datagram arrives at {remote}: a firewall may drop UDP")]
+    Blocked {
+        /// The peer's address for segments.
+        remote: SocketAddr,
+    },
+    /// The peer has closed the control channel with messages missing.
+    #[error("the peer has ended the connection before all messages had arrived")]
+    Cut,
+    /// The control channel failed.
+    #[error("the control channel failed: {0}")]
+    Control(io::ErrorKind),
+    /// The peer sent bytes that are no frame.
+    #[error("the peer broke the protocol")]
+    Frame(#[from] FrameError),
+    /// The runtime that drove the connection has ended.
+    #[error("the runtime of the connection has ended")]
+    Stopped,
+}
+
+/// Why a message could not be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// It cannot be submitted.
+    #[error(transparent)]
+    Submit(#[from] crate::proto::sender::SubmitError),
+    /// The connection has ended. The message may have arrived.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// This end has said that it sends no more.
+    #[error("the connection is closed for sending")]
+    Closed,
+}
+
+/// Why a message could not be received. The next one may be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The peer has given the message up.
+    #[error("the peer has given message {0} up")]
+    GivenUp(u32),
+    /// The blocks do not hold it, or it is longer than this end takes without blocks. The peer is told.
+    #[error("message {number} has {length} bytes, more than there is memory for")]
+    TooLong {
+        /// Its number.
+        number: u32,
+        /// Its length.
+        length: u64,
+    },
+    /// The connection has ended.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+}

@@ -1,0 +1,79 @@
+//! The first bytes of the control channel: 24 from each end, and nothing else before both have come.
+
+use crate::proto::wire::Token;
+
+/// The length of a greeting.
+pub(super) const GREETING_LEN: usize = 24;
+/// The version of the protocol: both ends have the same.
+pub(super) const VERSION: u16 = 1;
+
+/// What each end tells first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Greeting {
+    /// The token of the segments that it takes.
+    pub(super) token: Token,
+    /// The UDP port that it takes them at.
+    pub(super) port: u16,
+    /// The most bytes of a datagram's payload that it takes.
+    pub(super) most_datagram: u16,
+}
+
+/// Bytes that are no greeting of this version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoGreeting {
+    Foreign,
+    Version(u16),
+}
+
+impl Greeting {
+    pub(super) fn encode(&self) -> [u8; GREETING_LEN] {
+        let mut bytes = [0; GREETING_LEN];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_be_bytes());
+        bytes[10..12].copy_from_slice(&self.port.to_be_bytes());
+        bytes[12..20].copy_from_slice(&self.token.0.to_be_bytes());
+        bytes[20..22].copy_from_slice(&self.most_datagram.to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8; GREETING_LEN]) -> Result<Self, NoGreeting> {
+        let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+        if &bytes[..8] != MAGIC {
+            return Err(NoGreeting::Foreign);
+        }
+        if number(8) != VERSION {
+            return Err(NoGreeting::Version(number(8)));
+        }
+        let token = bytes[12..20].iter().fold(0, |token, byte| token << 8 | u64::from(*byte));
+        let greeting = Self { token: Token(token), port: number(10), most_datagram: number(20) };
+        // A datagram that takes no payload, and a port that no socket has.
+        match greeting.port == 0 || greeting.most_datagram < 64 {
+            true => Err(NoGreeting::Foreign),
+            false => Ok(greeting),
+        }
+    }
+}
+
+const MAGIC: &[u8; 8] = b"celerity";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn greetings_come_back(token: u64, port in 1..=u16::MAX, most_datagram in 64..=u16::MAX) {
+            let greeting = Greeting { token: Token(token), port, most_datagram };
+            prop_assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
+        }
+
+        #[test]
+        fn other_bytes_are_refused(bytes: [u8; GREETING_LEN], version: u16) {
+            prop_assert!(Greeting::decode(&bytes).is_err());
+            let mut other = Greeting { token: Token(1), port: 1, most_datagram: 1472 }.encode();
+            other[8..10].copy_from_slice(&version.to_be_bytes());
+            prop_assert_eq!(Greeting::decode(&other).is_err(), version != VERSION);
+        }
+    }
+}

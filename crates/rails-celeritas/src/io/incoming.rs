@@ -1,0 +1,211 @@
+//! The messages that arrive, and their memory. It decides nothing about the protocol and does no I/O.
+
+use super::blocks::Memory;
+use bytes::BytesMut;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The arriving messages of a connection.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    window: u64,
+    most_message: u64,
+    /// The bytes that are not in this end's memory, or not any more.
+    consumed: u64,
+    messages: BTreeMap<u32, Arriving>,
+    /// The callers' blocks for messages that have not begun.
+    posted: BTreeMap<u32, Vec<BytesMut>>,
+    /// The message that the next caller receives.
+    next: u32,
+    /// Those whose callers have gone.
+    unwanted: BTreeSet<u32>,
+    /// How many messages the peer sends, once it is known.
+    count: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Arriving {
+    length: u64,
+    memory: Memory,
+    /// Whether its bytes are counted as consumed.
+    is_consumed: bool,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Arriving,
+    Whole,
+    GivenUp,
+    TooLong,
+}
+
+/// A message that has arrived as a whole.
+#[derive(Debug)]
+pub struct Message {
+    /// Its number, counted from 0.
+    pub number: u32,
+    /// Its bytes, block by block: the caller's blocks, cut to the message, or those of this end.
+    pub blocks: Vec<BytesMut>,
+}
+
+/// The outcome of a message that a caller waits for.
+#[derive(Debug)]
+pub(super) enum Taken {
+    Message(Message),
+    GivenUp,
+    TooLong { length: u64 },
+    /// The peer sends no such message.
+    None,
+}
+
+impl Incoming {
+    pub(super) fn new(window: u64, most_message: u64) -> Self {
+        let (messages, posted) = (BTreeMap::new(), BTreeMap::new());
+        Self { window, most_message, consumed: 0, messages, posted, next: 0, unwanted: BTreeSet::new(), count: None }
+    }
+
+    /// The limits for the peer: the offset and the message that it must not reach.
+    pub(super) fn limits(&self) -> (u64, u32) {
+        (self.consumed.saturating_add(self.window), self.next.saturating_add(MOST_AHEAD))
+    }
+
+    /// A message begins. Returns whether it is wanted.
+    pub(super) fn begin(&mut self, number: u32, length: u64) -> bool {
+        let posted = self.posted.remove(&number);
+        let mut message =
+            Arriving { length, memory: Memory::own(length), is_consumed: false, state: State::Arriving };
+        match posted {
+            Some(blocks) => message.give(blocks, &mut self.consumed),
+            // A caller waits for it, and takes it in this end's blocks.
+            None if number < self.next => message.accept(self.most_message, &mut self.consumed),
+            None => {}
+        }
+        if self.unwanted.contains(&number) {
+            message.state = State::TooLong;
+        }
+        let is_wanted = message.state != State::TooLong;
+        self.messages.insert(number, message);
+        self.drop_unwanted(number);
+        is_wanted
+    }
+
+    /// Reserves the next message for a caller. Returns its number, and whether it is refused.
+    pub(super) fn reserve(&mut self, blocks: Option<Vec<BytesMut>>) -> (u32, bool) {
+        let number = self.next;
+        self.next += 1;
+        let was_too_long = |message: &Arriving| message.state == State::TooLong;
+        match (self.messages.get_mut(&number), blocks) {
+            (Some(message), Some(blocks)) => message.give(blocks, &mut self.consumed),
+            (Some(message), None) => message.accept(self.most_message, &mut self.consumed),
+            (None, Some(blocks)) => {
+                self.posted.insert(number, blocks);
+            }
+            (None, None) => {}
+        }
+        (number, self.messages.get(&number).is_some_and(was_too_long))
+    }
+
+    /// The caller has gone before the message came.
+    pub(super) fn release(&mut self, number: u32) {
+        self.posted.remove(&number);
+        if number + 1 == self.next {
+            // The next caller gets it.
+            self.next = number;
+        } else {
+            self.unwanted.insert(number);
+            self.drop_unwanted(number);
+        }
+    }
+
+    /// The memory of a message, while it arrives.
+    pub(super) fn memory(&mut self, number: u32) -> Option<&mut Memory> {
+        let message = self.messages.get_mut(&number)?;
+        (message.state == State::Arriving).then_some(&mut message.memory)
+    }
+
+    pub(super) fn whole(&mut self, number: u32) {
+        self.settle(number, State::Whole);
+    }
+
+    pub(super) fn given_up(&mut self, number: u32) {
+        self.messages.entry(number).or_insert_with(|| Arriving {
+            length: 0,
+            memory: Memory::own(0),
+            is_consumed: false,
+            state: State::Arriving,
+        });
+        self.posted.remove(&number);
+        self.settle(number, State::GivenUp);
+    }
+
+    pub(super) fn finished(&mut self, count: u32) {
+        self.count = Some(count);
+    }
+
+    /// Whether the peer has sent all its messages, and they have arrived or were given up.
+    pub(super) fn is_complete(&self) -> bool {
+        let is_over = |message: &Arriving| message.state != State::Arriving;
+        self.count.is_some() && self.messages.values().all(is_over)
+    }
+
+    /// The outcome of a reserved message, once it is known.
+    pub(super) fn take(&mut self, number: u32) -> Option<Taken> {
+        match self.messages.get(&number).map(|message| message.state) {
+            Some(State::Arriving) => return None,
+            None if self.count.is_some_and(|count| number >= count) => return Some(Taken::None),
+            None => return None,
+            Some(_) => {}
+        }
+        let message = self.messages.remove(&number)?;
+        if !message.is_consumed {
+            self.consumed += message.length;
+        }
+        Some(match message.state {
+            State::Whole => Taken::Message(Message { number, blocks: message.memory.into_blocks(message.length) }),
+            State::TooLong => Taken::TooLong { length: message.length },
+            _ => Taken::GivenUp,
+        })
+    }
+
+    fn settle(&mut self, number: u32, state: State) {
+        if let Some(message) = self.messages.get_mut(&number).filter(|message| message.state == State::Arriving) {
+            message.state = state;
+        }
+        self.drop_unwanted(number);
+    }
+
+    fn drop_unwanted(&mut self, number: u32) {
+        if self.unwanted.contains(&number) && self.take(number).is_some() {
+            self.unwanted.remove(&number);
+        }
+    }
+}
+
+impl Arriving {
+    /// The caller's blocks take it, if they hold it.
+    fn give(&mut self, blocks: Vec<BytesMut>, consumed: &mut u64) {
+        if Memory::given_capacity(&blocks) < self.length {
+            self.state = State::TooLong;
+        } else if self.state != State::GivenUp {
+            self.memory.give(blocks);
+        }
+        self.consume(consumed);
+    }
+
+    /// Blocks of this end take it, also beyond the window.
+    fn accept(&mut self, most: u64, consumed: &mut u64) {
+        if self.length > most {
+            self.state = State::TooLong;
+        }
+        self.consume(consumed);
+    }
+
+    fn consume(&mut self, consumed: &mut u64) {
+        if !std::mem::replace(&mut self.is_consumed, true) {
+            *consumed += self.length;
+        }
+    }
+}
+
+/// How many messages may arrive before a caller asks for them: each takes a record.
+const MOST_AHEAD: u32 = 1 << 14;

@@ -1,0 +1,240 @@
+//! Connections over sockets: a control channel over TCP, segments over UDP, and a task that drives both.
+
+mod blocks;
+mod driver;
+mod error;
+mod greeting;
+mod incoming;
+mod open;
+mod options;
+mod outgoing;
+mod scatter;
+
+pub use error::{ConnectionError, OpenError, ReceiveError, SendError};
+pub use incoming::Message;
+pub use open::CeleritasListener;
+pub use options::CeleritasOptions;
+pub use outgoing::Delivery;
+pub use scatter::ScatterStats;
+
+use crate::proto::{receiver::ReceiverStats, sender::SenderStats};
+use blocks::SentBlocks;
+use bytes::{Bytes, BytesMut};
+use driver::{Shared, State};
+use incoming::Taken;
+use rails_topo::Bandwidth;
+use std::{
+    future::Future,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+use tokio::sync::oneshot;
+
+/// One end of a connection that carries messages both ways. Dropping it ends the connection at once: see
+/// [`close`](Self::close).
+#[derive(Debug)]
+pub struct Connection {
+    shared: Arc<Shared>,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+/// A message on its way. It is a future of the outcome; dropping it does not stop the message.
+#[derive(Debug)]
+#[must_use = "the message goes on its way, and its outcome is not known without this"]
+pub struct Sending {
+    number: u32,
+    shared: Arc<Shared>,
+    done: oneshot::Receiver<Delivery>,
+}
+
+/// The figures of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionStats {
+    /// The sending half.
+    pub sender: SenderStats,
+    /// The receiving half.
+    pub receiver: ReceiverStats,
+    /// Where received segments landed.
+    pub scatter: ScatterStats,
+    /// The rate at which it sends.
+    pub rate: Bandwidth,
+    /// The smoothed round-trip time.
+    pub round_trip: Duration,
+    /// The bytes that were sent and are not known to have arrived.
+    pub unacknowledged: u64,
+}
+
+impl Connection {
+    /// Sends a message: these blocks, one after the other, without copying them. They are kept until they have arrived.
+    /// Messages are sent in the order of the calls, and several are on their way at a time. It waits for nothing.
+    ///
+    /// # Errors
+    /// [`SendError`], also for a message without bytes.
+    pub fn send(&self, blocks: Vec<Bytes>) -> Result<Sending, SendError> {
+        let blocks = SentBlocks::new(blocks);
+        let (number, done) = self.shared.change(|state| {
+            match &state.end {
+                Some(Err(error)) => return Err(error.clone().into()),
+                _ if state.end.is_some() || state.is_finished => return Err(SendError::Closed),
+                _ => {}
+            }
+            let number = state.protocol.submit(Instant::now(), blocks.len())?;
+            state.submitted = number + 1;
+            Ok((number, state.outgoing.insert(number, blocks)))
+        })?;
+        Ok(Sending { number, shared: Arc::clone(&self.shared), done })
+    }
+
+    /// Receives the next message, in memory of this end. `None`: the peer sends no more. Callers get messages in the order
+    /// of their calls. A caller that is dropped leaves its message to the next one, unless a later caller waits already.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]. After one that names a message, the next call gets the next message.
+    pub async fn receive(&self) -> Result<Option<Message>, ReceiveError> {
+        self.take(None).await
+    }
+
+    /// Receives the next message into these blocks, each as long as it is: [`BytesMut::zeroed`] makes one. Segments that
+    /// come as expected land there without a copy, if this is called before the message comes. The message has the blocks,
+    /// cut to its length.
+    ///
+    /// # Errors
+    /// As [`receive`](Self::receive). The blocks are gone then.
+    pub async fn receive_into(&self, blocks: Vec<BytesMut>) -> Result<Option<Message>, ReceiveError> {
+        self.take(Some(blocks)).await
+    }
+
+    /// Tells the peer that no message follows those that were sent.
+    pub fn finish(&self) {
+        self.shared.change(|state| {
+            if !state.is_finished && state.end.is_none() {
+                state.is_finished = true;
+                state.protocol.finish(state.submitted);
+            }
+        });
+    }
+
+    /// [Finishes](Self::finish), and waits until all messages have arrived at both ends. Messages of the peer that nobody
+    /// has received are lost.
+    ///
+    /// # Errors
+    /// [`ConnectionError`] if the connection ends before.
+    pub async fn close(self) -> Result<(), ConnectionError> {
+        self.finish();
+        self.wait_for(|state| state.end.clone()).await
+    }
+
+    /// The local address of the control channel.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer's address of the control channel.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The figures so far.
+    pub fn stats(&self) -> ConnectionStats {
+        let state = self.shared.lock();
+        let (sender, receiver) = state.protocol.stats();
+        ConnectionStats {
+            sender,
+            receiver,
+            scatter: state.scatter,
+            rate: state.protocol.rate(),
+            round_trip: state.protocol.round_trip().smoothed(),
+            unacknowledged: state.protocol.unacknowledged(),
+        }
+    }
+
+    async fn take(&self, blocks: Option<Vec<BytesMut>>) -> Result<Option<Message>, ReceiveError> {
+        let number = self.shared.change(|state| {
+            let (number, is_refused) = state.incoming.reserve(blocks);
+            if is_refused {
+                state.protocol.refuse(number);
+            }
+            number
+        });
+        let mut turn = Turn { connection: self, number: Some(number) };
+        let taken = self.wait_for(|state| match state.incoming.take(number) {
+            Some(taken) => Some(Ok(taken)),
+            None => state.end.clone().map(|end| end.map(|()| Taken::None)),
+        });
+        let taken = taken.await;
+        turn.number = None;
+        // The peer may send further now.
+        self.shared.change(|_| {});
+        match taken? {
+            Taken::Message(message) => Ok(Some(message)),
+            Taken::GivenUp => Err(ReceiveError::GivenUp(number)),
+            Taken::TooLong { length } => Err(ReceiveError::TooLong { number, length }),
+            Taken::None => Ok(None),
+        }
+    }
+
+    async fn wait_for<R>(&self, mut look: impl FnMut(&mut State) -> Option<R>) -> R {
+        loop {
+            let mut changed = pin!(self.shared.changed.notified());
+            changed.as_mut().enable();
+            if let Some(found) = look(&mut self.shared.lock()) {
+                return found;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.shared.change(|state| state.is_dropped = true);
+    }
+}
+
+/// A caller that waits for a message.
+struct Turn<'a> {
+    connection: &'a Connection,
+    number: Option<u32>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.connection.shared.change(|state| state.incoming.release(number));
+        }
+    }
+}
+
+impl Sending {
+    /// The message's number, counted from 0.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Gives the message up: the bytes that have not left stay here. It may have arrived as a whole all the same.
+    pub fn give_up(self) {
+        self.shared.change(|state| {
+            if state.protocol.give_up(self.number) {
+                state.outgoing.settle(self.number, Delivery::GivenUp);
+            }
+        });
+    }
+}
+
+impl Future for Sending {
+    type Output = Result<Delivery, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.done).poll(context).map(|done| {
+            done.map_err(|_| match &self.shared.lock().end {
+                Some(Err(error)) => error.clone(),
+                _ => ConnectionError::Stopped,
+            })
+        })
+    }
+}

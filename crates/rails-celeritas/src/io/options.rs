@@ -1,0 +1,101 @@
+//! How connections are opened.
+
+use crate::proto::rate::{Fixed, RateController};
+use rails_net::UdpOptions;
+use rails_topo::{Bandwidth, DataSize};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// The options of connections. Each end has its own, and they need not be alike.
+#[derive(Clone)]
+#[must_use]
+pub struct CeleritasOptions {
+    pub(super) controller: Arc<dyn Fn() -> Box<dyn RateController> + Send + Sync>,
+    pub(super) window: DataSize,
+    pub(super) most_message: DataSize,
+    pub(super) most_unacknowledged: DataSize,
+    pub(super) most_datagram: u16,
+    pub(super) depth: Duration,
+    pub(super) burst: Duration,
+    pub(super) udp: UdpOptions,
+    pub(super) greeting_limit: Duration,
+}
+
+impl CeleritasOptions {
+    /// Connections that send at that rate, which counts IP packets with their headers: for a path, or a share of one,
+    /// that nobody else uses. A shared path needs a [controller](Self::controller) that makes way for others.
+    pub fn fixed(rate: Bandwidth) -> Self {
+        Self::controller(move || Box::new(Fixed(rate)))
+    }
+
+    /// Connections whose rates these controllers decide, each of them made for one connection.
+    pub fn controller(make: impl Fn() -> Box<dyn RateController> + Send + Sync + 'static) -> Self {
+        Self {
+            controller: Arc::new(make),
+            window: DataSize::bytes(16 << 20),
+            most_message: DataSize::bytes(256 << 20),
+            most_unacknowledged: DataSize::bytes(64 << 20),
+            most_datagram: 8972,
+            depth: Duration::from_millis(2),
+            burst: Duration::from_micros(250),
+            udp: UdpOptions::new().send_buffer(DataSize::bytes(4 << 20)).receive_buffer(DataSize::bytes(8 << 20)),
+            greeting_limit: Duration::from_secs(10),
+        }
+    }
+
+    /// The memory for messages that arrive before a caller asks for them. Default: 16 MiB. A path carries no more than
+    /// this in a round trip to an application that asks late.
+    pub fn window(self, size: DataSize) -> Self {
+        Self { window: size, ..self }
+    }
+
+    /// The longest message that [`Connection::receive`](super::Connection::receive) takes, which gets memory as it
+    /// arrives. Default: 256 MiB. Longer ones take [`receive_into`](super::Connection::receive_into).
+    pub fn most_message(self, size: DataSize) -> Self {
+        Self { most_message: size, ..self }
+    }
+
+    /// The most bytes that this end has sent and not known to have arrived. Default: 64 MiB, which a path of 10 Gbit/s
+    /// and 50 ms has under way. It takes about 40 bytes of memory for each segment.
+    pub fn most_unacknowledged(self, size: DataSize) -> Self {
+        Self { most_unacknowledged: size, ..self }
+    }
+
+    /// The most bytes of a datagram, without the headers of IP and UDP; 64 at least. Default: 8972, and never more than
+    /// the interfaces of both ends take. The path's MTU is not discovered: set this where the path takes less.
+    pub fn most_datagram(self, bytes: u16) -> Self {
+        Self { most_datagram: bytes.max(64), ..self }
+    }
+
+    /// The time on the wire of one burst, which leaves by one system call. Default: 250 us. The queue on the path has to
+    /// take it.
+    pub fn burst(self, time: Duration) -> Self {
+        Self { burst: time, ..self }
+    }
+
+    /// The time whose bytes may leave at once after the driver was late. Default: 2 ms. The queue on the path has to
+    /// take them; a shorter time loses bandwidth where other tasks hold the driver up.
+    pub fn depth(self, time: Duration) -> Self {
+        Self { depth: time, ..self }
+    }
+
+    /// The options of the sockets for segments: the local end, the buffers. Default: a send buffer of 4 MiB and a
+    /// receive buffer of 8 MiB, as far as `net.core.wmem_max` and `net.core.rmem_max` allow them.
+    pub fn udp(self, options: UdpOptions) -> Self {
+        Self { udp: options, ..self }
+    }
+}
+
+impl fmt::Debug for CeleritasOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CeleritasOptions")
+            .field("controller", &(self.controller)())
+            .field("window", &self.window)
+            .field("most_message", &self.most_message)
+            .field("most_unacknowledged", &self.most_unacknowledged)
+            .field("most_datagram", &self.most_datagram)
+            .field("depth", &self.depth)
+            .field("burst", &self.burst)
+            .field("udp", &self.udp)
+            .finish_non_exhaustive()
+    }
+}

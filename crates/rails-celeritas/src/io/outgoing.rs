@@ -1,0 +1,62 @@
+//! The messages that are sent, and their memory, until they have arrived.
+
+use super::blocks::SentBlocks;
+use crate::proto::sender::Segment;
+use std::{
+    collections::BTreeMap,
+    io::IoSlice,
+};
+use tokio::sync::oneshot;
+
+/// The messages of a connection that were submitted and have not arrived.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    messages: BTreeMap<u32, Sent>,
+}
+
+#[derive(Debug)]
+struct Sent {
+    blocks: SentBlocks,
+    done: oneshot::Sender<Delivery>,
+}
+
+/// The outcome of a message that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// All of it has arrived in the peer's memory.
+    Arrived,
+    /// The peer does not want it, or has no memory for it.
+    Refused,
+    /// This end has given it up.
+    GivenUp,
+}
+
+impl Outgoing {
+    pub(super) fn insert(&mut self, number: u32, blocks: SentBlocks) -> oneshot::Receiver<Delivery> {
+        let (done, wait) = oneshot::channel();
+        self.messages.insert(number, Sent { blocks, done });
+        wait
+    }
+
+    /// The message has come to that. Its memory is free.
+    pub(super) fn settle(&mut self, number: u32, delivery: Delivery) {
+        if let Some(sent) = self.messages.remove(&number) {
+            // Nobody may wait for it.
+            let _ = sent.done.send(delivery);
+        }
+    }
+
+    /// Lets go of all messages: those who wait learn of the connection's end.
+    pub(super) fn clear(&mut self) {
+        self.messages.clear();
+    }
+
+    /// Adds the slices of a segment's payload. Returns whether its message is still there.
+    pub(super) fn slices<'a>(&'a self, segment: &Segment, slices: &mut Vec<IoSlice<'a>>) -> bool {
+        // A segment of a message that was given up is not in flight any more.
+        let Some(sent) = self.messages.get(&segment.header.message) else { return false };
+        let start = segment.header.in_message;
+        sent.blocks.slices(start..start + u64::from(segment.payload_len), slices);
+        true
+    }
+}

@@ -1,0 +1,224 @@
+//! Connections over real sockets.
+
+use bytes::{Bytes, BytesMut};
+use rails_celeritas::{
+    CeleritasOptions, Connection, ConnectionError, Delivery, OpenError, ReceiveError, SendError,
+};
+use rails_topo::{Bandwidth, DataSize};
+use std::{net::SocketAddr, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn options() -> CeleritasOptions {
+    CeleritasOptions::fixed(Bandwidth::mbps(800)).most_datagram(1472)
+}
+
+fn anywhere() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+async fn pair_of(near: CeleritasOptions, far: CeleritasOptions) -> (Connection, Connection) {
+    let listener = far.listen(anywhere()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (near, far) = tokio::join!(near.connect(address), listener.accept());
+    (near.unwrap(), far.unwrap())
+}
+
+async fn pair() -> (Connection, Connection) {
+    pair_of(options(), options()).await
+}
+
+/// Bytes of which no part is like another.
+fn pattern(length: usize, seed: u32) -> Vec<u8> {
+    let words = (seed..).flat_map(|word| word.wrapping_mul(2_654_435_761).to_le_bytes());
+    words.take(length).collect()
+}
+
+fn cut(bytes: &[u8], block: usize) -> Vec<Bytes> {
+    bytes.chunks(block).map(Bytes::copy_from_slice).collect()
+}
+
+#[tokio::test]
+async fn messages_of_many_sizes_arrive_in_order() {
+    let (near, far) = pair().await;
+    let sizes = [1, 100, 1432, 1433, 70_000, 3_000_000, 1, 20_000_000, 4096];
+    let sent: Vec<_> = sizes
+        .iter()
+        .zip(0..)
+        .map(|(size, seed)| near.send(cut(&pattern(*size, seed), 100_000)).expect("it is open"))
+        .collect();
+    near.finish();
+    for (size, seed) in sizes.iter().zip(0..) {
+        let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().expect("it was sent");
+        assert_eq!(message.number, seed);
+        assert!(message.blocks.concat() == pattern(*size, seed), "message {seed} differs");
+    }
+    assert!(far.receive().await.unwrap().is_none());
+    for sending in sent {
+        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+    }
+    let (near, far) = tokio::join!(near.close(), far.close());
+    assert_eq!((near, far), (Ok(()), Ok(())));
+}
+
+#[tokio::test]
+async fn blocks_land_in_the_callers_memory() {
+    let (near, far) = pair().await;
+    let bytes = pattern(10_000_000, 9);
+    let receiving = far.receive_into((0..2560).map(|_| BytesMut::zeroed(4096)).collect());
+    let sending = near.send(cut(&bytes, 4096)).unwrap();
+    let message = timeout(PATIENCE, receiving).await.unwrap().unwrap().unwrap();
+    assert_eq!(message.blocks.len(), 2560);
+    assert!(message.blocks.concat() == bytes);
+    assert_eq!(sending.await, Ok(Delivery::Arrived));
+    let scatter = far.stats().scatter;
+    println!("{scatter:?}");
+    assert!(scatter.in_place > 9 * scatter.copied, "{scatter:?}");
+}
+
+#[tokio::test]
+async fn both_directions_at_a_time() {
+    let (near, far) = pair().await;
+    let exchange = async |own: &Connection, seed| {
+        let sending = own.send(cut(&pattern(5_000_000, seed), 1 << 20)).unwrap();
+        let message = own.receive().await.unwrap().unwrap();
+        assert!(message.blocks.concat() == pattern(5_000_000, 3 - seed));
+        assert_eq!(sending.await, Ok(Delivery::Arrived));
+    };
+    let both = async { tokio::join!(exchange(&near, 1), exchange(&far, 2)) };
+    timeout(PATIENCE, both).await.unwrap();
+    let closed = timeout(PATIENCE, async { tokio::join!(near.close(), far.close()) }).await.unwrap();
+    assert_eq!(closed, (Ok(()), Ok(())));
+}
+
+#[tokio::test]
+async fn sender_halts_at_the_window_of_a_receiver_that_does_not_read() {
+    let window = 1_000_000;
+    let (near, far) = pair_of(options(), options().window(DataSize::bytes(window))).await;
+    for seed in 0..40 {
+        drop(near.send(cut(&pattern(100_000, seed), 8192)).unwrap());
+    }
+    // Nothing more comes once the window is full.
+    let mut before = u64::MAX;
+    while far.stats().receiver.bytes != before || before == 0 {
+        before = far.stats().receiver.bytes;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert!(before <= window, "{before}");
+    for seed in 0..40 {
+        let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
+        assert!(message.blocks.concat() == pattern(100_000, seed));
+    }
+}
+
+#[tokio::test]
+async fn message_without_memory_is_refused_alone() {
+    let small = options().window(DataSize::bytes(100_000)).most_message(DataSize::bytes(300_000));
+    let (near, far) = pair_of(options(), small).await;
+    let too_long = near.send(cut(&pattern(400_000, 1), 8192)).unwrap();
+    let longer_than_the_window = near.send(cut(&pattern(300_000, 2), 8192)).unwrap();
+    let beyond_the_blocks = near.send(cut(&pattern(5_000, 3), 8192)).unwrap();
+    let refused = timeout(PATIENCE, far.receive()).await.unwrap();
+    assert_eq!(refused.unwrap_err(), ReceiveError::TooLong { number: 0, length: 400_000 });
+    let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
+    assert!(message.blocks.concat() == pattern(300_000, 2));
+    let refused = timeout(PATIENCE, far.receive_into(vec![BytesMut::zeroed(4_999)])).await.unwrap();
+    assert_eq!(refused.unwrap_err(), ReceiveError::TooLong { number: 2, length: 5_000 });
+    assert_eq!(timeout(PATIENCE, too_long).await.unwrap(), Ok(Delivery::Refused));
+    assert_eq!(timeout(PATIENCE, longer_than_the_window).await.unwrap(), Ok(Delivery::Arrived));
+    let last = timeout(PATIENCE, beyond_the_blocks).await.unwrap();
+    assert!(matches!(last, Ok(Delivery::Refused | Delivery::Arrived)), "{last:?}");
+}
+
+#[tokio::test]
+async fn message_that_is_given_up_is_told() {
+    let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(5)), options()).await;
+    let first = near.send(cut(&pattern(10_000_000, 1), 8192)).unwrap();
+    let second = near.send(cut(&pattern(1_000, 2), 8192)).unwrap();
+    while far.stats().receiver.bytes == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    first.give_up();
+    assert_eq!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap_err(), ReceiveError::GivenUp(0));
+    assert!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap().blocks.concat() == pattern(1_000, 2));
+    assert_eq!(second.await, Ok(Delivery::Arrived));
+}
+
+#[tokio::test]
+async fn caller_that_is_dropped_leaves_its_message() {
+    let (near, far) = pair().await;
+    timeout(Duration::from_millis(20), far.receive()).await.expect_err("nothing was sent");
+    timeout(Duration::from_millis(20), far.receive_into(vec![BytesMut::zeroed(10)])).await.expect_err("nothing was sent");
+    let sending = near.send(cut(&pattern(1_000_000, 1), 8192)).unwrap();
+    let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
+    assert!(message.number == 0 && message.blocks.concat() == pattern(1_000_000, 1));
+    assert_eq!(sending.await, Ok(Delivery::Arrived));
+}
+
+#[tokio::test]
+async fn end_of_the_peer_is_told_to_all_who_wait() {
+    let (near, far) = pair().await;
+    let sending = near.send(cut(&pattern(50_000_000, 1), 1 << 20)).unwrap();
+    let receive = near.receive();
+    drop(far);
+    let cut_off = timeout(PATIENCE, sending).await.unwrap().unwrap_err();
+    assert!(matches!(cut_off, ConnectionError::Cut | ConnectionError::Control(_)), "{cut_off}");
+    assert!(matches!(timeout(PATIENCE, receive).await.unwrap(), Err(ReceiveError::Connection(_))));
+    assert!(matches!(near.send(cut(&[1], 1)), Err(SendError::Connection(_))));
+}
+
+#[tokio::test]
+async fn wrong_input_is_refused() {
+    let (near, _far) = pair().await;
+    assert!(matches!(near.send(Vec::new()), Err(SendError::Submit(_))));
+    assert!(matches!(near.send(vec![Bytes::new()]), Err(SendError::Submit(_))));
+    near.finish();
+    assert!(matches!(near.send(cut(&[1], 1)), Err(SendError::Closed)));
+}
+
+#[tokio::test]
+async fn other_protocols_and_versions_are_refused() {
+    let listener = options().listen(anywhere()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let call = async |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut answer = [0; 24];
+        let _ = stream.read_exact(&mut answer).await;
+        let _ = stream.write_all(&[0]).await;
+    };
+    let (refused, ()) = tokio::join!(listener.accept(), call(b"GET / HTTP/1.1\r\nHost: me\r\n\r\n"));
+    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+    let (refused, ()) = tokio::join!(listener.accept(), call(b"celerity\xff\xff\x10\x10aaaaaaaa\x05\xdc\0\0"));
+    assert!(matches!(refused, Err(OpenError::Version { theirs: 0xffff, .. })), "{refused:?}");
+
+    let other = TcpListener::bind(anywhere()).await.unwrap();
+    let remote = other.local_addr().unwrap();
+    let answer = async {
+        let (mut stream, _) = other.accept().await.unwrap();
+        stream.write_all(b"SSH-2.0-OpenSSH_9.7 and so on\r\n").await.unwrap();
+        stream
+    };
+    let options = options();
+    let (refused, _stream) = tokio::join!(options.connect(remote), answer);
+    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn datagrams_of_others_change_nothing() {
+    let (near, far) = pair().await;
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sending = near.send(cut(&pattern(5_000_000, 1), 8192)).unwrap();
+    // The sockets are connected to each other, so that the kernel drops these.
+    for port in [near.local_addr().port(), far.local_addr().port()] {
+        let _ = stranger.send_to(&[0x11; 1472], ("127.0.0.1", port));
+    }
+    let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
+    assert!(message.blocks.concat() == pattern(5_000_000, 1));
+    assert_eq!(sending.await, Ok(Delivery::Arrived));
+}

@@ -2,6 +2,9 @@
 //!
 //! `cargo run --release -p rails-celeritas --example lossy_path -- [LOSS...]` (root; it makes network namespaces)
 
+// The protocol alone takes the time as an argument.
+#![allow(clippy::disallowed_methods)]
+
 use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, ConnectionStats};
 use rails_lab::{EmulatedLink, LinkLab, Side};
@@ -40,7 +43,8 @@ fn main() -> Result<()> {
 
 /// Runs one contender on a path of its own.
 fn measured(loss: f64, run: impl FnOnce(&LinkLab) -> Result<(String, Duration, usize)>) -> Result<()> {
-    let path = EmulatedLink::mbit(500).rtt(Duration::from_millis(19)).queue(Duration::from_millis(20)).loss(loss).seed(7);
+    let path =
+        EmulatedLink::mbit(500).rtt(Duration::from_millis(19)).queue(Duration::from_millis(20)).loss(loss).seed(7);
     let lab = LinkLab::builder().emulated(path).build()?;
     let (name, time, bytes) = run(&lab)?;
     let goodput = bytes as f64 * 8.0 / time.as_secs_f64() / 1e6;

@@ -81,10 +81,10 @@ pub use links::{LinkChange, LinkWatch};
 pub use local_end::LocalEnd;
 pub use route::local_address_towards;
 pub use steering::{Arrival, SteeredListeners, listen_steered};
-pub use timer::Timer;
 pub use tcp::{
     Deviation, KeepAlive, TcpAcceptor, TcpLane, TcpSettings, TcpState, TcpStats, TcpTransport, ZeroCopy, ZeroCopyStats,
 };
+pub use timer::Timer;
 pub use transport::{Acceptor, Connecting, IncomingLane, Lane, Transport, TransportDetails, TransportStats};
 pub use udp::{
     Ecn, Pacing, PacingUse, PathMtuDiscovery, Received, UdpError, UdpOptions, UdpRoute, UdpSettings, UdpSocket,

@@ -1,11 +1,7 @@
 //! Memory in blocks, as one run of bytes.
 
 use bytes::{Bytes, BytesMut};
-use std::{
-    collections::BTreeMap,
-    io::IoSlice,
-    ops::Range,
-};
+use std::{collections::BTreeMap, io::IoSlice, ops::Range};
 
 /// The blocks of a message that is sent.
 #[derive(Debug)]
@@ -72,7 +68,10 @@ impl Memory {
                 let first = ends.partition_point(|end| *end <= bytes.start);
                 let parts = blocks[first..].iter_mut().zip(&ends[first..]);
                 let parts = parts.map(|(block, end)| (*end - block.len() as u64, block));
-                parts.take_while(|(start, _)| *start < bytes.end).map(|(start, block)| part(block, start, &bytes)).collect()
+                parts
+                    .take_while(|(start, _)| *start < bytes.end)
+                    .map(|(start, block)| part(block, start, &bytes))
+                    .collect()
             }
             Self::Own { length, blocks } => {
                 let indices = bytes.start / OWN_BLOCK..bytes.end.div_ceil(OWN_BLOCK);
@@ -126,7 +125,14 @@ fn part<'a>(block: &'a mut BytesMut, start: u64, bytes: &Range<u64>) -> &'a mut 
 }
 
 fn ends(lengths: impl Iterator<Item = usize>) -> Vec<u64> {
-    lengths.scan(0, |end, length| Some({ *end += length as u64; *end })).collect()
+    lengths
+        .scan(0, |end, length| {
+            Some({
+                *end += length as u64;
+                *end
+            })
+        })
+        .collect()
 }
 
 /// The size of a block of this end.

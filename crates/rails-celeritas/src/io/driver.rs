@@ -2,7 +2,10 @@
 //! the time. It decides nothing.
 
 use super::{
-    error::ConnectionError, incoming::Incoming, outgoing::{Delivery, Outgoing}, scatter::{Scatter, ScatterStats},
+    error::ConnectionError,
+    incoming::Incoming,
+    outgoing::{Delivery, Outgoing},
+    scatter::{Scatter, ScatterStats},
 };
 use crate::proto::{
     connection::{ConnectionProtocol, Event, Failure},
@@ -125,7 +128,14 @@ impl State {
 }
 
 impl Driver {
-    pub(super) fn new(shared: Arc<Shared>, segments: UdpSocket, control: TcpStream, timer: Timer, scatter: Scatter, peer: SocketAddr) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        segments: UdpSocket,
+        control: TcpStream,
+        timer: Timer,
+        scatter: Scatter,
+        peer: SocketAddr,
+    ) -> Self {
         Self {
             shared,
             segments,

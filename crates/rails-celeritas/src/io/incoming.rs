@@ -53,7 +53,9 @@ pub struct Message {
 pub(super) enum Taken {
     Message(Message),
     GivenUp,
-    TooLong { length: u64 },
+    TooLong {
+        length: u64,
+    },
     /// The peer sends no such message.
     None,
 }
@@ -72,8 +74,7 @@ impl Incoming {
     /// A message begins. Returns whether it is wanted.
     pub(super) fn begin(&mut self, number: u32, length: u64) -> bool {
         let posted = self.posted.remove(&number);
-        let mut message =
-            Arriving { length, memory: Memory::own(length), is_consumed: false, state: State::Arriving };
+        let mut message = Arriving { length, memory: Memory::own(length), is_consumed: false, state: State::Arriving };
         match posted {
             Some(blocks) => message.give(blocks, &mut self.consumed),
             // A caller waits for it, and takes it in this end's blocks.

@@ -124,11 +124,7 @@ impl CeleritasListener {
 }
 
 /// Exchanges greetings. The end that opens greets first. Returns the peer's, and the round-trip time.
-async fn greet(
-    control: &mut TcpStream,
-    own: &Greeting,
-    begins: bool,
-) -> io::Result<([u8; GREETING_LEN], Duration)> {
+async fn greet(control: &mut TcpStream, own: &Greeting, begins: bool) -> io::Result<([u8; GREETING_LEN], Duration)> {
     let mut theirs = [0; GREETING_LEN];
     if begins {
         let sent = Instant::now();

@@ -2,10 +2,7 @@
 
 use super::blocks::SentBlocks;
 use crate::proto::sender::Segment;
-use std::{
-    collections::BTreeMap,
-    io::IoSlice,
-};
+use std::{collections::BTreeMap, io::IoSlice};
 use tokio::sync::oneshot;
 
 /// The messages of a connection that were submitted and have not arrived.

@@ -149,7 +149,8 @@ impl Scatter {
         if let Some((message, missing)) = expected
             && let Some(memory) = incoming.memory(message)
         {
-            let most = MOST_EXPECTED.min(UdpSocket::MOST_BURST_BYTES / (HEADER_LEN + self.payload_len)) * self.payload_len;
+            let most =
+                MOST_EXPECTED.min(UdpSocket::MOST_BURST_BYTES / (HEADER_LEN + self.payload_len)) * self.payload_len;
             let bytes = missing.start..missing.end.min(missing.start + most as u64);
             let mut slices = memory.slices(bytes.clone()).into_iter();
             let mut slice: &mut [u8] = &mut [];

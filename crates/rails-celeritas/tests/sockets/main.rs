@@ -1,9 +1,7 @@
 //! Connections over real sockets.
 
 use bytes::{Bytes, BytesMut};
-use rails_celeritas::{
-    CeleritasOptions, Connection, ConnectionError, Delivery, OpenError, ReceiveError, SendError,
-};
+use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, OpenError, ReceiveError, SendError};
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
@@ -153,7 +151,9 @@ async fn message_that_is_given_up_is_told() {
 async fn caller_that_is_dropped_leaves_its_message() {
     let (near, far) = pair().await;
     timeout(Duration::from_millis(20), far.receive()).await.expect_err("nothing was sent");
-    timeout(Duration::from_millis(20), far.receive_into(vec![BytesMut::zeroed(10)])).await.expect_err("nothing was sent");
+    timeout(Duration::from_millis(20), far.receive_into(vec![BytesMut::zeroed(10)]))
+        .await
+        .expect_err("nothing was sent");
     let sending = near.send(cut(&pattern(1_000_000, 1), 8192)).unwrap();
     let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
     assert!(message.number == 0 && message.blocks.concat() == pattern(1_000_000, 1));

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 pub enum PlanError {
     /// No NIC can carry a rail.
     #[error(
-        "this machine has no NIC that is up, has an address of its own, is not hidden, and is free for exclusive rails; \
+        "this machine has no NIC that is up, has an address of its own and is neither hidden nor claimed; \
          `loopback:2` plans rails without one"
     )]
     NoNic,

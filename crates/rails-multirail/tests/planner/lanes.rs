@@ -96,8 +96,8 @@ fn only_nics_that_can_carry_a_rail_are_taken() {
     let software = Nic { kind: NicKind::Virtual, ..nic("veth0", 0, 100, "10.0.1.1") };
     let link_local = Nic { addresses: address("fe80::1"), ..nic("eth1", 0, 100, "10.0.2.1") };
     let machine = two_packages(vec![down, software, link_local, loopback()]);
-    let advice = "this machine has no NIC that is up, has an address of its own, is not hidden, and is free for \
-         exclusive rails; `loopback:2` plans rails without one";
+    let advice = "this machine has no NIC that is up, has an address of its own and is neither hidden nor \
+         claimed; `loopback:2` plans rails without one";
     assert_eq!(refused(&machine, "auto"), advice);
     assert_eq!(refused(&machine, "3"), advice);
 }

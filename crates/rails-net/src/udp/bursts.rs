@@ -50,7 +50,7 @@ impl Bursts {
             return kernel(slices, None);
         };
         let segments = total.div_ceil(segment.get().into());
-        if total > UdpSocket::MOST_BURST_BYTES || segments > UdpSocket::MOST_SEGMENTS.into() {
+        if total > UdpSocket::MOST_BURST_BYTES || segments > usize::from(UdpSocket::MOST_SEGMENTS) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if !self.segmentation() {

@@ -40,6 +40,7 @@ pub struct Connection {
     shared: Arc<Shared>,
     local: SocketAddr,
     peer: SocketAddr,
+    segments: SocketAddr,
 }
 
 /// A message on its way. It is a future of the outcome; dropping it does not stop the message.
@@ -137,6 +138,11 @@ impl Connection {
     /// The peer's address of the control channel.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The UDP address at which segments of the peer arrive: a firewall has to let them through.
+    pub fn segments_addr(&self) -> SocketAddr {
+        self.segments
     }
 
     /// The figures so far.

@@ -76,8 +76,8 @@ impl CeleritasOptions {
         let interface = segments.route()?.map_or(u64::MAX, |route| route.most_payload.as_bytes());
         let most_datagram = self.most_datagram.min(u16::try_from(interface).unwrap_or(u16::MAX));
         let token = Token(random().map_err(|source| OpenError::System { what: "a random number", source })?);
-        let port = segments.local_addr().map_err(greeting)?.port();
-        let own = Greeting { token, port, most_datagram };
+        let arrives_at = segments.local_addr().map_err(greeting)?;
+        let own = Greeting { token, port: arrives_at.port(), most_datagram };
         let (theirs, round_trip) = greet(&mut control, &own, begins).await.map_err(greeting)?;
         let theirs = Greeting::decode(&theirs).map_err(|refused| match refused {
             NoGreeting::Foreign => OpenError::Foreign { remote },
@@ -99,7 +99,7 @@ impl CeleritasOptions {
         let shared = Arc::new(Shared::new(protocol, incoming));
         let timer = Timer::new().map_err(|source| OpenError::System { what: "a timer", source })?;
         tokio::spawn(Driver::new(Arc::clone(&shared), segments, control, timer, Scatter::new(token), peer));
-        Ok(Connection { shared, local, peer: remote })
+        Ok(Connection { shared, local, peer: remote, segments: arrives_at })
     }
 }
 

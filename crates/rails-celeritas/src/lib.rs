@@ -6,11 +6,41 @@
 //! (section 4.2.2.4).
 //!
 //! # Map
-//! [`proto`] is the protocol, without I/O: [`ConnectionProtocol`](proto::connection::ConnectionProtocol) is one end of it.
+//! [`CeleritasOptions`] opens a [`Connection`] or a [`CeleritasListener`]. [`Connection::send`] sends a message, a list
+//! of blocks; [`Connection::receive`] and [`Connection::receive_into`] receive one. [`SharedRate`] divides one rate among
+//! several connections. [`proto`] is the protocol, without I/O:
+//! [`ConnectionProtocol`](proto::connection::ConnectionProtocol) is one end of it.
+//!
+//! The repository's `docs/celeritas.md` draws the bytes, has figures, and says when not to use it.
+//!
+//! # Smallest use
+//! ```
+//! use bytes::Bytes;
+//! use rails_celeritas::CeleritasOptions;
+//! use rails_topo::Bandwidth;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = CeleritasOptions::fixed(Bandwidth::mbps(500));
+//! let listener = options.listen("127.0.0.1:0".parse()?).await?;
+//! let address = listener.local_addr()?;
+//! let (near, far) = tokio::join!(options.connect(address), listener.accept());
+//! let (near, far) = (near?, far?);
+//!
+//! let sending = near.send(vec![Bytes::from_static(b"two "), Bytes::from_static(b"blocks")])?;
+//! let message = far.receive().await?.expect("one was sent");
+//! assert_eq!(message.blocks.concat(), b"two blocks");
+//! sending.await?; // the sender knows that it has arrived
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Privileges
+//! None.
 //!
 //! # Limits
-//! There is no driver on sockets yet, no handshake, no encryption, and [`Fixed`](proto::rate::Fixed) is the one rate
-//! controller.
+//! Segments are not encrypted: an attacker on the path reads and changes them. There is no path MTU discovery, no
+//! unreliable mode, and no controller that looks for the rate: see [`CeleritasOptions::fixed`]. Linux only.
 #![forbid(unsafe_code)]
 
 // clippy.toml lists the calls. Tests read the clock once, at their start.
@@ -20,6 +50,8 @@ pub mod proto;
 
 #[allow(clippy::disallowed_methods, reason = "it keeps the time for the protocol")]
 mod io;
+
+pub use proto::rate::SharedRate;
 
 pub use io::{
     CeleritasListener, CeleritasOptions, Connection, ConnectionError, ConnectionStats, Delivery, Message, OpenError,

@@ -1,9 +1,9 @@
 //! How connections are opened.
 
-use crate::proto::rate::{Fixed, RateController};
+use crate::proto::rate::{Fixed, RateController, SharedRate};
 use rails_net::UdpOptions;
 use rails_topo::{Bandwidth, DataSize};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 /// The options of connections. Each end has its own, and they need not be alike.
 #[derive(Clone)]
@@ -25,6 +25,12 @@ impl CeleritasOptions {
     /// that nobody else uses. A shared path needs a [controller](Self::controller) that makes way for others.
     pub fn fixed(rate: Bandwidth) -> Self {
         Self::controller(move || Box::new(Fixed(rate)))
+    }
+
+    /// Connections that have a part of this weight in a rate that others share too.
+    pub fn shared(rate: &SharedRate, weight: NonZeroU32) -> Self {
+        let rate = rate.clone();
+        Self::controller(move || Box::new(rate.part(weight)))
     }
 
     /// Connections whose rates these controllers decide, each of them made for one connection.

@@ -130,12 +130,15 @@ impl ConnectionProtocol {
         if self.sender.unacknowledged() == 0 {
             self.heard_at = now;
         }
-        self.sender.submit(length)
+        let number = self.sender.submit(length)?;
+        self.controller.set_busy(true);
+        Ok(number)
     }
 
     /// Gives a message of this end up. Returns whether it was still under way.
     pub fn give_up(&mut self, message: u32) -> bool {
         let Some(bytes) = self.sender.give_up(message) else { return false };
+        self.controller.set_busy(!self.sender.is_done());
         let length = bytes.end - bytes.start;
         self.frames.push_back(Control::GiveUp { message, start: bytes.start, length });
         true
@@ -159,6 +162,7 @@ impl ConnectionProtocol {
     /// Replaces the controller of the rate.
     pub fn set_controller(&mut self, controller: Box<dyn RateController>) {
         self.controller = controller;
+        self.controller.set_busy(!self.sender.is_done());
         self.set_rate();
     }
 
@@ -168,6 +172,8 @@ impl ConnectionProtocol {
         if self.has_failed {
             return;
         }
+        // Others may have come or gone that share it.
+        self.set_rate();
         let mut budget = self.pacer.budget(now).min(self.burst_len());
         let mut first = None;
         while burst.len() < most {
@@ -304,6 +310,7 @@ impl ConnectionProtocol {
                 while let Some(message) = self.sender.poll_delivered() {
                     self.events.push_back(Event::Delivered { message });
                 }
+                self.controller.set_busy(!self.sender.is_done());
                 self.tell_round_trip();
             }
             Control::RoundTrip(microseconds) => {
@@ -365,6 +372,7 @@ impl ConnectionProtocol {
 
     fn fail(&mut self, failure: Failure) {
         self.has_failed = true;
+        self.controller.set_busy(false);
         self.events.push_back(Event::Failed(failure));
     }
 }

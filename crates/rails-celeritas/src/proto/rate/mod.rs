@@ -1,8 +1,10 @@
 //! At which rate a connection sends.
 
 mod fixed;
+mod shared;
 
 pub use fixed::Fixed;
+pub use shared::{Shared, SharedRate};
 
 use super::{round_trip::RoundTrip, sender::Feedback};
 use rails_topo::Bandwidth;
@@ -18,4 +20,9 @@ pub trait RateController: fmt::Debug + Send {
 
     /// An error list has come.
     fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip);
+
+    /// The connection has something to send or to hear of from now on, or has not. The default does nothing.
+    fn set_busy(&mut self, is_busy: bool) {
+        let _ = is_busy;
+    }
 }

@@ -39,8 +39,8 @@
 //! None.
 //!
 //! # Limits
-//! Segments are not encrypted: an attacker on the path reads and changes them. There is no path MTU discovery, no
-//! unreliable mode, and no controller that looks for the rate: see [`CeleritasOptions::fixed`]. Linux only.
+//! Segments are not encrypted: an attacker on the path reads and changes them. There is no path MTU discovery,
+//! and no controller that looks for the rate: see [`CeleritasOptions::fixed`]. Linux only.
 #![forbid(unsafe_code)]
 
 // clippy.toml lists the calls. Tests read the clock once, at their start.

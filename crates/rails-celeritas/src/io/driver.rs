@@ -113,6 +113,7 @@ impl State {
     fn tell(&mut self, event: Event, peer: SocketAddr) {
         match event {
             Event::Delivered { message } => self.outgoing.settle(message, Delivery::Arrived),
+            Event::Expired { message } => self.outgoing.settle(message, Delivery::Expired),
             Event::Refused { message } => self.outgoing.settle(message, Delivery::Refused),
             Event::Arrival(Arrival::Whole { message }) => self.incoming.whole(message),
             Event::Arrival(Arrival::GivenUp { message }) => self.incoming.given_up(message),

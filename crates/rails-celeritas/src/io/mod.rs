@@ -77,6 +77,19 @@ impl Connection {
     /// # Errors
     /// [`SendError`], also for a message without bytes.
     pub fn send(&self, blocks: Vec<Bytes>) -> Result<Sending, SendError> {
+        self.submit(blocks, None)
+    }
+
+    /// Sends a message that is worth something for that long alone, as a frame of video: it is given up as a whole if it
+    /// has not arrived by then ([`Delivery::Expired`]), and the peer is told ([`ReceiveError::GivenUp`]).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_within(&self, blocks: Vec<Bytes>, time: Duration) -> Result<Sending, SendError> {
+        self.submit(blocks, Some(time))
+    }
+
+    fn submit(&self, blocks: Vec<Bytes>, time: Option<Duration>) -> Result<Sending, SendError> {
         let blocks = SentBlocks::new(blocks);
         let (number, done) = self.shared.change(|state| {
             match &state.end {
@@ -84,7 +97,12 @@ impl Connection {
                 _ if state.end.is_some() || state.is_finished => return Err(SendError::Closed),
                 _ => {}
             }
-            let number = state.protocol.submit(Instant::now(), blocks.len())?;
+            let now = Instant::now();
+            let number = state.protocol.submit(now, blocks.len())?;
+            // A time beyond the clock's range is no deadline.
+            if let Some(deadline) = time.and_then(|time| now.checked_add(time)) {
+                state.protocol.set_deadline(number, deadline);
+            }
             state.submitted = number + 1;
             Ok((number, state.outgoing.insert(number, blocks)))
         })?;

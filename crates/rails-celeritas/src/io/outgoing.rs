@@ -26,6 +26,8 @@ pub enum Delivery {
     Refused,
     /// This end has given it up.
     GivenUp,
+    /// It had not arrived by its deadline, and was given up. It may have arrived all the same.
+    Expired,
 }
 
 impl Outgoing {

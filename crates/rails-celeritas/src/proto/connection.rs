@@ -2,6 +2,7 @@
 //! moves the bytes and decides nothing.
 
 use super::{
+    deadlines::Deadlines,
     pacer::Pacer,
     rate::RateController,
     receiver::{Arrival, Payload, Receiver, ReceiverStats, Rejection},
@@ -47,6 +48,8 @@ pub struct ConnectionProtocol {
     /// How often the rate was halved since.
     halvings: u32,
     frames: VecDeque<Control>,
+    /// Messages that are given up if they have not arrived by then.
+    deadlines: Deadlines,
     told_round_trip: Duration,
     events: VecDeque<Event>,
     /// The number of all messages of the peer, once it is known.
@@ -60,6 +63,11 @@ pub struct ConnectionProtocol {
 pub enum Event {
     /// A message of this end has arrived.
     Delivered {
+        /// Its number.
+        message: u32,
+    },
+    /// A message of this end had not arrived by its deadline: it was given up.
+    Expired {
         /// Its number.
         message: u32,
     },
@@ -114,6 +122,7 @@ impl ConnectionProtocol {
             heard_at: now,
             halvings: 0,
             frames: VecDeque::new(),
+            deadlines: Deadlines::default(),
             told_round_trip: parameters.round_trip,
             events: VecDeque::new(),
             peer_messages: None,
@@ -133,6 +142,11 @@ impl ConnectionProtocol {
         let number = self.sender.submit(length)?;
         self.controller.set_busy(true);
         Ok(number)
+    }
+
+    /// Gives a message up if it has not arrived by then, or could not: an [`Event::Expired`].
+    pub fn set_deadline(&mut self, message: u32, at: Instant) {
+        self.deadlines.set(message, at);
     }
 
     /// Gives a message of this end up. Returns whether it was still under way.
@@ -174,6 +188,7 @@ impl ConnectionProtocol {
         }
         // Others may have come or gone that share it.
         self.set_rate();
+        self.expire_in_vain(now);
         let mut budget = self.pacer.budget(now).min(self.burst_len());
         let mut first = None;
         while burst.len() < most {
@@ -238,7 +253,8 @@ impl ConnectionProtocol {
             self.pacer.ready_at(backlog.min(self.burst_len()))
         });
         let silent = (self.sender.unacknowledged() > 0).then(|| self.silent_at());
-        let timers = [ready, silent, self.sender.poll_timeout(self.peer_delay()), self.receiver.poll_timeout()];
+        let expiry = self.deadlines.first();
+        let timers = [ready, silent, expiry, self.sender.poll_timeout(self.peer_delay()), self.receiver.poll_timeout()];
         timers.into_iter().flatten().min()
     }
 
@@ -246,6 +262,9 @@ impl ConnectionProtocol {
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.has_failed {
             return;
+        }
+        while let Some(message) = self.deadlines.pop(now) {
+            self.expire(message);
         }
         self.sender.handle_timeout(now, self.peer_delay());
         if self.sender.unacknowledged() == 0 || now < self.silent_at() {
@@ -308,6 +327,7 @@ impl ConnectionProtocol {
                 self.controller.handle(now, &feedback, &self.sender.round_trip());
                 self.set_rate();
                 while let Some(message) = self.sender.poll_delivered() {
+                    self.deadlines.remove(message);
                     self.events.push_back(Event::Delivered { message });
                 }
                 self.controller.set_busy(!self.sender.is_done());
@@ -335,6 +355,31 @@ impl ConnectionProtocol {
             }
         }
         Ok(())
+    }
+
+    fn expire(&mut self, message: u32) {
+        if self.give_up(message) {
+            self.events.push_back(Event::Expired { message });
+        }
+    }
+
+    /// Gives messages up whose turn it is, and that would not arrive in time at this rate: a message that is given up in
+    /// the middle has cost those behind it their time.
+    fn expire_in_vain(&mut self, now: Instant) {
+        while let Some((message, length)) = self.sender.next_message()
+            && let Some(deadline) = self.deadlines.of(message)
+        {
+            let segments = length.div_ceil(self.parameters.most_payload.into());
+            let bytes = length.saturating_add(segments.saturating_mul(self.parameters.wire_len(0)));
+            // With the time for a last segment that is sent again.
+            let round_trip = self.sender.round_trip();
+            let way = round_trip.smoothed() / 2 + round_trip.probe(self.peer_delay());
+            if now + self.pacer.time_of(bytes) + way <= deadline {
+                break;
+            }
+            self.deadlines.remove(message);
+            self.expire(message);
+        }
     }
 
     /// The most bytes of a burst, with the headers: two segments at least.

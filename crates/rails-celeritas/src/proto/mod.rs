@@ -4,10 +4,11 @@
 //! - [`wire`]: the bytes of segments and of control frames;
 //! - [`round_trip`], [`pacer`]: the time of a round trip, and when bytes may leave;
 //! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: what has arrived, and what to tell of it;
-//! - [`rate`]: at which rate to send;
+//! - [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
 //! - [`connection`]: one end, made of the above.
 
 pub mod connection;
+pub mod deadlines;
 pub mod pacer;
 pub mod rate;
 pub mod receiver;

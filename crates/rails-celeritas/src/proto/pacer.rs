@@ -57,7 +57,7 @@ impl Pacer {
     }
 
     /// The time that bytes take at the rate, rounded up.
-    fn time_of(&self, bytes: u64) -> Duration {
+    pub fn time_of(&self, bytes: u64) -> Duration {
         let rate = u128::from(self.rate.as_bits_per_second().max(1));
         let nanoseconds = (u128::from(bytes) * BITS_IN_NANOSECONDS).div_ceil(rate);
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX)).min(LONGEST)

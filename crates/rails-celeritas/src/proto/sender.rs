@@ -243,6 +243,11 @@ impl Sender {
         lost + room.min(self.submitted.saturating_sub(self.next))
     }
 
+    /// The message of which the next new byte is the first: its number and length.
+    pub fn next_message(&self) -> Option<(u32, u64)> {
+        self.waiting.front().copied().filter(|_| self.message_of(self.next).is_none())
+    }
+
     /// The next segment, which leaves now.
     pub fn take(&mut self, now: Instant) -> Option<Segment> {
         let length = self.next_len()?;

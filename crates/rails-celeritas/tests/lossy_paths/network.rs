@@ -280,6 +280,7 @@ impl Network {
     fn event(&mut self, at: End, event: Event) {
         match event {
             Event::Delivered { message } => self.oracles[at].delivered(message),
+            Event::Expired { message } => self.oracles[at].abandoned(message),
             Event::Refused { message } => {
                 self.oracles[at].abandoned(message);
                 self.refused[at].push(message);

@@ -93,6 +93,12 @@ impl Oracle {
         message.is_given_up = true;
     }
 
+    /// How many messages have arrived as a whole, and how many the receiver knows to be given up.
+    pub(crate) fn ends(&self) -> (usize, usize) {
+        let count = |is: fn(&Message) -> bool| self.messages.values().filter(|message| is(message)).count();
+        (count(|message| message.is_whole), count(|message| message.is_given_up))
+    }
+
     /// Whether all messages have arrived, and their sender knows it.
     pub(crate) fn is_satisfied(&self) -> bool {
         self.messages

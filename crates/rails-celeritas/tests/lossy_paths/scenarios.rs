@@ -120,6 +120,27 @@ fn message_that_is_given_up_holds_nothing_up() {
     assert_eq!(network.refused[0], [numbers[2]]);
 }
 
+/// Frames of video at 60 a second, at a rate that carries two of three of them.
+#[test]
+fn message_is_given_up_at_its_deadline() {
+    let mut network = network(17, 0.01, 200);
+    let mut frames = 0;
+    let begin = network.passed();
+    while frames < 120 {
+        let number = network.send(0, 625_000);
+        network.ends[0].set_deadline(number, network.now + 100 * MS);
+        frames += 1;
+        let until = begin + frames * Duration::from_micros(16_667);
+        network.run(until, |_| false);
+    }
+    assert!(network.run(begin + Duration::from_secs(10), |network| network.oracles[0].is_satisfied()));
+    let (whole, expired) = network.oracles[0].ends();
+    println!("{whole} arrived, {expired} expired");
+    assert!(whole >= 60 && expired >= 20 && whole + expired == 120, "{whole} arrived, {expired} expired");
+    network.run(Duration::from_secs(60), |_| false);
+    assert!(network.ends.iter().all(|end| end.poll_timeout().is_none()));
+}
+
 #[test]
 fn idle_ends_have_no_timer() {
     let mut network = network(13, 0.3, 495);

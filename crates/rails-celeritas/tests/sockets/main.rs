@@ -151,6 +151,17 @@ async fn message_that_is_given_up_is_told() {
 }
 
 #[tokio::test]
+async fn message_expires_at_its_deadline() {
+    let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(5)), options()).await;
+    let late = near.send_within(cut(&pattern(10_000_000, 1), 8192), Duration::from_millis(50)).unwrap();
+    let in_time = near.send_within(cut(&pattern(1_000, 2), 8192), Duration::MAX).unwrap();
+    assert_eq!(timeout(PATIENCE, late).await.unwrap(), Ok(Delivery::Expired));
+    assert_eq!(timeout(PATIENCE, in_time).await.unwrap(), Ok(Delivery::Arrived));
+    assert_eq!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap_err(), ReceiveError::GivenUp(0));
+    assert!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap().blocks.concat() == pattern(1_000, 2));
+}
+
+#[tokio::test]
 async fn caller_that_is_dropped_leaves_its_message() {
     let (near, far) = pair().await;
     timeout(Duration::from_millis(20), far.receive()).await.expect_err("nothing was sent");

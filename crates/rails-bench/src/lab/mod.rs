@@ -8,6 +8,7 @@ mod latency;
 pub(crate) mod links;
 pub(crate) mod rate;
 mod soak;
+mod wan;
 
 use crate::exit::Exit;
 use anyhow::Result;
@@ -17,6 +18,7 @@ pub(crate) enum Command {
     Compare(commands::compare::Args),
     Latency(commands::latency::Args),
     Disturb(commands::disturb::Args),
+    Wan(commands::wan::Args),
     Soak(commands::soak::Args),
     Lab(commands::lab::Args),
 }
@@ -27,6 +29,7 @@ impl Command {
             Self::Compare(args) => commands::compare::run(&args),
             Self::Latency(args) => commands::latency::run(&args),
             Self::Disturb(args) => commands::disturb::run(&args),
+            Self::Wan(args) => commands::wan::run(&args),
             Self::Soak(args) => commands::soak::run(&args),
             Self::Lab(args) => commands::lab::run(args),
         }

@@ -6,3 +6,4 @@ pub(super) mod disturb;
 pub(super) mod lab;
 pub(super) mod latency;
 pub(super) mod soak;
+pub(super) mod wan;

@@ -57,6 +57,12 @@ pub(crate) enum ContestError {
         /// The cause.
         source: io::Error,
     },
+    /// A transfer between threads of this process failed.
+    #[error("a transfer failed")]
+    Transfer {
+        /// The cause.
+        source: io::Error,
+    },
     /// A process failed.
     #[error("`{command}` failed ({status}): {said}")]
     Failed {

@@ -52,7 +52,7 @@ pub(crate) fn run(args: Args) -> Result<Exit> {
     })
 }
 
-fn probability(text: &str) -> Result<f64, String> {
+pub(in crate::lab::commands) fn probability(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(probability) if (0.0..=1.0).contains(&probability) => Ok(probability),
         _ => Err(format!("`{text}` is no number from 0 to 1")),

@@ -6,6 +6,8 @@ mod links;
 mod report;
 mod session;
 
+pub(super) use emulated::probability;
+
 use crate::exit::{Exit, Help, Helped};
 use anyhow::Result;
 use clap::Subcommand;

@@ -1,0 +1,90 @@
+//! `wan`: Celeritas beside TCP, over an emulated path of long distance.
+
+use super::contest::explained;
+use crate::{
+    commands::seconds,
+    duration,
+    exit::Exit,
+    lab::wan::{Transport, WanContest, WanPath},
+    machine::this_machine,
+    print,
+};
+use anyhow::{Context, Result, ensure};
+use rails_topo::Bandwidth;
+use std::{path::PathBuf, time::Duration};
+
+/// Compare Celeritas with TCP over an emulated path of long distance that loses packets (needs root)
+///
+/// Each measurement has a path of its own, in user space. Celeritas sends at a fixed rate just below the path's: it does not
+/// look for the rate, and shares with nobody.
+///
+/// Example: rails-bench wan --losses 0,0.001 --rounds 3 --json wan.json
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The path's rate in Mbit/s, of Ethernet frames
+    #[arg(long, value_name = "MBIT", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    rate: u64,
+    /// The path's round-trip time
+    #[arg(long, value_name = "TIME", default_value = "19ms", value_parser = duration::parse)]
+    rtt: Duration,
+    /// The longest a frame waits in the path's queue
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration::parse)]
+    queue: Duration,
+    /// The probabilities that a frame is lost, each way; one case for each
+    #[arg(long, value_name = "P", value_delimiter = ',', default_value = "0,0.0001,0.001,0.01", value_parser = super::lab::probability)]
+    losses: Vec<f64>,
+    /// Those who take part [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    transports: Vec<Transport>,
+    /// The rate of Celeritas in Mbit/s, of IP packets [default: 98.8 % of the path's]
+    #[arg(long, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    celeritas_rate: Option<u64>,
+    /// How long each measurement sends
+    #[arg(long, value_name = "S", default_value = "4", value_parser = seconds)]
+    seconds: Duration,
+    /// Rounds of each case
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    rounds: u16,
+    /// Draw the order and the losses from this [default: a random one, which is printed]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write every sample and everything that is known of it to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit> {
+    let path = WanPath { rate: Bandwidth::mbps(args.rate), rtt: args.rtt, queue: args.queue };
+    // A frame of 1,514 bytes has a packet of 1,500; the rest is for the ends' own frames.
+    let own = Bandwidth::bits_per_second(args.rate * 988_000);
+    let celeritas = args.celeritas_rate.map_or(own, Bandwidth::mbps);
+    ensure!(
+        celeritas <= path.rate,
+        "--celeritas-rate {}: the path carries {} Mbit/s",
+        celeritas.as_bits_per_second() / 1_000_000,
+        args.rate
+    );
+    let contest = WanContest {
+        path,
+        losses: args.losses.clone(),
+        transports: if args.transports.is_empty() { Transport::ALL.to_vec() } else { args.transports.clone() },
+        celeritas,
+        warm_up: WARM_UP,
+        time: args.seconds,
+        rounds: args.rounds.into(),
+        seed: args.seed.unwrap_or_else(rand::random),
+    };
+    let progress = |round, loss, transport| {
+        print::note(format_args!("loss {loss}, round {round} of {}: {transport}", args.rounds));
+    };
+    let comparison = contest.run(&this_machine()?, progress).map_err(explained)?;
+    print::result(format_args!("{comparison}\n"))?;
+    if let Some(path) = &args.json {
+        let json = serde_json::to_vec_pretty(&comparison)?;
+        std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// TCP has found the path's rate by then, and Celeritas knows it.
+const WARM_UP: Duration = Duration::from_secs(1);

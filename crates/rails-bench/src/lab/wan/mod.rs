@@ -1,0 +1,233 @@
+//! Celeritas beside TCP, over one emulated path of long distance, with and without loss.
+
+mod run;
+mod table;
+
+use super::compare::{ContestError, Spread};
+use clap::ValueEnum;
+use rails_lab::{EmulatedCounters, EmulatedLink, LinkLab, Side};
+use rails_topo::{Bandwidth, Topology};
+use rand::{SeedableRng, seq::SliceRandom};
+use serde::{Serialize, Serializer};
+use std::{fmt, time::Duration};
+
+/// A transport that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Transport {
+    /// Celeritas at a fixed rate, just below the path's
+    Celeritas,
+    /// One TCP flow with CUBIC
+    Cubic,
+    /// One TCP flow with BBR
+    Bbr,
+    /// Eight TCP flows with CUBIC
+    ParallelCubic,
+}
+
+/// A path of long distance.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct WanPath {
+    /// Its rate, which counts Ethernet frames.
+    #[serde(rename = "rate_bits_per_second")]
+    pub(crate) rate: Bandwidth,
+    /// Its round-trip time without a queue.
+    #[serde(rename = "rtt_ms", serialize_with = "milliseconds")]
+    pub(crate) rtt: Duration,
+    /// The longest a frame waits in its queue.
+    #[serde(rename = "queue_ms", serialize_with = "milliseconds")]
+    pub(crate) queue: Duration,
+}
+
+/// A contest to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct WanContest {
+    /// The path.
+    pub(crate) path: WanPath,
+    /// The probabilities that a frame is lost, each way; one case for each.
+    pub(crate) losses: Vec<f64>,
+    /// Those who take part.
+    pub(crate) transports: Vec<Transport>,
+    /// The rate of Celeritas, which counts IP packets.
+    pub(crate) celeritas: Bandwidth,
+    /// How long each sends before it counts.
+    pub(crate) warm_up: Duration,
+    /// How long each sends.
+    pub(crate) time: Duration,
+    /// Rounds of each case.
+    pub(crate) rounds: usize,
+    /// The seed of the order and of the losses.
+    pub(crate) seed: u64,
+}
+
+/// The result.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct WanComparison {
+    /// The path.
+    pub(crate) path: WanPath,
+    /// The rate of Celeritas.
+    #[serde(rename = "celeritas_rate_bits_per_second")]
+    pub(crate) celeritas: Bandwidth,
+    /// How long each sent before it counted.
+    pub(crate) warm_up_seconds: f64,
+    /// How long each sent.
+    pub(crate) seconds: f64,
+    /// The seed of the order and of the losses.
+    pub(crate) seed: u64,
+    /// The kernel.
+    pub(crate) kernel: Option<String>,
+    /// The processor.
+    pub(crate) cpu_model: Option<String>,
+    /// Every measurement, in the order they were made.
+    pub(crate) samples: Vec<WanSample>,
+    /// Their results by loss and transport.
+    pub(crate) results: Vec<WanOutcome>,
+}
+
+/// One transport in one round.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct WanSample {
+    /// Its round, from 1.
+    pub(crate) round: usize,
+    /// The loss.
+    pub(crate) loss: f64,
+    /// The transport.
+    pub(crate) transport: Transport,
+    /// Payload that arrived in the time that counts.
+    pub(crate) goodput_bits_per_second: f64,
+    /// Segments that were sent again, from the beginning on.
+    pub(crate) retransmitted_segments: u64,
+    /// CPU time of the threads of both ends, from the beginning on.
+    pub(crate) cpu_seconds: f64,
+    /// Payload that arrived, from the beginning on.
+    pub(crate) bytes: u64,
+    /// The path's own counts.
+    pub(crate) emulated: EmulatedCounters,
+}
+
+/// One transport with one loss over all rounds.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct WanOutcome {
+    /// The loss.
+    pub(crate) loss: f64,
+    /// The transport.
+    pub(crate) transport: Transport,
+    /// Its goodput.
+    pub(crate) goodput_bits_per_second: Spread,
+    /// Segments that were sent again, of the frames that it sent.
+    pub(crate) retransmitted_share: f64,
+    /// Frames that the path's queue had no room for, of the frames that it sent.
+    pub(crate) queue_drop_share: f64,
+    /// CPU time of both ends for each gigabyte that arrived.
+    pub(crate) cpu_seconds_per_gigabyte: Option<f64>,
+    /// Frames that the emulated path lost for no reason that it was given: the figures are void unless this is 0.
+    pub(crate) unplanned_drops: u64,
+}
+
+impl WanContest {
+    /// Makes a path for each measurement, and runs every round. `progress` is told of each measurement before it starts.
+    ///
+    /// # Errors
+    /// [`ContestError`].
+    ///
+    /// # Privileges
+    /// Root, for the namespaces.
+    pub(crate) fn run(
+        &self,
+        topology: &Topology,
+        mut progress: impl FnMut(usize, f64, Transport),
+    ) -> Result<WanComparison, ContestError> {
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.seed);
+        let mut samples = Vec::new();
+        for loss in self.losses.iter().copied() {
+            for round in 1..=self.rounds {
+                let mut transports = self.transports.clone();
+                transports.shuffle(&mut order);
+                for transport in transports {
+                    progress(round, loss, transport);
+                    samples.push(self.measure(round, loss, transport)?);
+                }
+            }
+        }
+        let machine = topology.machine();
+        Ok(WanComparison {
+            path: self.path,
+            celeritas: self.celeritas,
+            warm_up_seconds: self.warm_up.as_secs_f64(),
+            seconds: self.time.as_secs_f64(),
+            seed: self.seed,
+            kernel: machine.kernel.clone(),
+            cpu_model: machine.cpu_model.clone(),
+            results: self.results(&samples),
+            samples,
+        })
+    }
+
+    fn measure(&self, round: usize, loss: f64, transport: Transport) -> Result<WanSample, ContestError> {
+        let WanPath { rate, rtt, queue } = self.path;
+        let path = EmulatedLink::bits_per_second(rate.as_bits_per_second()).rtt(rtt).queue(queue).loss(loss);
+        let path = path.seed(self.seed.wrapping_add(round as u64));
+        let lab = LinkLab::builder().emulated(path).build()?;
+        let transfer = run::transfer(&lab, self, transport)?;
+        let emulated = lab.emulated_counters(0)?;
+        let retransmitted_segments = match transfer.retransmitted {
+            Some(segments) => segments,
+            None => lab.transport_counters(Side::A)?.retransmitted_segments,
+        };
+        Ok(WanSample {
+            round,
+            loss,
+            transport,
+            goodput_bits_per_second: transfer.counted as f64 * 8.0 / transfer.time.as_secs_f64(),
+            retransmitted_segments,
+            cpu_seconds: transfer.cpu.as_secs_f64(),
+            bytes: transfer.bytes,
+            emulated,
+        })
+    }
+
+    fn results(&self, samples: &[WanSample]) -> Vec<WanOutcome> {
+        let pairs =
+            self.losses.iter().flat_map(|loss| self.transports.iter().map(move |transport| (*loss, *transport)));
+        let outcome = |(loss, transport)| {
+            let of = || samples.iter().filter(move |one| one.loss == loss && one.transport == transport);
+            let sum = |count: fn(&WanSample) -> u64| of().map(count).sum::<u64>() as f64;
+            let frames = sum(|one| {
+                let path = &one.emulated.from_a;
+                path.frames + path.lost + path.queue_full + path.under_way
+            });
+            let gigabytes = sum(|one| one.bytes) / 1e9;
+            Some(WanOutcome {
+                loss,
+                transport,
+                goodput_bits_per_second: Spread::of(of().map(|one| one.goodput_bits_per_second))?,
+                retransmitted_share: sum(|one| one.retransmitted_segments) / frames.max(1.0),
+                queue_drop_share: sum(|one| one.emulated.from_a.queue_full) / frames.max(1.0),
+                cpu_seconds_per_gigabyte: (gigabytes > 0.0)
+                    .then(|| of().map(|one| one.cpu_seconds).sum::<f64>() / gigabytes),
+                unplanned_drops: sum(|one| one.emulated.unplanned_drops()) as u64,
+            })
+        };
+        pairs.filter_map(outcome).collect()
+    }
+}
+
+impl Transport {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Celeritas, Self::Cubic, Self::Bbr, Self::ParallelCubic];
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Celeritas => "Celeritas, fixed rate",
+            Self::Cubic => "TCP CUBIC",
+            Self::Bbr => "TCP BBR",
+            Self::ParallelCubic => "TCP CUBIC, 8 flows",
+        })
+    }
+}
+
+fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64() * 1e3)
+}

@@ -1,0 +1,254 @@
+//! One transport over one path: both ends are threads of this process, so that they read one clock.
+
+use super::{Transport, WanContest};
+use crate::lab::compare::ContestError;
+use bytes::Bytes;
+use rails_bind::{thread::current_tid, usage::ThreadUsage};
+use rails_celeritas::{CeleritasOptions, Connection};
+use rails_lab::{LinkLab, Side};
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::runtime::Builder;
+
+/// A transfer that has ended.
+pub(super) struct Transfer {
+    /// Payload that arrived in the time that counts.
+    pub(super) counted: u64,
+    /// That time.
+    pub(super) time: Duration,
+    /// Payload that arrived in all.
+    pub(super) bytes: u64,
+    /// Segments that were sent again; `None` if the kernel counts them.
+    pub(super) retransmitted: Option<u64>,
+    /// CPU time of the threads of both ends.
+    pub(super) cpu: Duration,
+}
+
+/// The progress of both ends.
+#[derive(Default)]
+struct Progress {
+    arrived: AtomicU64,
+    retransmitted: AtomicU64,
+    is_over: AtomicBool,
+    cpu_nanoseconds: AtomicU64,
+}
+
+/// Sends for the time of the contest, and stops.
+pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport) -> Result<Transfer, ContestError> {
+    let progress = Progress::default();
+    let address = SocketAddr::new(lab.address(Side::B, 0), PORT);
+    let (ready, listening) = mpsc::channel::<()>();
+    let flows = if transport == Transport::ParallelCubic { 8 } else { 1 };
+    thread::scope(|scope| {
+        let progress = &progress;
+        let receiver = scope.spawn(move || {
+            let _inside = lab.enter(Side::B)?;
+            progress.timed(|| match transport {
+                Transport::Celeritas => receive_messages(contest, address, ready, progress),
+                _ => receive_flows(address, flows, ready, progress),
+            })
+        });
+        // A receiver that fails before it listens says why below.
+        let sender = listening.recv().is_ok().then(|| {
+            scope.spawn(move || {
+                let _inside = lab.enter(Side::A)?;
+                progress.timed(|| match transport {
+                    Transport::Celeritas => send_messages(contest, address, progress),
+                    Transport::Bbr => send_flows(address, flows, "bbr", progress),
+                    Transport::Cubic | Transport::ParallelCubic => send_flows(address, flows, "cubic", progress),
+                })
+            })
+        });
+        let is_alive = || sender.as_ref().is_some_and(|sender| !sender.is_finished()) && !receiver.is_finished();
+        wait(contest.warm_up, is_alive);
+        let (before, begin) = (progress.arrived.load(Relaxed), Instant::now());
+        wait(contest.time, is_alive);
+        let (after, time) = (progress.arrived.load(Relaxed), begin.elapsed());
+        progress.is_over.store(true, Relaxed);
+        for end in sender.into_iter().chain([receiver]) {
+            end.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        let is_celeritas = transport == Transport::Celeritas;
+        Ok(Transfer {
+            counted: after - before,
+            time,
+            bytes: progress.arrived.load(Relaxed),
+            retransmitted: is_celeritas.then(|| progress.retransmitted.load(Relaxed)),
+            cpu: Duration::from_nanos(progress.cpu_nanoseconds.load(Relaxed)),
+        })
+    })
+}
+
+impl Progress {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
+    /// Runs one end, and adds the CPU time of its thread.
+    fn timed(&self, run: impl FnOnce() -> io::Result<()>) -> Result<(), ContestError> {
+        let outcome = run();
+        self.add_cpu_time();
+        outcome.map_err(|source| ContestError::Transfer { source })
+    }
+
+    /// Adds the CPU time of the calling thread so far.
+    fn add_cpu_time(&self) {
+        let usage = ThreadUsage::of(current_tid()).ok();
+        let used = usage.map(|usage| usage.cpu_time.unwrap_or(usage.user + usage.system)).unwrap_or_default();
+        self.cpu_nanoseconds.fetch_add(used.as_nanos() as u64, Relaxed);
+    }
+}
+
+/// Sleeps, unless an end has failed.
+fn wait(time: Duration, is_alive: impl Fn() -> bool) {
+    let end = Instant::now() + time;
+    while Instant::now() < end && is_alive() {
+        thread::sleep(end.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
+    }
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+fn receive_messages(
+    contest: &WanContest,
+    address: SocketAddr,
+    ready: mpsc::Sender<()>,
+    progress: &Progress,
+) -> io::Result<()> {
+    runtime()?.block_on(async {
+        let options = CeleritasOptions::fixed(contest.celeritas);
+        let listener = options.listen(address).await.map_err(io::Error::other)?;
+        let _ = ready.send(());
+        let connection = listener.accept().await.map_err(io::Error::other)?;
+        let receive = async {
+            while connection.receive().await.map_err(io::Error::other)?.is_some() {}
+            Ok(())
+        };
+        let outcome = counted(&connection, receive, progress, |progress, stats| {
+            progress.arrived.store(stats.receiver.bytes, Relaxed);
+        });
+        outcome.await?;
+        connection.close().await.map_err(io::Error::other)
+    })
+}
+
+fn send_messages(contest: &WanContest, address: SocketAddr, progress: &Progress) -> io::Result<()> {
+    runtime()?.block_on(async {
+        let options = CeleritasOptions::fixed(contest.celeritas);
+        let connection = options.connect(address).await.map_err(io::Error::other)?;
+        let block = Bytes::from(vec![7; MESSAGE]);
+        let send = async {
+            let mut last = None;
+            while !progress.is_over() {
+                let next = connection.send(vec![block.clone()]).map_err(io::Error::other)?;
+                // Two are under way at a time.
+                if let Some(last) = last.replace(next) {
+                    last.await.map_err(io::Error::other)?;
+                }
+            }
+            Ok(())
+        };
+        let outcome = counted(&connection, send, progress, |progress, stats| {
+            progress.retransmitted.store(stats.sender.retransmitted_segments, Relaxed);
+        });
+        outcome.await?;
+        connection.close().await.map_err(io::Error::other)
+    })
+}
+
+/// Runs an end, and tells of its figures meanwhile and at its end.
+async fn counted(
+    connection: &Connection,
+    run: impl Future<Output = io::Result<()>>,
+    progress: &Progress,
+    tell: impl Fn(&Progress, rails_celeritas::ConnectionStats),
+) -> io::Result<()> {
+    let mut run = std::pin::pin!(run);
+    loop {
+        tokio::select! {
+            outcome = &mut run => {
+                tell(progress, connection.stats());
+                return outcome;
+            }
+            () = tokio::time::sleep(Duration::from_millis(5)) => tell(progress, connection.stats()),
+        }
+    }
+}
+
+fn receive_flows(address: SocketAddr, flows: usize, ready: mpsc::Sender<()>, progress: &Progress) -> io::Result<()> {
+    let listener = TcpListener::bind(address)?;
+    let _ = ready.send(());
+    let receive = |mut stream: TcpStream| {
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            match stream.read(&mut buffer)? {
+                0 => return stream.write_all(&[1]),
+                length => drop(progress.arrived.fetch_add(length as u64, Relaxed)),
+            }
+        }
+    };
+    let streams: io::Result<Vec<TcpStream>> = (0..flows).map(|_| Ok(listener.accept()?.0)).collect();
+    each(streams?, progress, receive)
+}
+
+fn send_flows(address: SocketAddr, flows: usize, congestion: &str, progress: &Progress) -> io::Result<()> {
+    let connect = |_| {
+        let stream = TcpStream::connect(address)?;
+        let socket = socket2::SockRef::from(&stream);
+        socket.set_tcp_congestion(congestion.as_bytes())?;
+        let got = socket.tcp_congestion()?;
+        match got.starts_with(congestion.as_bytes()) {
+            true => Ok(stream),
+            false => Err(io::Error::other(format!("the kernel does not set {congestion}"))),
+        }
+    };
+    let streams: io::Result<Vec<TcpStream>> = (0..flows).map(connect).collect();
+    let block = vec![7; 256 << 10];
+    each(streams?, progress, |mut stream: TcpStream| {
+        while !progress.is_over() {
+            stream.write_all(&block)?;
+        }
+        stream.shutdown(std::net::Shutdown::Write)?;
+        // The receiver has all of it.
+        stream.read_exact(&mut [0])
+    })
+}
+
+/// Runs each flow: the first one on this thread.
+fn each(
+    mut streams: Vec<TcpStream>,
+    progress: &Progress,
+    run: impl Fn(TcpStream) -> io::Result<()> + Sync,
+) -> io::Result<()> {
+    let Some(first) = streams.pop() else { return Ok(()) };
+    thread::scope(|scope| {
+        let run = &run;
+        let others: Vec<_> = streams
+            .into_iter()
+            .map(|stream| {
+                scope.spawn(move || {
+                    let outcome = run(stream);
+                    progress.add_cpu_time();
+                    outcome
+                })
+            })
+            .collect();
+        let outcome = run(first);
+        let others = others.into_iter().map(|one| one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        others.fold(outcome, Result::and)
+    })
+}
+
+const PORT: u16 = 7600;
+/// The message of the thesis' benchmark.
+const MESSAGE: usize = 20_000_000;

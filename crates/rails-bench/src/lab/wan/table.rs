@@ -1,0 +1,78 @@
+//! A comparison as a person reads it.
+
+use super::WanComparison;
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use std::fmt;
+
+impl fmt::Display for WanComparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.path;
+        writeln!(
+            f,
+            "emulated path: {}, round trip {} ms, queue {} ms; Celeritas at {} of IP packets",
+            path.rate,
+            path.rtt.as_secs_f64() * 1e3,
+            path.queue.as_secs_f64() * 1e3,
+            self.celeritas
+        )?;
+        writeln!(
+            f,
+            "{} s each after {} s that do not count; order and losses from seed {}; both ends are threads of one process, placed by \
+             the scheduler",
+            self.seconds, self.warm_up_seconds, self.seed
+        )?;
+        let unknown = || "unknown".to_owned();
+        let (cpu, kernel) = (self.cpu_model.clone(), self.kernel.clone());
+        writeln!(
+            f,
+            "{}, kernel {}, rails-bench {}",
+            cpu.unwrap_or_else(unknown),
+            kernel.unwrap_or_else(unknown),
+            env!("CARGO_PKG_VERSION")
+        )?;
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY);
+        table.set_header(["loss", "", "Mbit/s, median", "least", "most", "sent again", "queue drops", "CPU s/GB"]);
+        for outcome in &self.results {
+            let mbit = |bits: f64| format!("{:.1}", bits / 1e6);
+            let percent = |share: f64| format!("{:.3} %", share * 100.0);
+            let goodput = &outcome.goodput_bits_per_second;
+            let mark = if outcome.unplanned_drops == 0 { "" } else { " (void)" };
+            table.add_row([
+                outcome.loss.to_string(),
+                format!("{}{mark}", outcome.transport),
+                mbit(goodput.median),
+                mbit(goodput.least),
+                mbit(goodput.most),
+                percent(outcome.retransmitted_share),
+                percent(outcome.queue_drop_share),
+                outcome.cpu_seconds_per_gigabyte.map_or_else(unknown, |seconds| format!("{seconds:.2}")),
+            ]);
+        }
+        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+        writeln!(f, "{table}")?;
+        writeln!(f, "raw samples (Mbit/s of goodput):")?;
+        for sample in &self.samples {
+            writeln!(
+                f,
+                "  loss {} round {} {:<22} {:>8.1}   {} sent again, {} lost, {} dropped by the queue",
+                sample.loss,
+                sample.round,
+                sample.transport,
+                sample.goodput_bits_per_second / 1e6,
+                sample.retransmitted_segments,
+                sample.emulated.from_a.lost,
+                sample.emulated.from_a.queue_full
+            )?;
+        }
+        let void = self.results.iter().filter(|outcome| outcome.unplanned_drops > 0);
+        for outcome in void {
+            writeln!(
+                f,
+                "(void) loss {}, {}: the emulated path lost {} frames that it should not have lost",
+                outcome.loss, outcome.transport, outcome.unplanned_drops
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -145,6 +145,39 @@ fn a_single_driver_is_measured_and_stated() {
 }
 
 #[test]
+fn rate_above_that_of_the_path_is_refused() {
+    let output = run(["wan", "--rate", "100", "--celeritas-rate", "200"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--celeritas-rate 200: the path carries 100 Mbit/s"), "{}", stderr(&output));
+    for wrong in [["--losses", "1.5"], ["--rate", "0"], ["--rtt", "soon"], ["--transports", "udt"]] {
+        let output = run(["wan"].into_iter().chain(wrong));
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_wan_with_every_sample() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("wan.json");
+    let path = ["wan", "--rate", "100", "--losses", "0.01", "--rounds", "1", "--seconds", "0.5", "--seed", "7"];
+    let output = run(path.into_iter().chain(["--json", json.to_str().expect("it is text")]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("Celeritas, fixed rate"), "{}", stdout(&output));
+    let comparison: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    assert_eq!((&comparison["seed"], &comparison["path"]["rtt_ms"]), (&7.into(), &19.0.into()));
+    let samples = comparison["samples"].as_array().expect("a list");
+    assert_eq!(samples.len(), 4, "each takes part once");
+    for sample in samples {
+        assert!(sample["bytes"].as_u64().unwrap() > 0 && sample["cpu_seconds"].as_f64().unwrap() > 0.0, "{sample}");
+        assert!(sample["emulated"]["from_a"]["lost"].as_u64().unwrap() > 0, "the path loses frames: {sample}");
+        assert!(sample["retransmitted_segments"].as_u64().unwrap() > 0, "{sample}");
+    }
+    let celeritas = samples.iter().find(|sample| sample["transport"] == "celeritas").expect("it takes part");
+    assert_eq!(celeritas["emulated"]["from_a"]["queue_full"], 0, "its rate is below the path's");
+}
+
+#[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_comparison_with_every_sample() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -93,11 +93,20 @@ impl Memory {
         }
     }
 
-    /// Puts the bytes into the caller's blocks from now on, which hold the message.
-    pub(super) fn give(&mut self, blocks: Vec<BytesMut>) {
+    /// Puts the bytes into the caller's blocks from now on, which hold the message of that length.
+    pub(super) fn give(&mut self, blocks: Vec<BytesMut>, length: u64) {
         let mut given = Self::given(blocks);
-        if let Self::Own { blocks, .. } = self {
-            blocks.iter().for_each(|(index, block)| given.write(index * OWN_BLOCK, block));
+        match self {
+            Self::Own { blocks, .. } => {
+                blocks.iter().for_each(|(index, block)| given.write(index * OWN_BLOCK, block));
+            }
+            // Those of a caller that has gone.
+            Self::Given { blocks, ends } => {
+                for (block, end) in blocks.iter().zip(ends) {
+                    let start = *end - block.len() as u64;
+                    given.write(start, &block[..block.len().min(length.saturating_sub(start) as usize)]);
+                }
+            }
         }
         *self = given;
     }
@@ -156,8 +165,8 @@ mod tests {
             pieces.reverse();
             let half = pieces.len() / 2;
             for (done, (index, piece)) in pieces.into_iter().enumerate() {
-                if done == half && !is_given {
-                    memory.give(given.clone());
+                if done == half {
+                    memory.give(given.clone(), length as u64);
                 }
                 memory.write((index * cut) as u64, piece);
             }

@@ -188,7 +188,7 @@ impl Arriving {
         if Memory::given_capacity(&blocks) < self.length {
             self.state = State::TooLong;
         } else if self.state != State::GivenUp {
-            self.memory.give(blocks);
+            self.memory.give(blocks, self.length);
         }
         self.consume(consumed);
     }

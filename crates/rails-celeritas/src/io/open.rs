@@ -21,6 +21,8 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
+    sync::Mutex,
+    task::JoinSet,
     time::timeout,
 };
 
@@ -29,6 +31,8 @@ use tokio::{
 pub struct CeleritasListener {
     options: CeleritasOptions,
     listener: TcpListener,
+    /// The connections that are being opened: a mute peer holds nobody up.
+    greetings: Mutex<JoinSet<Result<Connection, OpenError>>>,
 }
 
 impl CeleritasOptions {
@@ -54,7 +58,7 @@ impl CeleritasOptions {
     /// [`OpenError::Listen`].
     pub async fn listen(&self, address: SocketAddr) -> Result<CeleritasListener, OpenError> {
         let listener = TcpListener::bind(address).await.map_err(|source| OpenError::Listen { address, source })?;
-        Ok(CeleritasListener { options: self.clone(), listener })
+        Ok(CeleritasListener { options: self.clone(), listener, greetings: Mutex::default() })
     }
 
     async fn in_time<T>(
@@ -113,13 +117,27 @@ impl CeleritasListener {
     }
 
     /// Waits for the next connection, which the calling thread's runtime drives. A peer whose greeting fails is an error
-    /// of that peer alone: call it again.
+    /// of that peer alone: call it again. Cancelling it loses no connection. At most 64 peers greet at a time; the kernel
+    /// keeps the others waiting.
     ///
     /// # Errors
     /// [`OpenError`].
     pub async fn accept(&self) -> Result<Connection, OpenError> {
-        let (control, remote) = self.listener.accept().await.map_err(OpenError::Accept)?;
-        self.options.in_time(remote, self.options.open(control, remote, false)).await
+        let mut greetings = self.greetings.lock().await;
+        loop {
+            tokio::select! {
+                Some(opened) = greetings.join_next() => {
+                    return opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+                }
+                accepted = self.listener.accept(), if greetings.len() < MOST_GREETINGS => {
+                    let (control, remote) = accepted.map_err(OpenError::Accept)?;
+                    let options = self.options.clone();
+                    greetings.spawn(async move {
+                        options.in_time(remote, options.open(control, remote, false)).await
+                    });
+                }
+            }
+        }
     }
 }
 
@@ -149,5 +167,7 @@ fn random() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
+/// The most peers that greet a listener at a time.
+const MOST_GREETINGS: usize = 64;
 /// Tells the accepting end that its greeting has come.
 const ANSWER: u8 = 0;

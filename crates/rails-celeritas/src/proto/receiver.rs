@@ -17,6 +17,8 @@ pub struct Receiver {
     above: RangeSet<u64>,
     /// Those of which bytes have arrived and bytes are missing.
     messages: BTreeMap<u32, Incoming>,
+    /// The numbers of those that have arrived as a whole or were given up.
+    ended: RangeSet<u32>,
     limit: u64,
     message_limit: u32,
     largest: Option<(u64, Instant)>,
@@ -106,6 +108,7 @@ impl Receiver {
             complete: 0,
             above: RangeSet::new(),
             messages: BTreeMap::new(),
+            ended: RangeSet::new(),
             limit: 0,
             message_limit: 0,
             largest: None,
@@ -167,7 +170,7 @@ impl Receiver {
         self.stats.bytes += count;
         message.missing -= count;
         if message.missing == 0 {
-            self.messages.remove(&number);
+            self.end(number);
             self.arrivals.push_back(Arrival::Whole { message: number });
         }
         Ok(match count == len(&bytes) {
@@ -180,21 +183,26 @@ impl Receiver {
     /// a whole stays so.
     ///
     /// # Errors
-    /// [`Rejection::Contradiction`] if another message has some of these bytes, or it has another place.
+    /// [`Rejection::Contradiction`] if another message has some of these bytes, or it has another place;
+    /// [`Rejection::BehindLimit`] for a message that the peer could not begin.
     pub fn give_up(&mut self, now: Instant, message: u32, bytes: Range<u64>) -> Result<(), Rejection> {
         let is_sound = |(number, other): (&u32, &Incoming)| match *number == message {
             true => other.bytes == bytes,
             // A message of which nothing was sent has no place.
             false => bytes.is_empty() || other.bytes.end <= bytes.start || bytes.end <= other.bytes.start,
         };
+        if message >= self.message_limit {
+            return Err(Rejection::BehindLimit);
+        }
         if bytes.start > bytes.end || !self.messages.iter().all(is_sound) {
             return Err(Rejection::Contradiction);
         }
-        self.messages.remove(&message);
-        if !bytes.is_empty() && self.add(bytes).is_empty() {
+        if self.ended.contains(&message) {
             // It has arrived as a whole, and the peer did not know.
             return Ok(());
         }
+        self.end(message);
+        self.add(bytes);
         self.arrivals.push_back(Arrival::GivenUp { message });
         self.tell(now);
         Ok(())
@@ -263,6 +271,7 @@ impl Receiver {
             Some(known) => known.bytes == place,
             // It has arrived as a whole, and this is a duplicate; or it lies between its neighbours.
             None if bytes.end <= self.complete || self.above.gaps(bytes).next().is_none() => true,
+            None if self.ended.contains(&header.message) => false,
             None => {
                 let before = self.messages.range(..header.message).next_back();
                 let after = self.messages.range(header.message..).next();
@@ -278,6 +287,12 @@ impl Receiver {
         let touches =
             bytes.start <= self.complete || self.above.overlaps(&(bytes.start - 1..bytes.end.saturating_add(1)));
         if !touches && self.above.len() >= MOST_PIECES { Err(Rejection::TooManyPieces) } else { Ok(()) }
+    }
+
+    /// Nothing more comes of a message.
+    fn end(&mut self, message: u32) {
+        self.messages.remove(&message);
+        self.ended.insert(message..message + 1);
     }
 
     /// Notes that bytes have arrived. Returns those that are new.

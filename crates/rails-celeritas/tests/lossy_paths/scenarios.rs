@@ -152,6 +152,22 @@ fn idle_ends_have_no_timer() {
 }
 
 #[test]
+fn peer_that_gives_strange_messages_up_ends_the_connection() {
+    for (message, start, length) in [(10, 0, 0), (5, u64::MAX, 2), (0, 1, 899_999), (1, 899_999, 10)] {
+        let parameters = [0, 1].map(|end| parameters(19 * MS, end));
+        let mut network = Network::new(19, [wan(0.0), wan(0.0)], parameters, fixed(495));
+        network.allow(1, 1_000_000, 10);
+        network.send(0, 900_000);
+        network.run(21 * MS, |_| false);
+        assert!(network.ends[1].receiver().complete() > 0, "the message has begun");
+        network.control(1, &Control::GiveUp { message, start, length });
+        network.run(22 * MS, |_| false);
+        let failure = &network.failures[1];
+        assert!(matches!(failure, Some(Failure::Contradiction(_))), "{message} {start} {length}: {failure:?}");
+    }
+}
+
+#[test]
 fn peer_that_claims_unsent_bytes_ends_the_connection() {
     let sent = |list: ErrorList| {
         let mut network = network(15, 0.0, 495);

@@ -224,6 +224,35 @@ async fn other_protocols_and_versions_are_refused() {
 }
 
 #[tokio::test]
+async fn mute_peers_hold_nobody_up() {
+    let listener = options().listen(anywhere()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut mute = Vec::new();
+    for _ in 0..10 {
+        mute.push(TcpStream::connect(address).await.unwrap());
+    }
+    let options = options();
+    let opened = async { tokio::join!(listener.accept(), options.connect(address)) };
+    let (accepted, connected) = timeout(PATIENCE, opened).await.expect("nobody waits for the mute ones");
+    let (near, far) = (connected.unwrap(), accepted.unwrap());
+    drop(near.send(cut(&pattern(1_000, 1), 8192)).unwrap());
+    assert!(far.receive().await.unwrap().unwrap().blocks.concat() == pattern(1_000, 1));
+}
+
+#[tokio::test]
+async fn caller_that_has_gone_leaves_what_has_arrived() {
+    let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(20)), options()).await;
+    let sending = near.send(cut(&pattern(400_000, 1), 8192)).unwrap();
+    for blocks in [1, 3] {
+        let room = (0..blocks).map(|_| BytesMut::zeroed(600_000 / blocks)).collect();
+        timeout(Duration::from_millis(40), far.receive_into(room)).await.expect_err("it takes 160 ms");
+    }
+    let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
+    assert!(message.blocks.concat() == pattern(400_000, 1));
+    assert_eq!(sending.await, Ok(Delivery::Arrived));
+}
+
+#[tokio::test]
 async fn datagrams_of_others_change_nothing() {
     let (near, far) = pair().await;
     let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -28,7 +28,7 @@ pub(super) struct Scatter {
     highest: Option<SegmentHeader>,
     /// The payload of the expected segments.
     payload_len: usize,
-    /// The payloads that are to be copied to their places.
+    /// The payloads that have landed elsewhere, to be copied to their places.
     moved: Vec<u8>,
     /// The news of the protocol, to be told after each call.
     pub(super) events: Vec<Event>,

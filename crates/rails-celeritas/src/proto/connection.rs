@@ -258,7 +258,7 @@ impl ConnectionProtocol {
         timers.into_iter().flatten().min()
     }
 
-    /// Does what is due: call it also if it is not, then it does nothing. Segments and frames may be ready after it.
+    /// Serves the timers. A call that comes early does nothing. Segments and frames may be ready after it.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.has_failed {
             return;

@@ -3,7 +3,7 @@
 //! Each module depends only on those above it.
 //! - [`wire`]: the bytes of segments and of control frames;
 //! - [`round_trip`], [`pacer`]: the time of a round trip, and when bytes may leave;
-//! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: what has arrived, and what to tell of it;
+//! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: the bytes that have come, and the error lists;
 //! - [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
 //! - [`connection`]: one end, made of the above.
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// A token bucket that fills at a rate. Time is an argument.
 ///
 /// It is kept as the moment at which it is empty: sending moves that moment on by the time that the bytes take on the
-/// wire, and the bucket holds what has come in since then.
+/// wire, and the bucket holds the bytes of the time since then.
 #[derive(Debug)]
 pub struct Pacer {
     rate: Bandwidth,

@@ -479,5 +479,5 @@ fn len(range: &Range<u64>) -> u64 {
 /// A packet that this many later ones have overtaken is lost (RFC 9002, section 6.1.1).
 const REORDERING: u64 = 3;
 /// The pauses between probes double up to this, or stay those of the round trip: in five seconds of silence fifty of
-/// them are sent, so that a path which loses most of what it carries is told from a dead one.
+/// them are sent, so that a path which loses most packets is told from a dead one.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);

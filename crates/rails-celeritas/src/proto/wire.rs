@@ -17,7 +17,7 @@ pub const MOST_RANGES: usize = 512;
 pub const MOST_MESSAGE: u64 = (1 << 48) - 1;
 
 /// Tells the segments of one connection from all others. The receiving end draws it, and tells it to its peer over the
-/// control channel alone, so nobody who has not seen the connection's datagrams knows it.
+/// control channel alone, so an attacker away from the path does not know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Token(pub u64);
 

@@ -1,4 +1,4 @@
-//! What must hold for the messages of one end, whatever the network does.
+//! The properties of the messages of one end that every network leaves intact.
 
 use rails_celeritas::proto::sender::Segment;
 use rangemap::RangeSet;

@@ -152,7 +152,7 @@ fn idle_ends_have_no_timer() {
 }
 
 #[test]
-fn peer_that_gives_strange_messages_up_ends_the_connection() {
+fn strange_giving_up_ends_the_connection() {
     for (message, start, length) in [(10, 0, 0), (5, u64::MAX, 2), (0, 1, 899_999), (1, 899_999, 10)] {
         let parameters = [0, 1].map(|end| parameters(19 * MS, end));
         let mut network = Network::new(19, [wan(0.0), wan(0.0)], parameters, fixed(495));

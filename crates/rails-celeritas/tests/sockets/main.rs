@@ -98,7 +98,7 @@ async fn both_directions_at_a_time() {
 }
 
 #[tokio::test]
-async fn sender_halts_at_the_window_of_a_receiver_that_does_not_read() {
+async fn sender_halts_at_the_window_of_a_mute_reader() {
     let window = 1_000_000;
     let (near, far) = pair_of(options(), options().window(DataSize::bytes(window))).await;
     for seed in 0..40 {

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_cannot_segment_gets_datagrams_one_by_one() {
+    fn datagrams_one_by_one_where_the_kernel_cuts_none() {
         for refusal in [libc::EIO, libc::EINVAL] {
             let (bursts, mut kernel) = (Bursts::new(true), Kernel::new(0, refusal));
             let sent = bursts.send(&[IoSlice::new(&[7; 25])], segment(10), |s, n| kernel.send(s, n));

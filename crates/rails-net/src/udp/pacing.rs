@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_heeded_where_every_datagram_meets_the_qdisc() {
+    fn times_need_a_qdisc_that_all_datagrams_meet() {
         let root = TcHandle::ROOT;
         let queue = |minor| TcHandle { major: 0, minor };
         let mq = qdisc("mq", 0, root);

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kernel_that_refuses_to_segment_sends_each_datagram_once() {
+    async fn refused_segmentation_sends_each_datagram_once() {
         let far = UdpOptions::new().bind(([127, 0, 0, 1], 0).into()).expect("loopback is there");
         let near = UdpOptions::new().connect(far.local_addr().expect("it has one")).expect("loopback is there");
         SocketOption::NO_CHECK.set(&near, 1).expect("no privilege is needed");
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_kernel_takes_times_with_a_burst_where_a_qdisc_heeds_them() {
+    async fn kernel_takes_times_with_a_burst_under_fq() {
         let far = UdpOptions::new().coalescing(false).bind(([127, 0, 0, 1], 0).into()).expect("loopback is there");
         let near = UdpOptions::new().connect(far.local_addr().expect("it has one")).expect("loopback is there");
         let root = |kind: &str| Qdisc { kind: kind.to_owned(), handle: TcHandle::default(), parent: TcHandle::ROOT };

@@ -43,7 +43,7 @@ async fn a_burst_is_one_call_at_each_end() {
 }
 
 #[tokio::test]
-async fn without_coalescing_the_receiver_takes_datagrams_one_by_one() {
+async fn datagrams_one_by_one_without_coalescing() {
     let singly = UdpOptions::new().coalescing(false);
     let (near, far) = exchange(&UdpOptions::new(), &singly, v4()).await;
     assert_eq!((near.datagrams_sent, near.send_calls), (40, 1));
@@ -52,7 +52,7 @@ async fn without_coalescing_the_receiver_takes_datagrams_one_by_one() {
 }
 
 #[tokio::test]
-async fn without_segmentation_the_sender_makes_a_call_for_each_datagram() {
+async fn one_call_per_datagram_without_segmentation() {
     for address in [v4(), v6()] {
         let singly = UdpOptions::new().segmentation(false);
         let (near, far) = exchange(&singly, &UdpOptions::new(), address).await;

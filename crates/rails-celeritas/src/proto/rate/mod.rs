@@ -13,7 +13,7 @@ use std::{fmt, time::Instant};
 /// Decides the rate of a connection, from what its error lists tell. It has no clock: time is an argument.
 ///
 /// The rate counts the IP packets of segments, with their headers. A connection that hears nothing from its peer sends
-/// more slowly by itself, whatever this says.
+/// more slowly by itself, at any answer of the controller.
 pub trait RateController: fmt::Debug + Send {
     /// The rate from now on.
     fn rate(&self) -> Bandwidth;

@@ -1,6 +1,7 @@
 //! The targets. To add one is to write its function and to add a line here.
 
 mod capture;
+mod celeritas;
 mod connection;
 mod handshake;
 mod kernel;
@@ -47,6 +48,9 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "reassembler", run: reassembler::run, seeds: reassembler::seeds, words: &[] },
     Target { name: "decisions", run: record::run, seeds: record::seeds, words: record::WORDS },
     Target { name: "rail-request", run: text::rail_request, seeds: text::rail_requests, words: text::REQUEST_WORDS },
+    // rails-celeritas: bytes from a peer.
+    Target { name: "celeritas", run: celeritas::bytes, seeds: celeritas::frames, words: &[] },
+    Target { name: "celeritas-peer", run: celeritas::peer, seeds: celeritas::scripts, words: &[] },
     // rails-bench and rails-transfer: messages that a peer sends, and the command line.
     Target { name: "purpose", run: transfer::greeting, seeds: transfer::greetings, words: &["BENCH-TO\x01\0"] },
     Target { name: "transfer-message", run: transfer::message, seeds: transfer::messages, words: transfer::WORDS },

@@ -240,7 +240,8 @@ impl Driver {
     fn transmit(&mut self, state: &mut State, now: Instant) -> bool {
         for _ in 0..BURSTS {
             if self.left == self.burst.len() {
-                (self.left, _) = (0, self.burst.clear());
+                self.burst.clear();
+                self.left = 0;
                 let most = usize::from(self.segments.most_segments());
                 state.protocol.poll_transmit(now, most, &mut self.burst);
                 if self.burst.is_empty() {

@@ -138,8 +138,8 @@ impl Connection {
         });
     }
 
-    /// [Finishes](Self::finish), and waits until all messages have arrived at both ends. Messages of the peer that nobody
-    /// has received are lost.
+    /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived at both ends.
+    /// Messages of the peer that nobody has received are lost.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection ends before.

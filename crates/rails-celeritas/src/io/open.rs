@@ -12,6 +12,7 @@ use crate::proto::{
     wire::{HEADER_LEN, Token},
 };
 use rails_net::Timer;
+use socket2::{SockRef, TcpKeepalive};
 use std::{
     io,
     net::SocketAddr,
@@ -73,6 +74,9 @@ impl CeleritasOptions {
     async fn open(&self, mut control: TcpStream, remote: SocketAddr, begins: bool) -> Result<Connection, OpenError> {
         let greeting = |source| OpenError::Greeting { remote, source };
         control.set_nodelay(true).map_err(greeting)?;
+        // An idle connection to a host that has gone ends too.
+        let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE).with_retries(3);
+        SockRef::from(&control).set_tcp_keepalive(&keep_alive).map_err(greeting)?;
         let local = control.local_addr().map_err(greeting)?;
         let segments = self.udp.bind(SocketAddr::new(local.ip(), 0))?;
         // The port is not known yet; the route is that of the address.
@@ -167,6 +171,8 @@ fn random() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
+/// How long the control channel is idle before the kernel asks the peer's, and between the questions.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// The most peers that greet a listener at a time.
 const MOST_GREETINGS: usize = 64;
 /// Tells the accepting end that its greeting has come.

@@ -1,0 +1,140 @@
+//! Celeritas: the bytes of its control channel and of its segments, and one end whose peer does as it likes.
+
+use crate::script::Script;
+use rails_celeritas::proto::{
+    connection::{ConnectionProtocol, Event, Parameters},
+    rate::Fixed,
+    wire::{Control, ErrorList, FrameReader, HEADER_LEN, SegmentHeader, Token},
+};
+use rails_topo::Bandwidth;
+use std::time::{Duration, Instant};
+
+/// Each segment that decodes lies in its message and encodes to the same bytes; each frame that decodes comes back.
+pub(crate) fn bytes(data: &[u8]) {
+    if let Some((header, payload)) = data.split_first_chunk::<HEADER_LEN>()
+        && let Ok(segment) = SegmentHeader::decode(header, payload.len())
+    {
+        assert!(segment.in_message + payload.len() as u64 <= segment.message_len, "{segment:?}");
+        assert_eq!(&segment.encode(), header);
+    }
+    let mut reader = FrameReader::default();
+    reader.push(data);
+    while let Ok(Some(frame)) = reader.next_frame() {
+        let mut again = FrameReader::default();
+        again.push(&frame.encode());
+        assert_eq!(again.next_frame(), Ok(Some(frame)));
+    }
+}
+
+/// The end never panics, never has more under way than it may, and is silent once it has failed.
+pub(crate) fn peer(data: &[u8]) {
+    let (mut script, mut now) = (Script::new(data), Instant::now());
+    let most_unacknowledged = 1500 + script.number() % 100_000;
+    let parameters = Parameters {
+        peer_token: Token(1),
+        most_payload: 1432,
+        overhead: 28,
+        most_unacknowledged,
+        round_trip: Duration::from_millis(20),
+        depth: Duration::from_millis(2),
+        burst: Duration::from_micros(250),
+    };
+    let mut end = ConnectionProtocol::new(now, parameters, Box::new(Fixed(Bandwidth::mbps(100))));
+    let (mut burst, mut has_failed) = (Vec::new(), false);
+    while let Some(step) = script.step() {
+        match step % 8 {
+            0 => drop(end.submit(now, script.number())),
+            1 => {
+                burst.clear();
+                end.poll_transmit(now, 44, &mut burst);
+                assert!(burst.is_empty() || !has_failed);
+            }
+            2 => segment(&mut script, now, &mut end),
+            3 => end.raise_limits(now, script.number(), script.number() as u32),
+            4 => {
+                now += Duration::from_micros(script.number() % 10_000_000);
+                end.handle_timeout(now);
+            }
+            5 => {
+                while end.poll_control(now).is_some() {
+                    assert!(!has_failed);
+                }
+            }
+            6 => drop(end.give_up(script.number() as u32)),
+            _ => frame(&mut script, now, &mut end),
+        }
+        while let Some(event) = end.poll_event() {
+            has_failed |= matches!(event, Event::Failed(_));
+        }
+        assert!(end.unacknowledged() <= most_unacknowledged);
+        let _ = end.poll_timeout();
+    }
+}
+
+fn segment(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol) {
+    let header = SegmentHeader {
+        token: Token(2),
+        packet: script.number() >> 8,
+        offset: script.number(),
+        message: script.number() as u32,
+        message_len: script.number() >> 16,
+        in_message: script.number() >> 16,
+    };
+    let payload_len = script.number() as u32 % 65_536;
+    if let Ok(header) = SegmentHeader::decode(&header.encode(), payload_len as usize) {
+        let _ = end.handle_segment(now, &header, payload_len);
+    }
+}
+
+fn frame(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol) {
+    let frame = match script.byte() % 5 {
+        0 => Control::RoundTrip(script.number() as u32),
+        1 => Control::GiveUp { message: script.number() as u32, start: script.number(), length: script.number() },
+        2 => Control::Refuse { message: script.number() as u32 },
+        3 => Control::Finish { messages: script.number() as u32 },
+        _ => Control::ErrorList(ErrorList {
+            largest: script.number(),
+            delay_us: script.number() as u32,
+            received: script.number(),
+            limit: script.number(),
+            message_limit: script.number() as u32,
+            complete: script.number(),
+            known: script.number(),
+            missing: (0..script.byte() % 8).map(|_| (script.number(), script.number())).collect(),
+            ..ErrorList::default()
+        }),
+    };
+    let mut reader = FrameReader::default();
+    reader.push(&frame.encode());
+    if let Ok(Some(frame)) = reader.next_frame() {
+        end.handle_control(now, &frame);
+    }
+}
+
+pub(crate) fn frames() -> Vec<Vec<u8>> {
+    let list = ErrorList { largest: 7, complete: 1432, known: 5728, missing: vec![(0, 1432)], ..ErrorList::default() };
+    let header = SegmentHeader {
+        token: Token(1 << 40),
+        packet: 7,
+        offset: 100_000,
+        message: 1,
+        message_len: 50_000,
+        in_message: 1432,
+    };
+    let frames = [
+        Control::ErrorList(list),
+        Control::RoundTrip(19_000),
+        Control::GiveUp { message: 1, start: 100, length: 100 },
+        Control::Refuse { message: 3 },
+        Control::Finish { messages: 9 },
+    ];
+    vec![frames.iter().flat_map(Control::encode).collect(), [&header.encode()[..], &[7; 1432]].concat()]
+}
+
+pub(crate) fn scripts() -> Vec<Vec<u8>> {
+    // A message is submitted, the limits come, it leaves, and a list tells that a part of it is missing.
+    let send = [0, 228, 0, 0, 100, 0, 7, 4, 0, 0, 0, 228, 1, 0, 0, 0, 50, 0, 0, 0, 4, 200, 100, 1];
+    let list = [7, 4, 1, 0, 2, 228, 1, 0, 0, 0, 50, 200, 5, 152, 200, 11, 48, 1, 0, 200, 5, 152, 1];
+    let receive = [3, 228, 1, 0, 0, 0, 50, 2, 0, 0, 0, 247, 0, 1, 0, 0, 0, 0, 0, 0, 0, 200, 5, 152, 5];
+    vec![[&[100], &send[..], &list].concat(), [&[100], &receive[..]].concat()]
+}

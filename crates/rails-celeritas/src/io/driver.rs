@@ -39,10 +39,6 @@ pub(super) struct State {
     pub(super) protocol: ConnectionProtocol,
     pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
-    /// The number of messages that were submitted.
-    pub(super) submitted: u32,
-    /// This end sends no further message.
-    pub(super) is_finished: bool,
     /// The last caller is gone.
     pub(super) is_dropped: bool,
     /// The end of the connection; an error if messages are missing.
@@ -65,8 +61,7 @@ pub(super) struct Driver {
     /// The segments that are to leave, the first of which may have left.
     burst: Vec<Segment>,
     left: usize,
-    /// Whether the sending side of the control channel was closed, and whether the peer has closed its own.
-    is_shut: bool,
+    /// Whether the peer has closed its sending side of the control channel.
     peer_is_shut: bool,
 }
 
@@ -76,8 +71,6 @@ impl Shared {
             protocol,
             incoming,
             outgoing: Outgoing::default(),
-            submitted: 0,
-            is_finished: false,
             is_dropped: false,
             end: None,
             scatter: ScatterStats::default(),
@@ -118,6 +111,7 @@ impl State {
             Event::Arrival(Arrival::Whole { message }) => self.incoming.whole(message),
             Event::Arrival(Arrival::GivenUp { message }) => self.incoming.given_up(message),
             Event::Finished { messages } => self.incoming.finished(messages),
+            Event::Closed => self.finish(Ok(())),
             Event::Failed(Failure::Silent(_)) if self.protocol.stats().0.acknowledged_bytes == 0 => {
                 self.finish(Err(ConnectionError::Blocked { remote: peer }));
             }
@@ -148,7 +142,6 @@ impl Driver {
             frames: Vec::new(),
             burst: Vec::new(),
             left: 0,
-            is_shut: false,
             peer_is_shut: false,
         }
     }
@@ -173,10 +166,10 @@ impl Driver {
         state.protocol.raise_limits(now, limit, messages);
         state.protocol.handle_timeout(now);
         is_worthwhile |= self.transmit(state, now);
+        self.write_control(state, now)?;
         while let Some(event) = state.protocol.poll_event() {
             state.tell(event, self.peer);
         }
-        self.write_control(state, now)?;
         state.scatter = self.scatter.stats;
         Ok(is_worthwhile)
     }
@@ -189,19 +182,13 @@ impl Driver {
         match self.control.try_read(&mut bytes) {
             Ok(0) => {
                 self.peer_is_shut = true;
-                // The peer closes once it has all and knows that this end has all.
-                match state.protocol.is_done() && state.incoming.is_complete() {
-                    true => Ok(true),
-                    false => Err(ConnectionError::Cut),
-                }
+                state.protocol.handle_close();
+                Ok(true)
             }
             Ok(length) => {
                 self.reader.push(&bytes[..length]);
                 while let Some(frame) = self.reader.next_frame()? {
                     state.protocol.handle_control(now, &frame);
-                    while let Some(event) = state.protocol.poll_event() {
-                        state.tell(event, self.peer);
-                    }
                 }
                 Ok(true)
             }
@@ -211,11 +198,6 @@ impl Driver {
     }
 
     fn write_control(&mut self, state: &mut State, now: Instant) -> Result<(), ConnectionError> {
-        if self.is_shut {
-            // The peer knows all that matters: this is about segments that it has sent twice.
-            while state.protocol.poll_control(now).is_some() {}
-            return Ok(());
-        }
         loop {
             // A list is made when it can leave: a later one has newer news.
             while self.frames.len() < FRAMES
@@ -232,9 +214,7 @@ impl Driver {
                 Err(error) => return Err(ConnectionError::Control(error.kind())),
             }
         }
-        let is_over = state.is_finished && state.protocol.is_done() && state.incoming.is_complete();
-        if is_over && !self.is_shut && state.protocol.poll_timeout().is_none() {
-            self.is_shut = true;
+        if state.protocol.poll_close() {
             let shut = socket2::SockRef::from(&self.control).shutdown(std::net::Shutdown::Write);
             shut.map_err(|error| ConnectionError::Control(error.kind()))?;
         }
@@ -353,9 +333,6 @@ impl Future for Driver {
                     false
                 }
             };
-            if driver.is_shut && driver.peer_is_shut {
-                state.finish(Ok(()));
-            }
             if state.end.is_some() || state.is_dropped {
                 drop(state);
                 return Poll::Ready(());

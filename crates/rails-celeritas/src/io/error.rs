@@ -85,9 +85,6 @@ pub enum ConnectionError {
         /// The peer's address for segments.
         remote: SocketAddr,
     },
-    /// The peer has closed the control channel with messages missing.
-    #[error("the peer has ended the connection before all messages had arrived")]
-    Cut,
     /// The control channel failed.
     #[error("the control channel failed: {0}")]
     Control(io::ErrorKind),

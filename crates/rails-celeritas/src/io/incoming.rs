@@ -143,12 +143,6 @@ impl Incoming {
         self.count = Some(count);
     }
 
-    /// Whether the peer has sent all its messages, and they have arrived or were given up.
-    pub(super) fn is_complete(&self) -> bool {
-        let is_over = |message: &Arriving| message.state != State::Arriving;
-        self.count.is_some() && self.messages.values().all(is_over)
-    }
-
     /// The outcome of a reserved message, once it is known.
     pub(super) fn take(&mut self, number: u32) -> Option<Taken> {
         match self.messages.get(&number).map(|message| message.state) {

@@ -94,7 +94,7 @@ impl Connection {
         let (number, done) = self.shared.change(|state| {
             match &state.end {
                 Some(Err(error)) => return Err(error.clone().into()),
-                _ if state.end.is_some() || state.is_finished => return Err(SendError::Closed),
+                _ if state.end.is_some() || state.protocol.is_finished() => return Err(SendError::Closed),
                 _ => {}
             }
             let now = Instant::now();
@@ -103,7 +103,6 @@ impl Connection {
             if let Some(deadline) = time.and_then(|time| now.checked_add(time)) {
                 state.protocol.set_deadline(number, deadline);
             }
-            state.submitted = number + 1;
             Ok((number, state.outgoing.insert(number, blocks)))
         })?;
         Ok(Sending { number, shared: Arc::clone(&self.shared), done })
@@ -130,12 +129,7 @@ impl Connection {
 
     /// Tells the peer that no message follows those that were sent.
     pub fn finish(&self) {
-        self.shared.change(|state| {
-            if !state.is_finished && state.end.is_none() {
-                state.is_finished = true;
-                state.protocol.finish(state.submitted);
-            }
-        });
+        self.shared.change(|state| state.protocol.finish());
     }
 
     /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived at both ends.

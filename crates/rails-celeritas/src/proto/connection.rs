@@ -54,6 +54,11 @@ pub struct ConnectionProtocol {
     events: VecDeque<Event>,
     /// The number of all messages of the peer, once it is known.
     peer_messages: Option<u32>,
+    /// This end sends no further message.
+    is_finished: bool,
+    /// The sending side of the control channel is closed, here and at the peer.
+    is_closed: bool,
+    peer_is_closed: bool,
     has_failed: bool,
 }
 
@@ -83,6 +88,8 @@ pub enum Event {
         /// Their number.
         messages: u32,
     },
+    /// Both ends have all messages, and have closed. No event follows.
+    Closed,
     /// The connection has failed. No event follows.
     Failed(Failure),
 }
@@ -97,6 +104,9 @@ pub enum Failure {
     /// The peer contradicted itself.
     #[error("the peer broke the protocol")]
     Contradiction(#[from] Rejection),
+    /// The peer closed the control channel with messages missing.
+    #[error("the peer has ended the connection before all messages had arrived")]
+    Cut,
     /// The peer was not heard of while segments were under way.
     #[error("nothing was heard of the peer for {} s", .0.as_secs())]
     Silent(Duration),
@@ -126,6 +136,9 @@ impl ConnectionProtocol {
             told_round_trip: parameters.round_trip,
             events: VecDeque::new(),
             peer_messages: None,
+            is_finished: false,
+            is_closed: false,
+            peer_is_closed: false,
             has_failed: false,
             parameters,
         }
@@ -163,9 +176,38 @@ impl ConnectionProtocol {
         self.frames.push_back(Control::Refuse { message });
     }
 
-    /// Tells the peer the number of this end's messages: none follows.
-    pub fn finish(&mut self, messages: u32) {
-        self.frames.push_back(Control::Finish { messages });
+    /// Tells the peer the number of this end's messages: none follows. A second call does nothing.
+    pub fn finish(&mut self) {
+        if !std::mem::replace(&mut self.is_finished, true) {
+            self.frames.push_back(Control::Finish { messages: self.sender.submitted() });
+        }
+    }
+
+    /// Whether this end sends no further message.
+    pub fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// Whether the sending side of the control channel is to be closed now, once: both ends have finished and have all
+    /// messages, and all frames have been taken. No frame follows.
+    pub fn poll_close(&mut self) -> bool {
+        let has_frames = !self.frames.is_empty() || self.receiver.poll_timeout().is_some();
+        if self.has_failed || self.is_closed || has_frames || !self.is_finished || !self.has_all() {
+            return false;
+        }
+        self.is_closed = true;
+        self.end_if_closed();
+        true
+    }
+
+    /// The peer has closed its sending side of the control channel.
+    pub fn handle_close(&mut self) {
+        if self.has_failed {
+            return;
+        }
+        self.peer_is_closed = true;
+        // It closes once it has all, and knows that this end has all.
+        if self.has_all() { self.end_if_closed() } else { self.fail(Failure::Cut) }
     }
 
     /// Takes bytes of the peer below that offset and messages below that number from now on.
@@ -198,7 +240,7 @@ impl ConnectionProtocol {
                 break;
             }
             let Some(segment) = self.sender.take(now) else { break };
-            if self.sender.unacknowledged() == u64::from(length) {
+            if !segment.is_again && self.sender.unacknowledged() == u64::from(length) {
                 // There was nothing to hear of before.
                 self.heard_at = now;
             }
@@ -217,9 +259,7 @@ impl ConnectionProtocol {
     /// [`Rejection`]. Its payload is to be dropped then.
     pub fn handle_segment(&mut self, now: Instant, header: &SegmentHeader, payload: u32) -> Result<Payload, Rejection> {
         let payload = self.receiver.handle(now, header, payload)?;
-        while let Some(arrival) = self.receiver.poll_arrival() {
-            self.events.push_back(Event::Arrival(arrival));
-        }
+        self.tell_arrivals();
         Ok(payload)
     }
 
@@ -235,7 +275,8 @@ impl ConnectionProtocol {
 
     /// The next frame for the control channel.
     pub fn poll_control(&mut self, now: Instant) -> Option<Control> {
-        if self.has_failed {
+        // The peer knows all that matters once this end has closed: the rest is about segments that it has sent twice.
+        if self.has_failed || self.is_closed {
             return None;
         }
         self.frames.pop_front().or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
@@ -254,7 +295,8 @@ impl ConnectionProtocol {
         });
         let silent = (self.sender.unacknowledged() > 0).then(|| self.silent_at());
         let expiry = self.deadlines.first();
-        let timers = [ready, silent, expiry, self.sender.poll_timeout(self.peer_delay()), self.receiver.poll_timeout()];
+        let list = self.receiver.poll_timeout().filter(|_| !self.is_closed);
+        let timers = [ready, silent, expiry, self.sender.poll_timeout(self.peer_delay()), list];
         timers.into_iter().flatten().min()
     }
 
@@ -281,11 +323,6 @@ impl ConnectionProtocol {
     /// The next news for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
-    }
-
-    /// Whether everything that was submitted has arrived.
-    pub fn is_done(&self) -> bool {
-        self.sender.is_done()
     }
 
     /// The rate at which it sends now.
@@ -339,9 +376,7 @@ impl ConnectionProtocol {
             Control::GiveUp { message, start, length } => {
                 let end = start.checked_add(*length).ok_or(Rejection::Contradiction)?;
                 self.receiver.give_up(now, *message, *start..end)?;
-                while let Some(arrival) = self.receiver.poll_arrival() {
-                    self.events.push_back(Event::Arrival(arrival));
-                }
+                self.tell_arrivals();
             }
             Control::Refuse { message } => {
                 if self.give_up(*message) {
@@ -355,6 +390,23 @@ impl ConnectionProtocol {
             }
         }
         Ok(())
+    }
+
+    fn tell_arrivals(&mut self) {
+        while let Some(arrival) = self.receiver.poll_arrival() {
+            self.events.push_back(Event::Arrival(arrival));
+        }
+    }
+
+    /// Whether all messages of this end have arrived, and all of the peer, whose number is known.
+    fn has_all(&self) -> bool {
+        self.sender.is_done() && self.peer_messages.is_some_and(|messages| self.receiver.has_ended(messages))
+    }
+
+    fn end_if_closed(&mut self) {
+        if self.is_closed && self.peer_is_closed {
+            self.events.push_back(Event::Closed);
+        }
     }
 
     fn expire(&mut self, message: u32) {

@@ -246,6 +246,11 @@ impl Receiver {
         self.arrivals.pop_front()
     }
 
+    /// Whether that many messages, the first ones, have all arrived as a whole or were given up.
+    pub fn has_ended(&self, messages: u32) -> bool {
+        messages == 0 || self.ended.gaps(&(0..messages)).next().is_none()
+    }
+
     /// All bytes below this offset have arrived.
     pub fn complete(&self) -> u64 {
         self.complete

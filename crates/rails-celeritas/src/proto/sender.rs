@@ -364,6 +364,11 @@ impl Sender {
         self.delivered.pop_front()
     }
 
+    /// The number of messages that were submitted.
+    pub fn submitted(&self) -> u32 {
+        self.next_message
+    }
+
     /// The bytes that were sent and are not known to have arrived.
     pub fn unacknowledged(&self) -> u64 {
         self.unacknowledged

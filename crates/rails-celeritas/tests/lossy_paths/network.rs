@@ -59,6 +59,8 @@ pub(crate) struct Network {
     next_item: u64,
     rng: ChaCha8Rng,
     pub(crate) failures: [Option<Failure>; 2],
+    /// Which ends have closed well.
+    pub(crate) closed: [bool; 2],
     pub(crate) refused: [Vec<u32>; 2],
     most_unacknowledged: u64,
 }
@@ -72,6 +74,8 @@ enum Item {
         payload: u32,
     },
     Control(Vec<u8>),
+    /// The end of the control channel.
+    Close,
 }
 
 pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
@@ -110,6 +114,7 @@ impl Network {
             next_item: 0,
             rng: ChaCha8Rng::seed_from_u64(seed),
             failures: [None, None],
+            closed: [false; 2],
             refused: Default::default(),
             most_unacknowledged,
         }
@@ -134,6 +139,12 @@ impl Network {
             self.work();
         }
         was_under_way
+    }
+
+    /// That end sends no further message.
+    pub(crate) fn finish(&mut self, end: End) {
+        self.ends[end].finish();
+        self.work();
     }
 
     pub(crate) fn allow(&mut self, at: End, limit: u64, messages: u32) {
@@ -192,6 +203,10 @@ impl Network {
                     let at = self.now + self.paths[end].delay;
                     self.put(at, 1 - end, Item::Control(frame.encode()));
                 }
+            }
+            if self.ends[end].poll_close() && self.control_works[1 - end] {
+                let at = self.now + self.paths[end].delay;
+                self.put(at, 1 - end, Item::Close);
             }
             while let Some(event) = self.ends[end].poll_event() {
                 self.event(end, event);
@@ -263,6 +278,7 @@ impl Network {
                     Payload::Duplicate => self.oracles[1 - to].duplicate(header.message, whole),
                 }
             }
+            Item::Close => self.ends[to].handle_close(),
             Item::Control(bytes) => {
                 self.readers[to].push(&bytes);
                 while let Some(frame) = self.readers[to].next_frame().expect("the peer encoded it") {
@@ -288,6 +304,10 @@ impl Network {
             Event::Arrival(Arrival::Begun { message, length }) => self.oracles[1 - at].begun(message, length),
             Event::Arrival(Arrival::Whole { message }) => self.oracles[1 - at].whole(message),
             Event::Arrival(Arrival::GivenUp { message }) => self.oracles[1 - at].given_up(message),
+            Event::Closed => {
+                assert!(self.oracles.iter().all(Oracle::is_satisfied), "end {at} closes with messages missing");
+                assert!(!std::mem::replace(&mut self.closed[at], true));
+            }
             Event::Failed(failure) => assert!(self.failures[at].replace(failure).is_none()),
             _ => {}
         }

@@ -49,18 +49,31 @@ fn run(seed: u64, corruption: f64) -> Network {
     }
     let given_up =
         rng.random_bool(0.2).then(|| (rng.random_range(0..50), rng.random_range(0..2), rng.random_range(0..4)));
+    let finished_at = [0, 1].map(|_| rng.random_range(1..60));
     let mut steps = 0;
-    let over = network.run(Duration::from_secs(100_000), |network| {
+    let mut go_on = |network: &mut Network| {
         steps += 1;
         for (end, window) in windows.iter().enumerate() {
             let complete = network.ends[end].receiver().complete();
             network.allow(end, complete + window, u32::MAX);
         }
+        for (end, at) in finished_at.iter().enumerate() {
+            if *at == steps {
+                network.finish(end);
+            }
+        }
         if let Some((_, end, message)) = given_up.filter(|(step, ..)| *step == steps) {
             network.give_up(end, message);
         }
-        network.oracles.iter().all(|oracle| oracle.is_satisfied()) || network.failures.iter().any(Option::is_some)
-    });
+        network.closed == [true; 2] || network.failures.iter().any(Option::is_some)
+    };
+    let limit = Duration::from_secs(100_000);
+    let mut over = network.run(limit, &mut go_on);
+    if !over {
+        // All has arrived before their turn to finish came.
+        (0..2).for_each(|end| network.finish(end));
+        over = network.run(limit, &mut go_on);
+    }
     assert!(over, "seed {seed} does not end after {:?}: {:?}", network.passed(), network.ends[1]);
     network
 }

@@ -106,6 +106,16 @@ fn silent_peer_halves_the_rate_and_ends_it() {
     assert!(network.passed() < Duration::from_secs(6));
 }
 
+/// A single segment, which is repeated in vain.
+#[test]
+fn silence_after_one_segment_ends_it_too() {
+    let mut network = network(10, 0.0, 495);
+    network.control_works[0] = false;
+    network.send(0, 100);
+    network.run(Duration::from_secs(60), |network| network.failures[0].is_some());
+    assert!(matches!(network.failures[0], Some(Failure::Silent(_))), "{:?}", network.failures);
+}
+
 #[test]
 fn message_that_is_given_up_holds_nothing_up() {
     let mut network = network(11, 0.02, 495);

@@ -47,7 +47,7 @@ async fn receive_all(connection: Connection) {
     connection.close().await.expect("it ends well");
 }
 
-/// Loss on the way there, loss on the way back: what is lost is sent again, and nothing else.
+/// The path loses packets both ways: the sender repeats the lost segments, and no others.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_lossy_path_repeats_what_is_lost_alone() {

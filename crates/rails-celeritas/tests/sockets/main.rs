@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods)]
 
 use bytes::{Bytes, BytesMut};
+use rails_celeritas::proto::connection::Failure;
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, OpenError, ReceiveError, SendError};
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
@@ -181,7 +182,7 @@ async fn end_of_the_peer_is_told_to_all_who_wait() {
     let receive = near.receive();
     drop(far);
     let cut_off = timeout(PATIENCE, sending).await.unwrap().unwrap_err();
-    assert!(matches!(cut_off, ConnectionError::Cut | ConnectionError::Control(_)), "{cut_off}");
+    assert!(matches!(cut_off, ConnectionError::Protocol(Failure::Cut) | ConnectionError::Control(_)), "{cut_off}");
     assert!(matches!(timeout(PATIENCE, receive).await.unwrap(), Err(ReceiveError::Connection(_))));
     assert!(matches!(near.send(cut(&[1], 1)), Err(SendError::Connection(_))));
 }
@@ -221,6 +222,18 @@ async fn other_protocols_and_versions_are_refused() {
     let options = options();
     let (refused, _stream) = tokio::join!(options.connect(remote), answer);
     assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+}
+
+/// The number of messages comes over the control channel, and so before the last of them.
+#[tokio::test]
+async fn end_that_closes_early_takes_what_is_under_way() {
+    let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(50)), options()).await;
+    let sent: Vec<_> = (0..20).map(|seed| near.send(cut(&pattern(50_000, seed), 8192)).unwrap()).collect();
+    let closed = timeout(PATIENCE, async { tokio::join!(near.close(), far.close()) }).await.unwrap();
+    assert_eq!(closed, (Ok(()), Ok(())));
+    for sending in sent {
+        assert_eq!(sending.await, Ok(Delivery::Arrived));
+    }
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ fn exclusive_rails_claim_their_cores() {
 
 /// As after an edit by hand.
 #[test]
-fn plan_with_two_rails_that_have_one_core_to_themselves_is_refused() {
+fn one_core_in_two_exclusive_rails_is_refused() {
     let (.., mut plan) = exclusive();
     let mut second = plan.rails[0].clone();
     second.id = RailId(1);

@@ -1,10 +1,7 @@
 //! The interrupts and the receive queues of exclusive rails.
 
-use super::{PlannedRail, plan_rails::Planner};
-use rails_bind::{
-    claims::{Number, Numbers, Resource, Resources},
-    settings::InterfaceName,
-};
+use super::{PlannedRail, plan_rails::Planner, rail_plan::queues_of};
+use rails_bind::claims::{Number, Numbers, Resource, Resources};
 use rails_topo::{Nic, NicKind, Topology};
 
 /// Gives each rail the interrupts and the receive queues of its NIC, and lists all that it has to itself. If several
@@ -46,12 +43,7 @@ impl Planner<'_> {
         }
         let claimed = &self.request.claimed;
         let interrupts = nic.interrupts.iter().map(|irq| Resource::Interrupt(irq.number));
-        // A name that no interface can have has no claims.
-        let interface: Option<InterfaceName> = nic.name.parse().ok();
-        let queues = interface.into_iter().flat_map(|interface| {
-            let queue = move |index| Resource::Queue { interface: interface.clone(), index };
-            nic.rx_queues.iter().map(move |rx| queue(rx.index))
-        });
+        let queues = queues_of(&nic.name, nic.rx_queues.iter().map(|queue| queue.index));
         let taken: Resources = interrupts.chain(queues).filter(|resource| claimed.contains(resource)).collect();
         (!taken.is_empty()).then(|| format!("another owner has claimed {taken}"))
     }

@@ -170,15 +170,17 @@ impl PlannedRail {
 
     /// All that it has to itself, as [`Claims`](rails_bind::claims::Claims) have it.
     pub fn exclusive_resources(&self) -> impl Iterator<Item = Resource> {
-        // A name that no interface can have is no interface's, and has no queues.
-        let interface: Option<InterfaceName> = self.interface.as_deref().and_then(|name| name.parse().ok());
-        let queue = |interface: &InterfaceName, index| Resource::Queue { interface: interface.clone(), index };
-        let queues = interface
-            .into_iter()
-            .flat_map(move |interface| self.exclusive_queues.iter().map(move |Number(index)| queue(&interface, index)));
+        let indices = self.exclusive_queues.iter().map(|Number(index)| index);
+        let queues = queues_of(self.interface.as_deref().unwrap_or_default(), indices);
         let interrupts = self.exclusive_interrupts.iter().map(|Number(number)| Resource::Interrupt(number));
         self.exclusive_cpus.iter().map(Resource::Cpu).chain(interrupts).chain(queues)
     }
+}
+
+/// Receive queues of an interface. A name that no interface can have is no interface's, and has none.
+pub(super) fn queues_of(interface: &str, indices: impl Iterator<Item = u32>) -> impl Iterator<Item = Resource> {
+    let interface: Option<InterfaceName> = interface.parse().ok();
+    indices.filter_map(move |index| Some(Resource::Queue { interface: interface.clone()?, index }))
 }
 
 /// The text of `rails-bench plan`.

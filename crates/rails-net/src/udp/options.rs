@@ -63,11 +63,11 @@ pub enum Ecn {
 pub enum PathMtuDiscovery {
     /// Datagrams may be fragmented, here and on the way.
     Dont,
-    /// The kernel fragments what is larger than the path's MTU that it knows, and lets no router fragment the rest.
+    /// The kernel fragments datagrams above the path's MTU that it knows, and lets no router fragment the others.
     Want,
-    /// No one fragments; what is larger than the path's MTU that the kernel knows is refused with `EMSGSIZE`.
+    /// No one fragments; the kernel refuses datagrams above the path's MTU that it knows, with `EMSGSIZE`.
     Do,
-    /// No one fragments; the kernel refuses only what is larger than the interface's MTU, with `EMSGSIZE`. The caller
+    /// No one fragments; the kernel refuses only datagrams above the interface's MTU, with `EMSGSIZE`. The caller
     /// finds the path's MTU by probes ([RFC 8899](https://www.rfc-editor.org/rfc/rfc8899)).
     Probe,
     /// Another mode, by its number; only ever read back.

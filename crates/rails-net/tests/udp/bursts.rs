@@ -62,7 +62,7 @@ async fn one_call_per_datagram_without_segmentation() {
 }
 
 #[tokio::test]
-async fn bursts_up_to_the_limits_are_carried_and_longer_ones_refused() {
+async fn bursts_up_to_the_limits_are_carried() {
     let options = UdpOptions::new().coalescing(false);
     for address in [v4(), v6()] {
         let (near, far) = pair(&options, &options, address);
@@ -105,7 +105,7 @@ async fn a_datagram_that_no_packet_carries_is_too_large() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_into_the_buffers_is_reported_as_cut_off() {
+async fn bytes_beyond_the_buffers_are_told_as_cut_off() {
     let (near, far) = pair(&UdpOptions::new(), &UdpOptions::new(), v4());
     send(&near, &[IoSlice::new(b"a datagram")], None).await.expect("there is room");
     let mut buffer = [0; 9];
@@ -154,7 +154,7 @@ async fn a_socket_without_a_peer_answers_whoever_sends() {
 }
 
 #[tokio::test]
-async fn connecting_again_keeps_the_port_and_changes_the_peer() {
+async fn connecting_again_changes_the_peer_alone() {
     let options = UdpOptions::new();
     let (near, first) = pair(&options, &options, v4());
     let second = options.bind(v4()).expect("loopback is there");

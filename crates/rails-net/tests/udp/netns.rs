@@ -57,7 +57,7 @@ async fn netns_a_burst_over_a_link_is_one_call_at_each_end() {
 
 #[tokio::test]
 #[ignore = "needs root: makes network namespaces"]
-async fn netns_a_probe_above_the_mtu_of_the_interface_is_too_large() {
+async fn netns_probe_above_the_mtu_is_too_large() {
     let (_lab, [near, _far]) = sockets(Shape::Unshaped, &UdpOptions::new());
     let bytes = vec![0; 4000];
     assert_eq!(send(&near, &[IoSlice::new(&bytes[..1472])], None).await.expect("it fits"), 1472);
@@ -73,7 +73,7 @@ async fn netns_a_probe_above_the_mtu_of_the_interface_is_too_large() {
 
 #[tokio::test]
 #[ignore = "needs root: makes network namespaces"]
-async fn netns_fragments_are_made_where_the_options_allow_them() {
+async fn netns_fragments_where_the_options_allow_them() {
     let (_lab, [near, far]) = sockets(Shape::Unshaped, &UdpOptions::new().path_mtu_discovery(PathMtuDiscovery::Dont));
     let (datagrams, mut room) = (Datagrams::new(1, 8000, 0), Datagrams::room(1, 8000));
     send(&near, &datagrams.slices(), None).await.expect("it is fragmented");
@@ -83,7 +83,7 @@ async fn netns_fragments_are_made_where_the_options_allow_them() {
 
 #[tokio::test]
 #[ignore = "needs root: makes network namespaces"]
-async fn netns_a_full_buffer_waits_for_room_also_after_a_report_of_icmp() {
+async fn netns_full_buffer_waits_after_a_report_of_icmp() {
     // The buffer holds less than the queue of the link, which drops nothing then.
     let options = UdpOptions::new().send_buffer(DataSize::bytes(16 << 10));
     let (_lab, [near, far]) = sockets(Shape::mbit(8), &options);

@@ -153,7 +153,7 @@ async fn a_wrong_destination_is_an_error_and_sends_nothing() {
 }
 
 #[tokio::test]
-async fn without_a_pacing_qdisc_times_are_refused_with_the_reason() {
+async fn times_are_refused_without_a_pacing_qdisc() {
     let paced = UdpOptions::new().pacing(Pacing::Auto);
     let (near, far) = pair(&paced, &paced, v4());
     let pacing = near.pacing();

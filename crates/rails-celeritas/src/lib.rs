@@ -22,8 +22,8 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let options = CeleritasOptions::fixed(Bandwidth::mbps(500));
-//! let listener = options.listen("127.0.0.1:0".parse()?).await?;
-//! let address = listener.local_addr()?;
+//! let listener = options.listen("127.0.0.1:0".parse()?)?;
+//! let address = listener.local_addr();
 //! let (near, far) = tokio::join!(options.connect(address), listener.accept());
 //! let (near, far) = (near?, far?);
 //!
@@ -54,6 +54,6 @@ mod io;
 pub use proto::rate::SharedRate;
 
 pub use io::{
-    CeleritasListener, CeleritasOptions, Connection, ConnectionError, ConnectionStats, Delivery, Message, OpenError,
-    ReceiveError, ScatterStats, SendError, Sending,
+    CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, Connection, ConnectionError,
+    ConnectionStats, Delivery, Message, OpenError, ReceiveError, ScatterStats, SendError, Sending,
 };

@@ -3,9 +3,10 @@
 use crate::{AcceptError, ConnectError, ListenError, LocalEnd, StatsError, TcpStats, ZeroCopyStats};
 use bytes::Bytes;
 use rails_topo::{Bandwidth, DataSize};
-use serde::Serialize;
+use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_with::{As, DurationMicroSeconds};
 use std::{
+    collections::BTreeMap,
     fmt,
     io::{self, IoSliceMut},
     net::SocketAddr,
@@ -290,10 +291,27 @@ pub struct TransportStats {
 }
 
 /// Figures that one transport has and others do not. Serialized under the transport's [scheme](Transport::scheme).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportDetails {
     /// TCP's.
-    Tcp(TcpStats),
+    Tcp(Box<TcpStats>),
+    /// Those of a transport outside of this crate.
+    Other {
+        /// Its scheme.
+        scheme: &'static str,
+        /// Its figures, by names that carry their units.
+        figures: BTreeMap<&'static str, u64>,
+    },
+}
+
+impl Serialize for TransportDetails {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        match self {
+            Self::Tcp(tcp) => map.serialize_entry("tcp", tcp)?,
+            Self::Other { scheme, figures } => map.serialize_entry(scheme, figures)?,
+        }
+        map.end()
+    }
 }

@@ -2,6 +2,7 @@
 //! the time. It decides nothing.
 
 use super::{
+    byte_stream::Waiting,
     error::ConnectionError,
     incoming::Incoming,
     outgoing::{Delivery, Outgoing},
@@ -44,6 +45,7 @@ pub(super) struct State {
     /// The end of the connection; an error if messages are missing.
     pub(super) end: Option<Result<(), ConnectionError>>,
     pub(super) scatter: ScatterStats,
+    pub(super) waiting: Waiting,
     waker: Option<Waker>,
 }
 
@@ -74,6 +76,7 @@ impl Shared {
             is_dropped: false,
             end: None,
             scatter: ScatterStats::default(),
+            waiting: Waiting::default(),
             waker: None,
         };
         Self { state: Mutex::new(state), changed: Notify::new() }
@@ -81,6 +84,15 @@ impl Shared {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the callers of news, after a change by the driver.
+    fn announce(&self, mut state: MutexGuard<'_, State>) {
+        let woken = state.take_woken();
+        // They may call back at once.
+        drop(state);
+        woken.into_iter().flatten().for_each(Waker::wake);
+        self.changed.notify_waiters();
     }
 
     /// Changes the state, and has the driver look at it.
@@ -182,6 +194,8 @@ impl Driver {
         match self.control.try_read(&mut bytes) {
             Ok(0) => {
                 self.peer_is_shut = true;
+                // It reads nothing more.
+                self.frames.clear();
                 state.protocol.handle_close();
                 Ok(true)
             }
@@ -334,7 +348,7 @@ impl Future for Driver {
                 }
             };
             if state.end.is_some() || state.is_dropped {
-                drop(state);
+                shared.announce(state);
                 return Poll::Ready(());
             }
             if is_worthwhile {
@@ -344,15 +358,13 @@ impl Future for Driver {
             match driver.wait(&state, context) {
                 Ok(true) => {}
                 Ok(false) => {
-                    drop(state);
-                    shared.changed.notify_waiters();
+                    shared.announce(state);
                     return Poll::Pending;
                 }
                 Err(error) => state.finish(Err(ConnectionError::Control(error.kind()))),
             }
         }
-        drop(state);
-        shared.changed.notify_waiters();
+        shared.announce(state);
         // Other tasks of the runtime come in between.
         context.waker().wake_by_ref();
         Poll::Pending
@@ -361,8 +373,9 @@ impl Future for Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.shared.lock().finish(Err(ConnectionError::Stopped));
-        self.shared.changed.notify_waiters();
+        let mut state = self.shared.lock();
+        state.finish(Err(ConnectionError::Stopped));
+        self.shared.announce(state);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a connection cannot be opened, and why it ends.
 
 use crate::proto::{connection::Failure, wire::FrameError};
-use rails_net::UdpError;
+use rails_net::{AcceptError, ConnectError, ListenError, UdpError};
 use std::{io, net::SocketAddr, time::Duration};
 
 /// A connection could not be opened, or a listener.
@@ -9,24 +9,20 @@ use std::{io, net::SocketAddr, time::Duration};
 #[non_exhaustive]
 pub enum OpenError {
     /// The control channel could not be opened.
-    #[error("no control channel to {remote}")]
-    Connect {
-        /// The peer's address.
-        remote: SocketAddr,
-        /// The error of the operating system.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {address}")]
-    Listen {
-        /// The address.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// No connection can be accepted any more.
+    #[error(transparent)]
+    Accept(#[from] AcceptError),
+    /// The listener has told before why no connection can be accepted.
+    #[error("nothing listens on {address} any more")]
+    Ended {
+        /// The listener's address.
         address: SocketAddr,
-        /// The error of the operating system.
-        source: io::Error,
     },
-    /// No connection could be accepted.
-    #[error("no connection could be accepted")]
-    Accept(#[source] io::Error),
     /// The peer sent no greeting in time.
     #[error("{remote} sent no greeting within {} s", .limit.as_secs())]
     Silent {
@@ -129,4 +125,17 @@ pub enum ReceiveError {
     /// The connection has ended.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
+}
+
+impl From<ConnectionError> for io::Error {
+    fn from(error: ConnectionError) -> Self {
+        let kind = match &error {
+            ConnectionError::Protocol(Failure::Cut) => io::ErrorKind::ConnectionReset,
+            ConnectionError::Protocol(Failure::Silent(_)) | ConnectionError::Blocked { .. } => io::ErrorKind::TimedOut,
+            ConnectionError::Control(kind) => *kind,
+            ConnectionError::Protocol(_) | ConnectionError::Frame(_) => io::ErrorKind::InvalidData,
+            ConnectionError::Stopped => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
 }

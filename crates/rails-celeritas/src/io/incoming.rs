@@ -143,15 +143,20 @@ impl Incoming {
         self.count = Some(count);
     }
 
+    /// Whether the outcome of a reserved message is known.
+    pub(super) fn has_outcome(&self, number: u32) -> bool {
+        match self.messages.get(&number) {
+            Some(message) => message.state != State::Arriving,
+            None => self.count.is_some_and(|count| number >= count),
+        }
+    }
+
     /// The outcome of a reserved message, once it is known.
     pub(super) fn take(&mut self, number: u32) -> Option<Taken> {
-        match self.messages.get(&number).map(|message| message.state) {
-            Some(State::Arriving) => return None,
-            None if self.count.is_some_and(|count| number >= count) => return Some(Taken::None),
-            None => return None,
-            Some(_) => {}
+        if !self.has_outcome(number) {
+            return None;
         }
-        let message = self.messages.remove(&number)?;
+        let Some(message) = self.messages.remove(&number) else { return Some(Taken::None) };
         if !message.is_consumed {
             self.consumed += message.length;
         }

@@ -1,21 +1,27 @@
 //! Connections over sockets: a control channel over TCP, segments over UDP, and a task that drives both.
 
 mod blocks;
+mod byte_stream;
 mod driver;
 mod error;
 mod greeting;
 mod incoming;
+mod lane;
+mod listener;
 mod open;
 mod options;
 mod outgoing;
 mod scatter;
+mod stream;
 
 pub use error::{ConnectionError, OpenError, ReceiveError, SendError};
 pub use incoming::Message;
-pub use open::CeleritasListener;
+pub use lane::CeleritasTransport;
+pub use listener::CeleritasListener;
 pub use options::CeleritasOptions;
 pub use outgoing::Delivery;
 pub use scatter::ScatterStats;
+pub use stream::CeleritasStream;
 
 use crate::proto::{receiver::ReceiverStats, sender::SenderStats};
 use blocks::SentBlocks;
@@ -41,6 +47,8 @@ pub struct Connection {
     local: SocketAddr,
     peer: SocketAddr,
     segments: SocketAddr,
+    /// The index of the interface that segments leave by, if it is known.
+    link: Option<u32>,
 }
 
 /// A message on its way. It is a future of the outcome; dropping it does not stop the message.
@@ -210,7 +218,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.change(|state| state.is_dropped = true);
+        // The messages of an abandoned one are still delivered.
+        self.shared.change(|state| state.is_dropped = !state.protocol.is_abandoned());
     }
 }
 

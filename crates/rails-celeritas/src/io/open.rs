@@ -11,8 +11,7 @@ use crate::proto::{
     connection::{ConnectionProtocol, Parameters},
     wire::{HEADER_LEN, Token},
 };
-use rails_net::Timer;
-use socket2::{SockRef, TcpKeepalive};
+use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
 use std::{
     io,
     net::SocketAddr,
@@ -21,19 +20,21 @@ use std::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::Mutex,
-    task::JoinSet,
+    net::TcpStream,
     time::timeout,
 };
 
-/// Accepts the connections that peers open to one address.
-#[derive(Debug)]
-pub struct CeleritasListener {
+/// A connection whose ends have greeted each other. No runtime drives it yet.
+pub(super) struct Greeted {
+    segments: UdpSocket,
+    control: std::net::TcpStream,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+    token: Token,
+    /// The index of the interface that segments leave by, if it is known.
+    link: Option<u32>,
+    parameters: Parameters,
     options: CeleritasOptions,
-    listener: TcpListener,
-    /// The connections that are being opened: a mute peer holds nobody up.
-    greetings: Mutex<JoinSet<Result<Connection, OpenError>>>,
 }
 
 impl CeleritasOptions {
@@ -46,20 +47,20 @@ impl CeleritasOptions {
     /// Outside of a tokio runtime with I/O and time enabled.
     pub async fn connect(&self, remote: SocketAddr) -> Result<Connection, OpenError> {
         let opening = async {
-            let control = TcpStream::connect(remote).await.map_err(|source| OpenError::Connect { remote, source })?;
-            self.open(control, remote, true).await
+            let control = self.control().connect(remote).await?.into_stream();
+            self.greet(control, remote, true).await
         };
-        self.in_time(remote, opening).await
+        self.in_time(remote, opening).await?.start()
     }
 
-    /// Listens for connections. Port 0 stands for any free port, which
-    /// [`local_addr`](CeleritasListener::local_addr) then has.
-    ///
-    /// # Errors
-    /// [`OpenError::Listen`].
-    pub async fn listen(&self, address: SocketAddr) -> Result<CeleritasListener, OpenError> {
-        let listener = TcpListener::bind(address).await.map_err(|source| OpenError::Listen { address, source })?;
-        Ok(CeleritasListener { options: self.clone(), listener, greetings: Mutex::default() })
+    /// The options of the control channel: an idle connection to a host that has gone ends too.
+    pub(super) fn control(&self) -> TcpTransport {
+        TcpTransport::new().local(self.local.clone())
+    }
+
+    /// Accepts a connection whose control channel a peer has opened.
+    pub(super) async fn answer(&self, control: TcpStream, remote: SocketAddr) -> Result<Greeted, OpenError> {
+        self.in_time(remote, self.greet(control, remote, false)).await
     }
 
     async fn in_time<T>(
@@ -71,82 +72,65 @@ impl CeleritasOptions {
         timeout(limit, opening).await.unwrap_or(Err(OpenError::Silent { remote, limit }))
     }
 
-    async fn open(&self, mut control: TcpStream, remote: SocketAddr, begins: bool) -> Result<Connection, OpenError> {
+    async fn greet(&self, mut control: TcpStream, remote: SocketAddr, begins: bool) -> Result<Greeted, OpenError> {
         let greeting = |source| OpenError::Greeting { remote, source };
-        control.set_nodelay(true).map_err(greeting)?;
-        // An idle connection to a host that has gone ends too.
-        let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE).with_retries(3);
-        SockRef::from(&control).set_tcp_keepalive(&keep_alive).map_err(greeting)?;
         let local = control.local_addr().map_err(greeting)?;
-        let segments = self.udp.bind(SocketAddr::new(local.ip(), 0))?;
+        let device = self.local.device().map_or(LocalEnd::Any, |device| LocalEnd::Device(device.to_owned()));
+        let segments = self.udp.clone().local(device).bind(SocketAddr::new(local.ip(), 0))?;
         // The port is not known yet; the route is that of the address.
         segments.connect(remote)?;
-        let interface = segments.route()?.map_or(u64::MAX, |route| route.most_payload.as_bytes());
+        let route = segments.route()?;
+        let link = route.as_ref().map(|route| route.index);
+        let interface = route.map_or(u64::MAX, |route| route.most_payload.as_bytes());
         let most_datagram = self.most_datagram.min(u16::try_from(interface).unwrap_or(u16::MAX));
         let token = Token(random().map_err(|source| OpenError::System { what: "a random number", source })?);
-        let arrives_at = segments.local_addr().map_err(greeting)?;
-        let own = Greeting { token, port: arrives_at.port(), most_datagram };
-        let (theirs, round_trip) = greet(&mut control, &own, begins).await.map_err(greeting)?;
+        let port = segments.local_addr().map_err(greeting)?.port();
+        let own = Greeting { token, port, most_datagram };
+        let (theirs, round_trip) = exchange(&mut control, &own, begins).await.map_err(greeting)?;
         let theirs = Greeting::decode(&theirs).map_err(|refused| match refused {
             NoGreeting::Foreign => OpenError::Foreign { remote },
             NoGreeting::Version(theirs) => OpenError::Version { remote, theirs, ours: VERSION },
         })?;
-        let peer = SocketAddr::new(remote.ip(), theirs.port);
-        segments.connect(peer)?;
+        segments.connect(SocketAddr::new(remote.ip(), theirs.port))?;
         let parameters = Parameters {
             peer_token: theirs.token,
             most_payload: u32::from(most_datagram.min(theirs.most_datagram)) - HEADER_LEN as u32,
-            overhead: if peer.is_ipv4() { 28 } else { 48 },
+            overhead: if remote.is_ipv4() { 28 } else { 48 },
             most_unacknowledged: self.most_unacknowledged.as_bytes(),
             round_trip,
             depth: self.depth,
             burst: self.burst,
         };
-        let protocol = ConnectionProtocol::new(Instant::now(), parameters, (self.controller)());
-        let incoming = Incoming::new(self.window.as_bytes(), self.most_message.as_bytes());
-        let shared = Arc::new(Shared::new(protocol, incoming));
-        let timer = Timer::new().map_err(|source| OpenError::System { what: "a timer", source })?;
-        tokio::spawn(Driver::new(Arc::clone(&shared), segments, control, timer, Scatter::new(token), peer));
-        Ok(Connection { shared, local, peer: remote, segments: arrives_at })
+        let control = control.into_std().map_err(greeting)?;
+        Ok(Greeted { segments, control, local, remote, token, link, parameters, options: self.clone() })
     }
 }
 
-impl CeleritasListener {
-    /// The address that it listens on.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
-
-    /// Waits for the next connection, which the calling thread's runtime drives. A peer whose greeting fails is an error
-    /// of that peer alone: call it again. Cancelling it loses no connection. At most 64 peers greet at a time; the kernel
-    /// keeps the others waiting.
-    ///
-    /// # Errors
-    /// [`OpenError`].
-    pub async fn accept(&self) -> Result<Connection, OpenError> {
-        let mut greetings = self.greetings.lock().await;
-        loop {
-            tokio::select! {
-                Some(opened) = greetings.join_next() => {
-                    return opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
-                }
-                accepted = self.listener.accept(), if greetings.len() < MOST_GREETINGS => {
-                    let (control, remote) = accepted.map_err(OpenError::Accept)?;
-                    let options = self.options.clone();
-                    greetings.spawn(async move {
-                        options.in_time(remote, options.open(control, remote, false)).await
-                    });
-                }
+impl Greeted {
+    /// Has the calling thread's runtime drive the connection.
+    pub(super) fn start(self) -> Result<Connection, OpenError> {
+        let Self { segments, control, local, remote, token, link, parameters, options } = self;
+        let system = |what| move |source| OpenError::System { what, source };
+        let segments = segments.register_here().map_err(system("the socket for segments"))?;
+        let control = TcpStream::from_std(control).map_err(system("the control channel"))?;
+        let timer = Timer::new().map_err(system("a timer"))?;
+        let (arrives_at, peer) = match (segments.local_addr(), segments.peer_addr()) {
+            (Ok(local), Ok(Some(peer))) => (local, peer),
+            (Ok(_), Ok(None)) => {
+                return Err(OpenError::Greeting { remote, source: io::ErrorKind::NotConnected.into() });
             }
-        }
+            (Err(source), _) | (_, Err(source)) => return Err(OpenError::Greeting { remote, source }),
+        };
+        let protocol = ConnectionProtocol::new(Instant::now(), parameters, (options.controller)());
+        let incoming = Incoming::new(options.window.as_bytes(), options.most_message.as_bytes());
+        let shared = Arc::new(Shared::new(protocol, incoming));
+        tokio::spawn(Driver::new(Arc::clone(&shared), segments, control, timer, Scatter::new(token), peer));
+        Ok(Connection { shared, local, peer: remote, segments: arrives_at, link })
     }
 }
 
 /// Exchanges greetings. The end that opens greets first. Returns the peer's, and the round-trip time.
-async fn greet(control: &mut TcpStream, own: &Greeting, begins: bool) -> io::Result<([u8; GREETING_LEN], Duration)> {
+async fn exchange(control: &mut TcpStream, own: &Greeting, begins: bool) -> io::Result<([u8; GREETING_LEN], Duration)> {
     let mut theirs = [0; GREETING_LEN];
     if begins {
         let sent = Instant::now();
@@ -171,9 +155,5 @@ fn random() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// How long the control channel is idle before the kernel asks the peer's, and between the questions.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// The most peers that greet a listener at a time.
-const MOST_GREETINGS: usize = 64;
 /// Tells the accepting end that its greeting has come.
 const ANSWER: u8 = 0;

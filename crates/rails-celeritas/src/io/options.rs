@@ -1,7 +1,7 @@
 //! How connections are opened.
 
 use crate::proto::rate::{Fixed, RateController, SharedRate};
-use rails_net::UdpOptions;
+use rails_net::{LocalEnd, UdpOptions};
 use rails_topo::{Bandwidth, DataSize};
 use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -16,6 +16,7 @@ pub struct CeleritasOptions {
     pub(super) most_datagram: u16,
     pub(super) depth: Duration,
     pub(super) burst: Duration,
+    pub(super) local: LocalEnd,
     pub(super) udp: UdpOptions,
     pub(super) greeting_limit: Duration,
 }
@@ -43,6 +44,7 @@ impl CeleritasOptions {
             most_datagram: 8972,
             depth: Duration::from_millis(2),
             burst: Duration::from_micros(250),
+            local: LocalEnd::Any,
             udp: UdpOptions::new().send_buffer(DataSize::bytes(4 << 20)).receive_buffer(DataSize::bytes(8 << 20)),
             greeting_limit: Duration::from_secs(10),
         }
@@ -84,7 +86,13 @@ impl CeleritasOptions {
         Self { depth: time, ..self }
     }
 
-    /// The options of the sockets for segments: the local end, the buffers. Default: a send buffer of 4 MiB and a
+    /// The local end: the address or the device that connections begin at. A listener takes its address as an argument,
+    /// and only the device from here. Default: [`LocalEnd::Any`].
+    pub fn local(self, local: impl Into<LocalEnd>) -> Self {
+        Self { local: local.into(), ..self }
+    }
+
+    /// The options of the sockets for segments, without their local end. Default: a send buffer of 4 MiB and a
     /// receive buffer of 8 MiB, as far as `net.core.wmem_max` and `net.core.rmem_max` allow them.
     pub fn udp(self, options: UdpOptions) -> Self {
         Self { udp: options, ..self }
@@ -101,6 +109,7 @@ impl fmt::Debug for CeleritasOptions {
             .field("most_datagram", &self.most_datagram)
             .field("depth", &self.depth)
             .field("burst", &self.burst)
+            .field("local", &self.local)
             .field("udp", &self.udp)
             .finish_non_exhaustive()
     }

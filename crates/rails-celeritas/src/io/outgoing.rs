@@ -9,6 +9,8 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     messages: BTreeMap<u32, Sent>,
+    /// A message has come to another end than its arrival.
+    has_failed: bool,
 }
 
 #[derive(Debug)]
@@ -39,10 +41,21 @@ impl Outgoing {
 
     /// The message has come to that. Its memory is free.
     pub(super) fn settle(&mut self, number: u32, delivery: Delivery) {
+        self.has_failed |= delivery != Delivery::Arrived;
         if let Some(sent) = self.messages.remove(&number) {
             // Nobody may wait for it.
             let _ = sent.done.send(delivery);
         }
+    }
+
+    /// Whether all messages have come to an end.
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Whether one was refused, given up or too late.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// Lets go of all messages: those who wait learn of the connection's end.

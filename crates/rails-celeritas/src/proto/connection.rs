@@ -59,6 +59,8 @@ pub struct ConnectionProtocol {
     /// The sending side of the control channel is closed, here and at the peer.
     is_closed: bool,
     peer_is_closed: bool,
+    /// Nobody receives any more; until this time the messages of this end are delivered.
+    abandoned_until: Option<Instant>,
     has_failed: bool,
 }
 
@@ -88,7 +90,8 @@ pub enum Event {
         /// Their number.
         messages: u32,
     },
-    /// Both ends have all messages, and have closed. No event follows.
+    /// Both ends have all messages, and have closed; or the peer has all of an [abandoned](ConnectionProtocol::abandon)
+    /// connection. No event follows.
     Closed,
     /// The connection has failed. No event follows.
     Failed(Failure),
@@ -104,6 +107,9 @@ pub enum Failure {
     /// The peer contradicted itself.
     #[error("the peer broke the protocol")]
     Contradiction(#[from] Rejection),
+    /// This end was [abandoned](ConnectionProtocol::abandon), and the peer does not take the last messages.
+    #[error("the peer did not take the last messages of a connection that was dropped")]
+    Abandoned,
     /// The peer closed the control channel with messages missing.
     #[error("the peer has ended the connection before all messages had arrived")]
     Cut,
@@ -139,6 +145,7 @@ impl ConnectionProtocol {
             is_finished: false,
             is_closed: false,
             peer_is_closed: false,
+            abandoned_until: None,
             has_failed: false,
             parameters,
         }
@@ -149,6 +156,9 @@ impl ConnectionProtocol {
     /// # Errors
     /// [`SubmitError`].
     pub fn submit(&mut self, now: Instant, length: u64) -> Result<u32, SubmitError> {
+        if self.peer_is_closed {
+            return Err(SubmitError::PeerClosed);
+        }
         if self.sender.unacknowledged() == 0 {
             self.heard_at = now;
         }
@@ -178,9 +188,21 @@ impl ConnectionProtocol {
 
     /// Tells the peer the number of this end's messages: none follows. A second call does nothing.
     pub fn finish(&mut self) {
-        if !std::mem::replace(&mut self.is_finished, true) {
+        if !std::mem::replace(&mut self.is_finished, true) && !self.peer_is_closed {
             self.frames.push_back(Control::Finish { messages: self.sender.submitted() });
         }
+    }
+
+    /// Nobody receives the peer's messages any more. Those of this end are still delivered, for a few seconds: then the
+    /// connection has [closed](Event::Closed) or [failed](Failure::Abandoned).
+    pub fn abandon(&mut self, now: Instant) {
+        self.finish();
+        self.abandoned_until.get_or_insert(now + LONGEST_FAREWELL);
+    }
+
+    /// Whether nobody receives the peer's messages any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned_until.is_some()
     }
 
     /// Whether this end sends no further message.
@@ -191,8 +213,12 @@ impl ConnectionProtocol {
     /// Whether the sending side of the control channel is to be closed now, once: both ends have finished and have all
     /// messages, and all frames have been taken. No frame follows.
     pub fn poll_close(&mut self) -> bool {
-        let has_frames = !self.frames.is_empty() || self.receiver.poll_timeout().is_some();
-        if self.has_failed || self.is_closed || has_frames || !self.is_finished || !self.has_all() {
+        if self.has_failed || self.is_closed || !self.frames.is_empty() || !self.is_finished {
+            return false;
+        }
+        let peer_has_all = self.sender.is_done();
+        let has_all = || self.receiver.poll_timeout().is_none() && self.has_all();
+        if !peer_has_all || self.abandoned_until.is_none() && !self.peer_is_closed && !has_all() {
             return false;
         }
         self.is_closed = true;
@@ -206,7 +232,9 @@ impl ConnectionProtocol {
             return;
         }
         self.peer_is_closed = true;
-        // It closes once it has all, and knows that this end has all.
+        // It reads no further frame.
+        self.frames.clear();
+        // It closes once it has all, and knows that this end has all; or it was abandoned once this end has all.
         if self.has_all() { self.end_if_closed() } else { self.fail(Failure::Cut) }
     }
 
@@ -275,8 +303,8 @@ impl ConnectionProtocol {
 
     /// The next frame for the control channel.
     pub fn poll_control(&mut self, now: Instant) -> Option<Control> {
-        // The peer knows all that matters once this end has closed: the rest is about segments that it has sent twice.
-        if self.has_failed || self.is_closed {
+        // The peer knows all that matters once an end has closed: the rest is about segments that were sent twice.
+        if self.has_failed || self.is_closed || self.peer_is_closed {
             return None;
         }
         self.frames.pop_front().or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
@@ -284,7 +312,7 @@ impl ConnectionProtocol {
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.has_failed {
+        if self.has_ended() {
             return None;
         }
         let ready = self.sender.next_len().map(|length| {
@@ -295,18 +323,21 @@ impl ConnectionProtocol {
         });
         let silent = (self.sender.unacknowledged() > 0).then(|| self.silent_at());
         let expiry = self.deadlines.first();
-        let list = self.receiver.poll_timeout().filter(|_| !self.is_closed);
-        let timers = [ready, silent, expiry, self.sender.poll_timeout(self.peer_delay()), list];
+        let list = self.receiver.poll_timeout().filter(|_| !self.is_closed && !self.peer_is_closed);
+        let timers = [ready, silent, expiry, self.sender.poll_timeout(self.peer_delay()), list, self.abandoned_until];
         timers.into_iter().flatten().min()
     }
 
     /// Serves the timers. A call that comes early does nothing. Segments and frames may be ready after it.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.has_failed {
+        if self.has_ended() {
             return;
         }
         while let Some(message) = self.deadlines.pop(now) {
             self.expire(message);
+        }
+        if self.abandoned_until.is_some_and(|until| until <= now) {
+            return self.fail(Failure::Abandoned);
         }
         self.sender.handle_timeout(now, self.peer_delay());
         if self.sender.unacknowledged() == 0 || now < self.silent_at() {
@@ -333,6 +364,21 @@ impl ConnectionProtocol {
     /// The bytes that were sent and are not known to have arrived.
     pub fn unacknowledged(&self) -> u64 {
         self.sender.unacknowledged()
+    }
+
+    /// The bytes that were submitted and never sent.
+    pub fn unsent(&self) -> u64 {
+        self.sender.unsent()
+    }
+
+    /// The packets that were sent, and are neither known to have arrived nor taken to be lost.
+    pub fn packets_in_flight(&self) -> u64 {
+        self.sender.packets_in_flight()
+    }
+
+    /// When the peer's last news came, or this end began to wait for some.
+    pub fn heard_at(&self) -> Instant {
+        self.heard_at
     }
 
     /// The round-trip time.
@@ -404,9 +450,14 @@ impl ConnectionProtocol {
     }
 
     fn end_if_closed(&mut self) {
-        if self.is_closed && self.peer_is_closed {
+        if self.has_ended() {
             self.events.push_back(Event::Closed);
         }
+    }
+
+    /// Whether the last event has come.
+    fn has_ended(&self) -> bool {
+        self.has_failed || self.is_closed && (self.peer_is_closed || self.abandoned_until.is_some())
     }
 
     fn expire(&mut self, message: u32) {
@@ -478,5 +529,7 @@ impl ConnectionProtocol {
 const LEAST_SILENCE: Duration = Duration::from_millis(300);
 /// The time without news after which a connection fails.
 const MOST_SILENCE: Duration = Duration::from_secs(5);
+/// The time in which a connection that nobody holds any more delivers its last messages.
+const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 /// The rate below which no silence slows a connection: ten segments of 1,500 bytes a second, for probes.
 const LEAST_RATE: u64 = 120_000;

@@ -30,6 +30,8 @@ pub struct Sender {
     next_message: u32,
     /// The bytes of all messages that were submitted.
     submitted: u64,
+    /// Those of them that were never sent, and not given up.
+    unsent: u64,
     /// The first byte that was never sent.
     next: u64,
     /// By packet number.
@@ -134,6 +136,9 @@ pub enum SubmitError {
     /// It has no bytes, or more than [`MOST_MESSAGE`].
     #[error("a message of {0} bytes (1 to {MOST_MESSAGE} are allowed)")]
     Length(u64),
+    /// The peer has closed: it takes no more messages.
+    #[error("the peer has closed the connection")]
+    PeerClosed,
     /// The connection has had as many messages or bytes as it can count.
     #[error("the connection has sent all that it can count; open another one")]
     Exhausted,
@@ -154,6 +159,7 @@ impl Sender {
             waiting: VecDeque::new(),
             next_message: 0,
             submitted: 0,
+            unsent: 0,
             next: 0,
             in_flight: VecDeque::new(),
             next_packet: 0,
@@ -185,6 +191,7 @@ impl Sender {
         let number = self.next_message;
         let submitted = self.submitted.checked_add(length).filter(|_| number < u32::MAX);
         self.submitted = submitted.ok_or(SubmitError::Exhausted)?;
+        self.unsent += length;
         self.waiting.push_back((number, length));
         self.next_message += 1;
         Ok(number)
@@ -194,7 +201,7 @@ impl Sender {
     /// was sent; `None` if it has arrived, was given up before or never submitted. The peer has to know of it.
     pub fn give_up(&mut self, number: u32) -> Option<Range<u64>> {
         if let Some(index) = self.waiting.iter().position(|(waiting, _)| *waiting == number) {
-            self.waiting.remove(index);
+            self.unsent -= self.waiting.remove(index).map_or(0, |(_, length)| length);
             return Some(self.next..self.next);
         }
         let index = self.begun.iter().position(|message| message.number == number)?;
@@ -208,6 +215,7 @@ impl Sender {
         self.unacknowledged -= dropped.map(|packet| len(&packet.bytes)).sum::<u64>();
         self.in_flight.retain(is_kept);
         if bytes.contains(&self.next) {
+            self.unsent -= bytes.end - self.next;
             self.next = bytes.end;
         }
         Some(bytes)
@@ -240,7 +248,7 @@ impl Sender {
     pub fn backlog(&self) -> u64 {
         let lost: u64 = self.lost.iter().map(len).sum();
         let room = self.limit.saturating_sub(self.next).min(self.most_unacknowledged - self.unacknowledged);
-        lost + room.min(self.submitted.saturating_sub(self.next))
+        lost + room.min(self.unsent)
     }
 
     /// The message of which the next new byte is the first: its number and length.
@@ -273,6 +281,7 @@ impl Sender {
             self.stats.retransmitted_bytes += u64::from(length);
         } else {
             self.next = bytes.end;
+            self.unsent -= u64::from(length);
             self.unacknowledged += u64::from(length);
         }
         self.in_flight.push_back(Packet { number: self.next_packet, sent_at: now, bytes });
@@ -372,6 +381,16 @@ impl Sender {
     /// The bytes that were sent and are not known to have arrived.
     pub fn unacknowledged(&self) -> u64 {
         self.unacknowledged
+    }
+
+    /// The bytes that were submitted and never sent.
+    pub fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// The packets that were sent, and are neither known to have arrived nor taken to be lost.
+    pub fn packets_in_flight(&self) -> u64 {
+        self.in_flight.len() as u64
     }
 
     /// Whether everything that was submitted has arrived.

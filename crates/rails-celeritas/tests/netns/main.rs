@@ -69,7 +69,7 @@ fn netns_lossy_path_repeats_what_is_lost_alone() {
             stats
         };
         let far = async |address| {
-            let listener = CeleritasOptions::fixed(Bandwidth::mbps(200)).listen(address).await.expect("it is free");
+            let listener = CeleritasOptions::fixed(Bandwidth::mbps(200)).listen(address).expect("it is free");
             receive_all(listener.accept().await.expect("it comes")).await;
         };
         let stats = run(&lab, near, far);
@@ -117,7 +117,7 @@ fn netns_shares_of_one_link_follow_the_weights() {
         end.iter().zip(begin).map(|(end, begin)| end - begin).collect::<Vec<u64>>()
     };
     let far = async |address| {
-        let listener = CeleritasOptions::fixed(Bandwidth::mbps(1)).listen(address).await.expect("it is free");
+        let listener = CeleritasOptions::fixed(Bandwidth::mbps(1)).listen(address).expect("it is free");
         let mut tasks = tokio::task::JoinSet::new();
         for _ in weights {
             let connection = listener.accept().await.expect("it comes");
@@ -155,7 +155,7 @@ fn netns_path_without_udp_is_told() {
         assert!(matches!(connection.send(vec![Bytes::from_static(b"x")]), Err(SendError::Connection(_))));
     };
     let far = async |address| {
-        let listener = CeleritasOptions::fixed(Bandwidth::mbps(100)).listen(address).await.expect("it is free");
+        let listener = CeleritasOptions::fixed(Bandwidth::mbps(100)).listen(address).expect("it is free");
         let connection = listener.accept().await.expect("it comes");
         connection.receive().await.expect_err("the peer gives up");
     };

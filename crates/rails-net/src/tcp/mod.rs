@@ -157,7 +157,7 @@ impl Lane for TcpLane {
 
     fn detailed_stats(&self) -> Result<TransportStats, StatsError> {
         let tcp = self.stats()?;
-        let details = Some(TransportDetails::Tcp(tcp.clone()));
+        let details = Some(TransportDetails::Tcp(Box::new(tcp.clone())));
         Ok(TransportStats { details, ..self.transport_stats(tcp) })
     }
 

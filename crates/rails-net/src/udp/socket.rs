@@ -97,6 +97,19 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// The same socket on the calling thread's runtime.
+    ///
+    /// # Errors
+    /// The kernel's, mostly that there are too many descriptors. The socket is closed then.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with its I/O driver (`enable_all`).
+    pub fn register_here(self) -> io::Result<Self> {
+        let socket = self.socket.into_std()?;
+        let room = Room::of(&socket)?;
+        Ok(Self { socket: tokio::net::UdpSocket::from_std(socket)?, room, ..self })
+    }
+
     /// The options whose values the kernel had changed when the socket was opened.
     pub fn deviations(&self) -> &[Deviation] {
         &self.deviations

@@ -127,7 +127,7 @@ fn receive_messages(
 ) -> io::Result<()> {
     runtime()?.block_on(async {
         let options = CeleritasOptions::fixed(contest.celeritas);
-        let listener = options.listen(address).await.map_err(io::Error::other)?;
+        let listener = options.listen(address).map_err(io::Error::other)?;
         let _ = ready.send(());
         let connection = listener.accept().await.map_err(io::Error::other)?;
         let receive = async {

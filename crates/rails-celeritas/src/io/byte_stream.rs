@@ -1,0 +1,227 @@
+//! A connection as two runs of bytes: what is written goes out in messages, and the peer's messages are read one after
+//! the other. It waits by wakers, so that lanes and `AsyncRead` are made of it.
+
+use super::{Connection, blocks::SentBlocks, driver::Shared, incoming::Taken};
+use bytes::{Buf, Bytes, BytesMut};
+use std::{
+    collections::VecDeque,
+    io::{self, IoSliceMut},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+
+/// A connection that carries bytes both ways. Dropping it delivers the written bytes, if the runtime lives on, and
+/// drops those that were not read.
+#[derive(Debug)]
+pub(super) struct ByteStream {
+    pub(super) connection: Connection,
+    reading: Mutex<Reading>,
+    most_unsent: AtomicU64,
+}
+
+/// The reading half.
+#[derive(Debug)]
+struct Reading {
+    /// The bytes of messages that have been taken.
+    blocks: VecDeque<BytesMut>,
+    /// The message that is taken next.
+    awaited: u32,
+    /// The peer sends no more.
+    is_over: bool,
+}
+
+/// The callers that wait for something of a connection that carries bytes.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// The message that the reader waits for.
+    reader: Option<(u32, Waker)>,
+    /// The writer waits until fewer bytes than these wait unsent.
+    writer: Option<(u64, Waker)>,
+    /// A caller waits until all messages have arrived.
+    flush: Option<Waker>,
+}
+
+impl ByteStream {
+    /// The stream of a connection that has carried no message yet.
+    pub(super) fn new(connection: Connection) -> Self {
+        let awaited = connection.shared.change(|state| state.incoming.reserve(None).0);
+        let reading = Mutex::new(Reading { blocks: VecDeque::new(), awaited, is_over: false });
+        Self { connection, reading, most_unsent: AtomicU64::new(MOST_UNSENT) }
+    }
+
+    /// The most bytes that wait unsent before a write has to wait.
+    pub(super) fn most_unsent(&self) -> u64 {
+        self.most_unsent.load(Relaxed)
+    }
+
+    pub(super) fn limit_unsent(&self, bytes: u64) {
+        self.most_unsent.store(bytes.max(1), Relaxed);
+    }
+
+    /// Takes bytes of the slices, as one run, for one message. Returns how many.
+    pub(super) fn try_write(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize> {
+        let most_unsent = self.most_unsent();
+        self.shared().change(|state| {
+            match &state.end {
+                Some(Err(error)) => return Err(error.clone().into()),
+                Some(Ok(())) => return Err(io::ErrorKind::BrokenPipe.into()),
+                None if state.outgoing.has_failed() => return Err(io::ErrorKind::ConnectionReset.into()),
+                None if state.protocol.is_finished() => return Err(io::ErrorKind::BrokenPipe.into()),
+                None if state.protocol.unsent() >= most_unsent => return Err(io::ErrorKind::WouldBlock.into()),
+                None => {}
+            }
+            let mut blocks = Vec::with_capacity(1 + payload.len());
+            let mut room = MOST_WRITTEN;
+            for bytes in [&Bytes::copy_from_slice(&control[..control.len().min(room)])].into_iter().chain(payload) {
+                let some = bytes.slice(..bytes.len().min(room));
+                room -= some.len();
+                if !some.is_empty() {
+                    blocks.push(some);
+                }
+            }
+            let blocks = SentBlocks::new(blocks);
+            let length = blocks.len();
+            if length > 0 {
+                let number = state.protocol.submit(Instant::now(), length).map_err(io::Error::other)?;
+                drop(state.outgoing.insert(number, blocks));
+            }
+            Ok(length as usize)
+        })
+    }
+
+    /// Waits until [`try_write`](Self::try_write) takes bytes, or has an error; with a `divisor` of 2, until half of the
+    /// bytes that may wait do not.
+    pub(super) fn poll_writable(&self, context: &mut Context<'_>, divisor: u64) -> Poll<io::Result<()>> {
+        let threshold = self.most_unsent().div_ceil(divisor);
+        let mut state = self.shared().lock();
+        if state.end.is_some() || state.outgoing.has_failed() || state.protocol.unsent() < threshold {
+            return Poll::Ready(Ok(()));
+        }
+        state.waiting.writer = Some((threshold, context.waker().clone()));
+        Poll::Pending
+    }
+
+    /// The peer reads zero bytes behind all that was written.
+    pub(super) fn finish(&self) {
+        self.connection.finish();
+    }
+
+    /// Waits until all that was written is in the peer's memory.
+    pub(super) fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.shared().lock();
+        match &state.end {
+            Some(Err(error)) => return Poll::Ready(Err(error.clone().into())),
+            Some(Ok(())) => return Poll::Ready(Ok(())),
+            None if state.outgoing.has_failed() => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            None if state.outgoing.is_empty() => return Poll::Ready(Ok(())),
+            None => {}
+        }
+        state.waiting.flush = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Copies bytes that have arrived into the buffers. Returns how many; zero if the peer sends no more.
+    pub(super) fn try_read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let mut reading = self.reading();
+        let mut buffers = buffers.iter_mut().filter(|buffer| !buffer.is_empty());
+        let Some(mut buffer) = buffers.next().map(|buffer| &mut buffer[..]) else { return Ok(0) };
+        let mut received = 0;
+        loop {
+            let Some(front) = reading.blocks.front_mut() else {
+                match self.take(&mut reading) {
+                    Ok(()) if reading.is_over => return Ok(received),
+                    Ok(()) => continue,
+                    Err(_) if received > 0 => return Ok(received),
+                    Err(error) => return Err(error),
+                }
+            };
+            let count = front.len().min(buffer.len());
+            let (now, later) = buffer.split_at_mut(count);
+            front.copy_to_slice(now);
+            buffer = later;
+            received += count;
+            if front.is_empty() {
+                reading.blocks.pop_front();
+            }
+            if buffer.is_empty() {
+                match buffers.next() {
+                    Some(next) => buffer = next,
+                    None => return Ok(received),
+                }
+            }
+        }
+    }
+
+    /// Waits until [`try_read`](Self::try_read) has bytes, the end, or an error.
+    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let reading = self.reading();
+        let mut state = self.shared().lock();
+        let is_ready = !reading.blocks.is_empty() || reading.is_over;
+        if is_ready || state.end.is_some() || state.incoming.has_outcome(reading.awaited) {
+            return Poll::Ready(Ok(()));
+        }
+        state.waiting.reader = Some((reading.awaited, context.waker().clone()));
+        Poll::Pending
+    }
+
+    /// Takes the next message, or learns that there is none.
+    fn take(&self, reading: &mut Reading) -> io::Result<()> {
+        if reading.is_over {
+            return Ok(());
+        }
+        // The driver tells the peer that it may send further.
+        self.shared().change(|state| {
+            match state.incoming.take(reading.awaited) {
+                Some(Taken::Message(message)) => {
+                    reading.blocks.extend(message.blocks);
+                    (reading.awaited, _) = state.incoming.reserve(None);
+                }
+                Some(Taken::None) => reading.is_over = true,
+                // Bytes are missing in between, for ever.
+                Some(Taken::GivenUp | Taken::TooLong { .. }) => return Err(io::ErrorKind::InvalidData.into()),
+                None => match &state.end {
+                    Some(Err(error)) => return Err(error.clone().into()),
+                    Some(Ok(())) => reading.is_over = true,
+                    None => return Err(io::ErrorKind::WouldBlock.into()),
+                },
+            }
+            Ok(())
+        })
+    }
+
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.connection.shared
+    }
+}
+
+impl Drop for ByteStream {
+    fn drop(&mut self) {
+        self.shared().change(|state| state.protocol.abandon(Instant::now()));
+    }
+}
+
+impl super::driver::State {
+    /// The callers whose wait is over.
+    pub(super) fn take_woken(&mut self) -> [Option<Waker>; 3] {
+        let (has_ended, has_failed) = (self.end.is_some(), self.outgoing.has_failed());
+        let (unsent, incoming, is_delivered) = (self.protocol.unsent(), &self.incoming, self.outgoing.is_empty());
+        let waiting = &mut self.waiting;
+        let reader = waiting.reader.take_if(|(awaited, _)| has_ended || incoming.has_outcome(*awaited));
+        let writer = waiting.writer.take_if(|(threshold, _)| has_ended || has_failed || unsent < *threshold);
+        let flush = waiting.flush.take_if(|_| has_ended || has_failed || is_delivered);
+        [reader.map(|(_, waker)| waker), writer.map(|(_, waker)| waker), flush]
+    }
+}
+
+/// The bytes that may wait unsent, unless the caller limits them: two chunks of 512 KiB, one on its way and one in reserve.
+const MOST_UNSENT: u64 = 1 << 20;
+/// The longest message that is made of written bytes. The peer reads it once it is whole.
+pub(super) const MOST_WRITTEN: usize = 256 << 10;

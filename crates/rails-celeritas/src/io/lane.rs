@@ -1,0 +1,215 @@
+//! Celeritas as a transport of lanes, below streams that know the transport's interface alone.
+
+use super::{
+    CeleritasListener, CeleritasOptions, OpenError,
+    byte_stream::{ByteStream, MOST_WRITTEN},
+    open::Greeted,
+};
+use bytes::Bytes;
+use rails_net::{
+    AcceptError, Acceptor, ConnectError, Connecting, IncomingLane, Lane, ListenError, LocalEnd, StatsError, Transport,
+    TransportDetails, TransportStats,
+};
+use rails_topo::DataSize;
+use std::{
+    collections::BTreeMap,
+    io::{self, IoSliceMut},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+/// Celeritas as a [`Transport`] of lanes: `celeritas://10.0.0.1:7575`.
+///
+/// A lane is a connection that carries bytes. What is submitted goes out in messages of at most 256 KiB; 1 MiB may wait
+/// unsent. Received bytes are copied once, into the buffers of the stream.
+///
+/// # Examples
+/// ```
+/// use rails_celeritas::{CeleritasOptions, CeleritasTransport};
+/// use rails_topo::Bandwidth;
+///
+/// // One path carries less than the others.
+/// let transport = CeleritasTransport::new(CeleritasOptions::fixed(Bandwidth::mbps(495)))
+///     .path("10.0.2.1".parse()?, CeleritasOptions::fixed(Bandwidth::mbps(99)));
+/// # let _ = transport;
+/// # Ok::<_, std::net::AddrParseError>(())
+/// ```
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct CeleritasTransport {
+    options: CeleritasOptions,
+    paths: BTreeMap<IpAddr, CeleritasOptions>,
+}
+
+#[derive(Debug)]
+struct CeleritasAcceptor {
+    listener: CeleritasListener,
+}
+
+#[derive(Debug)]
+struct CeleritasLane(ByteStream);
+
+impl CeleritasTransport {
+    /// Lanes that are connections with these options, but for their local end.
+    pub fn new(options: CeleritasOptions) -> Self {
+        Self { options, paths: BTreeMap::new() }
+    }
+
+    /// Other options for the lanes of one path: those that connect to this address, and those that are accepted on it.
+    pub fn path(mut self, address: IpAddr, options: CeleritasOptions) -> Self {
+        self.paths.insert(address, options);
+        self
+    }
+
+    fn options(&self, address: IpAddr) -> CeleritasOptions {
+        let options = self.paths.get(&address).unwrap_or(&self.options);
+        // A peer's messages are those of a lane.
+        options.clone().most_message(DataSize::bytes(MOST_WRITTEN as u64))
+    }
+}
+
+impl Transport for CeleritasTransport {
+    fn scheme(&self) -> &'static str {
+        SCHEME
+    }
+
+    fn connect<'a>(&'a self, local: &'a LocalEnd, remote: SocketAddr) -> Connecting<'a> {
+        let options = self.options(remote.ip()).local(local.clone());
+        Box::pin(async move {
+            let connection = options.connect(remote).await.map_err(|error| match error {
+                OpenError::Connect(error) => error,
+                error => ConnectError::Other { remote, local: local.clone(), source: error.into() },
+            })?;
+            Ok(Arc::new(CeleritasLane(ByteStream::new(connection))) as Arc<dyn Lane>)
+        })
+    }
+
+    fn listen(&self, address: SocketAddr) -> Result<Box<dyn Acceptor>, ListenError> {
+        match self.options(address.ip()).listen(address) {
+            Ok(listener) => Ok(Box::new(CeleritasAcceptor { listener })),
+            Err(OpenError::Listen(error)) => Err(error),
+            Err(error) => Err(ListenError::Other { local: address, source: error.into() }),
+        }
+    }
+}
+
+impl Acceptor for CeleritasAcceptor {
+    fn local_addr(&self) -> SocketAddr {
+        self.listener.local_addr()
+    }
+
+    fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>> {
+        loop {
+            let local = self.local_addr();
+            match ready!(self.listener.poll_greeted(context)) {
+                Some(Ok(greeted)) => return Poll::Ready(Ok(incoming(greeted))),
+                Some(Err(OpenError::Accept(error))) => return Poll::Ready(Err(error)),
+                // It concerns one peer.
+                Some(Err(error)) => tracing::warn!(address = %local, %error, "a peer opened no lane"),
+                None => {
+                    let source = OpenError::Ended { address: local }.into();
+                    return Poll::Ready(Err(AcceptError::Other { local, source }));
+                }
+            }
+        }
+    }
+}
+
+/// The lane of a peer that has greeted.
+fn incoming(greeted: Greeted) -> IncomingLane {
+    let (local, peer) = (greeted.local, greeted.remote);
+    IncomingLane::new(local, peer, move || {
+        let lost = |error: OpenError| {
+            let source = StatsError::Other { local, peer, source: error.into() };
+            AcceptError::Lost { local, source }
+        };
+        let connection = greeted.start().map_err(lost)?;
+        Ok(Arc::new(CeleritasLane(ByteStream::new(connection))))
+    })
+}
+
+impl Lane for CeleritasLane {
+    fn local_addr(&self) -> SocketAddr {
+        self.0.connection.local_addr()
+    }
+
+    fn peer_addr(&self) -> SocketAddr {
+        self.0.connection.peer_addr()
+    }
+
+    fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize> {
+        self.0.try_write(control, payload)
+    }
+
+    fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_writable(context, 1)
+    }
+
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_writable(context, 2)
+    }
+
+    fn most_unsent(&self) -> Option<DataSize> {
+        Some(DataSize::bytes(self.0.most_unsent()))
+    }
+
+    fn limit_unsent(&self, size: DataSize) -> io::Result<()> {
+        self.0.limit_unsent(size.as_bytes());
+        Ok(())
+    }
+
+    fn close_write(&self) -> io::Result<()> {
+        self.0.finish();
+        Ok(())
+    }
+
+    fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.0.try_read(buffers)
+    }
+
+    fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_readable(context)
+    }
+
+    fn stats(&self) -> Result<TransportStats, StatsError> {
+        let state = self.0.connection.shared.lock();
+        let (sender, _) = state.protocol.stats();
+        let round_trip = state.protocol.round_trip();
+        let mut stats = TransportStats::default();
+        stats.rtt = Some(round_trip.smoothed());
+        stats.rtt_variation = Some(round_trip.variation());
+        stats.least_rtt = Some(round_trip.least());
+        // Bytes that are to be sent again are not in flight, and not acknowledged either.
+        let is_unacknowledged = state.protocol.unacknowledged() > 0;
+        stats.unacknowledged_packets = Some(state.protocol.packets_in_flight().max(is_unacknowledged.into()));
+        stats.bytes_acknowledged = Some(sender.acknowledged_bytes);
+        stats.since_acknowledgement = Some(state.protocol.heard_at().elapsed());
+        stats.bytes_retransmitted = Some(sender.retransmitted_bytes);
+        stats.packets_retransmitted = Some(sender.retransmitted_segments);
+        Ok(stats)
+    }
+
+    fn detailed_stats(&self) -> Result<TransportStats, StatsError> {
+        let mut all = self.stats()?;
+        let stats = self.0.connection.stats();
+        let figures = BTreeMap::from([
+            ("sending_rate_bits_per_second", stats.rate.as_bits_per_second()),
+            ("segments_sent", stats.sender.segments),
+            ("probes_sent", stats.sender.probes),
+            ("segments_received", stats.receiver.segments),
+            ("duplicates_received", stats.receiver.duplicates),
+            ("segments_in_place", stats.scatter.in_place),
+            ("segments_copied", stats.scatter.copied),
+            ("foreign_datagrams", stats.scatter.foreign),
+        ]);
+        all.details = Some(TransportDetails::Other { scheme: SCHEME, figures });
+        Ok(all)
+    }
+
+    fn link_index(&self) -> Option<u32> {
+        self.0.connection.link
+    }
+}
+
+const SCHEME: &str = "celeritas";

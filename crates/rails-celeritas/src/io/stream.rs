@@ -1,0 +1,106 @@
+//! A connection as tokio's streams of bytes.
+
+use super::{Connection, ConnectionStats, byte_stream::ByteStream};
+use bytes::Bytes;
+use std::{
+    io::{self, IoSliceMut},
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A connection that carries bytes both ways, made by [`Connection::into_stream`]. Both ends are made into one.
+///
+/// Each write becomes a message of its own, of at most 256 KiB: a [`BufWriter`](tokio::io::BufWriter) in front of small
+/// writes saves datagrams. Bytes are copied once at each end; [`write_bytes`](Self::write_bytes) saves the first copy.
+///
+/// A flush waits until all written bytes are in the peer's memory, and so does a shutdown, which also tells the peer
+/// that no more follow. Dropping it delivers the written bytes for up to 5 s, if the runtime lives on, and drops those
+/// that were not read.
+#[derive(Debug)]
+pub struct CeleritasStream(ByteStream);
+
+impl Connection {
+    /// The connection as a stream of bytes, before its first message.
+    pub fn into_stream(self) -> CeleritasStream {
+        CeleritasStream(ByteStream::new(self))
+    }
+}
+
+impl CeleritasStream {
+    /// Writes these bytes without copying them. They are kept until they have arrived.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub async fn write_bytes(&mut self, mut bytes: Bytes) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = std::future::poll_fn(|context| self.poll_try(context, &bytes)).await?;
+            bytes = bytes.split_off(written);
+        }
+        Ok(())
+    }
+
+    /// The local address of the control channel.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.0.connection.local_addr()
+    }
+
+    /// The peer's address of the control channel.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.0.connection.peer_addr()
+    }
+
+    /// The figures so far.
+    pub fn stats(&self) -> ConnectionStats {
+        self.0.connection.stats()
+    }
+
+    fn poll_try(&self, context: &mut Context<'_>, bytes: &Bytes) -> Poll<io::Result<usize>> {
+        loop {
+            match self.0.try_write(&[], std::slice::from_ref(bytes)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.0.poll_writable(context, 1))?;
+                }
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+    }
+}
+
+impl AsyncRead for CeleritasStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match self.0.try_read(&mut [IoSliceMut::new(buffer.initialize_unfilled())]) {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.0.poll_readable(context))?,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for CeleritasStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        loop {
+            match self.0.try_write(bytes, &[]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.0.poll_writable(context, 1))?;
+                }
+                outcome => return Poll::Ready(outcome),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_delivered(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.finish();
+        self.0.poll_delivered(context)
+    }
+}

@@ -69,6 +69,7 @@
 //! | [`topo`] | `rails-topo` | the machine: packages, nodes, caches, cores, NICs, their queues and interrupts |
 //! | [`bind`] | `rails-bind` | threads and memory bound, read back and undone; whether a rail is one |
 //! | [`net`] | `rails-net` | transports of lanes; TCP from an address or a device, with its options and statistics |
+//! | `celeritas` | `rails-celeritas` | messages, bytes and lanes over UDP at a rate, for long and lossy paths |
 //! | [`proto`] | `rails-proto` | the protocol of a stream as state machines, for drivers of their own |
 //! | [`multirail`] | `rails-multirail` | plans, pinned runtimes, and streams over several lanes |
 //!
@@ -97,6 +98,7 @@
 //!   libudev with their headers. Without it the kernel's own files are read, and no C library is needed.
 //! - `config` (on by default): TOML files that add, override and hide facts of the machine.
 //! - `monitor`: `topo::monitor`, a stream of this machine's changes.
+//! - `celeritas`: the module `celeritas`, a rate-based transport over UDP.
 //! - `encryption`: `Security::encrypted`, which encrypts every lane with keys made of a secret. It brings aws-lc-rs, which
 //!   takes a C compiler to build.
 //! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls, and
@@ -108,6 +110,9 @@
 #![forbid(unsafe_code)]
 
 pub use rails_bind as bind;
+#[cfg(feature = "celeritas")]
+#[cfg_attr(docsrs, doc(cfg(feature = "celeritas")))]
+pub use rails_celeritas as celeritas;
 pub use rails_multirail as multirail;
 pub use rails_net as net;
 pub use rails_proto as proto;

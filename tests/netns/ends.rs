@@ -1,17 +1,18 @@
 //! The two ends of a stream, each in a namespace of its own, both in this process.
 
 use rails::{
-    multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, StreamOptions, plan_rails},
+    multirail::{LaneAddress, MultiRailListener, MultiRailStream, RailRequest, Rails, Scheme, StreamOptions, plan_rails},
     topo::{InterfaceAddress, Nic, NicKind, Topology},
 };
 use rails_lab::{LinkLab, Side};
 use std::{future::Future, net::SocketAddr, sync::mpsc, thread, time::Duration};
 
-/// Opens a stream from side A to side B with a lane over each link, and runs both ends to their end.
+/// Opens a stream from side A to side B with a lane over each link, of that transport, and runs both ends to their end.
 ///
 /// Each end has a thread in its namespace, and the threads that it starts, such as those of its rails, start there too.
 pub(crate) fn run<A: Send, B: Send>(
     lab: &LinkLab,
+    transports: &[Scheme],
     options: &StreamOptions,
     near: impl AsyncFnOnce(MultiRailStream) -> A + Send,
     far: impl AsyncFnOnce(MultiRailStream) -> B + Send,
@@ -20,7 +21,7 @@ pub(crate) fn run<A: Send, B: Send>(
     thread::scope(|scope| {
         let near = scope.spawn(move || {
             inside(lab, Side::A, async |rails, _| {
-                let addresses: Vec<SocketAddr> = found.recv().expect("the peer listens");
+                let addresses: Vec<LaneAddress> = found.recv().expect("the peer listens");
                 let stream = MultiRailStream::connect(&rails, &addresses, options).await.expect("the links are up");
                 assert_eq!(stream.lanes_up(), lab.link_count(), "{:?}", stream.failed_lanes());
                 near(stream).await
@@ -28,11 +29,12 @@ pub(crate) fn run<A: Send, B: Send>(
         });
         let far = scope.spawn(move || {
             inside(lab, Side::B, async |rails, addresses| {
+                let schemes = transports.iter().zip(addresses);
+                let addresses: Vec<LaneAddress> =
+                    schemes.map(|(scheme, socket)| LaneAddress { scheme: *scheme, socket }).collect();
                 let listener = MultiRailListener::bind(&rails, &addresses, options).await;
                 let listener = listener.expect("the addresses are there");
-                listening
-                    .send(listener.local_addrs().iter().map(|address| address.socket).collect())
-                    .expect("the peer waits for them");
+                listening.send(listener.local_addrs().to_vec()).expect("the peer waits for them");
                 far(listener.accept().await.expect("the peer connects")).await
             })
         });

@@ -2,5 +2,6 @@
 //!
 //! Run as root: `cargo test --test netns -- --ignored netns_`
 
+mod celeritas;
 mod ends;
 mod streams;

@@ -3,7 +3,7 @@
 use crate::ends;
 use bytes::Bytes;
 use rails::{
-    multirail::{EventKind, MultiRailStream, Secret, StallCause, StreamOptions, StreamStats},
+    multirail::{EventKind, MultiRailStream, Scheme, Secret, StallCause, StreamOptions, StreamStats},
     net::{KeepAlive, TcpTransport},
 };
 use rails_lab::{LinkLab, Shape, Side};
@@ -18,7 +18,7 @@ fn netns_two_rails_carry_a_stream() {
     let sent = bytes(TOTAL);
     let digest = blake3::hash(&sent);
     let (near, (got, far)) =
-        ends::run(&lab, &options(), async |stream| send(stream, sent).await, async |stream| receive(stream).await);
+        ends::run(&lab, &TCP, &options(), async |stream| send(stream, sent).await, async |stream| receive(stream).await);
     assert_eq!(got, digest);
     assert_eq!((near.bytes_written, far.bytes_read), (TOTAL as u64, TOTAL as u64));
     for (link, (before, after)) in before.iter().zip(received(&lab)).enumerate() {
@@ -38,6 +38,7 @@ fn netns_a_link_down_in_mid_stream_loses_nothing() {
     let digest = blake3::hash(&sent);
     let (near, (got, far)) = ends::run(
         &lab,
+        &TCP,
         &options(),
         async |stream| send(stream, sent).await,
         async |mut stream| {
@@ -65,6 +66,7 @@ fn netns_link_down_at_once_and_up_again() {
     let digest = blake3::hash(&sent);
     let (events, (got, _)) = ends::run(
         &lab,
+        &TCP,
         &options(),
         async |mut stream| {
             stream.write_bytes(sent).await.expect("one link is up");
@@ -103,24 +105,24 @@ fn options() -> StreamOptions {
         .join_grace(PATIENCE)
 }
 
-async fn send(mut stream: MultiRailStream, bytes: Bytes) -> StreamStats {
+pub(crate) async fn send(mut stream: MultiRailStream, bytes: Bytes) -> StreamStats {
     stream.write_bytes(bytes).await.expect("one link is up");
     stream.close().await.expect("one link is up")
 }
 
-async fn receive(stream: MultiRailStream) -> (blake3::Hash, StreamStats) {
+pub(crate) async fn receive(stream: MultiRailStream) -> (blake3::Hash, StreamStats) {
     finish(stream, blake3::Hasher::new()).await
 }
 
 /// Reads until that many bytes have gone into the hash.
-async fn read_on(stream: &mut MultiRailStream, hasher: &mut blake3::Hasher, until: usize) {
+pub(crate) async fn read_on(stream: &mut MultiRailStream, hasher: &mut blake3::Hasher, until: usize) {
     while hasher.count() < until as u64 {
         let bytes = stream.read_bytes().await.expect("one link is up").expect("more is to come");
         hasher.update(&bytes);
     }
 }
 
-async fn finish(mut stream: MultiRailStream, mut hasher: blake3::Hasher) -> (blake3::Hash, StreamStats) {
+pub(crate) async fn finish(mut stream: MultiRailStream, mut hasher: blake3::Hasher) -> (blake3::Hash, StreamStats) {
     while let Some(bytes) = stream.read_bytes().await.expect("one link is up") {
         hasher.update(&bytes);
     }
@@ -128,12 +130,12 @@ async fn finish(mut stream: MultiRailStream, mut hasher: blake3::Hasher) -> (bla
 }
 
 /// The bytes that B has received over each link.
-fn received(lab: &LinkLab) -> Vec<u64> {
+pub(crate) fn received(lab: &LinkLab) -> Vec<u64> {
     (0..lab.link_count()).map(|link| lab.counters(Side::B, link).expect("the link is there").rx_bytes).collect()
 }
 
 /// Bytes without a repeated pattern.
-fn bytes(length: usize) -> Bytes {
+pub(crate) fn bytes(length: usize) -> Bytes {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
     bytes.into()
@@ -141,5 +143,7 @@ fn bytes(length: usize) -> Bytes {
 
 /// The bytes that both links carry in some two seconds.
 const TOTAL: usize = 80 << 20;
+
+const TCP: [Scheme; 2] = [Scheme::TCP; 2];
 
 const PATIENCE: Duration = Duration::from_secs(60);

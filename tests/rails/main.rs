@@ -1,5 +1,6 @@
 //! Rails through the facade, as a user has them: detected, planned, built, used, read back and dropped.
 
+mod celeritas;
 mod claimed;
 mod moved;
 mod pinned;

@@ -85,12 +85,12 @@ fn assert_lanes_agree(near: &StreamStats, far: &StreamStats) {
 }
 
 /// Bytes without a repeated pattern.
-fn bytes(length: usize) -> Bytes {
+pub(crate) fn bytes(length: usize) -> Bytes {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
     bytes.into()
 }
 
-const TOTAL: usize = 24 << 20;
+pub(crate) const TOTAL: usize = 24 << 20;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -28,6 +28,7 @@ mod placement;
 mod print;
 mod progress;
 mod purpose;
+mod rate;
 mod report;
 mod secret;
 mod size;

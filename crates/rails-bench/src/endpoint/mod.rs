@@ -1,6 +1,7 @@
 //! From addresses on the command line to rails, addresses and options.
 
 mod address;
+mod celeritas;
 mod paired;
 mod striping;
 mod tcp;
@@ -19,6 +20,7 @@ use crate::{
     tls::TlsArgs,
 };
 use anyhow::{Context, Result, ensure};
+use celeritas::CeleritasArgs;
 use clap::ValueEnum;
 use rails_multirail::{
     Driver, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Refusal, Scheme,
@@ -49,6 +51,8 @@ pub(crate) struct Endpoint {
 pub(crate) struct StreamArgs<T: TlsArgs> {
     #[command(flatten)]
     tcp: TcpArgs,
+    #[command(flatten)]
+    celeritas: CeleritasArgs,
     /// Which threads drive the lanes of this end
     #[arg(long, value_enum, default_value_t = DriverArg::PerCpu)]
     driver: DriverArg,
@@ -100,6 +104,9 @@ impl<T: TlsArgs> StreamArgs<T> {
     pub(crate) fn options(&self) -> Result<StreamOptions> {
         let security = self.join.security(self.tls.security()?)?;
         let mut options = StreamOptions::new(security).transport(self.tcp()?).driver(self.driver());
+        if let Some(celeritas) = self.celeritas.transport()? {
+            options = options.transport(celeritas);
+        }
         if let Some(limit) = self.outage_limit {
             options = options.outage_limit(limit);
         }
@@ -315,7 +322,7 @@ pub(crate) fn sockets(addresses: &[LaneAddress]) -> Result<Vec<SocketAddr>> {
 }
 
 /// The error for an address of another transport.
-const TRANSPORTS: &str = "lanes go over TCP: write tcp://HOST:PORT, or HOST:PORT alone";
+const TRANSPORTS: &str = "lanes go over TCP: write tcp://HOST:PORT, or HOST:PORT alone; with --rate also over Celeritas: celeritas://HOST:PORT";
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,84 @@
+//! Options of Celeritas on the command line.
+
+use crate::{exit::Help, machine::this_machine, rate};
+use anyhow::{Result, anyhow};
+use rails_celeritas::{CeleritasOptions, CeleritasTransport};
+use rails_topo::{Bandwidth, NicKind};
+use std::{net::IpAddr, str::FromStr};
+
+/// Options of Celeritas lanes, whose addresses are `celeritas://HOST:PORT`.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct CeleritasArgs {
+    /// Rate at which Celeritas lanes send, headers included, such as 495mbit; IP=RATE is that of the lanes of one path, whose
+    /// address IP is in --to or --listen
+    #[arg(long, value_name = "[IP=]RATE,...", value_delimiter = ',')]
+    rate: Vec<LaneRate>,
+}
+
+/// The rate of all lanes, or of those of one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LaneRate {
+    path: Option<IpAddr>,
+    rate: Bandwidth,
+}
+
+impl CeleritasArgs {
+    /// Celeritas with these rates, if there are some.
+    pub(super) fn transport(&self) -> Result<Option<CeleritasTransport>> {
+        let Some(common) = self.rate.iter().find(|rate| rate.path.is_none()).or(self.rate.first()) else {
+            return Ok(None);
+        };
+        self.check()?;
+        let mut transport = CeleritasTransport::new(CeleritasOptions::fixed(common.rate));
+        for LaneRate { path, rate } in &self.rate {
+            if let Some(address) = path {
+                transport = transport.path(*address, CeleritasOptions::fixed(*rate));
+            }
+        }
+        Ok(Some(transport))
+    }
+
+    /// No rate is above that of the fastest interface, as far as their speeds are known.
+    fn check(&self) -> Result<()> {
+        let machine = this_machine()?;
+        let real = machine.nics().iter().filter(|nic| nic.kind == NicKind::Device);
+        let Some(fastest) = real.filter(|nic| nic.speed.is_some()).max_by_key(|nic| nic.speed) else { return Ok(()) };
+        match self.rate.iter().find(|rate| Some(rate.rate) > fastest.speed) {
+            Some(LaneRate { rate, .. }) => {
+                let speed = fastest.speed.unwrap_or(Bandwidth::bits_per_second(0));
+                let error = anyhow!("--rate {rate}: the fastest interface, {}, has {speed}", fastest.name);
+                Err(error.help("a lane sends at this rate whatever happens to it on the way: name the path's own"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for LaneRate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((path, text)) => {
+                let path = path.parse().map_err(|_| format!("`{path}` is no IP address"))?;
+                Ok(Self { path: Some(path), rate: rate::parse(text)? })
+            }
+            None => Ok(Self { path: None, rate: rate::parse(text)? }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_all_lanes_and_of_a_path() {
+        let rate = Bandwidth::mbps(99);
+        assert_eq!("99mbit".parse(), Ok(LaneRate { path: None, rate }));
+        assert_eq!("fd00::1=99mbit".parse(), Ok(LaneRate { path: "fd00::1".parse().ok(), rate }));
+        for wrong in ["host=99mbit", "10.0.0.1=", "=99mbit", "10.0.0.1=0kbit"] {
+            wrong.parse::<LaneRate>().unwrap_err();
+        }
+    }
+}

@@ -39,8 +39,8 @@ impl Happening {
         match fault {
             Fault::Rate(mbit) => match whole {
                 Link::Veth(shape) => lab.set_rate(link, if begins { shape.at(mbit) } else { shape }),
-                Link::Emulated { mbit: usual, rtt } => {
-                    lab.set_emulated(link, Link::emulated(if begins { mbit } else { usual }, rtt))
+                Link::Emulated { mbit: usual, rtt, lost_per_million } => {
+                    lab.set_emulated(link, Link::emulated(if begins { mbit } else { usual }, rtt, lost_per_million))
                 }
             },
             Fault::Down(side) => lab.set_link_up(side, link, !begins),

@@ -13,15 +13,19 @@ pub(crate) fn veths(text: &str) -> Result<Vec<Link>> {
     read("--rates", text, |one| rate::shape(one).map(Link::Veth))
 }
 
-/// Reads emulated links: a rate and a round-trip time, as in `400@1ms,400@50ms`.
+/// Reads emulated links: a rate, a round-trip time, and perhaps a loss, as in `400@1ms,400@50ms@0.01`.
 ///
 /// # Errors
 /// The fault, with the flag.
 pub(crate) fn emulated(text: &str) -> Result<Vec<Link>> {
     read("--emulated", text, |one| {
         let (mbit, rtt) = one.split_once('@').ok_or(format!("`{one}` is not a rate and a time, as 400@50ms"))?;
+        let (rtt, loss) = rtt.split_once('@').unwrap_or((rtt, "0"));
+        let loss = loss.parse().ok().filter(|loss| (0.0..1.0).contains(loss));
+        let loss: f64 = loss.ok_or(format!("`{one}` has no loss from 0 to 1 behind its time"))?;
+        let lost_per_million = (loss * 1e6).round() as u32;
         match mbit.parse() {
-            Ok(mbit) if mbit > 0 => Ok(Link::Emulated { mbit, rtt: duration::parse(rtt)? }),
+            Ok(mbit) if mbit > 0 => Ok(Link::Emulated { mbit, rtt: duration::parse(rtt)?, lost_per_million }),
             _ => Err(format!("`{mbit}` is no rate in Mbit/s")),
         }
     })
@@ -65,10 +69,13 @@ mod tests {
 
     #[test]
     fn emulated_links_are_a_rate_and_a_time() {
-        let link = |mbit, rtt| Link::Emulated { mbit, rtt: Duration::from_millis(rtt) };
+        let lossy =
+            |mbit, rtt, lost_per_million| Link::Emulated { mbit, rtt: Duration::from_millis(rtt), lost_per_million };
+        let link = |mbit, rtt| lossy(mbit, rtt, 0);
+        assert_eq!(emulated("400@1ms,100@19ms@0.01").unwrap(), [link(400, 1), lossy(100, 19, 10_000)]);
         assert_eq!(emulated("400@1ms,400@50ms").unwrap(), [link(400, 1), link(400, 50)]);
         assert_eq!(emulated("100@0x2").unwrap(), [link(100, 0); 2]);
-        for bad in ["", "400", "400@", "400@50", "@1ms", "0@1ms"] {
+        for bad in ["", "400", "400@", "400@50", "@1ms", "0@1ms", "4@1ms@", "4@1ms@1", "4@1ms@-0.1"] {
             assert!(emulated(bad).unwrap_err().to_string().starts_with("--emulated"), "{bad}");
         }
     }

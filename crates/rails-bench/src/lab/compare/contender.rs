@@ -32,11 +32,13 @@ pub(crate) enum Contender {
     RailsTls,
     /// An adaptive stream, four TCP connections on each lane (not by default)
     RailsParallel,
+    /// An adaptive stream over Celeritas, a little slower on each lane than its link (not by default)
+    RailsCeleritas,
 }
 
 impl Contender {
     /// All of them, the ceiling first.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::PlainFlows,
         Self::PlainBestLink,
         Self::Iperf3,
@@ -49,6 +51,7 @@ impl Contender {
         Self::RailsPsk,
         Self::RailsTls,
         Self::RailsParallel,
+        Self::RailsCeleritas,
     ];
 
     /// Those who take part where nobody is chosen: the others answer questions of their own, and would make a run half as long again.
@@ -66,7 +69,7 @@ impl Contender {
         match self {
             Self::PlainFlows | Self::PlainBestLink | Self::Iperf3 | Self::Mptcp | Self::Ucx => false,
             Self::RailsStatic | Self::RailsAdaptive | Self::RailsSingle | Self::RailsWeighted => true,
-            Self::RailsPsk | Self::RailsTls | Self::RailsParallel => true,
+            Self::RailsPsk | Self::RailsTls | Self::RailsParallel | Self::RailsCeleritas => true,
         }
     }
 
@@ -91,6 +94,7 @@ impl fmt::Display for Contender {
             Self::RailsPsk => "rails, encrypted with a secret",
             Self::RailsTls => "rails, encrypted by TLS",
             Self::RailsParallel => "rails, several connections a lane",
+            Self::RailsCeleritas => "rails over Celeritas",
         })
     }
 }

@@ -16,6 +16,8 @@ pub(crate) enum Link {
         mbit: u64,
         /// Its round-trip time.
         rtt: Duration,
+        /// Of a million frames, each way, it loses so many.
+        lost_per_million: u32,
     },
 }
 
@@ -29,8 +31,9 @@ impl Link {
     }
 
     /// An emulated link of this rate and delay. The queue holds a round trip, as a router's would; 20 ms at the least.
-    pub(crate) fn emulated(mbit: u64, rtt: Duration) -> EmulatedLink {
-        EmulatedLink::mbit(mbit).rtt(rtt).queue(rtt.max(Duration::from_millis(20)))
+    pub(crate) fn emulated(mbit: u64, rtt: Duration, lost_per_million: u32) -> EmulatedLink {
+        let link = EmulatedLink::mbit(mbit).rtt(rtt).queue(rtt.max(Duration::from_millis(20)));
+        link.loss(f64::from(lost_per_million) / 1e6)
     }
 
     fn rtt(self) -> Duration {
@@ -52,7 +55,7 @@ impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Veth(shape) => shape.fmt(f),
-            Self::Emulated { mbit, rtt } => Self::emulated(*mbit, *rtt).fmt(f),
+            Self::Emulated { mbit, rtt, lost_per_million } => Self::emulated(*mbit, *rtt, *lost_per_million).fmt(f),
         }
     }
 }
@@ -65,7 +68,10 @@ pub(super) fn short(links: &[Link]) -> String {
             format!("{mbit}/{}", DataSize::bytes((*burst_bytes).into()))
         }
         Link::Veth(Shape::Rate { mbit, .. }) => format!("{mbit}"),
-        Link::Emulated { mbit, rtt } => format!("{mbit}@{rtt:?}"),
+        Link::Emulated { mbit, rtt, lost_per_million: 0 } => format!("{mbit}@{rtt:?}"),
+        Link::Emulated { mbit, rtt, lost_per_million } => {
+            format!("{mbit}@{rtt:?}@{}", f64::from(*lost_per_million) / 1e6)
+        }
     };
     match links {
         [first, rest @ ..] if rest.len() > 1 && rest.iter().all(|link| link == first) => {
@@ -79,7 +85,7 @@ pub(super) fn short(links: &[Link]) -> String {
 pub(super) fn build(links: &[Link]) -> Result<LinkLab, LabError> {
     let add = |lab: rails_lab::LinkLabBuilder, link: &Link| match *link {
         Link::Veth(shape) => lab.link(shape),
-        Link::Emulated { mbit, rtt } => lab.emulated(Link::emulated(mbit, rtt)),
+        Link::Emulated { mbit, rtt, lost_per_million } => lab.emulated(Link::emulated(mbit, rtt, lost_per_million)),
     };
     links.iter().fold(LinkLab::builder(), add).build()
 }
@@ -100,7 +106,8 @@ mod tests {
 
     #[test]
     fn fastest_link_by_rate_then_delay_then_number() {
-        let emulated = |mbit, milliseconds| Link::Emulated { mbit, rtt: Duration::from_millis(milliseconds) };
+        let emulated =
+            |mbit, milliseconds| Link::Emulated { mbit, rtt: Duration::from_millis(milliseconds), lost_per_million: 0 };
         assert_eq!(fastest(&[veth(100), veth(400), veth(400)]), 1);
         assert_eq!(fastest(&[veth(100), Link::Veth(Shape::Unshaped)]), 1);
         assert_eq!(fastest(&[emulated(400, 50), emulated(400, 1)]), 1);
@@ -112,6 +119,8 @@ mod tests {
         assert_eq!(short(&[veth(100); 8]), "8 x 100");
         let whole = Shape::Rate { mbit: 400, burst_bytes: 128 << 10, latency: Duration::from_millis(20) };
         assert_eq!(short(&[Link::Veth(whole); 2]), "400/128 KiB + 400/128 KiB");
-        assert_eq!(short(&[Link::Emulated { mbit: 400, rtt: Duration::from_millis(50) }]), "400@50ms");
+        let emulated =
+            |lost_per_million| Link::Emulated { mbit: 400, rtt: Duration::from_millis(50), lost_per_million };
+        assert_eq!(short(&[emulated(0), emulated(10_000)]), "400@50ms + 400@50ms@0.01");
     }
 }

@@ -10,6 +10,7 @@ pub(crate) use own::{Own, Running};
 
 use super::{Contender, ContestError, Link, Testbed};
 use own::Keep;
+use rails_lab::Side;
 use serde::Serialize;
 use std::path::Path;
 
@@ -73,6 +74,7 @@ pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
             let connections = PARALLEL.min(64 / testbed.links.len()).max(1);
             all().sender(&["--parallel", &connections.to_string()])
         }
+        Contender::RailsCeleritas => all().over("celeritas://").both(&["--rate", &rates(testbed)]),
         // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other addresses,
         // so the listener has to be on all of them.
         Contender::Mptcp => Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
@@ -87,6 +89,18 @@ fn weights(links: &[Link]) -> String {
     weights.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// The rates of Celeritas lanes: on each link a little less than it carries, so that its queue stays empty. Frames have 14
+/// bytes more than the IP packets that these rates count: 1 % of those of 1,500 bytes.
+fn rates(testbed: &Testbed) -> String {
+    let rate = |link: usize| {
+        let mbit = testbed.links[link].mbit().unwrap_or(UNSHAPED_MBIT);
+        format!("{}={}kbit", testbed.lab.address(Side::B, link), mbit * 985)
+    };
+    (0..testbed.links.len()).map(rate).collect::<Vec<_>>().join(",")
+}
+
+/// The rate of a Celeritas lane on a link without one.
+const UNSHAPED_MBIT: u64 = 10_000;
 /// TCP connections of a lane of [`Contender::RailsParallel`].
 const PARALLEL: usize = 4;
 

@@ -13,6 +13,8 @@ pub(crate) struct Own {
     links: Vec<usize>,
     /// Where the receiver listens, if not at the links' addresses.
     listen: Option<&'static str>,
+    /// The lanes' transport, as it stands before an address.
+    scheme: &'static str,
     keep: Keep,
     both: Vec<String>,
     sender: Vec<String>,
@@ -31,12 +33,17 @@ pub(super) enum Keep {
 impl Own {
     /// An adaptive stream on these links.
     pub(super) fn on(links: Vec<usize>) -> Self {
-        Self { links, listen: None, keep: Keep::Insecure, both: Vec::new(), sender: Vec::new() }
+        Self { links, listen: None, scheme: "", keep: Keep::Insecure, both: Vec::new(), sender: Vec::new() }
     }
 
     /// The receiver listens here instead of at the links' addresses.
     pub(super) fn listening(self, listen: &'static str) -> Self {
         Self { listen: Some(listen), ..self }
+    }
+
+    /// The lanes are of another transport than TCP: `scheme://`.
+    pub(super) fn over(self, scheme: &'static str) -> Self {
+        Self { scheme, ..self }
     }
 
     /// Kept so.
@@ -81,14 +88,16 @@ impl Own {
             addresses.collect::<Vec<_>>().join(",")
         };
         let common = ["--json", "--congestion", &testbed.congestion];
-        let listen = self.listen.map_or_else(|| ends(Side::B), str::to_owned);
+        let called: Vec<String> = ends(Side::B).split(',').map(|address| format!("{}{address}", self.scheme)).collect();
+        let called = called.join(",");
+        let listen = self.listen.unwrap_or(&called);
         let mut serve = testbed.command(Side::B, &testbed.program);
-        serve.args(["serve", "--once", "--listen", &listen]).args(common).args(&self.both).args(receiver);
+        serve.args(["serve", "--once", "--listen", listen]).args(common).args(&self.both).args(receiver);
         self.keep.tell(Side::B, &testbed.keys, &mut serve);
         let mut receiver = Peer::start(serve, testbed.cpus(Side::B))?;
         receiver.wait_for("listening on")?;
         let mut stream = testbed.command(Side::A, &testbed.program);
-        stream.args(["stream", "--to", &ends(Side::B), "--from", &ends(Side::A)]);
+        stream.args(["stream", "--to", &called, "--from", &ends(Side::A)]);
         stream.args(["--seconds", &time.as_secs_f64().to_string()]).args(common).args(&self.both).args(&self.sender);
         self.keep.tell(Side::A, &testbed.keys, &mut stream);
         let sender = Peer::start(stream, testbed.cpus(Side::A))?;

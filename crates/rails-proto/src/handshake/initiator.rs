@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     parameters::TransportParameters,
-    seal::{Role, Seals},
+    seal::{PacketRole, PacketSeals, Role, Seals},
 };
 use bytes::Bytes;
 
@@ -54,6 +54,16 @@ enum State {
     Proved { joining: Credentials, transcript: Transcript, peer_certificates: Vec<Bytes> },
     /// The handshake has succeeded or failed.
     Over,
+}
+
+impl Joined {
+    /// The seals of packets that go beside this lane, with keys of their own; `None` if the mode has no secret.
+    ///
+    /// # Errors
+    /// [`HandshakeError::NoEncryption`] in a build without the feature `encryption`.
+    pub fn packet_seals(&self, purpose: PacketRole) -> Result<Option<PacketSeals>, HandshakeError> {
+        self.transcript.packet_seals(Role::Initiator, &self.joining, purpose)
+    }
 }
 
 impl Initiator {

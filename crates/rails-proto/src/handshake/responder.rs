@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     parameters::TransportParameters,
-    seal::{Role, Seals},
+    seal::{PacketRole, PacketSeals, Role, Seals},
 };
 use bytes::Bytes;
 
@@ -44,6 +44,14 @@ pub struct Proved {
 }
 
 impl Proved {
+    /// The seals of packets that go beside this lane, with keys of their own; `None` if the mode has no secret.
+    ///
+    /// # Errors
+    /// [`HandshakeError::NoEncryption`] in a build without the feature `encryption`.
+    pub fn packet_seals(&self, purpose: PacketRole) -> Result<Option<PacketSeals>, HandshakeError> {
+        self.transcript.packet_seals(Role::Responder, &self.joining, purpose)
+    }
+
     /// Checks the message that follows [`Proved::accept`] on a lane that opens a stream. It confirms that the initiator has the
     /// stream.
     ///

@@ -1,7 +1,7 @@
 //! The messages of a handshake, and the proofs and keys derived from them.
 
 use super::{Challenge, Credentials, HandshakeError, Hello, Message, Tag};
-use crate::seal::{self, Role, Seals};
+use crate::seal::{self, PacketRole, PacketSeals, Role, Seals};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
@@ -49,6 +49,18 @@ impl Transcript {
         let Some(secret) = credentials.secret().filter(|_| mode.is_sealed()) else { return Ok(None) };
         let seals = seal::of_lane(secret, &self.hash(), ours).ok_or(HandshakeError::NoEncryption { mode })?;
         Ok(Some(seals))
+    }
+
+    /// The keys of packets beside this lane, if it has a secret.
+    pub(super) fn packet_seals(
+        &self,
+        ours: Role,
+        credentials: &Credentials,
+        purpose: PacketRole,
+    ) -> Result<Option<PacketSeals>, HandshakeError> {
+        let Some(secret) = credentials.secret() else { return Ok(None) };
+        let seals = seal::of_packets(secret, &self.hash(), purpose, ours);
+        Ok(Some(seals.ok_or(HandshakeError::NoEncryption { mode: self.hello.mode })?))
     }
 
     /// SHA-256 of both messages.

@@ -1,6 +1,6 @@
 //! The types of the cipher in a build without it. They have no values, so no code that needs one can run.
 
-use super::{Role, SEALED_FRAME_LEN, SealError, Seals};
+use super::{PacketRole, Role, SEALED_FRAME_LEN, SealError, Seals, TAG_LEN};
 use crate::{secret::Secret, wire::FRAME_LEN};
 use bytes::Bytes;
 
@@ -11,6 +11,10 @@ pub enum Sealer {}
 /// Opens the frames of one direction of one lane: none without the feature `encryption`.
 #[derive(Debug)]
 pub enum Opener {}
+
+pub(crate) fn of_packets(_: &Secret, _: &[u8; 32], _: PacketRole, _: Role) -> Option<PacketSeals> {
+    None
+}
 
 pub(crate) fn of_lane(_: &Secret, _: &[u8; 32], _: Role) -> Option<Seals> {
     None
@@ -35,6 +39,37 @@ impl Opener {
 
     /// Opens a payload.
     pub fn payload(&mut self, _: &mut [u8], _: &[u8]) -> Result<(), SealError> {
+        match *self {}
+    }
+}
+
+/// Seals the packets of one direction: none without the feature `encryption`.
+#[derive(Debug)]
+pub enum PacketSealer {}
+
+/// Opens the packets of one direction: none without the feature `encryption`.
+#[derive(Debug)]
+pub enum PacketOpener {}
+
+/// The seals of packets in both directions.
+#[derive(Debug)]
+pub struct PacketSeals {
+    /// Seals the packets that this end sends.
+    pub sealer: PacketSealer,
+    /// Opens those of the peer.
+    pub opener: PacketOpener,
+}
+
+impl PacketSealer {
+    /// Seals a packet.
+    pub fn seal(&mut self, _: u64, _: &[u8], _: &mut [u8]) -> [u8; TAG_LEN] {
+        match *self {}
+    }
+}
+
+impl PacketOpener {
+    /// Opens a packet.
+    pub fn open(&mut self, _: u64, _: &[u8], _: &mut [u8], _: &[u8]) -> Result<(), SealError> {
         match *self {}
     }
 }

@@ -183,7 +183,7 @@ fn prk_of(traffic: &[u8; 32]) -> Prk {
     Prk::new_less_safe(HKDF_SHA256, traffic)
 }
 
-fn expand(prk: &Prk, label: &[u8]) -> Zeroizing<[u8; 32]> {
+pub(super) fn expand(prk: &Prk, label: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut key = Zeroizing::new([0; 32]);
     prk.expand(&[label], HKDF_SHA256)
         .and_then(|output| output.fill(&mut *key))

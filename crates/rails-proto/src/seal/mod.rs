@@ -13,6 +13,11 @@
 //! An AES-GCM key has a limited life: RFC 8446, section 5.5, allows 2^24.5 records of 2^10 blocks under one key. Both ends
 //! replace a key before it has sealed more than 2^30 blocks. They count in the same way, so they need no message for it.
 //!
+//! # Packets
+//! A transport of datagrams needs records that open in any order. [`PacketSeals`] have keys of their own, with "celeritas 1
+//! initiator segments" and so on in place of "rails 4 initiator traffic". A packet's number, which it carries, is its nonce, and
+//! tells its key: a key seals 2^20 packets. The tag covers the packet's header too.
+//!
 //! All of this needs the feature `encryption`. Without it there is no [`Sealer`] and no [`Opener`], and no lane joins in a mode
 //! that encrypts.
 
@@ -20,17 +25,23 @@
 mod absent;
 #[cfg(feature = "encryption")]
 mod aes_gcm;
+#[cfg(feature = "encryption")]
+mod packets;
 
 #[cfg(not(feature = "encryption"))]
-pub(crate) use absent::of_lane;
+pub use absent::{Opener, PacketOpener, PacketSealer, PacketSeals, Sealer};
 #[cfg(not(feature = "encryption"))]
-pub use absent::{Opener, Sealer};
+pub(crate) use absent::{of_lane, of_packets};
 #[cfg(feature = "encryption")]
 pub(crate) use aes_gcm::of_lane;
 #[cfg(feature = "fuzzing")]
 pub(crate) use aes_gcm::open;
 #[cfg(feature = "encryption")]
 pub use aes_gcm::{BLOCKS_PER_KEY, Opener, Sealer};
+#[cfg(feature = "encryption")]
+pub(crate) use packets::of_packets;
+#[cfg(feature = "encryption")]
+pub use packets::{PACKETS_PER_KEY, PacketOpener, PacketSealer, PacketSeals};
 
 use crate::wire::FRAME_LEN;
 
@@ -47,6 +58,27 @@ pub enum Role {
     Initiator,
     /// The end that accepted the lane.
     Responder,
+}
+
+/// The purpose of sealed packets: each has its own keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PacketRole {
+    /// Segments of data.
+    Segments,
+    /// Frames of a control channel.
+    Control,
+}
+
+impl PacketRole {
+    #[cfg(feature = "encryption")]
+    pub(crate) fn label(self, role: Role) -> &'static [u8] {
+        match (self, role) {
+            (Self::Segments, Role::Initiator) => b"celeritas 1 initiator segments",
+            (Self::Segments, Role::Responder) => b"celeritas 1 responder segments",
+            (Self::Control, Role::Initiator) => b"celeritas 1 initiator control",
+            (Self::Control, Role::Responder) => b"celeritas 1 responder control",
+        }
+    }
 }
 
 /// A record that does not open: it was changed, or it is not the next record of this lane.

@@ -1,7 +1,9 @@
 //! The two ends of a stream, each in a namespace of its own, both in this process.
 
 use rails::{
-    multirail::{LaneAddress, MultiRailListener, MultiRailStream, RailRequest, Rails, Scheme, StreamOptions, plan_rails},
+    multirail::{
+        LaneAddress, MultiRailListener, MultiRailStream, RailRequest, Rails, Scheme, StreamOptions, plan_rails,
+    },
     topo::{InterfaceAddress, Nic, NicKind, Topology},
 };
 use rails_lab::{LinkLab, Side};

@@ -17,8 +17,13 @@ fn netns_two_rails_carry_a_stream() {
     let before = received(&lab);
     let sent = bytes(TOTAL);
     let digest = blake3::hash(&sent);
-    let (near, (got, far)) =
-        ends::run(&lab, &TCP, &options(), async |stream| send(stream, sent).await, async |stream| receive(stream).await);
+    let (near, (got, far)) = ends::run(
+        &lab,
+        &TCP,
+        &options(),
+        async |stream| send(stream, sent).await,
+        async |stream| receive(stream).await,
+    );
     assert_eq!(got, digest);
     assert_eq!((near.bytes_written, far.bytes_read), (TOTAL as u64, TOTAL as u64));
     for (link, (before, after)) in before.iter().zip(received(&lab)).enumerate() {

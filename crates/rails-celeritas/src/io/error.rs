@@ -2,6 +2,7 @@
 
 use crate::proto::{connection::Failure, wire::FrameError};
 use rails_net::{AcceptError, ConnectError, ListenError, UdpError};
+use rails_proto::handshake::{HandshakeError, Mode};
 use std::{io, net::SocketAddr, time::Duration};
 
 /// A connection could not be opened, or a listener.
@@ -47,6 +48,35 @@ pub enum OpenError {
         /// This end's version.
         ours: u16,
     },
+    /// The peer wants a secret or TLS, and this end has none.
+    #[error("{remote} takes no connection without security, and this end has none")]
+    Secured {
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// This end wants a secret or TLS, and the peer has none.
+    #[error("{remote} opens a connection without security")]
+    Unsecured {
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// The handshake failed: the peer has another secret, or TLS does not trust it.
+    #[error("the handshake with {remote} failed")]
+    Handshake {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// The reason.
+        source: HandshakeError,
+    },
+    /// The TLS of this end is for the other role: a client listens, or a server connects.
+    #[error("the credentials of mode {mode} are not for this role")]
+    Role {
+        /// The mode.
+        mode: Mode,
+    },
+    /// The rate is zero.
+    #[error("a rate of 0 sends nothing")]
+    NoRate,
     /// The greeting could not be exchanged.
     #[error("the greeting with {remote} failed")]
     Greeting {

@@ -1,6 +1,7 @@
 //! The first bytes of the control channel: 24 from each end, and nothing else before both have come.
 
 use crate::proto::wire::Token;
+use rails_proto::handshake::Message;
 
 /// The length of a greeting.
 pub(super) const GREETING_LEN: usize = 24;
@@ -22,6 +23,8 @@ pub(super) struct Greeting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoGreeting {
     Foreign,
+    /// They are the first of a handshake with a secret.
+    Secured,
     Version(u16),
 }
 
@@ -39,7 +42,9 @@ impl Greeting {
     pub(super) fn decode(bytes: &[u8; GREETING_LEN]) -> Result<Self, NoGreeting> {
         let number = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         if &bytes[..8] != MAGIC {
-            return Err(NoGreeting::Foreign);
+            let prefix = bytes.first_chunk().expect("a greeting is longer");
+            let is_handshake = Message::body_len(prefix).is_ok();
+            return Err(if is_handshake { NoGreeting::Secured } else { NoGreeting::Foreign });
         }
         if number(8) != VERSION {
             return Err(NoGreeting::Version(number(8)));
@@ -54,7 +59,8 @@ impl Greeting {
     }
 }
 
-const MAGIC: &[u8; 8] = b"celerity";
+/// The first bytes of a greeting.
+pub(super) const MAGIC: &[u8; 8] = b"celerity";
 
 #[cfg(test)]
 mod tests {

@@ -27,11 +27,12 @@ impl CeleritasOptions {
     /// [`local_addr`](CeleritasListener::local_addr) then has.
     ///
     /// # Errors
-    /// [`OpenError::Listen`].
+    /// [`OpenError::Listen`], [`OpenError::NoRate`].
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
     pub fn listen(&self, address: SocketAddr) -> Result<CeleritasListener, OpenError> {
+        self.check()?;
         let acceptor = self.control().listen(address)?;
         let local = acceptor.local_addr();
         let (sender, greeted) = mpsc::channel(MOST_GREETED);

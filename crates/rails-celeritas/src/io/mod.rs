@@ -1,7 +1,9 @@
 //! Connections over sockets: a control channel over TCP, segments over UDP, and a task that drives both.
 
 mod blocks;
+mod bursts;
 mod byte_stream;
+mod control;
 mod driver;
 mod error;
 mod greeting;
@@ -12,6 +14,7 @@ mod open;
 mod options;
 mod outgoing;
 mod scatter;
+mod secure;
 mod stream;
 
 pub use error::{ConnectionError, OpenError, ReceiveError, SendError};

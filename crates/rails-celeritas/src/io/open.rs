@@ -2,14 +2,17 @@
 
 use super::{
     CeleritasOptions, Connection, OpenError,
+    bursts::Bursts,
+    control::ControlChannel,
     driver::{Driver, Shared},
     greeting::{GREETING_LEN, Greeting, NoGreeting, VERSION},
     incoming::Incoming,
     scatter::Scatter,
+    secure::{self, Seals},
 };
 use crate::proto::{
     connection::{ConnectionProtocol, Parameters},
-    wire::{HEADER_LEN, Token},
+    wire::{HEADER_LEN, Token, seal_len},
 };
 use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
 use std::{
@@ -33,6 +36,7 @@ pub(super) struct Greeted {
     token: Token,
     /// The index of the interface that segments leave by, if it is known.
     link: Option<u32>,
+    seals: Seals,
     parameters: Parameters,
     options: CeleritasOptions,
 }
@@ -46,11 +50,18 @@ impl CeleritasOptions {
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
     pub async fn connect(&self, remote: SocketAddr) -> Result<Connection, OpenError> {
+        self.check()?;
         let opening = async {
             let control = self.control().connect(remote).await?.into_stream();
             self.greet(control, remote, true).await
         };
         self.in_time(remote, opening).await?.start()
+    }
+
+    /// Whether a connection with these options can send at all.
+    pub(super) fn check(&self) -> Result<(), OpenError> {
+        let rate = (self.controller)().rate();
+        if rate.as_bits_per_second() > 0 { Ok(()) } else { Err(OpenError::NoRate) }
     }
 
     /// The options of the control channel: an idle connection to a host that has gone ends too.
@@ -75,6 +86,7 @@ impl CeleritasOptions {
     async fn greet(&self, mut control: TcpStream, remote: SocketAddr, begins: bool) -> Result<Greeted, OpenError> {
         let greeting = |source| OpenError::Greeting { remote, source };
         let local = control.local_addr().map_err(greeting)?;
+        let mut seals = secure::handshake(&mut control, remote, &self.security, begins).await?;
         let device = self.local.device().map_or(LocalEnd::Any, |device| LocalEnd::Device(device.to_owned()));
         let segments = self.udp.clone().local(device).bind(SocketAddr::new(local.ip(), 0))?;
         // The port is not known yet; the route is that of the address.
@@ -83,33 +95,31 @@ impl CeleritasOptions {
         let link = route.as_ref().map(|route| route.index);
         let interface = route.map_or(u64::MAX, |route| route.most_payload.as_bytes());
         let most_datagram = self.most_datagram.min(u16::try_from(interface).unwrap_or(u16::MAX));
-        let token = Token(random().map_err(|source| OpenError::System { what: "a random number", source })?);
+        let token = Token(u64::from_ne_bytes(random()?));
         let port = segments.local_addr().map_err(greeting)?.port();
         let own = Greeting { token, port, most_datagram };
-        let (theirs, round_trip) = exchange(&mut control, &own, begins).await.map_err(greeting)?;
-        let theirs = Greeting::decode(&theirs).map_err(|refused| match refused {
-            NoGreeting::Foreign => OpenError::Foreign { remote },
-            NoGreeting::Version(theirs) => OpenError::Version { remote, theirs, ours: VERSION },
-        })?;
+        let mut channel = Greetings { control: &mut control, remote, seals: &mut seals };
+        let (theirs, round_trip) = channel.exchange(&own, begins).await?;
+        let seal = seal_len(seals.segments.is_some()) as u32;
         segments.connect(SocketAddr::new(remote.ip(), theirs.port))?;
         let parameters = Parameters {
             peer_token: theirs.token,
-            most_payload: u32::from(most_datagram.min(theirs.most_datagram)) - HEADER_LEN as u32,
-            overhead: if remote.is_ipv4() { 28 } else { 48 },
+            most_payload: u32::from(most_datagram.min(theirs.most_datagram)) - HEADER_LEN as u32 - seal,
+            overhead: if remote.is_ipv4() { 28 } else { 48 } + seal,
             most_unacknowledged: self.most_unacknowledged.as_bytes(),
             round_trip,
             depth: self.depth,
             burst: self.burst,
         };
         let control = control.into_std().map_err(greeting)?;
-        Ok(Greeted { segments, control, local, remote, token, link, parameters, options: self.clone() })
+        Ok(Greeted { segments, control, local, remote, token, link, seals, parameters, options: self.clone() })
     }
 }
 
 impl Greeted {
     /// Has the calling thread's runtime drive the connection.
     pub(super) fn start(self) -> Result<Connection, OpenError> {
-        let Self { segments, control, local, remote, token, link, parameters, options } = self;
+        let Self { segments, control, local, remote, token, link, seals, parameters, options } = self;
         let system = |what| move |source| OpenError::System { what, source };
         let segments = segments.register_here().map_err(system("the socket for segments"))?;
         let control = TcpStream::from_std(control).map_err(system("the control channel"))?;
@@ -124,35 +134,81 @@ impl Greeted {
         let protocol = ConnectionProtocol::new(Instant::now(), parameters, (options.controller)());
         let incoming = Incoming::new(options.window.as_bytes(), options.most_message.as_bytes());
         let shared = Arc::new(Shared::new(protocol, incoming));
-        tokio::spawn(Driver::new(Arc::clone(&shared), segments, control, timer, Scatter::new(token), peer));
+        let Seals { reader, writer, segments: seals } = seals;
+        let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
+        let driver = Driver {
+            shared: Arc::clone(&shared),
+            segments,
+            control: ControlChannel::new(control, reader, writer),
+            timer,
+            scatter: Scatter::new(token, opener),
+            bursts: Bursts::new(sealer),
+            peer,
+        };
+        tokio::spawn(driver);
         Ok(Connection { shared, local, peer: remote, segments: arrives_at, link })
     }
 }
 
-/// Exchanges greetings. The end that opens greets first. Returns the peer's, and the round-trip time.
-async fn exchange(control: &mut TcpStream, own: &Greeting, begins: bool) -> io::Result<([u8; GREETING_LEN], Duration)> {
-    let mut theirs = [0; GREETING_LEN];
-    if begins {
-        let sent = Instant::now();
-        control.write_all(&own.encode()).await?;
-        control.read_exact(&mut theirs).await?;
-        let round_trip = sent.elapsed();
-        // The peer takes its own time.
-        control.write_all(&[ANSWER]).await?;
-        return Ok((theirs, round_trip));
-    }
-    control.read_exact(&mut theirs).await?;
-    let sent = Instant::now();
-    control.write_all(&own.encode()).await?;
-    control.read_exact(&mut [0]).await?;
-    Ok((theirs, sent.elapsed()))
+/// The control channel during the greeting.
+struct Greetings<'a> {
+    control: &'a mut TcpStream,
+    remote: SocketAddr,
+    seals: &'a mut Seals,
 }
 
-/// A number that nobody can guess.
-fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(u64::from_ne_bytes(bytes))
+impl Greetings<'_> {
+    /// Exchanges greetings. The end that opens greets first. Returns the peer's, and the round-trip time.
+    async fn exchange(&mut self, own: &Greeting, begins: bool) -> Result<(Greeting, Duration), OpenError> {
+        if begins {
+            let sent = Instant::now();
+            self.send(&own.encode()).await?;
+            let theirs = self.greeting().await?;
+            let round_trip = sent.elapsed();
+            // The peer takes its own time.
+            self.send(&[ANSWER]).await?;
+            return Ok((theirs, round_trip));
+        }
+        let theirs = self.greeting().await;
+        let sent = Instant::now();
+        // A peer of another version learns of this one.
+        self.send(&own.encode()).await?;
+        let theirs = theirs?;
+        let [ANSWER] = self.receive().await? else { return Err(OpenError::Foreign { remote: self.remote }) };
+        Ok((theirs, sent.elapsed()))
+    }
+
+    /// The peer's greeting.
+    async fn greeting(&mut self) -> Result<Greeting, OpenError> {
+        let remote = self.remote;
+        Greeting::decode(&self.receive().await?).map_err(|refused| match refused {
+            NoGreeting::Foreign => OpenError::Foreign { remote },
+            NoGreeting::Secured => OpenError::Secured { remote },
+            NoGreeting::Version(theirs) => OpenError::Version { remote, theirs, ours: VERSION },
+        })
+    }
+
+    async fn send(&mut self, content: &[u8]) -> Result<(), OpenError> {
+        let record = self.seals.writer.seal(&[], content.to_vec());
+        self.control.write_all(&record).await.map_err(|source| OpenError::Greeting { remote: self.remote, source })
+    }
+
+    async fn receive<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], OpenError> {
+        let failed = |source| OpenError::Greeting { remote: self.remote, source };
+        let mut record = vec![0; LENGTH + self.seals.reader.seal_len()];
+        self.control.read_exact(&mut record).await.map_err(failed)?;
+        let content = self.seals.reader.open(&[], record).map_err(|error| failed(io::Error::other(error)))?;
+        content.try_into().map_err(|_| failed(io::ErrorKind::InvalidData.into()))
+    }
+}
+
+/// Bytes that nobody can guess.
+pub(super) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], OpenError> {
+    let mut bytes = [0; LENGTH];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(error) => Err(OpenError::System { what: "a random number", source: io::Error::other(error.to_string()) }),
+    }
 }
 
 /// Tells the accepting end that its greeting has come.

@@ -2,6 +2,7 @@
 
 use crate::proto::rate::{Fixed, RateController, SharedRate};
 use rails_net::{LocalEnd, UdpOptions};
+use rails_proto::security::Security;
 use rails_topo::{Bandwidth, DataSize};
 use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -16,6 +17,7 @@ pub struct CeleritasOptions {
     pub(super) most_datagram: u16,
     pub(super) depth: Duration,
     pub(super) burst: Duration,
+    pub(super) security: Security,
     pub(super) local: LocalEnd,
     pub(super) udp: UdpOptions,
     pub(super) greeting_limit: Duration,
@@ -44,6 +46,7 @@ impl CeleritasOptions {
             most_datagram: 8972,
             depth: Duration::from_millis(2),
             burst: Duration::from_micros(250),
+            security: Security::insecure(),
             local: LocalEnd::Any,
             udp: UdpOptions::new().send_buffer(DataSize::bytes(4 << 20)).receive_buffer(DataSize::bytes(8 << 20)),
             greeting_limit: Duration::from_secs(10),
@@ -86,6 +89,13 @@ impl CeleritasOptions {
         Self { depth: time, ..self }
     }
 
+    /// How the ends authenticate each other. Default: [`Security::insecure`]. With a secret or TLS, every segment and every
+    /// control frame is sealed (AES-256-GCM), also with [`Security::psk`]. Both ends need the same. It takes this crate's
+    /// feature `encryption`, TLS its feature `tls`.
+    pub fn security(self, security: impl Into<Security>) -> Self {
+        Self { security: security.into(), ..self }
+    }
+
     /// The local end: the address or the device that connections begin at. A listener takes its address as an argument,
     /// and only the device from here. Default: [`LocalEnd::Any`].
     pub fn local(self, local: impl Into<LocalEnd>) -> Self {
@@ -109,6 +119,7 @@ impl fmt::Debug for CeleritasOptions {
             .field("most_datagram", &self.most_datagram)
             .field("depth", &self.depth)
             .field("burst", &self.burst)
+            .field("security", &self.security)
             .field("local", &self.local)
             .field("udp", &self.udp)
             .finish_non_exhaustive()

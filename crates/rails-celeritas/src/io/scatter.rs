@@ -11,6 +11,7 @@ use crate::proto::{
     wire::{HEADER_LEN, SegmentHeader, Token},
 };
 use rails_net::{Received, UdpSocket};
+use rails_proto::seal::{PacketOpener, TAG_LEN};
 use std::{
     io::{self, IoSliceMut},
     ops::Range,
@@ -21,6 +22,8 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Scatter {
     token: Token,
+    /// Opens segments, if they are sealed.
+    opener: Option<PacketOpener>,
     headers: Vec<[u8; HEADER_LEN]>,
     /// Takes all bytes for which there is no other place.
     rest: Vec<u8>,
@@ -57,9 +60,10 @@ struct Offered {
 }
 
 impl Scatter {
-    pub(super) fn new(token: Token) -> Self {
+    pub(super) fn new(token: Token, opener: Option<PacketOpener>) -> Self {
         Self {
             token,
+            opener,
             headers: vec![[0; HEADER_LEN]; MOST_EXPECTED],
             rest: vec![0; UdpSocket::MOST_BURST_BYTES],
             highest: None,
@@ -78,6 +82,9 @@ impl Scatter {
         protocol: &mut ConnectionProtocol,
         incoming: &mut Incoming,
     ) -> io::Result<()> {
+        if self.opener.is_some() {
+            return self.receive_sealed(socket, now, protocol, incoming);
+        }
         let expected = self.expected(protocol);
         let (received, offered) = self.fill(socket, expected, incoming)?;
         self.stats.calls += 1;
@@ -110,21 +117,66 @@ impl Scatter {
             }
             start = end;
         }
+        let moved = std::mem::take(&mut self.moved);
         for (header, bytes) in later {
-            let payload = (bytes.end - bytes.start) as u32;
-            let taken = self.handle(now, &header, payload, protocol, incoming);
-            self.stats.copied += 1;
-            let Some(memory) = incoming.memory(header.message) else { continue };
-            let (moved, at) = (&self.moved[bytes], header.in_message);
-            match taken {
-                Some(Payload::New) => memory.write(at, moved),
-                Some(Payload::Partly(new)) => new.into_iter().for_each(|part| {
-                    memory.write(part.start, &moved[(part.start - at) as usize..(part.end - at) as usize]);
-                }),
-                Some(Payload::Duplicate) | None => {}
+            self.place(now, &header, &moved[bytes], protocol, incoming);
+        }
+        self.moved = moved;
+        Ok(())
+    }
+
+    /// Receives one train of sealed segments: each is opened in a buffer, and copied to its place.
+    fn receive_sealed(
+        &mut self,
+        socket: &UdpSocket,
+        now: Instant,
+        protocol: &mut ConnectionProtocol,
+        incoming: &mut Incoming,
+    ) -> io::Result<()> {
+        let received = socket.try_receive(&mut [IoSliceMut::new(&mut self.rest)])?;
+        self.stats.calls += 1;
+        protocol.set_overflowed(received.dropped.into());
+        let datagram = received.segment_bytes.map_or(received.bytes, |bytes| bytes.get().into()).max(1);
+        let mut rest = std::mem::take(&mut self.rest);
+        for datagram in rest[..received.bytes].chunks_mut(datagram) {
+            match self.open(datagram) {
+                Some((header, payload)) => self.place(now, &header, payload, protocol, incoming),
+                None => self.stats.foreign += 1,
             }
         }
+        self.rest = rest;
         Ok(())
+    }
+
+    /// Opens a sealed segment.
+    fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Option<(SegmentHeader, &'a [u8])> {
+        let (bytes, rest) = datagram.split_first_chunk_mut()?;
+        let (payload, tag) = rest.split_at_mut_checked(rest.len().checked_sub(TAG_LEN)?)?;
+        let header = SegmentHeader::decode(bytes, payload.len()).ok().filter(|header| header.token == self.token)?;
+        self.opener.as_mut()?.open(header.packet, bytes, payload, tag).ok()?;
+        Some((header, payload))
+    }
+
+    /// Takes a segment whose payload lies elsewhere, and copies its new bytes to their places.
+    fn place(
+        &mut self,
+        now: Instant,
+        header: &SegmentHeader,
+        payload: &[u8],
+        protocol: &mut ConnectionProtocol,
+        incoming: &mut Incoming,
+    ) {
+        let taken = self.handle(now, header, payload.len() as u32, protocol, incoming);
+        self.stats.copied += 1;
+        let Some(memory) = incoming.memory(header.message) else { return };
+        let at = header.in_message;
+        match taken {
+            Some(Payload::New) => memory.write(at, payload),
+            Some(Payload::Partly(new)) => new.into_iter().for_each(|part| {
+                memory.write(part.start, &payload[(part.start - at) as usize..(part.end - at) as usize]);
+            }),
+            Some(Payload::Duplicate) | None => {}
+        }
     }
 
     /// The missing bytes behind the highest segment, in its message.

@@ -4,6 +4,7 @@
 //! A segment's header has a fixed length, so that a receiver can lay headers and payloads of a whole burst apart before
 //! it has seen them. Numbers are in network byte order.
 
+use rails_proto::seal::{PacketOpener, PacketSealer, TAG_LEN};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -115,6 +116,9 @@ pub enum FrameError {
     /// It has no bytes, or more than [`MOST_FRAME`].
     #[error("a control frame of {0} bytes (1 to {MOST_FRAME} are allowed)")]
     Length(usize),
+    /// It was changed on the way, or does not belong there.
+    #[error("a control frame that does not open: it was changed on the way")]
+    Seal,
     /// Its content is not that of a frame.
     #[error("a control frame that cannot be decoded: {0}")]
     Content(postcard::Error),
@@ -130,6 +134,17 @@ pub enum FrameError {
 #[derive(Debug, Default)]
 pub struct FrameReader {
     bytes: Vec<u8>,
+    opener: Option<PacketOpener>,
+    /// The number of sealed records so far.
+    records: u64,
+}
+
+/// Makes the bytes of the control channel.
+#[derive(Debug, Default)]
+pub struct FrameWriter {
+    sealer: Option<PacketSealer>,
+    /// The number of sealed records so far.
+    records: u64,
 }
 
 impl SegmentHeader {
@@ -215,11 +230,9 @@ impl ErrorList {
 }
 
 impl Control {
-    /// Encodes the frame, with its length before it.
+    /// Encodes the frame, with its length before it, as it is without a seal.
     pub fn encode(&self) -> Vec<u8> {
-        let content = postcard::to_stdvec(self).expect("memory takes every frame");
-        let length = u16::try_from(content.len()).expect("no frame is longer than `MOST_FRAME`");
-        [&length.to_be_bytes()[..], &content].concat()
+        FrameWriter::default().frame(self)
     }
 
     fn decode(content: &[u8]) -> Result<Self, FrameError> {
@@ -235,6 +248,11 @@ impl Control {
 }
 
 impl FrameReader {
+    /// A reader of sealed frames.
+    pub fn sealed(opener: PacketOpener) -> Self {
+        Self { opener: Some(opener), ..Self::default() }
+    }
+
     /// Takes bytes. The reader holds at most these and a frame.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -245,15 +263,68 @@ impl FrameReader {
     /// # Errors
     /// [`FrameError`]. The channel cannot be read on from there.
     pub fn next_frame(&mut self) -> Result<Option<Control>, FrameError> {
-        let Some((length, rest)) = self.bytes.split_first_chunk() else { return Ok(None) };
-        let length = usize::from(u16::from_be_bytes(*length));
-        if !(1..=MOST_FRAME).contains(&length) {
+        let Some(prefix) = self.bytes.first_chunk::<2>().copied() else { return Ok(None) };
+        let length = usize::from(u16::from_be_bytes(prefix));
+        let seal = self.seal_len();
+        if !(1 + seal..=MOST_FRAME + seal).contains(&length) {
             return Err(FrameError::Length(length));
         }
-        let Some(content) = rest.get(..length) else { return Ok(None) };
-        let frame = Control::decode(content)?;
+        let Some(content) = self.bytes.get(2..2 + length) else { return Ok(None) };
+        let content = self.open(&prefix, content.to_vec())?;
         self.bytes.drain(..2 + length);
-        Ok(Some(frame))
+        Control::decode(&content).map(Some)
+    }
+
+    /// Opens the next record, which has `prefix` before it in the clear. Without a seal its content is itself.
+    ///
+    /// # Errors
+    /// [`FrameError::Seal`].
+    pub(crate) fn open(&mut self, prefix: &[u8], mut record: Vec<u8>) -> Result<Vec<u8>, FrameError> {
+        let Some(opener) = &mut self.opener else { return Ok(record) };
+        let length = record.len().checked_sub(TAG_LEN).ok_or(FrameError::Seal)?;
+        let (content, tag) = record.split_at_mut(length);
+        opener.open(self.records, prefix, content, tag).map_err(|_| FrameError::Seal)?;
+        self.records += 1;
+        record.truncate(length);
+        Ok(record)
+    }
+
+    /// The bytes by which a record is longer than its content.
+    pub(crate) fn seal_len(&self) -> usize {
+        seal_len(self.opener.is_some())
+    }
+}
+
+/// The bytes of a seal, where there is one.
+pub(crate) fn seal_len(is_sealed: bool) -> usize {
+    if is_sealed { TAG_LEN } else { 0 }
+}
+
+impl FrameWriter {
+    /// A writer of sealed frames.
+    pub fn sealed(sealer: PacketSealer) -> Self {
+        Self { sealer: Some(sealer), records: 0 }
+    }
+
+    /// The bytes of a frame, with its length before it.
+    pub fn frame(&mut self, frame: &Control) -> Vec<u8> {
+        let content = postcard::to_stdvec(frame).expect("memory takes every frame");
+        let length = u16::try_from(content.len() + seal_len(self.sealer.is_some()))
+            .expect("no frame is longer than `MOST_FRAME`");
+        let mut bytes = length.to_be_bytes().to_vec();
+        let content = self.seal(&bytes, content);
+        bytes.extend(content);
+        bytes
+    }
+
+    /// Seals the next record, which has `prefix` before it in the clear. Without a seal it is its content.
+    pub(crate) fn seal(&mut self, prefix: &[u8], mut content: Vec<u8>) -> Vec<u8> {
+        if let Some(sealer) = &mut self.sealer {
+            let tag = sealer.seal(self.records, prefix, &mut content);
+            self.records += 1;
+            content.extend(tag);
+        }
+        content
     }
 }
 

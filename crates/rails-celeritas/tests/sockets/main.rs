@@ -3,6 +3,7 @@
 // The protocol alone takes the time as an argument.
 #![allow(clippy::disallowed_methods)]
 
+mod secure;
 mod streams;
 
 use bytes::{Bytes, BytesMut};

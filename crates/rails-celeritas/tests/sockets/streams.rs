@@ -1,6 +1,6 @@
 //! Connections as streams of bytes, and as lanes.
 
-use crate::{PATIENCE, anywhere, options, pair, pair_of, pattern};
+use crate::{PATIENCE, anywhere, options, pair, pattern};
 use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, CeleritasStream, CeleritasTransport};
 use rails_net::{ConnectError, Lane, LocalEnd, Transport, TransportDetails};
@@ -171,7 +171,7 @@ async fn lane_has_room_for_a_few_bytes_alone() {
     let mut taken = 0;
     // Nothing leaves before the driver has its turn.
     let full = loop {
-        match near.try_submit(&[], &[payload.clone()]) {
+        match near.try_submit(&[], std::slice::from_ref(&payload)) {
             Ok(count) => taken += count as u64,
             Err(error) => break error,
         }

@@ -1,0 +1,152 @@
+//! The handshake of a connection with a secret or TLS: that of lanes (rails-proto), on the control channel, before the
+//! greeting.
+
+use super::{OpenError, greeting::MAGIC};
+use crate::proto::wire::{FrameReader, FrameWriter};
+use rails_proto::{
+    handshake::{
+        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, Responder,
+        ResponderStep, StreamId,
+    },
+    parameters::TransportParameters,
+    seal::{PacketRole, PacketSeals},
+    security::Security,
+};
+use std::{io, net::SocketAddr};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// The seals of a connection; none without a secret.
+#[derive(Debug, Default)]
+pub(super) struct Seals {
+    pub(super) reader: FrameReader,
+    pub(super) writer: FrameWriter,
+    pub(super) segments: Option<PacketSeals>,
+}
+
+/// Runs the handshake, if the security asks for one.
+pub(super) async fn handshake(
+    control: &mut TcpStream,
+    remote: SocketAddr,
+    security: &Security,
+    begins: bool,
+) -> Result<Seals, OpenError> {
+    if security.mode() == Mode::Insecure {
+        return Ok(Seals::default());
+    }
+    let credentials = if begins { security.initiator() } else { security.responder() };
+    let credentials = credentials.ok_or(OpenError::Role { mode: security.mode() })?;
+    let mut channel = Channel { control, remote };
+    if begins { channel.initiate(credentials).await } else { channel.respond(credentials).await }
+}
+
+/// The control channel during the handshake.
+struct Channel<'a> {
+    control: &'a mut TcpStream,
+    remote: SocketAddr,
+}
+
+impl Channel<'_> {
+    async fn initiate(&mut self, credentials: Credentials) -> Result<Seals, OpenError> {
+        let hello = Hello {
+            mode: credentials.mode(),
+            purpose: Purpose::Open,
+            stream: StreamId(super::open::random()?),
+            lane: 0,
+            lanes: 1,
+            parameters: PARAMETERS,
+            nonce: super::open::random()?,
+        };
+        let (mut initiator, first) = Initiator::start(credentials, hello);
+        self.send(&[first]).await?;
+        loop {
+            let message = self.receive(initiator.longest_next()).await?;
+            match initiator.handle(message) {
+                Ok(InitiatorStep::Send(messages)) => self.send(&messages).await?,
+                Ok(InitiatorStep::Joined(joined)) => {
+                    let seals = |purpose| joined.packet_seals(purpose).map_err(|error| self.failed(error));
+                    let seals = Seals::of(seals(PacketRole::Control)?, seals(PacketRole::Segments)?);
+                    self.send(joined.confirmation.as_slice()).await?;
+                    return Ok(seals);
+                }
+                Err(error) => return Err(self.refuse(&initiator.farewell(&error), error).await),
+            }
+        }
+    }
+
+    async fn respond(&mut self, credentials: Credentials) -> Result<Seals, OpenError> {
+        let Message::Hello(hello) = self.receive(rails_proto::handshake::LONGEST_PLAIN).await? else {
+            return Err(self.failed(HandshakeError::Disorder));
+        };
+        let started = Responder::start(credentials, hello, PARAMETERS, super::open::random()?);
+        let (mut responder, challenge) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                let refusal: Vec<Message> = error.refusal().map(Message::Refused).into_iter().collect();
+                return Err(self.refuse(&refusal, error).await);
+            }
+        };
+        self.send(&[challenge]).await?;
+        loop {
+            let message = self.receive(responder.longest_next()).await?;
+            match responder.handle(message) {
+                Ok(ResponderStep::Send(messages)) => self.send(&messages).await?,
+                Ok(ResponderStep::Proved(proved)) => {
+                    self.send(std::slice::from_ref(&proved.accept)).await?;
+                    let confirmation = self.receive(rails_proto::handshake::LONGEST_PLAIN).await?;
+                    proved.confirm(&confirmation).map_err(|error| self.failed(error))?;
+                    let seals = |purpose| proved.packet_seals(purpose).map_err(|error| self.failed(error));
+                    return Ok(Seals::of(seals(PacketRole::Control)?, seals(PacketRole::Segments)?));
+                }
+                Err(error) => return Err(self.refuse(&responder.farewell(&error), error).await),
+            }
+        }
+    }
+
+    async fn send(&mut self, messages: &[Message]) -> Result<(), OpenError> {
+        let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
+        self.control.write_all(&bytes).await.map_err(|source| self.broken(source))
+    }
+
+    /// The peer's next message, of at most that many bytes behind its prefix.
+    async fn receive(&mut self, longest: usize) -> Result<Message, OpenError> {
+        let mut prefix = [0; PREFIX_LEN];
+        self.control.read_exact(&mut prefix).await.map_err(|source| self.broken(source))?;
+        if prefix == *MAGIC {
+            return Err(OpenError::Unsecured { remote: self.remote });
+        }
+        let length = Message::body_len(&prefix).map_err(|error| self.failed(error))?;
+        if length > longest {
+            return Err(self.failed(HandshakeError::Disorder));
+        }
+        let mut body = vec![0; length];
+        self.control.read_exact(&mut body).await.map_err(|source| self.broken(source))?;
+        Message::decode(&prefix, &body).map_err(|error| self.failed(error))
+    }
+
+    /// Tells the peer why, as far as it still listens.
+    async fn refuse(&mut self, messages: &[Message], error: HandshakeError) -> OpenError {
+        let _ = self.send(messages).await;
+        self.failed(error)
+    }
+
+    fn failed(&self, source: HandshakeError) -> OpenError {
+        OpenError::Handshake { remote: self.remote, source }
+    }
+
+    fn broken(&self, source: io::Error) -> OpenError {
+        OpenError::Greeting { remote: self.remote, source }
+    }
+}
+
+impl Seals {
+    fn of(control: Option<PacketSeals>, segments: Option<PacketSeals>) -> Self {
+        let Some(PacketSeals { sealer, opener }) = control else { return Self { segments, ..Self::default() } };
+        Self { reader: FrameReader::sealed(opener), writer: FrameWriter::sealed(sealer), segments }
+    }
+}
+
+/// Those of a stream, which this connection is none of.
+const PARAMETERS: TransportParameters = TransportParameters { longest_chunk: 1, window: 1 };

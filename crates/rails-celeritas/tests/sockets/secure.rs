@@ -1,0 +1,109 @@
+//! Connections with a secret or TLS.
+
+use crate::{PATIENCE, anywhere, cut, options, pair_of, pattern};
+use rails_celeritas::{CeleritasOptions, Connection, Delivery, OpenError};
+use rails_proto::{
+    handshake::HandshakeError,
+    secret::Secret,
+    security::{Identity, Security, TlsClient, TlsServer},
+};
+use tokio::time::timeout;
+
+fn secret(text: &[u8]) -> Secret {
+    Secret::pre_shared(text).unwrap()
+}
+
+fn psk() -> CeleritasOptions {
+    options().security(secret(b"0123456789abcdef"))
+}
+
+/// Both ends of TLS: a certificate that signs itself, and a client that trusts it.
+fn tls() -> (CeleritasOptions, CeleritasOptions) {
+    let made = rcgen::generate_simple_self_signed(vec!["storage".to_owned()]).unwrap();
+    let certificate = made.cert.pem();
+    let identity = Identity::from_pem(certificate.as_bytes(), made.signing_key.serialize_pem().as_bytes()).unwrap();
+    let client = TlsClient::trusting(certificate.as_bytes(), "storage").unwrap();
+    let server = TlsServer::new(identity).unwrap();
+    (options().security(Security::tls_client(client)), options().security(Security::tls_server(server)))
+}
+
+async fn exchange(near: Connection, far: Connection) {
+    let sizes = [1, 1432, 70_000, 3_000_000];
+    let sent: Vec<_> =
+        sizes.iter().zip(0..).map(|(size, seed)| near.send(cut(&pattern(*size, seed), 5000)).unwrap()).collect();
+    drop(far.send(cut(&pattern(500_000, 9), 100_000)).unwrap());
+    for (size, seed) in sizes.iter().zip(0..) {
+        let message = timeout(PATIENCE, far.receive()).await.expect("it does not hang").unwrap().expect("it was sent");
+        assert!(message.blocks.concat() == pattern(*size, seed), "message {seed} differs");
+    }
+    for sending in sent {
+        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+    }
+    let message = timeout(PATIENCE, near.receive()).await.expect("it does not hang").unwrap().expect("it was sent");
+    assert!(message.blocks.concat() == pattern(500_000, 9));
+    let closed = timeout(PATIENCE, async { tokio::join!(near.close(), far.close()) }).await.expect("it does not hang");
+    assert_eq!(closed, (Ok(()), Ok(())));
+}
+
+#[tokio::test]
+async fn messages_with_a_secret() {
+    let (near, far) = pair_of(psk(), psk()).await;
+    exchange(near, far).await;
+    let encrypted = || options().security(Security::encrypted(secret(b"0123456789abcdef")));
+    let (near, far) = pair_of(encrypted(), encrypted()).await;
+    exchange(near, far).await;
+}
+
+#[tokio::test]
+async fn messages_over_tls() {
+    let (near, far) = tls();
+    let (near, far) = pair_of(near, far).await;
+    exchange(near, far).await;
+}
+
+/// The errors of both ends.
+async fn refusals(near: CeleritasOptions, far: CeleritasOptions) -> (OpenError, OpenError) {
+    let listener = far.listen(anywhere()).unwrap();
+    let address = listener.local_addr();
+    let both = async { tokio::join!(near.connect(address), listener.accept()) };
+    let (near, far) = timeout(PATIENCE, both).await.expect("it does not hang");
+    (near.expect_err("it is refused"), far.expect_err("it refuses"))
+}
+
+#[tokio::test]
+async fn another_secret_is_refused() {
+    let (near, far) = refusals(psk(), options().security(secret(b"another secret..."))).await;
+    assert!(matches!(far, OpenError::Handshake { source: HandshakeError::Secret, .. }), "{far:?}");
+    assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Refused(_), .. }), "{near:?}");
+}
+
+#[tokio::test]
+async fn one_end_alone_without_security() {
+    let (_, far) = refusals(options(), psk()).await;
+    assert!(matches!(far, OpenError::Unsecured { .. }), "{far:?}");
+    let (_, far) = refusals(psk(), options()).await;
+    assert!(matches!(far, OpenError::Secured { .. }), "{far:?}");
+}
+
+#[tokio::test]
+async fn other_modes_and_certificates_are_refused() {
+    let (near, _) = tls();
+    let (near, far) = refusals(near, psk()).await;
+    assert!(matches!(far, OpenError::Handshake { source: HandshakeError::Mode { .. }, .. }), "{far:?}");
+    assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Mode { .. }, .. }), "{near:?}");
+    let ((near, _), (_, far)) = (tls(), tls());
+    let (near, far) = refusals(near, far).await;
+    assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Tls(_), .. }), "{near:?}");
+    assert!(matches!(far, OpenError::Handshake { .. }), "{far:?}");
+}
+
+#[tokio::test]
+async fn wrong_options_are_refused_at_once() {
+    let none = CeleritasOptions::fixed(rails_topo::Bandwidth::mbps(0));
+    assert!(matches!(none.listen(anywhere()), Err(OpenError::NoRate)));
+    assert!(matches!(none.connect(anywhere()).await, Err(OpenError::NoRate)));
+    let (client, _) = tls();
+    let listener = client.listen(anywhere()).unwrap();
+    let (_near, far) = tokio::join!(client.connect(listener.local_addr()), listener.accept());
+    assert!(matches!(far, Err(OpenError::Role { .. })), "{far:?}");
+}

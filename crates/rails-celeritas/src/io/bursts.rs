@@ -34,8 +34,11 @@ impl Bursts {
         self.left < self.burst.len()
     }
 
-    /// Sends the segments that may leave now. Returns whether more may follow at once.
+    /// Sends the probes of the path's MTU and the segments that may leave now. Returns whether more may follow at once.
     pub(super) fn transmit(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) -> bool {
+        if !self.is_blocked() {
+            self.probe(socket, state, now);
+        }
         for _ in 0..BURSTS {
             if !self.is_blocked() {
                 self.burst.clear();
@@ -56,6 +59,25 @@ impl Bursts {
             // Segments of another error count as lost. A path that takes none at all is noticed by its silence.
         }
         true
+    }
+
+    fn probe(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) {
+        while let Some((header, padding)) = state.protocol.poll_probe(now) {
+            let mut datagram = header.encode().to_vec();
+            datagram.resize(HEADER_LEN + padding as usize, 0);
+            if let Some(sealer) = &mut self.sealer {
+                let (header_bytes, payload) = datagram.split_at_mut(HEADER_LEN);
+                let tag = sealer.seal(header.packet, header_bytes, payload);
+                datagram.extend_from_slice(&tag);
+            }
+            match socket.try_send(&[IoSlice::new(&datagram)], None, None, None) {
+                Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                    state.protocol.handle_refused_probe(now, header.packet);
+                }
+                // A probe that does not leave counts as lost.
+                _ => {}
+            }
+        }
     }
 
     /// The segments of the next call, and the bytes of each of them but the last, which may be shorter.

@@ -1,6 +1,9 @@
 //! Why a connection cannot be opened, and why it ends.
 
-use crate::proto::{connection::Failure, wire::FrameError};
+use crate::proto::{
+    connection::{Failure, LEAST_MTU},
+    wire::FrameError,
+};
 use rails_net::{AcceptError, ConnectError, ListenError, UdpError};
 use rails_proto::handshake::{HandshakeError, Mode};
 use std::{io, net::SocketAddr, time::Duration};
@@ -73,6 +76,14 @@ pub enum OpenError {
     Role {
         /// The mode.
         mode: Mode,
+    },
+    /// The interface towards the peer takes no packets of 1,280 bytes.
+    #[error("the interface towards {remote} has an MTU of {mtu}, and {LEAST_MTU} are needed")]
+    SmallMtu {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// The interface's MTU in bytes.
+        mtu: u32,
     },
     /// The rate is zero.
     #[error("a rate of 0 sends nothing")]

@@ -195,6 +195,7 @@ impl Lane for CeleritasLane {
         let stats = self.0.connection.stats();
         let figures = BTreeMap::from([
             ("sending_rate_bits_per_second", stats.rate.as_bits_per_second()),
+            ("path_mtu_bytes", stats.path_mtu.into()),
             ("segments_sent", stats.sender.segments),
             ("probes_sent", stats.sender.probes),
             ("segments_received", stats.receiver.segments),

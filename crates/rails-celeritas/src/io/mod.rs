@@ -79,6 +79,8 @@ pub struct ConnectionStats {
     pub round_trip: Duration,
     /// The bytes that were sent and are not known to have arrived.
     pub unacknowledged: u64,
+    /// The largest IP packet that the path is taken to carry, in bytes.
+    pub path_mtu: u32,
 }
 
 impl Connection {
@@ -179,6 +181,7 @@ impl Connection {
             rate: state.protocol.rate(),
             round_trip: state.protocol.round_trip().smoothed(),
             unacknowledged: state.protocol.unacknowledged(),
+            path_mtu: state.protocol.path_mtu(),
         }
     }
 

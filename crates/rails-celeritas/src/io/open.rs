@@ -11,7 +11,7 @@ use super::{
     secure::{self, Seals},
 };
 use crate::proto::{
-    connection::{ConnectionProtocol, Parameters},
+    connection::{ConnectionProtocol, LEAST_MTU, Parameters},
     wire::{HEADER_LEN, Token, seal_len},
 };
 use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
@@ -93,19 +93,29 @@ impl CeleritasOptions {
         segments.connect(remote)?;
         let route = segments.route()?;
         let link = route.as_ref().map(|route| route.index);
+        let headers = if remote.is_ipv4() { 28 } else { 48 };
+        let base = (LEAST_MTU - headers) as u16;
         let interface = route.map_or(u64::MAX, |route| route.most_payload.as_bytes());
-        let most_datagram = self.most_datagram.min(u16::try_from(interface).unwrap_or(u16::MAX));
+        let interface = u16::try_from(interface).unwrap_or(u16::MAX);
+        if interface < base {
+            return Err(OpenError::SmallMtu { remote, mtu: u32::from(interface) + headers });
+        }
+        let most_datagram = self.most_datagram.min(interface);
         let token = Token(u64::from_ne_bytes(random()?));
         let port = segments.local_addr().map_err(greeting)?.port();
         let own = Greeting { token, port, most_datagram };
         let mut channel = Greetings { control: &mut control, remote, seals: &mut seals };
         let (theirs, round_trip) = channel.exchange(&own, begins).await?;
         let seal = seal_len(seals.segments.is_some()) as u32;
+        let most_datagram = most_datagram.min(theirs.most_datagram);
+        let payload = |datagram: u16| u32::from(datagram) - HEADER_LEN as u32 - seal;
         segments.connect(SocketAddr::new(remote.ip(), theirs.port))?;
         let parameters = Parameters {
             peer_token: theirs.token,
-            most_payload: u32::from(most_datagram.min(theirs.most_datagram)) - HEADER_LEN as u32 - seal,
-            overhead: if remote.is_ipv4() { 28 } else { 48 } + seal,
+            most_payload: payload(most_datagram),
+            base_payload: payload(most_datagram.min(base)),
+            floor_payload: remote.is_ipv4().then(|| payload(FLOOR)),
+            overhead: headers + seal,
             most_unacknowledged: self.most_unacknowledged.as_bytes(),
             round_trip,
             depth: self.depth,
@@ -211,5 +221,7 @@ pub(super) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], OpenError> {
     }
 }
 
+/// A datagram in the IP packet that every host takes (576 bytes; RFC 791, section 3.1).
+const FLOOR: u16 = 548;
 /// Tells the accepting end that its greeting has come.
 const ANSWER: u8 = 0;

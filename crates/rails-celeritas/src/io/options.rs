@@ -72,7 +72,8 @@ impl CeleritasOptions {
     }
 
     /// The most bytes of a datagram, without the headers of IP and UDP; 64 at least. Default: 8972, and never more than
-    /// the interfaces of both ends take. The path's MTU is not discovered: set this where the path takes less.
+    /// the interfaces of both ends take. Connections begin with packets of 1,280 bytes, and find by probes how much of
+    /// this the path carries.
     pub fn most_datagram(self, bytes: u16) -> Self {
         Self { most_datagram: bytes.max(64), ..self }
     }

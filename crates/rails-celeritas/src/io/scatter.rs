@@ -8,7 +8,7 @@ use super::incoming::Incoming;
 use crate::proto::{
     connection::{ConnectionProtocol, Event},
     receiver::{Arrival, Payload},
-    wire::{HEADER_LEN, SegmentHeader, Token},
+    wire::{HEADER_LEN, Header, SegmentHeader, Token},
 };
 use rails_net::{Received, UdpSocket};
 use rails_proto::seal::{PacketOpener, TAG_LEN};
@@ -46,7 +46,7 @@ pub struct ScatterStats {
     pub in_place: u64,
     /// Segments whose payload was copied to its place.
     pub copied: u64,
-    /// Datagrams that are no segments of the connection.
+    /// Datagrams that are not of the connection.
     pub foreign: u64,
     /// System calls that received segments.
     pub calls: u64,
@@ -113,7 +113,11 @@ impl Scatter {
                     self.stats.in_place += 1;
                     self.handle(now, &header, (end - start - HEADER_LEN) as u32, protocol, incoming);
                 }
-                _ => later.extend(self.keep(start..end, offered.as_ref(), incoming)),
+                _ => match self.keep(start..end, offered.as_ref(), incoming) {
+                    Some((Header::Segment(header), bytes)) => later.push((header, bytes)),
+                    Some((Header::Probe(probe), _)) => protocol.handle_probe(&probe),
+                    None => self.stats.foreign += 1,
+                },
             }
             start = end;
         }
@@ -140,7 +144,8 @@ impl Scatter {
         let mut rest = std::mem::take(&mut self.rest);
         for datagram in rest[..received.bytes].chunks_mut(datagram) {
             match self.open(datagram) {
-                Some((header, payload)) => self.place(now, &header, payload, protocol, incoming),
+                Some((Header::Segment(header), payload)) => self.place(now, &header, payload, protocol, incoming),
+                Some((Header::Probe(probe), _)) => protocol.handle_probe(&probe),
                 None => self.stats.foreign += 1,
             }
         }
@@ -148,12 +153,12 @@ impl Scatter {
         Ok(())
     }
 
-    /// Opens a sealed segment.
-    fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Option<(SegmentHeader, &'a [u8])> {
+    /// Opens a sealed datagram of the connection.
+    fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Option<(Header, &'a [u8])> {
         let (bytes, rest) = datagram.split_first_chunk_mut()?;
         let (payload, tag) = rest.split_at_mut_checked(rest.len().checked_sub(TAG_LEN)?)?;
-        let header = SegmentHeader::decode(bytes, payload.len()).ok().filter(|header| header.token == self.token)?;
-        self.opener.as_mut()?.open(header.packet, bytes, payload, tag).ok()?;
+        let header = Header::decode(bytes, payload.len()).ok().filter(|header| header.token() == self.token)?;
+        self.opener.as_mut()?.open(header.packet(), bytes, payload, tag).ok()?;
         Some((header, payload))
     }
 
@@ -237,14 +242,14 @@ impl Scatter {
         payload + payload.div_ceil(self.payload_len) * HEADER_LEN
     }
 
-    /// Copies a datagram out of the buffers, wherever its bytes lie in them. Returns its header, and the place of its
-    /// payload among the moved ones.
+    /// Copies a datagram of the connection out of the buffers, wherever its bytes lie in them. Returns its header, and the
+    /// place of its payload among the moved ones.
     fn keep(
         &mut self,
         datagram: Range<usize>,
         offered: Option<&Offered>,
         incoming: &mut Incoming,
-    ) -> Option<(SegmentHeader, Range<usize>)> {
+    ) -> Option<(Header, Range<usize>)> {
         let mut memory = offered.and_then(|offered| incoming.memory(offered.message));
         let slots = offered.map_or(0, |offered| self.slots(offered));
         let slot = HEADER_LEN + self.payload_len;
@@ -271,11 +276,10 @@ impl Scatter {
         }
         let header = self.moved[begin..].first_chunk();
         let payload = begin + HEADER_LEN..self.moved.len();
-        let header = header.and_then(|header| SegmentHeader::decode(header, payload.len()).ok());
-        match header.filter(|header| header.token == self.token) {
+        let header = header.and_then(|header| Header::decode(header, payload.len()).ok());
+        match header.filter(|header| header.token() == self.token) {
             Some(header) => Some((header, payload)),
             None => {
-                self.stats.foreign += 1;
                 self.moved.truncate(begin);
                 None
             }

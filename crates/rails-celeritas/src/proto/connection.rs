@@ -4,11 +4,12 @@
 use super::{
     deadlines::Deadlines,
     pacer::Pacer,
+    path_mtu::PathMtu,
     rate::RateController,
     receiver::{Arrival, Payload, Receiver, ReceiverStats, Rejection},
     round_trip::RoundTrip,
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
-    wire::{Control, HEADER_LEN, SegmentHeader, Token},
+    wire::{Control, HEADER_LEN, ProbeHeader, SegmentHeader, Token},
 };
 use rails_topo::Bandwidth;
 use std::{
@@ -21,8 +22,13 @@ use std::{
 pub struct Parameters {
     /// The token of the segments that this end sends: the peer drew it.
     pub peer_token: Token,
-    /// The most payload bytes of a segment.
+    /// The most payload bytes of a segment, if the path carries them.
     pub most_payload: u32,
+    /// The payload bytes of the first segments: nearly every path carries them.
+    pub base_payload: u32,
+    /// The payload of a probe that tells a path which does not carry these from a dead one; `None` where a packet of less
+    /// than the base is not sent.
+    pub floor_payload: Option<u32>,
     /// The bytes of the IP and UDP headers around a segment: 28 for IPv4, 48 for IPv6.
     pub overhead: u32,
     /// The most bytes that are sent and not acknowledged.
@@ -43,6 +49,9 @@ pub struct ConnectionProtocol {
     receiver: Receiver,
     controller: Box<dyn RateController>,
     pacer: Pacer,
+    path_mtu: PathMtu,
+    /// The probes of the peer that are to be answered.
+    arrived_probes: VecDeque<u64>,
     /// The last time at which the peer was heard of, or this end had nothing to hear of.
     heard_at: Instant,
     /// How often the rate was halved since.
@@ -107,6 +116,9 @@ pub enum Failure {
     /// The peer contradicted itself.
     #[error("the peer broke the protocol")]
     Contradiction(#[from] Rejection),
+    /// The path does not carry packets of 1,280 bytes.
+    #[error("the path does not carry packets of {LEAST_MTU} bytes")]
+    SmallPath,
     /// This end was [abandoned](ConnectionProtocol::abandon), and the peer does not take the last messages.
     #[error("the peer did not take the last messages of a connection that was dropped")]
     Abandoned,
@@ -129,12 +141,16 @@ impl ConnectionProtocol {
     /// An end that has just been opened.
     pub fn new(now: Instant, parameters: Parameters, controller: Box<dyn RateController>) -> Self {
         let round_trip = RoundTrip::new(parameters.round_trip);
-        let Parameters { peer_token, most_payload, most_unacknowledged, depth, .. } = parameters;
+        let Parameters { peer_token, most_payload, base_payload, most_unacknowledged, depth, .. } = parameters;
+        let around = parameters.overhead + HEADER_LEN as u32;
+        let path_mtu = PathMtu::new(base_payload, most_payload, around, parameters.floor_payload);
         Self {
-            sender: Sender::new(peer_token, most_payload, most_unacknowledged, round_trip),
+            sender: Sender::new(peer_token, path_mtu.current(), most_unacknowledged, round_trip),
             receiver: Receiver::new(parameters.round_trip),
-            pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(most_payload)),
+            pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(path_mtu.current())),
             controller,
+            path_mtu,
+            arrived_probes: VecDeque::new(),
             heard_at: now,
             halvings: 0,
             frames: VecDeque::new(),
@@ -196,8 +212,12 @@ impl ConnectionProtocol {
     /// Nobody receives the peer's messages any more. Those of this end are still delivered, for a few seconds: then the
     /// connection has [closed](Event::Closed) or [failed](Failure::Abandoned).
     pub fn abandon(&mut self, now: Instant) {
+        if self.has_ended() || self.is_abandoned() {
+            return;
+        }
         self.finish();
-        self.abandoned_until.get_or_insert(now + LONGEST_FAREWELL);
+        self.abandoned_until = Some(now + LONGEST_FAREWELL);
+        self.end_if_closed();
     }
 
     /// Whether nobody receives the peer's messages any more.
@@ -228,7 +248,7 @@ impl ConnectionProtocol {
 
     /// The peer has closed its sending side of the control channel.
     pub fn handle_close(&mut self) {
-        if self.has_failed {
+        if self.has_ended() {
             return;
         }
         self.peer_is_closed = true;
@@ -281,6 +301,49 @@ impl ConnectionProtocol {
         }
     }
 
+    /// The next probe of the path's MTU, which leaves now: its header, and the number of padding bytes behind it.
+    pub fn poll_probe(&mut self, now: Instant) -> Option<(ProbeHeader, u32)> {
+        while let Some(size) = self.next_probe()
+            && self.pacer.time_of(self.parameters.wire_len(size)) > LONGEST_PROBE
+            && !self.path_mtu.is_suspect()
+        {
+            self.path_mtu.skip(now);
+        }
+        let size = self.next_probe()?;
+        // It may overdraw the budget: segments would take it up before there is enough for a large probe.
+        if now < self.pacer.ready_at(1) {
+            return None;
+        }
+        let packet = self.sender.take_number();
+        self.path_mtu.take_probe(now, packet, self.sender.round_trip().probe(PROBE_DELAY))?;
+        self.pacer.spend(now, self.parameters.wire_len(size));
+        Some((ProbeHeader { token: self.parameters.peer_token, packet }, size))
+    }
+
+    /// The size of the next probe. A silent path is not searched.
+    fn next_probe(&self) -> Option<u32> {
+        let may_probe = !self.has_ended() && (self.halvings == 0 || self.path_mtu.is_suspect());
+        self.path_mtu.next_probe().filter(|_| may_probe)
+    }
+
+    /// The interface does not take the packet of a probe.
+    pub fn handle_refused_probe(&mut self, now: Instant, packet: u64) {
+        self.path_mtu.handle_refused(now, packet);
+    }
+
+    /// Takes a probe of the peer whose header has this connection's token.
+    pub fn handle_probe(&mut self, header: &ProbeHeader) {
+        // The others are sent again.
+        if self.arrived_probes.len() < MOST_ARRIVED_PROBES {
+            self.arrived_probes.push_back(header.packet);
+        }
+    }
+
+    /// The largest IP packet that the path is taken to carry, in bytes.
+    pub fn path_mtu(&self) -> u32 {
+        self.path_mtu.current() + self.parameters.overhead + HEADER_LEN as u32
+    }
+
     /// Takes a segment whose header has this connection's token, with that many bytes of payload.
     ///
     /// # Errors
@@ -307,7 +370,8 @@ impl ConnectionProtocol {
         if self.has_failed || self.is_closed || self.peer_is_closed {
             return None;
         }
-        self.frames.pop_front().or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
+        let answer = self.arrived_probes.pop_front().map(|packet| Control::ProbeArrived { packet });
+        self.frames.pop_front().or(answer).or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
@@ -317,14 +381,16 @@ impl ConnectionProtocol {
         }
         let ready = self.sender.next_len().map(|length| {
             // A whole burst, if there is as much to send.
-            let segments = (self.sender.backlog() / u64::from(self.parameters.most_payload)).max(1);
+            let segments = (self.sender.backlog() / u64::from(self.path_mtu.current())).max(1);
             let backlog = segments.saturating_mul(self.parameters.wire_len(length));
             self.pacer.ready_at(backlog.min(self.burst_len()))
         });
+        let probe = self.next_probe().map(|_| self.pacer.ready_at(1)).or(self.path_mtu.poll_timeout());
         let silent = (self.sender.unacknowledged() > 0).then(|| self.silent_at());
         let expiry = self.deadlines.first();
         let list = self.receiver.poll_timeout().filter(|_| !self.is_closed && !self.peer_is_closed);
-        let timers = [ready, silent, expiry, self.sender.poll_timeout(self.peer_delay()), list, self.abandoned_until];
+        let overdue = self.sender.poll_timeout(self.peer_delay());
+        let timers = [ready, probe, silent, expiry, overdue, list, self.abandoned_until];
         timers.into_iter().flatten().min()
     }
 
@@ -340,6 +406,14 @@ impl ConnectionProtocol {
             return self.fail(Failure::Abandoned);
         }
         self.sender.handle_timeout(now, self.peer_delay());
+        if self.sender.take_suspicion() {
+            self.path_mtu.suspect();
+        }
+        self.path_mtu.handle_timeout(now);
+        self.heed_path_mtu();
+        if self.path_mtu.is_too_small() {
+            return self.fail(Failure::SmallPath);
+        }
         if self.sender.unacknowledged() == 0 || now < self.silent_at() {
             return;
         }
@@ -429,6 +503,10 @@ impl ConnectionProtocol {
                     self.events.push_back(Event::Refused { message: *message });
                 }
             }
+            Control::ProbeArrived { packet } => {
+                self.path_mtu.handle_answer(now, *packet);
+                self.heed_path_mtu();
+            }
             Control::Finish { messages } => {
                 if self.peer_messages.replace(*messages).is_none() {
                     self.events.push_back(Event::Finished { messages: *messages });
@@ -472,7 +550,7 @@ impl ConnectionProtocol {
         while let Some((message, length)) = self.sender.next_message()
             && let Some(deadline) = self.deadlines.of(message)
         {
-            let segments = length.div_ceil(self.parameters.most_payload.into());
+            let segments = length.div_ceil(self.path_mtu.current().into());
             let bytes = length.saturating_add(segments.saturating_mul(self.parameters.wire_len(0)));
             // With the time for a last segment that is sent again.
             let round_trip = self.sender.round_trip();
@@ -489,7 +567,17 @@ impl ConnectionProtocol {
     fn burst_len(&self) -> u64 {
         let rate = u128::from(self.pacer.rate().as_bits_per_second());
         let line = u64::try_from(rate * self.parameters.burst.as_nanos() / 8_000_000_000).unwrap_or(u64::MAX);
-        line.max(2 * self.parameters.wire_len(self.parameters.most_payload))
+        line.max(self.least_burst())
+    }
+
+    /// Two segments, so that bursts save calls at any rate.
+    fn least_burst(&self) -> u64 {
+        2 * self.parameters.wire_len(self.path_mtu.current())
+    }
+
+    fn heed_path_mtu(&mut self) {
+        self.sender.set_most_payload(self.path_mtu.current());
+        self.pacer.set_least(self.least_burst());
     }
 
     /// Tells the peer a round-trip time that has changed by a quarter.
@@ -525,6 +613,14 @@ impl ConnectionProtocol {
     }
 }
 
+/// The IP packets that every path must carry (RFC 8200, section 5).
+pub const LEAST_MTU: u32 = 1280;
+/// The most time on the wire of a probe that looks for a larger MTU: segments wait for it.
+const LONGEST_PROBE: Duration = Duration::from_millis(100);
+/// How long a peer takes to answer a probe.
+const PROBE_DELAY: Duration = Duration::from_millis(2);
+/// The most probes of the peer that wait to be answered: a round of its search has fewer.
+const MOST_ARRIVED_PROBES: usize = 16;
 /// The least time without news after which the rate is halved.
 const LEAST_SILENCE: Duration = Duration::from_millis(300);
 /// The time without news after which a connection fails.

@@ -33,6 +33,11 @@ impl Pacer {
         self.rate = rate;
     }
 
+    /// Changes the bytes that the bucket holds at a low rate.
+    pub fn set_least(&mut self, bytes: u64) {
+        self.least = bytes;
+    }
+
     /// The bytes that may leave now.
     pub fn budget(&self, now: Instant) -> u64 {
         let filled = now.saturating_duration_since(self.empty_at).min(self.depth());

@@ -39,6 +39,24 @@ pub struct SegmentHeader {
     pub in_message: u64,
 }
 
+/// The header of a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Header {
+    /// Bytes of a message follow.
+    Segment(SegmentHeader),
+    /// Padding follows: it probes the path's MTU.
+    Probe(ProbeHeader),
+}
+
+/// The header of a probe of the path's MTU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProbeHeader {
+    /// The connection.
+    pub token: Token,
+    /// The packet number, of the same count as those of segments.
+    pub packet: u64,
+}
+
 /// A datagram that is no segment of this protocol and version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -80,6 +98,11 @@ pub enum Control {
     Finish {
         /// Their number.
         messages: u32,
+    },
+    /// The receiver has received a probe of the path's MTU.
+    ProbeArrived {
+        /// Its packet number.
+        packet: u64,
     },
 }
 
@@ -161,18 +184,19 @@ impl SegmentHeader {
         header
     }
 
-    /// Decodes the header of a datagram with that many bytes behind it.
+    /// Decodes the header of a segment that carries so many bytes.
     ///
     /// # Errors
     /// [`HeaderError`] for bytes of another protocol, and for a place outside of the message.
     pub fn decode(header: &[u8; HEADER_LEN], payload_len: usize) -> Result<Self, HeaderError> {
-        if payload_len == 0 {
-            return Err(HeaderError::Short(HEADER_LEN));
+        match Header::decode(header, payload_len)? {
+            Header::Segment(segment) => Ok(segment),
+            Header::Probe(_) => Err(HeaderError::Kind(PROBE)),
         }
-        if header[0] != SEGMENT {
-            return Err(HeaderError::Kind(header[0]));
-        }
-        let number = |range: Range<usize>| header[range].iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    }
+
+    fn read(header: &[u8; HEADER_LEN], payload_len: usize) -> Result<Self, HeaderError> {
+        let number = |range| number(header, range);
         let segment = Self {
             packet: number(1..8),
             token: Token(number(8..16)),
@@ -192,6 +216,54 @@ impl SegmentHeader {
     pub fn start(&self) -> u64 {
         self.offset.saturating_sub(self.in_message)
     }
+}
+
+impl ProbeHeader {
+    /// Encodes the header.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut header = [0; HEADER_LEN];
+        header[0] = PROBE;
+        header[1..8].copy_from_slice(&self.packet.to_be_bytes()[1..]);
+        header[8..16].copy_from_slice(&self.token.0.to_be_bytes());
+        header
+    }
+}
+
+impl Header {
+    /// Decodes the header of a datagram with that many bytes behind it.
+    ///
+    /// # Errors
+    /// [`HeaderError`] for bytes of another protocol, and for a segment that lies outside of its message.
+    pub fn decode(header: &[u8; HEADER_LEN], payload_len: usize) -> Result<Self, HeaderError> {
+        if payload_len == 0 {
+            return Err(HeaderError::Short(HEADER_LEN));
+        }
+        match header[0] {
+            SEGMENT => SegmentHeader::read(header, payload_len).map(Self::Segment),
+            PROBE => Ok(Self::Probe(ProbeHeader { token: Token(number(header, 8..16)), packet: number(header, 1..8) })),
+            kind => Err(HeaderError::Kind(kind)),
+        }
+    }
+
+    /// The connection.
+    pub fn token(&self) -> Token {
+        match self {
+            Self::Segment(segment) => segment.token,
+            Self::Probe(probe) => probe.token,
+        }
+    }
+
+    /// The packet number.
+    pub fn packet(&self) -> u64 {
+        match self {
+            Self::Segment(segment) => segment.packet,
+            Self::Probe(probe) => probe.packet,
+        }
+    }
+}
+
+fn number(header: &[u8; HEADER_LEN], range: Range<usize>) -> u64 {
+    header[range].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 impl ErrorList {
@@ -337,6 +409,8 @@ impl std::fmt::Debug for Token {
 
 /// The first byte of a segment: version 1 in the upper half, kind 1 in the lower one.
 const SEGMENT: u8 = 0x11;
+/// The first byte of a probe: version 1, kind 2.
+const PROBE: u8 = 0x12;
 
 #[cfg(test)]
 mod tests {

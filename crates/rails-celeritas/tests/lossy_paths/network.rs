@@ -6,7 +6,7 @@ use rails_celeritas::proto::{
     rate::RateController,
     receiver::{Arrival, Payload},
     sender::Segment,
-    wire::{Control, FrameReader, HEADER_LEN, SegmentHeader, Token},
+    wire::{Control, FrameReader, HEADER_LEN, Header, SegmentHeader, Token},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -28,7 +28,7 @@ pub(crate) struct Path {
     pub(crate) duplication: f64,
     /// The chance that one bit of a header is flipped, and not noticed by a checksum.
     pub(crate) corruption: f64,
-    /// No segment passes from that time on, in bytes of a whole datagram.
+    /// The largest IP packet that passes, in bytes. The others are lost without a word.
     pub(crate) largest: u64,
 }
 
@@ -61,6 +61,8 @@ pub(crate) struct Network {
     pub(crate) failures: [Option<Failure>; 2],
     /// Which ends have closed well.
     pub(crate) closed: [bool; 2],
+    /// Which ends were abandoned by their application.
+    pub(crate) abandoned: [bool; 2],
     pub(crate) refused: [Vec<u32>; 2],
     most_unacknowledged: u64,
 }
@@ -73,6 +75,7 @@ enum Item {
         true_header: SegmentHeader,
         payload: u32,
     },
+    Probe([u8; HEADER_LEN]),
     Control(Vec<u8>),
     /// The end of the control channel.
     Close,
@@ -82,6 +85,8 @@ pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
     Parameters {
         peer_token: Token(71 + (1 - end as u64)),
         most_payload: 1432,
+        base_payload: 1432,
+        floor_payload: None,
         overhead: 28,
         most_unacknowledged: 8 << 20,
         round_trip,
@@ -115,6 +120,7 @@ impl Network {
             rng: ChaCha8Rng::seed_from_u64(seed),
             failures: [None, None],
             closed: [false; 2],
+            abandoned: [false; 2],
             refused: Default::default(),
             most_unacknowledged,
         }
@@ -144,6 +150,13 @@ impl Network {
     /// That end sends no further message.
     pub(crate) fn finish(&mut self, end: End) {
         self.ends[end].finish();
+        self.work();
+    }
+
+    /// The application of that end is gone.
+    pub(crate) fn abandon(&mut self, end: End) {
+        self.abandoned[end] = true;
+        self.ends[end].abandon(self.now);
         self.work();
     }
 
@@ -198,6 +211,11 @@ impl Network {
                 }
                 assert!(self.ends[end].unacknowledged() <= self.most_unacknowledged);
             }
+            while let Some((header, padding)) = self.ends[end].poll_probe(self.now) {
+                if let Some(at) = self.pass(end, u64::from(padding) + 28 + HEADER_LEN as u64) {
+                    self.put(at, 1 - end, Item::Probe(header.encode()));
+                }
+            }
             while let Some(frame) = self.ends[end].poll_control(self.now) {
                 if self.control_works[1 - end] {
                     let at = self.now + self.paths[end].delay;
@@ -214,18 +232,19 @@ impl Network {
         }
     }
 
-    fn transmit(&mut self, from: End, segment: &Segment) {
-        let (path, wire) = (self.paths[from].clone(), u64::from(segment.payload_len) + 28 + HEADER_LEN as u64);
+    /// A packet of so many bytes enters the path. Returns when it arrives, if it does.
+    fn pass(&mut self, from: End, wire: u64) -> Option<Instant> {
+        let path = self.paths[from].clone();
         let count = &mut self.counts[from];
         count.sent += 1;
         if wire > path.largest || self.rng.random_bool(path.loss) {
             count.lost += 1;
-            return;
+            return None;
         }
         let waits = self.free_at[from].saturating_duration_since(self.now);
         if waits.as_nanos() * u128::from(path.bits_per_second) > u128::from(path.queue) * 8_000_000_000 {
             count.overflowed += 1;
-            return;
+            return None;
         }
         let line = Duration::from_nanos(wire * 8_000_000_000 / path.bits_per_second);
         self.free_at[from] = self.free_at[from].max(self.now) + line;
@@ -233,6 +252,12 @@ impl Network {
         if self.rng.random_bool(path.reordering) {
             at += path.delay.mul_f64(self.rng.random_range(0.0..2.0));
         }
+        Some(at)
+    }
+
+    fn transmit(&mut self, from: End, segment: &Segment) {
+        let Some(at) = self.pass(from, u64::from(segment.payload_len) + 28 + HEADER_LEN as u64) else { return };
+        let path = self.paths[from].clone();
         let mut header = segment.header.encode();
         if self.rng.random_bool(path.corruption) {
             let bit = self.rng.random_range(0..8 * HEADER_LEN);
@@ -278,6 +303,11 @@ impl Network {
                     Payload::Duplicate => self.oracles[1 - to].duplicate(header.message, whole),
                 }
             }
+            Item::Probe(header) => {
+                let Ok(Header::Probe(probe)) = Header::decode(&header, 1) else { panic!("a probe stays one") };
+                assert_eq!(probe.token, Token(71 + to as u64));
+                self.ends[to].handle_probe(&probe);
+            }
             Item::Close => self.ends[to].handle_close(),
             Item::Control(bytes) => {
                 self.readers[to].push(&bytes);
@@ -305,7 +335,11 @@ impl Network {
             Event::Arrival(Arrival::Whole { message }) => self.oracles[1 - at].whole(message),
             Event::Arrival(Arrival::GivenUp { message }) => self.oracles[1 - at].given_up(message),
             Event::Closed => {
-                assert!(self.oracles.iter().all(Oracle::is_satisfied), "end {at} closes with messages missing");
+                // An end that was abandoned takes nothing any more, and does not wait until the peer has heard all.
+                let is_cut = self.abandoned.contains(&true) && self.oracles[at].is_settled();
+                let own = self.oracles[at].is_satisfied() || is_cut;
+                let peers = self.abandoned[at] || self.oracles[1 - at].is_satisfied();
+                assert!(own && peers, "end {at} closes with messages missing");
                 assert!(!std::mem::replace(&mut self.closed[at], true));
             }
             Event::Failed(failure) => assert!(self.failures[at].replace(failure).is_none()),

@@ -105,4 +105,9 @@ impl Oracle {
             .values()
             .all(|message| message.is_whole && (message.is_delivered || message.is_abandoned) || message.is_given_up)
     }
+
+    /// Whether the sender knows of every message that it has arrived, or has given it up.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.messages.values().all(|message| message.is_delivered || message.is_abandoned)
+    }
 }

@@ -1,7 +1,10 @@
 //! Drawn networks and messages.
 
 use crate::network::{Network, Path, parameters};
-use rails_celeritas::proto::{connection::Parameters, rate::Fixed};
+use rails_celeritas::proto::{
+    connection::{Failure, Parameters},
+    rate::Fixed,
+};
 use rails_topo::Bandwidth;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -32,10 +35,15 @@ fn path(rng: &mut impl Rng, corruption: f64) -> Path {
 /// Draws a network and messages both ways, and runs until all have arrived.
 fn run(seed: u64, corruption: f64) -> Network {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let paths = [path(&mut rng, corruption), path(&mut rng, corruption)];
+    let mut paths = [path(&mut rng, corruption), path(&mut rng, corruption)];
     let round_trip = paths[0].delay + paths[1].delay;
     let most_unacknowledged = 10u64.pow(rng.random_range(3..8));
-    let chosen = |end| Parameters { most_unacknowledged, ..parameters(round_trip, end) };
+    // Some ends look for the path's MTU.
+    let (base_payload, most_payload) = [(1432, 1432), (1212, 1432), (1212, 8932)][rng.random_range(0..3)];
+    if base_payload < most_payload {
+        paths.iter_mut().for_each(|path| path.largest = rng.random_range(1280..1600));
+    }
+    let chosen = |end| Parameters { most_payload, base_payload, most_unacknowledged, ..parameters(round_trip, end) };
     let most = paths.iter().map(|path| path.bits_per_second).min().unwrap();
     // Up to more than the path carries.
     let rate = Bandwidth::bits_per_second(most / 10 * rng.random_range(1..15));
@@ -50,6 +58,9 @@ fn run(seed: u64, corruption: f64) -> Network {
     let given_up =
         rng.random_bool(0.2).then(|| (rng.random_range(0..50), rng.random_range(0..2), rng.random_range(0..4)));
     let finished_at = [0, 1].map(|_| rng.random_range(1..60));
+    // An application that is gone, and the MTU of a path that changes.
+    let abandoned = rng.random_bool(0.1).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
+    let shrinks = (base_payload < most_payload).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
     let mut steps = 0;
     let mut go_on = |network: &mut Network| {
         steps += 1;
@@ -65,6 +76,12 @@ fn run(seed: u64, corruption: f64) -> Network {
         if let Some((_, end, message)) = given_up.filter(|(step, ..)| *step == steps) {
             network.give_up(end, message);
         }
+        if let Some((_, end)) = abandoned.filter(|(step, _)| *step == steps) {
+            network.abandon(end);
+        }
+        if let Some((_, end)) = shrinks.filter(|(step, _)| *step == steps) {
+            network.paths[end].largest = 1280;
+        }
         network.closed == [true; 2] || network.failures.iter().any(Option::is_some)
     };
     let limit = Duration::from_secs(100_000);
@@ -74,7 +91,7 @@ fn run(seed: u64, corruption: f64) -> Network {
         (0..2).for_each(|end| network.finish(end));
         over = network.run(limit, &mut go_on);
     }
-    assert!(over, "seed {seed} does not end after {:?}: {:?}", network.passed(), network.ends[1]);
+    assert!(over, "seed {seed} does not end after {:?}: {:?}", network.passed(), network.ends);
     network
 }
 
@@ -82,8 +99,17 @@ fn run(seed: u64, corruption: f64) -> Network {
 fn every_message_arrives_once_and_whole() {
     for seed in seeds() {
         let network = run(seed, 0.0);
-        assert!(network.failures.iter().all(Option::is_none), "seed {seed}: {:?}", network.failures);
-        assert!(network.oracles.iter().all(|oracle| oracle.is_satisfied()), "seed {seed}");
+        let Some(gone) = network.abandoned.iter().position(|gone| *gone) else {
+            assert!(network.failures.iter().all(Option::is_none), "seed {seed}: {:?}", network.failures);
+            assert!(network.oracles.iter().all(|oracle| oracle.is_satisfied()), "seed {seed}");
+            continue;
+        };
+        // Its messages arrive, or it says that they do not; the peer's may be cut off.
+        let failure = &network.failures[gone];
+        assert!(matches!(failure, None | Some(Failure::Abandoned | Failure::Cut)), "seed {seed}: {failure:?}");
+        assert!(!network.closed[gone] || network.oracles[gone].is_settled(), "seed {seed}");
+        let failure = &network.failures[1 - gone];
+        assert!(matches!(failure, None | Some(Failure::Cut)), "seed {seed}: {failure:?}");
     }
 }
 

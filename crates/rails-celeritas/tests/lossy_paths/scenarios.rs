@@ -192,3 +192,68 @@ fn peer_that_claims_unsent_bytes_ends_the_connection() {
     let packet = ErrorList { largest: 1 << 40, received: 1, ..ErrorList::default() };
     assert!(matches!(sent(packet), Some(Failure::Violation(_))));
 }
+
+/// A network whose ends begin with IP packets of 1,280 bytes and look for up to 9,000, over a path that takes `largest`.
+fn searching(seed: u64, path: Path, largest: u64, mbps: u64) -> Network {
+    let ends = [0, 1].map(|end| Parameters {
+        base_payload: 1212,
+        most_payload: 8932,
+        floor_payload: Some(508),
+        ..parameters(19 * MS, end)
+    });
+    let paths = [Path { largest, ..path }, wan(0.0)];
+    let mut network = Network::new(seed, paths, ends, fixed(mbps));
+    (0..2).for_each(|end| network.allow(end, u64::MAX, u32::MAX));
+    network
+}
+
+/// With losses and with a queue that overflows, as at a rate above the path's.
+#[test]
+fn path_mtu_is_found_and_kept() {
+    for (largest, loss, mbps) in
+        [(1500, 0.0, 495), (1500, 0.01, 495), (9000, 0.01, 495), (4444, 0.01, 495), (1500, 0.0, 700)]
+    {
+        for seed in 0..5 {
+            let mut network = searching(seed, wan(loss), largest, mbps);
+            network.send(0, 150_000_000);
+            network.run(Duration::from_secs(2), |_| false);
+            let found = network.ends[0].path_mtu();
+            assert!(
+                (largest as u32 - 32..=largest as u32).contains(&found),
+                "{found} of {largest} at a loss of {loss}"
+            );
+            let over = network.run(Duration::from_secs(60), |network| {
+                assert!(network.ends[0].path_mtu() >= found, "a black hole that is none");
+                network.oracles[0].is_satisfied()
+            });
+            assert!(over && network.failures.iter().all(Option::is_none), "{:?}", network.failures);
+        }
+    }
+}
+
+#[test]
+fn smaller_path_mtu_in_mid_transfer() {
+    for (before, after) in [(9000, 1500), (1500, 1300), (9000, 1280)] {
+        for seed in 0..5 {
+            let mut network = searching(seed, wan(0.01), before, 495);
+            network.send(0, 50_000_000);
+            network.run(Duration::from_millis(500), |_| false);
+            network.paths[0].largest = after;
+            let at = network.passed();
+            let limit = at + Duration::from_secs(2);
+            network.run(limit, |network| (after as u32 - 32..=after as u32).contains(&network.ends[0].path_mtu()));
+            assert!(network.passed() < limit, "{:?}", network.ends[0].path_mtu());
+            println!("{before} to {after}: found after {:?}", network.passed() - at);
+            assert!(network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
+            assert!(network.failures.iter().all(Option::is_none), "{:?}", network.failures);
+        }
+    }
+}
+
+#[test]
+fn path_below_the_least_mtu_is_told() {
+    let mut network = searching(3, wan(0.01), 1000, 495);
+    network.send(0, 1_000_000);
+    network.run(Duration::from_secs(20), |network| network.failures[0].is_some());
+    assert!(matches!(network.failures[0], Some(Failure::SmallPath)), "{:?}", network.failures);
+}

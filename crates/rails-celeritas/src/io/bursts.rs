@@ -22,6 +22,8 @@ pub(super) struct Bursts {
     sealer: Option<PacketSealer>,
     /// The sealed bytes of the next ones, until the socket takes them: a packet is sealed once.
     sealed: Vec<u8>,
+    /// A probe of the path's MTU that the socket has not taken: its packet number and its bytes.
+    probe: Option<(u64, Vec<u8>)>,
 }
 
 impl Bursts {
@@ -31,16 +33,16 @@ impl Bursts {
 
     /// Whether the socket has not taken all.
     pub(super) fn is_blocked(&self) -> bool {
-        self.left < self.burst.len()
+        self.left < self.burst.len() || self.probe.is_some()
     }
 
     /// Sends the probes of the path's MTU and the segments that may leave now. Returns whether more may follow at once.
     pub(super) fn transmit(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) -> bool {
-        if !self.is_blocked() {
-            self.probe(socket, state, now);
+        if self.left == self.burst.len() && !self.probe(socket, state, now) {
+            return false;
         }
         for _ in 0..BURSTS {
-            if !self.is_blocked() {
+            if self.left == self.burst.len() {
                 self.burst.clear();
                 self.left = 0;
                 let most = usize::from(socket.most_segments());
@@ -61,23 +63,34 @@ impl Bursts {
         true
     }
 
-    fn probe(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) {
-        while let Some((header, padding)) = state.protocol.poll_probe(now) {
-            let mut datagram = header.encode().to_vec();
-            datagram.resize(HEADER_LEN + padding as usize, 0);
-            if let Some(sealer) = &mut self.sealer {
-                let (header_bytes, payload) = datagram.split_at_mut(HEADER_LEN);
-                let tag = sealer.seal(header.packet, header_bytes, payload);
-                datagram.extend_from_slice(&tag);
-            }
+    /// Sends the probes that are due. Returns whether the socket took them.
+    fn probe(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) -> bool {
+        while let Some((packet, datagram)) = self.probe.take().or_else(|| self.make_probe(state, now)) {
             match socket.try_send(&[IoSlice::new(&datagram)], None, None, None) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.probe = Some((packet, datagram));
+                    return false;
+                }
                 Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
-                    state.protocol.handle_refused_probe(now, header.packet);
+                    state.protocol.handle_refused_probe(now, packet);
                 }
                 // A probe that does not leave counts as lost.
-                _ => {}
+                Ok(_) | Err(_) => {}
             }
         }
+        true
+    }
+
+    fn make_probe(&mut self, state: &mut State, now: Instant) -> Option<(u64, Vec<u8>)> {
+        let (header, padding) = state.protocol.poll_probe(now)?;
+        let mut datagram = header.encode().to_vec();
+        datagram.resize(HEADER_LEN + padding as usize, 0);
+        if let Some(sealer) = &mut self.sealer {
+            let (bytes, payload) = datagram.split_at_mut(HEADER_LEN);
+            let tag = sealer.seal(header.packet, bytes, payload);
+            datagram.extend_from_slice(&tag);
+        }
+        Some((header.packet, datagram))
     }
 
     /// The segments of the next call, and the bytes of each of them but the last, which may be shorter.

@@ -5,7 +5,7 @@ use super::{
     bursts::Bursts,
     control::ControlChannel,
     driver::{Driver, Shared},
-    greeting::{GREETING_LEN, Greeting, NoGreeting, VERSION},
+    greeting::{Greeting, NoGreeting, VERSION},
     incoming::Incoming,
     scatter::Scatter,
     secure::{self, Seals},

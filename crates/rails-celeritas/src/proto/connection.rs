@@ -315,7 +315,8 @@ impl ConnectionProtocol {
             return None;
         }
         let packet = self.sender.take_number();
-        self.path_mtu.take_probe(now, packet, self.sender.round_trip().probe(PROBE_DELAY))?;
+        let round_trip = self.sender.round_trip();
+        self.path_mtu.take_probe(now, packet, round_trip.probe(round_trip.smoothed().max(PROBE_DELAY)))?;
         self.pacer.spend(now, self.parameters.wire_len(size));
         Some((ProbeHeader { token: self.parameters.peer_token, packet }, size))
     }
@@ -370,8 +371,11 @@ impl ConnectionProtocol {
         if self.has_failed || self.is_closed || self.peer_is_closed {
             return None;
         }
+        if let Some(frame) = self.frames.pop_front() {
+            return Some(frame);
+        }
         let answer = self.arrived_probes.pop_front().map(|packet| Control::ProbeArrived { packet });
-        self.frames.pop_front().or(answer).or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
+        answer.or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
@@ -617,8 +621,8 @@ impl ConnectionProtocol {
 pub const LEAST_MTU: u32 = 1280;
 /// The most time on the wire of a probe that looks for a larger MTU: segments wait for it.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);
-/// How long a peer takes to answer a probe.
-const PROBE_DELAY: Duration = Duration::from_millis(2);
+/// How long a peer may take to answer a probe on a short path: it may have other things to do.
+const PROBE_DELAY: Duration = Duration::from_millis(20);
 /// The most probes of the peer that wait to be answered: a round of its search has fewer.
 const MOST_ARRIVED_PROBES: usize = 16;
 /// The least time without news after which the rate is halved.

@@ -32,6 +32,8 @@ pub struct PathMtu {
     /// The sizes of probes that are to be sent.
     wanted: VecDeque<u32>,
     sent: Vec<Probe>,
+    /// Those of earlier rounds, whose answers may be late.
+    late: VecDeque<Probe>,
     /// When the probes of this round have had their time.
     ends_at: Option<Instant>,
     is_second_try: bool,
@@ -76,6 +78,7 @@ impl PathMtu {
             state: State::Done { raise_at: None },
             wanted: VecDeque::new(),
             sent: Vec::new(),
+            late: VecDeque::new(),
             ends_at: None,
             is_second_try: false,
             is_too_small: false,
@@ -131,7 +134,9 @@ impl PathMtu {
 
     /// The peer has received a probe. Others than those under way change nothing.
     pub fn handle_answer(&mut self, now: Instant, packet: u64) {
-        let Some(index) = self.sent.iter().position(|probe| probe.packet == packet) else { return };
+        let Some(index) = self.sent.iter().position(|probe| probe.packet == packet) else {
+            return self.handle_late_answer(packet);
+        };
         let size = self.sent.swap_remove(index).size;
         match &mut self.state {
             State::Search { low, high } => {
@@ -150,6 +155,17 @@ impl PathMtu {
                 *(if size >= self.base { base } else { floor }) = true;
             }
             State::Done { .. } => {}
+        }
+    }
+
+    /// A probe of an earlier round was received after all: the search goes on above it.
+    fn handle_late_answer(&mut self, packet: u64) {
+        let size = self.late.iter().find(|probe| probe.packet == packet).map(|probe| probe.size);
+        if let Some(size) = size.filter(|size| *size > self.current)
+            && !self.is_suspect()
+        {
+            self.current = size;
+            self.search(size, self.most + 1);
         }
     }
 
@@ -201,6 +217,7 @@ impl PathMtu {
             }
             State::Suspect { base: true, .. } if self.current > self.base => {
                 let failed = std::mem::replace(&mut self.current, self.base);
+                self.late.clear();
                 self.search(self.base, failed);
             }
             State::Suspect { base: false, floor: true } => {
@@ -235,7 +252,8 @@ impl PathMtu {
         self.wanted = sizes.into_iter().collect();
         self.wanted.make_contiguous().sort_unstable();
         self.wanted = self.wanted.iter().copied().rev().collect();
-        self.sent.clear();
+        self.late.extend(self.sent.drain(..));
+        self.late.drain(..self.late.len().saturating_sub(MOST_LATE));
         (self.ends_at, self.is_second_try) = (None, false);
     }
 }
@@ -263,6 +281,8 @@ fn candidates(low: u32, high: u32, most: u32, around: u32) -> Vec<u32> {
 const PRECISION: u32 = 32;
 /// When a larger size is tried again: PMTU_RAISE_TIMER of RFC 8899, section 5.1.1.
 const RAISE_AFTER: Duration = Duration::from_secs(600);
+/// The most probes that a late answer is awaited for: those of two rounds.
+const MOST_LATE: usize = 16;
 /// MTUs of links: Ethernet with jumbo frames, with a VXLAN inside them, FDDI, Ethernet, PPPoE, 6in4, VXLAN, WireGuard,
 /// tunnels.
 const COMMON: [u32; 9] = [9000, 8950, 4352, 1500, 1492, 1480, 1450, 1420, 1400];
@@ -283,7 +303,9 @@ mod tests {
 
     /// Runs until the search is done. Returns the time that it took, and the number of probes.
     fn run(path: &Path, mtu: &mut PathMtu, begin: Instant) -> (Duration, usize) {
-        let (mut now, mut packet, mut answers) = (begin, 0, VecDeque::new());
+        // No number is used twice.
+        let first = mtu.late.back().map_or(0, |probe| probe.packet + 1);
+        let (mut now, mut packet, mut answers) = (begin, first, VecDeque::new());
         let mut lost = path.lost.iter().cycle();
         while !mtu.is_done() {
             while mtu.next_probe().is_some() {
@@ -305,9 +327,9 @@ mod tests {
                     mtu.handle_timeout(now);
                 }
             }
-            assert!(packet < 500, "{mtu:?}");
+            assert!(packet < first + 500, "{mtu:?}");
         }
-        (now - begin, packet as usize)
+        (now - begin, (packet - first) as usize)
     }
 
     fn of(most: u32) -> PathMtu {
@@ -352,13 +374,12 @@ mod tests {
         }
 
         #[test]
-        fn path_that_shrinks_is_found_again(before in 1400..9000u32, after in 1280..9000u32) {
+        fn changed_path_is_found_again(before in 1400..9000u32, after in 1280..9000u32) {
             let (mut mtu, now) = (of(9000), Instant::now());
             run(&Path { mtu: before, lost: vec![false] }, &mut mtu, now);
-            let known = mtu.current();
             mtu.suspect();
             run(&Path { mtu: after, lost: vec![false] }, &mut mtu, now);
-            let best = (after - AROUND).min(known);
+            let best = after - AROUND;
             prop_assert!((best - PRECISION..=best).contains(&mtu.current()), "{} of {best}", mtu.current());
         }
     }
@@ -366,14 +387,23 @@ mod tests {
     #[test]
     fn answers_that_were_not_asked_for() {
         let (mut mtu, now) = (of(9000), Instant::now());
-        for packet in 0..100 {
-            mtu.handle_answer(now, packet);
-        }
+        (1000..1100).for_each(|packet| mtu.handle_answer(now, packet));
         assert_eq!(mtu.current(), mtu.base());
         run(&Path { mtu: 1500, lost: vec![false] }, &mut mtu, now);
         let known = mtu.current();
-        (0..100).for_each(|packet| mtu.handle_answer(now, packet));
+        (1000..1100).for_each(|packet| mtu.handle_answer(now, packet));
         assert_eq!(mtu.current(), known);
+    }
+
+    /// The peer was busy.
+    #[test]
+    fn late_answer_corrects_the_search() {
+        let (mut mtu, now) = (of(1500), Instant::now());
+        mtu.take_probe(now, 1_000_000, MS);
+        run(&Path { mtu: 0, lost: vec![false] }, &mut mtu, now);
+        assert_eq!(mtu.current(), mtu.base());
+        mtu.handle_answer(now, 1_000_000);
+        assert_eq!(mtu.current() + AROUND, 1500);
     }
 
     #[test]

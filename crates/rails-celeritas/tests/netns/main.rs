@@ -3,6 +3,8 @@
 // The protocol alone takes the time as an argument.
 #![allow(clippy::disallowed_methods)]
 
+mod path_mtu;
+
 use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, SendError, SharedRate};
 use rails_lab::{EmulatedLink, LinkLab, Shape, Side};

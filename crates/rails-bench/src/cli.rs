@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{demo, doctor, plan, rails, recv, send, serve, stream, topo, undo},
+    commands::{demo, doctor, plan, probe, rails, recv, send, serve, stream, topo, undo},
     config::ConfigArgs,
     exit::Exit,
     print,
@@ -34,6 +34,7 @@ enum Command {
     Recv(recv::Args),
     Serve(serve::Args),
     Stream(stream::Args),
+    Probe(probe::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
     Undo(undo::Args),
@@ -63,6 +64,7 @@ impl Cli {
             Command::Recv(args) => recv::run(args, details),
             Command::Serve(args) => serve::run(&args, details),
             Command::Stream(args) => stream::run(&args, details),
+            Command::Probe(args) => probe::run(&args),
             Command::Demo(args) => demo::run(args),
             Command::Doctor(args) => doctor::run(&args),
             Command::Undo(args) => undo::run(&args),

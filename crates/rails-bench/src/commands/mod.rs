@@ -5,6 +5,7 @@ pub(crate) mod doctor;
 mod metrics;
 pub(crate) mod ping;
 pub(crate) mod plan;
+pub(crate) mod probe;
 pub(crate) mod rails;
 pub(crate) mod recv;
 pub(crate) mod send;

@@ -3,6 +3,7 @@
 use crate::{exit::Help, machine::this_machine, rate};
 use anyhow::{Result, anyhow};
 use rails_celeritas::{CeleritasOptions, CeleritasTransport};
+use rails_multirail::Security;
 use rails_topo::{Bandwidth, NicKind};
 use std::{net::IpAddr, str::FromStr};
 
@@ -23,16 +24,17 @@ struct LaneRate {
 }
 
 impl CeleritasArgs {
-    /// Celeritas with these rates, if there are some.
-    pub(super) fn transport(&self) -> Result<Option<CeleritasTransport>> {
+    /// Celeritas with these rates, if there are some. Its segments are sealed unless the security is none.
+    pub(super) fn transport(&self, security: &Security) -> Result<Option<CeleritasTransport>> {
         let Some(common) = self.rate.iter().find(|rate| rate.path.is_none()).or(self.rate.first()) else {
             return Ok(None);
         };
         self.check()?;
-        let mut transport = CeleritasTransport::new(CeleritasOptions::fixed(common.rate));
+        let options = |rate| CeleritasOptions::fixed(rate).security(security.clone());
+        let mut transport = CeleritasTransport::new(options(common.rate));
         for LaneRate { path, rate } in &self.rate {
             if let Some(address) = path {
-                transport = transport.path(*address, CeleritasOptions::fixed(*rate));
+                transport = transport.path(*address, options(*rate));
             }
         }
         Ok(Some(transport))

@@ -103,8 +103,9 @@ impl<T: TlsArgs> StreamArgs<T> {
     /// The options. Must be called inside a runtime, as it tries the lanes' options on a socket.
     pub(crate) fn options(&self) -> Result<StreamOptions> {
         let security = self.join.security(self.tls.security()?)?;
+        let celeritas = self.celeritas.transport(&security)?;
         let mut options = StreamOptions::new(security).transport(self.tcp()?).driver(self.driver());
-        if let Some(celeritas) = self.celeritas.transport()? {
+        if let Some(celeritas) = celeritas {
             options = options.transport(celeritas);
         }
         if let Some(limit) = self.outage_limit {

@@ -1,6 +1,7 @@
 //! The program as its users run it: processes, their output and their exit codes.
 
 mod captured;
+mod celeritas;
 mod claims;
 mod demo;
 mod doctor;

@@ -1,0 +1,181 @@
+//! `rails-bench probe`
+
+use crate::{
+    commands::block_on,
+    endpoint::{Address, addresses_of, say_listening},
+    exit::{Exit, Help, Helped, explain},
+    measure::path::{PathReport, Search, Trial},
+    print, rate,
+    secret::JoinArgs,
+    stop::Stop,
+};
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use rails_celeritas::{CeleritasOptions, Connection, ConnectionStats, OpenError, ReceiveError, SharedRate};
+use rails_multirail::{LaneAddress, Security};
+use rails_topo::Bandwidth;
+use std::{num::NonZeroU32, time::Duration};
+use tokio::time::{Instant, sleep};
+
+/// Tell a path's capacity, delay, loss and MTU
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "\
+The other end runs `rails-bench probe --listen ADDR`. The path is filled for a moment: rates are tried, each twice the last, until \
+less arrives than is sent, and none above --most. Use it where that hurts nobody.
+
+Examples:
+  rails-bench probe --listen 10.0.1.9 --secret-file secret
+  rails-bench probe --to 10.0.1.9 --most 1gbit --secret-file secret")]
+pub(crate) struct Args {
+    /// Measure the path to a `probe --listen` at this address
+    #[arg(long, value_name = "ADDR", required_unless_present = "listen", requires = "most")]
+    to: Option<Address>,
+    /// Let peers measure the path to this address
+    #[arg(long, value_name = "ADDR", conflicts_with = "to")]
+    listen: Option<Address>,
+    /// Send at no higher rate, such as 1gbit
+    #[arg(long, value_name = "RATE", value_parser = rate::parse, conflicts_with = "listen")]
+    most: Option<Bandwidth>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "listen")]
+    json: bool,
+    /// End after one peer
+    #[arg(long, conflicts_with = "to")]
+    once: bool,
+    #[command(flatten)]
+    join: JoinArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit> {
+    block_on(async {
+        let stop = Stop::on_signals()?;
+        let security = args.join.security(None)?;
+        match (&args.to, &args.listen, args.most) {
+            (Some(to), _, Some(most)) => measure(address("--to", to)?, security, most, args.json, stop).await,
+            (_, Some(listen), _) => answer(address("--listen", listen)?, security, args.once, stop).await,
+            _ => Err(Helped::usage("neither --to nor --listen", "`rails-bench probe --help` has examples")),
+        }
+    })
+}
+
+fn address(flag: &str, address: &Address) -> Result<LaneAddress> {
+    Ok(addresses_of(flag, std::slice::from_ref(address))?[0])
+}
+
+async fn measure(to: LaneAddress, security: Security, most: Bandwidth, json: bool, mut stop: Stop) -> Result<Exit> {
+    let mut search = Search::new(most);
+    let shared = SharedRate::new(search.next().unwrap_or(most));
+    let options = CeleritasOptions::shared(&shared, NonZeroU32::MIN).security(security);
+    let report = stop.or(async {
+        let connection = options.connect(to.socket).await.map_err(|error| not_connected(error, to))?;
+        while let Some(rate) = search.next() {
+            shared.set(rate);
+            search.take(attempt(&connection, rate).await.with_context(|| format!("--to {to}"))?);
+        }
+        let stats = connection.stats();
+        Ok(search.report(stats.least_round_trip, stats.path_mtu))
+    });
+    print_report(&report.await?, json)?;
+    Ok(Exit::Done)
+}
+
+/// Sends at a rate for some round trips.
+async fn attempt(connection: &Connection, rate: Bandwidth) -> Result<Trial> {
+    let block = Bytes::from(vec![0; BLOCK]);
+    let time = (8 * connection.stats().round_trip).max(LEAST_TIME);
+    // Enough to send for the whole time, and for the round trip behind it.
+    let bytes = rate.as_bits_per_second() as f64 / 8.0 * (2.0 * time.as_secs_f64());
+    let count = (bytes / BLOCK as f64).ceil() as usize;
+    let sending: Result<Vec<_>, _> = (0..count).map(|_| connection.send(vec![block.clone()])).collect();
+    let sending = sending?;
+    // The queue of the path has the time to fill.
+    sleep(time / 2).await;
+    let (begin, before) = (Instant::now(), connection.stats());
+    sleep(time).await;
+    let (seconds, after) = (begin.elapsed().as_secs_f64(), connection.stats());
+    for one in sending {
+        one.give_up();
+    }
+    Ok(trial(rate, &before, &after, seconds))
+}
+
+/// The outcome of a trial from the figures at its ends.
+fn trial(rate: Bandwidth, before: &ConnectionStats, after: &ConnectionStats, seconds: f64) -> Trial {
+    let of = |count: fn(&ConnectionStats) -> u64| (count(after) - count(before)) as f64;
+    let (bytes, segments) = (of(|stats| stats.sender.bytes), of(|stats| stats.sender.segments).max(1.0));
+    // The headers of IP, UDP and Celeritas around each segment.
+    let whole = f64::from(after.path_mtu) / (bytes / segments).max(1.0);
+    let arrived = of(|stats| stats.sender.acknowledged_bytes) * whole * 8.0 / seconds;
+    Trial {
+        rate,
+        arrived: Bandwidth::bits_per_second(arrived as u64),
+        loss: of(|stats| stats.sender.retransmitted_segments) / segments,
+        rtt: after.round_trip,
+    }
+}
+
+fn print_report(report: &PathReport, json: bool) -> Result<()> {
+    if json {
+        print::result(format_args!("{}\n", serde_json::to_string(report)?))?;
+        return Ok(());
+    }
+    let at_least = if report.may_carry_more { "at least " } else { "" };
+    print::result(format_args!(
+        "capacity  {at_least}{} of IP packets\nround trip  {:.1?}, {:.1?} while it is full\nloss  {:.3} %\nMTU  {} bytes\n",
+        report.capacity,
+        report.least_rtt,
+        report.busy_rtt,
+        100.0 * report.loss,
+        report.mtu_bytes
+    ))?;
+    Ok(())
+}
+
+async fn answer(address: LaneAddress, security: Security, once: bool, mut stop: Stop) -> Result<Exit> {
+    let options = CeleritasOptions::fixed(Bandwidth::mbps(1)).security(security);
+    let listener =
+        options.listen(address.socket).map_err(|error| crate::endpoint::not_listening(error.into(), &[address]))?;
+    say_listening(&[LaneAddress { socket: listener.local_addr(), ..address }]);
+    loop {
+        let accepted = stop.or(async { Ok(listener.accept().await) }).await?;
+        match accepted {
+            Ok(connection) => {
+                let peer = connection.peer_addr();
+                stop.or(swallow(connection)).await?;
+                print::note(format_args!("the path from {} was measured", peer.ip()));
+            }
+            Err(error @ (OpenError::Accept(_) | OpenError::Ended { .. })) => return Err(error.into()),
+            Err(error) if !once => drop(explain(&error.into())),
+            Err(error) => return Err(error.into()),
+        }
+        if once {
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+/// Receives until the peer has gone.
+async fn swallow(connection: Connection) -> Result<()> {
+    loop {
+        match connection.receive().await {
+            Ok(Some(_)) | Err(ReceiveError::GivenUp(_)) => {}
+            Ok(None) | Err(_) => return Ok(()),
+        }
+    }
+}
+
+fn not_connected(error: OpenError, to: LaneAddress) -> anyhow::Error {
+    let help = match &error {
+        OpenError::Connect(rails_net::ConnectError::Refused { .. }) => "start `rails-bench probe --listen` there first",
+        OpenError::Foreign { .. } => "something else listens there; look at the address and the port",
+        OpenError::Secured { .. } | OpenError::Unsecured { .. } | OpenError::Handshake { .. } => {
+            "give both ends the same secret, or both --insecure"
+        }
+        _ => return anyhow::Error::new(error).context(format!("--to {to}")),
+    };
+    anyhow::Error::new(error).context(format!("--to {to}")).help(help)
+}
+
+const BLOCK: usize = 64 << 10;
+/// The least time of a trial.
+const LEAST_TIME: Duration = Duration::from_millis(200);

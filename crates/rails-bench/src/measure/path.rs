@@ -1,0 +1,144 @@
+//! What a path carries: rates are tried, each twice the last, until the path gives less than is sent.
+//!
+//! This decides without I/O: the command sends at the rates that it names, and tells it the outcome.
+
+use rails_topo::Bandwidth;
+use serde::{Serialize, Serializer};
+use std::time::Duration;
+
+/// One rate that was tried.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Trial {
+    /// The rate, which counts IP packets.
+    #[serde(rename = "rate_bits_per_second")]
+    pub(crate) rate: Bandwidth,
+    /// The rate at which IP packets have arrived.
+    #[serde(rename = "arrived_bits_per_second")]
+    pub(crate) arrived: Bandwidth,
+    /// The share of packets that were lost.
+    pub(crate) loss: f64,
+    /// The smoothed round trip at its end.
+    #[serde(rename = "rtt_ms", serialize_with = "milliseconds")]
+    pub(crate) rtt: Duration,
+}
+
+/// The search for the capacity of a path.
+#[derive(Debug)]
+pub(crate) struct Search {
+    most: Bandwidth,
+    next: Option<Bandwidth>,
+    trials: Vec<Trial>,
+    /// A rate that the path did not carry was tried.
+    is_exceeded: bool,
+}
+
+/// A path's figures.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct PathReport {
+    /// The rate of IP packets that it carries.
+    #[serde(rename = "capacity_bits_per_second")]
+    pub(crate) capacity: Bandwidth,
+    /// Whether it may carry more: the highest rate that was allowed has arrived as a whole.
+    pub(crate) may_carry_more: bool,
+    /// The least round trip.
+    #[serde(rename = "least_rtt_ms", serialize_with = "milliseconds")]
+    pub(crate) least_rtt: Duration,
+    /// The smoothed round trip at the highest rate that was tried: with the queue that the path has.
+    #[serde(rename = "busy_rtt_ms", serialize_with = "milliseconds")]
+    pub(crate) busy_rtt: Duration,
+    /// The share of packets that were lost while the path was not full; that of the first trial, if all of them filled it.
+    pub(crate) loss: f64,
+    /// The largest IP packet that it carries, as far as the interfaces let it be tried.
+    pub(crate) mtu_bytes: u32,
+    /// All trials, in order.
+    pub(crate) trials: Vec<Trial>,
+}
+
+impl Search {
+    /// Tries no rate above `most`.
+    pub(crate) fn new(most: Bandwidth) -> Self {
+        Self { most, next: Some(FIRST.min(most)), trials: Vec::new(), is_exceeded: false }
+    }
+
+    /// The next rate to be tried; `None` at the end.
+    pub(crate) fn next(&self) -> Option<Bandwidth> {
+        self.next
+    }
+
+    /// Takes the outcome of a trial.
+    pub(crate) fn take(&mut self, trial: Trial) {
+        let usual = self.trials.first().map_or(trial.loss, |first| first.loss);
+        self.trials.push(trial);
+        let carries = trial.arrived.as_bits_per_second() as f64
+            >= WHOLE * trial.rate.as_bits_per_second() as f64 * (1.0 - trial.loss.min(usual));
+        self.is_exceeded |= !carries;
+        let bits = trial.rate.as_bits_per_second();
+        self.next = (carries && trial.rate < self.most)
+            .then(|| Bandwidth::bits_per_second(bits.saturating_mul(2)).min(self.most));
+    }
+
+    /// The figures, once no rate is left to be tried.
+    pub(crate) fn report(self, least_rtt: Duration, mtu_bytes: u32) -> PathReport {
+        let arrived = self.trials.iter().map(|trial| trial.arrived);
+        let whole = self.trials.iter().rev().skip(usize::from(self.is_exceeded)).map(|trial| trial.loss);
+        PathReport {
+            capacity: arrived.max().unwrap_or(Bandwidth::bits_per_second(0)),
+            may_carry_more: !self.is_exceeded,
+            least_rtt,
+            busy_rtt: self.trials.last().map_or(least_rtt, |last| last.rtt),
+            loss: whole.reduce(f64::min).or(self.trials.first().map(|first| first.loss)).unwrap_or(0.0),
+            mtu_bytes,
+            trials: self.trials,
+        }
+    }
+}
+
+fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64() * 1e3)
+}
+
+/// The first rate: ten segments in a hundredth of a second.
+const FIRST: Bandwidth = Bandwidth::mbps(12);
+/// A path carries a rate if such a share of it arrives: bursts and timers are not exact.
+const WHOLE: f64 = 0.93;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn run(capacity: u64, loss: f64, most: u64) -> PathReport {
+        let mut search = Search::new(Bandwidth::bits_per_second(most));
+        while let Some(rate) = search.next() {
+            let sent = rate.as_bits_per_second();
+            let passes = sent.min(capacity);
+            let lost = 1.0 - passes as f64 / sent as f64 * (1.0 - loss);
+            let arrived = Bandwidth::bits_per_second((passes as f64 * (1.0 - loss)) as u64);
+            let rtt = Duration::from_millis(if sent > capacity { 39 } else { 19 });
+            search.take(Trial { rate, arrived, loss: lost, rtt });
+        }
+        search.report(Duration::from_millis(19), 1500)
+    }
+
+    #[test]
+    fn capacity_loss_and_queue_of_a_path() {
+        let report = run(500_000_000, 0.01, 10_000_000_000);
+        assert_eq!(report.capacity, Bandwidth::bits_per_second(495_000_000));
+        assert!(!report.may_carry_more && (report.loss - 0.01).abs() < 1e-9, "{report:?}");
+        assert_eq!((report.least_rtt.as_millis(), report.busy_rtt.as_millis()), (19, 39));
+        let limited = run(500_000_000, 0.0, 100_000_000);
+        assert!(limited.may_carry_more);
+        assert_eq!(limited.capacity, Bandwidth::mbps(100));
+    }
+
+    proptest! {
+        #[test]
+        fn no_rate_is_above_the_most(capacity in 100_000..10_000_000_000u64, loss in 0.0..0.5f64, most in 1..20_000_000_000u64) {
+            let report = run(capacity, loss, most);
+            prop_assert!(report.trials.len() <= 16);
+            prop_assert!(report.trials.iter().all(|trial| trial.rate.as_bits_per_second() <= most));
+            let wanted = (capacity.min(most) as f64 * (1.0 - loss)) as u64;
+            prop_assert_eq!(report.capacity.as_bits_per_second(), wanted);
+        }
+    }
+}

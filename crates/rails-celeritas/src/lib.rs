@@ -7,8 +7,9 @@
 //!
 //! # Map
 //! [`CeleritasOptions`] opens a [`Connection`] or a [`CeleritasListener`]. [`Connection::send`] sends a message, a list
-//! of blocks; [`Connection::receive`] and [`Connection::receive_into`] receive one. [`SharedRate`] divides one rate among
-//! several connections. [`proto`] is the protocol, without I/O:
+//! of blocks; [`Connection::receive`] and [`Connection::receive_into`] receive one. [`Connection::into_stream`] makes a
+//! stream of bytes of it, and [`CeleritasTransport`] a lane of any stream over lanes. [`SharedRate`] divides one rate
+//! among several connections. [`proto`] is the protocol, without I/O:
 //! [`ConnectionProtocol`](proto::connection::ConnectionProtocol) is one end of it.
 //!
 //! The repository's `docs/celeritas.md` draws the bytes, has figures, and says when not to use it.
@@ -38,9 +39,14 @@
 //! # Privileges
 //! None.
 //!
+//! # Features
+//! - `encryption`: connections with a secret ([`CeleritasOptions::security`]). It brings aws-lc-rs, which takes a C
+//!   compiler to build.
+//! - `tls`: connections that are opened by TLS 1.3. It brings rustls, and `encryption`.
+//!
 //! # Limits
-//! Segments are not encrypted: an attacker on the path reads and changes them. There is no path MTU discovery,
-//! and no controller that looks for the rate: see [`CeleritasOptions::fixed`]. Linux only.
+//! Without [security](CeleritasOptions::security) segments are not encrypted: an attacker on the path reads and changes
+//! them. No controller looks for the rate: see [`CeleritasOptions::fixed`]. Linux only.
 #![forbid(unsafe_code)]
 
 // clippy.toml lists the calls. Tests read the clock once, at their start.

@@ -41,7 +41,6 @@ fn options() -> CeleritasOptions {
 async fn until_found(connection: &Connection, mtu: u32) -> Duration {
     let begin = Instant::now();
     while !(mtu - 32..=mtu).contains(&connection.stats().path_mtu) {
-        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", connection.stats());
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     begin.elapsed()

@@ -46,7 +46,7 @@
 //!
 //! # Limits
 //! Without [security](CeleritasOptions::security) segments are not encrypted: an attacker on the path reads and changes
-//! them. No controller looks for the rate: see [`CeleritasOptions::fixed`]. Linux only.
+//! them. [`CeleritasOptions::adaptive`] has been tried in simulation alone. Linux only.
 #![forbid(unsafe_code)]
 
 // clippy.toml lists the calls. Tests read the clock once, at their start.
@@ -57,7 +57,7 @@ pub mod proto;
 #[allow(clippy::disallowed_methods, reason = "it keeps the time for the protocol")]
 mod io;
 
-pub use proto::rate::SharedRate;
+pub use proto::rate::{AdaptiveOptions, SharedRate};
 
 pub use io::{
     CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, Connection, ConnectionError,

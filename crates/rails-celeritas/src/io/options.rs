@@ -1,6 +1,6 @@
 //! How connections are opened.
 
-use crate::proto::rate::{Fixed, RateController, SharedRate};
+use crate::proto::rate::{Adaptive, AdaptiveOptions, Fixed, RateController, SharedRate};
 use rails_net::{LocalEnd, UdpOptions};
 use rails_proto::security::Security;
 use rails_topo::{Bandwidth, DataSize};
@@ -34,6 +34,12 @@ impl CeleritasOptions {
     pub fn shared(rate: &SharedRate, weight: NonZeroU32) -> Self {
         let rate = rate.clone();
         Self::controller(move || Box::new(rate.part(weight)))
+    }
+
+    /// Connections that look for the rate of the path, and make way for others: for a path whose rate is not known, or is
+    /// not this connection's alone.
+    pub fn adaptive(options: AdaptiveOptions) -> Self {
+        Self::controller(move || Box::new(Adaptive::new(options)))
     }
 
     /// Connections whose rates these controllers decide, each of them made for one connection.

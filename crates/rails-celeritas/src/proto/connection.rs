@@ -282,7 +282,12 @@ impl ConnectionProtocol {
         let mut budget = self.pacer.budget(now).min(self.burst_len());
         let mut first = None;
         while burst.len() < most {
-            let Some(length) = self.sender.next_len() else { break };
+            let Some(length) = self.sender.next_len() else {
+                if self.pacer.budget(now) >= self.parameters.wire_len(self.path_mtu.current()) {
+                    self.sender.set_limited();
+                }
+                break;
+            };
             let wire = self.parameters.wire_len(length);
             if wire > budget || first.is_some_and(|first| length > first) {
                 break;
@@ -482,7 +487,8 @@ impl ConnectionProtocol {
     fn handle_frame(&mut self, now: Instant, frame: &Control) -> Result<(), Failure> {
         match frame {
             Control::ErrorList(list) => {
-                let feedback = self.sender.handle(now, list)?;
+                let mut feedback = self.sender.handle(now, list)?;
+                feedback.delivered = feedback.acknowledged + feedback.segments * self.parameters.wire_len(0);
                 self.heard_at = now;
                 self.halvings = 0;
                 self.controller.handle(now, &feedback, &self.sender.round_trip());
@@ -608,6 +614,7 @@ impl ConnectionProtocol {
     fn set_rate(&mut self) {
         let rate = self.controller.rate().as_bits_per_second() >> self.halvings.min(63);
         self.pacer.set_rate(Bandwidth::bits_per_second(rate.max(LEAST_RATE)));
+        self.sender.set_window(self.controller.window());
     }
 
     fn fail(&mut self, failure: Failure) {

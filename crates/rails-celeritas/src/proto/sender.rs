@@ -21,6 +21,8 @@ pub struct Sender {
     token: Token,
     most_payload: u32,
     most_unacknowledged: u64,
+    /// The controller's part of that limit.
+    window: u64,
     limit: u64,
     message_limit: u32,
     /// Those of which bytes were sent and may be missing, in order.
@@ -51,6 +53,8 @@ pub struct Sender {
     small_payload: u32,
     /// The large packets that were lost since the last one arrived.
     large_losses: u32,
+    /// Packets below this number were sent before, or while, there was less to send than the rate allowed.
+    limited_until: u64,
     delivered: VecDeque<u32>,
     stats: SenderStats,
 }
@@ -69,6 +73,15 @@ struct Packet {
     number: u64,
     sent_at: Instant,
     bytes: Range<u64>,
+}
+
+/// The packets of which it is known what became of them: the bytes of those that have arrived, and the lost ones.
+#[derive(Debug, Default)]
+struct Judged {
+    arrived: u64,
+    segments: u64,
+    lost: u64,
+    lost_segments: u64,
 }
 
 /// A segment to be sent now.
@@ -109,6 +122,15 @@ pub struct Feedback {
     pub acknowledged: u64,
     /// Bytes that are taken to be lost, by this list.
     pub lost: u64,
+    /// The bytes of the IP packets in which the acknowledged bytes have arrived. The connection fills it in.
+    pub delivered: u64,
+    /// Segments that have arrived, by this list.
+    pub segments: u64,
+    /// Segments that are taken to be lost, by this list.
+    pub lost_segments: u64,
+    /// Whether the latest packet that has arrived was sent while the rate allowed more than there was to send: while the
+    /// caller had nothing, or a limit held it up.
+    pub is_limited: bool,
     /// The round trip of the latest packet that has arrived, without the peer's delay.
     pub round_trip: Option<Duration>,
 }
@@ -159,6 +181,7 @@ impl Sender {
             token,
             most_payload,
             most_unacknowledged: most_unacknowledged.max(most_payload.into()),
+            window: u64::MAX,
             limit: 0,
             message_limit: 0,
             begun: VecDeque::new(),
@@ -178,6 +201,7 @@ impl Sender {
             next_suspicion: SUSPECT_PROBES,
             small_payload: most_payload,
             large_losses: 0,
+            limited_until: 0,
             delivered: VecDeque::new(),
             stats: SenderStats::default(),
         }
@@ -244,7 +268,7 @@ impl Sender {
             }
         };
         let length = self.cut(rest);
-        let room = self.limit.saturating_sub(self.next).min(self.most_unacknowledged - self.unacknowledged);
+        let room = self.room();
         match u64::from(length) <= room {
             true => Some(length),
             // A short segment rather than none, once nothing is under way that would raise the limit.
@@ -256,8 +280,7 @@ impl Sender {
     /// The bytes that could be sent if the rate allowed it: the lost ones, and those up to the limits.
     pub fn backlog(&self) -> u64 {
         let lost: u64 = self.lost.iter().map(len).sum();
-        let room = self.limit.saturating_sub(self.next).min(self.most_unacknowledged - self.unacknowledged);
-        lost + room.min(self.unsent)
+        lost + self.room().min(self.unsent)
     }
 
     /// The message of which the next new byte is the first: its number and length.
@@ -319,15 +342,18 @@ impl Sender {
             feedback.round_trip = self.sample(now, list);
             self.largest = self.largest.max(Some(list.largest));
         }
+        feedback.is_limited = self.largest.is_none_or(|largest| largest < self.limited_until);
         let missing: RangeSet<u64> = list.missing_ranges().collect();
         feedback.acknowledged = self.clear_lost(list.known, &missing);
         let has_arrived =
             |bytes: &Range<u64>| bytes.end <= list.complete || bytes.end <= list.known && !missing.overlaps(bytes);
-        let (arrived, lost) = self.judge(now, |bytes| match has_arrived(bytes) {
+        let judged = self.judge(now, |bytes| match has_arrived(bytes) {
             true => Some(true),
             false => (bytes.end <= list.known).then_some(false),
         });
-        (feedback.acknowledged, feedback.lost) = (feedback.acknowledged + arrived, lost);
+        feedback.acknowledged += judged.arrived;
+        (feedback.segments, feedback.lost_segments) = (judged.segments, judged.lost_segments);
+        feedback.lost = judged.lost;
         self.unacknowledged -= feedback.acknowledged;
         self.stats.acknowledged_bytes += feedback.acknowledged;
         if feedback.acknowledged > 0 {
@@ -360,10 +386,10 @@ impl Sender {
     /// sent again, it tells of those before it. Returns the bytes.
     pub fn handle_timeout(&mut self, now: Instant, delay: Duration) -> u64 {
         let complete = self.complete;
-        let (arrived, lost) = self.judge(now, |bytes| Some(bytes.end <= complete));
-        self.unacknowledged -= arrived;
-        if lost > 0 || self.probe_at(delay).is_none_or(|at| now < at) {
-            return lost;
+        let judged = self.judge(now, |bytes| Some(bytes.end <= complete));
+        self.unacknowledged -= judged.arrived;
+        if judged.lost > 0 || self.probe_at(delay).is_none_or(|at| now < at) {
+            return judged.lost;
         }
         self.probes += 1;
         self.stats.probes += 1;
@@ -415,6 +441,18 @@ impl Sender {
     /// The round-trip time.
     pub fn round_trip(&self) -> RoundTrip {
         self.round_trip
+    }
+
+    /// Limits the bytes that are sent and not acknowledged further. Lost bytes are sent again all the same.
+    pub fn set_window(&mut self, bytes: u64) {
+        self.window = bytes;
+    }
+
+    /// The rate allows more than there is to send. It is no news of the path if the window alone is in the way.
+    pub fn set_limited(&mut self) {
+        if self.unacknowledged.saturating_add(self.most_payload.into()) <= self.window {
+            self.limited_until = self.next_packet;
+        }
     }
 
     /// Changes the most bytes of a segment, for those that are sent from now on.
@@ -481,23 +519,24 @@ impl Sender {
     }
 
     /// Judges the packets up to the largest that has arrived: whether all their bytes have arrived, which may be
-    /// unknown. Those that have not are lost if later ones have overtaken them by number or by time. Returns the bytes
-    /// that have arrived, and the lost ones.
-    fn judge(&mut self, now: Instant, has_arrived: impl Fn(&Range<u64>) -> Option<bool>) -> (u64, u64) {
-        let Some(largest) = self.largest else { return (0, 0) };
+    /// unknown. Those that have not are lost if later ones have overtaken them by number or by time.
+    fn judge(&mut self, now: Instant, has_arrived: impl Fn(&Range<u64>) -> Option<bool>) -> Judged {
+        let Some(largest) = self.largest else { return Judged::default() };
         let passed = self.in_flight.partition_point(|packet| packet.number <= largest);
         let patience = self.round_trip.reordering();
         let is_late = |packet: &Packet| packet.number + REORDERING <= largest || packet.sent_at + patience <= now;
-        let (mut arrived, mut lost, mut kept) = (0, 0, Vec::new());
+        let (mut judged, mut kept) = (Judged::default(), Vec::new());
         for packet in self.in_flight.drain(..passed) {
             let is_large = len(&packet.bytes) > self.small_payload.into();
             match has_arrived(&packet.bytes) {
                 Some(true) => {
-                    arrived += len(&packet.bytes);
+                    judged.arrived += len(&packet.bytes);
+                    judged.segments += 1;
                     self.large_losses = if is_large { 0 } else { self.large_losses };
                 }
                 Some(false) if packet.number < largest && is_late(&packet) => {
-                    lost += len(&packet.bytes);
+                    judged.lost += len(&packet.bytes);
+                    judged.lost_segments += 1;
                     self.large_losses += u32::from(is_large);
                     self.lost.insert(packet.bytes);
                 }
@@ -505,7 +544,13 @@ impl Sender {
             }
         }
         kept.into_iter().rev().for_each(|packet| self.in_flight.push_front(packet));
-        (arrived, lost)
+        judged
+    }
+
+    /// The new bytes that the limits leave room for.
+    fn room(&self) -> u64 {
+        let most = self.most_unacknowledged.min(self.window);
+        self.limit.saturating_sub(self.next).min(most.saturating_sub(self.unacknowledged))
     }
 
     fn counted(&self) -> u64 {

@@ -17,6 +17,8 @@ use std::{fmt, time::Duration};
 pub(crate) enum Transport {
     /// Celeritas at a fixed rate, just below the path's
     Celeritas,
+    /// Celeritas, which looks for the rate
+    Adaptive,
     /// One TCP flow with CUBIC
     Cubic,
     /// One TCP flow with BBR
@@ -214,13 +216,14 @@ impl WanContest {
 
 impl Transport {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Celeritas, Self::Cubic, Self::Bbr, Self::ParallelCubic];
+    pub(crate) const ALL: [Self; 5] = [Self::Celeritas, Self::Adaptive, Self::Cubic, Self::Bbr, Self::ParallelCubic];
 }
 
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Celeritas => "Celeritas, fixed rate",
+            Self::Adaptive => "Celeritas, adaptive",
             Self::Cubic => "TCP CUBIC",
             Self::Bbr => "TCP BBR",
             Self::ParallelCubic => "TCP CUBIC, 8 flows",

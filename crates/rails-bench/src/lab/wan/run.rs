@@ -4,7 +4,7 @@ use super::{Transport, WanContest};
 use crate::lab::compare::ContestError;
 use bytes::Bytes;
 use rails_bind::{thread::current_tid, usage::ThreadUsage};
-use rails_celeritas::{CeleritasOptions, Connection};
+use rails_celeritas::{AdaptiveOptions, CeleritasOptions, Connection};
 use rails_lab::{LinkLab, Side};
 use std::{
     io::{self, Read, Write},
@@ -52,7 +52,7 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
         let receiver = scope.spawn(move || {
             let _inside = lab.enter(Side::B)?;
             progress.timed(|| match transport {
-                Transport::Celeritas => receive_messages(contest, address, ready, progress),
+                Transport::Celeritas | Transport::Adaptive => receive_messages(contest, address, ready, progress),
                 _ => receive_flows(address, flows, ready, progress),
             })
         });
@@ -61,7 +61,12 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
             scope.spawn(move || {
                 let _inside = lab.enter(Side::A)?;
                 progress.timed(|| match transport {
-                    Transport::Celeritas => send_messages(contest, address, progress),
+                    Transport::Celeritas => {
+                        send_messages(CeleritasOptions::fixed(contest.celeritas), address, progress)
+                    }
+                    Transport::Adaptive => {
+                        send_messages(CeleritasOptions::adaptive(AdaptiveOptions::new()), address, progress)
+                    }
                     Transport::Bbr => send_flows(address, flows, "bbr", progress),
                     Transport::Cubic | Transport::ParallelCubic => send_flows(address, flows, "cubic", progress),
                 })
@@ -76,7 +81,7 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
         for end in sender.into_iter().chain([receiver]) {
             end.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        let is_celeritas = transport == Transport::Celeritas;
+        let is_celeritas = matches!(transport, Transport::Celeritas | Transport::Adaptive);
         Ok(Transfer {
             counted: after - before,
             time,
@@ -142,9 +147,8 @@ fn receive_messages(
     })
 }
 
-fn send_messages(contest: &WanContest, address: SocketAddr, progress: &Progress) -> io::Result<()> {
+fn send_messages(options: CeleritasOptions, address: SocketAddr, progress: &Progress) -> io::Result<()> {
     runtime()?.block_on(async {
-        let options = CeleritasOptions::fixed(contest.celeritas);
         let connection = options.connect(address).await.map_err(io::Error::other)?;
         let block = Bytes::from(vec![7; MESSAGE]);
         let send = async {

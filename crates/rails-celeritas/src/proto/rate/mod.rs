@@ -1,8 +1,10 @@
 //! At which rate a connection sends.
 
+mod adaptive;
 mod fixed;
 mod shared;
 
+pub use adaptive::{Adaptive, AdaptiveOptions};
 pub use fixed::Fixed;
 pub use shared::{Shared, SharedRate};
 
@@ -20,6 +22,12 @@ pub trait RateController: fmt::Debug + Send {
 
     /// An error list has come.
     fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip);
+
+    /// The most payload bytes that may be sent and not acknowledged, so that a sender which hears nothing stops before it
+    /// has filled the queues on the path. The default sets no limit.
+    fn window(&self) -> u64 {
+        u64::MAX
+    }
 
     /// The connection has something to send or to hear of from now on, or has not. The default does nothing.
     fn set_busy(&mut self, is_busy: bool) {

@@ -1,0 +1,430 @@
+//! A rate that is looked for.
+//!
+//! The controller keeps a short queue: it knows the least round trip, and the rate at which its packets pass the
+//! bottleneck. From these it sets the rate so that the queue comes to a target within a few round trips. The target
+//! falls as the rate rises, so that of several connections with one queue the slower ones gain. A loss is no sign of
+//! congestion by itself.
+
+mod cubic;
+mod path;
+
+use super::RateController;
+use crate::proto::{round_trip::RoundTrip, sender::Feedback};
+use cubic::Cubic;
+use path::{Path, Rates};
+use rails_topo::Bandwidth;
+use std::time::{Duration, Instant};
+
+/// The bounds of an [`Adaptive`] rate. Rates count IP packets with their headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct AdaptiveOptions {
+    least: Bandwidth,
+    most: Option<Bandwidth>,
+    first: Bandwidth,
+}
+
+/// Looks for the rate that a path carries, and makes way for others.
+#[derive(Debug)]
+pub struct Adaptive {
+    options: AdaptiveOptions,
+    /// In bits per second.
+    rate: f64,
+    window: u64,
+    path: Path,
+    state: State,
+    round: Round,
+    /// Consecutive rounds in which the queue was empty at some time.
+    empty_rounds: i32,
+    /// Whether the last round lost more than the path always does.
+    is_lossy: bool,
+    /// The queue at which packets were dropped, and when.
+    depth: Option<(Instant, Duration)>,
+    refreshed_at: Option<Instant>,
+    crowded_since: Option<Instant>,
+    /// Consecutive refreshes in which the queue did not run empty.
+    full_refreshes: u32,
+    handled_at: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// The rate doubles in each round.
+    Startup { best: f64, stalled: u32 },
+    /// The queue that `Startup` has made runs empty.
+    Drain { until: Instant, best: f64 },
+    /// The queue is kept at its target.
+    Cruise,
+    /// The queue runs empty, so that the least round trip is seen.
+    Refresh { from: Instant, until: Instant, held: Held },
+    /// The rate is the former one until the path is known again.
+    Settle { from: Instant, low_until: Instant, until: Instant, held: Held },
+    /// Others keep the queue full: CUBIC's window.
+    Compete(Cubic),
+}
+
+/// What goes on after a pause.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    rate: f64,
+    cubic: Option<Cubic>,
+}
+
+/// The segments of a round.
+#[derive(Debug, Default, Clone, Copy)]
+struct Round {
+    begin: Option<Instant>,
+    arrived: f64,
+    lost: f64,
+    /// The shortest and the longest queue.
+    queue: Option<Duration>,
+    longest_queue: Duration,
+    is_limited: bool,
+}
+
+impl AdaptiveOptions {
+    /// Between 1 Mbit/s and all that the path carries, beginning with 5 Mbit/s.
+    pub fn new() -> Self {
+        Self { least: Bandwidth::mbps(1), most: None, first: Bandwidth::mbps(5) }
+    }
+
+    /// The rate below which no congestion slows a connection down. Default: 1 Mbit/s.
+    pub fn least(self, rate: Bandwidth) -> Self {
+        Self { least: rate, ..self }
+    }
+
+    /// The rate that it never exceeds. Default: none.
+    pub fn most(self, rate: Bandwidth) -> Self {
+        Self { most: Some(rate), ..self }
+    }
+
+    /// The rate with which it begins. It doubles in each round trip from there on, until the queue grows. Default: 5
+    /// Mbit/s.
+    pub fn first(self, rate: Bandwidth) -> Self {
+        Self { first: rate, ..self }
+    }
+}
+
+impl Default for AdaptiveOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RateController for Adaptive {
+    fn rate(&self) -> Bandwidth {
+        Bandwidth::bits_per_second(self.rate as u64)
+    }
+
+    fn window(&self) -> u64 {
+        self.window
+    }
+
+    fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip) {
+        let step = self.handled_at.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        if step > LONG_PAUSE {
+            self.path.forget_lists();
+        }
+        self.path.handle(now, feedback, round_trip, self.span());
+        self.round.add(feedback, self.path.latest_queue(), self.path.newest_queue());
+        let begin = *self.round.begin.get_or_insert(now);
+        if now >= begin + self.path.round() {
+            let round = std::mem::replace(&mut self.round, Round { begin: Some(now), ..Round::default() });
+            self.end_round(now, &round);
+        }
+        self.go_on(now, step, feedback.is_limited, round_trip);
+        let most = self.options.most.map_or(f64::MAX, |most| most.as_bits_per_second() as f64);
+        self.rate = self.rate.max(self.options.least.as_bits_per_second() as f64).min(most);
+        self.set_window();
+    }
+}
+
+impl Adaptive {
+    /// A rate that begins with the first one of the options.
+    pub fn new(options: AdaptiveOptions) -> Self {
+        Self {
+            options,
+            rate: options.first.as_bits_per_second() as f64,
+            window: u64::MAX,
+            path: Path::default(),
+            state: State::Startup { best: 0.0, stalled: 0 },
+            round: Round::default(),
+            empty_rounds: 0,
+            is_lossy: false,
+            depth: None,
+            refreshed_at: None,
+            crowded_since: None,
+            full_refreshes: 0,
+            handled_at: None,
+        }
+    }
+
+    /// The share of packets that the path loses without a queue.
+    pub fn path_loss(&self) -> f64 {
+        self.path.loss
+    }
+
+    /// Changes the rate and the state, by the latest list.
+    fn go_on(&mut self, now: Instant, step: Duration, is_limited: bool, round_trip: &RoundTrip) {
+        let (rates, round) = (self.path.rates(), self.path.round());
+        let queue = self.path.latest_queue();
+        match self.state {
+            State::Startup { best, .. } => {
+                if queue > self.startup_queue() {
+                    self.drain(now, best);
+                } else if !is_limited && self.path.newest_queue() <= self.path.tolerance() {
+                    let grown = self.rate * (step.min(round).as_secs_f64() / round.as_secs_f64()).exp2();
+                    let most = rates.map_or(self.rate, |rates| MOST_AHEAD * rates.judged);
+                    self.rate = grown.min(most.max(self.rate));
+                }
+            }
+            State::Drain { until, best } => {
+                let best = best.max(self.passing(rates, is_limited));
+                self.state = State::Drain { until, best };
+                self.rate = best * DRAINING;
+                if queue <= self.path.tolerance() || now >= until {
+                    self.settle(now, now, Held { rate: best, cubic: None });
+                }
+            }
+            State::Cruise => self.cruise(now, rates, is_limited),
+            State::Refresh { from, until, held } => {
+                if now >= until {
+                    self.settle(from, now, held);
+                }
+            }
+            State::Settle { until, held, .. } => {
+                if now >= until {
+                    self.go_back(now, held);
+                } else if held.cubic.is_none() && queue > self.crowded_queue() {
+                    self.state = State::Cruise;
+                }
+            }
+            State::Compete(cubic) => self.rate = cubic.rate(now, round_trip.smoothed()),
+        }
+    }
+
+    /// Sets the rate by which the queue comes to its target.
+    fn cruise(&mut self, now: Instant, rates: Option<Rates>, is_limited: bool) {
+        let round = self.path.round().as_secs_f64();
+        let queue = self.path.queue(now);
+        let short = self.target().as_secs_f64() - queue.as_secs_f64();
+        let mut change = GAIN * short / round;
+        if change > 0.0 {
+            // No queue for long: the path may carry far more.
+            change *= f64::from(1 << (self.empty_rounds - 2).clamp(0, 6));
+        }
+        if self.is_lossy {
+            change = change.min(-LOSSY_CUT);
+        }
+        let passing = self.passing(rates, is_limited);
+        let rate = passing * (1.0 + change.clamp(-MOST_CUT, MOST_GROWTH));
+        if !is_limited || rate < self.rate {
+            self.rate = rate;
+        }
+        let emptied = self.path.emptied_at.max(self.refreshed_at);
+        if !is_limited && emptied.is_none_or(|at| at + REFRESH_PAUSE <= now) {
+            self.refresh(now, None);
+        }
+    }
+
+    fn end_round(&mut self, now: Instant, round: &Round) {
+        let queue = round.queue.unwrap_or_default();
+        let expected = self.path.loss * round.count();
+        self.is_lossy = round.lost > expected + 3.0 * expected.sqrt() + 3.0 + round.count() / 200.0;
+        if self.is_lossy {
+            self.depth = Some((now, round.longest_queue.max(LEAST_DEPTH)));
+        }
+        self.depth = self.depth.filter(|(at, _)| now < *at + DEPTH_WINDOW);
+        let is_empty = queue <= self.path.tolerance();
+        self.empty_rounds = if is_empty && !self.is_lossy { (self.empty_rounds + 1).min(16) } else { 0 };
+        match &mut self.state {
+            State::Startup { best, stalled } => {
+                let delivered = self.path.rates().map_or(0.0, |rates| rates.delivered);
+                let has_grown = delivered > *best * 1.25 || round.is_limited;
+                *stalled = if has_grown { 0 } else { *stalled + 1 };
+                *best = best.max(delivered);
+                let best = *best;
+                let is_full = *stalled >= 3 || self.is_lossy && self.path.judged >= KNOWN_LOSS;
+                if !is_full {
+                    self.path.learn(round, f64::MAX);
+                } else {
+                    self.drain(now, best);
+                }
+            }
+            State::Cruise => self.end_cruising_round(now, round, queue),
+            State::Settle { from, low_until, .. } => {
+                // The packets that were sent while the rate was low.
+                if is_empty && *from + self.path.base() <= now && now <= *low_until + 2 * self.path.round() {
+                    self.path.learn(round, 200.0);
+                }
+            }
+            State::Compete(cubic) => {
+                if self.is_lossy {
+                    cubic.cut(now, self.path.round());
+                }
+                let held = Held { rate: self.rate, cubic: Some(*cubic) };
+                if self.refreshed_at.is_none_or(|at| at + REFRESH_PAUSE <= now) {
+                    self.refresh(now, held.cubic);
+                }
+            }
+            State::Drain { .. } | State::Refresh { .. } => {}
+        }
+    }
+
+    fn end_cruising_round(&mut self, now: Instant, round: &Round, queue: Duration) {
+        if !self.is_lossy {
+            self.path.learn(round, 8_000.0);
+        } else if self.refreshed_at.is_none_or(|at| at + LOSSY_PAUSE <= now) {
+            return self.refresh(now, None);
+        }
+        if queue <= self.crowded_queue() {
+            self.crowded_since = None;
+        } else if *self.crowded_since.get_or_insert(now) + CROWDED_TIME <= now {
+            self.crowded_since = None;
+            self.state = self.compete(now);
+        }
+    }
+
+    fn drain(&mut self, now: Instant, best: f64) {
+        self.state = State::Drain { until: now + 4 * self.path.round(), best };
+        self.rate = best.max(self.passing(self.path.rates(), false)) * DRAINING;
+    }
+
+    /// Sends slowly for a round, so that the queue runs empty.
+    fn refresh(&mut self, now: Instant, cubic: Option<Cubic>) {
+        self.refreshed_at = Some(now);
+        let held = Held { rate: self.rate, cubic };
+        self.state = State::Refresh { from: now, until: now + self.path.base() + REFRESH_MORE, held };
+        self.rate *= REFRESHING;
+    }
+
+    /// Sends at the former rate until lists tell of it alone.
+    fn settle(&mut self, from: Instant, now: Instant, held: Held) {
+        self.state = State::Settle { from, low_until: now, until: now + self.path.round() + self.span(), held };
+        self.rate = held.rate;
+    }
+
+    fn go_back(&mut self, now: Instant, held: Held) {
+        let is_emptied = self.path.emptied_at.is_some_and(|at| self.refreshed_at.is_some_and(|from| from <= at));
+        self.full_refreshes = if is_emptied { 0 } else { self.full_refreshes + 1 };
+        self.crowded_since = None;
+        self.state = match held.cubic {
+            _ if is_emptied => State::Cruise,
+            Some(cubic) => State::Compete(cubic),
+            None if self.full_refreshes >= FULL_REFRESHES => self.compete(now),
+            None => State::Cruise,
+        };
+    }
+
+    fn compete(&self, now: Instant) -> State {
+        State::Compete(Cubic::new(now, self.rate, self.path.round()))
+    }
+
+    /// The rate at which this connection's packets pass the bottleneck.
+    fn passing(&self, rates: Option<Rates>, is_limited: bool) -> f64 {
+        match rates {
+            _ if is_limited => self.rate,
+            None => self.rate,
+            Some(rates) if self.is_lossy => rates.delivered / (1.0 - self.path.loss),
+            Some(rates) => rates.judged,
+        }
+    }
+
+    /// The queue that this connection wants.
+    fn target(&self) -> Duration {
+        let wanted = TARGET.as_secs_f64() * (TARGET_RATE / self.rate.max(1.0)).sqrt();
+        let most = self.depth.map_or(MOST_TARGET, |(_, depth)| depth.min(MOST_TARGET)).as_secs_f64() * USED_DEPTH;
+        // It falls as the rate rises in a short queue too.
+        self.path.tolerance() + Duration::from_secs_f64(wanted / (1.0 + (wanted / most).powi(4)).powf(0.25))
+    }
+
+    /// A queue that others make.
+    fn crowded_queue(&self) -> Duration {
+        2 * self.target().min(CROWDED_TARGET) + CROWDED_MORE
+    }
+
+    fn startup_queue(&self) -> Duration {
+        (self.path.base() / 8).max(STARTUP_QUEUE)
+    }
+
+    /// The time of which the rates are an average: a round, and twenty packets.
+    fn span(&self) -> Duration {
+        (self.path.round() * 5 / 4).max(Duration::from_secs_f64(20.0 * 12_000.0 / self.rate.max(1.0)))
+    }
+
+    fn set_window(&mut self) {
+        let rate = match self.state {
+            State::Refresh { held, .. } | State::Settle { held, .. } => held.rate,
+            _ => self.rate,
+        };
+        let bytes = rate / 8.0 * 2.0 * self.path.round().as_secs_f64();
+        self.window = (bytes as u64).max(LEAST_WINDOW);
+    }
+}
+
+impl Round {
+    fn add(&mut self, feedback: &Feedback, queue: Duration, newest: Duration) {
+        self.longest_queue = self.longest_queue.max(newest);
+        self.arrived += feedback.segments as f64;
+        self.lost += feedback.lost_segments as f64;
+        self.queue = Some(self.queue.map_or(queue, |least| least.min(queue)));
+        self.is_limited |= feedback.is_limited;
+    }
+
+    fn count(&self) -> f64 {
+        self.arrived + self.lost
+    }
+}
+
+impl Path {
+    /// Counts the losses of a round as the path's own. The estimate is as good as one of `memory` packets.
+    fn learn(&mut self, round: &Round, memory: f64) {
+        let count = round.count();
+        if count > 0.0 {
+            let weight = count / (count + memory.min(self.judged));
+            self.loss = (self.loss + (round.lost / count - self.loss) * weight).min(MOST_PATH_LOSS);
+            self.judged += count;
+        }
+    }
+}
+
+/// No path is taken to lose more than this without a queue.
+const MOST_PATH_LOSS: f64 = 0.1;
+/// The queue that a connection of [`TARGET_RATE`] wants, beside the tolerance; it goes with the root of the rate.
+const TARGET: Duration = Duration::from_micros(1_500);
+const TARGET_RATE: f64 = 500e6;
+/// All targets are below this, and below that part of the queue at which packets were dropped in this time.
+const MOST_TARGET: Duration = Duration::from_millis(50);
+const USED_DEPTH: f64 = 0.8;
+const LEAST_DEPTH: Duration = Duration::from_millis(1);
+const DEPTH_WINDOW: Duration = Duration::from_secs(30);
+/// The part of a queue's distance from its target that is made up for in a round.
+const GAIN: f64 = 0.4;
+/// The most by which the rate falls or rises in a round.
+const MOST_CUT: f64 = 0.3;
+const MOST_GROWTH: f64 = 0.25;
+/// The rate is at most that much ahead of that at which packets arrive while it doubles.
+const MOST_AHEAD: f64 = 3.2;
+/// A queue that ends the start, beside an eighth of a round trip.
+const STARTUP_QUEUE: Duration = Duration::from_millis(2);
+/// The parts of the rate while a queue runs empty.
+const DRAINING: f64 = 0.5;
+const REFRESHING: f64 = 0.25;
+/// The pause between such times, and their length beside a round trip.
+const REFRESH_PAUSE: Duration = Duration::from_millis(2_500);
+const REFRESH_MORE: Duration = Duration::from_millis(5);
+/// The pause between those after losses.
+const LOSSY_PAUSE: Duration = Duration::from_millis(500);
+const LOSSY_CUT: f64 = 0.05;
+/// Packets after which the path's loss is known at the start.
+const KNOWN_LOSS: f64 = 200.0;
+/// So many times after each other the queue did not run empty: others fill it.
+const FULL_REFRESHES: u32 = 2;
+/// A queue above twice the target, or twice this, by this, for this time, is one that others make.
+const CROWDED_TARGET: Duration = Duration::from_millis(5);
+const CROWDED_MORE: Duration = Duration::from_millis(2);
+const CROWDED_TIME: Duration = Duration::from_millis(500);
+/// A window that lets bursts leave at low rates.
+const LEAST_WINDOW: u64 = 128 << 10;
+/// Lists before such a pause tell nothing.
+const LONG_PAUSE: Duration = Duration::from_secs(1);

@@ -33,6 +33,8 @@ pub(crate) fn peer(data: &[u8]) {
     let parameters = Parameters {
         peer_token: Token(1),
         most_payload: 1432,
+        base_payload: 1432,
+        floor_payload: None,
         overhead: 28,
         most_unacknowledged,
         round_trip: Duration::from_millis(20),

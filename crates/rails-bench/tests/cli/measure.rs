@@ -167,7 +167,7 @@ fn netns_wan_with_every_sample() {
     let comparison: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
     assert_eq!((&comparison["seed"], &comparison["path"]["rtt_ms"]), (&7.into(), &19.0.into()));
     let samples = comparison["samples"].as_array().expect("a list");
-    assert_eq!(samples.len(), 4, "each takes part once");
+    assert_eq!(samples.len(), 5, "each takes part once");
     for sample in samples {
         assert!(sample["bytes"].as_u64().unwrap() > 0 && sample["cpu_seconds"].as_f64().unwrap() > 0.0, "{sample}");
         assert!(sample["emulated"]["from_a"]["lost"].as_u64().unwrap() > 0, "the path loses frames: {sample}");

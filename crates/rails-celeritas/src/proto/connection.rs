@@ -68,7 +68,7 @@ pub struct ConnectionProtocol {
     /// The sending side of the control channel is closed, here and at the peer.
     is_closed: bool,
     peer_is_closed: bool,
-    /// Nobody receives any more; until this time the messages of this end are delivered.
+    /// Nobody receives any more; until this time the messages of this end are delivered, and the peer closes.
     abandoned_until: Option<Instant>,
     has_failed: bool,
 }
@@ -99,8 +99,8 @@ pub enum Event {
         /// Their number.
         messages: u32,
     },
-    /// Both ends have all messages, and have closed; or the peer has all of an [abandoned](ConnectionProtocol::abandon)
-    /// connection. No event follows.
+    /// Both ends have all messages, and have closed. The peer of an [abandoned](ConnectionProtocol::abandon) connection has
+    /// all messages, and has closed or was silent for 5 s. No event follows.
     Closed,
     /// The connection has failed. No event follows.
     Failed(Failure),
@@ -217,7 +217,6 @@ impl ConnectionProtocol {
         }
         self.finish();
         self.abandoned_until = Some(now + LONGEST_FAREWELL);
-        self.end_if_closed();
     }
 
     /// Whether nobody receives the peer's messages any more.
@@ -255,7 +254,8 @@ impl ConnectionProtocol {
         // It reads no further frame.
         self.frames.clear();
         // It closes once it has all, and knows that this end has all; or it was abandoned once this end has all.
-        if self.has_all() { self.end_if_closed() } else { self.fail(Failure::Cut) }
+        let is_whole = if self.is_abandoned() { self.sender.is_done() } else { self.has_all() };
+        if is_whole { self.end_if_closed() } else { self.fail(Failure::Cut) }
     }
 
     /// Takes bytes of the peer below that offset and messages below that number from now on.
@@ -412,7 +412,11 @@ impl ConnectionProtocol {
             self.expire(message);
         }
         if self.abandoned_until.is_some_and(|until| until <= now) {
-            return self.fail(Failure::Abandoned);
+            if !self.is_closed {
+                return self.fail(Failure::Abandoned);
+            }
+            self.peer_is_closed = true;
+            return self.end_if_closed();
         }
         self.sender.handle_timeout(now, self.peer_delay());
         if self.sender.take_suspicion() {
@@ -545,7 +549,7 @@ impl ConnectionProtocol {
 
     /// Whether the last event has come.
     fn has_ended(&self) -> bool {
-        self.has_failed || self.is_closed && (self.peer_is_closed || self.abandoned_until.is_some())
+        self.has_failed || self.is_closed && self.peer_is_closed
     }
 
     fn expire(&mut self, message: u32) {
@@ -636,7 +640,8 @@ const MOST_ARRIVED_PROBES: usize = 16;
 const LEAST_SILENCE: Duration = Duration::from_millis(300);
 /// The time without news after which a connection fails.
 const MOST_SILENCE: Duration = Duration::from_secs(5);
-/// The time in which a connection that nobody holds any more delivers its last messages.
+/// The time in which a connection that nobody holds any more delivers its last messages, and waits for the peer to close:
+/// an end that left at once would reset the control channel, and the reset could overtake its last frames.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 /// The rate below which no silence slows a connection: ten segments of 1,500 bytes a second, for probes.
 const LEAST_RATE: u64 = 120_000;

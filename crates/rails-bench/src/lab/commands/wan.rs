@@ -1,22 +1,23 @@
-//! `wan`: Celeritas beside TCP, over an emulated path of long distance.
+//! `wan`: Celeritas beside TCP, RBUDP and QUIC, over an emulated path of long distance.
 
 use super::contest::explained;
 use crate::{
     commands::seconds,
     duration,
     exit::Exit,
-    lab::wan::{Transport, WanContest, WanPath},
+    lab::wan::{Transport, WanContest, WanPath, draw},
     machine::this_machine,
     print,
 };
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use rails_topo::Bandwidth;
 use std::{path::PathBuf, time::Duration};
 
-/// Compare Celeritas with TCP over an emulated path of long distance that loses packets (needs root)
+/// Compare Celeritas with TCP, RBUDP and QUIC over an emulated path of long distance that loses packets (needs root)
 ///
 /// Each measurement has a path of its own, in user space. Celeritas sends at a fixed rate just below the path's: it does not
-/// look for the rate, and shares with nobody.
+/// look for the rate, and shares with nobody. RBUDP has the same rate. QUIC takes part in builds with the feature `quic`.
 ///
 /// Example: rails-bench wan --losses 0,0.001 --rounds 3 --json wan.json
 #[derive(Debug, clap::Args)]
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     /// Those who take part [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     transports: Vec<Transport>,
-    /// The rate of Celeritas in Mbit/s, of IP packets [default: 98.8 % of the path's]
+    /// The rate of Celeritas and RBUDP in Mbit/s, of IP packets [default: 98.8 % of the path's]
     #[arg(long, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     celeritas_rate: Option<u64>,
     /// How long each measurement sends
@@ -51,6 +52,9 @@ pub(crate) struct Args {
     /// Write every sample and everything that is known of it to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw goodput over loss into this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
@@ -67,7 +71,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let contest = WanContest {
         path,
         losses: args.losses.clone(),
-        transports: if args.transports.is_empty() { Transport::ALL.to_vec() } else { args.transports.clone() },
+        transports: if args.transports.is_empty() {
+            Transport::value_variants().to_vec()
+        } else {
+            args.transports.clone()
+        },
         celeritas,
         warm_up: WARM_UP,
         time: args.seconds,
@@ -82,6 +90,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     if let Some(path) = &args.json {
         let json = serde_json::to_vec_pretty(&comparison)?;
         std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
+    }
+    if let Some(path) = &args.svg {
+        draw(&comparison, path).context("--svg")?;
     }
     Ok(Exit::Done)
 }

@@ -1,6 +1,8 @@
 //! One transport over one path: both ends are threads of this process, so that they read one clock.
 
-use super::{Transport, WanContest};
+#[cfg(feature = "quic")]
+use super::quic;
+use super::{Transport, WanContest, rbudp};
 use crate::lab::compare::ContestError;
 use bytes::Bytes;
 use rails_bind::{thread::current_tid, usage::ThreadUsage};
@@ -8,7 +10,7 @@ use rails_celeritas::{CeleritasOptions, Connection};
 use rails_lab::{LinkLab, Side};
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc,
@@ -34,9 +36,11 @@ pub(super) struct Transfer {
 
 /// The progress of both ends.
 #[derive(Default)]
-struct Progress {
-    arrived: AtomicU64,
-    retransmitted: AtomicU64,
+pub(super) struct Progress {
+    /// Payload that arrived so far.
+    pub(super) arrived: AtomicU64,
+    /// Segments that were sent again so far, if the kernel does not count them.
+    pub(super) retransmitted: AtomicU64,
     is_over: AtomicBool,
     cpu_nanoseconds: AtomicU64,
 }
@@ -47,13 +51,22 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
     let address = SocketAddr::new(lab.address(Side::B, 0), PORT);
     let (ready, listening) = mpsc::channel::<()>();
     let flows = if transport == Transport::ParallelCubic { 8 } else { 1 };
+    #[cfg(feature = "quic")]
+    let quic = &quic::Setup::of(&contest.path).map_err(|source| ContestError::Transfer { source })?;
     thread::scope(|scope| {
         let progress = &progress;
         let receiver = scope.spawn(move || {
             let _inside = lab.enter(Side::B)?;
             progress.timed(|| match transport {
                 Transport::Celeritas => receive_messages(contest, address, ready, progress),
-                _ => receive_flows(address, flows, ready, progress),
+                Transport::Rbudp => rbudp::receive(address, ready, progress),
+                #[cfg(feature = "quic")]
+                Transport::QuinnBbr | Transport::QuinnCubic => quic.receive_quinn(address, ready, progress),
+                #[cfg(feature = "quic")]
+                Transport::NoqBbr3 => quic.receive_noq(address, ready, progress),
+                Transport::Cubic | Transport::Bbr | Transport::ParallelCubic => {
+                    receive_flows(address, flows, ready, progress)
+                }
             })
         });
         // A receiver that fails before it listens says why below.
@@ -62,6 +75,13 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
                 let _inside = lab.enter(Side::A)?;
                 progress.timed(|| match transport {
                     Transport::Celeritas => send_messages(contest, address, progress),
+                    Transport::Rbudp => rbudp::send(contest.celeritas, address, progress),
+                    #[cfg(feature = "quic")]
+                    Transport::QuinnBbr => quic.send_quinn_bbr(address, progress),
+                    #[cfg(feature = "quic")]
+                    Transport::QuinnCubic => quic.send_quinn_cubic(address, progress),
+                    #[cfg(feature = "quic")]
+                    Transport::NoqBbr3 => quic.send_noq_bbr3(address, progress),
                     Transport::Bbr => send_flows(address, flows, "bbr", progress),
                     Transport::Cubic | Transport::ParallelCubic => send_flows(address, flows, "cubic", progress),
                 })
@@ -76,19 +96,20 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
         for end in sender.into_iter().chain([receiver]) {
             end.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        let is_celeritas = transport == Transport::Celeritas;
+        let is_tcp = matches!(transport, Transport::Cubic | Transport::Bbr | Transport::ParallelCubic);
         Ok(Transfer {
             counted: after - before,
             time,
             bytes: progress.arrived.load(Relaxed),
-            retransmitted: is_celeritas.then(|| progress.retransmitted.load(Relaxed)),
+            retransmitted: (!is_tcp).then(|| progress.retransmitted.load(Relaxed)),
             cpu: Duration::from_nanos(progress.cpu_nanoseconds.load(Relaxed)),
         })
     })
 }
 
 impl Progress {
-    fn is_over(&self) -> bool {
+    /// Whether the time is over.
+    pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
     }
 
@@ -115,8 +136,17 @@ fn wait(time: Duration, is_alive: impl Fn() -> bool) {
     }
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+/// One that runs all of an end on its thread.
+pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     Builder::new_current_thread().enable_all().build()
+}
+
+/// An address that connects to this one.
+pub(super) fn any(peer: SocketAddr) -> SocketAddr {
+    match peer {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
 }
 
 fn receive_messages(
@@ -251,4 +281,4 @@ fn each(
 
 const PORT: u16 = 7600;
 /// The message of the thesis' benchmark.
-const MESSAGE: usize = 20_000_000;
+pub(super) const MESSAGE: usize = 20_000_000;

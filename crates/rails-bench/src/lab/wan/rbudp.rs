@@ -13,7 +13,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
 /// The settings, as a person reads them.
 pub(super) const SETTINGS: &str = "RBUDP: messages of 20 MB, one after another and without a handshake for each; one \
@@ -60,31 +60,41 @@ pub(super) fn send(rate: Bandwidth, address: SocketAddr, progress: &Progress) ->
 pub(super) fn receive(address: SocketAddr, ready: mpsc::Sender<()>, progress: &Progress) -> io::Result<()> {
     runtime()?.block_on(async {
         let listener = tokio::net::TcpListener::bind(address).await?;
-        let socket = tokio::net::UdpSocket::bind(address).await?;
+        let socket = UdpSocket::bind(address)?;
         socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER)?;
+        socket.set_nonblocking(true)?;
+        // It tells when there are datagrams; they are read past it, for it may know too late of the last ones.
+        let notice = tokio::net::UdpSocket::from_std(socket.try_clone()?)?;
         let _ = ready.send(());
-        let (mut control, _) = listener.accept().await?;
+        let (control, _) = listener.accept().await?;
         control.set_nodelay(true)?;
+        let (mut words, mut lists) = control.into_split();
         let mut message = Incoming { number: 0, payload: vec![0; MESSAGE], has: vec![false; SEGMENTS] };
+        let mut word = Vec::new();
         loop {
             tokio::select! {
                 biased;
-                ready = socket.readable() => {
+                ready = notice.readable() => {
                     ready?;
-                    message.take_all(&socket, progress)?;
+                    let taken = notice.try_io(Interest::READABLE, || Err::<(), _>(message.take_all(&socket, progress)));
+                    taken.or_else(|error| if is_empty(&error) { Ok(()) } else { Err(error) })?;
                 }
-                ready = control.readable() => {
-                    ready?;
-                    let number = match control.read_u32().await {
-                        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                        number => number?,
-                    };
+                length = words.read_buf(&mut word) => {
+                    if length? == 0 {
+                        return Ok(());
+                    }
+                    let Some((number, _)) = word.split_first_chunk() else { continue };
+                    let number = u32::from_be_bytes(*number);
+                    word.clear();
                     // All datagrams of the pass came before these words.
-                    message.take_all(&socket, progress)?;
+                    let error = message.take_all(&socket, progress);
+                    if !is_empty(&error) {
+                        return Err(error);
+                    }
                     if number != message.number {
                         return Err(io::Error::other(format!("message {number} ends in {}", message.number)));
                     }
-                    control.write_all(&list(&message.has)).await?;
+                    lists.write_all(&list(&message.has)).await?;
                     if message.has.iter().all(|has| *has) {
                         message.number += 1;
                         message.has.fill(false);
@@ -103,14 +113,13 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Takes the datagrams that wait in the socket.
-    fn take_all(&mut self, socket: &tokio::net::UdpSocket, progress: &Progress) -> io::Result<()> {
+    /// Takes the datagrams that wait in the socket, and returns the error that ends them: there is none left, or another one.
+    fn take_all(&mut self, socket: &UdpSocket, progress: &Progress) -> io::Error {
         let mut datagram = [0; DATAGRAM];
         loop {
-            match socket.try_recv(&mut datagram) {
+            match socket.recv(&mut datagram) {
                 Ok(length) => drop(progress.arrived.fetch_add(self.take(&datagram[..length]), Relaxed)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+                Err(error) => return error,
             }
         }
     }
@@ -149,6 +158,11 @@ impl Pace {
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         self.due = self.due.max(earliest) + Duration::from_secs_f64(bits / self.rate.as_bits_per_second() as f64);
     }
+}
+
+/// Whether a socket has no datagram.
+fn is_empty(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 /// The bytes of a segment.

@@ -40,6 +40,10 @@ pub(crate) struct Args {
     /// The rate of Celeritas and RBUDP in Mbit/s, of IP packets [default: 98.8 % of the path's]
     #[arg(long, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     celeritas_rate: Option<u64>,
+    /// The windows of QUIC in bytes [default: 8 times the bytes that the path and its queue hold]
+    #[cfg(feature = "quic")]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    quic_window: Option<u32>,
     /// How long each measurement sends
     #[arg(long, value_name = "S", default_value = "4", value_parser = seconds)]
     seconds: Duration,
@@ -77,6 +81,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
             args.transports.clone()
         },
         celeritas,
+        #[cfg(feature = "quic")]
+        quic_window: args.quic_window,
         warm_up: WARM_UP,
         time: args.seconds,
         rounds: args.rounds.into(),

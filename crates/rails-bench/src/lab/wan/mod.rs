@@ -67,6 +67,9 @@ pub(crate) struct WanContest {
     pub(crate) transports: Vec<Transport>,
     /// The rate of Celeritas and RBUDP, which counts IP packets.
     pub(crate) celeritas: Bandwidth,
+    /// The windows of QUIC in bytes, if they are not to follow from the path.
+    #[cfg(feature = "quic")]
+    pub(crate) quic_window: Option<u32>,
     /// How long each sends before it counts.
     pub(crate) warm_up: Duration,
     /// How long each sends.
@@ -212,7 +215,7 @@ impl WanContest {
         let rbudp = {
             let is_quic =
                 |one: &Transport| matches!(one, Transport::QuinnBbr | Transport::QuinnCubic | Transport::NoqBbr3);
-            rbudp.into_iter().chain(self.transports.iter().any(is_quic).then(|| quic::settings(&self.path)))
+            rbudp.into_iter().chain(self.transports.iter().any(is_quic).then(|| quic::settings(self)))
         };
         rbudp.into_iter().collect()
     }

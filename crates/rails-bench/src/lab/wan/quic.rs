@@ -1,7 +1,7 @@
 //! Rivals that speak QUIC: one connection with one stream, always encrypted.
 
 use super::{
-    WanPath,
+    WanContest,
     run::{MESSAGE, Progress, any, runtime},
 };
 use quinn::rustls::{
@@ -23,29 +23,30 @@ pub(super) struct Setup {
 }
 
 /// The settings, as a person reads them.
-pub(super) fn settings(path: &WanPath) -> String {
+pub(super) fn settings(contest: &WanContest) -> String {
     format!(
         "QUIC (quinn, noq): TLS 1.3; windows of {} bytes (stream, connection, sender); datagrams of up to {DATAGRAM} bytes, \
          found by probes; segmentation offload; socket buffers of 4 MiB; one stream, \
          which the receiver reads in any order (in order, both libraries end a connection with more than 1,024 pieces between \
          gaps); the rest as its makers set it; `sent again` are \
          packets taken for lost",
-        window(path)
+        window(contest)
     )
 }
 
-/// Eight times the bytes that the path and its queue hold.
-fn window(path: &WanPath) -> u32 {
+/// Eight times the bytes that the path and its queue hold, unless it is given.
+fn window(contest: &WanContest) -> u32 {
+    let path = &contest.path;
     let held = path.rate.as_bits_per_second() as f64 / 8.0 * (path.rtt + path.queue).as_secs_f64();
-    (held * 8.0).clamp(1e6, f64::from(1 << 30)) as u32
+    contest.quic_window.unwrap_or((held * 8.0).clamp(1e6, f64::from(1 << 30)) as u32)
 }
 
 impl Setup {
     /// Makes a new certificate.
-    pub(super) fn of(path: &WanPath) -> io::Result<Self> {
+    pub(super) fn of(contest: &WanContest) -> io::Result<Self> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).map_err(io::Error::other)?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-        Ok(Self { certificate: made.cert.der().clone(), key, window: window(path) })
+        Ok(Self { certificate: made.cert.der().clone(), key, window: window(contest) })
     }
 
     pub(super) fn receive_quinn(

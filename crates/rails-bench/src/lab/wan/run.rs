@@ -52,7 +52,7 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
     let (ready, listening) = mpsc::channel::<()>();
     let flows = if transport == Transport::ParallelCubic { 8 } else { 1 };
     #[cfg(feature = "quic")]
-    let quic = &quic::Setup::of(&contest.path).map_err(|source| ContestError::Transfer { source })?;
+    let quic = &quic::Setup::of(contest).map_err(|source| ContestError::Transfer { source })?;
     thread::scope(|scope| {
         let progress = &progress;
         let receiver = scope.spawn(move || {

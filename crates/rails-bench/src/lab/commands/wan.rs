@@ -17,7 +17,8 @@ use std::{path::PathBuf, time::Duration};
 /// Compare Celeritas with TCP, RBUDP and QUIC over an emulated path of long distance that loses packets (needs root)
 ///
 /// Each measurement has a path of its own, in user space. Celeritas sends at a fixed rate just below the path's: it does not
-/// look for the rate, and shares with nobody. RBUDP has the same rate. QUIC takes part in builds with the feature `quic`.
+/// look for the rate, and shares with nobody. RBUDP has the same rate. QUIC takes part in builds with the feature
+/// `quic`.
 ///
 /// Example: rails-bench wan --losses 0,0.001 --rounds 3 --json wan.json
 #[derive(Debug, clap::Args)]

@@ -25,11 +25,10 @@ pub(super) struct Setup {
 /// The settings, as a person reads them.
 pub(super) fn settings(contest: &WanContest) -> String {
     format!(
-        "QUIC (quinn, noq): TLS 1.3; windows of {} bytes (stream, connection, sender); datagrams of up to {DATAGRAM} bytes, \
-         found by probes; segmentation offload; socket buffers of 4 MiB; one stream, \
-         which the receiver reads in any order (in order, both libraries end a connection with more than 1,024 pieces between \
-         gaps); the rest as its makers set it; `sent again` are \
-         packets taken for lost",
+        "QUIC (quinn, noq): TLS 1.3; windows of {} bytes (stream, connection, sender); datagrams of up to {DATAGRAM} \
+         bytes, found by probes; segmentation offload; socket buffers of 4 MiB; one stream, which the receiver reads in \
+         any order (in order, both libraries end a connection with more than 1,024 pieces between gaps); the rest as \
+         its makers set it; `sent again` are packets taken for lost",
         window(contest)
     )
 }
@@ -92,7 +91,12 @@ impl Setup {
 
 /// Both ends with one library: noq has the calls of quinn, and types of its own.
 macro_rules! ends {
-    ($module:ident, $library:ident, $incoming:ident => $unordered:expr, $stream:ident => $chunk:expr, $stats:ident => $lost:expr) => {
+    (
+        $module:ident, $library:ident,
+        $incoming:ident => $unordered:expr,
+        $stream:ident => $chunk:expr,
+        $stats:ident => $lost:expr
+    ) => {
         mod $module {
             use super::*;
             use $library::{
@@ -113,8 +117,9 @@ macro_rules! ends {
                     config.transport_config(transport(setup, Arc::new(CubicConfig::default())));
                     let endpoint = endpoint(address, Some(config))?;
                     let _ = ready.send(());
-                    let incoming = endpoint.accept().await.ok_or(io::ErrorKind::NotConnected)?;
-                    let connection = incoming.await?;
+                    let incoming = endpoint.accept().await;
+                    let connection =
+                        incoming.ok_or_else(|| io::Error::other("the endpoint takes no connection"))?.await?;
                     let receive = async {
                         let $incoming = connection.accept_uni().await?;
                         let mut $stream = $unordered;

@@ -1,8 +1,9 @@
-//! RBUDP's scheme: the sender sends a whole message over UDP at its rate and says so over TCP, the receiver answers with one
-//! list of the missing segments, and the sender sends these, until none is missing. Only then the next message begins.
+//! RBUDP's scheme: the sender sends a whole message over UDP at its rate and says so over TCP, the receiver answers with
+//! one list of the missing segments, and the sender sends these, until none is missing. Only then the next message
+//! begins.
 //!
-//! The scheme is that of He, Leigh, Yu and DeFanti, "Reliable Blast UDP" (Cluster 2002); the code is not. It has one system
-//! call for each datagram.
+//! The scheme is that of He, Leigh, Yu and DeFanti, "Reliable Blast UDP" (Cluster 2002); the code is not. It has one
+//! system call for each datagram.
 
 use super::run::{MESSAGE, Progress, any, runtime};
 use rails_topo::Bandwidth;
@@ -113,7 +114,7 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Takes the datagrams that wait in the socket, and returns the error that ends them: there is none left, or another one.
+    /// Takes the datagrams that wait in the socket, and returns the error that ends them: none is left, or another one.
     fn take_all(&mut self, socket: &UdpSocket, progress: &Progress) -> io::Error {
         let mut datagram = [0; DATAGRAM];
         loop {

@@ -159,15 +159,16 @@ fn rate_above_that_of_the_path_is_refused() {
 #[ignore = "needs root: makes network namespaces"]
 fn netns_wan_with_every_sample() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let json = folder.path().join("wan.json");
+    let [json, svg] = ["wan.json", "wan.svg"].map(|name| folder.path().join(name));
+    let files = ["--json", json.to_str().expect("it is text"), "--svg", svg.to_str().expect("it is text")];
     let path = ["wan", "--rate", "100", "--losses", "0.01", "--rounds", "1", "--seconds", "0.5", "--seed", "7"];
-    let output = run(path.into_iter().chain(["--json", json.to_str().expect("it is text")]));
+    let output = run(path.into_iter().chain(files));
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("Celeritas, fixed rate"), "{}", stdout(&output));
     let comparison: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
     assert_eq!((&comparison["seed"], &comparison["path"]["rtt_ms"]), (&7.into(), &19.0.into()));
     let samples = comparison["samples"].as_array().expect("a list");
-    assert_eq!(samples.len(), 5, "each takes part once");
+    assert_eq!(samples.len(), 10, "each takes part once");
     for sample in samples {
         assert!(sample["bytes"].as_u64().unwrap() > 0 && sample["cpu_seconds"].as_f64().unwrap() > 0.0, "{sample}");
         assert!(sample["emulated"]["from_a"]["lost"].as_u64().unwrap() > 0, "the path loses frames: {sample}");
@@ -175,6 +176,7 @@ fn netns_wan_with_every_sample() {
     }
     let celeritas = samples.iter().find(|sample| sample["transport"] == "celeritas").expect("it takes part");
     assert_eq!(celeritas["emulated"]["from_a"]["queue_full"], 0, "its rate is below the path's");
+    assert!(std::fs::read_to_string(svg).expect("it was written").contains("RBUDP, fixed rate"));
 }
 
 #[test]

@@ -1,22 +1,24 @@
-//! `wan`: Celeritas beside TCP, over an emulated path of long distance.
+//! `wan`: Celeritas beside TCP, RBUDP and QUIC, over an emulated path of long distance.
 
 use super::contest::explained;
 use crate::{
     commands::seconds,
     duration,
     exit::Exit,
-    lab::wan::{Transport, WanContest, WanPath},
+    lab::wan::{Transport, WanContest, WanPath, draw},
     machine::this_machine,
     print,
 };
 use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use rails_topo::Bandwidth;
 use std::{path::PathBuf, time::Duration};
 
-/// Compare Celeritas with TCP over an emulated path of long distance that loses packets (needs root)
+/// Compare Celeritas with TCP, RBUDP and QUIC over an emulated path of long distance that loses packets (needs root)
 ///
 /// Each measurement has a path of its own, in user space. Celeritas sends at a fixed rate just below the path's: it does not
-/// look for the rate, and shares with nobody.
+/// look for the rate, and shares with nobody. RBUDP has the same rate. QUIC takes part in builds with the feature
+/// `quic`.
 ///
 /// Example: rails-bench wan --losses 0,0.001 --rounds 3 --json wan.json
 #[derive(Debug, clap::Args)]
@@ -36,9 +38,13 @@ pub(crate) struct Args {
     /// Those who take part [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     transports: Vec<Transport>,
-    /// The rate of Celeritas in Mbit/s, of IP packets [default: 98.8 % of the path's]
+    /// The rate of Celeritas and RBUDP in Mbit/s, of IP packets [default: 98.8 % of the path's]
     #[arg(long, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     celeritas_rate: Option<u64>,
+    /// The windows of QUIC in bytes [default: 8 times the bytes that the path and its queue hold]
+    #[cfg(feature = "quic")]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    quic_window: Option<u32>,
     /// How long each measurement sends
     #[arg(long, value_name = "S", default_value = "4", value_parser = seconds)]
     seconds: Duration,
@@ -51,6 +57,9 @@ pub(crate) struct Args {
     /// Write every sample and everything that is known of it to this file, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw goodput over loss into this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
@@ -67,8 +76,14 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let contest = WanContest {
         path,
         losses: args.losses.clone(),
-        transports: if args.transports.is_empty() { Transport::ALL.to_vec() } else { args.transports.clone() },
+        transports: if args.transports.is_empty() {
+            Transport::value_variants().to_vec()
+        } else {
+            args.transports.clone()
+        },
         celeritas,
+        #[cfg(feature = "quic")]
+        quic_window: args.quic_window,
         warm_up: WARM_UP,
         time: args.seconds,
         rounds: args.rounds.into(),
@@ -82,6 +97,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     if let Some(path) = &args.json {
         let json = serde_json::to_vec_pretty(&comparison)?;
         std::fs::write(path, json).with_context(|| format!("--json {}", path.display()))?;
+    }
+    if let Some(path) = &args.svg {
+        draw(&comparison, path).context("--svg")?;
     }
     Ok(Exit::Done)
 }

@@ -18,7 +18,7 @@ pub(crate) mod statistics;
 mod table;
 pub(crate) mod testbed;
 
-pub(crate) use chart::draw;
+pub(crate) use chart::{ChartError, draw};
 pub(crate) use contender::Contender;
 pub(crate) use contest::{Contest, ContestError, Terms};
 pub(crate) use link::Link;

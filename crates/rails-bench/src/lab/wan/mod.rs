@@ -1,7 +1,13 @@
-//! Celeritas beside TCP, over one emulated path of long distance, with and without loss.
+//! Celeritas beside TCP, RBUDP and QUIC, over one emulated path of long distance, with and without loss.
 
+mod chart;
+#[cfg(feature = "quic")]
+mod quic;
+mod rbudp;
 mod run;
 mod table;
+
+pub(crate) use chart::draw;
 
 use super::compare::{ContestError, Spread};
 use clap::ValueEnum;
@@ -17,6 +23,8 @@ use std::{fmt, time::Duration};
 pub(crate) enum Transport {
     /// Celeritas at a fixed rate, just below the path's
     Celeritas,
+    /// The same, with sealed segments
+    Sealed,
     /// Celeritas, which looks for the rate
     Adaptive,
     /// One TCP flow with CUBIC
@@ -25,6 +33,17 @@ pub(crate) enum Transport {
     Bbr,
     /// Eight TCP flows with CUBIC
     ParallelCubic,
+    /// RBUDP's scheme at the rate of Celeritas, with messages of 20 MB
+    Rbudp,
+    /// QUIC of quinn with its BBR
+    #[cfg(feature = "quic")]
+    QuinnBbr,
+    /// QUIC of quinn with its CUBIC
+    #[cfg(feature = "quic")]
+    QuinnCubic,
+    /// QUIC of noq with its BBR3
+    #[cfg(feature = "quic")]
+    NoqBbr3,
 }
 
 /// A path of long distance.
@@ -50,8 +69,11 @@ pub(crate) struct WanContest {
     pub(crate) losses: Vec<f64>,
     /// Those who take part.
     pub(crate) transports: Vec<Transport>,
-    /// The rate of Celeritas, which counts IP packets.
+    /// The rate of Celeritas and RBUDP, which counts IP packets.
     pub(crate) celeritas: Bandwidth,
+    /// The windows of QUIC in bytes, if they are not to follow from the path.
+    #[cfg(feature = "quic")]
+    pub(crate) quic_window: Option<u32>,
     /// How long each sends before it counts.
     pub(crate) warm_up: Duration,
     /// How long each sends.
@@ -67,7 +89,7 @@ pub(crate) struct WanContest {
 pub(crate) struct WanComparison {
     /// The path.
     pub(crate) path: WanPath,
-    /// The rate of Celeritas.
+    /// The rate of Celeritas and RBUDP.
     #[serde(rename = "celeritas_rate_bits_per_second")]
     pub(crate) celeritas: Bandwidth,
     /// How long each sent before it counted.
@@ -76,6 +98,8 @@ pub(crate) struct WanComparison {
     pub(crate) seconds: f64,
     /// The seed of the order and of the losses.
     pub(crate) seed: u64,
+    /// The settings of those that can be set in many ways.
+    pub(crate) settings: Vec<String>,
     /// The kernel.
     pub(crate) kernel: Option<String>,
     /// The processor.
@@ -97,7 +121,7 @@ pub(crate) struct WanSample {
     pub(crate) transport: Transport,
     /// Payload that arrived in the time that counts.
     pub(crate) goodput_bits_per_second: f64,
-    /// Segments that were sent again, from the beginning on.
+    /// Segments that were sent again, from the beginning on; of QUIC, packets that their sender took for lost.
     pub(crate) retransmitted_segments: u64,
     /// CPU time of the threads of both ends, from the beginning on.
     pub(crate) cpu_seconds: f64,
@@ -116,7 +140,7 @@ pub(crate) struct WanOutcome {
     pub(crate) transport: Transport,
     /// Its goodput.
     pub(crate) goodput_bits_per_second: Spread,
-    /// Segments that were sent again, of the frames that it sent.
+    /// Segments that were sent again (of QUIC, packets that their sender took for lost), of the frames that it sent.
     pub(crate) retransmitted_share: f64,
     /// Frames that the path's queue had no room for, of the frames that it sent.
     pub(crate) queue_drop_share: f64,
@@ -158,6 +182,7 @@ impl WanContest {
             warm_up_seconds: self.warm_up.as_secs_f64(),
             seconds: self.time.as_secs_f64(),
             seed: self.seed,
+            settings: self.settings(),
             kernel: machine.kernel.clone(),
             cpu_model: machine.cpu_model.clone(),
             results: self.results(&samples),
@@ -188,6 +213,19 @@ impl WanContest {
         })
     }
 
+    fn settings(&self) -> Vec<String> {
+        let takes_part = |these: &[Transport]| self.transports.iter().any(|one| these.contains(one));
+        let mut settings = Vec::new();
+        if takes_part(&[Transport::Rbudp]) {
+            settings.push(rbudp::SETTINGS.to_owned());
+        }
+        #[cfg(feature = "quic")]
+        if takes_part(&[Transport::QuinnBbr, Transport::QuinnCubic, Transport::NoqBbr3]) {
+            settings.push(quic::settings(self));
+        }
+        settings
+    }
+
     fn results(&self, samples: &[WanSample]) -> Vec<WanOutcome> {
         let pairs =
             self.losses.iter().flat_map(|loss| self.transports.iter().map(move |transport| (*loss, *transport)));
@@ -214,19 +252,22 @@ impl WanContest {
     }
 }
 
-impl Transport {
-    /// All of them.
-    pub(crate) const ALL: [Self; 5] = [Self::Celeritas, Self::Adaptive, Self::Cubic, Self::Bbr, Self::ParallelCubic];
-}
-
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Celeritas => "Celeritas, fixed rate",
+            Self::Sealed => "Celeritas, sealed",
             Self::Adaptive => "Celeritas, adaptive",
             Self::Cubic => "TCP CUBIC",
             Self::Bbr => "TCP BBR",
             Self::ParallelCubic => "TCP CUBIC, 8 flows",
+            Self::Rbudp => "RBUDP, fixed rate",
+            #[cfg(feature = "quic")]
+            Self::QuinnBbr => "QUIC, quinn BBR",
+            #[cfg(feature = "quic")]
+            Self::QuinnCubic => "QUIC, quinn CUBIC",
+            #[cfg(feature = "quic")]
+            Self::NoqBbr3 => "QUIC, noq BBR3",
         })
     }
 }

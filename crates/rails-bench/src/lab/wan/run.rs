@@ -1,14 +1,17 @@
 //! One transport over one path: both ends are threads of this process, so that they read one clock.
 
-use super::{Transport, WanContest};
+#[cfg(feature = "quic")]
+use super::quic;
+use super::{Transport, WanContest, rbudp};
 use crate::lab::compare::ContestError;
 use bytes::Bytes;
 use rails_bind::{thread::current_tid, usage::ThreadUsage};
 use rails_celeritas::{AdaptiveOptions, CeleritasOptions, Connection};
 use rails_lab::{LinkLab, Side};
+use rails_multirail::{Secret, Security};
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         mpsc,
@@ -34,9 +37,11 @@ pub(super) struct Transfer {
 
 /// The progress of both ends.
 #[derive(Default)]
-struct Progress {
-    arrived: AtomicU64,
-    retransmitted: AtomicU64,
+pub(super) struct Progress {
+    /// Payload that arrived so far.
+    pub(super) arrived: AtomicU64,
+    /// Segments that were sent again so far, if the kernel does not count them.
+    pub(super) retransmitted: AtomicU64,
     is_over: AtomicBool,
     cpu_nanoseconds: AtomicU64,
 }
@@ -47,13 +52,24 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
     let address = SocketAddr::new(lab.address(Side::B, 0), PORT);
     let (ready, listening) = mpsc::channel::<()>();
     let flows = if transport == Transport::ParallelCubic { 8 } else { 1 };
+    #[cfg(feature = "quic")]
+    let quic = &quic::Setup::of(contest).map_err(|source| ContestError::Transfer { source })?;
     thread::scope(|scope| {
         let progress = &progress;
         let receiver = scope.spawn(move || {
             let _inside = lab.enter(Side::B)?;
             progress.timed(|| match transport {
-                Transport::Celeritas | Transport::Adaptive => receive_messages(contest, address, ready, progress),
-                _ => receive_flows(address, flows, ready, progress),
+                Transport::Celeritas | Transport::Sealed | Transport::Adaptive => {
+                    receive_messages(&options(contest, transport), address, ready, progress)
+                }
+                Transport::Rbudp => rbudp::receive(address, ready, progress),
+                #[cfg(feature = "quic")]
+                Transport::QuinnBbr | Transport::QuinnCubic => quic.receive_quinn(address, ready, progress),
+                #[cfg(feature = "quic")]
+                Transport::NoqBbr3 => quic.receive_noq(address, ready, progress),
+                Transport::Cubic | Transport::Bbr | Transport::ParallelCubic => {
+                    receive_flows(address, flows, ready, progress)
+                }
             })
         });
         // A receiver that fails before it listens says why below.
@@ -61,12 +77,16 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
             scope.spawn(move || {
                 let _inside = lab.enter(Side::A)?;
                 progress.timed(|| match transport {
-                    Transport::Celeritas => {
-                        send_messages(CeleritasOptions::fixed(contest.celeritas), address, progress)
+                    Transport::Celeritas | Transport::Sealed | Transport::Adaptive => {
+                        send_messages(&options(contest, transport), address, progress)
                     }
-                    Transport::Adaptive => {
-                        send_messages(CeleritasOptions::adaptive(AdaptiveOptions::new()), address, progress)
-                    }
+                    Transport::Rbudp => rbudp::send(contest.celeritas, address, progress),
+                    #[cfg(feature = "quic")]
+                    Transport::QuinnBbr => quic.send_quinn_bbr(address, progress),
+                    #[cfg(feature = "quic")]
+                    Transport::QuinnCubic => quic.send_quinn_cubic(address, progress),
+                    #[cfg(feature = "quic")]
+                    Transport::NoqBbr3 => quic.send_noq_bbr3(address, progress),
                     Transport::Bbr => send_flows(address, flows, "bbr", progress),
                     Transport::Cubic | Transport::ParallelCubic => send_flows(address, flows, "cubic", progress),
                 })
@@ -81,19 +101,20 @@ pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport
         for end in sender.into_iter().chain([receiver]) {
             end.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         }
-        let is_celeritas = matches!(transport, Transport::Celeritas | Transport::Adaptive);
+        let is_tcp = matches!(transport, Transport::Cubic | Transport::Bbr | Transport::ParallelCubic);
         Ok(Transfer {
             counted: after - before,
             time,
             bytes: progress.arrived.load(Relaxed),
-            retransmitted: is_celeritas.then(|| progress.retransmitted.load(Relaxed)),
+            retransmitted: (!is_tcp).then(|| progress.retransmitted.load(Relaxed)),
             cpu: Duration::from_nanos(progress.cpu_nanoseconds.load(Relaxed)),
         })
     })
 }
 
 impl Progress {
-    fn is_over(&self) -> bool {
+    /// Whether the time is over.
+    pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
     }
 
@@ -120,18 +141,35 @@ fn wait(time: Duration, is_alive: impl Fn() -> bool) {
     }
 }
 
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
+/// One that runs all of an end on its thread.
+pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
+/// An address that connects to this one.
+pub(super) fn any(peer: SocketAddr) -> SocketAddr {
+    match peer {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+fn options(contest: &WanContest, transport: Transport) -> CeleritasOptions {
+    let secret = || Secret::pre_shared(b"of both ends of wan").expect("it is long enough");
+    match transport {
+        Transport::Adaptive => CeleritasOptions::adaptive(AdaptiveOptions::new()),
+        Transport::Sealed => CeleritasOptions::fixed(contest.celeritas).security(Security::psk(secret())),
+        _ => CeleritasOptions::fixed(contest.celeritas),
+    }
+}
+
 fn receive_messages(
-    contest: &WanContest,
+    options: &CeleritasOptions,
     address: SocketAddr,
     ready: mpsc::Sender<()>,
     progress: &Progress,
 ) -> io::Result<()> {
     runtime()?.block_on(async {
-        let options = CeleritasOptions::fixed(contest.celeritas);
         let listener = options.listen(address).map_err(io::Error::other)?;
         let _ = ready.send(());
         let connection = listener.accept().await.map_err(io::Error::other)?;
@@ -147,7 +185,7 @@ fn receive_messages(
     })
 }
 
-fn send_messages(options: CeleritasOptions, address: SocketAddr, progress: &Progress) -> io::Result<()> {
+fn send_messages(options: &CeleritasOptions, address: SocketAddr, progress: &Progress) -> io::Result<()> {
     runtime()?.block_on(async {
         let connection = options.connect(address).await.map_err(io::Error::other)?;
         let block = Bytes::from(vec![7; MESSAGE]);
@@ -255,4 +293,4 @@ fn each(
 
 const PORT: u16 = 7600;
 /// The message of the thesis' benchmark.
-const MESSAGE: usize = 20_000_000;
+pub(super) const MESSAGE: usize = 20_000_000;

@@ -9,7 +9,7 @@ impl fmt::Display for WanComparison {
         let path = &self.path;
         writeln!(
             f,
-            "emulated path: {}, round trip {} ms, queue {} ms; Celeritas at {} of IP packets",
+            "emulated path: {}, round trip {} ms, queue {} ms; Celeritas and RBUDP at {} of IP packets",
             path.rate,
             path.rtt.as_secs_f64() * 1e3,
             path.queue.as_secs_f64() * 1e3,
@@ -21,6 +21,9 @@ impl fmt::Display for WanComparison {
              the scheduler",
             self.seconds, self.warm_up_seconds, self.seed
         )?;
+        for setting in &self.settings {
+            writeln!(f, "{setting}")?;
+        }
         let unknown = || "unknown".to_owned();
         let (cpu, kernel) = (self.cpu_model.clone(), self.kernel.clone());
         writeln!(

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Those who take part [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     transports: Vec<Transport>,
+    /// A rival that sends over the same path at the same time, with figures of its own
+    #[arg(long, value_name = "NAME")]
+    beside: Option<Transport>,
     /// The rate of Celeritas and RBUDP in Mbit/s, of IP packets [default: 98.8 % of the path's]
     #[arg(long, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     celeritas_rate: Option<u64>,
@@ -45,6 +48,9 @@ pub(crate) struct Args {
     #[cfg(feature = "quic")]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     quic_window: Option<u32>,
+    /// How long each measurement sends before it counts: by then a transport has found the path's rate
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
+    warm_up: Duration,
     /// How long each measurement sends
     #[arg(long, value_name = "S", default_value = "4", value_parser = seconds)]
     seconds: Duration,
@@ -81,10 +87,11 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         } else {
             args.transports.clone()
         },
+        beside: args.beside,
         celeritas,
         #[cfg(feature = "quic")]
         quic_window: args.quic_window,
-        warm_up: WARM_UP,
+        warm_up: args.warm_up,
         time: args.seconds,
         rounds: args.rounds.into(),
         seed: args.seed.unwrap_or_else(rand::random),
@@ -103,6 +110,3 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     }
     Ok(Exit::Done)
 }
-
-/// TCP has found the path's rate by then, and Celeritas knows it.
-const WARM_UP: Duration = Duration::from_secs(1);

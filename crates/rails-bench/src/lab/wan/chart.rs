@@ -42,9 +42,10 @@ fn draw_head<'a>(comparison: &WanComparison, area: &Area<'a>) -> Drawn<'a> {
     );
     area.draw_text(&title, &heading, (MARGIN, 12))?;
     let how = format!(
-        "kernel {}, Celeritas and RBUDP at {}, {} rounds of {} s, seed {}, rails-bench {}",
+        "kernel {}, Celeritas and RBUDP at {}{}, {} rounds of {} s, seed {}, rails-bench {}",
         comparison.kernel.as_deref().unwrap_or("unknown"),
         comparison.celeritas,
+        comparison.beside.map(|rival| format!(", beside {rival}")).unwrap_or_default(),
         comparison.samples.iter().map(|sample| sample.round).max().unwrap_or(0),
         comparison.seconds,
         comparison.seed,
@@ -195,6 +196,7 @@ mod tests {
             loss,
             transport,
             goodput_bits_per_second: Spread::of([400e6, 420e6, 430e6]).unwrap(),
+            beside: None,
             retransmitted_share: 0.01,
             queue_drop_share: 0.0,
             cpu_seconds_per_gigabyte: None,
@@ -211,6 +213,7 @@ mod tests {
                 queue: Duration::from_millis(20),
             },
             celeritas: Bandwidth::mbps(494),
+            beside: None,
             warm_up_seconds: 1.0,
             seconds: 4.0,
             seed: 7,

@@ -69,6 +69,8 @@ pub(crate) struct WanContest {
     pub(crate) losses: Vec<f64>,
     /// Those who take part.
     pub(crate) transports: Vec<Transport>,
+    /// A rival of each of them, over the same path at the same time.
+    pub(crate) beside: Option<Transport>,
     /// The rate of Celeritas and RBUDP, which counts IP packets.
     pub(crate) celeritas: Bandwidth,
     /// The windows of QUIC in bytes, if they are not to follow from the path.
@@ -92,6 +94,8 @@ pub(crate) struct WanComparison {
     /// The rate of Celeritas and RBUDP.
     #[serde(rename = "celeritas_rate_bits_per_second")]
     pub(crate) celeritas: Bandwidth,
+    /// The rival of each.
+    pub(crate) beside: Option<Transport>,
     /// How long each sent before it counted.
     pub(crate) warm_up_seconds: f64,
     /// How long each sent.
@@ -121,7 +125,10 @@ pub(crate) struct WanSample {
     pub(crate) transport: Transport,
     /// Payload that arrived in the time that counts.
     pub(crate) goodput_bits_per_second: f64,
-    /// Segments that were sent again, from the beginning on; of QUIC, packets that their sender took for lost.
+    /// The rival's payload that arrived in that time.
+    #[serde(rename = "beside_goodput_bits_per_second")]
+    pub(crate) beside: Option<f64>,
+    /// Segments that were sent again, from the beginning on; of TCP those of a rival too, if it is TCP; of QUIC, packets that their sender took for lost.
     pub(crate) retransmitted_segments: u64,
     /// CPU time of the threads of both ends, from the beginning on.
     pub(crate) cpu_seconds: f64,
@@ -140,9 +147,13 @@ pub(crate) struct WanOutcome {
     pub(crate) transport: Transport,
     /// Its goodput.
     pub(crate) goodput_bits_per_second: Spread,
-    /// Segments that were sent again (of QUIC, packets that their sender took for lost), of the frames that it sent.
+    /// The rival's goodput.
+    #[serde(rename = "beside_goodput_bits_per_second")]
+    pub(crate) beside: Option<Spread>,
+    /// Segments that were sent again (of QUIC, packets that their sender took for lost), of the frames that it
+    /// and its rival sent.
     pub(crate) retransmitted_share: f64,
-    /// Frames that the path's queue had no room for, of the frames that it sent.
+    /// Frames that the path's queue had no room for, of the frames that it and its rival sent.
     pub(crate) queue_drop_share: f64,
     /// CPU time of both ends for each gigabyte that arrived.
     pub(crate) cpu_seconds_per_gigabyte: Option<f64>,
@@ -179,6 +190,7 @@ impl WanContest {
         Ok(WanComparison {
             path: self.path,
             celeritas: self.celeritas,
+            beside: self.beside,
             warm_up_seconds: self.warm_up.as_secs_f64(),
             seconds: self.time.as_secs_f64(),
             seed: self.seed,
@@ -195,7 +207,7 @@ impl WanContest {
         let path = EmulatedLink::bits_per_second(rate.as_bits_per_second()).rtt(rtt).queue(queue).loss(loss);
         let path = path.seed(self.seed.wrapping_add(round as u64));
         let lab = LinkLab::builder().emulated(path).build()?;
-        let transfer = run::transfer(&lab, self, transport)?;
+        let (transfer, rival) = run::transfers(&lab, self, transport)?;
         let emulated = lab.emulated_counters(0)?;
         let retransmitted_segments = match transfer.retransmitted {
             Some(segments) => segments,
@@ -205,7 +217,8 @@ impl WanContest {
             round,
             loss,
             transport,
-            goodput_bits_per_second: transfer.counted as f64 * 8.0 / transfer.time.as_secs_f64(),
+            goodput_bits_per_second: transfer.goodput(),
+            beside: rival.map(|rival| rival.goodput()),
             retransmitted_segments,
             cpu_seconds: transfer.cpu.as_secs_f64(),
             bytes: transfer.bytes,
@@ -241,6 +254,7 @@ impl WanContest {
                 loss,
                 transport,
                 goodput_bits_per_second: Spread::of(of().map(|one| one.goodput_bits_per_second))?,
+                beside: Spread::of(of().filter_map(|one| one.beside)),
                 retransmitted_share: sum(|one| one.retransmitted_segments) / frames.max(1.0),
                 queue_drop_share: sum(|one| one.emulated.from_a.queue_full) / frames.max(1.0),
                 cpu_seconds_per_gigabyte: (gigabytes > 0.0)

@@ -46,10 +46,30 @@ pub(super) struct Progress {
     cpu_nanoseconds: AtomicU64,
 }
 
-/// Sends for the time of the contest, and stops.
-pub(super) fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport) -> Result<Transfer, ContestError> {
+impl Transfer {
+    /// In bits a second.
+    pub(super) fn goodput(&self) -> f64 {
+        self.counted as f64 * 8.0 / self.time.as_secs_f64()
+    }
+}
+
+/// Sends for the time of the contest, and so does the rival, if there is one.
+pub(super) fn transfers(
+    lab: &LinkLab,
+    contest: &WanContest,
+    transport: Transport,
+) -> Result<(Transfer, Option<Transfer>), ContestError> {
+    thread::scope(|scope| {
+        let rival = contest.beside.map(|rival| scope.spawn(move || transfer(lab, contest, rival, RIVALS_PORT)));
+        let own = transfer(lab, contest, transport, PORT);
+        let rival = rival.map(|rival| rival.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        Ok((own?, rival.transpose()?))
+    })
+}
+
+fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport, port: u16) -> Result<Transfer, ContestError> {
     let progress = Progress::default();
-    let address = SocketAddr::new(lab.address(Side::B, 0), PORT);
+    let address = SocketAddr::new(lab.address(Side::B, 0), port);
     let (ready, listening) = mpsc::channel::<()>();
     let flows = if transport == Transport::ParallelCubic { 8 } else { 1 };
     #[cfg(feature = "quic")]
@@ -292,5 +312,6 @@ fn each(
 }
 
 const PORT: u16 = 7600;
+const RIVALS_PORT: u16 = 7601;
 /// The message of the thesis' benchmark.
 pub(super) const MESSAGE: usize = 20_000_000;

@@ -1,6 +1,7 @@
 //! A comparison as a person reads it.
 
 use super::WanComparison;
+use crate::lab::compare::Spread;
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use std::fmt;
 
@@ -35,13 +36,18 @@ impl fmt::Display for WanComparison {
         )?;
         let mut table = Table::new();
         table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header(["loss", "", "Mbit/s, median", "least", "most", "sent again", "queue drops", "CPU s/GB"]);
+        let mut header = vec!["loss", "", "Mbit/s, median", "least", "most", "sent again", "queue drops", "CPU s/GB"];
+        let rival = self.beside.map(|rival| format!("beside: {rival}"));
+        header.extend(rival.as_deref());
+        table.set_header(header);
         for outcome in &self.results {
             let mbit = |bits: f64| format!("{:.1}", bits / 1e6);
             let percent = |share: f64| format!("{:.3} %", share * 100.0);
             let goodput = &outcome.goodput_bits_per_second;
             let mark = if outcome.unplanned_drops == 0 { "" } else { " (void)" };
-            table.add_row([
+            let rival =
+                |rival: &Spread| format!("{} [{}, {}]", mbit(rival.median), mbit(rival.least), mbit(rival.most));
+            let figures = [
                 outcome.loss.to_string(),
                 format!("{}{mark}", outcome.transport),
                 mbit(goodput.median),
@@ -50,7 +56,8 @@ impl fmt::Display for WanComparison {
                 percent(outcome.retransmitted_share),
                 percent(outcome.queue_drop_share),
                 outcome.cpu_seconds_per_gigabyte.map_or_else(unknown, |seconds| format!("{seconds:.2}")),
-            ]);
+            ];
+            table.add_row(figures.into_iter().chain(outcome.beside.as_ref().map(rival)));
         }
         table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         writeln!(f, "{table}")?;

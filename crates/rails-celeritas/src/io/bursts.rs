@@ -9,6 +9,7 @@ use rails_net::UdpSocket;
 use rails_proto::seal::PacketSealer;
 use std::{
     io::{self, IoSlice},
+    net::SocketAddr,
     num::NonZeroU16,
     time::Instant,
 };
@@ -37,8 +38,8 @@ impl Bursts {
     }
 
     /// Sends the probes of the path's MTU and the segments that may leave now. Returns whether more may follow at once.
-    pub(super) fn transmit(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) -> bool {
-        if self.left == self.burst.len() && !self.probe(socket, state, now) {
+    pub(super) fn transmit(&mut self, socket: &UdpSocket, to: SocketAddr, state: &mut State, now: Instant) -> bool {
+        if self.left == self.burst.len() && !self.probe(socket, to, state, now) {
             return false;
         }
         for _ in 0..BURSTS {
@@ -52,8 +53,8 @@ impl Bursts {
                 }
             }
             let sent = match self.sealer {
-                Some(_) => self.send_sealed(socket, state),
-                None => self.send(socket, state),
+                Some(_) => self.send_sealed(socket, to, state),
+                None => self.send(socket, to, state),
             };
             if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
                 return false;
@@ -64,9 +65,9 @@ impl Bursts {
     }
 
     /// Sends the probes that are due. Returns whether the socket took them.
-    fn probe(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) -> bool {
+    fn probe(&mut self, socket: &UdpSocket, to: SocketAddr, state: &mut State, now: Instant) -> bool {
         while let Some((packet, datagram)) = self.probe.take().or_else(|| self.make_probe(state, now)) {
-            match socket.try_send(&[IoSlice::new(&datagram)], None, None, None) {
+            match socket.try_send(&[IoSlice::new(&datagram)], None, Some(to), None) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.probe = Some((packet, datagram));
                     return false;
@@ -101,7 +102,7 @@ impl Bursts {
     }
 
     /// Sends the rest of the burst by one call.
-    fn send(&mut self, socket: &UdpSocket, state: &State) -> io::Result<()> {
+    fn send(&mut self, socket: &UdpSocket, to: SocketAddr, state: &State) -> io::Result<()> {
         let (segments, whole) = self.next();
         let headers: Vec<[u8; HEADER_LEN]> = segments.iter().map(|segment| segment.header.encode()).collect();
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(3 * segments.len());
@@ -117,16 +118,16 @@ impl Bursts {
         }
         if count == 0 {
             // Its message was given up since, or its bytes are in more blocks than the kernel takes.
-            return self.send_copied(socket, state);
+            return self.send_copied(socket, to, state);
         }
         let size = NonZeroU16::new(whole as u16).filter(|_| count > 1);
-        let sent = socket.try_send(&slices, size, None, None);
+        let sent = socket.try_send(&slices, size, Some(to), None);
         self.took(count, whole, &sent);
         sent.map(drop)
     }
 
     /// Sends one segment from a copy of its payload.
-    fn send_copied(&mut self, socket: &UdpSocket, state: &State) -> io::Result<()> {
+    fn send_copied(&mut self, socket: &UdpSocket, to: SocketAddr, state: &State) -> io::Result<()> {
         let segment = self.burst[self.left];
         let mut slices = Vec::new();
         if !state.outgoing.slices(&segment, &mut slices) {
@@ -135,13 +136,13 @@ impl Bursts {
         }
         let mut datagram = segment.header.encode().to_vec();
         slices.iter().for_each(|slice| datagram.extend_from_slice(slice));
-        let sent = socket.try_send(&[IoSlice::new(&datagram)], None, None, None);
+        let sent = socket.try_send(&[IoSlice::new(&datagram)], None, Some(to), None);
         self.took(1, datagram.len(), &sent);
         sent.map(drop)
     }
 
     /// Sends the rest of the burst by one call, from a buffer into which it is sealed.
-    fn send_sealed(&mut self, socket: &UdpSocket, state: &State) -> io::Result<()> {
+    fn send_sealed(&mut self, socket: &UdpSocket, to: SocketAddr, state: &State) -> io::Result<()> {
         let (segments, whole) = self.next();
         let count = segments.len();
         if self.sealed.is_empty() {
@@ -149,7 +150,7 @@ impl Bursts {
             segments.iter().for_each(|segment| self.seal(segment, state));
         }
         let size = NonZeroU16::new(whole as u16).filter(|_| count > 1);
-        let sent = socket.try_send(&[IoSlice::new(&self.sealed)], size, None, None);
+        let sent = socket.try_send(&[IoSlice::new(&self.sealed)], size, Some(to), None);
         match &sent {
             Ok(bytes) => drop(self.sealed.drain(..*bytes)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

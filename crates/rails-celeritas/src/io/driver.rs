@@ -56,8 +56,6 @@ pub(super) struct Driver {
     pub(super) timer: Timer,
     pub(super) scatter: Scatter,
     pub(super) bursts: Bursts,
-    /// The peer's address for segments.
-    pub(super) peer: SocketAddr,
 }
 
 impl Shared {
@@ -136,21 +134,21 @@ impl Driver {
             match self.scatter.receive(&self.segments, now, &mut state.protocol, &mut state.incoming) {
                 Ok(()) => is_worthwhile = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // Reports of ICMP about segments sent before: those are lost.
+                // The kernel's want of memory, perhaps: the datagram is lost, as one on the way.
                 Err(_) => break,
             }
             for event in std::mem::take(&mut self.scatter.events) {
-                state.tell(event, self.peer);
+                state.tell(event, self.scatter.peer.get());
             }
         }
         is_worthwhile |= self.control.read(state, now)?;
         let (limit, messages) = state.incoming.limits();
         state.protocol.raise_limits(now, limit, messages);
         state.protocol.handle_timeout(now);
-        is_worthwhile |= self.bursts.transmit(&self.segments, state, now);
+        is_worthwhile |= self.bursts.transmit(&self.segments, self.scatter.peer.get(), state, now);
         self.control.write(state, now)?;
         while let Some(event) = state.protocol.poll_event() {
-            state.tell(event, self.peer);
+            state.tell(event, self.scatter.peer.get());
         }
         state.scatter = self.scatter.stats;
         Ok(is_worthwhile)

@@ -209,7 +209,7 @@ impl Lane for CeleritasLane {
     }
 
     fn link_index(&self) -> Option<u32> {
-        self.0.connection.link
+        Some(self.0.connection.link)
     }
 }
 

@@ -50,8 +50,8 @@ pub struct Connection {
     local: SocketAddr,
     peer: SocketAddr,
     segments: SocketAddr,
-    /// The index of the interface that segments leave by, if it is known.
-    link: Option<u32>,
+    /// The index of the interface that segments leave by.
+    link: u32,
 }
 
 /// A message on its way. It is a future of the outcome; dropping it does not stop the message.

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::proto::{
     connection::{ConnectionProtocol, LEAST_MTU, Parameters},
+    peer_address::PeerAddress,
     wire::{HEADER_LEN, Token, seal_len},
 };
 use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
@@ -30,12 +31,14 @@ use tokio::{
 /// A connection whose ends have greeted each other. No runtime drives it yet.
 pub(super) struct Greeted {
     segments: UdpSocket,
+    /// Where the peer takes segments.
+    peer: SocketAddr,
     control: std::net::TcpStream,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     token: Token,
-    /// The index of the interface that segments leave by, if it is known.
-    link: Option<u32>,
+    /// The index of the interface that segments leave by.
+    link: u32,
     seals: Seals,
     parameters: Parameters,
     options: CeleritasOptions,
@@ -89,14 +92,11 @@ impl CeleritasOptions {
         let mut seals = secure::handshake(&mut control, remote, &self.security, begins).await?;
         let device = self.local.device().map_or(LocalEnd::Any, |device| LocalEnd::Device(device.to_owned()));
         let segments = self.udp.clone().local(device).bind(SocketAddr::new(local.ip(), 0))?;
-        // The port is not known yet; the route is that of the address.
-        segments.connect(remote)?;
-        let route = segments.route()?;
-        let link = route.as_ref().map(|route| route.index);
+        // It is not connected, for a NAT may change the peer's port. The route is that of the address.
+        let route = segments.route_to(remote)?;
         let headers = if remote.is_ipv4() { 28 } else { 48 };
         let base = (LEAST_MTU - headers) as u16;
-        let interface = route.map_or(u64::MAX, |route| route.most_payload.as_bytes());
-        let interface = u16::try_from(interface).unwrap_or(u16::MAX);
+        let interface = u16::try_from(route.most_payload.as_bytes()).unwrap_or(u16::MAX);
         if interface < base {
             return Err(OpenError::SmallMtu { remote, mtu: u32::from(interface) + headers });
         }
@@ -109,7 +109,8 @@ impl CeleritasOptions {
         let seal = seal_len(seals.segments.is_some()) as u32;
         let most_datagram = most_datagram.min(theirs.most_datagram);
         let payload = |datagram: u16| u32::from(datagram) - HEADER_LEN as u32 - seal;
-        segments.connect(SocketAddr::new(remote.ip(), theirs.port))?;
+        let mut peer = remote;
+        peer.set_port(theirs.port);
         let parameters = Parameters {
             peer_token: theirs.token,
             most_payload: payload(most_datagram),
@@ -122,25 +123,20 @@ impl CeleritasOptions {
             burst: self.burst,
         };
         let control = control.into_std().map_err(greeting)?;
-        Ok(Greeted { segments, control, local, remote, token, link, seals, parameters, options: self.clone() })
+        let (link, options) = (route.index, self.clone());
+        Ok(Greeted { segments, peer, control, local, remote, token, link, seals, parameters, options })
     }
 }
 
 impl Greeted {
     /// Has the calling thread's runtime drive the connection.
     pub(super) fn start(self) -> Result<Connection, OpenError> {
-        let Self { segments, control, local, remote, token, link, seals, parameters, options } = self;
+        let Self { segments, peer, control, local, remote, token, link, seals, parameters, options } = self;
         let system = |what| move |source| OpenError::System { what, source };
         let segments = segments.register_here().map_err(system("the socket for segments"))?;
         let control = TcpStream::from_std(control).map_err(system("the control channel"))?;
         let timer = Timer::new().map_err(system("a timer"))?;
-        let (arrives_at, peer) = match (segments.local_addr(), segments.peer_addr()) {
-            (Ok(local), Ok(Some(peer))) => (local, peer),
-            (Ok(_), Ok(None)) => {
-                return Err(OpenError::Greeting { remote, source: io::ErrorKind::NotConnected.into() });
-            }
-            (Err(source), _) | (_, Err(source)) => return Err(OpenError::Greeting { remote, source }),
-        };
+        let arrives_at = segments.local_addr().map_err(|source| OpenError::Greeting { remote, source })?;
         let protocol = ConnectionProtocol::new(Instant::now(), parameters, (options.controller)());
         let incoming = Incoming::new(options.window.as_bytes(), options.most_message.as_bytes());
         let shared = Arc::new(Shared::new(protocol, incoming));
@@ -151,9 +147,8 @@ impl Greeted {
             segments,
             control: ControlChannel::new(control, reader, writer),
             timer,
-            scatter: Scatter::new(token, opener),
+            scatter: Scatter::new(token, PeerAddress::new(peer), opener),
             bursts: Bursts::new(sealer),
-            peer,
         };
         tokio::spawn(driver);
         Ok(Connection { shared, local, peer: remote, segments: arrives_at, link })

@@ -7,6 +7,7 @@
 use super::incoming::Incoming;
 use crate::proto::{
     connection::{ConnectionProtocol, Event},
+    peer_address::PeerAddress,
     receiver::{Arrival, Payload},
     wire::{HEADER_LEN, Header, SegmentHeader, Token},
 };
@@ -22,6 +23,8 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Scatter {
     token: Token,
+    /// The peer's address for segments.
+    pub(super) peer: PeerAddress,
     /// Opens segments, if they are sealed.
     opener: Option<PacketOpener>,
     headers: Vec<[u8; HEADER_LEN]>,
@@ -60,9 +63,10 @@ struct Offered {
 }
 
 impl Scatter {
-    pub(super) fn new(token: Token, opener: Option<PacketOpener>) -> Self {
+    pub(super) fn new(token: Token, peer: PeerAddress, opener: Option<PacketOpener>) -> Self {
         Self {
             token,
+            peer,
             opener,
             headers: vec![[0; HEADER_LEN]; MOST_EXPECTED],
             rest: vec![0; UdpSocket::MOST_BURST_BYTES],
@@ -111,11 +115,17 @@ impl Scatter {
             match header.filter(|header| header.token == self.token) {
                 Some(header) if is_here(&header) => {
                     self.stats.in_place += 1;
+                    self.peer.handle(header.packet, received.from);
                     self.handle(now, &header, (end - start - HEADER_LEN) as u32, protocol, incoming);
                 }
                 _ => match self.keep(start..end, offered.as_ref(), incoming) {
-                    Some((Header::Segment(header), bytes)) => later.push((header, bytes)),
-                    Some((Header::Probe(probe), _)) => protocol.handle_probe(&probe),
+                    Some((header, bytes)) => {
+                        self.peer.handle(header.packet(), received.from);
+                        match header {
+                            Header::Segment(header) => later.push((header, bytes)),
+                            Header::Probe(probe) => protocol.handle_probe(&probe),
+                        }
+                    }
                     None => self.stats.foreign += 1,
                 },
             }
@@ -143,10 +153,14 @@ impl Scatter {
         let datagram = received.segment_bytes.map_or(received.bytes, |bytes| bytes.get().into()).max(1);
         let mut rest = std::mem::take(&mut self.rest);
         for datagram in rest[..received.bytes].chunks_mut(datagram) {
-            match self.open(datagram) {
-                Some((Header::Segment(header), payload)) => self.place(now, &header, payload, protocol, incoming),
-                Some((Header::Probe(probe), _)) => protocol.handle_probe(&probe),
-                None => self.stats.foreign += 1,
+            let Some((header, payload)) = self.open(datagram) else {
+                self.stats.foreign += 1;
+                continue;
+            };
+            self.peer.handle(header.packet(), received.from);
+            match header {
+                Header::Segment(header) => self.place(now, &header, payload, protocol, incoming),
+                Header::Probe(probe) => protocol.handle_probe(&probe),
             }
         }
         self.rest = rest;

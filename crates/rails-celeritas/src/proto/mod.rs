@@ -3,7 +3,7 @@
 //! Each module depends only on those above it.
 //! - [`wire`]: the bytes of segments and of control frames;
 //! - [`round_trip`], [`pacer`]: the time of a round trip, and when bytes may leave;
-//! - [`path_mtu`]: how large packets may be;
+//! - [`path_mtu`], [`peer_address`]: how large packets may be, and where they go;
 //! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: the bytes that have come, and the error lists;
 //! - [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
 //! - [`connection`]: one end, made of the above.
@@ -12,6 +12,7 @@ pub mod connection;
 pub mod deadlines;
 pub mod pacer;
 pub mod path_mtu;
+pub mod peer_address;
 pub mod rate;
 pub mod receiver;
 pub mod round_trip;

@@ -7,7 +7,10 @@ mod secure;
 mod streams;
 
 use bytes::{Bytes, BytesMut};
-use rails_celeritas::proto::connection::Failure;
+use rails_celeritas::proto::{
+    connection::Failure,
+    wire::{Control, ErrorList, FrameWriter, SegmentHeader, Token},
+};
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, OpenError, ReceiveError, SendError};
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
@@ -266,6 +269,59 @@ async fn caller_that_has_gone_leaves_what_has_arrived() {
     let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
     assert!(message.blocks.concat() == pattern(400_000, 1));
     assert_eq!(sending.await, Ok(Delivery::Arrived));
+}
+
+/// As a NAT does it that forgets a connection which it has seen.
+#[tokio::test]
+async fn segments_follow_the_peers_port() {
+    let listener = options().listen(anywhere()).unwrap();
+    let mut control = TcpStream::connect(listener.local_addr()).await.unwrap();
+    let [first, second] = ["127.0.0.1:0"; 2].map(|local| std::net::UdpSocket::bind(local).unwrap());
+    let token = [7; 8];
+    let port = first.local_addr().unwrap().port().to_be_bytes();
+    let greeting = [b"celerity\0\x01", &port[..], &token, &1472_u16.to_be_bytes(), &[0, 0]].concat();
+    let greet = async {
+        control.write_all(&greeting).await.unwrap();
+        let mut theirs = [0; 24];
+        control.read_exact(&mut theirs).await.unwrap();
+        control.write_all(&[0]).await.unwrap();
+        Token(u64::from_be_bytes(theirs[12..20].try_into().unwrap()))
+    };
+    let (far, token) = tokio::join!(listener.accept(), greet);
+    let far = far.unwrap();
+    let sent = pattern(4_000, 1);
+    let segment = |packet: u64| {
+        let at = packet * 1_000;
+        let header = SegmentHeader { packet, token, offset: at, message: 0, message_len: 4_000, in_message: at };
+        [&header.encode()[..], &sent[at as usize..at as usize + 1_000]].concat()
+    };
+    first.send_to(&segment(0), far.segments_addr()).unwrap();
+    second.send_to(&segment(1), far.segments_addr()).unwrap();
+    // A late one of before, and one of another host.
+    first.send_to(&segment(0), far.segments_addr()).unwrap();
+    let other = std::net::UdpSocket::bind("127.0.0.2:0").unwrap();
+    other.send_to(&segment(2), far.segments_addr()).unwrap();
+    first.send_to(&segment(0), far.segments_addr()).unwrap();
+    second.send_to(&segment(3), far.segments_addr()).unwrap();
+    let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
+    assert!(message.blocks.concat() == sent);
+
+    let limits = ErrorList { limit: 500, message_limit: 1, ..ErrorList::default() };
+    control.write_all(&FrameWriter::default().frame(&Control::ErrorList(limits))).await.unwrap();
+    drop(far.send(cut(&pattern(500, 2), 500)).unwrap());
+    second.set_nonblocking(true).unwrap();
+    let second = tokio::net::UdpSocket::from_std(second).unwrap();
+    let mut datagram = [0; 2_000];
+    // Probes of the path's MTU come too.
+    let segment = async {
+        loop {
+            let (length, from) = second.recv_from(&mut datagram).await.unwrap();
+            if datagram[..length].ends_with(&pattern(500, 2)) {
+                return from;
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, segment).await.unwrap(), far.segments_addr());
 }
 
 #[tokio::test]

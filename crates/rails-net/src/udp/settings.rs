@@ -93,23 +93,39 @@ impl UdpSocket {
         let unspecified = if self.is_ipv4 { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
         let local = self.address(unspecified)?;
         let peer = self.peer_addr().map_err(failed("getpeername", local))?;
+        let device = self.device_index()?;
+        match (peer, device) {
+            (Some(peer), _) => self.route_to(peer).map(Some),
+            (None, Some(device)) => self.by_interface(device, local).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The interface by which datagrams for `to` leave, as [`route`](Self::route) tells it of the peer.
+    ///
+    /// # Errors
+    /// As [`route`](Self::route).
+    pub fn route_to(&self, to: SocketAddr) -> Result<UdpRoute, UdpError> {
+        let local = self.address(to)?;
+        let device = self.device_index()?;
+        let index = netlink::route(to, local.ip(), device).map_err(failed("RTM_GETROUTE", to))?;
+        self.by_interface(index, to)
+    }
+
+    fn device_index(&self) -> Result<Option<u32>, UdpError> {
         let device = socket::bound_device(&SockRef::from(&self.socket))?;
-        let device = device.and_then(|name| socket::interface_index(&name));
-        let index = match (peer, device) {
-            (Some(peer), device) => {
-                Some(netlink::route(peer, local.ip(), device).map_err(failed("RTM_GETROUTE", peer))?)
-            }
-            (None, device) => device,
-        };
-        let Some(index) = index else { return Ok(None) };
-        let (interface, mtu) = netlink::link(index).map_err(failed("RTM_GETLINK", peer.unwrap_or(local)))?;
+        Ok(device.and_then(|name| socket::interface_index(&name)))
+    }
+
+    fn by_interface(&self, index: u32, address: SocketAddr) -> Result<UdpRoute, UdpError> {
+        let (interface, mtu) = netlink::link(index).map_err(failed("RTM_GETLINK", address))?;
         let most_payload = u64::from(mtu).saturating_sub(if self.is_ipv4 { 20 + 8 } else { 40 + 8 });
-        Ok(Some(UdpRoute {
+        Ok(UdpRoute {
             index,
             interface,
             mtu: DataSize::bytes(mtu.into()),
             most_payload: DataSize::bytes(most_payload.min(Self::MOST_BURST_BYTES as u64)),
-        }))
+        })
     }
 
     /// The hop limit, the codepoint and the number of the mode of path-MTU discovery.

@@ -46,7 +46,7 @@
 //!
 //! # Limits
 //! Without [security](CeleritasOptions::security) segments are not encrypted: an attacker on the path reads and changes
-//! them. [`CeleritasOptions::adaptive`] has been tried in simulation alone. Linux only.
+//! them. Linux only.
 #![forbid(unsafe_code)]
 
 // clippy.toml lists the calls. Tests read the clock once, at their start.

@@ -2,7 +2,7 @@
 
 use crate::{exit::Help, machine::this_machine, rate};
 use anyhow::{Result, anyhow};
-use rails_celeritas::{CeleritasOptions, CeleritasTransport};
+use rails_celeritas::{AdaptiveOptions, CeleritasOptions, CeleritasTransport};
 use rails_multirail::Security;
 use rails_topo::{Bandwidth, NicKind};
 use std::{net::IpAddr, str::FromStr};
@@ -11,7 +11,7 @@ use std::{net::IpAddr, str::FromStr};
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CeleritasArgs {
     /// Rate at which Celeritas lanes send, headers included, such as 495mbit; IP=RATE is that of the lanes of one path, whose
-    /// address IP is in --to or --listen
+    /// address IP is in --to or --listen [default: each lane looks for its rate, and makes way for others]
     #[arg(long, value_name = "[IP=]RATE,...", value_delimiter = ',')]
     rate: Vec<LaneRate>,
 }
@@ -24,24 +24,26 @@ struct LaneRate {
 }
 
 impl CeleritasArgs {
-    /// Celeritas with these rates, if there are some. Its segments are sealed unless the security is none.
-    pub(super) fn transport(&self, security: &Security) -> Result<Option<CeleritasTransport>> {
-        let Some(common) = self.rate.iter().find(|rate| rate.path.is_none()).or(self.rate.first()) else {
-            return Ok(None);
-        };
+    /// Celeritas with these rates. Its segments are sealed unless the security is none.
+    pub(super) fn transport(&self, security: &Security) -> Result<CeleritasTransport> {
         self.check()?;
-        let options = |rate| CeleritasOptions::fixed(rate).security(security.clone());
-        let mut transport = CeleritasTransport::new(options(common.rate));
+        let fixed = |rate| CeleritasOptions::fixed(rate).security(security.clone());
+        let adaptive = || CeleritasOptions::adaptive(AdaptiveOptions::new()).security(security.clone());
+        let common = self.rate.iter().find(|rate| rate.path.is_none());
+        let mut transport = CeleritasTransport::new(common.map_or_else(adaptive, |common| fixed(common.rate)));
         for LaneRate { path, rate } in &self.rate {
             if let Some(address) = path {
-                transport = transport.path(*address, options(*rate));
+                transport = transport.path(*address, fixed(*rate));
             }
         }
-        Ok(Some(transport))
+        Ok(transport)
     }
 
     /// No rate is above that of the fastest interface, as far as their speeds are known.
     fn check(&self) -> Result<()> {
+        if self.rate.is_empty() {
+            return Ok(());
+        }
         let machine = this_machine()?;
         let real = machine.nics().iter().filter(|nic| nic.kind == NicKind::Device);
         let Some(fastest) = real.filter(|nic| nic.speed.is_some()).max_by_key(|nic| nic.speed) else { return Ok(()) };

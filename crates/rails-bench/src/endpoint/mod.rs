@@ -104,10 +104,8 @@ impl<T: TlsArgs> StreamArgs<T> {
     pub(crate) fn options(&self) -> Result<StreamOptions> {
         let security = self.join.security(self.tls.security()?)?;
         let celeritas = self.celeritas.transport(&security)?;
-        let mut options = StreamOptions::new(security).transport(self.tcp()?).driver(self.driver());
-        if let Some(celeritas) = celeritas {
-            options = options.transport(celeritas);
-        }
+        let mut options =
+            StreamOptions::new(security).transport(self.tcp()?).transport(celeritas).driver(self.driver());
         if let Some(limit) = self.outage_limit {
             options = options.outage_limit(limit);
         }
@@ -323,7 +321,7 @@ pub(crate) fn sockets(addresses: &[LaneAddress]) -> Result<Vec<SocketAddr>> {
 }
 
 /// The error for an address of another transport.
-const TRANSPORTS: &str = "lanes go over TCP: write tcp://HOST:PORT, or HOST:PORT alone; with --rate also over Celeritas: celeritas://HOST:PORT";
+const TRANSPORTS: &str = "lanes go over TCP (tcp://HOST:PORT, or HOST:PORT alone) or Celeritas (celeritas://HOST:PORT)";
 
 #[cfg(test)]
 mod tests {

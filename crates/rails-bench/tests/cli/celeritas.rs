@@ -17,12 +17,14 @@ fn file_over_celeritas_and_tcp() {
     let (file, inbox) = (folder.path().join("file"), folder.path().join("inbox"));
     fs::write(&file, pattern(20_000_000, 3)).unwrap();
     let secret = secret(folder.path(), "a secret of the tests");
-    for listen in ["celeritas://127.0.0.1:0,celeritas://127.0.0.2:0", "127.0.0.1:0,celeritas://127.0.0.2:0"] {
-        let join = ["--secret-file", text(&secret), "--rate", "400mbit"];
+    let (both, one) = ("celeritas://127.0.0.1:0,celeritas://127.0.0.2:0", "127.0.0.1:0,celeritas://127.0.0.2:0");
+    let secret = ["--secret-file", text(&secret)];
+    for (listen, rate) in [(both, &["--rate", "400mbit"][..]), (one, &["--rate", "400mbit"]), (both, &[])] {
+        let join = || secret.into_iter().chain(rate.iter().copied());
         let recv = ["recv", "--listen", listen, "--once", "--into", text(&inbox)];
-        let (receiver, lines, to) = listening(recv.into_iter().chain(join));
+        let (receiver, lines, to) = listening(recv.into_iter().chain(join()));
         assert!(to.contains("celeritas://127.0.0.2:"), "{to}");
-        let sent = run(["send", text(&file), "--to", &to, "--quiet"].into_iter().chain(join));
+        let sent = run(["send", text(&file), "--to", &to, "--quiet"].into_iter().chain(join()));
         assert!(sent.status.success(), "{}", stderr(&sent));
         let (code, out, err) = finish(receiver, &lines);
         assert_eq!(code, 0, "{out} {err}");
@@ -32,11 +34,11 @@ fn file_over_celeritas_and_tcp() {
 }
 
 #[test]
-fn celeritas_without_a_rate_and_with_a_wrong_one() {
-    let args = ["stream", "--insecure", "--seconds", "1", "--to", "celeritas://127.0.0.1:1"];
-    let output = run(args);
+fn other_transports_and_wrong_rates_are_refused() {
+    let output = run(["stream", "--insecure", "--seconds", "1", "--to", "udt://127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("with --rate also over Celeritas"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("celeritas://HOST:PORT"), "{}", stderr(&output));
+    let args = ["stream", "--insecure", "--seconds", "1", "--to", "celeritas://127.0.0.1:1"];
     for wrong in ["0mbit", "fast", "500", "host=1gbit", "10.0.0.1=0kbit"] {
         let output = run(args.into_iter().chain(["--rate", wrong]));
         assert_eq!(output.status.code(), Some(2), "{wrong}");

@@ -4,18 +4,23 @@ use crate::script::Script;
 use rails_celeritas::proto::{
     connection::{ConnectionProtocol, Event, Parameters},
     rate::Fixed,
-    wire::{Control, ErrorList, FrameReader, HEADER_LEN, SegmentHeader, Token},
+    wire::{Control, ErrorList, FrameReader, Header, SegmentHeader, ShortHeader, Token},
 };
 use rails_topo::Bandwidth;
 use std::time::{Duration, Instant};
 
 /// Each segment that decodes lies in its message and encodes to the same bytes; each frame that decodes comes back.
 pub(crate) fn bytes(data: &[u8]) {
-    if let Some((header, payload)) = data.split_first_chunk::<HEADER_LEN>()
-        && let Ok(segment) = SegmentHeader::decode(header, payload.len())
-    {
-        assert!(segment.in_message + payload.len() as u64 <= segment.message_len, "{segment:?}");
-        assert_eq!(&segment.encode(), header);
+    if let Ok(length) = Header::len_of(data) {
+        let (header, payload) = data.split_at(length);
+        match Header::decode(header, payload.len()) {
+            Ok(Header::Segment(segment)) => {
+                assert!(segment.in_message + payload.len() as u64 <= segment.message_len, "{segment:?}");
+                assert_eq!(&segment.encode(), header);
+            }
+            Ok(Header::Short(short)) => assert_eq!(&short.encode(), header),
+            Ok(Header::Probe(_)) | Err(_) => {}
+        }
     }
     let mut reader = FrameReader::default();
     reader.push(data);
@@ -83,6 +88,18 @@ fn segment(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol) 
         in_message: script.number() >> 16,
     };
     let payload_len = script.number() as u32 % 65_536;
+    if script.flag() {
+        let short = ShortHeader { token: header.token, packet: header.packet, offset: header.offset as u32 };
+        let decoded = Header::decode(&short.encode(), payload_len as usize);
+        if decoded == Ok(Header::Short(short))
+            && let Ok(header) = end.expand(&short, payload_len)
+        {
+            assert!(header.in_message + u64::from(payload_len) <= header.message_len, "{header:?}");
+            assert!(header.in_message <= header.offset && header.offset as u32 == short.offset, "{header:?}");
+            let _ = end.handle_segment(now, &header, payload_len);
+        }
+        return;
+    }
     if let Ok(header) = SegmentHeader::decode(&header.encode(), payload_len as usize) {
         let _ = end.handle_segment(now, &header, payload_len);
     }
@@ -130,13 +147,18 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
         Control::Refuse { message: 3 },
         Control::Finish { messages: 9 },
     ];
-    vec![frames.iter().flat_map(Control::encode).collect(), [&header.encode()[..], &[7; 1432]].concat()]
+    let short = ShortHeader { token: Token(1 << 40), packet: 8, offset: 102_864 };
+    vec![
+        frames.iter().flat_map(Control::encode).collect(),
+        [&header.encode()[..], &[7; 1432]].concat(),
+        [&short.encode()[..], &[7; 1452]].concat(),
+    ]
 }
 
 pub(crate) fn scripts() -> Vec<Vec<u8>> {
     // A message is submitted, the limits come, it leaves, and a list tells that a part of it is missing.
     let send = [0, 228, 0, 0, 100, 0, 7, 4, 0, 0, 0, 228, 1, 0, 0, 0, 50, 0, 0, 0, 4, 200, 100, 1];
     let list = [7, 4, 1, 0, 2, 228, 1, 0, 0, 0, 50, 200, 5, 152, 200, 11, 48, 1, 0, 200, 5, 152, 1];
-    let receive = [3, 228, 1, 0, 0, 0, 50, 2, 0, 0, 0, 247, 0, 1, 0, 0, 0, 0, 0, 0, 0, 200, 5, 152, 5];
+    let receive = [3, 228, 1, 0, 0, 0, 50, 2, 0, 0, 0, 247, 0, 1, 0, 0, 0, 0, 0, 0, 0, 200, 5, 152, 0, 5];
     vec![[&[100], &send[..], &list].concat(), [&[100], &receive[..]].concat()]
 }

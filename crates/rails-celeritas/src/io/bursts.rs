@@ -97,19 +97,19 @@ impl Bursts {
     /// The segments of the next call, and the bytes of each of them but the last, which may be shorter.
     fn next(&self) -> (&[Segment], usize) {
         let segments = &self.burst[self.left..];
-        let whole = HEADER_LEN + segments[0].payload_len as usize + seal_len(self.sealer.is_some());
+        let whole = segments[0].header_len() + segments[0].payload_len as usize + seal_len(self.sealer.is_some());
         (&segments[..segments.len().min(UdpSocket::MOST_BURST_BYTES / whole)], whole)
     }
 
     /// Sends the rest of the burst by one call.
     fn send(&mut self, socket: &UdpSocket, to: SocketAddr, state: &State) -> io::Result<()> {
         let (segments, whole) = self.next();
-        let headers: Vec<[u8; HEADER_LEN]> = segments.iter().map(|segment| segment.header.encode()).collect();
+        let headers: Vec<[u8; HEADER_LEN]> = segments.iter().map(Segment::encode_header).collect();
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(3 * segments.len());
         let mut count = 0;
         for (segment, header) in segments.iter().zip(&headers) {
             let before = slices.len();
-            slices.push(IoSlice::new(header));
+            slices.push(IoSlice::new(&header[..segment.header_len()]));
             if !state.outgoing.slices(segment, &mut slices) || slices.len() > UdpSocket::MOST_SLICES {
                 slices.truncate(before);
                 break;
@@ -134,7 +134,7 @@ impl Bursts {
             self.left += 1;
             return Ok(());
         }
-        let mut datagram = segment.header.encode().to_vec();
+        let mut datagram = segment.encode_header()[..segment.header_len()].to_vec();
         slices.iter().for_each(|slice| datagram.extend_from_slice(slice));
         let sent = socket.try_send(&[IoSlice::new(&datagram)], None, Some(to), None);
         self.took(1, datagram.len(), &sent);
@@ -162,8 +162,9 @@ impl Bursts {
 
     fn seal(&mut self, segment: &Segment, state: &State) {
         let Some(sealer) = &mut self.sealer else { return };
-        let header = segment.header.encode();
-        self.sealed.extend_from_slice(&header);
+        let header = segment.encode_header();
+        let header = &header[..segment.header_len()];
+        self.sealed.extend_from_slice(header);
         let at = self.sealed.len();
         let mut slices = Vec::new();
         if state.outgoing.slices(segment, &mut slices) {
@@ -172,7 +173,7 @@ impl Bursts {
             // Its message was given up since: the peer drops it.
             self.sealed.resize(at + segment.payload_len as usize, 0);
         }
-        let tag = sealer.seal(segment.header.packet, &header, &mut self.sealed[at..]);
+        let tag = sealer.seal(segment.header.packet, header, &mut self.sealed[at..]);
         self.sealed.extend_from_slice(&tag);
     }
 

@@ -9,7 +9,7 @@ use crate::proto::{
     connection::{ConnectionProtocol, Event},
     peer_address::PeerAddress,
     receiver::{Arrival, Payload},
-    wire::{HEADER_LEN, Header, SegmentHeader, Token},
+    wire::{HEADER_LEN, Header, ProbeHeader, SHORT_HEADER_LEN, SegmentHeader, Token},
 };
 use rails_net::{Received, UdpSocket};
 use rails_proto::seal::{PacketOpener, TAG_LEN};
@@ -32,7 +32,8 @@ pub(super) struct Scatter {
     rest: Vec<u8>,
     /// The highest segment so far: the next ones are expected behind it.
     highest: Option<SegmentHeader>,
-    /// The payload of the expected segments.
+    /// The bytes of the headers and of the payloads of the expected segments.
+    header_len: usize,
     payload_len: usize,
     /// The payloads that have landed elsewhere, to be copied to their places.
     moved: Vec<u8>,
@@ -55,6 +56,12 @@ pub struct ScatterStats {
     pub calls: u64,
 }
 
+/// A datagram of the connection, by its header.
+enum Datagram {
+    Segment { header: SegmentHeader, header_len: usize },
+    Probe(ProbeHeader),
+}
+
 /// The places that were offered to the kernel.
 struct Offered {
     message: u32,
@@ -71,6 +78,7 @@ impl Scatter {
             headers: vec![[0; HEADER_LEN]; MOST_EXPECTED],
             rest: vec![0; UdpSocket::MOST_BURST_BYTES],
             highest: None,
+            header_len: HEADER_LEN,
             payload_len: 0,
             moved: Vec::new(),
             events: Vec::new(),
@@ -95,45 +103,48 @@ impl Scatter {
         protocol.set_overflowed(received.dropped.into());
         let datagram = received.segment_bytes.map_or(received.bytes, |bytes| bytes.get().into());
         // In trains of another length the headers lie elsewhere.
-        let slot = HEADER_LEN + self.payload_len;
+        let (header_len, payload_len) = (self.header_len, self.payload_len);
+        let slot = header_len + payload_len;
         let is_aligned = received.bytes <= slot || datagram == slot;
         let mut start = 0;
-        let mut later: Vec<(SegmentHeader, Range<usize>)> = Vec::new();
+        let mut later: Vec<(SegmentHeader, usize, Range<usize>)> = Vec::new();
         self.moved.clear();
         while start < received.bytes {
             let end = received.bytes.min(start + datagram);
-            let (header, place) = match &offered {
-                Some(offered) if is_aligned && end <= self.slots(offered) => {
-                    let at = offered.bytes.start + (start / slot * self.payload_len) as u64;
-                    let payload = end.saturating_sub(start + HEADER_LEN);
-                    let header = SegmentHeader::decode(&self.headers[start / slot], payload);
-                    (header.ok(), Some((offered.message, at)))
-                }
-                _ => (None, None),
-            };
-            let is_here = |header: &SegmentHeader| place == Some((header.message, header.in_message));
-            match header.filter(|header| header.token == self.token) {
-                Some(header) if is_here(&header) => {
-                    self.stats.in_place += 1;
-                    self.peer.handle(header.packet, received.from);
-                    self.handle(now, &header, (end - start - HEADER_LEN) as u32, protocol, incoming);
-                }
-                _ => match self.keep(start..end, offered.as_ref(), incoming) {
-                    Some((header, bytes)) => {
-                        self.peer.handle(header.packet(), received.from);
-                        match header {
-                            Header::Segment(header) => later.push((header, bytes)),
-                            Header::Probe(probe) => protocol.handle_probe(&probe),
-                        }
+            let offered = offered.as_ref();
+            let payload = end.saturating_sub(start + header_len);
+            let place = offered.filter(|offered| is_aligned && end <= self.slots(offered)).map(|offered| {
+                let header = Header::decode(&self.headers[start / slot][..header_len], payload);
+                (header.ok(), offered.message, offered.bytes.start + (start / slot * payload_len) as u64)
+            });
+            let in_place = place.and_then(|(header, message, at)| {
+                let header = header.filter(|header| header.token() == self.token)?;
+                match Self::expand(header, payload, protocol)? {
+                    Datagram::Segment { header, .. } => {
+                        ((header.message, header.in_message) == (message, at)).then_some(header)
                     }
-                    None => self.stats.foreign += 1,
-                },
+                    Datagram::Probe(_) => None,
+                }
+            });
+            if let Some(header) = in_place {
+                self.stats.in_place += 1;
+                self.peer.handle(header.packet, received.from);
+                self.handle(now, &header, header_len, payload as u32, protocol, incoming);
+            } else if let Some((header, bytes)) = self.keep(start..end, offered, incoming) {
+                self.peer.handle(header.packet(), received.from);
+                match Self::expand(header, bytes.len(), protocol) {
+                    Some(Datagram::Segment { header, header_len }) => later.push((header, header_len, bytes)),
+                    Some(Datagram::Probe(probe)) => protocol.handle_probe(&probe),
+                    None => {}
+                }
+            } else {
+                self.stats.foreign += 1;
             }
             start = end;
         }
         let moved = std::mem::take(&mut self.moved);
-        for (header, bytes) in later {
-            self.place(now, &header, &moved[bytes], protocol, incoming);
+        for (header, header_len, bytes) in later {
+            self.place(now, &header, header_len, &moved[bytes], protocol, incoming);
         }
         self.moved = moved;
         Ok(())
@@ -158,9 +169,12 @@ impl Scatter {
                 continue;
             };
             self.peer.handle(header.packet(), received.from);
-            match header {
-                Header::Segment(header) => self.place(now, &header, payload, protocol, incoming),
-                Header::Probe(probe) => protocol.handle_probe(&probe),
+            match Self::expand(header, payload.len(), protocol) {
+                Some(Datagram::Segment { header, header_len }) => {
+                    self.place(now, &header, header_len, payload, protocol, incoming);
+                }
+                Some(Datagram::Probe(probe)) => protocol.handle_probe(&probe),
+                None => {}
             }
         }
         self.rest = rest;
@@ -169,11 +183,23 @@ impl Scatter {
 
     /// Opens a sealed datagram of the connection.
     fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Option<(Header, &'a [u8])> {
-        let (bytes, rest) = datagram.split_first_chunk_mut()?;
+        let (bytes, rest) = datagram.split_at_mut(Header::len_of(datagram).ok()?);
         let (payload, tag) = rest.split_at_mut_checked(rest.len().checked_sub(TAG_LEN)?)?;
         let header = Header::decode(bytes, payload.len()).ok().filter(|header| header.token() == self.token)?;
         self.opener.as_mut()?.open(header.packet(), bytes, payload, tag).ok()?;
         Some((header, payload))
+    }
+
+    /// A datagram of the connection with so many bytes behind its header; `None` for a segment that is to be dropped.
+    fn expand(header: Header, payload_len: usize, protocol: &mut ConnectionProtocol) -> Option<Datagram> {
+        match header {
+            Header::Segment(header) => Some(Datagram::Segment { header, header_len: HEADER_LEN }),
+            Header::Short(short) => {
+                let header = protocol.expand(&short, payload_len as u32).ok()?;
+                Some(Datagram::Segment { header, header_len: SHORT_HEADER_LEN })
+            }
+            Header::Probe(probe) => Some(Datagram::Probe(probe)),
+        }
     }
 
     /// Takes a segment whose payload lies elsewhere, and copies its new bytes to their places.
@@ -181,11 +207,12 @@ impl Scatter {
         &mut self,
         now: Instant,
         header: &SegmentHeader,
+        header_len: usize,
         payload: &[u8],
         protocol: &mut ConnectionProtocol,
         incoming: &mut Incoming,
     ) {
-        let taken = self.handle(now, header, payload.len() as u32, protocol, incoming);
+        let taken = self.handle(now, header, header_len, payload.len() as u32, protocol, incoming);
         self.stats.copied += 1;
         let Some(memory) = incoming.memory(header.message) else { return };
         let at = header.in_message;
@@ -220,8 +247,8 @@ impl Scatter {
         if let Some((message, missing)) = expected
             && let Some(memory) = incoming.memory(message)
         {
-            let most =
-                MOST_EXPECTED.min(UdpSocket::MOST_BURST_BYTES / (HEADER_LEN + self.payload_len)) * self.payload_len;
+            let most = MOST_EXPECTED.min(UdpSocket::MOST_BURST_BYTES / (self.header_len + self.payload_len))
+                * self.payload_len;
             let bytes = missing.start..missing.end.min(missing.start + most as u64);
             let mut slices = memory.slices(bytes.clone()).into_iter();
             let mut slice: &mut [u8] = &mut [];
@@ -230,7 +257,7 @@ impl Scatter {
                 if left == 0 || buffers.len() > MOST_BUFFERS {
                     break;
                 }
-                buffers.push(IoSliceMut::new(header));
+                buffers.push(IoSliceMut::new(&mut header[..self.header_len]));
                 let mut wanted = self.payload_len.min(left);
                 left -= wanted;
                 while wanted > 0 {
@@ -253,7 +280,7 @@ impl Scatter {
     /// The bytes of the buffers before the rest.
     fn slots(&self, offered: &Offered) -> usize {
         let payload = (offered.bytes.end - offered.bytes.start) as usize;
-        payload + payload.div_ceil(self.payload_len) * HEADER_LEN
+        payload + payload.div_ceil(self.payload_len) * self.header_len
     }
 
     /// Copies a datagram of the connection out of the buffers, wherever its bytes lie in them. Returns its header, and the
@@ -266,7 +293,8 @@ impl Scatter {
     ) -> Option<(Header, Range<usize>)> {
         let mut memory = offered.and_then(|offered| incoming.memory(offered.message));
         let slots = offered.map_or(0, |offered| self.slots(offered));
-        let slot = HEADER_LEN + self.payload_len;
+        let header_len = self.header_len;
+        let slot = header_len + self.payload_len;
         let begin = self.moved.len();
         let mut at = datagram.start;
         while at < datagram.end {
@@ -275,29 +303,29 @@ impl Scatter {
                 break;
             }
             let (index, within) = (at / slot, at % slot);
-            if within < HEADER_LEN {
-                let end = datagram.end.min(index * slot + HEADER_LEN);
+            if within < header_len {
+                let end = datagram.end.min(index * slot + header_len);
                 self.moved.extend_from_slice(&self.headers[index][within..within + end - at]);
                 at = end;
             } else {
                 let end = datagram.end.min((index + 1) * slot).min(slots);
-                let start = offered?.bytes.start + (index * self.payload_len + within - HEADER_LEN) as u64;
+                let start = offered?.bytes.start + (index * self.payload_len + within - header_len) as u64;
                 for slice in memory.as_mut()?.slices(start..start + (end - at) as u64) {
                     self.moved.extend_from_slice(slice);
                 }
                 at = end;
             }
         }
-        let header = self.moved[begin..].first_chunk();
-        let payload = begin + HEADER_LEN..self.moved.len();
-        let header = header.and_then(|header| Header::decode(header, payload.len()).ok());
-        match header.filter(|header| header.token() == self.token) {
-            Some(header) => Some((header, payload)),
-            None => {
-                self.moved.truncate(begin);
-                None
-            }
+        let datagram = &self.moved[begin..];
+        let found = Header::len_of(datagram).and_then(|length| {
+            let header = Header::decode(&datagram[..length], datagram.len() - length)?;
+            Ok((header, begin + length..self.moved.len()))
+        });
+        let found = found.ok().filter(|(header, _)| header.token() == self.token);
+        if found.is_none() {
+            self.moved.truncate(begin);
         }
+        found
     }
 
     /// Tells the protocol of a segment, and makes room for the message that it begins.
@@ -305,6 +333,7 @@ impl Scatter {
         &mut self,
         now: Instant,
         header: &SegmentHeader,
+        header_len: usize,
         payload_len: u32,
         protocol: &mut ConnectionProtocol,
         incoming: &mut Incoming,
@@ -313,7 +342,7 @@ impl Scatter {
         if self.highest.is_none_or(|highest| header.offset > highest.offset) {
             self.highest = Some(*header);
             if header.in_message + u64::from(payload_len) < header.message_len {
-                self.payload_len = payload_len as usize;
+                (self.header_len, self.payload_len) = (header_len, payload_len as usize);
             }
         }
         while let Some(event) = protocol.poll_event() {

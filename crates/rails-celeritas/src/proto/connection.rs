@@ -9,7 +9,7 @@ use super::{
     receiver::{Arrival, Payload, Receiver, ReceiverStats, Rejection},
     round_trip::RoundTrip,
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
-    wire::{Control, HEADER_LEN, ProbeHeader, SegmentHeader, Token},
+    wire::{Control, HEADER_LEN, ProbeHeader, SegmentHeader, ShortHeader, Token},
 };
 use rails_topo::Bandwidth;
 use std::{
@@ -131,9 +131,14 @@ pub enum Failure {
 }
 
 impl Parameters {
-    /// The bytes of the IP packet of a segment.
+    /// The bytes of the IP packet of a segment with a long header, or of a probe.
     fn wire_len(&self, payload_len: u32) -> u64 {
-        u64::from(payload_len) + u64::from(self.overhead) + HEADER_LEN as u64
+        self.packet_len(payload_len) + HEADER_LEN as u64
+    }
+
+    /// The bytes of the IP packet around so many bytes.
+    fn packet_len(&self, bytes: u32) -> u64 {
+        u64::from(bytes) + u64::from(self.overhead)
     }
 }
 
@@ -271,7 +276,7 @@ impl ConnectionProtocol {
     }
 
     /// Adds the next segments to `burst`, in the order in which they leave: at most `most`, no more than the rate allows
-    /// now, and all of one length but the last, which may be shorter. So one system call can send them.
+    /// now, and all of one length with their headers but the last, which may be shorter. So one system call can send them.
     pub fn poll_transmit(&mut self, now: Instant, most: usize, burst: &mut Vec<Segment>) {
         if self.has_failed {
             return;
@@ -288,12 +293,12 @@ impl ConnectionProtocol {
                 }
                 break;
             };
-            let wire = self.parameters.wire_len(length);
+            let wire = self.parameters.packet_len(length);
             if wire > budget || first.is_some_and(|first| length > first) {
                 break;
             }
             let Some(segment) = self.sender.take(now) else { break };
-            if !segment.is_again && self.sender.unacknowledged() == u64::from(length) {
+            if !segment.is_again && self.sender.unacknowledged() == u64::from(segment.payload_len) {
                 // There was nothing to hear of before.
                 self.heard_at = now;
             }
@@ -350,6 +355,15 @@ impl ConnectionProtocol {
         self.path_mtu.current() + self.parameters.overhead + HEADER_LEN as u32
     }
 
+    /// The header that a short one stands for, of a segment that carries that many bytes. The driver calls it before
+    /// [`handle_segment`](Self::handle_segment), to know the place of the payload.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownMessage`]. Its payload is to be dropped then.
+    pub fn expand(&mut self, short: &ShortHeader, payload: u32) -> Result<SegmentHeader, Rejection> {
+        self.receiver.expand(short, payload)
+    }
+
     /// Takes a segment whose header has this connection's token, with that many bytes of payload.
     ///
     /// # Errors
@@ -391,7 +405,7 @@ impl ConnectionProtocol {
         let ready = self.sender.next_len().map(|length| {
             // A whole burst, if there is as much to send.
             let segments = (self.sender.backlog() / u64::from(self.path_mtu.current())).max(1);
-            let backlog = segments.saturating_mul(self.parameters.wire_len(length));
+            let backlog = segments.saturating_mul(self.parameters.packet_len(length));
             self.pacer.ready_at(backlog.min(self.burst_len()))
         });
         let probe = self.next_probe().map(|_| self.pacer.ready_at(1)).or(self.path_mtu.poll_timeout());
@@ -492,7 +506,7 @@ impl ConnectionProtocol {
         match frame {
             Control::ErrorList(list) => {
                 let mut feedback = self.sender.handle(now, list)?;
-                feedback.delivered = feedback.acknowledged + feedback.segments * self.parameters.wire_len(0);
+                feedback.delivered += feedback.segments * self.parameters.packet_len(0);
                 self.heard_at = now;
                 self.halvings = 0;
                 self.controller.handle(now, &feedback, &self.sender.round_trip());

@@ -1,6 +1,6 @@
 //! The receiving half of a connection: which bytes have arrived, and what the sender is told of it.
 
-use super::wire::{ErrorList, SegmentHeader};
+use super::wire::{ErrorList, SegmentHeader, ShortHeader};
 use rangemap::RangeSet;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,6 +17,8 @@ pub struct Receiver {
     above: RangeSet<u64>,
     /// Those of which bytes have arrived and bytes are missing.
     messages: BTreeMap<u32, Incoming>,
+    /// Their numbers by the places of their first bytes.
+    starts: BTreeMap<u64, u32>,
     /// The numbers of those that have arrived as a whole or were given up.
     ended: RangeSet<u32>,
     limit: u64,
@@ -80,6 +82,9 @@ pub enum Rejection {
     /// Its message has another length or place than an earlier segment has told.
     #[error("a segment that contradicts an earlier one")]
     Contradiction,
+    /// It has a short header, and its message is not known, or it is too old for its offset to be told.
+    #[error("a segment of an unknown message")]
+    UnknownMessage,
     /// The bytes that have arrived are in too many pieces.
     #[error("a segment apart from {MOST_PIECES} pieces")]
     TooManyPieces,
@@ -108,6 +113,7 @@ impl Receiver {
             complete: 0,
             above: RangeSet::new(),
             messages: BTreeMap::new(),
+            starts: BTreeMap::new(),
             ended: RangeSet::new(),
             limit: 0,
             message_limit: 0,
@@ -140,6 +146,40 @@ impl Receiver {
         self.interval
     }
 
+    /// The header that a short one stands for, of a segment that carries that many bytes. If all of them have arrived, then
+    /// it names one of the messages that have ended, any of which [`handle`](Self::handle) takes for a duplicate.
+    ///
+    /// # Errors
+    /// [`Rejection::UnknownMessage`].
+    pub fn expand(&mut self, short: &ShortHeader, payload_len: u32) -> Result<SegmentHeader, Rejection> {
+        let header = self.find(short, payload_len).ok_or(Rejection::UnknownMessage);
+        self.stats.rejected += u64::from(header.is_err());
+        header
+    }
+
+    fn find(&self, short: &ShortHeader, payload_len: u32) -> Option<SegmentHeader> {
+        let ShortHeader { token, packet, .. } = *short;
+        if self.largest.is_some_and(|(largest, _)| packet.saturating_add(OLDEST) < largest) {
+            return None;
+        }
+        // The offset with these low bits that is next to the bytes that have all arrived.
+        let ahead = short.offset.wrapping_sub(self.complete as u32).cast_signed();
+        let offset = self.complete.checked_add_signed(ahead.into())?;
+        let bytes = offset..offset.checked_add(payload_len.into())?;
+        let message = self.starts.range(..=offset).next_back().and_then(|(_, number)| {
+            let known = &self.messages.get(number)?.bytes;
+            (bytes.end <= known.end).then_some((*number, known.clone()))
+        });
+        let has_arrived = || bytes.end <= self.complete || self.above.gaps(&bytes).next().is_none();
+        let (message, place) = match message {
+            Some(message) => message,
+            None if has_arrived() => (self.ended.first()?.start, bytes),
+            None => return None,
+        };
+        let (message_len, in_message) = (len(&place), offset - place.start);
+        Some(SegmentHeader { token, packet, offset, message, message_len, in_message })
+    }
+
     /// Takes a segment that carries that many bytes.
     ///
     /// # Errors
@@ -163,7 +203,9 @@ impl Receiver {
         }
         let (start, number) = (header.start(), header.message);
         let arrivals = &mut self.arrivals;
+        let starts = &mut self.starts;
         let message = self.messages.entry(number).or_insert_with(|| {
+            starts.insert(start, number);
             arrivals.push_back(Arrival::Begun { message: number, length: header.message_len });
             Incoming { bytes: start..start + header.message_len, missing: header.message_len }
         });
@@ -296,7 +338,9 @@ impl Receiver {
 
     /// Nothing more comes of a message.
     fn end(&mut self, message: u32) {
-        self.messages.remove(&message);
+        if let Some(incoming) = self.messages.remove(&message) {
+            self.starts.remove(&incoming.bytes.start);
+        }
         self.ended.insert(message..message + 1);
     }
 
@@ -336,5 +380,63 @@ fn interval(round_trip: Duration) -> Duration {
 
 /// Error lists cost the sender's core and the way back; more of them would not find losses earlier than a round trip.
 const LEAST_INTERVAL: Duration = Duration::from_millis(2);
+/// A short header this many packets older than the largest is dropped: its offset could be one of before. So many packets
+/// of 64 KiB are 2^30 bytes, and as many were under way when it was sent.
+const OLDEST: u64 = 1 << 14;
 /// The most pieces apart that the arrived bytes are in, so that a peer cannot have this end keep a record per byte.
 pub const MOST_PIECES: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::wire::Token;
+    use proptest::prelude::*;
+
+    const TOKEN: Token = Token(71);
+
+    fn header(packet: u64, start: u64, in_message: u64, message_len: u64) -> SegmentHeader {
+        SegmentHeader { token: TOKEN, packet, offset: start + in_message, message: 1, message_len, in_message }
+    }
+
+    fn short(packet: u64, offset: u64) -> ShortHeader {
+        ShortHeader { token: TOKEN, packet, offset: offset as u32 }
+    }
+
+    /// A receiver that has all bytes below `start`, and the first 1,000 of message 1 behind them.
+    fn receiver(now: Instant, start: u64, message_len: u64) -> Receiver {
+        let mut receiver = Receiver::new(Duration::from_millis(1));
+        receiver.raise_limits(now, u64::MAX, 2);
+        receiver.give_up(now, 0, 0..start).unwrap();
+        receiver.handle(now, &header(0, start, 0, message_len), 1_000).unwrap();
+        receiver
+    }
+
+    proptest! {
+        #[test]
+        fn short_headers_tell_the_place(start in 1..1u64 << 50, message_len in 2_001..1u64 << 30, part in 0.0..1.0f64) {
+            let now = Instant::now();
+            let mut receiver = receiver(now, start, message_len);
+            let in_message = 1_000 + (part * (message_len - 2_001) as f64) as u64;
+            let expanded = receiver.expand(&short(1, start + in_message), 1_000);
+            prop_assert_eq!(expanded, Ok(header(1, start, in_message, message_len)));
+            // Bytes that have arrived, of this message and of one that has ended.
+            prop_assert_eq!(receiver.expand(&short(2, start), 1_000), Ok(header(2, start, 0, message_len)));
+            let ended = receiver.expand(&short(3, start - 1), 1).unwrap();
+            prop_assert_eq!((ended.offset, ended.message), (start - 1, 0));
+            prop_assert_eq!(receiver.handle(now, &ended, 1), Ok(Payload::Duplicate));
+            // Beyond the message.
+            let beyond = receiver.expand(&short(4, start + message_len - 1), 2);
+            prop_assert_eq!(beyond, Err(Rejection::UnknownMessage));
+        }
+    }
+
+    #[test]
+    fn old_short_headers_are_dropped() {
+        let now = Instant::now();
+        let mut receiver = receiver(now, 1 << 40, 10_000);
+        receiver.handle(now, &header(OLDEST + 8, 1 << 40, 1_000, 10_000), 1_000).unwrap();
+        assert_eq!(receiver.expand(&short(7, (1 << 40) + 2_000), 1_000), Err(Rejection::UnknownMessage));
+        receiver.expand(&short(8, (1 << 40) + 2_000), 1_000).unwrap();
+        assert_eq!(receiver.stats().rejected, 1);
+    }
+}

@@ -6,7 +6,7 @@
 
 use super::{
     round_trip::RoundTrip,
-    wire::{ErrorList, MOST_MESSAGE, SegmentHeader, Token},
+    wire::{ErrorList, HEADER_LEN, MOST_MESSAGE, SHORT_HEADER_LEN, SegmentHeader, ShortHeader, Token},
 };
 use rangemap::RangeSet;
 use std::{
@@ -65,6 +65,8 @@ struct Outgoing {
     number: u32,
     start: u64,
     length: u64,
+    /// The peer has bytes of it, and so knows its place.
+    is_known: bool,
 }
 
 /// A transmission.
@@ -73,6 +75,15 @@ struct Packet {
     number: u64,
     sent_at: Instant,
     bytes: Range<u64>,
+    is_short: bool,
+}
+
+/// The next segment.
+struct Next {
+    offset: u64,
+    payload_len: u32,
+    is_short: bool,
+    is_again: bool,
 }
 
 /// The packets of which it is known what became of them: the bytes of those that have arrived, and the lost ones.
@@ -80,6 +91,8 @@ struct Packet {
 struct Judged {
     arrived: u64,
     segments: u64,
+    /// The bytes of their headers.
+    headers: u64,
     lost: u64,
     lost_segments: u64,
 }
@@ -89,6 +102,8 @@ struct Judged {
 pub struct Segment {
     /// Its header.
     pub header: SegmentHeader,
+    /// Whether a [`ShortHeader`] takes its place: the peer knows the message.
+    pub is_short: bool,
     /// Its bytes behind the header.
     pub payload_len: u32,
     /// Whether its bytes were sent before.
@@ -122,7 +137,8 @@ pub struct Feedback {
     pub acknowledged: u64,
     /// Bytes that are taken to be lost, by this list.
     pub lost: u64,
-    /// The bytes of the IP packets in which the acknowledged bytes have arrived. The connection fills it in.
+    /// The bytes of the packets in which the acknowledged bytes have arrived: with their headers, and those of IP and UDP,
+    /// which the connection adds.
     pub delivered: u64,
     /// Segments that have arrived, by this list.
     pub segments: u64,
@@ -254,27 +270,32 @@ impl Sender {
         Some(bytes)
     }
 
-    /// The length of the next segment; `None` if nothing is to be sent now.
+    /// The bytes of the next segment, with its header; `None` if nothing is to be sent now.
     pub fn next_len(&self) -> Option<u32> {
+        self.next().map(|next| next.payload_len + header_len(next.is_short))
+    }
+
+    fn next(&self) -> Option<Next> {
         if let Some(lost) = self.lost.first() {
             let message = self.message_of(lost.start)?;
-            return Some(self.cut(lost.start..lost.end.min(message.bytes().end)));
+            return Some(self.cut(lost.start..lost.end.min(message.bytes().end), message.is_known, true));
         }
-        let rest = match self.message_of(self.next) {
-            Some(message) => self.next..message.bytes().end,
+        let mut next = match self.message_of(self.next) {
+            Some(message) => self.cut(self.next..message.bytes().end, message.is_known, false),
             None => {
                 let (_, length) = self.waiting.front().filter(|(number, _)| *number < self.message_limit)?;
-                self.next..self.next + length
+                self.cut(self.next..self.next + length, false, false)
             }
         };
-        let length = self.cut(rest);
         let room = self.room();
-        match u64::from(length) <= room {
-            true => Some(length),
-            // A short segment rather than none, once nothing is under way that would raise the limit.
-            false if self.unacknowledged == 0 && room > 0 => Some(room as u32),
-            false => None,
+        if u64::from(next.payload_len) > room {
+            // A small segment rather than none, once nothing is under way that would raise the limit.
+            if self.unacknowledged > 0 || room == 0 {
+                return None;
+            }
+            next.payload_len = room as u32;
         }
+        Some(next)
     }
 
     /// The bytes that could be sent if the rate allowed it: the lost ones, and those up to the limits.
@@ -290,12 +311,10 @@ impl Sender {
 
     /// The next segment, which leaves now.
     pub fn take(&mut self, now: Instant) -> Option<Segment> {
-        let length = self.next_len()?;
-        let lost = self.lost.first().map(|lost| lost.start);
-        let offset = lost.unwrap_or(self.next);
+        let Next { offset, payload_len, is_short, is_again } = self.next()?;
         if self.message_of(offset).is_none() {
             let (number, length) = self.waiting.pop_front()?;
-            self.begun.push_back(Outgoing { number, start: offset, length });
+            self.begun.push_back(Outgoing { number, start: offset, length, is_known: false });
         }
         let message = self.message_of(offset)?;
         let header = SegmentHeader {
@@ -306,21 +325,22 @@ impl Sender {
             message_len: message.length,
             in_message: offset - message.start,
         };
-        let bytes = offset..offset + u64::from(length);
-        if lost.is_some() {
+        let length = u64::from(payload_len);
+        let bytes = offset..offset + length;
+        if is_again {
             self.lost.remove(bytes.clone());
             self.stats.retransmitted_segments += 1;
-            self.stats.retransmitted_bytes += u64::from(length);
+            self.stats.retransmitted_bytes += length;
         } else {
             self.next = bytes.end;
-            self.unsent -= u64::from(length);
-            self.unacknowledged += u64::from(length);
+            self.unsent -= length;
+            self.unacknowledged += length;
         }
-        self.in_flight.push_back(Packet { number: self.next_packet, sent_at: now, bytes });
+        self.in_flight.push_back(Packet { number: self.next_packet, sent_at: now, bytes, is_short });
         self.next_packet += 1;
         self.stats.segments += 1;
-        self.stats.bytes += u64::from(length);
-        Some(Segment { header, payload_len: length, is_again: lost.is_some() })
+        self.stats.bytes += length;
+        Some(Segment { header, is_short, payload_len, is_again })
     }
 
     /// Takes an error list. Lists come in order.
@@ -352,6 +372,7 @@ impl Sender {
             false => (bytes.end <= list.known).then_some(false),
         });
         feedback.acknowledged += judged.arrived;
+        feedback.delivered = feedback.acknowledged + judged.headers;
         (feedback.segments, feedback.lost_segments) = (judged.segments, judged.lost_segments);
         feedback.lost = judged.lost;
         self.unacknowledged -= feedback.acknowledged;
@@ -360,6 +381,11 @@ impl Sender {
             (self.probes, self.next_suspicion) = (0, SUSPECT_PROBES);
         }
         self.complete = self.complete.max(list.complete);
+        let begun = self.begun.iter_mut().take_while(|message| message.start < told);
+        for message in begun.filter(|message| !message.is_known) {
+            let told = message.start..message.bytes().end.min(list.known);
+            message.is_known = message.start < list.complete || missing.gaps(&told).next().is_some();
+        }
         while let Some(message) = self.begun.front().filter(|message| message.bytes().end <= self.complete) {
             self.delivered.push_back(message.number);
             self.begun.pop_front();
@@ -527,11 +553,13 @@ impl Sender {
         let is_late = |packet: &Packet| packet.number + REORDERING <= largest || packet.sent_at + patience <= now;
         let (mut judged, mut kept) = (Judged::default(), Vec::new());
         for packet in self.in_flight.drain(..passed) {
-            let is_large = len(&packet.bytes) > self.small_payload.into();
+            let size = len(&packet.bytes) + u64::from(header_len(packet.is_short));
+            let is_large = size > u64::from(self.small_payload + header_len(false));
             match has_arrived(&packet.bytes) {
                 Some(true) => {
                     judged.arrived += len(&packet.bytes);
                     judged.segments += 1;
+                    judged.headers += u64::from(header_len(packet.is_short));
                     self.large_losses = if is_large { 0 } else { self.large_losses };
                 }
                 Some(false) if packet.number < largest && is_late(&packet) => {
@@ -557,9 +585,13 @@ impl Sender {
         self.in_flight.iter().map(|packet| len(&packet.bytes)).chain(self.lost.iter().map(len)).sum()
     }
 
-    /// The length of a segment that begins a range.
-    fn cut(&self, range: Range<u64>) -> u32 {
-        (range.end - range.start).min(self.most_payload.into()) as u32
+    /// The segment that begins a range of a message.
+    fn cut(&self, range: Range<u64>, is_known: bool, is_again: bool) -> Next {
+        // The peer tells offsets apart that lie closer together than half of the numbers that a short header has.
+        let is_short = is_known && range.start < self.complete + SHORT_REACH && self.next < self.complete + SHORT_REACH;
+        let most = self.most_payload + header_len(false) - header_len(is_short);
+        let payload_len = (range.end - range.start).min(most.into()) as u32;
+        Next { offset: range.start, payload_len, is_short, is_again }
     }
 
     /// The message of that byte, if one of its bytes was sent.
@@ -575,10 +607,36 @@ impl Outgoing {
     }
 }
 
+impl Segment {
+    /// The bytes of its header.
+    pub fn header_len(&self) -> usize {
+        header_len(self.is_short) as usize
+    }
+
+    /// Encodes the header, which are the first [`header_len`](Self::header_len) of these bytes.
+    pub fn encode_header(&self) -> [u8; HEADER_LEN] {
+        if !self.is_short {
+            return self.header.encode();
+        }
+        let SegmentHeader { token, packet, offset, .. } = self.header;
+        let mut header = [0; HEADER_LEN];
+        let short = ShortHeader { token, packet, offset: offset as u32 };
+        header[..SHORT_HEADER_LEN].copy_from_slice(&short.encode());
+        header
+    }
+}
+
 fn len(range: &Range<u64>) -> u64 {
     range.end - range.start
 }
 
+fn header_len(is_short: bool) -> u32 {
+    (if is_short { SHORT_HEADER_LEN } else { HEADER_LEN }) as u32
+}
+
+/// How far the bytes of short headers lie above those that have all arrived: a receiver takes an offset for the one next
+/// to its own that has these low 32 bits.
+const SHORT_REACH: u64 = 1 << 30;
 /// A packet that this many later ones have overtaken is lost (RFC 9002, section 6.1.1).
 const REORDERING: u64 = 3;
 /// So many large packets are lost in a row where the path has become too small, and hardly anywhere else: with a loss of
@@ -591,3 +649,45 @@ const SUSPICION_PAUSE: u32 = 8;
 /// The pauses between probes double up to this, or stay those of the round trip: in five seconds of silence fifty of
 /// them are sent, so that a path which loses most packets is told from a dead one.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_headers_go_to_a_peer_that_knows_the_message() {
+        let now = Instant::now();
+        let mut sender = Sender::new(Token(71), 60_000, u64::MAX, RoundTrip::new(Duration::from_millis(1)));
+        sender.raise_limits(u64::MAX, u32::MAX);
+        sender.submit(60_020).unwrap();
+        sender.submit(u64::from(u32::MAX)).unwrap();
+        let mut take = |list: Option<ErrorList>| {
+            if let Some(list) = list {
+                sender.handle(now, &list).unwrap();
+            }
+            sender.take(now).unwrap()
+        };
+        let first = take(None);
+        assert_eq!((first.is_short, first.payload_len, first.header_len()), (false, 60_000, 40));
+        let list = ErrorList { received: 1, complete: 60_000, known: 60_000, ..ErrorList::default() };
+        let second = take(Some(list));
+        assert_eq!((second.is_short, second.payload_len, second.header.message), (true, 20, 0));
+        // The peer has nothing of the next message, and then the second segment of it.
+        let third = take(None);
+        assert_eq!((third.is_short, third.header.message), (false, 1));
+        assert!(!take(None).is_short);
+        let known = ErrorList {
+            received: 2,
+            largest: 3,
+            complete: 60_000,
+            known: 180_020,
+            missing: vec![(0, 60_020)],
+            ..ErrorList::default()
+        };
+        let short = take(Some(known));
+        assert_eq!((short.is_short, short.payload_len, short.encode_header()[0]), (true, 60_020, 0x13));
+        // Offsets too far above the bytes that have all arrived are told in full.
+        let far = std::iter::repeat_with(|| take(None)).find(|segment| !segment.is_short).unwrap();
+        assert!((1 << 30..(1 << 30) + 200_000).contains(&far.header.offset), "{far:?}");
+    }
+}

@@ -1,15 +1,17 @@
 //! The bytes of a connection: segments over UDP, and frames of the control channel. `docs/celeritas.md` shows them byte
 //! by byte.
 //!
-//! A segment's header has a fixed length, so that a receiver can lay headers and payloads of a whole burst apart before
-//! it has seen them. Numbers are in network byte order.
+//! A segment's header has one of two lengths, and those of a burst are mostly alike, so that a receiver can lay headers
+//! and payloads of a whole burst apart before it has seen them. Numbers are in network byte order.
 
 use rails_proto::seal::{PacketOpener, PacketSealer, TAG_LEN};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// The bytes of a segment's header.
+/// The bytes of the header of a probe, and of a segment: of one that tells all of its message.
 pub const HEADER_LEN: usize = 40;
+/// The bytes of the header of a segment whose message the peer knows.
+pub const SHORT_HEADER_LEN: usize = 20;
 /// The most bytes of a frame of the control channel, without its length.
 pub const MOST_FRAME: usize = 16 << 10;
 /// The most missing ranges of one error list: an encoded one takes at most 20 bytes.
@@ -39,11 +41,24 @@ pub struct SegmentHeader {
     pub in_message: u64,
 }
 
+/// The header of a segment of a message of which the peer has received bytes: its offset tells the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ShortHeader {
+    /// The connection.
+    pub token: Token,
+    /// The packet number.
+    pub packet: u64,
+    /// The low 32 bits of the offset.
+    pub offset: u32,
+}
+
 /// The header of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header {
     /// Bytes of a message follow.
     Segment(SegmentHeader),
+    /// Bytes of a message follow that has begun before.
+    Short(ShortHeader),
     /// Padding follows: it probes the path's MTU.
     Probe(ProbeHeader),
 }
@@ -191,11 +206,11 @@ impl SegmentHeader {
     pub fn decode(header: &[u8; HEADER_LEN], payload_len: usize) -> Result<Self, HeaderError> {
         match Header::decode(header, payload_len)? {
             Header::Segment(segment) => Ok(segment),
-            Header::Probe(_) => Err(HeaderError::Kind(PROBE)),
+            Header::Short(_) | Header::Probe(_) => Err(HeaderError::Kind(header[0])),
         }
     }
 
-    fn read(header: &[u8; HEADER_LEN], payload_len: usize) -> Result<Self, HeaderError> {
+    fn read(header: &[u8], payload_len: usize) -> Result<Self, HeaderError> {
         let number = |range| number(header, range);
         let segment = Self {
             packet: number(1..8),
@@ -218,6 +233,18 @@ impl SegmentHeader {
     }
 }
 
+impl ShortHeader {
+    /// Encodes the header.
+    pub fn encode(&self) -> [u8; SHORT_HEADER_LEN] {
+        let mut header = [0; SHORT_HEADER_LEN];
+        header[0] = SHORT;
+        header[1..8].copy_from_slice(&self.packet.to_be_bytes()[1..]);
+        header[8..16].copy_from_slice(&self.token.0.to_be_bytes());
+        header[16..].copy_from_slice(&self.offset.to_be_bytes());
+        header
+    }
+}
+
 impl ProbeHeader {
     /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
@@ -230,18 +257,40 @@ impl ProbeHeader {
 }
 
 impl Header {
+    /// The length of the header of a datagram.
+    ///
+    /// # Errors
+    /// [`HeaderError`] for a datagram of another protocol, or without a byte behind its header.
+    pub fn len_of(datagram: &[u8]) -> Result<usize, HeaderError> {
+        let length = match datagram.first() {
+            Some(&(SEGMENT | PROBE)) => HEADER_LEN,
+            Some(&SHORT) => SHORT_HEADER_LEN,
+            Some(kind) => return Err(HeaderError::Kind(*kind)),
+            None => return Err(HeaderError::Short(0)),
+        };
+        if datagram.len() > length { Ok(length) } else { Err(HeaderError::Short(datagram.len())) }
+    }
+
     /// Decodes the header of a datagram with that many bytes behind it.
     ///
     /// # Errors
-    /// [`HeaderError`] for bytes of another protocol, and for a segment that lies outside of its message.
-    pub fn decode(header: &[u8; HEADER_LEN], payload_len: usize) -> Result<Self, HeaderError> {
+    /// [`HeaderError`] for bytes of another protocol, for a header of another length than its kind has, and for a segment
+    /// that lies outside of its message.
+    pub fn decode(header: &[u8], payload_len: usize) -> Result<Self, HeaderError> {
         if payload_len == 0 {
-            return Err(HeaderError::Short(HEADER_LEN));
+            return Err(HeaderError::Short(header.len()));
         }
-        match header[0] {
-            SEGMENT => SegmentHeader::read(header, payload_len).map(Self::Segment),
-            PROBE => Ok(Self::Probe(ProbeHeader { token: Token(number(header, 8..16)), packet: number(header, 1..8) })),
-            kind => Err(HeaderError::Kind(kind)),
+        let (token, packet) = match header.len() {
+            SHORT_HEADER_LEN | HEADER_LEN => (Token(number(header, 8..16)), number(header, 1..8)),
+            length => return Err(HeaderError::Short(length)),
+        };
+        match (header[0], header.len()) {
+            (SEGMENT, HEADER_LEN) => SegmentHeader::read(header, payload_len).map(Self::Segment),
+            (SHORT, SHORT_HEADER_LEN) => {
+                Ok(Self::Short(ShortHeader { token, packet, offset: number(header, 16..20) as u32 }))
+            }
+            (PROBE, HEADER_LEN) => Ok(Self::Probe(ProbeHeader { token, packet })),
+            (kind, _) => Err(HeaderError::Kind(kind)),
         }
     }
 
@@ -249,6 +298,7 @@ impl Header {
     pub fn token(&self) -> Token {
         match self {
             Self::Segment(segment) => segment.token,
+            Self::Short(short) => short.token,
             Self::Probe(probe) => probe.token,
         }
     }
@@ -257,12 +307,13 @@ impl Header {
     pub fn packet(&self) -> u64 {
         match self {
             Self::Segment(segment) => segment.packet,
+            Self::Short(short) => short.packet,
             Self::Probe(probe) => probe.packet,
         }
     }
 }
 
-fn number(header: &[u8; HEADER_LEN], range: Range<usize>) -> u64 {
+fn number(header: &[u8], range: Range<usize>) -> u64 {
     header[range].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
@@ -411,6 +462,8 @@ impl std::fmt::Debug for Token {
 const SEGMENT: u8 = 0x11;
 /// The first byte of a probe: version 1, kind 2.
 const PROBE: u8 = 0x12;
+/// The first byte of a segment with a short header: version 1, kind 3.
+const SHORT: u8 = 0x13;
 
 #[cfg(test)]
 mod tests {
@@ -432,6 +485,23 @@ mod tests {
         #[test]
         fn headers_come_back(header in header()) {
             prop_assert_eq!(SegmentHeader::decode(&header.encode(), 1), Ok(header));
+        }
+
+        #[test]
+        fn short_headers_come_back(token: u64, packet in 0..1u64 << 56, offset: u32) {
+            let header = ShortHeader { token: Token(token), packet, offset };
+            let datagram = [&header.encode()[..], &[0]].concat();
+            prop_assert_eq!(Header::len_of(&datagram), Ok(SHORT_HEADER_LEN));
+            prop_assert_eq!(Header::decode(&header.encode(), 1), Ok(Header::Short(header)));
+        }
+
+        #[test]
+        fn any_bytes_are_a_header_or_an_error(bytes: Vec<u8>, length in 0..2000usize) {
+            let _ = Header::decode(&bytes, length);
+            if let Ok(length) = Header::len_of(&bytes) {
+                prop_assert!(length < bytes.len());
+                let _ = Header::decode(&bytes[..length], bytes.len() - length);
+            }
         }
 
         #[test]

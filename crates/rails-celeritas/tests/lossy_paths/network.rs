@@ -71,7 +71,7 @@ pub(crate) struct Network {
 enum Item {
     /// The bytes of the header, and the segment that it was made from.
     Segment {
-        header: [u8; HEADER_LEN],
+        header: Vec<u8>,
         true_header: SegmentHeader,
         payload: u32,
     },
@@ -202,9 +202,10 @@ impl Network {
                 if burst.is_empty() {
                     break;
                 }
-                let first = burst[0].payload_len;
-                assert!(burst[..burst.len() - 1].iter().all(|segment| segment.payload_len == first), "{burst:?}");
-                assert!(burst.last().unwrap().payload_len <= first);
+                let size = |segment: &Segment| segment.header_len() + segment.payload_len as usize;
+                let first = size(&burst[0]);
+                assert!(burst[..burst.len() - 1].iter().all(|segment| size(segment) == first), "{burst:?}");
+                assert!(size(burst.last().unwrap()) <= first);
                 for segment in burst.clone() {
                     self.oracles[end].sent(&segment);
                     self.transmit(end, &segment);
@@ -256,11 +257,13 @@ impl Network {
     }
 
     fn transmit(&mut self, from: End, segment: &Segment) {
-        let Some(at) = self.pass(from, u64::from(segment.payload_len) + 28 + HEADER_LEN as u64) else { return };
+        let Some(at) = self.pass(from, u64::from(segment.payload_len) + 28 + segment.header_len() as u64) else {
+            return;
+        };
         let path = self.paths[from].clone();
-        let mut header = segment.header.encode();
+        let mut header = segment.encode_header()[..segment.header_len()].to_vec();
         if self.rng.random_bool(path.corruption) {
-            let bit = self.rng.random_range(0..8 * HEADER_LEN);
+            let bit = self.rng.random_range(0..8 * header.len());
             header[bit / 8] ^= 1 << (bit % 8);
         }
         let item = Item::Segment { header, true_header: segment.header, payload: segment.payload_len };
@@ -282,20 +285,27 @@ impl Network {
         match item {
             Item::Segment { header, true_header, payload } => {
                 // The driver's part: another connection's segments go elsewhere.
-                let Ok(header) = SegmentHeader::decode(&header, payload as usize) else { return };
-                if header.token != Token(71 + to as u64) {
+                let Ok(header) = Header::decode(&header, payload as usize) else { return };
+                if header.token() != Token(71 + to as u64) {
                     return;
                 }
+                let header = match header {
+                    Header::Segment(header) => header,
+                    Header::Short(short) => match self.ends[to].expand(&short, payload) {
+                        Ok(header) => header,
+                        Err(_) => return,
+                    },
+                    Header::Probe(_) => return,
+                };
                 let Ok(taken) = self.ends[to].handle_segment(self.now, &header, payload) else { return };
-                if header != true_header {
-                    // Nothing but a checksum or a seal can tell it; the packet number alone does no harm.
-                    let same_place =
-                        SegmentHeader { packet: 0, ..header } == SegmentHeader { packet: 0, ..true_header };
-                    if !same_place {
-                        self.oracles[1 - to].deceived = true;
-                        return;
-                    }
+                // A duplicate has no place of its own any more if its header is short.
+                let is_duplicate = taken == Payload::Duplicate && header.offset == true_header.offset;
+                // Nothing but a checksum or a seal can tell it; the packet number alone does no harm.
+                if !is_duplicate && header != (SegmentHeader { packet: header.packet, ..true_header }) {
+                    self.oracles[1 - to].deceived = true;
+                    return;
                 }
+                let header = true_header;
                 let whole = header.in_message..header.in_message + u64::from(payload);
                 match taken {
                     Payload::New => self.oracles[1 - to].arrived(header.message, &[whole]),

@@ -3,7 +3,8 @@
 use rails_celeritas::proto::{
     connection::{ConnectionProtocol, Parameters},
     rate::{Adaptive, AdaptiveOptions},
-    wire::{Control, HEADER_LEN, SegmentHeader, Token},
+    sender::Segment,
+    wire::{Control, SegmentHeader, Token},
 };
 use std::time::{Duration, Instant};
 
@@ -88,8 +89,8 @@ impl Flow for Celeritas {
                 break;
             }
         }
-        let wire = |payload: u32| u64::from(payload) + 28 + HEADER_LEN as u64;
-        let segments = burst.iter().map(|one| (wire(one.payload_len), Item::Segment(one.header, one.payload_len)));
+        let wire = |one: &Segment| u64::from(one.payload_len) + 28 + one.header_len() as u64;
+        let segments = burst.iter().map(|one| (wire(one), Item::Segment(one.header, one.payload_len)));
         outbox.forward.extend(segments);
         for (index, end) in self.0.iter_mut().enumerate() {
             while let Some(frame) = end.poll_control(now) {

@@ -16,13 +16,27 @@ impl LinkLab {
     /// tc-bpf(8), direct action; `TC_ACT_SHOT` of include/uapi/linux/pkt_cls.h. `act_gact`, the usual way to drop, is not in every
     /// kernel.
     pub fn set_black_hole(&self, side: Side, link: usize, on: bool) -> Result<(), LabError> {
+        self.set_filter(side, link, on, RETURN_SHOT)
+    }
+
+    /// Drops the packets of UDP over IPv4 that arrive on a link at one end, as some firewalls do, or lets them through again.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_black_hole`](Self::set_black_hole).
+    pub fn set_udp_blocked(&self, side: Side, link: usize, on: bool) -> Result<(), LabError> {
+        self.set_filter(side, link, on, SHOOT_UDP)
+    }
+
+    /// Has a classic BPF program judge the packets that arrive, or takes it away.
+    fn set_filter(&self, side: Side, link: usize, on: bool, program: &str) -> Result<(), LabError> {
         let (namespace, interface) = (self.side(side).name(), self.interface(side, link));
         if !on {
             return self.tools.tc(["-n", namespace, "qdisc", "del", "dev", interface, "clsact"]);
         }
         self.tools.tc(["-n", namespace, "qdisc", "add", "dev", interface, "clsact"])?;
         let filter = ["-n", namespace, "filter", "add", "dev", interface, "ingress"];
-        self.tools.tc(filter.into_iter().chain(["bpf", "direct-action", "bytecode", RETURN_SHOT]))
+        self.tools.tc(filter.into_iter().chain(["bpf", "direct-action", "bytecode", program]))
     }
 
     /// Has the kernel reset every TCP connection from side A to side B over a link. The link goes on as before.
@@ -42,5 +56,7 @@ impl LinkLab {
     }
 }
 
-/// A classic BPF program of one instruction: return 2, which is `TC_ACT_SHOT`.
+/// A program of one instruction: return 2, which is `TC_ACT_SHOT`.
 const RETURN_SHOT: &str = "1,6 0 0 2,";
+/// Load byte 23 of the frame, which is the protocol of an IPv4 packet; if it is 17 (UDP), return 2, else 0 (`TC_ACT_OK`).
+const SHOOT_UDP: &str = "4,48 0 0 23,21 0 1 17,6 0 0 2,6 0 0 0,";

@@ -34,10 +34,7 @@ fn file_over_celeritas_and_tcp() {
 }
 
 #[test]
-fn other_transports_and_wrong_rates_are_refused() {
-    let output = run(["stream", "--insecure", "--seconds", "1", "--to", "udt://127.0.0.1:1"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).contains("celeritas://HOST:PORT"), "{}", stderr(&output));
+fn wrong_rates_are_refused() {
     let args = ["stream", "--insecure", "--seconds", "1", "--to", "celeritas://127.0.0.1:1"];
     for wrong in ["0mbit", "fast", "500", "host=1gbit", "10.0.0.1=0kbit"] {
         let output = run(args.into_iter().chain(["--rate", wrong]));

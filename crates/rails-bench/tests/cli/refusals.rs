@@ -121,7 +121,7 @@ fn a_receiver_that_cannot_listen_names_the_flag() {
 
 #[test]
 fn addresses_of_unknown_transports() {
-    let help = "help: lanes go over TCP: write tcp://HOST:PORT";
+    let help = "help: lanes go over TCP (tcp://HOST:PORT";
     for to in [&["--to", "udp://127.0.0.1:1"][..], &["--to", "udp://127.0.0.1:1,udp://127.0.0.1:2"]] {
         let args = ["stream", "--insecure", "--seconds", "1"].iter().chain(to).copied();
         refused(args, 1, &["--to udp://127.0.0.1:1", "no transport carries lanes to udp:// addresses here", help]);

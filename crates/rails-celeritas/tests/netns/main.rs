@@ -141,14 +141,7 @@ fn netns_shares_of_one_link_follow_the_weights() {
 #[ignore = "needs root: makes network namespaces"]
 fn netns_path_without_udp_is_told() {
     let lab = LinkLab::builder().link(Shape::Unshaped).build().expect("labs can be built here");
-    // Byte 23 of a frame is the protocol of IPv4; 2 is TC_ACT_SHOT.
-    let drop_udp = "4,48 0 0 23,21 0 1 17,6 0 0 2,6 0 0 0";
-    let tc = |arguments: &[&str]| {
-        let status = lab.side(Side::B).command("tc").args(arguments).status().expect("tc runs");
-        assert!(status.success(), "tc {arguments:?}");
-    };
-    tc(&["qdisc", "add", "dev", lab.interface(Side::B, 0), "clsact"]);
-    tc(&["filter", "add", "dev", lab.interface(Side::B, 0), "ingress", "bpf", "da", "bytecode", drop_udp]);
+    lab.set_udp_blocked(Side::B, 0, true).expect("root may do that");
     let near = async |address| {
         let connection = connect(&CeleritasOptions::fixed(Bandwidth::mbps(100)), address).await;
         let sending = connection.send(vec![Bytes::from(vec![7; 1_000_000])]).expect("it is open");

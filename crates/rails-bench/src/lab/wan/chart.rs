@@ -205,7 +205,8 @@ mod tests {
         let all = || Transport::value_variants().iter().copied();
         let mut results: Vec<_> =
             [0.0, 1e-4, 0.05].into_iter().flat_map(|loss| all().map(move |one| outcome(loss, one, 0))).collect();
-        results[1].unplanned_drops = 1;
+        let cubic = results.iter_mut().find(|outcome| outcome.transport == Transport::Cubic);
+        cubic.unwrap().unplanned_drops = 1;
         let comparison = WanComparison {
             path: WanPath {
                 rate: Bandwidth::mbps(500),

@@ -70,8 +70,10 @@ async fn exchange(addresses: [&str; 2], security: Security) -> [StreamStats; 2] 
 }
 
 fn is_celeritas(lane: &LaneStats) -> bool {
-    let details = lane.transport.as_ref().and_then(|transport| transport.details.as_ref());
-    matches!(details, Some(TransportDetails::Other { scheme: "celeritas", .. }))
+    let Some(transport) = &lane.transport else { return false };
+    let is_celeritas = matches!(transport.details, Some(TransportDetails::Other { scheme: "celeritas", .. }));
+    assert_eq!(is_celeritas, transport.congestion.as_deref() == Some("fixed"), "{lane:?}");
+    is_celeritas
 }
 
 fn secret() -> Secret {

@@ -2,7 +2,7 @@
 
 use rails_net::{
     BindEndError, ConnectError, Deviation, KeepAlive, Lane, ListenError, LocalEnd, TcpAcceptor, TcpLane, TcpState,
-    TcpTransport,
+    TcpTransport, TransportDetails,
 };
 use rails_topo::{CpuId, DataSize};
 use std::{
@@ -99,6 +99,7 @@ async fn given_options_at_both_ends() {
         .keepalive(keepalive)
         .user_timeout(Duration::from_millis(1234))
         .rto_max(Duration::from_millis(2400))
+        .most_segment(DataSize::bytes(1000))
         .incoming_cpu(CpuId(0));
     let (near, far) = pair(&options, &options).await;
     for lane in [near, far] {
@@ -114,6 +115,9 @@ async fn given_options_at_both_ends() {
         assert_eq!(settings.user_timeout, Some(Duration::from_millis(1234)));
         assert!(settings.rto_max.is_none_or(|longest| longest == Duration::from_millis(2400)), "{settings:?}");
         assert!(lane.deviations().is_empty(), "{:?}", lane.deviations());
+        let stats = lane.detailed_stats().expect("readable");
+        let Some(TransportDetails::Tcp(tcp)) = &stats.details else { panic!("{stats:?}") };
+        assert!(tcp.segment_size_bytes <= 1000, "{tcp:?}");
     }
 }
 
@@ -268,6 +272,8 @@ async fn refusal_of_zero_values() {
     for (options, option) in [
         (TcpTransport::new().user_timeout(Duration::ZERO), "TCP_USER_TIMEOUT"),
         (TcpTransport::new().not_sent_lowat(DataSize::bytes(0)), "TCP_NOTSENT_LOWAT"),
+        (TcpTransport::new().most_segment(DataSize::bytes(0)), "TCP_MAXSEG"),
+        (TcpTransport::new().most_segment(DataSize::bytes(50)), "TCP_MAXSEG"),
         (TcpTransport::new().keepalive(probes(Duration::ZERO, 1)), "TCP_KEEPIDLE"),
         (TcpTransport::new().keepalive(probes(Duration::from_secs(1), 0)), "TCP_KEEPCNT"),
     ] {

@@ -187,6 +187,7 @@ impl Lane for CeleritasLane {
         stats.since_acknowledgement = Some(state.protocol.heard_at().elapsed());
         stats.bytes_retransmitted = Some(sender.retransmitted_bytes);
         stats.packets_retransmitted = Some(sender.retransmitted_segments);
+        stats.congestion = Some(state.protocol.controller().to_owned());
         Ok(stats)
     }
 

@@ -16,6 +16,7 @@ use crate::proto::{
     wire::{HEADER_LEN, Token, seal_len},
 };
 use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
+use rails_topo::DataSize;
 use std::{
     io,
     net::SocketAddr,
@@ -67,9 +68,11 @@ impl CeleritasOptions {
         if rate.as_bits_per_second() > 0 { Ok(()) } else { Err(OpenError::NoRate) }
     }
 
-    /// The options of the control channel: an idle connection to a host that has gone ends too.
+    /// The options of the control channel: an idle connection to a host that has gone ends too, and its segments pass
+    /// wherever those of UDP do.
     pub(super) fn control(&self) -> TcpTransport {
-        TcpTransport::new().local(self.local.clone())
+        let most = DataSize::bytes(u64::from(LEAST_MTU) - TCP_HEADERS);
+        TcpTransport::new().local(self.local.clone()).most_segment(most)
     }
 
     /// Accepts a connection whose control channel a peer has opened.
@@ -216,6 +219,8 @@ pub(super) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], OpenError> {
     }
 }
 
+/// Without options: IPv6 and TCP.
+const TCP_HEADERS: u64 = 60;
 /// A datagram in the IP packet that every host takes (576 bytes; RFC 791, section 3.1).
 const FLOOR: u16 = 548;
 /// Tells the accepting end that its greeting has come.

@@ -123,13 +123,12 @@ impl Scatter {
                 (header.ok(), offered.message, offered.bytes.start + (start / slot * payload_len) as u64)
             });
             let in_place = place.and_then(|(header, message, at)| {
-                let header = header.filter(|header| header.token() == self.token)?;
-                match Self::expand(header, payload, protocol)? {
-                    Datagram::Segment { header, .. } => {
-                        ((header.message, header.in_message) == (message, at)).then_some(header)
-                    }
-                    Datagram::Probe(_) => None,
-                }
+                let header = match header.filter(|header| header.token() == self.token)? {
+                    Header::Segment(header) => header,
+                    Header::Short(short) => protocol.receiver().lookup(&short, payload as u32)?,
+                    Header::Probe(_) => return None,
+                };
+                ((header.message, header.in_message) == (message, at)).then_some(header)
             });
             if let Some(header) = in_place {
                 self.stats.in_place += 1;

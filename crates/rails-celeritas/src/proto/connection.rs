@@ -50,6 +50,8 @@ pub struct ConnectionProtocol {
     controller: Box<dyn RateController>,
     pacer: Pacer,
     path_mtu: PathMtu,
+    /// The last segment had a short header.
+    was_short: bool,
     /// The probes of the peer that are to be answered.
     arrived_probes: VecDeque<u64>,
     /// The last time at which the peer was heard of, or this end had nothing to hear of.
@@ -155,6 +157,7 @@ impl ConnectionProtocol {
             pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(path_mtu.current())),
             controller,
             path_mtu,
+            was_short: false,
             arrived_probes: VecDeque::new(),
             heard_at: now,
             halvings: 0,
@@ -294,7 +297,9 @@ impl ConnectionProtocol {
                 break;
             };
             let wire = self.parameters.packet_len(length);
-            if wire > budget || first.is_some_and(|first| length > first) {
+            // Those that are sent again are not next to the new ones, for which the receiver has laid out the places.
+            let is_apart = burst.last().is_some_and(|last| last.is_again != self.sender.has_lost());
+            if wire > budget || first.is_some_and(|first| length > first) || is_apart {
                 break;
             }
             let Some(segment) = self.sender.take(now) else { break };
@@ -305,7 +310,10 @@ impl ConnectionProtocol {
             self.pacer.spend(now, wire);
             budget -= wire;
             burst.push(segment);
-            if *first.get_or_insert(length) > length {
+            let was_short = std::mem::replace(&mut self.was_short, segment.is_short);
+            // The receiver learns from one segment where those of the next burst belong, and need not copy a whole one.
+            let is_start = segment.header.in_message == 0 && segment.header.message_len > LONG_MESSAGE;
+            if *first.get_or_insert(length) > length || is_start || segment.is_short && !was_short {
                 break;
             }
         }
@@ -460,6 +468,11 @@ impl ConnectionProtocol {
     /// The rate at which it sends now.
     pub fn rate(&self) -> Bandwidth {
         self.pacer.rate()
+    }
+
+    /// The name of the controller of the rate.
+    pub fn controller(&self) -> &'static str {
+        self.controller.name()
     }
 
     /// The bytes that were sent and are not known to have arrived.
@@ -644,6 +657,8 @@ impl ConnectionProtocol {
 
 /// The IP packets that every path must carry (RFC 8200, section 5).
 pub const LEAST_MTU: u32 = 1280;
+/// A message of several bursts.
+const LONG_MESSAGE: u64 = 64 << 10;
 /// The most time on the wire of a probe that looks for a larger MTU: segments wait for it.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);
 /// How long a peer may take to answer a probe on a short path: it may have other things to do.

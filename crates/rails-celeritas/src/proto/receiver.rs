@@ -146,18 +146,20 @@ impl Receiver {
         self.interval
     }
 
-    /// The header that a short one stands for, of a segment that carries that many bytes. If all of them have arrived, then
-    /// it names one of the messages that have ended, any of which [`handle`](Self::handle) takes for a duplicate.
+    /// As [`lookup`](Self::lookup), for a segment that is dropped without it.
     ///
     /// # Errors
     /// [`Rejection::UnknownMessage`].
     pub fn expand(&mut self, short: &ShortHeader, payload_len: u32) -> Result<SegmentHeader, Rejection> {
-        let header = self.find(short, payload_len).ok_or(Rejection::UnknownMessage);
+        let header = self.lookup(short, payload_len).ok_or(Rejection::UnknownMessage);
         self.stats.rejected += u64::from(header.is_err());
         header
     }
 
-    fn find(&self, short: &ShortHeader, payload_len: u32) -> Option<SegmentHeader> {
+    /// The header that a short one stands for, of a segment that carries that many bytes, if its message is known. If all
+    /// of its bytes have arrived, then the header names one of the messages that have ended, any of which
+    /// [`handle`](Self::handle) takes for a duplicate.
+    pub fn lookup(&self, short: &ShortHeader, payload_len: u32) -> Option<SegmentHeader> {
         let ShortHeader { token, packet, .. } = *short;
         if self.largest.is_some_and(|(largest, _)| packet.saturating_add(OLDEST) < largest) {
             return None;

@@ -275,6 +275,11 @@ impl Sender {
         self.next().map(|next| next.payload_len + header_len(next.is_short))
     }
 
+    /// Whether the next segment has bytes that were sent before.
+    pub fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     fn next(&self) -> Option<Next> {
         if let Some(lost) = self.lost.first() {
             let message = self.message_of(lost.start)?;

@@ -34,6 +34,7 @@ pub struct TcpTransport {
     pub(crate) not_sent_lowat: Option<DataSize>,
     // Sending.
     pub(crate) no_delay: bool,
+    pub(crate) most_segment: Option<DataSize>,
     pub(crate) congestion: Option<String>,
     pub(crate) zero_copy: Option<ZeroCopy>,
     // Waiting.
@@ -72,6 +73,7 @@ impl TcpTransport {
             receive_buffer: None,
             not_sent_lowat: Some(DataSize::bytes(1 << 20)),
             no_delay: true,
+            most_segment: None,
             congestion: None,
             zero_copy: None,
             busy_poll: None,
@@ -260,6 +262,22 @@ impl TcpTransport {
     /// (`net.ipv4.tcp_retries2`).
     pub fn user_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.user_timeout = timeout.into();
+        self
+    }
+
+    /// The most payload of a segment, in both directions (`TCP_MAXSEG`, 88 to 32,767 bytes): on a path that drops larger
+    /// packets than its interfaces without a word, TCP repeats one that is too large for ever.
+    ///
+    /// # Default
+    /// None: as much as the interfaces and ICMP allow. Opening a lane with a size outside of the kernel's bounds fails.
+    ///
+    /// # Cost
+    /// CPU time, where segments could be larger.
+    ///
+    /// # References
+    /// [tcp(7)](https://man7.org/linux/man-pages/man7/tcp.7.html)
+    pub fn most_segment(mut self, size: impl Into<Option<DataSize>>) -> Self {
+        self.most_segment = size.into();
         self
     }
 

@@ -25,6 +25,10 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
         set("TCP_NOTSENT_LOWAT", size, not_zero(bytes).and_then(|bytes| socket.set_tcp_notsent_lowat(bytes)))?;
     }
     set("TCP_NODELAY", options.no_delay, socket.set_tcp_nodelay(options.no_delay))?;
+    if let Some(size) = options.most_segment {
+        let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
+        set("TCP_MAXSEG", size, not_zero(bytes).and_then(|bytes| socket.set_tcp_mss(bytes)))?;
+    }
     if let Some(name) = &options.congestion {
         set("TCP_CONGESTION", format_args!("`{name}`"), socket.set_tcp_congestion(name.as_bytes()))?;
     }

@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// A rival that sends over the same path at the same time, with figures of its own
     #[arg(long, value_name = "NAME")]
     beside: Option<Transport>,
-    /// The rate of Celeritas and RBUDP in Mbit/s, of IP packets [default: 98.8 % of the path's]
+    /// The rate of Celeritas and RBUDP in Mbit/s, of IP packets [default: 99 % of the path's]
     #[arg(long, value_name = "MBIT", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     celeritas_rate: Option<u64>,
     /// The windows of QUIC in bytes [default: 8 times the bytes that the path and its queue hold]
@@ -71,7 +71,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     let path = WanPath { rate: Bandwidth::mbps(args.rate), rtt: args.rtt, queue: args.queue };
     // A frame of 1,514 bytes has a packet of 1,500; the rest is for the ends' own frames.
-    let own = Bandwidth::bits_per_second(args.rate * 988_000);
+    let own = Bandwidth::bits_per_second(args.rate * 990_000);
     let celeritas = args.celeritas_rate.map_or(own, Bandwidth::mbps);
     ensure!(
         celeritas <= path.rate,

@@ -10,6 +10,10 @@ use std::time::Instant;
 pub struct Fixed(pub Bandwidth);
 
 impl RateController for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
     fn rate(&self) -> Bandwidth {
         self.0
     }

@@ -17,6 +17,9 @@ use std::{fmt, time::Instant};
 /// The rate counts the IP packets of segments, with their headers. A connection that hears nothing from its peer sends
 /// more slowly by itself, at any answer of the controller.
 pub trait RateController: fmt::Debug + Send {
+    /// Its name, for statistics, beside those of the congestion controls of TCP.
+    fn name(&self) -> &'static str;
+
     /// The rate from now on.
     fn rate(&self) -> Bandwidth;
 

@@ -52,6 +52,10 @@ impl SharedRate {
 }
 
 impl RateController for Shared {
+    fn name(&self) -> &'static str {
+        "shared"
+    }
+
     fn rate(&self) -> Bandwidth {
         let group = self.group.lock();
         let weight = u64::from(self.weight.get());

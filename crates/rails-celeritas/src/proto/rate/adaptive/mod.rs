@@ -112,6 +112,10 @@ impl Default for AdaptiveOptions {
 }
 
 impl RateController for Adaptive {
+    fn name(&self) -> &'static str {
+        "adaptive"
+    }
+
     fn rate(&self) -> Bandwidth {
         Bandwidth::bits_per_second(self.rate as u64)
     }

@@ -20,8 +20,8 @@ use tokio::time::{Instant, sleep};
 /// Tell a path's capacity, delay, loss and MTU
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
-The other end runs `rails-bench probe --listen ADDR`. The path is filled for a moment: rates are tried, each twice the last, until \
-less arrives than is sent, and none above --most. Use it where that hurts nobody.
+The other end runs `rails-bench probe --listen ADDR`. The probe fills the path for a moment: it doubles its rate until less arrives \
+than it sends, up to --most. Use it where that hurts nobody.
 
 Examples:
   rails-bench probe --listen 10.0.1.9 --secret-file secret

@@ -14,27 +14,57 @@ use std::{
 
 /// How long the survivor may take to end: the kernel of the killed process tells it at once, or refuses the next connection.
 const BOUND: Duration = Duration::from_secs(30);
-/// Given to both sides: how streams are kept, and that silence would be waited for much longer than the test waits.
-const STREAM: &[&str] = &["--insecure", "--outage-limit", "600"];
+/// Given to both sides: how streams are kept, that silence would be waited for much longer than the test waits, and the rate
+/// of lanes of Celeritas.
+const STREAM: &[&str] = &["--insecure", "--outage-limit", "600", "--rate", "400mbit"];
 /// Of each side, where `RAILS_RUNS` says nothing: a moment takes a second or two.
 const MOMENTS: usize = 8;
 /// As many times as many, until one of them is in the middle of a file.
 const MOST: usize = 5;
 
+/// How the ends are joined, and the moments that are tried.
+#[derive(Debug, Clone, Copy)]
+struct Lanes {
+    listen: &'static str,
+    moments: usize,
+}
+
+const TCP: Lanes = Lanes { listen: "127.0.0.1:0,127.0.0.2:0", moments: MOMENTS };
+const CELERITAS: Lanes = Lanes { listen: "celeritas://127.0.0.1:0,celeritas://127.0.0.2:0", moments: MOMENTS / 2 };
+
 #[test]
 fn sender_killed_at_any_moment() {
+    sender_killed(TCP);
+}
+
+#[test]
+fn sender_over_celeritas_killed_at_any_moment() {
+    sender_killed(CELERITAS);
+}
+
+#[test]
+fn receiver_killed_at_any_moment() {
+    receiver_killed(TCP);
+}
+
+#[test]
+fn receiver_over_celeritas_killed_at_any_moment() {
+    receiver_killed(CELERITAS);
+}
+
+fn sender_killed(lanes: Lanes) {
     let folder = tempfile::tempdir().unwrap();
-    let batch = Batch::make(folder.path());
+    let batch = Batch::make(folder.path(), lanes);
     let mut moments = Moments::of("sender", &batch);
     let mut in_the_middle = 0;
-    for moment in 0..MOST * runs() {
+    for moment in 0..MOST * lanes.runs() {
         // Enough, unless none of them was one of those that this is about.
-        if moment >= runs() && in_the_middle > 0 {
+        if moment >= lanes.runs() && in_the_middle > 0 {
             break;
         }
         batch.empty_inbox();
         let once = moments.random.random_bool(0.5);
-        let receiver = Receiver::start(&batch.inbox, flags(if once { &["--once"] } else { &[] }));
+        let receiver = batch.receiver(if once { &["--once"] } else { &[] });
         let (mut sender, _lines) = batch.send(&receiver.addresses);
         let after = moments.draw();
         std::thread::sleep(after);
@@ -74,19 +104,18 @@ fn sender_killed_at_any_moment() {
     assert!(in_the_middle > 0, "no moment was in the middle of a file");
 }
 
-#[test]
-fn receiver_killed_at_any_moment() {
+fn receiver_killed(lanes: Lanes) {
     let folder = tempfile::tempdir().unwrap();
-    let batch = Batch::make(folder.path());
+    let batch = Batch::make(folder.path(), lanes);
     let mut moments = Moments::of("receiver", &batch);
     let mut in_the_middle = 0;
-    for moment in 0..MOST * runs() {
+    for moment in 0..MOST * lanes.runs() {
         // Enough, unless none of them was one of those that this is about.
-        if moment >= runs() && in_the_middle > 0 {
+        if moment >= lanes.runs() && in_the_middle > 0 {
             break;
         }
         batch.empty_inbox();
-        let receiver = Receiver::start(&batch.inbox, flags(&["--once"]));
+        let receiver = batch.receiver(&["--once"]);
         let (sender, lines) = batch.send(&receiver.addresses);
         let after = moments.draw();
         std::thread::sleep(after);
@@ -111,10 +140,11 @@ struct Batch {
     source: PathBuf,
     inbox: PathBuf,
     files: Vec<(&'static str, Vec<u8>)>,
+    lanes: Lanes,
 }
 
 impl Batch {
-    fn make(folder: &Path) -> Self {
+    fn make(folder: &Path, lanes: Lanes) -> Self {
         let (source, inbox) = (folder.join("batch"), folder.join("inbox"));
         let files = vec![
             ("first", pattern(3_000_000, 11)),
@@ -124,11 +154,15 @@ impl Batch {
         ];
         fs::create_dir(&source).unwrap();
         files.iter().for_each(|(name, bytes)| fs::write(source.join(name), bytes).unwrap());
-        Self { source, inbox, files }
+        Self { source, inbox, files, lanes }
     }
 
     fn empty_inbox(&self) {
         let _ = fs::remove_dir_all(&self.inbox);
+    }
+
+    fn receiver(&self, more: &[&str]) -> Receiver {
+        Receiver::start_at(self.lanes.listen, &self.inbox, STREAM.iter().chain(more).copied())
     }
 
     fn send(&self, to: &str) -> (Child, mpsc::Receiver<String>) {
@@ -137,7 +171,7 @@ impl Batch {
 
     /// How long a transfer takes that nobody disturbs, from the start of the sender's process.
     fn typical_time(&self) -> Duration {
-        let receiver = Receiver::start(&self.inbox, flags(&["--once"]));
+        let receiver = self.receiver(&["--once"]);
         let start = Instant::now();
         self.complete_at(&receiver.addresses, 0);
         let took = start.elapsed();
@@ -147,7 +181,7 @@ impl Batch {
 
     /// Runs the transfer to its end, with a receiver of its own.
     fn complete(&self, moment: usize) {
-        let receiver = Receiver::start(&self.inbox, flags(&["--once"]));
+        let receiver = self.receiver(&["--once"]);
         self.complete_at(&receiver.addresses, moment);
         let (code, _, said) = receiver.finish_within(BOUND);
         assert_eq!(code, 0, "moment {moment}: {said}");
@@ -191,12 +225,10 @@ impl Batch {
     }
 }
 
-fn runs() -> usize {
-    std::env::var("RAILS_RUNS").map_or(MOMENTS, |runs| runs.parse().expect("RAILS_RUNS is a number"))
-}
-
-fn flags(more: &[&'static str]) -> Vec<&'static str> {
-    [STREAM, more].concat()
+impl Lanes {
+    fn runs(self) -> usize {
+        std::env::var("RAILS_RUNS").map_or(self.moments, |runs| runs.parse().expect("RAILS_RUNS is a number"))
+    }
 }
 
 /// Moments within the time that a transfer takes, as far as that is known: a busy machine is slower in one minute than in the next.

@@ -46,7 +46,12 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// Starts it, and waits until it listens.
     pub(crate) fn start<'a>(into: &'a Path, more: impl IntoIterator<Item = &'a str>) -> Self {
-        let listen = ["recv", "--listen", "127.0.0.1:0,127.0.0.2:0", "--into", text(into)];
+        Self::start_at("127.0.0.1:0,127.0.0.2:0", into, more)
+    }
+
+    /// Starts it at two addresses, and waits until it listens.
+    pub(crate) fn start_at<'a>(listen: &'a str, into: &'a Path, more: impl IntoIterator<Item = &'a str>) -> Self {
+        let listen = ["recv", "--listen", listen, "--into", text(into)];
         let command = rails_bench(listen.into_iter().chain(more));
         let (child, lines) = start(command);
         let mut receiver = Self { child: Some(child), addresses: String::new(), lines };
@@ -54,6 +59,7 @@ impl Receiver {
         let addresses: Vec<&str> = line.trim_start_matches("listening on ").split(", ").collect();
         assert_eq!(addresses.len(), 2, "{line}");
         for address in &addresses {
+            let (_, address) = address.split_once("://").unwrap_or(("tcp", address));
             let address: SocketAddr = address.parse().expect("it prints addresses");
             assert_ne!(address.port(), 0, "the port that was found is shown");
         }

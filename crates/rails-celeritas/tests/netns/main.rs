@@ -3,10 +3,13 @@
 // The protocol alone takes the time as an argument.
 #![allow(clippy::disallowed_methods)]
 
+mod netem;
 mod path_mtu;
 
 use bytes::Bytes;
-use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, SendError, SharedRate};
+use rails_celeritas::{
+    CeleritasOptions, Connection, ConnectionError, ConnectionStats, Delivery, SendError, SharedRate,
+};
 use rails_lab::{EmulatedLink, LinkLab, Shape, Side};
 use rails_topo::Bandwidth;
 use std::{net::SocketAddr, num::NonZeroU32, thread, time::Duration};
@@ -49,6 +52,33 @@ async fn receive_all(connection: Connection) {
     connection.close().await.expect("it ends well");
 }
 
+/// Carries four messages of that length from side A to side B. Returns the sender's figures.
+fn carry(lab: &LinkLab, options: &CeleritasOptions, bytes: usize) -> ConnectionStats {
+    let near = async |address| {
+        let connection = connect(options, address).await;
+        let block = Bytes::from(vec![7; bytes]);
+        let sent: Vec<_> = (0..4).map(|_| connection.send(vec![block.clone()]).expect("it is open")).collect();
+        connection.finish();
+        for sending in sent {
+            assert_eq!(sending.await, Ok(Delivery::Arrived));
+        }
+        let stats = connection.stats();
+        connection.close().await.expect("it ends well");
+        stats
+    };
+    let far = async |address| {
+        let listener = options.listen(address).expect("it is free");
+        receive_all(listener.accept().await.expect("it comes")).await;
+    };
+    run(lab, near, far)
+}
+
+/// Runs a program in the namespace of one side.
+fn call(lab: &LinkLab, side: Side, command: &[&str]) {
+    let status = lab.side(side).command(command[0]).args(&command[1..]).status().expect("it runs");
+    assert!(status.success(), "{command:?}");
+}
+
 /// The path loses packets both ways: the sender repeats the lost segments, and no others.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
@@ -57,24 +87,7 @@ fn netns_lossy_path_repeats_what_is_lost_alone() {
     for (loss, bytes) in [(0.0, 10_000_000), (1e-2, 10_000_000)].into_iter().chain([(5e-2, 250_000); 12]) {
         let path = EmulatedLink::mbit(300).rtt(Duration::from_millis(19)).loss(loss).seed(11);
         let lab = LinkLab::builder().emulated(path).build().expect("labs can be built here");
-        let options = CeleritasOptions::fixed(Bandwidth::mbps(200));
-        let near = async |address| {
-            let connection = connect(&options, address).await;
-            let block = Bytes::from(vec![7; bytes]);
-            let sent: Vec<_> = (0..4).map(|_| connection.send(vec![block.clone()]).expect("it is open")).collect();
-            connection.finish();
-            for sending in sent {
-                assert_eq!(sending.await, Ok(Delivery::Arrived));
-            }
-            let stats = connection.stats();
-            connection.close().await.expect("it ends well");
-            stats
-        };
-        let far = async |address| {
-            let listener = CeleritasOptions::fixed(Bandwidth::mbps(200)).listen(address).expect("it is free");
-            receive_all(listener.accept().await.expect("it comes")).await;
-        };
-        let stats = run(&lab, near, far);
+        let stats = carry(&lab, &CeleritasOptions::fixed(Bandwidth::mbps(200)), bytes);
         let path = lab.emulated_counters(0).expect("it is there");
         println!("loss {loss}: {stats:?} {path:?}");
         assert_eq!(path.from_a.queue_full, 0, "the rate is below the path's");

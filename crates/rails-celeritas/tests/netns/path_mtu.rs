@@ -1,6 +1,6 @@
 //! Paths that drop large packets without a word.
 
-use crate::{connect, receive_all, run};
+use crate::{call, connect, receive_all, run};
 use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, proto::connection::Failure};
 use rails_lab::{LinkLab, Shape, Side};
@@ -27,11 +27,6 @@ fn limit(lab: &LinkLab, mtu: u32) {
     let at = lab.interface(Side::B, 0);
     let filter = ["tc", "filter", "replace", "dev", at, "ingress", "prio", "1", "handle", "1", "bpf", "da", "bytecode"];
     call(lab, Side::B, &[&filter[..], &[&drop]].concat());
-}
-
-fn call(lab: &LinkLab, side: Side, command: &[&str]) {
-    let status = lab.side(side).command(command[0]).args(&command[1..]).status().expect("it runs");
-    assert!(status.success(), "{command:?}");
 }
 
 fn options() -> CeleritasOptions {

@@ -53,6 +53,8 @@ pub(crate) struct Network {
     pub(crate) now: Instant,
     begin: Instant,
     free_at: [Instant; 2],
+    /// When the last bytes of the control channel from each end arrive: those behind them come no earlier.
+    control_at: [Instant; 2],
     readers: [FrameReader; 2],
     arrivals: BinaryHeap<Reverse<(Instant, u64, End, u64)>>,
     under_way: std::collections::HashMap<u64, Item>,
@@ -113,6 +115,7 @@ impl Network {
             now,
             begin: now,
             free_at: [now; 2],
+            control_at: [now; 2],
             readers: Default::default(),
             arrivals: BinaryHeap::new(),
             under_way: Default::default(),
@@ -218,14 +221,10 @@ impl Network {
                 }
             }
             while let Some(frame) = self.ends[end].poll_control(self.now) {
-                if self.control_works[1 - end] {
-                    let at = self.now + self.paths[end].delay;
-                    self.put(at, 1 - end, Item::Control(frame.encode()));
-                }
+                self.put_control(end, Item::Control(frame.encode()));
             }
-            if self.ends[end].poll_close() && self.control_works[1 - end] {
-                let at = self.now + self.paths[end].delay;
-                self.put(at, 1 - end, Item::Close);
+            if self.ends[end].poll_close() {
+                self.put_control(end, Item::Close);
             }
             while let Some(event) = self.ends[end].poll_event() {
                 self.event(end, event);
@@ -272,6 +271,13 @@ impl Network {
             self.put(later, 1 - from, item.clone());
         }
         self.put(at, 1 - from, item);
+    }
+
+    fn put_control(&mut self, from: End, item: Item) {
+        if self.control_works[1 - from] {
+            self.control_at[from] = self.control_at[from].max(self.now + self.paths[from].delay);
+            self.put(self.control_at[from], 1 - from, item);
+        }
     }
 
     fn put(&mut self, at: Instant, to: End, item: Item) {

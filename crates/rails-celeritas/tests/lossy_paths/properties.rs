@@ -61,6 +61,9 @@ fn run(seed: u64, corruption: f64) -> Network {
     // An application that is gone, and the MTU of a path that changes.
     let abandoned = rng.random_bool(0.1).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
     let shrinks = (base_payload < most_payload).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
+    // A path that becomes another one.
+    let moves = rng.random_bool(0.2).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
+    let delay = Duration::from_micros(10u64.pow(rng.random_range(1..6))).min(Duration::from_millis(300));
     let mut steps = 0;
     let mut go_on = |network: &mut Network| {
         steps += 1;
@@ -82,6 +85,9 @@ fn run(seed: u64, corruption: f64) -> Network {
         // At a loss of 60 % and a few packets a second, 5 s may pass before one of 1,280 bytes arrives.
         if let Some((_, end)) = shrinks.filter(|(step, end)| *step == steps && network.paths[*end].loss <= 0.2) {
             network.paths[end].largest = 1280;
+        }
+        if let Some((_, end)) = moves.filter(|(step, end)| *step == steps && network.paths[*end].loss <= 0.2) {
+            network.paths[end].delay = delay;
         }
         network.closed == [true; 2] || network.failures.iter().any(Option::is_some)
     };

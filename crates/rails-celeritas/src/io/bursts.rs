@@ -144,10 +144,15 @@ impl Bursts {
     /// Sends the rest of the burst by one call, from a buffer into which it is sealed.
     fn send_sealed(&mut self, socket: &UdpSocket, to: SocketAddr, state: &State) -> io::Result<()> {
         let (segments, whole) = self.next();
-        let count = segments.len();
         if self.sealed.is_empty() {
             let segments = segments.to_vec();
-            segments.iter().for_each(|segment| self.seal(segment, state));
+            let _ = segments.iter().all(|segment| self.seal(segment, state));
+        }
+        let count = self.sealed.len().div_ceil(whole);
+        if count == 0 {
+            // Its message was given up since.
+            self.left += 1;
+            return Ok(());
         }
         let size = NonZeroU16::new(whole as u16).filter(|_| count > 1);
         let sent = socket.try_send(&[IoSlice::new(&self.sealed)], size, Some(to), None);
@@ -160,21 +165,19 @@ impl Bursts {
         sent.map(drop)
     }
 
-    fn seal(&mut self, segment: &Segment, state: &State) {
-        let Some(sealer) = &mut self.sealer else { return };
+    /// Seals a segment, unless its message was given up since.
+    fn seal(&mut self, segment: &Segment, state: &State) -> bool {
+        let mut slices = Vec::new();
+        let is_there = state.outgoing.slices(segment, &mut slices);
+        let Some(sealer) = self.sealer.as_mut().filter(|_| is_there) else { return false };
         let header = segment.encode_header();
         let header = &header[..segment.header_len()];
         self.sealed.extend_from_slice(header);
         let at = self.sealed.len();
-        let mut slices = Vec::new();
-        if state.outgoing.slices(segment, &mut slices) {
-            slices.iter().for_each(|slice| self.sealed.extend_from_slice(slice));
-        } else {
-            // Its message was given up since: the peer drops it.
-            self.sealed.resize(at + segment.payload_len as usize, 0);
-        }
+        slices.iter().for_each(|slice| self.sealed.extend_from_slice(slice));
         let tag = sealer.seal(segment.header.packet, header, &mut self.sealed[at..]);
         self.sealed.extend_from_slice(&tag);
+        true
     }
 
     /// The socket took bytes of `count` segments, or had an error.

@@ -66,7 +66,7 @@ impl ControlChannel {
     pub(super) fn write(&mut self, state: &mut State, now: Instant) -> Result<(), ConnectionError> {
         loop {
             // A list is made when it can leave: a later one has newer news.
-            while self.unsent.len() < MOST_UNSENT
+            while !self.is_blocked()
                 && let Some(frame) = state.protocol.poll_control(now)
             {
                 self.unsent.extend(self.writer.frame(&frame));
@@ -93,6 +93,11 @@ impl ControlChannel {
             }
         }
         Ok(())
+    }
+
+    /// Whether further frames wait until the socket takes bytes.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.unsent.len() >= MOST_UNSENT
     }
 
     /// Waits until there is something to read, or room for the bytes that wait.

@@ -112,7 +112,7 @@ impl State {
             Event::Expired { message } => self.outgoing.settle(message, Delivery::Expired),
             Event::Refused { message } => self.outgoing.settle(message, Delivery::Refused),
             Event::Arrival(Arrival::Whole { message }) => self.incoming.whole(message),
-            Event::Arrival(Arrival::GivenUp { message }) => self.incoming.given_up(message),
+            Event::Arrival(Arrival::GivenUp { message, length }) => self.incoming.given_up(message, length),
             Event::Finished { messages } => self.incoming.finished(messages),
             Event::Closed => self.finish(Ok(())),
             Event::Failed(Failure::Silent(_)) if self.protocol.stats().0.acknowledged_bytes == 0 => {
@@ -169,8 +169,8 @@ impl Driver {
         }
         let now = Instant::now();
         let mut due = state.protocol.poll_timeout();
-        if is_blocked {
-            // The protocol would have more to send, if the socket took it.
+        if is_blocked || self.control.is_blocked() {
+            // The protocol would have more to send, if the sockets took it.
             due = due.map(|due| due.max(now + Duration::from_millis(1)));
         }
         self.timer.set(now, due)?;

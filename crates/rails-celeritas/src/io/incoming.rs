@@ -128,9 +128,10 @@ impl Incoming {
         self.settle(number, State::Whole);
     }
 
-    pub(super) fn given_up(&mut self, number: u32) {
+    /// A message was given up, of which perhaps nothing has arrived: its bytes count as those of the others.
+    pub(super) fn given_up(&mut self, number: u32, length: u64) {
         self.messages.entry(number).or_insert_with(|| Arriving {
-            length: 0,
+            length,
             memory: Memory::own(0),
             is_consumed: false,
             state: State::Arriving,
@@ -158,7 +159,7 @@ impl Incoming {
         }
         let Some(message) = self.messages.remove(&number) else { return Some(Taken::None) };
         if !message.is_consumed {
-            self.consumed += message.length;
+            self.consumed = self.consumed.saturating_add(message.length);
         }
         Some(match message.state {
             State::Whole => Taken::Message(Message { number, blocks: message.memory.into_blocks(message.length) }),
@@ -184,17 +185,17 @@ impl Incoming {
 impl Arriving {
     /// The caller's blocks take it, if they hold it.
     fn give(&mut self, blocks: Vec<BytesMut>, consumed: &mut u64) {
-        if Memory::given_capacity(&blocks) < self.length {
-            self.state = State::TooLong;
-        } else if self.state != State::GivenUp {
-            self.memory.give(blocks, self.length);
+        match self.state {
+            State::GivenUp => {}
+            _ if Memory::given_capacity(&blocks) < self.length => self.state = State::TooLong,
+            _ => self.memory.give(blocks, self.length),
         }
         self.consume(consumed);
     }
 
     /// Blocks of this end take it, also beyond the window.
     fn accept(&mut self, most: u64, consumed: &mut u64) {
-        if self.length > most {
+        if self.state == State::Arriving && self.length > most {
             self.state = State::TooLong;
         }
         self.consume(consumed);
@@ -202,10 +203,35 @@ impl Arriving {
 
     fn consume(&mut self, consumed: &mut u64) {
         if !std::mem::replace(&mut self.is_consumed, true) {
-            *consumed += self.length;
+            *consumed = consumed.saturating_add(self.length);
         }
     }
 }
 
 /// How many messages may arrive before a caller asks for them: each takes a record.
 const MOST_AHEAD: u32 = 1 << 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_of_which_nothing_came_counts_against_no_window() {
+        let mut incoming = Incoming::new(1_000, 1_000);
+        incoming.given_up(0, 5_000);
+        let (number, is_refused) = incoming.reserve(None);
+        assert!(!is_refused && matches!(incoming.take(number), Some(Taken::GivenUp)));
+        assert_eq!(incoming.limits().0, 6_000);
+    }
+
+    #[test]
+    fn whole_message_of_a_caller_that_has_gone_is_kept() {
+        let mut incoming = Incoming::new(10_000, 1_000);
+        let (number, _) = incoming.reserve(Some(vec![BytesMut::zeroed(5_000)]));
+        assert!(incoming.begin(number, 5_000));
+        incoming.whole(number);
+        incoming.release(number);
+        assert_eq!(incoming.reserve(None), (number, false));
+        assert!(matches!(incoming.take(number), Some(Taken::Message(_))));
+    }
+}

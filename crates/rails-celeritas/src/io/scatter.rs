@@ -110,7 +110,7 @@ impl Scatter {
         // In trains of another length the headers lie elsewhere.
         let (header_len, payload_len) = (self.header_len, self.payload_len);
         let slot = header_len + payload_len;
-        let is_aligned = received.bytes <= slot || datagram == slot;
+        let is_aligned = received.bytes <= slot.min(datagram) || datagram == slot;
         let mut start = 0;
         let mut later: Vec<(SegmentHeader, usize, Range<usize>)> = Vec::new();
         self.moved.clear();
@@ -258,9 +258,10 @@ impl Scatter {
             let mut slice: &mut [u8] = &mut [];
             let mut left = (bytes.end - bytes.start) as usize;
             for header in &mut self.headers {
-                if left == 0 || buffers.len() > MOST_BUFFERS {
+                if left == 0 {
                     break;
                 }
+                let before = (buffers.len(), left);
                 buffers.push(IoSliceMut::new(&mut header[..self.header_len]));
                 let mut wanted = self.payload_len.min(left);
                 left -= wanted;
@@ -273,6 +274,12 @@ impl Scatter {
                     wanted -= now.len();
                     slice = later;
                     buffers.push(IoSliceMut::new(now));
+                }
+                // One more takes the rest.
+                if buffers.len() >= UdpSocket::MOST_SLICES {
+                    buffers.truncate(before.0);
+                    left = before.1;
+                    break;
                 }
             }
             offered = Some(Offered { message, bytes: bytes.start..bytes.end - left as u64 });
@@ -366,5 +373,3 @@ impl Scatter {
 
 /// The most segments of a train: 64 KiB in all, of 1,280 bytes each at least.
 const MOST_EXPECTED: usize = 52;
-/// The most buffers of a call, less those of one segment.
-const MOST_BUFFERS: usize = UdpSocket::MOST_SLICES - 64;

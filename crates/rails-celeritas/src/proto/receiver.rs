@@ -37,6 +37,8 @@ pub struct Receiver {
 struct Incoming {
     bytes: Range<u64>,
     missing: u64,
+    /// The packet that began it: one with a short header comes later, once the sender has heard of it.
+    begun_by: u64,
 }
 
 /// What becomes of the payload of a segment.
@@ -69,6 +71,8 @@ pub enum Arrival {
     GivenUp {
         /// Its number.
         message: u32,
+        /// Its length in bytes; 0 if none of them was sent.
+        length: u64,
     },
 }
 
@@ -169,8 +173,9 @@ impl Receiver {
         let offset = self.complete.checked_add_signed(ahead.into())?;
         let bytes = offset..offset.checked_add(payload_len.into())?;
         let message = self.starts.range(..=offset).next_back().and_then(|(_, number)| {
-            let known = &self.messages.get(number)?.bytes;
-            (bytes.end <= known.end).then_some((*number, known.clone()))
+            let known = self.messages.get(number)?;
+            let is_in_it = bytes.end <= known.bytes.end && packet > known.begun_by;
+            is_in_it.then(|| (*number, known.bytes.clone()))
         });
         let has_arrived = || bytes.end <= self.complete || self.above.gaps(&bytes).next().is_none();
         let (message, place) = match message {
@@ -209,7 +214,8 @@ impl Receiver {
         let message = self.messages.entry(number).or_insert_with(|| {
             starts.insert(start, number);
             arrivals.push_back(Arrival::Begun { message: number, length: header.message_len });
-            Incoming { bytes: start..start + header.message_len, missing: header.message_len }
+            let bytes = start..start + header.message_len;
+            Incoming { bytes, missing: header.message_len, begun_by: header.packet }
         });
         self.stats.bytes += count;
         message.missing -= count;
@@ -246,8 +252,8 @@ impl Receiver {
             return Ok(());
         }
         self.end(message);
+        self.arrivals.push_back(Arrival::GivenUp { message, length: len(&bytes) });
         self.add(bytes);
-        self.arrivals.push_back(Arrival::GivenUp { message });
         self.tell(now);
         Ok(())
     }
@@ -430,6 +436,18 @@ mod tests {
             let beyond = receiver.expand(&short(4, start + message_len - 1), 2);
             prop_assert_eq!(beyond, Err(Rejection::UnknownMessage));
         }
+    }
+
+    #[test]
+    fn late_short_headers_are_of_no_later_message() {
+        let now = Instant::now();
+        let mut receiver = Receiver::new(Duration::from_millis(1));
+        receiver.raise_limits(now, u64::MAX, 2);
+        // The peer gives message 0 up, of whose bytes one of packet 4 is still on its way.
+        receiver.give_up(now, 0, 0..1 << 32).unwrap();
+        receiver.handle(now, &header(9, 1 << 32, 0, 1 << 20), 1_000).unwrap();
+        assert_eq!(receiver.expand(&short(4, 50_000), 1_000), Err(Rejection::UnknownMessage));
+        assert_eq!(receiver.expand(&short(10, 50_000), 1_000), Ok(header(10, 1 << 32, 50_000, 1 << 20)));
     }
 
     #[test]

@@ -349,7 +349,7 @@ impl Network {
             }
             Event::Arrival(Arrival::Begun { message, length }) => self.oracles[1 - at].begun(message, length),
             Event::Arrival(Arrival::Whole { message }) => self.oracles[1 - at].whole(message),
-            Event::Arrival(Arrival::GivenUp { message }) => self.oracles[1 - at].given_up(message),
+            Event::Arrival(Arrival::GivenUp { message, .. }) => self.oracles[1 - at].given_up(message),
             Event::Closed => {
                 // An end that was abandoned takes nothing any more, and does not wait until the peer has heard all.
                 let is_cut = self.abandoned.contains(&true) && self.oracles[at].is_settled();

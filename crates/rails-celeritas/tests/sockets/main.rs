@@ -271,6 +271,21 @@ async fn caller_that_has_gone_leaves_what_has_arrived() {
     assert_eq!(sending.await, Ok(Delivery::Arrived));
 }
 
+/// The places of a segment may be more than the kernel takes in one call.
+#[tokio::test]
+async fn message_into_tiny_blocks() {
+    let (near, far) = pair().await;
+    for (size, seed) in [(1, 1), (8, 2), (10, 3), (48, 4)] {
+        let blocks = vec![BytesMut::zeroed(size); 100_000 / size];
+        let sent = pattern(100_000 / size * size, seed);
+        let send = async { near.send(cut(&sent, 8192)).unwrap().await };
+        let exchanged = timeout(PATIENCE, async { tokio::join!(far.receive_into(blocks), send) }).await;
+        let (message, delivery) = exchanged.expect("it comes to an end");
+        assert_eq!(delivery, Ok(Delivery::Arrived));
+        assert!(message.unwrap().unwrap().blocks.concat() == sent, "blocks of {size}");
+    }
+}
+
 /// As a NAT does it that forgets a connection which it has seen.
 #[tokio::test]
 async fn segments_follow_the_peers_port() {

@@ -57,9 +57,12 @@ pub mod proto;
 #[allow(clippy::disallowed_methods, reason = "it keeps the time for the protocol")]
 mod io;
 
-pub use proto::rate::{AdaptiveOptions, SharedRate};
+pub use proto::{
+    incoming::Message,
+    rate::{AdaptiveOptions, SharedRate},
+};
 
 pub use io::{
     CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, Connection, ConnectionError,
-    ConnectionStats, Delivery, Message, OpenError, ReceiveError, ScatterStats, SendError, Sending,
+    ConnectionStats, Delivery, OpenError, ReceiveError, ScatterStats, SendError, Sending,
 };

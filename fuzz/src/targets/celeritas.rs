@@ -1,6 +1,7 @@
 //! Celeritas: the bytes of its control channel and of its segments, and one end whose peer does as it likes.
 
 use crate::script::Script;
+use bytes::BytesMut;
 use rails_celeritas::proto::{
     connection::{ConnectionProtocol, Event, Parameters},
     rate::Fixed,
@@ -42,12 +43,14 @@ pub(crate) fn peer(data: &[u8]) {
         floor_payload: None,
         overhead: 28,
         most_unacknowledged,
+        window: script.number(),
+        most_message: 1 << 16,
         round_trip: Duration::from_millis(20),
         depth: Duration::from_millis(2),
         burst: Duration::from_micros(250),
     };
     let mut end = ConnectionProtocol::new(now, parameters, Box::new(Fixed(Bandwidth::mbps(100))));
-    let (mut burst, mut has_failed) = (Vec::new(), false);
+    let (mut burst, mut reserved, mut has_failed) = (Vec::new(), Vec::new(), false);
     while let Some(step) = script.step() {
         match step % 8 {
             0 => drop(end.submit(now, script.number())),
@@ -57,7 +60,7 @@ pub(crate) fn peer(data: &[u8]) {
                 assert!(burst.is_empty() || !has_failed);
             }
             2 => segment(&mut script, now, &mut end),
-            3 => end.raise_limits(now, script.number(), script.number() as u32),
+            3 => receive(&mut script, now, &mut end, &mut reserved),
             4 => {
                 now += Duration::from_micros(script.number() % 10_000_000);
                 end.handle_timeout(now);
@@ -75,6 +78,16 @@ pub(crate) fn peer(data: &[u8]) {
         }
         assert!(end.unacknowledged() <= most_unacknowledged);
         let _ = end.poll_timeout();
+    }
+}
+
+/// A caller waits for a message, goes, or takes one.
+fn receive(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol, reserved: &mut Vec<u32>) {
+    match script.byte() % 4 {
+        0 => reserved.push(end.reserve(now, None)),
+        1 => reserved.push(end.reserve(now, Some(vec![BytesMut::zeroed(script.number() as usize % 65_536)]))),
+        2 => reserved.pop().into_iter().for_each(|message| end.release(now, message)),
+        _ => reserved.retain(|message| end.take(now, *message).is_none()),
     }
 }
 

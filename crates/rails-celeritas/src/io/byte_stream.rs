@@ -1,7 +1,8 @@
 //! A connection as two runs of bytes: what is written goes out in messages, and the peer's messages are read one after
 //! the other. It waits by wakers, so that lanes and `AsyncRead` are made of it.
 
-use super::{Connection, blocks::SentBlocks, driver::Shared, incoming::Taken};
+use super::{Connection, driver::Shared};
+use crate::proto::{blocks::SentBlocks, incoming::Outcome};
 use bytes::{Buf, Bytes, BytesMut};
 use std::{
     collections::VecDeque,
@@ -48,7 +49,7 @@ pub(super) struct Waiting {
 impl ByteStream {
     /// The stream of a connection that has carried no message yet.
     pub(super) fn new(connection: Connection) -> Self {
-        let awaited = connection.shared.change(|state| state.incoming.reserve(None).0);
+        let awaited = connection.shared.change(|state| state.protocol.reserve(Instant::now(), None));
         let reading = Mutex::new(Reading { blocks: VecDeque::new(), awaited, is_over: false });
         Self { connection, reading, most_unsent: AtomicU64::new(MOST_UNSENT) }
     }
@@ -161,7 +162,7 @@ impl ByteStream {
         let reading = self.reading();
         let mut state = self.shared().lock();
         let is_ready = !reading.blocks.is_empty() || reading.is_over;
-        if is_ready || state.end.is_some() || state.incoming.has_outcome(reading.awaited) {
+        if is_ready || state.end.is_some() || state.protocol.has_outcome(reading.awaited) {
             return Poll::Ready(Ok(()));
         }
         state.waiting.reader = Some((reading.awaited, context.waker().clone()));
@@ -175,14 +176,15 @@ impl ByteStream {
         }
         // The driver tells the peer that it may send further.
         self.shared().change(|state| {
-            match state.incoming.take(reading.awaited) {
-                Some(Taken::Message(message)) => {
+            let now = Instant::now();
+            match state.protocol.take(now, reading.awaited) {
+                Some(Outcome::Message(message)) => {
                     reading.blocks.extend(message.blocks);
-                    (reading.awaited, _) = state.incoming.reserve(None);
+                    reading.awaited = state.protocol.reserve(now, None);
                 }
-                Some(Taken::None) => reading.is_over = true,
+                Some(Outcome::None) => reading.is_over = true,
                 // Bytes are missing in between, for ever.
-                Some(Taken::GivenUp | Taken::TooLong { .. }) => return Err(io::ErrorKind::InvalidData.into()),
+                Some(Outcome::GivenUp | Outcome::TooLong { .. }) => return Err(io::ErrorKind::InvalidData.into()),
                 None => match &state.end {
                     Some(Err(error)) => return Err(error.clone().into()),
                     Some(Ok(())) => reading.is_over = true,
@@ -212,10 +214,10 @@ impl super::driver::State {
     /// The callers whose wait is over.
     pub(super) fn take_woken(&mut self) -> [Option<Waker>; 3] {
         let (has_ended, has_failed) = (self.end.is_some(), self.outgoing.has_failed());
-        let (unsent, incoming, is_delivered) = (self.protocol.unsent(), &self.incoming, self.outgoing.is_empty());
+        let (protocol, is_delivered) = (&self.protocol, self.outgoing.is_empty());
         let waiting = &mut self.waiting;
-        let reader = waiting.reader.take_if(|(awaited, _)| has_ended || incoming.has_outcome(*awaited));
-        let writer = waiting.writer.take_if(|(threshold, _)| has_ended || has_failed || unsent < *threshold);
+        let reader = waiting.reader.take_if(|(awaited, _)| has_ended || protocol.has_outcome(*awaited));
+        let writer = waiting.writer.take_if(|(threshold, _)| has_ended || has_failed || protocol.unsent() < *threshold);
         let flush = waiting.flush.take_if(|_| has_ended || has_failed || is_delivered);
         [reader.map(|(_, waker)| waker), writer.map(|(_, waker)| waker), flush]
     }

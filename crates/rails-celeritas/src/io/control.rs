@@ -123,7 +123,7 @@ const MOST_UNSENT: usize = 8 << 10;
 mod tests {
     use super::*;
     use crate::{
-        io::{driver::Shared, incoming::Incoming},
+        io::driver::Shared,
         proto::{
             connection::{ConnectionProtocol, Event, Failure, Parameters},
             rate::Fixed,
@@ -152,8 +152,7 @@ mod tests {
         let (mut peer, _) = listener.accept().unwrap();
         let mut channel = ControlChannel::new(stream, FrameReader::default(), FrameWriter::default());
         let now = Instant::now();
-        let shared = Shared::new(protocol(now), Incoming::new(1 << 20, 1 << 20));
-        shared.lock().protocol.raise_limits(now, 1 << 20, 1);
+        let shared = Shared::new(protocol(now));
         channel.write(&mut shared.lock(), now).unwrap();
         peer.write_all(&last.map(|frame| FrameWriter::default().frame(&frame)).unwrap_or_default()).unwrap();
         drop(peer);
@@ -174,6 +173,8 @@ mod tests {
             floor_payload: None,
             overhead: 28,
             most_unacknowledged: 1 << 20,
+            window: 1 << 20,
+            most_message: 1 << 20,
             round_trip: Duration::from_millis(1),
             depth: Duration::from_millis(1),
             burst: Duration::from_millis(1),

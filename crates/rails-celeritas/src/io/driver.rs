@@ -6,14 +6,10 @@ use super::{
     byte_stream::Waiting,
     control::ControlChannel,
     error::ConnectionError,
-    incoming::Incoming,
     outgoing::{Delivery, Outgoing},
     scatter::{Scatter, ScatterStats},
 };
-use crate::proto::{
-    connection::{ConnectionProtocol, Event, Failure},
-    receiver::Arrival,
-};
+use crate::proto::connection::{ConnectionProtocol, Event, Failure};
 use rails_net::{Timer, UdpSocket};
 use std::{
     future::Future,
@@ -37,7 +33,6 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) protocol: ConnectionProtocol,
-    pub(super) incoming: Incoming,
     pub(super) outgoing: Outgoing,
     /// The last caller is gone.
     pub(super) is_dropped: bool,
@@ -59,10 +54,9 @@ pub(super) struct Driver {
 }
 
 impl Shared {
-    pub(super) fn new(protocol: ConnectionProtocol, incoming: Incoming) -> Self {
+    pub(super) fn new(protocol: ConnectionProtocol) -> Self {
         let state = State {
             protocol,
-            incoming,
             outgoing: Outgoing::default(),
             is_dropped: false,
             end: None,
@@ -111,16 +105,13 @@ impl State {
             Event::Delivered { message } => self.outgoing.settle(message, Delivery::Arrived),
             Event::Expired { message } => self.outgoing.settle(message, Delivery::Expired),
             Event::Refused { message } => self.outgoing.settle(message, Delivery::Refused),
-            Event::Arrival(Arrival::Whole { message }) => self.incoming.whole(message),
-            Event::Arrival(Arrival::GivenUp { message, length }) => self.incoming.given_up(message, length),
-            Event::Finished { messages } => self.incoming.finished(messages),
             Event::Closed => self.finish(Ok(())),
             Event::Failed(Failure::Silent(_)) if self.protocol.stats().0.acknowledged_bytes == 0 => {
                 self.finish(Err(ConnectionError::Blocked { remote: peer }));
             }
             Event::Failed(failure) => self.finish(Err(failure.into())),
-            // A message that begins was told when its segment came.
-            _ => {}
+            // Callers look for their messages after each round.
+            Event::Arrival(_) | Event::Finished { .. } => {}
         }
     }
 }
@@ -131,19 +122,14 @@ impl Driver {
         let now = Instant::now();
         let mut is_worthwhile = false;
         for _ in 0..TRAINS {
-            match self.scatter.receive(&self.segments, now, &mut state.protocol, &mut state.incoming) {
+            match self.scatter.receive(&self.segments, now, &mut state.protocol) {
                 Ok(()) => is_worthwhile = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // The kernel's want of memory, perhaps: the datagram is lost, as one on the way.
                 Err(_) => break,
             }
-            for event in std::mem::take(&mut self.scatter.events) {
-                state.tell(event, self.scatter.peer.get());
-            }
         }
         is_worthwhile |= self.control.read(state, now)?;
-        let (limit, messages) = state.incoming.limits();
-        state.protocol.raise_limits(now, limit, messages);
         state.protocol.handle_timeout(now);
         is_worthwhile |= self.bursts.transmit(&self.segments, self.scatter.peer.get(), state, now);
         self.control.write(state, now)?;

@@ -1,13 +1,11 @@
 //! Connections over sockets: a control channel over TCP, segments over UDP, and a task that drives both.
 
-mod blocks;
 mod bursts;
 mod byte_stream;
 mod control;
 mod driver;
 mod error;
 mod greeting;
-mod incoming;
 mod lane;
 mod listener;
 mod open;
@@ -18,7 +16,6 @@ mod secure;
 mod stream;
 
 pub use error::{ConnectionError, OpenError, ReceiveError, SendError};
-pub use incoming::Message;
 pub use lane::CeleritasTransport;
 pub use listener::CeleritasListener;
 pub use options::CeleritasOptions;
@@ -26,11 +23,14 @@ pub use outgoing::Delivery;
 pub use scatter::ScatterStats;
 pub use stream::CeleritasStream;
 
-use crate::proto::{receiver::ReceiverStats, sender::SenderStats};
-use blocks::SentBlocks;
+use crate::proto::{
+    blocks::SentBlocks,
+    incoming::{Message, Outcome},
+    receiver::ReceiverStats,
+    sender::SenderStats,
+};
 use bytes::{Bytes, BytesMut};
 use driver::{Shared, State};
-use incoming::Taken;
 use rails_topo::Bandwidth;
 use std::{
     future::Future,
@@ -189,27 +189,21 @@ impl Connection {
     }
 
     async fn take(&self, blocks: Option<Vec<BytesMut>>) -> Result<Option<Message>, ReceiveError> {
-        let number = self.shared.change(|state| {
-            let (number, is_refused) = state.incoming.reserve(blocks);
-            if is_refused {
-                state.protocol.refuse(number);
-            }
-            number
-        });
+        let number = self.shared.change(|state| state.protocol.reserve(Instant::now(), blocks));
         let mut turn = Turn { connection: self, number: Some(number) };
-        let taken = self.wait_for(|state| match state.incoming.take(number) {
-            Some(taken) => Some(Ok(taken)),
-            None => state.end.clone().map(|end| end.map(|()| Taken::None)),
+        let outcome = self.wait_for(|state| match state.protocol.take(Instant::now(), number) {
+            Some(outcome) => Some(Ok(outcome)),
+            None => state.end.clone().map(|end| end.map(|()| Outcome::None)),
         });
-        let taken = taken.await;
+        let outcome = outcome.await;
         turn.number = None;
         // The peer may send further now.
         self.shared.change(|_| {});
-        match taken? {
-            Taken::Message(message) => Ok(Some(message)),
-            Taken::GivenUp => Err(ReceiveError::GivenUp(number)),
-            Taken::TooLong { length } => Err(ReceiveError::TooLong { number, length }),
-            Taken::None => Ok(None),
+        match outcome? {
+            Outcome::Message(message) => Ok(Some(message)),
+            Outcome::GivenUp => Err(ReceiveError::GivenUp(number)),
+            Outcome::TooLong { length } => Err(ReceiveError::TooLong { number, length }),
+            Outcome::None => Ok(None),
         }
     }
 
@@ -241,7 +235,7 @@ struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.connection.shared.change(|state| state.incoming.release(number));
+            self.connection.shared.change(|state| state.protocol.release(Instant::now(), number));
         }
     }
 }

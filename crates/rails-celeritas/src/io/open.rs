@@ -6,7 +6,6 @@ use super::{
     control::ControlChannel,
     driver::{Driver, Shared},
     greeting::{Greeting, NoGreeting, VERSION},
-    incoming::Incoming,
     scatter::Scatter,
     secure::{self, Seals},
 };
@@ -19,7 +18,7 @@ use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
 use rails_topo::DataSize;
 use std::{
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -91,10 +90,13 @@ impl CeleritasOptions {
 
     async fn greet(&self, mut control: TcpStream, remote: SocketAddr, begins: bool) -> Result<Greeted, OpenError> {
         let greeting = |source| OpenError::Greeting { remote, source };
-        let local = control.local_addr().map_err(greeting)?;
+        let local = canonical(control.local_addr().map_err(greeting)?);
+        let remote = canonical(remote);
         let mut seals = secure::handshake(&mut control, remote, &self.security, begins).await?;
         let device = self.local.device().map_or(LocalEnd::Any, |device| LocalEnd::Device(device.to_owned()));
-        let segments = self.udp.clone().local(device).bind(SocketAddr::new(local.ip(), 0))?;
+        let mut any_port = local;
+        any_port.set_port(0);
+        let segments = self.udp.clone().local(device).bind(any_port)?;
         // It is not connected, for a NAT may change the peer's port. The route is that of the address.
         let route = segments.route_to(remote)?;
         let headers = if remote.is_ipv4() { 28 } else { 48 };
@@ -121,6 +123,8 @@ impl CeleritasOptions {
             floor_payload: remote.is_ipv4().then(|| payload(FLOOR)),
             overhead: headers + seal,
             most_unacknowledged: self.most_unacknowledged.as_bytes(),
+            window: self.window.as_bytes(),
+            most_message: self.most_message.as_bytes(),
             round_trip,
             depth: self.depth,
             burst: self.burst,
@@ -141,8 +145,7 @@ impl Greeted {
         let timer = Timer::new().map_err(system("a timer"))?;
         let arrives_at = segments.local_addr().map_err(|source| OpenError::Greeting { remote, source })?;
         let protocol = ConnectionProtocol::new(Instant::now(), parameters, (options.controller)());
-        let incoming = Incoming::new(options.window.as_bytes(), options.most_message.as_bytes());
-        let shared = Arc::new(Shared::new(protocol, incoming));
+        let shared = Arc::new(Shared::new(protocol));
         let Seals { reader, writer, segments: seals } = seals;
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         let driver = Driver {
@@ -207,6 +210,15 @@ impl Greetings<'_> {
         self.control.read_exact(&mut record).await.map_err(failed)?;
         let content = self.seals.reader.open(&[], record).map_err(|error| failed(io::Error::other(error)))?;
         content.try_into().map_err(|_| failed(io::ErrorKind::InvalidData.into()))
+    }
+}
+
+/// The address without the IPv6 form that a socket for both families gives to IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        // An IPv6 address has a scope.
+        IpAddr::V6(_) => address,
+        ip => SocketAddr::new(ip, address.port()),
     }
 }
 

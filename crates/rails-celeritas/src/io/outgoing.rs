@@ -1,7 +1,6 @@
 //! The messages that are sent, and their memory, until they have arrived.
 
-use super::blocks::SentBlocks;
-use crate::proto::sender::Segment;
+use crate::proto::{blocks::SentBlocks, sender::Segment};
 use std::{collections::BTreeMap, io::IoSlice};
 use tokio::sync::oneshot;
 

@@ -4,11 +4,10 @@
 //! the places of the bytes that come next. If a segment is another one, because one was lost or is sent again, then its
 //! payload is copied to its place. The buffers are always places whose bytes are missing, so nothing is overwritten.
 
-use super::incoming::Incoming;
 use crate::proto::{
-    connection::{ConnectionProtocol, Event},
+    connection::ConnectionProtocol,
     peer_address::PeerAddress,
-    receiver::{Arrival, Payload},
+    receiver::Payload,
     wire::{HEADER_LEN, Header, ProbeHeader, SHORT_HEADER_LEN, SegmentHeader, Token},
 };
 use rails_net::{Received, UdpSocket};
@@ -39,8 +38,6 @@ pub(super) struct Scatter {
     train: usize,
     /// The payloads that have landed elsewhere, to be copied to their places.
     moved: Vec<u8>,
-    /// The news of the protocol, to be told after each call.
-    pub(super) events: Vec<Event>,
     pub(super) stats: ScatterStats,
 }
 
@@ -69,6 +66,27 @@ struct Offered {
     message: u32,
     /// The bytes of the message that the payloads are places of.
     bytes: Range<u64>,
+    /// The bytes of each header, and of each payload but the last.
+    header_len: usize,
+    payload_len: usize,
+}
+
+impl Offered {
+    /// The bytes of a header and a payload.
+    fn slot(&self) -> usize {
+        self.header_len + self.payload_len
+    }
+
+    /// The bytes of the buffers before the rest.
+    fn slots(&self) -> usize {
+        let payload = (self.bytes.end - self.bytes.start) as usize;
+        payload + payload.div_ceil(self.payload_len) * self.header_len
+    }
+
+    /// The first byte of the message in the payload with that index.
+    fn start(&self, index: usize) -> u64 {
+        self.bytes.start + (index * self.payload_len) as u64
+    }
 }
 
 impl Scatter {
@@ -84,7 +102,6 @@ impl Scatter {
             payload_len: 0,
             train: MOST_EXPECTED,
             moved: Vec::new(),
-            events: Vec::new(),
             stats: ScatterStats::default(),
         }
     }
@@ -95,46 +112,38 @@ impl Scatter {
         socket: &UdpSocket,
         now: Instant,
         protocol: &mut ConnectionProtocol,
-        incoming: &mut Incoming,
     ) -> io::Result<()> {
         if self.opener.is_some() {
-            return self.receive_sealed(socket, now, protocol, incoming);
+            return self.receive_sealed(socket, now, protocol);
         }
         let expected = self.expected(protocol);
-        let (received, offered) = self.fill(socket, expected, incoming)?;
+        let (received, offered) = self.fill(socket, expected, protocol)?;
         self.stats.calls += 1;
         protocol.set_overflowed(received.dropped.into());
         let datagram = received.segment_bytes.map_or(received.bytes, |bytes| bytes.get().into());
         // A place takes the kernel time, whether a segment comes or not.
         self.train = (2 * received.bytes.div_ceil(datagram.max(1))).clamp(2, MOST_EXPECTED).max(self.train - 1);
         // In trains of another length the headers lie elsewhere.
-        let (header_len, payload_len) = (self.header_len, self.payload_len);
-        let slot = header_len + payload_len;
-        let is_aligned = received.bytes <= slot.min(datagram) || datagram == slot;
+        let is_aligned = |offered: &&Offered| match received.bytes <= datagram {
+            true => received.bytes <= offered.slot(),
+            false => datagram == offered.slot(),
+        };
+        let offered = offered.as_ref();
+        let aligned = offered.filter(is_aligned);
         let mut start = 0;
         let mut later: Vec<(SegmentHeader, usize, Range<usize>)> = Vec::new();
         self.moved.clear();
         while start < received.bytes {
             let end = received.bytes.min(start + datagram);
-            let offered = offered.as_ref();
-            let payload = end.saturating_sub(start + header_len);
-            let place = offered.filter(|offered| is_aligned && end <= self.slots(offered)).map(|offered| {
-                let header = Header::decode(&self.headers[start / slot][..header_len], payload);
-                (header.ok(), offered.message, offered.bytes.start + (start / slot * payload_len) as u64)
+            let in_place = aligned.and_then(|offered| {
+                let header = self.in_place(start..end, offered, protocol)?;
+                Some((header, offered.header_len, (end - start - offered.header_len) as u32))
             });
-            let in_place = place.and_then(|(header, message, at)| {
-                let header = match header.filter(|header| header.token() == self.token)? {
-                    Header::Segment(header) => header,
-                    Header::Short(short) => protocol.receiver().lookup(&short, payload as u32)?,
-                    Header::Probe(_) => return None,
-                };
-                ((header.message, header.in_message) == (message, at)).then_some(header)
-            });
-            if let Some(header) = in_place {
+            if let Some((header, header_len, payload_len)) = in_place {
                 self.stats.in_place += 1;
                 self.peer.handle(header.packet, received.from);
-                self.handle(now, &header, header_len, payload as u32, protocol, incoming);
-            } else if let Some((header, bytes)) = self.keep(start..end, offered, incoming) {
+                self.handle(now, &header, header_len, payload_len, protocol);
+            } else if let Some((header, bytes)) = self.keep(start..end, offered, protocol) {
                 self.peer.handle(header.packet(), received.from);
                 match Self::expand(header, bytes.len(), protocol) {
                     Some(Datagram::Segment { header, header_len }) => later.push((header, header_len, bytes)),
@@ -148,7 +157,7 @@ impl Scatter {
         }
         let moved = std::mem::take(&mut self.moved);
         for (header, header_len, bytes) in later {
-            self.place(now, &header, header_len, &moved[bytes], protocol, incoming);
+            self.place(now, &header, header_len, &moved[bytes], protocol);
         }
         self.moved = moved;
         Ok(())
@@ -160,7 +169,6 @@ impl Scatter {
         socket: &UdpSocket,
         now: Instant,
         protocol: &mut ConnectionProtocol,
-        incoming: &mut Incoming,
     ) -> io::Result<()> {
         let received = socket.try_receive(&mut [IoSliceMut::new(&mut self.rest)])?;
         self.stats.calls += 1;
@@ -175,7 +183,7 @@ impl Scatter {
             self.peer.handle(header.packet(), received.from);
             match Self::expand(header, payload.len(), protocol) {
                 Some(Datagram::Segment { header, header_len }) => {
-                    self.place(now, &header, header_len, payload, protocol, incoming);
+                    self.place(now, &header, header_len, payload, protocol);
                 }
                 Some(Datagram::Probe(probe)) => protocol.handle_probe(&probe),
                 None => {}
@@ -214,11 +222,10 @@ impl Scatter {
         header_len: usize,
         payload: &[u8],
         protocol: &mut ConnectionProtocol,
-        incoming: &mut Incoming,
     ) {
-        let taken = self.handle(now, header, header_len, payload.len() as u32, protocol, incoming);
+        let taken = self.handle(now, header, header_len, payload.len() as u32, protocol);
         self.stats.copied += 1;
-        let Some(memory) = incoming.memory(header.message) else { return };
+        let Some(memory) = protocol.memory(header.message) else { return };
         let at = header.in_message;
         match taken {
             Some(Payload::New) => memory.write(at, payload),
@@ -243,16 +250,17 @@ impl Scatter {
         &mut self,
         socket: &UdpSocket,
         expected: Option<(u32, Range<u64>)>,
-        incoming: &mut Incoming,
+        protocol: &mut ConnectionProtocol,
     ) -> io::Result<(Received, Option<Offered>)> {
         let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(3 * MOST_EXPECTED);
         let mut offered = None;
         let expected = expected.filter(|_| self.payload_len > 0);
         if let Some((message, missing)) = expected
-            && let Some(memory) = incoming.memory(message)
+            && let Some(memory) = protocol.memory(message)
         {
-            let segments = self.train.min(UdpSocket::MOST_BURST_BYTES / (self.header_len + self.payload_len));
-            let most = segments * self.payload_len;
+            let (header_len, payload_len) = (self.header_len, self.payload_len);
+            let segments = self.train.min(UdpSocket::MOST_BURST_BYTES / (header_len + payload_len));
+            let most = segments * payload_len;
             let bytes = missing.start..missing.end.min(missing.start + most as u64);
             let mut slices = memory.slices(bytes.clone()).into_iter();
             let mut slice: &mut [u8] = &mut [];
@@ -262,8 +270,8 @@ impl Scatter {
                     break;
                 }
                 let before = (buffers.len(), left);
-                buffers.push(IoSliceMut::new(&mut header[..self.header_len]));
-                let mut wanted = self.payload_len.min(left);
+                buffers.push(IoSliceMut::new(&mut header[..header_len]));
+                let mut wanted = payload_len.min(left);
                 left -= wanted;
                 while wanted > 0 {
                     if slice.is_empty() {
@@ -282,16 +290,34 @@ impl Scatter {
                     break;
                 }
             }
-            offered = Some(Offered { message, bytes: bytes.start..bytes.end - left as u64 });
+            offered = Some(Offered { message, bytes: bytes.start..bytes.end - left as u64, header_len, payload_len });
         }
         buffers.push(IoSliceMut::new(&mut self.rest));
         Ok((socket.try_receive(&mut buffers)?, offered))
     }
 
-    /// The bytes of the buffers before the rest.
-    fn slots(&self, offered: &Offered) -> usize {
-        let payload = (offered.bytes.end - offered.bytes.start) as usize;
-        payload + payload.div_ceil(self.payload_len) * self.header_len
+    /// The header of the segment in these bytes of a train, if its payload is in its place.
+    fn in_place(
+        &self,
+        datagram: Range<usize>,
+        offered: &Offered,
+        protocol: &ConnectionProtocol,
+    ) -> Option<SegmentHeader> {
+        let payload_len = datagram.len().checked_sub(offered.header_len)?;
+        if datagram.end > offered.slots() {
+            return None;
+        }
+        let index = datagram.start / offered.slot();
+        let header = Header::decode(&self.headers[index][..offered.header_len], payload_len).ok()?;
+        if header.token() != self.token {
+            return None;
+        }
+        let header = match header {
+            Header::Segment(header) => header,
+            Header::Short(short) => protocol.receiver().lookup(&short, payload_len as u32)?,
+            Header::Probe(_) => return None,
+        };
+        ((header.message, header.in_message) == (offered.message, offered.start(index))).then_some(header)
     }
 
     /// Copies a datagram of the connection out of the buffers, wherever its bytes lie in them. Returns its header, and the
@@ -300,32 +326,34 @@ impl Scatter {
         &mut self,
         datagram: Range<usize>,
         offered: Option<&Offered>,
-        incoming: &mut Incoming,
+        protocol: &mut ConnectionProtocol,
     ) -> Option<(Header, Range<usize>)> {
-        let mut memory = offered.and_then(|offered| incoming.memory(offered.message));
-        let slots = offered.map_or(0, |offered| self.slots(offered));
-        let header_len = self.header_len;
-        let slot = header_len + self.payload_len;
         let begin = self.moved.len();
         let mut at = datagram.start;
-        while at < datagram.end {
-            if at >= slots {
-                self.moved.extend_from_slice(&self.rest[at - slots..datagram.end - slots]);
-                break;
-            }
-            let (index, within) = (at / slot, at % slot);
-            if within < header_len {
-                let end = datagram.end.min(index * slot + header_len);
-                self.moved.extend_from_slice(&self.headers[index][within..within + end - at]);
-                at = end;
-            } else {
-                let end = datagram.end.min((index + 1) * slot).min(slots);
-                let start = offered?.bytes.start + (index * self.payload_len + within - header_len) as u64;
-                for slice in memory.as_mut()?.slices(start..start + (end - at) as u64) {
-                    self.moved.extend_from_slice(slice);
+        if let Some(offered) = offered {
+            let Offered { header_len, payload_len, .. } = *offered;
+            let mut memory = protocol.memory(offered.message);
+            let in_slots = datagram.end.min(offered.slots());
+            while at < in_slots {
+                let (index, within) = (at / offered.slot(), at % offered.slot());
+                if within < header_len {
+                    let count = (header_len - within).min(in_slots - at);
+                    self.moved.extend_from_slice(&self.headers[index][within..within + count]);
+                    at += count;
+                } else {
+                    let from = within - header_len;
+                    let count = (payload_len - from).min(in_slots - at);
+                    let start = offered.start(index) + from as u64;
+                    for slice in memory.as_mut()?.slices(start..start + count as u64) {
+                        self.moved.extend_from_slice(slice);
+                    }
+                    at += count;
                 }
-                at = end;
             }
+        }
+        let slots = offered.map_or(0, Offered::slots);
+        if at < datagram.end {
+            self.moved.extend_from_slice(&self.rest[at - slots..datagram.end - slots]);
         }
         let datagram = &self.moved[begin..];
         let found = Header::len_of(datagram).and_then(|length| {
@@ -339,7 +367,7 @@ impl Scatter {
         found
     }
 
-    /// Tells the protocol of a segment, and makes room for the message that it begins.
+    /// Tells the protocol of a segment.
     fn handle(
         &mut self,
         now: Instant,
@@ -347,24 +375,12 @@ impl Scatter {
         header_len: usize,
         payload_len: u32,
         protocol: &mut ConnectionProtocol,
-        incoming: &mut Incoming,
     ) -> Option<Payload> {
         let taken = protocol.handle_segment(now, header, payload_len).ok()?;
         if self.highest.is_none_or(|highest| header.offset > highest.offset) {
             self.highest = Some(*header);
             if header.in_message + u64::from(payload_len) < header.message_len {
                 (self.header_len, self.payload_len) = (header_len, payload_len as usize);
-            }
-        }
-        while let Some(event) = protocol.poll_event() {
-            match event {
-                Event::Arrival(Arrival::Begun { message, length }) => {
-                    if !incoming.begin(message, length) {
-                        protocol.refuse(message);
-                    }
-                }
-                // A message is whole once its last bytes are in their place.
-                event => self.events.push(event),
             }
         }
         Some(taken)

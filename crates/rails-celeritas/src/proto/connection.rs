@@ -2,7 +2,9 @@
 //! moves the bytes and decides nothing.
 
 use super::{
+    blocks::Memory,
     deadlines::Deadlines,
+    incoming::{Incoming, Outcome},
     pacer::Pacer,
     path_mtu::PathMtu,
     rate::RateController,
@@ -11,9 +13,10 @@ use super::{
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
     wire::{Control, HEADER_LEN, ProbeHeader, SegmentHeader, ShortHeader, Token},
 };
+use bytes::BytesMut;
 use rails_topo::Bandwidth;
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -33,6 +36,10 @@ pub struct Parameters {
     pub overhead: u32,
     /// The most bytes that are sent and not acknowledged.
     pub most_unacknowledged: u64,
+    /// The bytes of the peer's messages that may arrive before a caller asks for them.
+    pub window: u64,
+    /// The longest message of the peer that is taken without a caller's blocks.
+    pub most_message: u64,
     /// The round-trip time that the handshake has taken.
     pub round_trip: Duration,
     /// The time whose bytes may leave at once after a pause or a late timer.
@@ -47,6 +54,7 @@ pub struct ConnectionProtocol {
     parameters: Parameters,
     sender: Sender,
     receiver: Receiver,
+    incoming: Incoming,
     controller: Box<dyn RateController>,
     pacer: Pacer,
     path_mtu: PathMtu,
@@ -59,6 +67,8 @@ pub struct ConnectionProtocol {
     /// How often the rate was halved since.
     halvings: u32,
     frames: VecDeque<Control>,
+    /// Messages that were given up before the peer takes any of their numbers: it is told once it does.
+    given_up: BTreeSet<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
     told_round_trip: Duration,
@@ -151,9 +161,10 @@ impl ConnectionProtocol {
         let Parameters { peer_token, most_payload, base_payload, most_unacknowledged, depth, .. } = parameters;
         let around = parameters.overhead + HEADER_LEN as u32;
         let path_mtu = PathMtu::new(base_payload, most_payload, around, parameters.floor_payload);
-        Self {
+        let mut protocol = Self {
             sender: Sender::new(peer_token, path_mtu.current(), most_unacknowledged, round_trip),
             receiver: Receiver::new(parameters.round_trip),
+            incoming: Incoming::new(parameters.window, parameters.most_message),
             pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(path_mtu.current())),
             controller,
             path_mtu,
@@ -162,6 +173,7 @@ impl ConnectionProtocol {
             heard_at: now,
             halvings: 0,
             frames: VecDeque::new(),
+            given_up: BTreeSet::new(),
             deadlines: Deadlines::default(),
             told_round_trip: parameters.round_trip,
             events: VecDeque::new(),
@@ -172,7 +184,9 @@ impl ConnectionProtocol {
             abandoned_until: None,
             has_failed: false,
             parameters,
-        }
+        };
+        protocol.raise_limits(now);
+        protocol
     }
 
     /// Submits a message of that length. Returns its number.
@@ -200,14 +214,48 @@ impl ConnectionProtocol {
     pub fn give_up(&mut self, message: u32) -> bool {
         let Some(bytes) = self.sender.give_up(message) else { return false };
         self.controller.set_busy(!self.sender.is_done());
-        let length = bytes.end - bytes.start;
-        self.frames.push_back(Control::GiveUp { message, start: bytes.start, length });
+        if message >= self.sender.message_limit() {
+            self.given_up.insert(message);
+        } else {
+            let length = bytes.end - bytes.start;
+            self.frames.push_back(Control::GiveUp { message, start: bytes.start, length });
+        }
         true
     }
 
-    /// Refuses a message of the peer: it is to be given up.
-    pub fn refuse(&mut self, message: u32) {
-        self.frames.push_back(Control::Refuse { message });
+    /// Reserves the next message of the peer for a caller. It arrives in the caller's blocks, each as long as it is, or in
+    /// memory of this end. Returns its number.
+    pub fn reserve(&mut self, now: Instant, blocks: Option<Vec<BytesMut>>) -> u32 {
+        let (message, is_refused) = self.incoming.reserve(blocks);
+        if is_refused {
+            self.frames.push_back(Control::Refuse { message });
+        }
+        self.raise_limits(now);
+        message
+    }
+
+    /// The caller that has reserved a message has gone: the next caller gets it, unless a later one waits already.
+    pub fn release(&mut self, now: Instant, message: u32) {
+        self.incoming.release(message);
+        self.raise_limits(now);
+    }
+
+    /// Whether the outcome of a reserved message is known.
+    pub fn has_outcome(&self, message: u32) -> bool {
+        self.incoming.has_outcome(message)
+    }
+
+    /// The outcome of a reserved message, once it is known, and once only.
+    pub fn take(&mut self, now: Instant, message: u32) -> Option<Outcome> {
+        let outcome = self.incoming.take(message)?;
+        self.raise_limits(now);
+        Some(outcome)
+    }
+
+    /// The memory of a message of the peer: the driver puts the payloads of its segments there, before anybody takes it.
+    /// `None` if they are to be dropped.
+    pub fn memory(&mut self, message: u32) -> Option<&mut Memory> {
+        self.incoming.memory(message)
     }
 
     /// Tells the peer the number of this end's messages: none follows. A second call does nothing.
@@ -240,7 +288,8 @@ impl ConnectionProtocol {
     /// Whether the sending side of the control channel is to be closed now, once: both ends have finished and have all
     /// messages, and all frames have been taken. No frame follows.
     pub fn poll_close(&mut self) -> bool {
-        if self.has_failed || self.is_closed || !self.frames.is_empty() || !self.is_finished {
+        let has_told = self.frames.is_empty() && self.given_up.is_empty();
+        if self.has_failed || self.is_closed || !has_told || !self.is_finished {
             return false;
         }
         let peer_has_all = self.sender.is_done();
@@ -261,14 +310,10 @@ impl ConnectionProtocol {
         self.peer_is_closed = true;
         // It reads no further frame.
         self.frames.clear();
+        self.given_up.clear();
         // It closes once it has all, and knows that this end has all; or it was abandoned once this end has all.
         let is_whole = if self.is_abandoned() { self.sender.is_done() } else { self.has_all() };
         if is_whole { self.end_if_closed() } else { self.fail(Failure::Cut) }
-    }
-
-    /// Takes bytes of the peer below that offset and messages below that number from now on.
-    pub fn raise_limits(&mut self, now: Instant, limit: u64, message_limit: u32) {
-        self.receiver.raise_limits(now, limit, message_limit);
     }
 
     /// Replaces the controller of the rate.
@@ -378,7 +423,7 @@ impl ConnectionProtocol {
     /// [`Rejection`]. Its payload is to be dropped then.
     pub fn handle_segment(&mut self, now: Instant, header: &SegmentHeader, payload: u32) -> Result<Payload, Rejection> {
         let payload = self.receiver.handle(now, header, payload)?;
-        self.tell_arrivals();
+        self.handle_arrivals(now);
         Ok(payload)
     }
 
@@ -446,17 +491,18 @@ impl ConnectionProtocol {
         }
         self.path_mtu.handle_timeout(now);
         self.heed_path_mtu();
-        if self.path_mtu.is_too_small() {
-            return self.fail(Failure::SmallPath);
-        }
         if self.sender.unacknowledged() == 0 || now < self.silent_at() {
             return;
         }
         let silence = now.saturating_duration_since(self.heard_at);
         if silence >= MOST_SILENCE {
-            return self.fail(Failure::Silent(silence));
+            return self.fail(match self.path_mtu.is_too_small() {
+                true => Failure::SmallPath,
+                false => Failure::Silent(silence),
+            });
         }
         self.halvings += 1;
+        self.path_mtu.suspect();
         self.set_rate();
     }
 
@@ -529,6 +575,7 @@ impl ConnectionProtocol {
                     self.events.push_back(Event::Delivered { message });
                 }
                 self.controller.set_busy(!self.sender.is_done());
+                self.tell_given_up();
                 self.tell_round_trip();
             }
             Control::RoundTrip(microseconds) => {
@@ -537,7 +584,7 @@ impl ConnectionProtocol {
             Control::GiveUp { message, start, length } => {
                 let end = start.checked_add(*length).ok_or(Rejection::Contradiction)?;
                 self.receiver.give_up(now, *message, *start..end)?;
-                self.tell_arrivals();
+                self.handle_arrivals(now);
             }
             Control::Refuse { message } => {
                 if self.give_up(*message) {
@@ -545,11 +592,15 @@ impl ConnectionProtocol {
                 }
             }
             Control::ProbeArrived { packet } => {
-                self.path_mtu.handle_answer(now, *packet);
+                // A segment would have arrived too.
+                if self.path_mtu.handle_answer(now, *packet) {
+                    self.heard_at = now;
+                }
                 self.heed_path_mtu();
             }
             Control::Finish { messages } => {
                 if self.peer_messages.replace(*messages).is_none() {
+                    self.incoming.finished(*messages);
                     self.events.push_back(Event::Finished { messages: *messages });
                 }
             }
@@ -557,10 +608,33 @@ impl ConnectionProtocol {
         Ok(())
     }
 
-    fn tell_arrivals(&mut self) {
+    fn handle_arrivals(&mut self, now: Instant) {
         while let Some(arrival) = self.receiver.poll_arrival() {
+            match arrival {
+                Arrival::Begun { message, length } => {
+                    if !self.incoming.begin(message, length) {
+                        self.frames.push_back(Control::Refuse { message });
+                    }
+                }
+                Arrival::Whole { message } => self.incoming.whole(message),
+                Arrival::GivenUp { message, length } => self.incoming.given_up(message, length),
+            }
+            self.raise_limits(now);
             self.events.push_back(Event::Arrival(arrival));
         }
+    }
+
+    /// Tells the peer how far it may send now.
+    fn raise_limits(&mut self, now: Instant) {
+        let (limit, message_limit) = self.incoming.limits();
+        self.receiver.raise_limits(now, limit, message_limit);
+    }
+
+    /// Tells the peer of the messages that were given up, and whose numbers it takes now. Nothing of them was sent.
+    fn tell_given_up(&mut self) {
+        let later = self.given_up.split_off(&self.sender.message_limit());
+        let messages = std::mem::replace(&mut self.given_up, later);
+        self.frames.extend(messages.into_iter().map(|message| Control::GiveUp { message, start: 0, length: 0 }));
     }
 
     /// Whether all messages of this end have arrived, and all of the peer, whose number is known.

@@ -5,11 +5,14 @@
 //! - [`round_trip`], [`pacer`]: the time of a round trip, and when bytes may leave;
 //! - [`path_mtu`], [`peer_address`]: how large packets may be, and where they go;
 //! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: the bytes that have come, and the error lists;
+//! - [`blocks`]: the memory of messages; [`incoming`]: the callers that receive them, and how far the peer may send;
 //! - [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
 //! - [`connection`]: one end, made of the above.
 
+pub mod blocks;
 pub mod connection;
 pub mod deadlines;
+pub mod incoming;
 pub mod pacer;
 pub mod path_mtu;
 pub mod peer_address;

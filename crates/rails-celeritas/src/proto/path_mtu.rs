@@ -37,6 +37,8 @@ pub struct PathMtu {
     /// When the probes of this round have had their time.
     ends_at: Option<Instant>,
     is_second_try: bool,
+    /// The suspicions in a row that nothing was heard of: the path may have become a longer one.
+    silent: u32,
     is_too_small: bool,
 }
 
@@ -81,6 +83,7 @@ impl PathMtu {
             late: VecDeque::new(),
             ends_at: None,
             is_second_try: false,
+            silent: 0,
             is_too_small: false,
         };
         mtu.search(base, most + 1);
@@ -97,7 +100,7 @@ impl PathMtu {
         self.base
     }
 
-    /// Whether the path carries packets, but none of the base.
+    /// Whether the path has carried smaller packets than the base since one of the base has arrived.
     pub fn is_too_small(&self) -> bool {
         self.is_too_small
     }
@@ -124,20 +127,38 @@ impl PathMtu {
         self.wanted.front().copied()
     }
 
-    /// Takes the next probe, which leaves now as that packet. An answer takes at most `timeout`.
+    /// Takes the next probe, which leaves now as that packet. An answer takes at most `timeout`, or longer if
+    /// nothing was heard of the last ones.
     pub fn take_probe(&mut self, now: Instant, packet: u64, timeout: Duration) -> Option<u32> {
         let size = self.wanted.pop_front()?;
         self.sent.push(Probe { packet, size });
-        self.ends_at = Some(now + timeout);
+        self.ends_at = Some(now + timeout * (1 << self.silent.min(MOST_DOUBLED)));
         Some(size)
     }
 
-    /// The peer has received a probe. Others than those under way change nothing.
-    pub fn handle_answer(&mut self, now: Instant, packet: u64) {
-        let Some(index) = self.sent.iter().position(|probe| probe.packet == packet) else {
-            return self.handle_late_answer(packet);
-        };
-        let size = self.sent.swap_remove(index).size;
+    /// The peer has received a probe. Others than those under way change nothing. Returns whether the path carries the
+    /// present size by this answer.
+    pub fn handle_answer(&mut self, now: Instant, packet: u64) -> bool {
+        let of_packet = |probe: &Probe| probe.packet == packet;
+        if let Some(index) = self.sent.iter().position(of_packet) {
+            let (present, size) = (self.current, self.sent.swap_remove(index).size);
+            self.handle_size(now, size);
+            return size >= present;
+        }
+        let late = self.late.iter().position(of_packet).and_then(|index| self.late.remove(index));
+        let carried = late.map(|probe| probe.size).filter(|size| *size >= self.current);
+        if let Some(size) = carried.filter(|size| *size > self.current && !self.is_suspect()) {
+            // The search goes on above it.
+            self.current = size;
+            self.search(size, self.most + 1);
+        }
+        carried.is_some()
+    }
+
+    /// The path carries packets of that size.
+    fn handle_size(&mut self, now: Instant, size: u32) {
+        self.silent = 0;
+        self.is_too_small &= size < self.base;
         match &mut self.state {
             State::Search { low, high } => {
                 *low = size.max(*low);
@@ -158,17 +179,6 @@ impl PathMtu {
         }
     }
 
-    /// A probe of an earlier round was received after all: the search goes on above it.
-    fn handle_late_answer(&mut self, packet: u64) {
-        let size = self.late.iter().find(|probe| probe.packet == packet).map(|probe| probe.size);
-        if let Some(size) = size.filter(|size| *size > self.current)
-            && !self.is_suspect()
-        {
-            self.current = size;
-            self.search(size, self.most + 1);
-        }
-    }
-
     /// A probe could not be sent: the interface takes no packet of that size.
     pub fn handle_refused(&mut self, now: Instant, packet: u64) {
         let Some(index) = self.sent.iter().position(|probe| probe.packet == packet) else { return };
@@ -180,7 +190,7 @@ impl PathMtu {
 
     /// Nothing larger than the base arrives any more, or nothing at all: the present size is checked.
     pub fn suspect(&mut self) {
-        if !matches!(self.state, State::Done { .. } | State::Search { .. }) || self.is_too_small {
+        if self.is_suspect() {
             return;
         }
         self.state = State::Suspect { base: false, floor: false };
@@ -224,7 +234,10 @@ impl PathMtu {
                 self.is_too_small = true;
                 self.done(now);
             }
-            State::Suspect { .. } => self.done(now),
+            State::Suspect { base, floor } => {
+                self.silent += u32::from(!base && !floor);
+                self.done(now);
+            }
         }
     }
 
@@ -283,6 +296,8 @@ const PRECISION: u32 = 32;
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 /// The most probes that a late answer is awaited for: those of two rounds.
 const MOST_LATE: usize = 16;
+/// The time for an answer doubles so often at most.
+const MOST_DOUBLED: u32 = 6;
 /// MTUs of links: Ethernet with jumbo frames, with a VXLAN inside them, FDDI, Ethernet, PPPoE, 6in4, VXLAN, WireGuard,
 /// tunnels.
 const COMMON: [u32; 9] = [9000, 8950, 4352, 1500, 1492, 1480, 1450, 1420, 1400];
@@ -387,11 +402,11 @@ mod tests {
     #[test]
     fn answers_that_were_not_asked_for() {
         let (mut mtu, now) = (of(9000), Instant::now());
-        (1000..1100).for_each(|packet| mtu.handle_answer(now, packet));
+        assert!((1000..1100).all(|packet| !mtu.handle_answer(now, packet)));
         assert_eq!(mtu.current(), mtu.base());
         run(&Path { mtu: 1500, lost: vec![false] }, &mut mtu, now);
         let known = mtu.current();
-        (1000..1100).for_each(|packet| mtu.handle_answer(now, packet));
+        assert!((1000..1100).all(|packet| !mtu.handle_answer(now, packet)));
         assert_eq!(mtu.current(), known);
     }
 

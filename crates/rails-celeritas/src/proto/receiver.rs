@@ -16,7 +16,7 @@ pub struct Receiver {
     /// Those that have arrived above it.
     above: RangeSet<u64>,
     /// Those of which bytes have arrived and bytes are missing.
-    messages: BTreeMap<u32, Incoming>,
+    messages: BTreeMap<u32, Partial>,
     /// Their numbers by the places of their first bytes.
     starts: BTreeMap<u64, u32>,
     /// The numbers of those that have arrived as a whole or were given up.
@@ -34,7 +34,7 @@ pub struct Receiver {
 
 /// A message that is arriving.
 #[derive(Debug)]
-struct Incoming {
+struct Partial {
     bytes: Range<u64>,
     missing: u64,
     /// The packet that began it: one with a short header comes later, once the sender has heard of it.
@@ -215,7 +215,7 @@ impl Receiver {
             starts.insert(start, number);
             arrivals.push_back(Arrival::Begun { message: number, length: header.message_len });
             let bytes = start..start + header.message_len;
-            Incoming { bytes, missing: header.message_len, begun_by: header.packet }
+            Partial { bytes, missing: header.message_len, begun_by: header.packet }
         });
         self.stats.bytes += count;
         message.missing -= count;
@@ -236,7 +236,7 @@ impl Receiver {
     /// [`Rejection::Contradiction`] if another message has some of these bytes, or it has another place;
     /// [`Rejection::BehindLimit`] for a message that the peer could not begin.
     pub fn give_up(&mut self, now: Instant, message: u32, bytes: Range<u64>) -> Result<(), Rejection> {
-        let is_sound = |(number, other): (&u32, &Incoming)| match *number == message {
+        let is_sound = |(number, other): (&u32, &Partial)| match *number == message {
             true => other.bytes == bytes,
             // A message of which nothing was sent has no place.
             false => bytes.is_empty() || other.bytes.end <= bytes.start || bytes.end <= other.bytes.start,

@@ -47,8 +47,6 @@ pub struct Sender {
     round_trip: RoundTrip,
     /// Probes since the last news.
     probes: u32,
-    /// The probes without news at which their size is in question.
-    next_suspicion: u32,
     /// Payloads above this size count as large.
     small_payload: u32,
     /// The large packets that were lost since the last one arrived.
@@ -214,7 +212,6 @@ impl Sender {
             complete: 0,
             round_trip,
             probes: 0,
-            next_suspicion: SUSPECT_PROBES,
             small_payload: most_payload,
             large_losses: 0,
             limited_until: 0,
@@ -227,6 +224,11 @@ impl Sender {
     pub fn raise_limits(&mut self, limit: u64, message_limit: u32) {
         self.limit = self.limit.max(limit);
         self.message_limit = self.message_limit.max(message_limit);
+    }
+
+    /// The peer takes messages below this number.
+    pub fn message_limit(&self) -> u32 {
+        self.message_limit
     }
 
     /// Submits a message of that length. Returns its number.
@@ -383,7 +385,7 @@ impl Sender {
         self.unacknowledged -= feedback.acknowledged;
         self.stats.acknowledged_bytes += feedback.acknowledged;
         if feedback.acknowledged > 0 {
-            (self.probes, self.next_suspicion) = (0, SUSPECT_PROBES);
+            self.probes = 0;
         }
         self.complete = self.complete.max(list.complete);
         let begun = self.begun.iter_mut().take_while(|message| message.start < told);
@@ -492,13 +494,9 @@ impl Sender {
         self.most_unacknowledged = self.most_unacknowledged.max(self.most_payload.into());
     }
 
-    /// Whether the path may have become too small for segments: none larger than the first ones arrives any more, or none
-    /// at all. Asking begins the counts anew.
+    /// Whether the path may have become too small for large segments: none of them arrives any more. Asking begins the
+    /// count anew.
     pub fn take_suspicion(&mut self) -> bool {
-        if self.probes >= self.next_suspicion {
-            self.next_suspicion = self.probes + SUSPICION_PAUSE;
-            return true;
-        }
         let is_suspect = self.large_losses >= SUSPECT_LOSSES;
         if is_suspect {
             self.large_losses = 0;
@@ -647,10 +645,6 @@ const REORDERING: u64 = 3;
 /// So many large packets are lost in a row where the path has become too small, and hardly anywhere else: with a loss of
 /// 20 %, once in ten million.
 const SUSPECT_LOSSES: u32 = 10;
-/// So many probes without news are a reason to look at their size.
-const SUSPECT_PROBES: u32 = 2;
-/// The probes until the next look: the first one may have met a link that was down.
-const SUSPICION_PAUSE: u32 = 8;
 /// The pauses between probes double up to this, or stay those of the round trip: in five seconds of silence fifty of
 /// them are sent, so that a path which loses most packets is told from a dead one.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);

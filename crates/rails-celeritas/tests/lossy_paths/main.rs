@@ -5,6 +5,7 @@
 // Time begins at one reading of the clock, and passes by itself.
 #![allow(clippy::disallowed_methods)]
 
+mod callers;
 mod network;
 mod oracle;
 mod properties;

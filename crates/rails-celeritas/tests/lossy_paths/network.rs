@@ -1,8 +1,10 @@
 //! A network in virtual time: two ends, a lossy path for segments each way, and a control channel each way.
 
 use crate::oracle::Oracle;
+use bytes::BytesMut;
 use rails_celeritas::proto::{
     connection::{ConnectionProtocol, Event, Failure, Parameters},
+    incoming::Outcome,
     rate::RateController,
     receiver::{Arrival, Payload},
     sender::Segment,
@@ -83,6 +85,11 @@ enum Item {
     Close,
 }
 
+/// The byte of a message at that place.
+fn pattern(message: u32, place: u64) -> u8 {
+    (u64::from(message) * 7 + place * 13 % 251) as u8
+}
+
 pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
     Parameters {
         peer_token: Token(71 + (1 - end as u64)),
@@ -91,6 +98,8 @@ pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
         floor_payload: None,
         overhead: 28,
         most_unacknowledged: 8 << 20,
+        window: u64::MAX,
+        most_message: u64::MAX,
         round_trip,
         depth: Duration::from_millis(1),
         burst: Duration::from_micros(250),
@@ -163,8 +172,27 @@ impl Network {
         self.work();
     }
 
-    pub(crate) fn allow(&mut self, at: End, limit: u64, messages: u32) {
-        self.ends[at].raise_limits(self.now, limit, messages);
+    /// The next message at that end is reserved, for a caller with blocks of that many bytes or without blocks.
+    pub(crate) fn reserve(&mut self, at: End, blocks: Option<usize>) -> u32 {
+        let blocks = blocks.map(|bytes| vec![BytesMut::zeroed(bytes / 3), BytesMut::zeroed(bytes - bytes / 3)]);
+        self.ends[at].reserve(self.now, blocks)
+    }
+
+    /// The caller of a reserved message has gone.
+    pub(crate) fn release(&mut self, at: End, number: u32) {
+        self.ends[at].release(self.now, number);
+    }
+
+    /// Takes a reserved message at that end, whose bytes have to be those that were sent.
+    pub(crate) fn take(&mut self, at: End, number: u32) -> Option<Outcome> {
+        let outcome = self.ends[at].take(self.now, number);
+        if let Some(Outcome::Message(message)) = &outcome {
+            let (oracle, bytes) = (&self.oracles[1 - at], message.blocks.concat());
+            assert_eq!((message.number, bytes.len() as u64), (number, oracle.length(number)));
+            let is_intact = bytes.iter().zip(0..).all(|(byte, place)| *byte == pattern(number, place));
+            assert!(is_intact || oracle.deceived, "message {number} has other bytes");
+        }
+        outcome
     }
 
     /// Runs until `is_over` or nothing is left to happen, and not beyond that time. Returns whether it was over.
@@ -313,10 +341,20 @@ impl Network {
                 }
                 let header = true_header;
                 let whole = header.in_message..header.in_message + u64::from(payload);
-                match taken {
-                    Payload::New => self.oracles[1 - to].arrived(header.message, &[whole]),
-                    Payload::Partly(new) => self.oracles[1 - to].arrived(header.message, &new),
-                    Payload::Duplicate => self.oracles[1 - to].duplicate(header.message, whole),
+                let new = match taken {
+                    Payload::New => vec![whole],
+                    Payload::Partly(new) => new,
+                    Payload::Duplicate => return self.oracles[1 - to].duplicate(header.message, whole),
+                };
+                self.oracles[1 - to].arrived(header.message, &new);
+                // The driver's part: the payload is put to its place.
+                if header.message_len <= MOST_WRITTEN
+                    && let Some(memory) = self.ends[to].memory(header.message)
+                {
+                    for part in new {
+                        let bytes: Vec<u8> = part.clone().map(|place| pattern(header.message, place)).collect();
+                        memory.write(part.start, &bytes);
+                    }
                 }
             }
             Item::Probe(header) => {
@@ -363,3 +401,6 @@ impl Network {
         }
     }
 }
+
+/// The longest message whose bytes are put into memory.
+const MOST_WRITTEN: u64 = 1 << 20;

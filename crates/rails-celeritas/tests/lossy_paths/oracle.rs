@@ -32,6 +32,10 @@ impl Oracle {
         assert!(self.messages.insert(number, message).is_none(), "message {number} twice");
     }
 
+    pub(crate) fn length(&self, number: u32) -> u64 {
+        self.messages[&number].length
+    }
+
     pub(crate) fn sent(&mut self, segment: &Segment) {
         let header = &segment.header;
         let message = self.messages.get_mut(&header.message).expect("it was submitted");

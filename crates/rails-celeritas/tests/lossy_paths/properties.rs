@@ -1,6 +1,9 @@
 //! Drawn networks and messages.
 
-use crate::network::{Network, Path, parameters};
+use crate::{
+    callers::Callers,
+    network::{Network, Path, parameters},
+};
 use rails_celeritas::proto::{
     connection::{Failure, Parameters},
     rate::Fixed,
@@ -43,20 +46,30 @@ fn run(seed: u64, corruption: f64) -> Network {
     if base_payload < most_payload {
         paths.iter_mut().for_each(|path| path.largest = rng.random_range(1280..1600));
     }
-    let chosen = |end| Parameters { most_payload, base_payload, most_unacknowledged, ..parameters(round_trip, end) };
+    let [windows, longest] = [0; 2].map(|_| [0; 2].map(|_| rng.random_range(5_000..1_000_000u64)));
+    let chosen = |end: usize| Parameters {
+        most_payload,
+        base_payload,
+        floor_payload: (base_payload < most_payload).then_some(508),
+        most_unacknowledged,
+        window: windows[end],
+        most_message: longest[end],
+        ..parameters(round_trip, end)
+    };
     let most = paths.iter().map(|path| path.bits_per_second).min().unwrap();
     // Up to more than the path carries.
     let rate = Bandwidth::bits_per_second(most / 10 * rng.random_range(1..15));
     let mut network = Network::new(seed, paths, [0, 1].map(chosen), || Box::new(Fixed(rate)));
-    let windows = [0; 2].map(|_| rng.random_range(5_000..1_000_000u64));
+    let mut callers = [0, 1].map(|end| Callers::new(end, &mut rng));
     for end in 0..2 {
         for _ in 0..rng.random_range(1..8) {
             let length = 10f64.powf(rng.random_range(0.0..5.3)) as u64;
             network.send(end, length.max(1));
         }
     }
-    let given_up =
-        rng.random_bool(0.2).then(|| (rng.random_range(0..50), rng.random_range(0..2), rng.random_range(0..4)));
+    let given_up: Vec<(usize, usize, u32)> = (0..[0, 0, 1, 6][rng.random_range(0..4)])
+        .map(|_| (rng.random_range(0..50), rng.random_range(0..2), rng.random_range(0..8)))
+        .collect();
     let finished_at = [0, 1].map(|_| rng.random_range(1..60));
     // An application that is gone, and the MTU of a path that changes.
     let abandoned = rng.random_bool(0.1).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
@@ -65,19 +78,16 @@ fn run(seed: u64, corruption: f64) -> Network {
     let moves = rng.random_bool(0.2).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
     let delay = Duration::from_micros(10u64.pow(rng.random_range(1..6))).min(Duration::from_millis(300));
     let mut steps = 0;
-    let mut go_on = |network: &mut Network| {
+    let mut step = |network: &mut Network, is_last: bool| {
         steps += 1;
-        for (end, window) in windows.iter().enumerate() {
-            let complete = network.ends[end].receiver().complete();
-            network.allow(end, complete + window, u32::MAX);
-        }
+        callers.iter_mut().for_each(|callers| callers.work(network, is_last));
         for (end, at) in finished_at.iter().enumerate() {
             if *at == steps {
                 network.finish(end);
             }
         }
-        if let Some((_, end, message)) = given_up.filter(|(step, ..)| *step == steps) {
-            network.give_up(end, message);
+        for (_, end, message) in given_up.iter().filter(|(step, ..)| *step == steps) {
+            network.give_up(*end, *message);
         }
         if let Some((_, end)) = abandoned.filter(|(step, _)| *step == steps) {
             network.abandon(end);
@@ -92,11 +102,11 @@ fn run(seed: u64, corruption: f64) -> Network {
         network.closed == [true; 2] || network.failures.iter().any(Option::is_some)
     };
     let limit = Duration::from_secs(100_000);
-    let mut over = network.run(limit, &mut go_on);
+    let mut over = network.run(limit, |network| step(network, false));
     if !over {
-        // All has arrived before their turn to finish came.
+        // All has arrived before their turn to finish came, or waits for callers.
         (0..2).for_each(|end| network.finish(end));
-        over = network.run(limit, &mut go_on);
+        over = network.run(limit, |network| step(network, true));
     }
     assert!(over, "seed {seed} does not end after {:?}: {:?}", network.passed(), network.ends);
     network
@@ -140,7 +150,6 @@ fn run_damaged(seed: u64) {
     let ends = [0, 1].map(|end| parameters(Duration::from_millis(10), end));
     let mut network = Network::new(seed, [path.clone(), path], ends, || Box::new(Fixed(Bandwidth::mbps(90))));
     for end in 0..2 {
-        network.allow(end, 1 << 20, 64);
         network.send(end, 300_000);
     }
     network.run(Duration::from_secs(60), |network| network.oracles.iter().all(|oracle| oracle.is_satisfied()));

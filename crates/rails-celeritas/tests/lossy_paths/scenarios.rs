@@ -11,6 +11,8 @@ use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
 const MESSAGE: u64 = 20_000_000;
+/// The messages that may arrive before a caller asks for them.
+const MOST_AHEAD: u32 = 1 << 14;
 
 fn fixed(mbps: u64) -> impl Fn() -> Box<dyn RateController> {
     move || Box::new(Fixed(Bandwidth::mbps(mbps)))
@@ -33,7 +35,6 @@ fn wan(loss: f64) -> Path {
 fn network(seed: u64, loss: f64, mbps: u64) -> Network {
     let mut network =
         Network::new(seed, [wan(loss), wan(0.0)], [0, 1].map(|end| parameters(19 * MS, end)), fixed(mbps));
-    network.allow(1, u64::MAX, u32::MAX);
     // The first limits reach the sender.
     network.run(10 * MS, |_| false);
     network
@@ -65,35 +66,49 @@ fn goodput_does_not_depend_on_loss() {
 fn unacknowledged_bytes_are_bounded() {
     let bounded = |end| Parameters { most_unacknowledged: 100_000, ..parameters(19 * MS, end) };
     let mut network = Network::new(3, [wan(0.01), wan(0.0)], [0, 1].map(bounded), fixed(495));
-    network.allow(1, u64::MAX, u32::MAX);
     network.send(0, MESSAGE);
     assert!(network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
 }
 
 #[test]
 fn sender_waits_at_the_limits() {
-    let mut network = network(5, 0.0, 495);
-    let mut small = Network::new(5, [wan(0.0), wan(0.0)], [0, 1].map(|end| parameters(19 * MS, end)), fixed(495));
-    small.allow(1, 10_000, 2);
+    let ends = [0, 1].map(|end| Parameters { window: 10_000, ..parameters(19 * MS, end) });
+    let mut network = Network::new(5, [wan(0.0), wan(0.0)], ends, fixed(495));
     for _ in 0..3 {
-        small.send(0, 4_000);
         network.send(0, 4_000);
     }
-    assert!(!small.run(Duration::from_secs(20), |network| network.oracles[0].is_satisfied()));
-    assert_eq!(small.ends[1].receiver().complete(), 8_000, "it does not begin the third message");
-    small.allow(1, 10_000, 3);
-    assert!(!small.run(Duration::from_secs(40), |network| network.oracles[0].is_satisfied()));
-    assert_eq!(small.ends[1].receiver().complete(), 10_000, "a short segment comes up to the limit");
-    small.allow(1, 12_000, 3);
-    assert!(small.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
-    assert!(small.failures.iter().all(Option::is_none), "{:?}", small.failures);
+    assert!(!network.run(Duration::from_secs(20), |network| network.oracles[0].is_satisfied()));
+    assert_eq!(network.ends[1].receiver().complete(), 10_000, "a short segment comes up to the limit");
+    let first = network.reserve(1, None);
+    assert!(network.take(1, first).is_some());
+    assert!(network.run(Duration::from_secs(40), |network| network.oracles[0].is_satisfied()));
+    assert!(network.failures.iter().all(Option::is_none), "{:?}", network.failures);
+}
+
+/// Messages that nobody receives, more of them than the peer keeps records of. One that it cannot begin is given up.
+#[test]
+fn sender_waits_at_the_limit_of_messages() {
+    let mut network = network(6, 0.0, 495);
+    for _ in 0..MOST_AHEAD + 3 {
+        network.send(0, 10);
+    }
+    assert!(network.give_up(0, MOST_AHEAD + 1));
+    network.finish(0);
+    network.finish(1);
+    assert!(!network.run(Duration::from_secs(20), |network| network.closed[0]));
+    assert_eq!(network.ends[1].receiver().complete(), 10 * u64::from(MOST_AHEAD));
+    for number in 0..MOST_AHEAD + 3 {
+        assert_eq!(network.reserve(1, None), number);
+        network.run(Duration::from_secs(21), |network| network.take(1, number).is_some());
+    }
+    assert!(network.run(Duration::from_secs(30), |network| network.closed == [true; 2]), "{:?}", network.failures);
+    assert_eq!(network.oracles[0].ends(), (MOST_AHEAD as usize + 2, 1));
 }
 
 #[test]
 fn silent_peer_halves_the_rate_and_ends_it() {
     let mut network = network(9, 0.0, 495);
     network.send(0, 1 << 40);
-    network.allow(1, u64::MAX, u32::MAX);
     network.run(Duration::from_millis(100), |_| false);
     network.control_works[0] = false;
     let mut least = network.ends[0].rate();
@@ -124,7 +139,9 @@ fn message_that_is_given_up_holds_nothing_up() {
     assert!(network.give_up(0, numbers[0]), "it is under way");
     assert!(network.give_up(0, numbers[3]), "it has not begun");
     assert!(!network.give_up(0, numbers[0]));
-    network.ends[1].refuse(numbers[2]);
+    network.reserve(1, None);
+    network.reserve(1, None);
+    assert_eq!(network.reserve(1, Some(1_000)), numbers[2], "it does not fit in the caller's blocks");
     let over = network.run(Duration::from_secs(10), |network| network.oracles[0].is_satisfied());
     assert!(over, "{:?} {:?} {:?}", network.failures, network.oracles[0], network.ends);
     assert_eq!(network.refused[0], [numbers[2]]);
@@ -163,10 +180,8 @@ fn idle_ends_have_no_timer() {
 
 #[test]
 fn strange_giving_up_ends_the_connection() {
-    for (message, start, length) in [(10, 0, 0), (5, u64::MAX, 2), (0, 1, 899_999), (1, 899_999, 10)] {
-        let parameters = [0, 1].map(|end| parameters(19 * MS, end));
-        let mut network = Network::new(19, [wan(0.0), wan(0.0)], parameters, fixed(495));
-        network.allow(1, 1_000_000, 10);
+    for (message, start, length) in [(MOST_AHEAD, 0, 0), (5, u64::MAX, 2), (0, 1, 899_999), (1, 899_999, 10)] {
+        let mut network = network(19, 0.0, 495);
         network.send(0, 900_000);
         network.run(21 * MS, |_| false);
         assert!(network.ends[1].receiver().complete() > 0, "the message has begun");
@@ -202,9 +217,7 @@ fn searching(seed: u64, path: Path, largest: u64, mbps: u64) -> Network {
         ..parameters(19 * MS, end)
     });
     let paths = [Path { largest, ..path }, wan(0.0)];
-    let mut network = Network::new(seed, paths, ends, fixed(mbps));
-    (0..2).for_each(|end| network.allow(end, u64::MAX, u32::MAX));
-    network
+    Network::new(seed, paths, ends, fixed(mbps))
 }
 
 /// With losses and with a queue that overflows, as at a rate above the path's.
@@ -233,10 +246,11 @@ fn path_mtu_is_found_and_kept() {
 
 #[test]
 fn smaller_path_mtu_in_mid_transfer() {
-    for (before, after) in [(9000, 1500), (1500, 1300), (9000, 1280)] {
+    // At the low rate no limit stops the sender while nothing arrives.
+    for (before, after, mbps) in [(9000, 1500, 495), (1500, 1300, 495), (9000, 1280, 495), (1500, 1300, 5)] {
         for seed in 0..2 {
-            let mut network = searching(seed, wan(0.01), before, 495);
-            network.send(0, 50_000_000);
+            let mut network = searching(seed, wan(0.01), before, mbps);
+            network.send(0, mbps * 100_000);
             network.run(Duration::from_millis(500), |_| false);
             network.paths[0].largest = after;
             let at = network.passed();
@@ -247,6 +261,19 @@ fn smaller_path_mtu_in_mid_transfer() {
             assert!(network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
             assert!(network.failures.iter().all(Option::is_none), "{:?}", network.failures);
         }
+    }
+}
+
+/// As after a failover to a tunnel: answers take far longer than those before, and nothing large arrives.
+#[test]
+fn smaller_path_mtu_on_a_longer_path() {
+    for seed in 0..10 {
+        let mut network = searching(seed, wan(0.01), 1500, 495);
+        network.send(0, 50_000_000);
+        network.run(Duration::from_millis(300), |_| false);
+        (network.paths[0].largest, network.paths[0].delay) = (1280, 200 * MS);
+        let over = network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied());
+        assert!(over && network.failures.iter().all(Option::is_none), "{:?}", network.failures);
     }
 }
 

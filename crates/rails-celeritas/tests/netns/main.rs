@@ -12,7 +12,12 @@ use rails_celeritas::{
 };
 use rails_lab::{EmulatedLink, LinkLab, Shape, Side};
 use rails_topo::Bandwidth;
-use std::{net::SocketAddr, num::NonZeroU32, thread, time::Duration};
+use std::{
+    net::{Ipv6Addr, SocketAddr, SocketAddrV6},
+    num::NonZeroU32,
+    thread,
+    time::Duration,
+};
 use tokio::{runtime::Builder, time::timeout};
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -97,6 +102,38 @@ fn netns_lossy_path_repeats_what_is_lost_alone() {
         let most = lost + 0.002 + share(4);
         assert!(share(stats.sender.retransmitted_segments) <= most, "{stats:?} {path:?}");
     }
+}
+
+/// An address of one link, which its scope names at each end.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_link_local_addresses() {
+    let lab = LinkLab::builder().link(Shape::mbit(200)).build().expect("labs can be built here");
+    for (side, address) in [(Side::A, "fe80::a/64"), (Side::B, "fe80::b/64")] {
+        let device = lab.interface(side, 0);
+        let enable = format!("echo 0 > /proc/sys/net/ipv6/conf/{device}/disable_ipv6");
+        call(&lab, side, &["sh", "-c", &enable]);
+        call(&lab, side, &["ip", "-6", "address", "add", address, "dev", device, "nodad"]);
+    }
+    let link = |side| {
+        let _inside = lab.enter(side).expect("it exists");
+        nix::net::if_::if_nametoindex(lab.interface(side, 0)).expect("it is there")
+    };
+    let scope = link(Side::A);
+    let options = CeleritasOptions::fixed(Bandwidth::mbps(100));
+    let near = async |_| {
+        let address = SocketAddrV6::new("fe80::b".parse().expect("it is one"), 7600, 0, scope);
+        let connection = connect(&options, address.into()).await;
+        assert!(matches!(connection.segments_addr(), SocketAddr::V6(own) if own.scope_id() == scope));
+        let sending = connection.send(vec![Bytes::from(vec![7; 1_000_000])]).expect("it is open");
+        assert_eq!(sending.await, Ok(Delivery::Arrived));
+        connection.close().await.expect("it ends well");
+    };
+    let far = async |address: SocketAddr| {
+        let listener = options.listen((Ipv6Addr::UNSPECIFIED, address.port()).into()).expect("it is free");
+        receive_all(listener.accept().await.expect("it comes")).await;
+    };
+    run(&lab, near, far);
 }
 
 #[test]

@@ -52,13 +52,14 @@ pub(crate) fn adaptive(options: AdaptiveOptions) -> impl FnOnce(Instant, Duratio
                 floor_payload: None,
                 overhead: 28,
                 most_unacknowledged: 64 << 20,
+                window: u64::MAX,
+                most_message: u64::MAX,
                 round_trip,
                 depth: Duration::from_millis(2),
                 burst: Duration::from_micros(250),
             };
             ConnectionProtocol::new(now, parameters, Box::new(Adaptive::new(options)))
         });
-        ends[1].raise_limits(now, u64::MAX, u32::MAX);
         ends[0].submit(now, 1 << 40).expect("it can be sent");
         Box::new(Celeritas(ends))
     }

@@ -258,6 +258,22 @@ async fn mute_peers_hold_nobody_up() {
     assert!(far.receive().await.unwrap().unwrap().blocks.concat() == pattern(1_000, 1));
 }
 
+/// A socket for both families has IPv4 peers too.
+#[tokio::test]
+async fn ipv4_peer_of_a_listener_on_all_addresses() {
+    let listener = options().listen("[::]:0".parse().unwrap()).unwrap();
+    let address = SocketAddr::new("127.0.0.1".parse().unwrap(), listener.local_addr().port());
+    let opening = options();
+    let (near, far) = tokio::join!(opening.connect(address), listener.accept());
+    let (near, far) = (near.unwrap(), far.unwrap());
+    assert!(far.peer_addr().is_ipv4() && far.local_addr() == address && far.segments_addr().is_ipv4());
+    for (from, to) in [(&near, &far), (&far, &near)] {
+        let sending = from.send(cut(&pattern(100_000, 3), 4096)).unwrap();
+        assert_eq!(to.receive().await.unwrap().unwrap().blocks.concat(), pattern(100_000, 3));
+        assert_eq!(sending.await, Ok(Delivery::Arrived));
+    }
+}
+
 #[tokio::test]
 async fn caller_that_has_gone_leaves_what_has_arrived() {
     let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(20)), options()).await;

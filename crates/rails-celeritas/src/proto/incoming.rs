@@ -1,4 +1,4 @@
-//! The messages that arrive, and their memory. It decides nothing about the protocol and does no I/O.
+//! The messages that arrive: which caller gets each of them, their memory, and how far the peer may send.
 
 use super::blocks::Memory;
 use bytes::BytesMut;
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The arriving messages of a connection.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     window: u64,
     most_message: u64,
     /// The bytes that are not in this end's memory, or not any more.
@@ -50,10 +50,14 @@ pub struct Message {
 
 /// The outcome of a message that a caller waits for.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub enum Outcome {
+    /// It has arrived as a whole.
     Message(Message),
+    /// The peer has given it up.
     GivenUp,
+    /// There was no room for it, and it was refused.
     TooLong {
+        /// Its length in bytes.
         length: u64,
     },
     /// The peer sends no such message.
@@ -61,18 +65,18 @@ pub(super) enum Taken {
 }
 
 impl Incoming {
-    pub(super) fn new(window: u64, most_message: u64) -> Self {
+    pub(crate) fn new(window: u64, most_message: u64) -> Self {
         let (messages, posted) = (BTreeMap::new(), BTreeMap::new());
         Self { window, most_message, consumed: 0, messages, posted, next: 0, unwanted: BTreeSet::new(), count: None }
     }
 
     /// The limits for the peer: the offset and the message that it must not reach.
-    pub(super) fn limits(&self) -> (u64, u32) {
+    pub(crate) fn limits(&self) -> (u64, u32) {
         (self.consumed.saturating_add(self.window), self.next.saturating_add(MOST_AHEAD))
     }
 
     /// A message begins. Returns whether it is wanted.
-    pub(super) fn begin(&mut self, number: u32, length: u64) -> bool {
+    pub(crate) fn begin(&mut self, number: u32, length: u64) -> bool {
         let posted = self.posted.remove(&number);
         let mut message = Arriving { length, memory: Memory::own(length), is_consumed: false, state: State::Arriving };
         match posted {
@@ -91,9 +95,10 @@ impl Incoming {
     }
 
     /// Reserves the next message for a caller. Returns its number, and whether it is refused.
-    pub(super) fn reserve(&mut self, blocks: Option<Vec<BytesMut>>) -> (u32, bool) {
+    pub(crate) fn reserve(&mut self, blocks: Option<Vec<BytesMut>>) -> (u32, bool) {
         let number = self.next;
-        self.next += 1;
+        // The peer sends no message with the last of all numbers.
+        self.next = self.next.saturating_add(1);
         let was_too_long = |message: &Arriving| message.state == State::TooLong;
         match (self.messages.get_mut(&number), blocks) {
             (Some(message), Some(blocks)) => message.give(blocks, &mut self.consumed),
@@ -107,9 +112,9 @@ impl Incoming {
     }
 
     /// The caller has gone before the message came.
-    pub(super) fn release(&mut self, number: u32) {
+    pub(crate) fn release(&mut self, number: u32) {
         self.posted.remove(&number);
-        if number + 1 == self.next {
+        if number.checked_add(1) == Some(self.next) {
             // The next caller gets it.
             self.next = number;
         } else {
@@ -118,18 +123,18 @@ impl Incoming {
         }
     }
 
-    /// The memory of a message, while it arrives.
-    pub(super) fn memory(&mut self, number: u32) -> Option<&mut Memory> {
+    /// The memory of a message that arrives, or has arrived and was not taken.
+    pub(crate) fn memory(&mut self, number: u32) -> Option<&mut Memory> {
         let message = self.messages.get_mut(&number)?;
-        (message.state == State::Arriving).then_some(&mut message.memory)
+        matches!(message.state, State::Arriving | State::Whole).then_some(&mut message.memory)
     }
 
-    pub(super) fn whole(&mut self, number: u32) {
+    pub(crate) fn whole(&mut self, number: u32) {
         self.settle(number, State::Whole);
     }
 
     /// A message was given up, of which perhaps nothing has arrived: its bytes count as those of the others.
-    pub(super) fn given_up(&mut self, number: u32, length: u64) {
+    pub(crate) fn given_up(&mut self, number: u32, length: u64) {
         self.messages.entry(number).or_insert_with(|| Arriving {
             length,
             memory: Memory::own(0),
@@ -140,12 +145,12 @@ impl Incoming {
         self.settle(number, State::GivenUp);
     }
 
-    pub(super) fn finished(&mut self, count: u32) {
+    pub(crate) fn finished(&mut self, count: u32) {
         self.count = Some(count);
     }
 
     /// Whether the outcome of a reserved message is known.
-    pub(super) fn has_outcome(&self, number: u32) -> bool {
+    pub(crate) fn has_outcome(&self, number: u32) -> bool {
         match self.messages.get(&number) {
             Some(message) => message.state != State::Arriving,
             None => self.count.is_some_and(|count| number >= count),
@@ -153,18 +158,18 @@ impl Incoming {
     }
 
     /// The outcome of a reserved message, once it is known.
-    pub(super) fn take(&mut self, number: u32) -> Option<Taken> {
+    pub(crate) fn take(&mut self, number: u32) -> Option<Outcome> {
         if !self.has_outcome(number) {
             return None;
         }
-        let Some(message) = self.messages.remove(&number) else { return Some(Taken::None) };
+        let Some(message) = self.messages.remove(&number) else { return Some(Outcome::None) };
         if !message.is_consumed {
             self.consumed = self.consumed.saturating_add(message.length);
         }
         Some(match message.state {
-            State::Whole => Taken::Message(Message { number, blocks: message.memory.into_blocks(message.length) }),
-            State::TooLong => Taken::TooLong { length: message.length },
-            _ => Taken::GivenUp,
+            State::Whole => Outcome::Message(Message { number, blocks: message.memory.into_blocks(message.length) }),
+            State::TooLong => Outcome::TooLong { length: message.length },
+            _ => Outcome::GivenUp,
         })
     }
 
@@ -220,7 +225,7 @@ mod tests {
         let mut incoming = Incoming::new(1_000, 1_000);
         incoming.given_up(0, 5_000);
         let (number, is_refused) = incoming.reserve(None);
-        assert!(!is_refused && matches!(incoming.take(number), Some(Taken::GivenUp)));
+        assert!(!is_refused && matches!(incoming.take(number), Some(Outcome::GivenUp)));
         assert_eq!(incoming.limits().0, 6_000);
     }
 
@@ -232,6 +237,6 @@ mod tests {
         incoming.whole(number);
         incoming.release(number);
         assert_eq!(incoming.reserve(None), (number, false));
-        assert!(matches!(incoming.take(number), Some(Taken::Message(_))));
+        assert!(matches!(incoming.take(number), Some(Outcome::Message(_))));
     }
 }

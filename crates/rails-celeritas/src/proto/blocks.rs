@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::IoSlice, ops::Range};
 
 /// The blocks of a message that is sent.
 #[derive(Debug)]
-pub(super) struct SentBlocks {
+pub(crate) struct SentBlocks {
     blocks: Vec<Bytes>,
     /// The end of each block in the message.
     ends: Vec<u64>,
@@ -13,25 +13,28 @@ pub(super) struct SentBlocks {
 
 /// The memory of a message that arrives.
 #[derive(Debug)]
-pub(super) enum Memory {
-    /// The caller's blocks.
+pub struct Memory(Blocks);
+
+#[derive(Debug)]
+enum Blocks {
+    /// The caller's.
     Given { blocks: Vec<BytesMut>, ends: Vec<u64> },
-    /// Blocks of this end, each made when its first byte is expected.
+    /// Those of this end, each made when its first byte is expected.
     Own { length: u64, blocks: BTreeMap<u64, BytesMut> },
 }
 
 impl SentBlocks {
-    pub(super) fn new(blocks: Vec<Bytes>) -> Self {
+    pub(crate) fn new(blocks: Vec<Bytes>) -> Self {
         let ends = ends(blocks.iter().map(Bytes::len));
         Self { blocks, ends }
     }
 
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
     /// Adds the slices of these bytes.
-    pub(super) fn slices<'a>(&'a self, bytes: Range<u64>, slices: &mut Vec<IoSlice<'a>>) {
+    pub(crate) fn slices<'a>(&'a self, bytes: Range<u64>, slices: &mut Vec<IoSlice<'a>>) {
         let mut at = bytes.start;
         let mut index = self.ends.partition_point(|end| *end <= at);
         while at < bytes.end {
@@ -46,25 +49,25 @@ impl SentBlocks {
 
 impl Memory {
     /// The caller's blocks, whose lengths are what they hold.
-    pub(super) fn given(blocks: Vec<BytesMut>) -> Self {
+    pub(crate) fn given(blocks: Vec<BytesMut>) -> Self {
         let ends = ends(blocks.iter().map(BytesMut::len));
-        Self::Given { blocks, ends }
+        Self(Blocks::Given { blocks, ends })
     }
 
     /// Blocks of this end for a message of that length.
-    pub(super) fn own(length: u64) -> Self {
-        Self::Own { length, blocks: BTreeMap::new() }
+    pub(crate) fn own(length: u64) -> Self {
+        Self(Blocks::Own { length, blocks: BTreeMap::new() })
     }
 
     /// The bytes that a caller's blocks hold.
-    pub(super) fn given_capacity(blocks: &[BytesMut]) -> u64 {
+    pub(crate) fn given_capacity(blocks: &[BytesMut]) -> u64 {
         blocks.iter().map(|block| block.len() as u64).sum()
     }
 
     /// The slices of these bytes, in order and without a gap.
-    pub(super) fn slices(&mut self, bytes: Range<u64>) -> Vec<&mut [u8]> {
-        match self {
-            Self::Given { blocks, ends } => {
+    pub fn slices(&mut self, bytes: Range<u64>) -> Vec<&mut [u8]> {
+        match &mut self.0 {
+            Blocks::Given { blocks, ends } => {
                 let first = ends.partition_point(|end| *end <= bytes.start);
                 let parts = blocks[first..].iter_mut().zip(&ends[first..]);
                 let parts = parts.map(|(block, end)| (*end - block.len() as u64, block));
@@ -73,7 +76,7 @@ impl Memory {
                     .map(|(start, block)| part(block, start, &bytes))
                     .collect()
             }
-            Self::Own { length, blocks } => {
+            Blocks::Own { length, blocks } => {
                 let indices = bytes.start / OWN_BLOCK..bytes.end.div_ceil(OWN_BLOCK);
                 for index in indices.clone() {
                     let size = OWN_BLOCK.min(*length - index * OWN_BLOCK) as usize;
@@ -85,7 +88,7 @@ impl Memory {
     }
 
     /// Writes bytes from that place on.
-    pub(super) fn write(&mut self, at: u64, mut bytes: &[u8]) {
+    pub fn write(&mut self, at: u64, mut bytes: &[u8]) {
         for slice in self.slices(at..at + bytes.len() as u64) {
             let (now, later) = bytes.split_at(slice.len());
             slice.copy_from_slice(now);
@@ -94,14 +97,14 @@ impl Memory {
     }
 
     /// Puts the bytes into the caller's blocks from now on, which hold the message of that length.
-    pub(super) fn give(&mut self, blocks: Vec<BytesMut>, length: u64) {
+    pub(crate) fn give(&mut self, blocks: Vec<BytesMut>, length: u64) {
         let mut given = Self::given(blocks);
-        match self {
-            Self::Own { blocks, .. } => {
+        match &mut self.0 {
+            Blocks::Own { blocks, .. } => {
                 blocks.iter().for_each(|(index, block)| given.write(index * OWN_BLOCK, block));
             }
             // Those of a caller that has gone.
-            Self::Given { blocks, ends } => {
+            Blocks::Given { blocks, ends } => {
                 for (block, end) in blocks.iter().zip(ends) {
                     let start = *end - block.len() as u64;
                     given.write(start, &block[..block.len().min(length.saturating_sub(start) as usize)]);
@@ -112,16 +115,16 @@ impl Memory {
     }
 
     /// The blocks of a whole message of that length.
-    pub(super) fn into_blocks(self, length: u64) -> Vec<BytesMut> {
-        match self {
-            Self::Given { mut blocks, ends } => {
+    pub(crate) fn into_blocks(self, length: u64) -> Vec<BytesMut> {
+        match self.0 {
+            Blocks::Given { mut blocks, ends } => {
                 let mut starts = [0].into_iter().chain(ends);
                 for (block, start) in blocks.iter_mut().zip(&mut starts) {
                     block.truncate(length.saturating_sub(start) as usize);
                 }
                 blocks
             }
-            Self::Own { blocks, .. } => blocks.into_values().collect(),
+            Blocks::Own { blocks, .. } => blocks.into_values().collect(),
         }
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn peer(data: &[u8]) {
                     assert!(!has_failed);
                 }
             }
-            6 => drop(end.give_up(script.number() as u32)),
+            6 => drop(end.give_up(now, script.number() as u32)),
             _ => frame(&mut script, now, &mut end),
         }
         while let Some(event) = end.poll_event() {
@@ -83,10 +83,11 @@ pub(crate) fn peer(data: &[u8]) {
 
 /// A caller waits for a message, goes, or takes one.
 fn receive(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol, reserved: &mut Vec<u32>) {
-    match script.byte() % 4 {
+    match script.byte() % 5 {
         0 => reserved.push(end.reserve(now, None)),
         1 => reserved.push(end.reserve(now, Some(vec![BytesMut::zeroed(script.number() as usize % 65_536)]))),
         2 => reserved.pop().into_iter().for_each(|message| end.release(now, message)),
+        3 => end.refuse_all(now),
         _ => reserved.retain(|message| end.take(now, *message).is_none()),
     }
 }

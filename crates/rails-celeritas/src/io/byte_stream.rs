@@ -33,6 +33,8 @@ struct Reading {
     awaited: u32,
     /// The peer sends no more.
     is_over: bool,
+    /// Bytes are missing in between, for ever.
+    is_broken: bool,
 }
 
 /// The callers that wait for something of a connection that carries bytes.
@@ -50,7 +52,7 @@ impl ByteStream {
     /// The stream of a connection that has carried no message yet.
     pub(super) fn new(connection: Connection) -> Self {
         let awaited = connection.shared.change(|state| state.protocol.reserve(Instant::now(), None));
-        let reading = Mutex::new(Reading { blocks: VecDeque::new(), awaited, is_over: false });
+        let reading = Mutex::new(Reading { blocks: VecDeque::new(), awaited, is_over: false, is_broken: false });
         Self { connection, reading, most_unsent: AtomicU64::new(MOST_UNSENT) }
     }
 
@@ -161,7 +163,7 @@ impl ByteStream {
     pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let reading = self.reading();
         let mut state = self.shared().lock();
-        let is_ready = !reading.blocks.is_empty() || reading.is_over;
+        let is_ready = !reading.blocks.is_empty() || reading.is_over || reading.is_broken;
         if is_ready || state.end.is_some() || state.protocol.has_outcome(reading.awaited) {
             return Poll::Ready(Ok(()));
         }
@@ -174,6 +176,9 @@ impl ByteStream {
         if reading.is_over {
             return Ok(());
         }
+        if reading.is_broken {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
         // The driver tells the peer that it may send further.
         self.shared().change(|state| {
             let now = Instant::now();
@@ -183,8 +188,10 @@ impl ByteStream {
                     reading.awaited = state.protocol.reserve(now, None);
                 }
                 Some(Outcome::None) => reading.is_over = true,
-                // Bytes are missing in between, for ever.
-                Some(Outcome::GivenUp | Outcome::TooLong { .. }) => return Err(io::ErrorKind::InvalidData.into()),
+                Some(Outcome::GivenUp | Outcome::TooLong { .. }) => {
+                    reading.is_broken = true;
+                    return Err(io::ErrorKind::InvalidData.into());
+                }
                 None => match &state.end {
                     Some(Err(error)) => return Err(error.clone().into()),
                     Some(Ok(())) => reading.is_over = true,

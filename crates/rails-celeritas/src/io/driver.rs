@@ -94,6 +94,9 @@ impl Shared {
 impl State {
     fn finish(&mut self, end: Result<(), ConnectionError>) {
         if self.end.is_none() {
+            if end.is_err() {
+                self.protocol.stop();
+            }
             self.end = Some(end);
             self.outgoing.clear();
         }

@@ -147,13 +147,16 @@ impl Connection {
         self.shared.change(|state| state.protocol.finish());
     }
 
-    /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived at both ends.
-    /// Messages of the peer that nobody has received are lost.
+    /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived, or were refused or
+    /// given up. Messages of the peer that nobody has received are lost: those that have not arrived are refused.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection ends before.
     pub async fn close(self) -> Result<(), ConnectionError> {
-        self.finish();
+        self.shared.change(|state| {
+            state.protocol.finish();
+            state.protocol.refuse_all(Instant::now());
+        });
         self.wait_for(|state| state.end.clone()).await
     }
 
@@ -249,7 +252,7 @@ impl Sending {
     /// Gives the message up: the bytes that have not left stay here. It may have arrived as a whole all the same.
     pub fn give_up(self) {
         self.shared.change(|state| {
-            if state.protocol.give_up(self.number) {
+            if state.protocol.give_up(Instant::now(), self.number) {
                 state.outgoing.settle(self.number, Delivery::GivenUp);
             }
         });

@@ -15,8 +15,9 @@ use super::{
 };
 use bytes::BytesMut;
 use rails_topo::Bandwidth;
+use rangemap::RangeSet;
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::VecDeque,
     time::{Duration, Instant},
 };
 
@@ -62,13 +63,15 @@ pub struct ConnectionProtocol {
     was_short: bool,
     /// The probes of the peer that are to be answered.
     arrived_probes: VecDeque<u64>,
-    /// The last time at which the peer was heard of, or this end had nothing to hear of.
+    /// The last time at which segments were heard to have arrived, or this end began to wait for it.
     heard_at: Instant,
+    /// The time for which it has waited before, for segments that were then given up.
+    unheard: Duration,
     /// How often the rate was halved since.
     halvings: u32,
     frames: VecDeque<Control>,
     /// Messages that were given up before the peer takes any of their numbers: it is told once it does.
-    given_up: BTreeSet<u32>,
+    given_up: RangeSet<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
     told_round_trip: Duration,
@@ -171,9 +174,10 @@ impl ConnectionProtocol {
             was_short: false,
             arrived_probes: VecDeque::new(),
             heard_at: now,
+            unheard: Duration::ZERO,
             halvings: 0,
             frames: VecDeque::new(),
-            given_up: BTreeSet::new(),
+            given_up: RangeSet::new(),
             deadlines: Deadlines::default(),
             told_round_trip: parameters.round_trip,
             events: VecDeque::new(),
@@ -198,7 +202,7 @@ impl ConnectionProtocol {
             return Err(SubmitError::PeerClosed);
         }
         if self.sender.unacknowledged() == 0 {
-            self.heard_at = now;
+            self.begin_to_wait(now);
         }
         let number = self.sender.submit(length)?;
         self.controller.set_busy(true);
@@ -211,11 +215,15 @@ impl ConnectionProtocol {
     }
 
     /// Gives a message of this end up. Returns whether it was still under way.
-    pub fn give_up(&mut self, message: u32) -> bool {
+    pub fn give_up(&mut self, now: Instant, message: u32) -> bool {
+        let was_waiting = self.sender.unacknowledged() > 0;
         let Some(bytes) = self.sender.give_up(message) else { return false };
+        if was_waiting && self.sender.unacknowledged() == 0 {
+            self.unheard = now.saturating_duration_since(self.heard_at);
+        }
         self.controller.set_busy(!self.sender.is_done());
         if message >= self.sender.message_limit() {
-            self.given_up.insert(message);
+            self.given_up.insert(message..message + 1);
         } else {
             let length = bytes.end - bytes.start;
             self.frames.push_back(Control::GiveUp { message, start: bytes.start, length });
@@ -228,7 +236,7 @@ impl ConnectionProtocol {
     pub fn reserve(&mut self, now: Instant, blocks: Option<Vec<BytesMut>>) -> u32 {
         let (message, is_refused) = self.incoming.reserve(blocks);
         if is_refused {
-            self.frames.push_back(Control::Refuse { message });
+            self.refuse(message);
         }
         self.raise_limits(now);
         message
@@ -236,7 +244,15 @@ impl ConnectionProtocol {
 
     /// The caller that has reserved a message has gone: the next caller gets it, unless a later one waits already.
     pub fn release(&mut self, now: Instant, message: u32) {
-        self.incoming.release(message);
+        if self.incoming.release(message) {
+            self.refuse(message);
+        }
+        self.raise_limits(now);
+    }
+
+    /// Nobody receives any more: the messages of the peer that have not arrived are refused, also those that come.
+    pub fn refuse_all(&mut self, now: Instant) {
+        self.incoming.refuse_all().into_iter().for_each(|message| self.refuse(message));
         self.raise_limits(now);
     }
 
@@ -273,6 +289,12 @@ impl ConnectionProtocol {
         }
         self.finish();
         self.abandoned_until = Some(now + LONGEST_FAREWELL);
+    }
+
+    /// The driver cannot go on, as without a control channel. No event follows, and nothing is sent.
+    pub fn stop(&mut self) {
+        self.has_failed = true;
+        self.controller.set_busy(false);
     }
 
     /// Whether nobody receives the peer's messages any more.
@@ -316,13 +338,6 @@ impl ConnectionProtocol {
         if is_whole { self.end_if_closed() } else { self.fail(Failure::Cut) }
     }
 
-    /// Replaces the controller of the rate.
-    pub fn set_controller(&mut self, controller: Box<dyn RateController>) {
-        self.controller = controller;
-        self.controller.set_busy(!self.sender.is_done());
-        self.set_rate();
-    }
-
     /// Adds the next segments to `burst`, in the order in which they leave: at most `most`, no more than the rate allows
     /// now, and all of one length with their headers but the last, which may be shorter. So one system call can send them.
     pub fn poll_transmit(&mut self, now: Instant, most: usize, burst: &mut Vec<Segment>) {
@@ -330,7 +345,7 @@ impl ConnectionProtocol {
             return;
         }
         // Others may have come or gone that share it.
-        self.set_rate();
+        self.set_rate(now);
         self.expire_in_vain(now);
         let mut budget = self.pacer.budget(now).min(self.burst_len());
         let mut first = None;
@@ -350,7 +365,7 @@ impl ConnectionProtocol {
             let Some(segment) = self.sender.take(now) else { break };
             if !segment.is_again && self.sender.unacknowledged() == u64::from(segment.payload_len) {
                 // There was nothing to hear of before.
-                self.heard_at = now;
+                self.begin_to_wait(now);
             }
             self.pacer.spend(now, wire);
             budget -= wire;
@@ -476,7 +491,7 @@ impl ConnectionProtocol {
             return;
         }
         while let Some(message) = self.deadlines.pop(now) {
-            self.expire(message);
+            self.expire(now, message);
         }
         if self.abandoned_until.is_some_and(|until| until <= now) {
             if !self.is_closed {
@@ -503,7 +518,7 @@ impl ConnectionProtocol {
         }
         self.halvings += 1;
         self.path_mtu.suspect();
-        self.set_rate();
+        self.set_rate(now);
     }
 
     /// The next news for the application.
@@ -566,10 +581,13 @@ impl ConnectionProtocol {
             Control::ErrorList(list) => {
                 let mut feedback = self.sender.handle(now, list)?;
                 feedback.delivered += feedback.segments * self.parameters.packet_len(0);
-                self.heard_at = now;
-                self.halvings = 0;
+                // A list may have other news than arrivals.
+                if feedback.has_arrivals || self.sender.unacknowledged() == 0 && self.unheard.is_zero() {
+                    (self.heard_at, self.unheard, self.halvings) = (now, Duration::ZERO, 0);
+                    self.path_mtu.handle_arrivals();
+                }
                 self.controller.handle(now, &feedback, &self.sender.round_trip());
-                self.set_rate();
+                self.set_rate(now);
                 while let Some(message) = self.sender.poll_delivered() {
                     self.deadlines.remove(message);
                     self.events.push_back(Event::Delivered { message });
@@ -587,14 +605,14 @@ impl ConnectionProtocol {
                 self.handle_arrivals(now);
             }
             Control::Refuse { message } => {
-                if self.give_up(*message) {
+                if self.give_up(now, *message) {
                     self.events.push_back(Event::Refused { message: *message });
                 }
             }
             Control::ProbeArrived { packet } => {
-                // A segment would have arrived too.
+                // A segment of the base would have arrived too.
                 if self.path_mtu.handle_answer(now, *packet) {
-                    self.heard_at = now;
+                    (self.heard_at, self.unheard) = (now, Duration::ZERO);
                 }
                 self.heed_path_mtu();
             }
@@ -613,7 +631,7 @@ impl ConnectionProtocol {
             match arrival {
                 Arrival::Begun { message, length } => {
                     if !self.incoming.begin(message, length) {
-                        self.frames.push_back(Control::Refuse { message });
+                        self.refuse(message);
                     }
                 }
                 Arrival::Whole { message } => self.incoming.whole(message),
@@ -621,6 +639,14 @@ impl ConnectionProtocol {
             }
             self.raise_limits(now);
             self.events.push_back(Event::Arrival(arrival));
+        }
+    }
+
+    /// Tells the peer that a message is to be given up.
+    fn refuse(&mut self, message: u32) {
+        // A peer that has closed reads no frame, and has given up nothing.
+        if !self.peer_is_closed {
+            self.frames.push_back(Control::Refuse { message });
         }
     }
 
@@ -632,9 +658,12 @@ impl ConnectionProtocol {
 
     /// Tells the peer of the messages that were given up, and whose numbers it takes now. Nothing of them was sent.
     fn tell_given_up(&mut self) {
-        let later = self.given_up.split_off(&self.sender.message_limit());
-        let messages = std::mem::replace(&mut self.given_up, later);
-        self.frames.extend(messages.into_iter().map(|message| Control::GiveUp { message, start: 0, length: 0 }));
+        let taken = 0..self.sender.message_limit();
+        let messages = self.given_up.overlapping(&taken).flat_map(|range| range.start..range.end.min(taken.end));
+        self.frames.extend(messages.map(|message| Control::GiveUp { message, start: 0, length: 0 }));
+        if !taken.is_empty() {
+            self.given_up.remove(taken);
+        }
     }
 
     /// Whether all messages of this end have arrived, and all of the peer, whose number is known.
@@ -653,8 +682,8 @@ impl ConnectionProtocol {
         self.has_failed || self.is_closed && self.peer_is_closed
     }
 
-    fn expire(&mut self, message: u32) {
-        if self.give_up(message) {
+    fn expire(&mut self, now: Instant, message: u32) {
+        if self.give_up(now, message) {
             self.events.push_back(Event::Expired { message });
         }
     }
@@ -662,7 +691,9 @@ impl ConnectionProtocol {
     /// Gives messages up whose turn it is, and that would not arrive in time at this rate: a message that is given up in
     /// the middle has cost those behind it their time.
     fn expire_in_vain(&mut self, now: Instant) {
-        while let Some((message, length)) = self.sender.next_message()
+        // At a rate that silence has halved some are to be sent all the same, or nothing would be heard for ever.
+        while self.halvings == 0
+            && let Some((message, length)) = self.sender.next_message()
             && let Some(deadline) = self.deadlines.of(message)
         {
             let segments = length.div_ceil(self.path_mtu.current().into());
@@ -674,7 +705,7 @@ impl ConnectionProtocol {
                 break;
             }
             self.deadlines.remove(message);
-            self.expire(message);
+            self.expire(now, message);
         }
     }
 
@@ -712,19 +743,24 @@ impl ConnectionProtocol {
 
     /// When the peer has been silent for so long that the rate is halved once more, or the connection given up.
     fn silent_at(&self) -> Instant {
-        let pause = (3 * self.sender.round_trip().smoothed()).max(LEAST_SILENCE);
+        let pause = (3 * self.sender.round_trip().smoothed()).clamp(LEAST_SILENCE, MOST_SILENCE / 2);
         self.heard_at + (pause * (self.halvings + 1)).min(MOST_SILENCE)
     }
 
-    fn set_rate(&mut self) {
-        let rate = self.controller.rate().as_bits_per_second() >> self.halvings.min(63);
-        self.pacer.set_rate(Bandwidth::bits_per_second(rate.max(LEAST_RATE)));
+    fn set_rate(&mut self, now: Instant) {
+        let whole = self.controller.rate().as_bits_per_second();
+        let rate = (whole >> self.halvings.min(63)).max(LEAST_RATE.min(whole)).max(1);
+        self.pacer.set_rate(now, Bandwidth::bits_per_second(rate));
         self.sender.set_window(self.controller.window());
     }
 
+    /// This end begins to wait for news of its segments.
+    fn begin_to_wait(&mut self, now: Instant) {
+        self.heard_at = now.checked_sub(self.unheard).unwrap_or(now);
+    }
+
     fn fail(&mut self, failure: Failure) {
-        self.has_failed = true;
-        self.controller.set_busy(false);
+        self.stop();
         self.events.push_back(Event::Failed(failure));
     }
 }

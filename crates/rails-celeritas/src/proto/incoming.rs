@@ -16,8 +16,12 @@ pub(crate) struct Incoming {
     posted: BTreeMap<u32, Vec<BytesMut>>,
     /// The message that the next caller receives.
     next: u32,
-    /// Those whose callers have gone.
+    /// Those that have not begun, and whose callers have gone while later ones wait.
     unwanted: BTreeSet<u32>,
+    /// Those that have begun and were refused, until the peer has given them up, or they are whole all the same.
+    refused: BTreeSet<u32>,
+    /// Nobody receives any more.
+    is_over: bool,
     /// How many messages the peer sends, once it is known.
     count: Option<u32>,
 }
@@ -28,15 +32,15 @@ struct Arriving {
     memory: Memory,
     /// Whether its bytes are counted as consumed.
     is_consumed: bool,
-    state: State,
+    /// Whether the caller has no room for it.
+    is_too_long: bool,
+    end: Option<End>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Arriving,
+enum End {
     Whole,
     GivenUp,
-    TooLong,
 }
 
 /// A message that has arrived as a whole.
@@ -66,31 +70,45 @@ pub enum Outcome {
 
 impl Incoming {
     pub(crate) fn new(window: u64, most_message: u64) -> Self {
-        let (messages, posted) = (BTreeMap::new(), BTreeMap::new());
-        Self { window, most_message, consumed: 0, messages, posted, next: 0, unwanted: BTreeSet::new(), count: None }
+        Self {
+            // Without room for a byte no message could begin.
+            window: window.max(1),
+            most_message,
+            consumed: 0,
+            messages: BTreeMap::new(),
+            posted: BTreeMap::new(),
+            next: 0,
+            unwanted: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            is_over: false,
+            count: None,
+        }
     }
 
     /// The limits for the peer: the offset and the message that it must not reach.
     pub(crate) fn limits(&self) -> (u64, u32) {
-        (self.consumed.saturating_add(self.window), self.next.saturating_add(MOST_AHEAD))
+        match self.is_over {
+            true => (u64::MAX, u32::MAX),
+            false => (self.consumed.saturating_add(self.window), self.next.saturating_add(MOST_AHEAD)),
+        }
     }
 
     /// A message begins. Returns whether it is wanted.
     pub(crate) fn begin(&mut self, number: u32, length: u64) -> bool {
         let posted = self.posted.remove(&number);
-        let mut message = Arriving { length, memory: Memory::own(length), is_consumed: false, state: State::Arriving };
+        let mut message = Arriving::new(length);
         match posted {
+            _ if self.unwanted.remove(&number) || self.is_over => {
+                self.refuse(number, message);
+                return false;
+            }
             Some(blocks) => message.give(blocks, &mut self.consumed),
             // A caller waits for it, and takes it in this end's blocks.
             None if number < self.next => message.accept(self.most_message, &mut self.consumed),
             None => {}
         }
-        if self.unwanted.contains(&number) {
-            message.state = State::TooLong;
-        }
-        let is_wanted = message.state != State::TooLong;
+        let is_wanted = !message.is_too_long;
         self.messages.insert(number, message);
-        self.drop_unwanted(number);
         is_wanted
     }
 
@@ -99,50 +117,79 @@ impl Incoming {
         let number = self.next;
         // The peer sends no message with the last of all numbers.
         self.next = self.next.saturating_add(1);
-        let was_too_long = |message: &Arriving| message.state == State::TooLong;
-        match (self.messages.get_mut(&number), blocks) {
-            (Some(message), Some(blocks)) => message.give(blocks, &mut self.consumed),
-            (Some(message), None) => message.accept(self.most_message, &mut self.consumed),
-            (None, Some(blocks)) => {
-                self.posted.insert(number, blocks);
-            }
-            (None, None) => {}
+        let Some(message) = self.messages.get_mut(&number) else {
+            blocks.map(|blocks| self.posted.insert(number, blocks));
+            return (number, false);
+        };
+        match blocks {
+            Some(blocks) => message.give(blocks, &mut self.consumed),
+            None => message.accept(self.most_message, &mut self.consumed),
         }
-        (number, self.messages.get(&number).is_some_and(was_too_long))
+        (number, message.is_too_long && message.end.is_none())
     }
 
-    /// The caller has gone before the message came.
-    pub(crate) fn release(&mut self, number: u32) {
+    /// The caller of a message has gone. Returns whether it is refused: it has begun, and nobody gets it.
+    pub(crate) fn release(&mut self, number: u32) -> bool {
         self.posted.remove(&number);
         if number.checked_add(1) == Some(self.next) {
-            // The next caller gets it.
+            // The next caller gets it, and those before it whose callers have gone as well.
             self.next = number;
-        } else {
-            self.unwanted.insert(number);
-            self.drop_unwanted(number);
+            while self.next.checked_sub(1).is_some_and(|before| self.unwanted.remove(&before)) {
+                self.next -= 1;
+            }
+            return false;
         }
+        match self.messages.remove(&number) {
+            Some(message) => {
+                let is_refused = message.end.is_none();
+                self.refuse(number, message);
+                is_refused
+            }
+            None => {
+                self.unwanted.insert(number);
+                false
+            }
+        }
+    }
+
+    /// Nobody receives any more. Returns the messages that have begun: they are refused.
+    pub(crate) fn refuse_all(&mut self) -> Vec<u32> {
+        self.is_over = true;
+        self.posted.clear();
+        self.unwanted.clear();
+        let messages = std::mem::take(&mut self.messages);
+        let arriving = messages.into_iter().filter(|(_, message)| message.end.is_none() && !message.is_too_long);
+        let refused: Vec<u32> = arriving.map(|(number, _)| number).collect();
+        self.refused.extend(&refused);
+        refused
     }
 
     /// The memory of a message that arrives, or has arrived and was not taken.
     pub(crate) fn memory(&mut self, number: u32) -> Option<&mut Memory> {
         let message = self.messages.get_mut(&number)?;
-        matches!(message.state, State::Arriving | State::Whole).then_some(&mut message.memory)
+        (!message.is_too_long && message.end != Some(End::GivenUp)).then_some(&mut message.memory)
     }
 
     pub(crate) fn whole(&mut self, number: u32) {
-        self.settle(number, State::Whole);
+        if !self.refused.remove(&number)
+            && let Some(message) = self.messages.get_mut(&number)
+        {
+            message.end = Some(End::Whole);
+        }
     }
 
     /// A message was given up, of which perhaps nothing has arrived: its bytes count as those of the others.
     pub(crate) fn given_up(&mut self, number: u32, length: u64) {
-        self.messages.entry(number).or_insert_with(|| Arriving {
-            length,
-            memory: Memory::own(0),
-            is_consumed: false,
-            state: State::Arriving,
-        });
         self.posted.remove(&number);
-        self.settle(number, State::GivenUp);
+        if self.refused.remove(&number) || self.is_over {
+            return;
+        }
+        let mut message = self.messages.remove(&number).unwrap_or_else(|| Arriving::new(length));
+        if self.unwanted.remove(&number) {
+            return message.consume(&mut self.consumed);
+        }
+        (message.end, message.memory) = (Some(End::GivenUp), Memory::own(0));
+        self.messages.insert(number, message);
     }
 
     pub(crate) fn finished(&mut self, count: u32) {
@@ -152,7 +199,7 @@ impl Incoming {
     /// Whether the outcome of a reserved message is known.
     pub(crate) fn has_outcome(&self, number: u32) -> bool {
         match self.messages.get(&number) {
-            Some(message) => message.state != State::Arriving,
+            Some(message) => message.is_too_long || message.end.is_some(),
             None => self.count.is_some_and(|count| number >= count),
         }
     }
@@ -162,37 +209,46 @@ impl Incoming {
         if !self.has_outcome(number) {
             return None;
         }
-        let Some(message) = self.messages.remove(&number) else { return Some(Outcome::None) };
-        if !message.is_consumed {
-            self.consumed = self.consumed.saturating_add(message.length);
-        }
-        Some(match message.state {
-            State::Whole => Outcome::Message(Message { number, blocks: message.memory.into_blocks(message.length) }),
-            State::TooLong => Outcome::TooLong { length: message.length },
-            _ => Outcome::GivenUp,
+        let Some(mut message) = self.messages.remove(&number) else {
+            self.posted.remove(&number);
+            return Some(Outcome::None);
+        };
+        let length = message.length;
+        Some(match message.end {
+            _ if message.is_too_long => {
+                self.refuse(number, message);
+                Outcome::TooLong { length }
+            }
+            Some(End::Whole) => {
+                message.consume(&mut self.consumed);
+                Outcome::Message(Message { number, blocks: message.memory.into_blocks(length) })
+            }
+            _ => {
+                message.consume(&mut self.consumed);
+                Outcome::GivenUp
+            }
         })
     }
 
-    fn settle(&mut self, number: u32, state: State) {
-        if let Some(message) = self.messages.get_mut(&number).filter(|message| message.state == State::Arriving) {
-            message.state = state;
-        }
-        self.drop_unwanted(number);
-    }
-
-    fn drop_unwanted(&mut self, number: u32) {
-        if self.unwanted.contains(&number) && self.take(number).is_some() {
-            self.unwanted.remove(&number);
+    /// Nobody gets the message.
+    fn refuse(&mut self, number: u32, mut message: Arriving) {
+        message.consume(&mut self.consumed);
+        if message.end.is_none() {
+            self.refused.insert(number);
         }
     }
 }
 
 impl Arriving {
+    fn new(length: u64) -> Self {
+        Self { length, memory: Memory::own(length), is_consumed: false, is_too_long: false, end: None }
+    }
+
     /// The caller's blocks take it, if they hold it.
     fn give(&mut self, blocks: Vec<BytesMut>, consumed: &mut u64) {
-        match self.state {
-            State::GivenUp => {}
-            _ if Memory::given_capacity(&blocks) < self.length => self.state = State::TooLong,
+        match self.end {
+            Some(End::GivenUp) => {}
+            _ if Memory::given_capacity(&blocks) < self.length => self.is_too_long = true,
             _ => self.memory.give(blocks, self.length),
         }
         self.consume(consumed);
@@ -200,9 +256,7 @@ impl Arriving {
 
     /// Blocks of this end take it, also beyond the window.
     fn accept(&mut self, most: u64, consumed: &mut u64) {
-        if self.state == State::Arriving && self.length > most {
-            self.state = State::TooLong;
-        }
+        self.is_too_long |= self.end.is_none() && self.length > most;
         self.consume(consumed);
     }
 
@@ -235,8 +289,49 @@ mod tests {
         let (number, _) = incoming.reserve(Some(vec![BytesMut::zeroed(5_000)]));
         assert!(incoming.begin(number, 5_000));
         incoming.whole(number);
-        incoming.release(number);
+        assert!(!incoming.release(number));
         assert_eq!(incoming.reserve(None), (number, false));
         assert!(matches!(incoming.take(number), Some(Outcome::Message(_))));
+    }
+
+    #[test]
+    fn callers_that_have_gone_leave_their_messages_in_any_order() {
+        let mut incoming = Incoming::new(10_000, 1_000);
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            (0..3).for_each(|number| assert_eq!(incoming.reserve(None), (number, false)));
+            assert_eq!(order.map(|number| incoming.release(number)), [false; 3]);
+            assert!(incoming.unwanted.is_empty() && incoming.next == 0, "{order:?}");
+        }
+    }
+
+    #[test]
+    fn refused_messages_leave_no_record() {
+        let mut incoming = Incoming::new(10_000, 1_000);
+        // Too long, given up before it begins and after, and arriving when its caller goes.
+        (0..4).for_each(|number| assert_eq!(incoming.reserve(None), (number, false)));
+        assert!(!incoming.begin(0, 5_000));
+        assert!(matches!(incoming.take(0), Some(Outcome::TooLong { length: 5_000 })));
+        incoming.given_up(0, 5_000);
+        assert!(!incoming.release(1));
+        incoming.given_up(1, 7);
+        assert!(incoming.begin(2, 500) && incoming.release(2));
+        assert!(incoming.memory(2).is_none());
+        incoming.whole(2);
+        assert!(incoming.messages.is_empty() && incoming.refused.is_empty() && incoming.unwanted.is_empty());
+        assert_eq!(incoming.limits().0, 5_507 + 10_000);
+    }
+
+    #[test]
+    fn nobody_receives_any_more() {
+        let mut incoming = Incoming::new(10_000, 1_000);
+        assert!(incoming.begin(0, 500) && incoming.begin(1, 500));
+        incoming.whole(0);
+        assert_eq!(incoming.refuse_all(), [1]);
+        assert!(!incoming.begin(2, 1 << 40));
+        incoming.given_up(1, 500);
+        incoming.given_up(2, 1 << 40);
+        incoming.given_up(3, 7);
+        assert!(incoming.messages.is_empty() && incoming.refused.is_empty());
+        assert_eq!(incoming.limits(), (u64::MAX, u32::MAX));
     }
 }

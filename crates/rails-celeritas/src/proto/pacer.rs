@@ -28,8 +28,13 @@ impl Pacer {
         self.rate
     }
 
-    /// Changes the rate. Bytes that have come in already are kept, as time.
-    pub fn set_rate(&mut self, rate: Bandwidth) {
+    /// Changes the rate. Bytes that have come in already are kept, as time, and those that were taken in advance, as bytes.
+    pub fn set_rate(&mut self, now: Instant, rate: Bandwidth) {
+        if self.empty_at > now && rate != self.rate {
+            let debt = (self.empty_at - now).as_nanos() * u128::from(self.rate.as_bits_per_second());
+            let time = debt / u128::from(rate.as_bits_per_second().max(1));
+            self.empty_at = now + Duration::from_nanos(u64::try_from(time).unwrap_or(u64::MAX)).min(LONGEST);
+        }
         self.rate = rate;
     }
 

@@ -137,22 +137,27 @@ impl PathMtu {
     }
 
     /// The peer has received a probe. Others than those under way change nothing. Returns whether the path carries the
-    /// present size by this answer.
+    /// base by this answer.
     pub fn handle_answer(&mut self, now: Instant, packet: u64) -> bool {
         let of_packet = |probe: &Probe| probe.packet == packet;
         if let Some(index) = self.sent.iter().position(of_packet) {
-            let (present, size) = (self.current, self.sent.swap_remove(index).size);
+            let size = self.sent.swap_remove(index).size;
             self.handle_size(now, size);
-            return size >= present;
+            return size >= self.base;
         }
         let late = self.late.iter().position(of_packet).and_then(|index| self.late.remove(index));
-        let carried = late.map(|probe| probe.size).filter(|size| *size >= self.current);
+        let carried = late.map(|probe| probe.size).filter(|size| *size >= self.base);
         if let Some(size) = carried.filter(|size| *size > self.current && !self.is_suspect()) {
             // The search goes on above it.
             self.current = size;
             self.search(size, self.most + 1);
         }
         carried.is_some()
+    }
+
+    /// Segments arrive: the path is neither a dead one nor too small.
+    pub fn handle_arrivals(&mut self) {
+        (self.silent, self.is_too_small) = (0, false);
     }
 
     /// The path carries packets of that size.
@@ -236,7 +241,8 @@ impl PathMtu {
             }
             State::Suspect { base, floor } => {
                 self.silent += u32::from(!base && !floor);
-                self.done(now);
+                // It may have interrupted a search.
+                self.settle(now, self.current, self.most + 1);
             }
         }
     }
@@ -248,6 +254,7 @@ impl PathMtu {
 
     fn search(&mut self, low: u32, high: u32) {
         if high - low <= 1 {
+            self.state = State::Done { raise_at: None };
             return self.begin([]);
         }
         self.state = State::Search { low, high };

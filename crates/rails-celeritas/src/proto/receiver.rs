@@ -244,12 +244,24 @@ impl Receiver {
         if message >= self.message_limit {
             return Err(Rejection::BehindLimit);
         }
-        if bytes.start > bytes.end || !self.messages.iter().all(is_sound) {
-            return Err(Rejection::Contradiction);
-        }
         if self.ended.contains(&message) {
             // It has arrived as a whole, and the peer did not know.
             return Ok(());
+        }
+        if bytes.start > bytes.end || !self.messages.iter().all(is_sound) {
+            return Err(Rejection::Contradiction);
+        }
+        if !bytes.is_empty() && !self.messages.contains_key(&message) {
+            // Nothing of it has arrived, and the peer had begun it.
+            if bytes.start >= self.limit {
+                return Err(Rejection::BehindLimit);
+            }
+            if !self.is_between_neighbours(message, &bytes) {
+                return Err(Rejection::Contradiction);
+            }
+            if self.above.len() >= 2 * MOST_PIECES {
+                return Err(Rejection::TooManyPieces);
+            }
         }
         self.end(message);
         self.arrivals.push_back(Arrival::GivenUp { message, length: len(&bytes) });
@@ -327,14 +339,7 @@ impl Receiver {
             // It has arrived as a whole, and this is a duplicate; or it lies between its neighbours.
             None if bytes.end <= self.complete || self.above.gaps(bytes).next().is_none() => true,
             None if self.ended.contains(&header.message) => false,
-            None => {
-                let before = self.messages.range(..header.message).next_back();
-                let after = self.messages.range(header.message..).next();
-                before.is_none_or(|(_, before)| before.bytes.end <= place.start)
-                    && after.is_none_or(|(_, after)| place.end <= after.bytes.start)
-                    && self.above.gaps(&place).map(|gap| len(&gap)).sum::<u64>() == header.message_len
-                    && self.complete <= place.start
-            }
+            None => self.is_between_neighbours(header.message, &place),
         };
         if !is_sound {
             return Err(Rejection::Contradiction);
@@ -342,6 +347,16 @@ impl Receiver {
         let touches =
             bytes.start <= self.complete || self.above.overlaps(&(bytes.start - 1..bytes.end.saturating_add(1)));
         if !touches && self.above.len() >= MOST_PIECES { Err(Rejection::TooManyPieces) } else { Ok(()) }
+    }
+
+    /// Whether a message of which nothing has arrived can have that place.
+    fn is_between_neighbours(&self, message: u32, place: &Range<u64>) -> bool {
+        let before = self.messages.range(..message).next_back();
+        let after = self.messages.range(message..).next();
+        before.is_none_or(|(_, before)| before.bytes.end <= place.start)
+            && after.is_none_or(|(_, after)| place.end <= after.bytes.start)
+            && self.above.gaps(place).map(|gap| len(&gap)).sum::<u64>() == len(place)
+            && self.complete <= place.start
     }
 
     /// Nothing more comes of a message.

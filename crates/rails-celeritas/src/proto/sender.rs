@@ -43,6 +43,8 @@ pub struct Sender {
     unacknowledged: u64,
     /// The highest packet number that has arrived, by the latest error list.
     largest: Option<u64>,
+    /// The segments that have arrived by it, those that came twice included.
+    received: u64,
     complete: u64,
     round_trip: RoundTrip,
     /// Probes since the last news.
@@ -142,6 +144,8 @@ pub struct Feedback {
     pub segments: u64,
     /// Segments that are taken to be lost, by this list.
     pub lost_segments: u64,
+    /// Whether segments have arrived since the list before.
+    pub has_arrivals: bool,
     /// Whether the latest packet that has arrived was sent while the rate allowed more than there was to send: while the
     /// caller had nothing, or a limit held it up.
     pub is_limited: bool,
@@ -160,6 +164,14 @@ pub enum Violation {
         told: u64,
         /// The end of the bytes that were sent.
         sent: u64,
+    },
+    /// It knows of fewer bytes than one before.
+    #[error("the peer has received all up to byte {told}, and said {before} before")]
+    Sunk {
+        /// The end of the bytes that have all arrived.
+        told: u64,
+        /// That of an earlier list.
+        before: u64,
     },
     /// It names a packet that was not sent.
     #[error("the peer has received packet {told}, and {sent} were sent")]
@@ -209,6 +221,7 @@ impl Sender {
             lost: RangeSet::new(),
             unacknowledged: 0,
             largest: None,
+            received: 0,
             complete: 0,
             round_trip,
             probes: 0,
@@ -359,12 +372,17 @@ impl Sender {
         if told > self.next {
             return Err(Violation::Bytes { told, sent: self.next });
         }
+        if list.complete < self.complete {
+            return Err(Violation::Sunk { told: list.complete, before: self.complete });
+        }
         if list.received > 0 && list.largest >= self.next_packet {
             return Err(Violation::Packet { told: list.largest, sent: self.next_packet });
         }
         self.raise_limits(list.limit, list.message_limit);
         self.stats.error_lists += 1;
-        let mut feedback = Feedback::default();
+        let has_arrivals = list.received > self.received;
+        self.received = self.received.max(list.received);
+        let mut feedback = Feedback { has_arrivals, ..Feedback::default() };
         if list.received > 0 {
             feedback.round_trip = self.sample(now, list);
             self.largest = self.largest.max(Some(list.largest));

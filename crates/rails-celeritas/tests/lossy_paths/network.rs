@@ -151,7 +151,7 @@ impl Network {
 
     /// Gives a message of that end up. Returns whether it was under way.
     pub(crate) fn give_up(&mut self, from: End, message: u32) -> bool {
-        let was_under_way = self.ends[from].give_up(message);
+        let was_under_way = self.ends[from].give_up(self.now, message);
         if was_under_way {
             self.oracles[from].abandoned(message);
             self.work();

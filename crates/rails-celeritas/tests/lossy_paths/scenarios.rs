@@ -180,8 +180,11 @@ fn idle_ends_have_no_timer() {
 
 #[test]
 fn strange_giving_up_ends_the_connection() {
-    for (message, start, length) in [(MOST_AHEAD, 0, 0), (5, u64::MAX, 2), (0, 1, 899_999), (1, 899_999, 10)] {
-        let mut network = network(19, 0.0, 495);
+    for (message, start, length) in
+        [(MOST_AHEAD, 0, 0), (5, 1 << 61, 1 << 61), (5, 0, 10), (5, u64::MAX, 2), (0, 1, 899_999), (1, 899_999, 10)]
+    {
+        let ends = [0, 1].map(|end| Parameters { window: 1_000_000, ..parameters(19 * MS, end) });
+        let mut network = Network::new(19, [wan(0.0), wan(0.0)], ends, fixed(495));
         network.send(0, 900_000);
         network.run(21 * MS, |_| false);
         assert!(network.ends[1].receiver().complete() > 0, "the message has begun");
@@ -204,6 +207,8 @@ fn peer_that_claims_unsent_bytes_ends_the_connection() {
     };
     let bytes = ErrorList { complete: 200_000, known: 200_000, ..ErrorList::default() };
     assert!(matches!(sent(bytes), Some(Failure::Violation(_))));
+    let sunk = ErrorList { complete: 0, known: 0, ..ErrorList::default() };
+    assert!(matches!(sent(sunk), Some(Failure::Violation(_))));
     let packet = ErrorList { largest: 1 << 40, received: 1, ..ErrorList::default() };
     assert!(matches!(sent(packet), Some(Failure::Violation(_))));
 }
@@ -275,6 +280,63 @@ fn smaller_path_mtu_on_a_longer_path() {
         let over = network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied());
         assert!(over && network.failures.iter().all(Option::is_none), "{:?}", network.failures);
     }
+}
+
+/// The peer's lists tell that messages were given up, and of no arrival: that is no sign of life of the path.
+#[test]
+fn expired_messages_hide_no_dead_path() {
+    // The second ones are sent when nothing is under way any more.
+    for (after, deadline, pause) in [(0, 100, 20), (0, 50, 100), (1400, 100, 20), (1400, 50, 100)] {
+        let mut network = searching(7, wan(0.0), 1500, 495);
+        network.send(0, 1_000_000);
+        network.run(Duration::from_secs(1), |_| false);
+        network.paths[0].largest = after;
+        let begin = network.passed();
+        let mut sent = 0;
+        while network.failures[0].is_none() && sent < 3_000 && network.ends[0].path_mtu() > 1400 {
+            let number = network.send(0, 1_400);
+            network.ends[0].set_deadline(number, network.now + deadline * MS);
+            sent += 1;
+            network.run(begin + sent * pause * MS, |_| false);
+        }
+        let failure = &network.failures[0];
+        println!("{after} {deadline}: {sent} messages, {failure:?}, {}", network.ends[0].path_mtu());
+        match after {
+            0 => assert!(matches!(failure, Some(Failure::Silent(_))), "{deadline} ms: {failure:?}"),
+            _ => assert!(failure.is_none() && network.ends[0].path_mtu() <= 1400, "{deadline} ms: {failure:?}"),
+        }
+    }
+}
+
+/// The first answers come when most of the time without news has passed.
+#[test]
+fn smaller_path_mtu_on_a_path_by_satellite() {
+    for delay in [325, 450] {
+        let path = || Path { delay: delay * MS, ..wan(0.0) };
+        let ends = [0, 1].map(|end| Parameters {
+            base_payload: 1212,
+            most_payload: 1432,
+            floor_payload: Some(508),
+            ..parameters(2 * delay * MS, end)
+        });
+        let mut network = Network::new(21, [path(), path()], ends, fixed(20));
+        network.send(0, 40_000_000);
+        network.run(Duration::from_secs(10), |_| false);
+        network.paths[0].largest = 1400;
+        let over = network.run(Duration::from_secs(100), |network| network.oracles[0].is_satisfied());
+        assert!(over && network.failures.iter().all(Option::is_none), "{delay} ms: {:?}", network.failures);
+    }
+}
+
+/// A rate below that to which silence slows a connection.
+#[test]
+fn low_rates_are_kept() {
+    let ends = [0, 1].map(|end| parameters(19 * MS, end));
+    let rate = || -> Box<dyn RateController> { Box::new(Fixed(Bandwidth::bits_per_second(64_000))) };
+    let mut network = Network::new(23, [wan(0.0), wan(0.0)], ends, rate);
+    network.send(0, 80_000);
+    assert!(network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
+    assert!(network.passed() >= Duration::from_secs(10), "{:?}", network.passed());
 }
 
 #[test]

@@ -230,16 +230,32 @@ async fn other_protocols_and_versions_are_refused() {
     assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
 }
 
-/// The number of messages comes over the control channel, and so before the last of them.
+/// Neither more bytes than the window nor more messages than the receiver keeps records of hold it up.
 #[tokio::test]
-async fn end_that_closes_early_takes_what_is_under_way() {
-    let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(50)), options()).await;
-    let sent: Vec<_> = (0..20).map(|seed| near.send(cut(&pattern(50_000, seed), 8192)).unwrap()).collect();
-    let closed = timeout(PATIENCE, async { tokio::join!(near.close(), far.close()) }).await.unwrap();
-    assert_eq!(closed, (Ok(()), Ok(())));
-    for sending in sent {
-        assert_eq!(sending.await, Ok(Delivery::Arrived));
+async fn end_that_closes_early_refuses_the_rest() {
+    for (count, bytes) in [(20, 50_000), (1, 40_000_000), (20_000, 10)] {
+        let (near, far) = pair().await;
+        let sent: Vec<_> = (0..count).map(|seed| near.send(cut(&pattern(bytes, seed), 8192)).unwrap()).collect();
+        let closed = timeout(PATIENCE, async { tokio::join!(near.close(), far.close()) }).await.unwrap();
+        assert_eq!(closed, (Ok(()), Ok(())), "{count} of {bytes}");
+        for sending in sent {
+            assert!(matches!(sending.await, Ok(Delivery::Arrived | Delivery::Refused)));
+        }
     }
+}
+
+/// The peer has closed when its last message turns out to be too long for the caller.
+#[tokio::test]
+async fn close_behind_a_message_without_room() {
+    let (near, far) = pair().await;
+    let sending = near.send(cut(&pattern(1_000, 1), 1_000)).unwrap();
+    assert_eq!(sending.await, Ok(Delivery::Arrived));
+    near.finish();
+    drop(near);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let refused = far.receive_into(vec![BytesMut::zeroed(10)]).await;
+    assert!(matches!(refused, Err(ReceiveError::TooLong { number: 0, length: 1_000 })), "{refused:?}");
+    let _ = timeout(PATIENCE, far.close()).await.expect("it comes to an end");
 }
 
 #[tokio::test]

@@ -92,6 +92,24 @@ async fn stream_fails_where_a_message_is_missing() {
 }
 
 /// Two ends of a lane.
+/// A read that has bytes to give already hides no error of the message behind them.
+#[tokio::test]
+async fn missing_message_fails_all_later_reads() {
+    let (near, far) = pair().await;
+    let mut far = far.into_stream();
+    let first = near.send(vec![Bytes::from(pattern(1_000, 1))]).unwrap();
+    let late = near.send_within(vec![Bytes::from_static(b"late")], Duration::ZERO).unwrap();
+    let _outcomes = timeout(PATIENCE, async { tokio::join!(first, late) }).await.expect("they come to an end");
+    // The frame that tells of the late one is on its way.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut buffer = vec![0; 4096];
+    assert_eq!(timeout(PATIENCE, far.read(&mut buffer)).await.unwrap().unwrap(), 1_000);
+    for _ in 0..2 {
+        let failed = timeout(PATIENCE, far.read(&mut buffer)).await.expect("it does not wait for ever");
+        assert_eq!(failed.unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}
+
 async fn lanes() -> (Arc<dyn Lane>, Arc<dyn Lane>) {
     let transport = CeleritasTransport::new(options());
     let mut acceptor = transport.listen(anywhere()).unwrap();

@@ -146,9 +146,10 @@ impl RateController for Adaptive {
 impl Adaptive {
     /// A rate that begins with the first one of the options.
     pub fn new(options: AdaptiveOptions) -> Self {
+        let most = options.most.unwrap_or(options.first);
         Self {
             options,
-            rate: options.first.as_bits_per_second() as f64,
+            rate: options.first.min(most).as_bits_per_second() as f64,
             window: u64::MAX,
             path: Path::default(),
             state: State::Startup { best: 0.0, stalled: 0 },

@@ -11,6 +11,7 @@ use super::{
     receiver::{Arrival, Payload, Receiver, ReceiverStats, Rejection},
     round_trip::RoundTrip,
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
+    silence::{MOST_SILENCE, Silence},
     wire::{Control, HEADER_LEN, ProbeHeader, SegmentHeader, ShortHeader, Token},
 };
 use bytes::BytesMut;
@@ -63,12 +64,7 @@ pub struct ConnectionProtocol {
     was_short: bool,
     /// The probes of the peer that are to be answered.
     arrived_probes: VecDeque<u64>,
-    /// The last time at which segments were heard to have arrived, or this end began to wait for it.
-    heard_at: Instant,
-    /// The time for which it has waited before, for segments that were then given up.
-    unheard: Duration,
-    /// How often the rate was halved since.
-    halvings: u32,
+    silence: Silence,
     frames: VecDeque<Control>,
     /// Messages that were given up before the peer takes any of their numbers: it is told once it does.
     given_up: RangeSet<u32>,
@@ -173,9 +169,7 @@ impl ConnectionProtocol {
             path_mtu,
             was_short: false,
             arrived_probes: VecDeque::new(),
-            heard_at: now,
-            unheard: Duration::ZERO,
-            halvings: 0,
+            silence: Silence::new(now),
             frames: VecDeque::new(),
             given_up: RangeSet::new(),
             deadlines: Deadlines::default(),
@@ -202,7 +196,7 @@ impl ConnectionProtocol {
             return Err(SubmitError::PeerClosed);
         }
         if self.sender.unacknowledged() == 0 {
-            self.begin_to_wait(now);
+            self.silence.begin(now, self.pause());
         }
         let number = self.sender.submit(length)?;
         self.controller.set_busy(true);
@@ -216,10 +210,14 @@ impl ConnectionProtocol {
 
     /// Gives a message of this end up. Returns whether it was still under way.
     pub fn give_up(&mut self, now: Instant, message: u32) -> bool {
+        if self.has_ended() {
+            return false;
+        }
         let was_waiting = self.sender.unacknowledged() > 0;
         let Some(bytes) = self.sender.give_up(message) else { return false };
+        self.deadlines.remove(message);
         if was_waiting && self.sender.unacknowledged() == 0 {
-            self.unheard = now.saturating_duration_since(self.heard_at);
+            self.silence.end(now);
         }
         self.controller.set_busy(!self.sender.is_done());
         if message >= self.sender.message_limit() {
@@ -365,7 +363,7 @@ impl ConnectionProtocol {
             let Some(segment) = self.sender.take(now) else { break };
             if !segment.is_again && self.sender.unacknowledged() == u64::from(segment.payload_len) {
                 // There was nothing to hear of before.
-                self.begin_to_wait(now);
+                self.silence.begin(now, self.pause());
             }
             self.pacer.spend(now, wire);
             budget -= wire;
@@ -401,7 +399,7 @@ impl ConnectionProtocol {
 
     /// The size of the next probe. A silent path is not searched.
     fn next_probe(&self) -> Option<u32> {
-        let may_probe = !self.has_ended() && (self.halvings == 0 || self.path_mtu.is_suspect());
+        let may_probe = !self.has_ended() && (self.silence.halvings() == 0 || self.path_mtu.is_suspect());
         self.path_mtu.next_probe().filter(|_| may_probe)
     }
 
@@ -477,7 +475,7 @@ impl ConnectionProtocol {
             self.pacer.ready_at(backlog.min(self.burst_len()))
         });
         let probe = self.next_probe().map(|_| self.pacer.ready_at(1)).or(self.path_mtu.poll_timeout());
-        let silent = (self.sender.unacknowledged() > 0).then(|| self.silent_at());
+        let silent = (self.sender.unacknowledged() > 0).then(|| self.silence.next_at(self.pause()));
         let expiry = self.deadlines.first();
         let list = self.receiver.poll_timeout().filter(|_| !self.is_closed && !self.peer_is_closed);
         let overdue = self.sender.poll_timeout(self.peer_delay());
@@ -489,6 +487,14 @@ impl ConnectionProtocol {
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.has_ended() {
             return;
+        }
+        // Before messages are given up: they are under way as long as the silence lasts.
+        let is_waiting = self.sender.unacknowledged() > 0;
+        if let Some(silence) = self.silence.is_too_long(now, is_waiting) {
+            return self.fail(match self.path_mtu.is_too_small() {
+                true => Failure::SmallPath,
+                false => Failure::Silent(silence),
+            });
         }
         while let Some(message) = self.deadlines.pop(now) {
             self.expire(now, message);
@@ -506,19 +512,11 @@ impl ConnectionProtocol {
         }
         self.path_mtu.handle_timeout(now);
         self.heed_path_mtu();
-        if self.sender.unacknowledged() == 0 || now < self.silent_at() {
-            return;
+        if self.sender.unacknowledged() > 0 && now >= self.silence.next_at(self.pause()) {
+            self.silence.halve();
+            self.path_mtu.suspect();
+            self.set_rate(now);
         }
-        let silence = now.saturating_duration_since(self.heard_at);
-        if silence >= MOST_SILENCE {
-            return self.fail(match self.path_mtu.is_too_small() {
-                true => Failure::SmallPath,
-                false => Failure::Silent(silence),
-            });
-        }
-        self.halvings += 1;
-        self.path_mtu.suspect();
-        self.set_rate(now);
     }
 
     /// The next news for the application.
@@ -553,7 +551,7 @@ impl ConnectionProtocol {
 
     /// When the peer's last news came, or this end began to wait for some.
     pub fn heard_at(&self) -> Instant {
-        self.heard_at
+        self.silence.since()
     }
 
     /// The round-trip time.
@@ -582,8 +580,8 @@ impl ConnectionProtocol {
                 let mut feedback = self.sender.handle(now, list)?;
                 feedback.delivered += feedback.segments * self.parameters.packet_len(0);
                 // A list may have other news than arrivals.
-                if feedback.has_arrivals || self.sender.unacknowledged() == 0 && self.unheard.is_zero() {
-                    (self.heard_at, self.unheard, self.halvings) = (now, Duration::ZERO, 0);
+                if feedback.has_arrivals {
+                    self.silence.hear(now);
                     self.path_mtu.handle_arrivals();
                 }
                 self.controller.handle(now, &feedback, &self.sender.round_trip());
@@ -612,7 +610,7 @@ impl ConnectionProtocol {
             Control::ProbeArrived { packet } => {
                 // A segment of the base would have arrived too.
                 if self.path_mtu.handle_answer(now, *packet) {
-                    (self.heard_at, self.unheard) = (now, Duration::ZERO);
+                    self.silence.hear_of_path(now);
                 }
                 self.heed_path_mtu();
             }
@@ -630,7 +628,8 @@ impl ConnectionProtocol {
         while let Some(arrival) = self.receiver.poll_arrival() {
             match arrival {
                 Arrival::Begun { message, length } => {
-                    if !self.incoming.begin(message, length) {
+                    // One that has come as a whole cannot be given up.
+                    if !self.incoming.begin(message, length) && !self.receiver.has_ended_message(message) {
                         self.refuse(message);
                     }
                 }
@@ -644,15 +643,15 @@ impl ConnectionProtocol {
 
     /// Tells the peer that a message is to be given up.
     fn refuse(&mut self, message: u32) {
-        // A peer that has closed reads no frame, and has given up nothing.
-        if !self.peer_is_closed {
+        // A peer that has closed reads no frame, and one that reads none gets the message as if it were wanted.
+        if !self.peer_is_closed && self.frames.len() < MOST_FRAMES {
             self.frames.push_back(Control::Refuse { message });
         }
     }
 
     /// Tells the peer how far it may send now.
     fn raise_limits(&mut self, now: Instant) {
-        let (limit, message_limit) = self.incoming.limits();
+        let (limit, message_limit) = self.incoming.limits(self.receiver.first_open());
         self.receiver.raise_limits(now, limit, message_limit);
     }
 
@@ -692,7 +691,7 @@ impl ConnectionProtocol {
     /// the middle has cost those behind it their time.
     fn expire_in_vain(&mut self, now: Instant) {
         // At a rate that silence has halved some are to be sent all the same, or nothing would be heard for ever.
-        while self.halvings == 0
+        while self.silence.halvings() == 0
             && let Some((message, length)) = self.sender.next_message()
             && let Some(deadline) = self.deadlines.of(message)
         {
@@ -741,22 +740,16 @@ impl ConnectionProtocol {
         2 * (self.told_round_trip / 8).max(Duration::from_millis(2))
     }
 
-    /// When the peer has been silent for so long that the rate is halved once more, or the connection given up.
-    fn silent_at(&self) -> Instant {
-        let pause = (3 * self.sender.round_trip().smoothed()).clamp(LEAST_SILENCE, MOST_SILENCE / 2);
-        self.heard_at + (pause * (self.halvings + 1)).min(MOST_SILENCE)
+    /// The time without news after which the rate is halved.
+    fn pause(&self) -> Duration {
+        (3 * self.sender.round_trip().smoothed()).clamp(LEAST_SILENCE, MOST_SILENCE / 2)
     }
 
     fn set_rate(&mut self, now: Instant) {
         let whole = self.controller.rate().as_bits_per_second();
-        let rate = (whole >> self.halvings.min(63)).max(LEAST_RATE.min(whole)).max(1);
+        let rate = (whole >> self.silence.halvings().min(63)).max(LEAST_RATE.min(whole)).max(1);
         self.pacer.set_rate(now, Bandwidth::bits_per_second(rate));
         self.sender.set_window(self.controller.window());
-    }
-
-    /// This end begins to wait for news of its segments.
-    fn begin_to_wait(&mut self, now: Instant) {
-        self.heard_at = now.checked_sub(self.unheard).unwrap_or(now);
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -775,10 +768,10 @@ const LONGEST_PROBE: Duration = Duration::from_millis(100);
 const PROBE_DELAY: Duration = Duration::from_millis(20);
 /// The most probes of the peer that wait to be answered: a round of its search has fewer.
 const MOST_ARRIVED_PROBES: usize = 16;
+/// The frames that wait for the control channel before messages of the peer are refused no more.
+const MOST_FRAMES: usize = 1 << 16;
 /// The least time without news after which the rate is halved.
 const LEAST_SILENCE: Duration = Duration::from_millis(300);
-/// The time without news after which a connection fails.
-const MOST_SILENCE: Duration = Duration::from_secs(5);
 /// The time in which a connection that nobody holds any more delivers its last messages, and waits for the peer to close:
 /// an end that left at once would reset the control channel, and the reset could overtake its last frames.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);

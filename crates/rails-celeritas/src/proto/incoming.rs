@@ -85,10 +85,12 @@ impl Incoming {
         }
     }
 
-    /// The limits for the peer: the offset and the message that it must not reach.
-    pub(crate) fn limits(&self) -> (u64, u32) {
+    /// The limits for the peer: the offset and the message that it must not reach. All messages below `first_open` have
+    /// ended.
+    pub(crate) fn limits(&self, first_open: u32) -> (u64, u32) {
         match self.is_over {
-            true => (u64::MAX, u32::MAX),
+            // Nothing of it is kept but the numbers of messages that have ended out of order.
+            true => (u64::MAX, first_open.saturating_add(MOST_AHEAD)),
             false => (self.consumed.saturating_add(self.window), self.next.saturating_add(MOST_AHEAD)),
         }
     }
@@ -200,7 +202,7 @@ impl Incoming {
     pub(crate) fn has_outcome(&self, number: u32) -> bool {
         match self.messages.get(&number) {
             Some(message) => message.is_too_long || message.end.is_some(),
-            None => self.count.is_some_and(|count| number >= count),
+            None => self.is_over || self.count.is_some_and(|count| number >= count),
         }
     }
 
@@ -280,7 +282,7 @@ mod tests {
         incoming.given_up(0, 5_000);
         let (number, is_refused) = incoming.reserve(None);
         assert!(!is_refused && matches!(incoming.take(number), Some(Outcome::GivenUp)));
-        assert_eq!(incoming.limits().0, 6_000);
+        assert_eq!(incoming.limits(0).0, 6_000);
     }
 
     #[test]
@@ -318,7 +320,7 @@ mod tests {
         assert!(incoming.memory(2).is_none());
         incoming.whole(2);
         assert!(incoming.messages.is_empty() && incoming.refused.is_empty() && incoming.unwanted.is_empty());
-        assert_eq!(incoming.limits().0, 5_507 + 10_000);
+        assert_eq!(incoming.limits(0).0, 5_507 + 10_000);
     }
 
     #[test]
@@ -332,6 +334,6 @@ mod tests {
         incoming.given_up(2, 1 << 40);
         incoming.given_up(3, 7);
         assert!(incoming.messages.is_empty() && incoming.refused.is_empty());
-        assert_eq!(incoming.limits(), (u64::MAX, u32::MAX));
+        assert_eq!(incoming.limits(4), (u64::MAX, 4 + MOST_AHEAD));
     }
 }

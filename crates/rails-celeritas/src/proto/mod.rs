@@ -6,7 +6,7 @@
 //! - [`path_mtu`], [`peer_address`]: how large packets may be, and where they go;
 //! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: the bytes that have come, and the error lists;
 //! - [`blocks`]: the memory of messages; [`incoming`]: the callers that receive them, and how far the peer may send;
-//! - [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
+//! - [`silence`]: how long nothing was heard; [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
 //! - [`connection`]: one end, made of the above.
 
 pub mod blocks;
@@ -20,4 +20,5 @@ pub mod rate;
 pub mod receiver;
 pub mod round_trip;
 pub mod sender;
+pub mod silence;
 pub mod wire;

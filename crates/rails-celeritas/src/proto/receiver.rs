@@ -236,11 +236,6 @@ impl Receiver {
     /// [`Rejection::Contradiction`] if another message has some of these bytes, or it has another place;
     /// [`Rejection::BehindLimit`] for a message that the peer could not begin.
     pub fn give_up(&mut self, now: Instant, message: u32, bytes: Range<u64>) -> Result<(), Rejection> {
-        let is_sound = |(number, other): (&u32, &Partial)| match *number == message {
-            true => other.bytes == bytes,
-            // A message of which nothing was sent has no place.
-            false => bytes.is_empty() || other.bytes.end <= bytes.start || bytes.end <= other.bytes.start,
-        };
         if message >= self.message_limit {
             return Err(Rejection::BehindLimit);
         }
@@ -248,20 +243,19 @@ impl Receiver {
             // It has arrived as a whole, and the peer did not know.
             return Ok(());
         }
-        if bytes.start > bytes.end || !self.messages.iter().all(is_sound) {
+        let is_sound = match self.messages.get(&message) {
+            Some(known) => known.bytes == bytes,
+            // A message of which nothing was sent has no place.
+            None if bytes.is_empty() => bytes.start == bytes.end,
+            // Nothing of it has arrived, and the peer had begun it.
+            None if bytes.start >= self.limit => return Err(Rejection::BehindLimit),
+            None => self.is_between_neighbours(message, &bytes),
+        };
+        if !is_sound {
             return Err(Rejection::Contradiction);
         }
-        if !bytes.is_empty() && !self.messages.contains_key(&message) {
-            // Nothing of it has arrived, and the peer had begun it.
-            if bytes.start >= self.limit {
-                return Err(Rejection::BehindLimit);
-            }
-            if !self.is_between_neighbours(message, &bytes) {
-                return Err(Rejection::Contradiction);
-            }
-            if self.above.len() >= 2 * MOST_PIECES {
-                return Err(Rejection::TooManyPieces);
-            }
+        if self.above.len() >= 2 * MOST_PIECES {
+            return Err(Rejection::TooManyPieces);
         }
         self.end(message);
         self.arrivals.push_back(Arrival::GivenUp { message, length: len(&bytes) });
@@ -306,6 +300,16 @@ impl Receiver {
     /// The next step of an arriving message.
     pub fn poll_arrival(&mut self) -> Option<Arrival> {
         self.arrivals.pop_front()
+    }
+
+    /// Whether a message has arrived as a whole, or was given up.
+    pub fn has_ended_message(&self, message: u32) -> bool {
+        self.ended.contains(&message)
+    }
+
+    /// All messages below this number have arrived as a whole, or were given up.
+    pub fn first_open(&self) -> u32 {
+        self.ended.first().filter(|first| first.start == 0).map_or(0, |first| first.end)
     }
 
     /// Whether that many messages, the first ones, have all arrived as a whole or were given up.

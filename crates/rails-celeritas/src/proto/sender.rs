@@ -264,20 +264,22 @@ impl Sender {
     /// Gives a message up: no byte of it is sent any more. Returns its place among the connection's bytes, empty if none
     /// was sent; `None` if it has arrived, was given up before or never submitted. The peer has to know of it.
     pub fn give_up(&mut self, number: u32) -> Option<Range<u64>> {
-        if let Some(index) = self.waiting.iter().position(|(waiting, _)| *waiting == number) {
+        let Ok(index) = self.begun.binary_search_by_key(&number, |message| message.number) else {
+            let index = self.waiting.binary_search_by_key(&number, |(waiting, _)| *waiting).ok()?;
             self.unsent -= self.waiting.remove(index).map_or(0, |(_, length)| length);
             return Some(self.next..self.next);
-        }
-        let index = self.begun.iter().position(|message| message.number == number)?;
+        };
         let bytes = self.begun.remove(index)?.bytes();
         // Lost bytes of neighbours are one range.
-        let before: u64 = self.lost.iter().map(len).sum();
+        let lost = self.lost.overlapping(&bytes).map(|lost| lost.end.min(bytes.end) - lost.start.max(bytes.start));
+        let mut dropped: u64 = lost.sum();
         self.lost.remove(bytes.clone());
-        self.unacknowledged -= before - self.lost.iter().map(len).sum::<u64>();
-        let is_kept = |packet: &Packet| !bytes.contains(&packet.bytes.start);
-        let dropped = self.in_flight.iter().filter(|packet| !is_kept(packet));
-        self.unacknowledged -= dropped.map(|packet| len(&packet.bytes)).sum::<u64>();
-        self.in_flight.retain(is_kept);
+        self.in_flight.retain(|packet| {
+            let is_dropped = bytes.contains(&packet.bytes.start);
+            dropped += if is_dropped { len(&packet.bytes) } else { 0 };
+            !is_dropped
+        });
+        self.unacknowledged -= dropped;
         if bytes.contains(&self.next) {
             self.unsent -= bytes.end - self.next;
             self.next = bytes.end;

@@ -308,6 +308,25 @@ fn expired_messages_hide_no_dead_path() {
     }
 }
 
+/// The message is given up before the silence has lasted too long, and the path is whole again long after.
+#[test]
+fn old_outage_ends_no_later_transfer() {
+    for idle in [Duration::from_millis(100), Duration::from_secs(3600)] {
+        let mut network = searching(8, wan(0.0), 1500, 495);
+        network.send(0, 1_000_000);
+        network.run(Duration::from_secs(1), |_| false);
+        network.paths[0].largest = 0;
+        let late = network.send(0, 1_400);
+        network.ends[0].set_deadline(late, network.now + 4_900 * MS);
+        network.run(Duration::from_secs(6), |_| false);
+        network.paths[0].largest = 1500;
+        network.now += idle;
+        network.send(0, 1_000_000);
+        let over = network.run(idle + Duration::from_secs(60), |network| network.oracles[0].is_satisfied());
+        assert!(over && network.failures[0].is_none(), "after {idle:?}: {:?}", network.failures);
+    }
+}
+
 /// The first answers come when most of the time without news has passed.
 #[test]
 fn smaller_path_mtu_on_a_path_by_satellite() {

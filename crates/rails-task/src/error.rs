@@ -1,0 +1,57 @@
+//! Errors, one for each family of calls.
+
+use rails_bind::BindError;
+use rails_topo::CpuSet;
+use std::io;
+
+/// Why a task cannot be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// Its CPU set is empty.
+    #[error("a task has to be allowed on one CPU at least")]
+    NoCpu,
+    /// Its CPU set has CPUs that are not online, or not of this machine.
+    #[error("a task is to run on CPUs {cpus}, and this machine has {online} online")]
+    Outside {
+        /// The task's CPUs.
+        cpus: CpuSet,
+        /// The machine's.
+        online: CpuSet,
+    },
+}
+
+/// Why a task is not queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubmitError {
+    /// The queue of its object is full, and so are those of the objects around it.
+    #[error("the task queues are full")]
+    Full,
+    /// It was cancelled, or has panicked.
+    #[error("the task is over: it was cancelled, or has panicked")]
+    Over,
+    /// The queues were closed.
+    #[error("the task queues are closed")]
+    Closed,
+}
+
+/// Why a thread cannot run tasks.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// The thread's CPUs could not be read, or not be set.
+    #[error("the thread that is to run tasks could not be placed")]
+    Bind(#[from] BindError),
+    /// The thread's CPUs are not of the machine that the queues were made for.
+    #[error("the thread may run on CPUs {cpus}, and the queues are those of {online}")]
+    Outside {
+        /// The thread's CPUs.
+        cpus: CpuSet,
+        /// The machine's.
+        online: CpuSet,
+    },
+    /// The operating system gave no thread.
+    #[error("no thread for tasks")]
+    Spawn(#[source] io::Error),
+}

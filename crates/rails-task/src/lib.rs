@@ -1,0 +1,61 @@
+//! Task queues on the machine's topology: each task runs on its CPU set, by the nearest core that has time.
+//!
+//! It is PIOMan's idea (Trahay and Denis, "A scalable and generic task scheduling system for communication libraries"):
+//! there is a queue for each object of the machine, from a PU to the whole machine. A task waits in the queue of the
+//! smallest object that covers its CPUs, and threads that have time run the tasks of their object and of those around it.
+//!
+//! # Map
+//! [`TaskQueues`] are the queues of a machine, whose [`Objects`] form a tree. [`TaskQueues::task`] makes a [`Task`], which
+//! is submitted as often as wanted. [`TaskQueues::attach`] makes a [`Runner`] of the calling thread; a [`Worker`] is a
+//! thread of its own, in the idle class (`SCHED_IDLE`).
+//!
+//! # Smallest use
+//! ```
+//! use rails_task::{Priority, Step, TaskQueues};
+//! use rails_topo::Topology;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let topology = Topology::detect()?;
+//! let queues = TaskQueues::new(&topology, 256);
+//! let task = queues.task(topology.online_cpus(), Priority::Normal, || {
+//!     println!("it runs on {:?}", rails_bind::thread::current_cpu());
+//!     Step::Done
+//! })?;
+//! let runner = queues.attach()?;
+//! runner.submit(&task)?;
+//! runner.wait(&task);
+//! assert!(!task.is_pending());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Costs
+//! To submit and run a task allocates nothing. An empty queue is seen without a lock. While nothing is queued, no timer
+//! runs and no thread wakes.
+//!
+//! # Privileges
+//! None.
+//!
+//! # Limits
+//! A task's CPUs are those of the machine when the queues were made. Linux only.
+#![forbid(unsafe_code)]
+
+mod error;
+mod objects;
+mod queues;
+mod runner;
+mod state;
+mod sync;
+mod task;
+mod wakeup;
+mod worker;
+
+#[cfg(test)]
+mod model;
+
+pub use error::{AttachError, SubmitError, TaskError};
+pub use objects::{Object, ObjectId, ObjectKind, Objects};
+pub use queues::{QueueStats, TaskQueues};
+pub use runner::{Pass, Runner};
+pub use task::{Priority, Step, Task};
+pub use worker::Worker;

@@ -1,0 +1,136 @@
+//! The state of a task: whether it is queued or runs, and what was asked of it meanwhile.
+
+use super::sync::{AcqRel, Acquire, AtomicU8, Relaxed};
+
+/// The state of a task. It is in one queue at most, and runs on one thread at a time.
+#[derive(Debug)]
+pub(crate) struct State(AtomicU8);
+
+/// The outcome of taking a task out of its queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// It runs now, until [`State::end`].
+    Run,
+    /// It waits outside of the queues until it is masked no more.
+    Held,
+    /// It is over.
+    Cancelled,
+}
+
+/// The outcome of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Submit {
+    /// It is to be put into a queue.
+    Queue,
+    /// It is in a queue, or goes there once it has run.
+    Already,
+    /// It was cancelled.
+    Cancelled,
+}
+
+const QUEUED: u8 = 1;
+const RUNNING: u8 = 2;
+/// It was submitted while it ran.
+const AGAIN: u8 = 4;
+const CANCELLED: u8 = 8;
+const MASKED: u8 = 16;
+/// It was taken out of its queue while it was masked.
+const HELD: u8 = 32;
+/// A thread waits for its end.
+const AWAITED: u8 = 64;
+
+impl State {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU8::new(0))
+    }
+
+    pub(crate) fn submit(&self) -> Submit {
+        self.change(|state| match state {
+            _ if state & CANCELLED != 0 => (state, Submit::Cancelled),
+            _ if state & (QUEUED | HELD) != 0 => (state, Submit::Already),
+            _ if state & RUNNING != 0 => (state | AGAIN, Submit::Already),
+            _ => (state | QUEUED, Submit::Queue),
+        })
+    }
+
+    /// No queue had room.
+    pub(crate) fn refuse(&self) {
+        self.change(|state| (state & !QUEUED, ()));
+    }
+
+    /// Takes it out of its queue.
+    pub(crate) fn begin(&self) -> Begin {
+        self.change(|state| match state {
+            _ if state & CANCELLED != 0 => (state & !QUEUED, Begin::Cancelled),
+            _ if state & MASKED != 0 => (state & !QUEUED | HELD, Begin::Held),
+            _ => (state & !QUEUED | RUNNING, Begin::Run),
+        })
+    }
+
+    /// It has run. Returns whether it goes into a queue again.
+    pub(crate) fn end(&self, again: bool) -> bool {
+        self.change(|state| {
+            let again = state & CANCELLED == 0 && (again || state & AGAIN != 0);
+            let ended = state & !(RUNNING | AGAIN);
+            (if again { ended | QUEUED } else { ended }, again)
+        })
+    }
+
+    /// It is not to run any more. Returns whether it was pending.
+    pub(crate) fn cancel(&self) -> bool {
+        self.change(|state| (state | CANCELLED, is_pending(state)))
+    }
+
+    /// It is not to run for now.
+    pub(crate) fn mask(&self) {
+        self.change(|state| (state | MASKED, ()));
+    }
+
+    /// It may run again. Returns whether it goes into a queue.
+    pub(crate) fn unmask(&self) -> bool {
+        self.change(|state| match state {
+            _ if state & HELD != 0 && state & CANCELLED == 0 => (state & !(MASKED | HELD) | QUEUED, true),
+            _ => (state & !(MASKED | HELD), false),
+        })
+    }
+
+    pub(crate) fn is_pending(&self) -> bool {
+        is_pending(self.0.load(Acquire))
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.0.load(Acquire) & CANCELLED != 0
+    }
+
+    /// A thread waits for its end, if it is pending. Returns whether it is.
+    pub(crate) fn await_end(&self) -> bool {
+        self.change(|state| if is_pending(state) { (state | AWAITED, true) } else { (state, false) })
+    }
+
+    /// Whether it has ended, and a thread is to be told.
+    pub(crate) fn take_awaited(&self) -> bool {
+        if self.0.load(Acquire) & AWAITED == 0 {
+            return false;
+        }
+        self.change(|state| match is_pending(state) {
+            true => (state, false),
+            false => (state & !AWAITED, state & AWAITED != 0),
+        })
+    }
+
+    fn change<R>(&self, next: impl Fn(u8) -> (u8, R)) -> R {
+        let mut state = self.0.load(Relaxed);
+        loop {
+            let (new, result) = next(state);
+            match self.0.compare_exchange_weak(state, new, AcqRel, Relaxed) {
+                Ok(_) => return result,
+                Err(now) => state = now,
+            }
+        }
+    }
+}
+
+/// A cancelled task that is in a queue still is over for its owner.
+fn is_pending(state: u8) -> bool {
+    state & RUNNING != 0 || state & (QUEUED | HELD) != 0 && state & CANCELLED == 0
+}

@@ -58,7 +58,7 @@ impl Machine {
     fn push(&self) {
         *self.queue.lock().unwrap() += 1;
         self.news.add();
-        if self.sleepers.are_there() && self.asleep.wake(&self.sleepers) {
+        if self.sleepers.are_there() && self.asleep.is_set() && self.asleep.wake(&self.sleepers) {
             self.bed.notify();
         }
     }

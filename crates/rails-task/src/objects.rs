@@ -100,10 +100,9 @@ impl Objects {
 
     /// How many objects lie on the way from one object to the other, by the smallest that covers both.
     pub(crate) fn distance(&self, from: ObjectId, to: ObjectId) -> usize {
-        let around: Vec<ObjectId> = self.path(to).collect();
-        let way = self.path(from).enumerate();
-        let common = way.filter_map(|(up, id)| Some(up + around.iter().position(|other| *other == id)?));
-        common.min().unwrap_or(usize::MAX)
+        let place = |id| self.path(to).position(|around| around == id);
+        let common = self.path(from).enumerate().find_map(|(up, id)| Some(up + place(id)?));
+        common.unwrap_or(usize::MAX)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -116,7 +116,8 @@ impl TaskQueues {
         }
     }
 
-    /// Takes no more tasks, and cancels those that wait. Runs that have begun come to their end.
+    /// Takes no more tasks, and cancels those that wait. Runs that have begun come to their end. A masked task may stay
+    /// pending until it is unmasked or cancelled.
     pub fn close(&self) {
         self.shared.is_closed.store(true, Release);
         fence(SeqCst);
@@ -169,6 +170,8 @@ impl Shared {
     /// Queues a task again that polls. A worker goes on with it; if another thread leaves it, a worker is woken.
     pub(crate) fn put_back_polling(&self, inner: &Arc<Inner>, is_by_worker: bool) {
         let object = self.push_always(inner);
+        // The thread that closes the queues finds it, or this one ends it.
+        fence(SeqCst);
         if !is_by_worker {
             self.queue(object).polling_news.add();
             if self.sleepers.are_there() {
@@ -189,10 +192,12 @@ impl Shared {
     #[cold]
     fn wake(&self, inner: &Inner, near: ObjectId, is_meant: impl Fn(&Sleeper) -> bool) {
         let runners = self.runners.read().unwrap_or_else(PoisonError::into_inner);
-        let may_run = runners.iter().filter(|runner| is_meant(runner) && runner.may_run(inner));
-        let mut may_run: Vec<_> = may_run.map(|one| (self.objects.distance(near, one.object), one)).collect();
-        may_run.sort_by_key(|(distance, _)| *distance);
-        let _is_woken = may_run.iter().any(|(_, runner)| runner.wake(&self.sleepers));
+        let may_run = |runner: &&Arc<Sleeper>| runner.is_asleep() && is_meant(runner) && runner.may_run(inner);
+        let distance = |runner: &&Arc<Sleeper>| self.objects.distance(near, runner.object);
+        // Another submitter may have woken it meanwhile.
+        while let Some(nearest) = runners.iter().filter(may_run).min_by_key(distance)
+            && !nearest.wake(&self.sleepers)
+        {}
     }
 
     /// Puts a task into the queue of its home, or of an object around it if that is full.

@@ -193,6 +193,10 @@ impl Drop for Runner {
 }
 
 impl Sleeper {
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.is_set()
+    }
+
     pub(crate) fn may_run(&self, inner: &Inner) -> bool {
         inner.allows(&self.cpus)
     }

@@ -48,6 +48,11 @@ impl Asleep {
         true
     }
 
+    /// Whether the thread sleeps, as of the last change that this thread has seen.
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Acquire)
+    }
+
     /// It sleeps no more, or is to be woken by the caller. Returns whether it slept: one caller alone wakes it.
     pub(crate) fn wake(&self, sleepers: &Sleepers) -> bool {
         let slept = self.0.swap(false, AcqRel);

@@ -24,11 +24,11 @@ const TASK: Duration = Duration::from_micros(100);
 fn late(criterion: &mut Criterion) {
     let core = core_affinity::get_core_ids().and_then(|cores| cores.last().copied()).expect("Linux tells the CPUs");
     assert!(core_affinity::set_for_current(core), "this thread may run there");
-    alone(criterion, "alone");
+    measure(criterion, "alone", &runtime());
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| computes(core, &is_over));
-        alone(criterion, "beside a thread that computes");
+        measure(criterion, "beside a thread that computes", &runtime());
         is_over.store(true, Relaxed);
     });
     let runtime = runtime();
@@ -40,10 +40,6 @@ fn late(criterion: &mut Criterion) {
     });
     measure(criterion, "beside a task that computes 100 us at a time", &runtime);
     computing.abort();
-}
-
-fn alone(criterion: &mut Criterion, case: &str) {
-    measure(criterion, case, &runtime());
 }
 
 fn measure(criterion: &mut Criterion, case: &str, runtime: &Runtime) {

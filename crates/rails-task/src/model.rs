@@ -84,6 +84,12 @@ impl Machine {
         seen
     }
 
+    /// One pass by another thread.
+    fn pass_elsewhere(machine: &Arc<Self>) -> thread::JoinHandle<u64> {
+        let machine = Arc::clone(machine);
+        thread::spawn(move || machine.pass())
+    }
+
     /// Runs tasks until so many runs are done, and sleeps in between.
     fn run_until(&self, runs: u32) {
         while *self.runs.lock().unwrap() < runs {
@@ -116,12 +122,7 @@ fn submission_wakes_the_sleeper() {
 fn no_submission_is_lost() {
     loom::model(|| {
         let machine = Machine::new();
-        let runner = {
-            let machine = Arc::clone(&machine);
-            thread::spawn(move || {
-                machine.pass();
-            })
-        };
+        let runner = Machine::pass_elsewhere(&machine);
         machine.submit();
         machine.submit();
         runner.join().unwrap();
@@ -138,12 +139,7 @@ fn cancelled_task_runs_once_at_most_and_ends() {
     loom::model(|| {
         let machine = Machine::new();
         machine.submit();
-        let runner = {
-            let machine = Arc::clone(&machine);
-            thread::spawn(move || {
-                machine.pass();
-            })
-        };
+        let runner = Machine::pass_elsewhere(&machine);
         machine.state.cancel();
         runner.join().unwrap();
         assert!(!machine.state.is_pending() && machine.submit() == Submit::Cancelled);
@@ -158,12 +154,7 @@ fn unmasked_task_runs() {
         let machine = Machine::new();
         machine.submit();
         machine.state.mask();
-        let runner = {
-            let machine = Arc::clone(&machine);
-            thread::spawn(move || {
-                machine.pass();
-            })
-        };
+        let runner = Machine::pass_elsewhere(&machine);
         if machine.state.unmask() {
             machine.push();
         }

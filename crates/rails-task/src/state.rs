@@ -1,4 +1,4 @@
-//! The state of a task: whether it is queued or runs, and what was asked of it meanwhile.
+//! The state of a task: a queue holds it, a thread runs it, and its owner may submit, mask or cancel it at any time.
 
 use super::sync::{AcqRel, Acquire, AtomicU8, Relaxed};
 

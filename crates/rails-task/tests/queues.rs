@@ -89,7 +89,7 @@ fn cpus_outside_the_machine_are_refused() {
 
 /// A machine of eight CPUs, two of which are this thread's: it runs no task that one of them may not run.
 #[test]
-fn set_that_is_no_object_waits_at_the_smallest_around_it() {
+fn partial_set_waits_at_the_object_around_it() {
     let (_, cpu) = here(1);
     let queues = TaskQueues::new(&Topology::synthetic("package:2 l3:2 core:2 pu:1", Vec::new()).expect("it is one"), 2);
     let set: CpuSet = "1,6".parse().expect("a set");

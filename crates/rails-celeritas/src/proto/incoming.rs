@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn message_of_which_nothing_came_counts_against_no_window() {
+    fn given_up_message_keeps_the_window() {
         let mut incoming = Incoming::new(1_000, 1_000);
         incoming.given_up(0, 5_000);
         let (number, is_refused) = incoming.reserve(None);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_that_have_gone_leave_their_messages_in_any_order() {
+    fn order_of_gone_callers_does_not_matter() {
         let mut incoming = Incoming::new(10_000, 1_000);
         for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
             (0..3).for_each(|number| assert_eq!(incoming.reserve(None), (number, false)));

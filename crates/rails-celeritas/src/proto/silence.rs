@@ -23,7 +23,8 @@ impl Silence {
         Self { since: now, began_at: now, before: Duration::ZERO, ended_at: now, halvings: 0 }
     }
 
-    /// Segments are under way from now on, after none were. They have a `pause` for their news, whatever was before.
+    /// The sender has segments under way again. The peer gets a `pause` at least to tell of them, however long it was silent
+    /// before.
     pub fn begin(&mut self, now: Instant, pause: Duration) {
         if now.saturating_duration_since(self.ended_at) > MOST_SILENCE {
             // The path may have come back long ago.
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn old_waits_are_forgotten_and_new_ones_have_their_time() {
+    fn old_waits_are_forgotten() {
         let begin = Instant::now();
         for (idle, left) in [(4_000 * MS, PAUSE), (3_600_000 * MS, MOST_SILENCE)] {
             let mut silence = Silence::new(begin);

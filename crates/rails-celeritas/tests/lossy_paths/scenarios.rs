@@ -1,4 +1,4 @@
-//! Paths of real rates and messages of real sizes.
+//! Paths of real rates and messages of real sizes. All times are the simulation's: no assertion depends on the clock.
 
 use crate::network::{Network, Path, parameters};
 use rails_celeritas::proto::{

@@ -337,12 +337,40 @@ fn core_around(topology: &Topology, id: CpuId) -> CpuSet {
     around
 }
 
+/// How good the CPUs of a rail are that asks for some, its lane's first; the least is the best.
+///
+/// Rails that move to lower ranks only, one at a time, come to rest: of all that is summed here, the rails beside alone
+/// depend on other rails, and a rail that leaves so many for fewer takes as many pairs from the machine's total.
+pub(super) fn place_rank(chosen: &[Candidate], asked: Option<&CpuSet>) -> impl Ord + use<> {
+    let (lane, tasks) = chosen.split_at(1.min(chosen.len()));
+    let far = |cpus: &[Candidate]| -> (usize, u128) {
+        (cpus.iter().map(|cpu| cpu.far).sum(), cpus.iter().map(|cpu| u128::from(cpu.distance)).sum())
+    };
+    let rest = |cpus: &[Candidate]| -> [usize; 4] {
+        cpus.iter().fold([0; 4], |sum, cpu| {
+            let own = [
+                usize::from(cpu.asked_elsewhere),
+                usize::from(cpu.from_interrupt_rank),
+                usize::from(cpu.shares_no_cache),
+                cpu.other_nics,
+            ];
+            std::array::from_fn(|index| sum[index] + own[index])
+        })
+    };
+    let not_asked = tasks.iter().filter(|cpu| asked.is_some_and(|asked| !asked.contains(cpu.cpu))).count();
+    let on_cpus: usize = chosen.iter().map(|cpu| cpu.rails_on_cpu).sum();
+    let on_cores: usize = chosen.iter().map(|cpu| cpu.rails_on_core).sum();
+    (far(lane), not_asked, far(tasks), on_cpus, on_cores, rest(lane), rest(tasks))
+}
+
 /// The CPUs that `best` won against, by the first criterion in which each is worse.
 pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Vec<RejectedCpus>) {
     let shares = |candidate: &Candidate| candidate.from_interrupt.is_affine();
     let mut by_reason: Vec<(&str, CpuSet)> = Vec::new();
     for other in candidates.iter().filter(|other| other.cpu != best.cpu) {
-        let reason = if (other.far, other.distance) != (best.far, best.distance) {
+        let reason = if other < best {
+            "better for the lane, and not for its tasks too"
+        } else if (other.far, other.distance) != (best.far, best.distance) {
             "farther from the rail's devices"
         } else if other.rails_on_cpu != best.rails_on_cpu {
             "another rail runs on it"

@@ -62,13 +62,18 @@ pub(super) struct Planner<'a> {
     pub(super) rails: Vec<PlannedRail>,
     /// The number of cores of each rail.
     pub(super) cores: Vec<usize>,
+    /// The CPUs that each rail got, its lane's first.
+    pub(super) chosen: Vec<Vec<Candidate>>,
     /// The rails that run already, if these are planned again.
     pub(super) present: &'a [PlannedRail],
+    /// Whether the rail that is planned again keeps the CPUs that it has.
+    pub(super) keeps_cpus: bool,
     pub(super) rejected_nics: Vec<RejectedNic>,
     pub(super) notes: Vec<String>,
 }
 
 /// The parts of a rail to be planned.
+#[derive(Clone)]
 pub(super) struct Parts<'p> {
     pub(super) nic: Option<&'p Nic>,
     pub(super) address: Option<IpAddr>,
@@ -100,7 +105,9 @@ impl<'a> Planner<'a> {
             cpus,
             rails: Vec::new(),
             cores: Vec::new(),
+            chosen: Vec::new(),
             present: &[],
+            keeps_cpus: false,
             rejected_nics: Vec::new(),
             notes: Vec::new(),
         })
@@ -324,7 +331,7 @@ impl<'a> Planner<'a> {
         };
         // An affinity that no candidate has is refused below.
         let lacking = self.keep_required(&mut candidates, asked_node).unwrap_or_default();
-        let Some(best) = candidates.iter().min() else {
+        let Some(best) = candidates.iter().filter(|candidate| self.may_choose(candidate, &sought)).min() else {
             return Err(match binding.cpus() {
                 Some(wanted) => PlanError::CpusTaken { lane: lane(), wanted: wanted.clone() },
                 None => self.too_few_cores(cores),
@@ -355,6 +362,7 @@ impl<'a> Planner<'a> {
             }
         }
         self.cores.push(cores);
+        self.chosen.push(vec![best.clone()]);
         self.rails.push(PlannedRail {
             id,
             interface: nic.map(|nic| nic.name.clone()),
@@ -478,13 +486,15 @@ impl<'a> Planner<'a> {
         let mut cores_taken = self.cpus.core_of(self.rails[index].cpu);
         let sought = self.sought_for_tasks(&self.rails[index]);
         for _ in 1..self.cores[index] {
-            let task_cpu = self.task_cpu(&self.rails[index], &sought, &cores_taken)?;
-            let Some(task_cpu) = task_cpu else { return Err(self.too_few_cores(self.cores[index])) };
+            let candidate = self.task_cpu(&self.rails[index], &sought, &cores_taken)?;
+            let Some(candidate) = candidate else { return Err(self.too_few_cores(self.cores[index])) };
+            let task_cpu = candidate.cpu;
             if self.rails[index].bound_cpu().is_some() {
                 self.cpus.take(task_cpu);
             }
             cores_taken = cores_taken.union(&self.cpus.core_of(task_cpu));
             self.rails[index].task_cpus.insert(task_cpu);
+            self.chosen[index].push(candidate);
         }
         let rail = &mut self.rails[index];
         if self.request.exclusive {
@@ -523,9 +533,9 @@ impl<'a> Planner<'a> {
         rail: &PlannedRail,
         sought: &Sought<'_>,
         cores_taken: &CpuSet,
-    ) -> Result<Option<CpuId>, PlanError> {
+    ) -> Result<Option<Candidate>, PlanError> {
         let mut candidates = self.cpus.candidates(sought, None, self.request.exclusive);
-        candidates.retain(|candidate| !cores_taken.contains(candidate.cpu));
+        candidates.retain(|candidate| !cores_taken.contains(candidate.cpu) && self.may_choose(candidate, sought));
         if !candidates.is_empty() {
             self.keep_required(&mut candidates, rail.node).map_err(|affinity| {
                 let reason = "no further core that is free has it for the rail's tasks".to_owned();
@@ -534,7 +544,11 @@ impl<'a> Planner<'a> {
         }
         let is_asked = |candidate: &Candidate| rail.binding.cpus().is_some_and(|asked| asked.contains(candidate.cpu));
         let asked = candidates.iter().filter(|candidate| is_asked(candidate)).min();
-        Ok(asked.or(candidates.iter().min()).map(|best| best.cpu))
+        Ok(asked.or(candidates.iter().min()).cloned())
+    }
+
+    fn may_choose(&self, candidate: &Candidate, sought: &Sought<'_>) -> bool {
+        !self.keeps_cpus || sought.present.contains(candidate.cpu)
     }
 
     /// The error for a rail of that many cores: rails that share cores need the cores of each alone.

@@ -3,6 +3,7 @@
 use super::{
     Binding, PlanError, PlannedRail, RailRequest, Which,
     addresses::{has_address, next_end},
+    cpus::{Candidate, place_rank},
     exclusive,
     nics::why_not,
     plan_rails::{Parts, Planner},
@@ -29,9 +30,10 @@ pub struct Replanned {
 /// A rail keeps its NIC while that can be used, also if a faster one is there, since another NIC takes new connections.
 /// In place of a NIC that cannot be used it gets the best one without a rail. A rail whose request names the NIC keeps
 /// it in any case. A rail leaves its CPU if that cannot be used any more, or if another one is better by the criteria of
-/// [`plan_rails`](super::plan_rails()); among equals it stays. Rails are looked at one by one, each beside the others as
-/// they are, so that no rail moves for the sake of another one. A rail may come to a CPU that one before it leaves, so
-/// that one moves first.
+/// [`plan_rails`](super::plan_rails()), for the lane and its tasks together; among equals it stays. Rails are looked at
+/// one by one, each beside the others as they are, so that no rail moves for the sake of another one. A rail may come to
+/// a CPU that one before it leaves, so that one moves first. Rails that are planned again and again come to rest: each
+/// move for a better place leaves fewer pairs of rails on one CPU, or else nobody worse off.
 ///
 /// # Errors
 /// [`PlanError`] if no CPU is left. A single rail that cannot be planned is not an error: [`Replanned::unmet`].
@@ -73,11 +75,16 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// Takes the note of its CPUs back.
+    fn vacate(&mut self, rail: &PlannedRail) {
+        if rail.bound_cpu().is_some() {
+            rail.cpus().iter().for_each(|cpu| self.cpus.leave(cpu));
+        }
+    }
+
     /// Plans a rail again. Returns the part of the request that cannot be met.
     fn replan_rail(&mut self, present: &'a PlannedRail) -> Option<String> {
-        if present.bound_cpu().is_some() {
-            present.cpus().iter().for_each(|cpu| self.cpus.leave(cpu));
-        }
+        self.vacate(present);
         let (parts, unmet) = match self.parts_again(present).and_then(|parts| parts.for_rail(present)) {
             Ok(parts) => {
                 let down = parts.nic.filter(|nic| nic.up == Some(false));
@@ -85,21 +92,36 @@ impl<'a> Planner<'a> {
             }
             Err(unmet) => (self.present_parts(present), Some(unmet)),
         };
-        let (index, planned) = (self.rails.len(), self.add(parts));
-        let error = match planned.and_then(|()| self.add_task_cpus(index)) {
-            Ok(()) => return unmet,
-            Err(error) => error,
+        self.keeps_cpus = true;
+        let kept = self.planned_beside(parts.clone()).ok();
+        self.keeps_cpus = false;
+        let asked = parts.binding.cpus();
+        let rank = |chosen: &[Candidate]| place_rank(chosen, asked);
+        let place = match (self.planned_beside(parts), kept) {
+            (Ok(other), Some(kept)) if rank(&kept.1) <= rank(&other.1) => Ok(kept),
+            (Ok(place), _) | (Err(_), Some(place)) => Ok(place),
+            (Err(error), None) => Err(error),
         };
-        // It stays as a whole.
-        if let Some(half) = self.rails.get(index).filter(|half| half.bound_cpu().is_some()) {
-            half.cpus().iter().for_each(|cpu| self.cpus.leave(cpu));
-        }
-        self.rails.truncate(index);
+        let (rail, unmet) = match place {
+            Ok((rail, _)) => (rail, unmet),
+            // It stays as a whole.
+            Err(error) => (present.clone(), Some(unmet.unwrap_or_else(|| error.to_string()))),
+        };
+        self.occupy(&rail);
+        self.cores.push(1 + rail.task_cpus.len());
+        self.rails.push(rail);
+        self.chosen.push(Vec::new());
+        unmet
+    }
+
+    /// Plans a rail beside the others, without its being one of them. Returns the choices of its CPUs too.
+    fn planned_beside(&mut self, parts: Parts<'_>) -> Result<(PlannedRail, Vec<Candidate>), PlanError> {
+        let index = self.rails.len();
+        let planned = self.add(parts).and_then(|()| self.add_task_cpus(index));
         self.cores.truncate(index);
-        self.occupy(present);
-        self.rails.push(present.clone());
-        self.cores.push(1 + present.task_cpus.len());
-        Some(unmet.unwrap_or_else(|| error.to_string()))
+        let (rail, chosen) = (self.rails.drain(index..).next(), self.chosen.drain(index..).next());
+        rail.iter().for_each(|rail| self.vacate(rail));
+        planned.map(|()| rail.zip(chosen).expect("what was planned was added"))
     }
 
     /// The parts of the rail on the machine as it is now.

@@ -83,6 +83,26 @@ fn better_cpu_is_no_need() {
     assert_eq!(moved.reasons, ["CPU 0: serves the NIC's interrupts, which need its time"]);
 }
 
+/// Eight lanes and their tasks on three cores: a lane that left for a core with fewer rails would push its tasks to a
+/// fuller one, and all of them would move for ever.
+#[test]
+fn crowded_rails_come_to_rest() {
+    let mut wanted = RailRequest::loopback(8);
+    wanted.cores = 2;
+    let plan = plan_rails(&Topology::synthetic("package:2 core:4 pu:1", vec![loopback()]).unwrap(), &wanted).unwrap();
+    let nics = vec![loopback(), served_by(nic("eth0", 0, 100, "10.0.0.1"), "0")];
+    let crowded = Topology::synthetic("package:2 numa:1 core:6 pu:2", nics).unwrap().with_allowed(cpus("0,12,14"));
+    let mut present = plan.rails;
+    for _ in 0..20 {
+        let rails = replan_rails(&crowded, &wanted, &present).unwrap();
+        if rails.iter().all(|rail| rail.reasons.is_empty()) {
+            return;
+        }
+        present = rails.into_iter().map(|rail| rail.planned).collect();
+    }
+    panic!("rails move for ever: {present:?}");
+}
+
 #[test]
 fn link_that_is_down_gives_way_to_a_spare_one() {
     let machine = three_nics();
@@ -166,11 +186,10 @@ fn other_request_moves_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Rails that are planned again on another machine come to a place where they may be, and stay there.
+    /// Rails that are planned again on another machine come to a place where they may be, and stay there. Nearly all are
+    /// there after two passes; rails of several CPUs that crowd three cores have taken 18.
     #[test]
-    fn rails_come_to_rest_where_they_may_be(
-        before in machines(), after in machines(), request in requests(), further in 4usize..8,
-    ) {
+    fn rails_come_to_rest_where_they_may_be(before in machines(), after in machines(), request in requests()) {
         let Ok(plan) = plan_rails(&before, &request) else { return Ok(()) };
         let mut present = plan.rails;
         for pass in 0.. {
@@ -199,7 +218,7 @@ proptest! {
             if is_at_rest {
                 break;
             }
-            prop_assert!(pass < further, "rails move for ever: {:?}", present);
+            prop_assert!(pass < 100, "rails move for ever: {:?}", present);
         }
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! # Map
 //! [`TaskQueues`] are the queues of a machine, whose [`Objects`] form a tree. [`TaskQueues::task`] makes a [`Task`], which
-//! is submitted as often as wanted. [`TaskQueues::attach`] makes a [`Runner`] of the calling thread; a [`Worker`] is a
+//! is submitted as often as wanted; a [`Job`] is work on a value, which a thread offers to its [`Helpers`].
+//! [`TaskQueues::attach`] makes a [`Runner`] of the calling thread; a [`Worker`] is a
 //! thread of its own, in the idle class (`SCHED_IDLE`).
 //!
 //! # Smallest use
@@ -41,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod job;
 mod objects;
 mod queues;
 mod runner;
@@ -54,6 +56,7 @@ mod worker;
 mod model;
 
 pub use error::{AttachError, SubmitError, TaskError};
+pub use job::{Helpers, Job, Taken};
 pub use objects::{Object, ObjectId, ObjectKind, Objects};
 pub use queues::{QueueStats, TaskQueues};
 pub use runner::{Pass, Runner};

@@ -90,14 +90,18 @@ impl TaskQueues {
         priority: Priority,
         work: impl Fn() -> Step + Send + Sync + 'static,
     ) -> Result<Task, TaskError> {
-        let objects = &self.shared.objects;
-        let home = objects.covering(cpus).ok_or_else(|| match cpus.is_empty() {
-            true => TaskError::NoCpu,
-            false => TaskError::Outside { cpus: cpus.clone(), online: self.shared.online().clone() },
-        })?;
-        let is_whole = objects.get(home).cpus == *cpus;
+        let home = self.home_of(cpus)?;
+        let is_whole = self.objects().get(home).cpus == *cpus;
         let inner = Arc::new(Inner::new(cpus.clone(), home, is_whole, priority, Box::new(work)));
         Ok(Task { inner, shared: Arc::clone(&self.shared) })
+    }
+
+    /// The object in whose queue a task for these CPUs waits.
+    pub(crate) fn home_of(&self, cpus: &CpuSet) -> Result<ObjectId, TaskError> {
+        self.objects().covering(cpus).ok_or_else(|| match cpus.is_empty() {
+            true => TaskError::NoCpu,
+            false => TaskError::Outside { cpus: cpus.clone(), online: self.shared.online().clone() },
+        })
     }
 
     /// The machine's objects.

@@ -1,12 +1,13 @@
 //! Sending segments in bursts: from the blocks of their messages, or sealed into a buffer.
 
-use super::driver::State;
+use super::{ahead::HelperStats, driver::State, sealing::Sealing};
 use crate::proto::{
     sender::Segment,
     wire::{HEADER_LEN, seal_len},
 };
 use rails_net::UdpSocket;
 use rails_proto::seal::PacketSealer;
+use rails_task::Helpers;
 use std::{
     io::{self, IoSlice},
     net::SocketAddr,
@@ -20,7 +21,7 @@ pub(super) struct Bursts {
     /// Those that are to leave, the first of which may have left.
     burst: Vec<Segment>,
     left: usize,
-    sealer: Option<PacketSealer>,
+    sealing: Option<Sealing>,
     /// The sealed bytes of the next ones, until the socket takes them: a packet is sealed once.
     sealed: Vec<u8>,
     /// A probe of the path's MTU that the socket has not taken: its packet number and its bytes.
@@ -28,8 +29,13 @@ pub(super) struct Bursts {
 }
 
 impl Bursts {
-    pub(super) fn new(sealer: Option<PacketSealer>) -> Self {
-        Self { sealer, ..Self::default() }
+    /// Sealed bursts, if there is a sealer, perhaps by helpers.
+    pub(super) fn new(sealer: Option<PacketSealer>, helpers: Option<&Helpers>) -> Self {
+        Self { sealing: sealer.map(|sealer| Sealing::new(sealer, helpers)), ..Self::default() }
+    }
+
+    pub(super) fn helper_stats(&self) -> HelperStats {
+        self.sealing.as_ref().map(Sealing::stats).unwrap_or_default()
     }
 
     /// Whether the socket has not taken all.
@@ -44,15 +50,12 @@ impl Bursts {
         }
         for _ in 0..BURSTS {
             if self.left == self.burst.len() {
-                self.burst.clear();
-                self.left = 0;
-                let most = usize::from(socket.most_segments());
-                state.protocol.poll_transmit(now, most, &mut self.burst);
+                self.next_burst(socket, state, now);
                 if self.burst.is_empty() {
                     return false;
                 }
             }
-            let sent = match self.sealer {
+            let sent = match self.sealing {
                 Some(_) => self.send_sealed(socket, to, state),
                 None => self.send(socket, to, state),
             };
@@ -62,6 +65,34 @@ impl Bursts {
             // Segments of another error count as lost. A path that takes none at all is noticed by its silence.
         }
         true
+    }
+
+    /// Takes the next burst that is due, and has helpers seal those behind it that are due too.
+    fn next_burst(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) {
+        let most = usize::from(socket.most_segments());
+        self.left = 0;
+        match self.sealing.as_mut().and_then(|sealing| sealing.next(&mut self.sealed)) {
+            Some(burst) => self.burst = burst,
+            None => {
+                self.burst.clear();
+                state.protocol.poll_transmit(now, most, &mut self.burst);
+            }
+        }
+        let Some(sealing) = &mut self.sealing else { return };
+        while !self.burst.is_empty() && sealing.has_room() {
+            let mut due = Vec::new();
+            state.protocol.poll_transmit(now, most, &mut due);
+            if due.is_empty() {
+                return;
+            }
+            for segments in due.chunks(most_of_a_call(&due[0], true)) {
+                let mut payloads = Vec::with_capacity(segments.len());
+                let mut segments = segments.to_vec();
+                // Those of messages that were given up stay here.
+                segments.retain(|segment| state.outgoing.pieces(segment, &mut payloads));
+                sealing.offer(segments, payloads);
+            }
+        }
     }
 
     /// Sends the probes that are due. Returns whether the socket took them.
@@ -86,9 +117,9 @@ impl Bursts {
         let (header, padding) = state.protocol.poll_probe(now)?;
         let mut datagram = header.encode().to_vec();
         datagram.resize(HEADER_LEN + padding as usize, 0);
-        if let Some(sealer) = &mut self.sealer {
+        if let Some(sealing) = &mut self.sealing {
             let (bytes, payload) = datagram.split_at_mut(HEADER_LEN);
-            let tag = sealer.seal(header.packet, bytes, payload);
+            let tag = sealing.sealer.seal(header.packet, bytes, payload);
             datagram.extend_from_slice(&tag);
         }
         Some((header.packet, datagram))
@@ -96,9 +127,9 @@ impl Bursts {
 
     /// The segments of the next call, and the bytes of each of them but the last, which may be shorter.
     fn next(&self) -> (&[Segment], usize) {
-        let segments = &self.burst[self.left..];
-        let whole = segments[0].header_len() + segments[0].payload_len as usize + seal_len(self.sealer.is_some());
-        (&segments[..segments.len().min(UdpSocket::MOST_BURST_BYTES / whole)], whole)
+        let (segments, is_sealed) = (&self.burst[self.left..], self.sealing.is_some());
+        let most = most_of_a_call(&segments[0], is_sealed);
+        (&segments[..segments.len().min(most)], datagram_len(&segments[0], is_sealed))
     }
 
     /// Sends the rest of the burst by one call.
@@ -169,14 +200,8 @@ impl Bursts {
     fn seal(&mut self, segment: &Segment, state: &State) -> bool {
         let mut slices = Vec::new();
         let is_there = state.outgoing.slices(segment, &mut slices);
-        let Some(sealer) = self.sealer.as_mut().filter(|_| is_there) else { return false };
-        let header = segment.encode_header();
-        let header = &header[..segment.header_len()];
-        self.sealed.extend_from_slice(header);
-        let at = self.sealed.len();
-        slices.iter().for_each(|slice| self.sealed.extend_from_slice(slice));
-        let tag = sealer.seal(segment.header.packet, header, &mut self.sealed[at..]);
-        self.sealed.extend_from_slice(&tag);
+        let Some(sealing) = self.sealing.as_mut().filter(|_| is_there) else { return false };
+        sealing.seal(segment, slices.iter().map(|slice| &slice[..]), &mut self.sealed);
         true
     }
 
@@ -188,6 +213,16 @@ impl Bursts {
             Err(_) => count,
         };
     }
+}
+
+/// The bytes of a segment's datagram.
+fn datagram_len(segment: &Segment, is_sealed: bool) -> usize {
+    segment.header_len() + segment.payload_len as usize + seal_len(is_sealed)
+}
+
+/// The most segments of one call, of which this is the first.
+fn most_of_a_call(first: &Segment, is_sealed: bool) -> usize {
+    UdpSocket::MOST_BURST_BYTES / datagram_len(first, is_sealed)
 }
 
 /// The most bursts that are sent before something else is done.

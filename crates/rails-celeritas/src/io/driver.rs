@@ -2,6 +2,7 @@
 //! the time. It decides nothing.
 
 use super::{
+    ahead::HelperStats,
     bursts::Bursts,
     byte_stream::Waiting,
     control::ControlChannel,
@@ -39,6 +40,7 @@ pub(super) struct State {
     /// The end of the connection; an error if messages are missing.
     pub(super) end: Option<Result<(), ConnectionError>>,
     pub(super) scatter: ScatterStats,
+    pub(super) helpers: HelperStats,
     pub(super) waiting: Waiting,
     waker: Option<Waker>,
 }
@@ -61,6 +63,7 @@ impl Shared {
             is_dropped: false,
             end: None,
             scatter: ScatterStats::default(),
+            helpers: HelperStats::default(),
             waiting: Waiting::default(),
             waker: None,
         };
@@ -132,6 +135,7 @@ impl Driver {
                 Err(_) => break,
             }
         }
+        self.scatter.handle_waiting(now, &mut state.protocol);
         is_worthwhile |= self.control.read(state, now)?;
         state.protocol.handle_timeout(now);
         is_worthwhile |= self.bursts.transmit(&self.segments, self.scatter.peer.get(), state, now);
@@ -140,6 +144,7 @@ impl Driver {
             state.tell(event, self.scatter.peer.get());
         }
         state.scatter = self.scatter.stats;
+        state.helpers = self.bursts.helper_stats() + self.scatter.helper_stats();
         Ok(is_worthwhile)
     }
 

@@ -1,5 +1,6 @@
 //! Connections over sockets: a control channel over TCP, segments over UDP, and a task that drives both.
 
+mod ahead;
 mod bursts;
 mod byte_stream;
 mod control;
@@ -12,9 +13,11 @@ mod open;
 mod options;
 mod outgoing;
 mod scatter;
+mod sealing;
 mod secure;
 mod stream;
 
+pub use ahead::HelperStats;
 pub use error::{ConnectionError, OpenError, ReceiveError, SendError};
 pub use lane::CeleritasTransport;
 pub use listener::CeleritasListener;
@@ -73,6 +76,8 @@ pub struct ConnectionStats {
     pub receiver: ReceiverStats,
     /// Where received segments landed.
     pub scatter: ScatterStats,
+    /// The work of other cores.
+    pub helpers: HelperStats,
     /// The rate at which it sends.
     pub rate: Bandwidth,
     /// The smoothed round-trip time.
@@ -183,6 +188,7 @@ impl Connection {
             sender,
             receiver,
             scatter: state.scatter,
+            helpers: state.helpers,
             rate: state.protocol.rate(),
             round_trip: state.protocol.round_trip().smoothed(),
             least_round_trip: state.protocol.round_trip().least(),

@@ -15,6 +15,7 @@ use crate::proto::{
     wire::{HEADER_LEN, Token, seal_len},
 };
 use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
+use rails_task::Helpers;
 use rails_topo::DataSize;
 use std::{
     io,
@@ -148,13 +149,14 @@ impl Greeted {
         let shared = Arc::new(Shared::new(protocol));
         let Seals { reader, writer, segments: seals } = seals;
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
+        let helpers = Helpers::current();
         let driver = Driver {
             shared: Arc::clone(&shared),
             segments,
             control: ControlChannel::new(control, reader, writer),
             timer,
-            scatter: Scatter::new(token, PeerAddress::new(peer), opener),
-            bursts: Bursts::new(sealer),
+            scatter: Scatter::new(token, PeerAddress::new(peer), opener, helpers.as_ref()),
+            bursts: Bursts::new(sealer, helpers.as_ref()),
         };
         tokio::spawn(driver);
         Ok(Connection { shared, local, peer: remote, segments: arrives_at, link })

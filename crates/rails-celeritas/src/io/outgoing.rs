@@ -1,6 +1,7 @@
 //! The messages that are sent, and their memory, until they have arrived.
 
 use crate::proto::{blocks::SentBlocks, sender::Segment};
+use bytes::Bytes;
 use std::{collections::BTreeMap, io::IoSlice};
 use tokio::sync::oneshot;
 
@@ -60,6 +61,14 @@ impl Outgoing {
     /// Lets go of all messages: those who wait learn of the connection's end.
     pub(super) fn clear(&mut self) {
         self.messages.clear();
+    }
+
+    /// Adds the pieces of a segment's payload, which keep their memory. Returns whether its message is still there.
+    pub(super) fn pieces(&self, segment: &Segment, pieces: &mut Vec<Bytes>) -> bool {
+        let Some(sent) = self.messages.get(&segment.header.message) else { return false };
+        let start = segment.header.in_message;
+        pieces.extend(sent.blocks.pieces(start..start + u64::from(segment.payload_len)));
+        true
     }
 
     /// Adds the slices of a segment's payload. Returns whether its message is still there.

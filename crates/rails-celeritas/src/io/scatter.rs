@@ -4,6 +4,7 @@
 //! the places of the bytes that come next. If a segment is another one, because one was lost or is sent again, then its
 //! payload is copied to its place. The buffers are always places whose bytes are missing, so nothing is overwritten.
 
+use super::{ahead::HelperStats, sealing::Opening};
 use crate::proto::{
     connection::ConnectionProtocol,
     peer_address::PeerAddress,
@@ -11,7 +12,8 @@ use crate::proto::{
     wire::{HEADER_LEN, Header, ProbeHeader, SHORT_HEADER_LEN, SegmentHeader, Token},
 };
 use rails_net::{Received, UdpSocket};
-use rails_proto::seal::{PacketOpener, TAG_LEN};
+use rails_proto::seal::PacketOpener;
+use rails_task::Helpers;
 use std::{
     io::{self, IoSliceMut},
     ops::Range,
@@ -25,7 +27,7 @@ pub(super) struct Scatter {
     /// The peer's address for segments.
     pub(super) peer: PeerAddress,
     /// Opens segments, if they are sealed.
-    opener: Option<PacketOpener>,
+    opening: Option<Opening>,
     headers: Vec<[u8; HEADER_LEN]>,
     /// Takes all bytes for which there is no other place.
     rest: Vec<u8>,
@@ -90,11 +92,17 @@ impl Offered {
 }
 
 impl Scatter {
-    pub(super) fn new(token: Token, peer: PeerAddress, opener: Option<PacketOpener>) -> Self {
+    /// Sealed segments, if there is an opener, are opened by helpers perhaps.
+    pub(super) fn new(
+        token: Token,
+        peer: PeerAddress,
+        opener: Option<PacketOpener>,
+        helpers: Option<&Helpers>,
+    ) -> Self {
         Self {
             token,
             peer,
-            opener,
+            opening: opener.map(|opener| Opening::new(token, opener, helpers)),
             headers: vec![[0; HEADER_LEN]; MOST_EXPECTED],
             rest: vec![0; UdpSocket::MOST_BURST_BYTES],
             highest: None,
@@ -106,15 +114,21 @@ impl Scatter {
         }
     }
 
-    /// Receives one train of segments, if one has come.
+    pub(super) fn helper_stats(&self) -> HelperStats {
+        self.opening.as_ref().map(Opening::stats).unwrap_or_default()
+    }
+
+    /// Receives one train of segments, if one has come. Sealed ones may [wait](Self::handle_waiting).
     pub(super) fn receive(
         &mut self,
         socket: &UdpSocket,
         now: Instant,
         protocol: &mut ConnectionProtocol,
     ) -> io::Result<()> {
-        if self.opener.is_some() {
-            return self.receive_sealed(socket, now, protocol);
+        if let Some(mut opening) = self.opening.take() {
+            let received = self.receive_sealed(&mut opening, socket, now, protocol);
+            self.opening = Some(opening);
+            return received;
         }
         let expected = self.expected(protocol);
         let (received, offered) = self.fill(socket, expected, protocol)?;
@@ -163,43 +177,57 @@ impl Scatter {
         Ok(())
     }
 
-    /// Receives one train of sealed segments: each is opened in a buffer, and copied to its place.
+    /// Receives a train of sealed segments. It is handled when no more come, or enough wait.
     fn receive_sealed(
         &mut self,
+        opening: &mut Opening,
         socket: &UdpSocket,
         now: Instant,
         protocol: &mut ConnectionProtocol,
     ) -> io::Result<()> {
-        let received = socket.try_receive(&mut [IoSliceMut::new(&mut self.rest)])?;
-        self.stats.calls += 1;
-        protocol.set_overflowed(received.dropped.into());
-        let datagram = received.segment_bytes.map_or(received.bytes, |bytes| bytes.get().into()).max(1);
-        let mut rest = std::mem::take(&mut self.rest);
-        for datagram in rest[..received.bytes].chunks_mut(datagram) {
-            let Some((header, payload)) = self.open(datagram) else {
+        let received = opening.receive(socket);
+        self.stats.calls += u64::from(received.is_ok());
+        match received {
+            Ok(dropped) => protocol.set_overflowed(dropped.into()),
+            Err(error) => {
+                while self.handle_sealed(opening, now, protocol) {}
+                return Err(error);
+            }
+        }
+        if !opening.has_room() {
+            self.handle_sealed(opening, now, protocol);
+        }
+        Ok(())
+    }
+
+    /// Handles the trains that wait to be opened.
+    pub(super) fn handle_waiting(&mut self, now: Instant, protocol: &mut ConnectionProtocol) {
+        if let Some(mut opening) = self.opening.take() {
+            while self.handle_sealed(&mut opening, now, protocol) {}
+            self.opening = Some(opening);
+        }
+    }
+
+    /// Handles the next train: each segment was opened in a buffer, and is copied to its place. Returns whether there was
+    /// one.
+    fn handle_sealed(&mut self, opening: &mut Opening, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
+        let Some(mut opened) = opening.next() else { return false };
+        for datagram in opened.datagrams.drain(..) {
+            let Some((header, payload)) = datagram else {
                 self.stats.foreign += 1;
                 continue;
             };
-            self.peer.handle(header.packet(), received.from);
+            self.peer.handle(header.packet(), opened.from);
             match Self::expand(header, payload.len(), protocol) {
                 Some(Datagram::Segment { header, header_len }) => {
-                    self.place(now, &header, header_len, payload, protocol);
+                    self.place(now, &header, header_len, &opened.bytes[payload], protocol);
                 }
                 Some(Datagram::Probe(probe)) => protocol.handle_probe(&probe),
                 None => {}
             }
         }
-        self.rest = rest;
-        Ok(())
-    }
-
-    /// Opens a sealed datagram of the connection.
-    fn open<'a>(&mut self, datagram: &'a mut [u8]) -> Option<(Header, &'a [u8])> {
-        let (bytes, rest) = datagram.split_at_mut(Header::len_of(datagram).ok()?);
-        let (payload, tag) = rest.split_at_mut_checked(rest.len().checked_sub(TAG_LEN)?)?;
-        let header = Header::decode(bytes, payload.len()).ok().filter(|header| header.token() == self.token)?;
-        self.opener.as_mut()?.open(header.packet(), bytes, payload, tag).ok()?;
-        Some((header, payload))
+        opening.recycle(opened);
+        true
     }
 
     /// A datagram of the connection with so many bytes behind its header; `None` for a segment that is to be dropped.

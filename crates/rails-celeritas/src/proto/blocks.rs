@@ -35,15 +35,23 @@ impl SentBlocks {
 
     /// Adds the slices of these bytes.
     pub(crate) fn slices<'a>(&'a self, bytes: Range<u64>, slices: &mut Vec<IoSlice<'a>>) {
-        let mut at = bytes.start;
-        let mut index = self.ends.partition_point(|end| *end <= at);
-        while at < bytes.end {
-            let (block, end) = (&self.blocks[index], self.ends[index]);
-            let start = end - block.len() as u64;
-            slices.push(IoSlice::new(&block[(at - start) as usize..(bytes.end.min(end) - start) as usize]));
-            at = end;
-            index += 1;
-        }
+        slices.extend(self.parts(bytes).map(|(block, part)| IoSlice::new(&block[part])));
+    }
+
+    /// The pieces of these bytes, which keep their memory.
+    pub(crate) fn pieces(&self, bytes: Range<u64>) -> impl Iterator<Item = Bytes> {
+        self.parts(bytes).map(|(block, part)| block.slice(part))
+    }
+
+    /// The blocks that have these bytes, each with the place of its part of them.
+    fn parts(&self, bytes: Range<u64>) -> impl Iterator<Item = (&Bytes, Range<usize>)> {
+        let first = self.ends.partition_point(|end| *end <= bytes.start);
+        let blocks = self.blocks[first..].iter().zip(&self.ends[first..]);
+        let blocks = blocks.map(|(block, end)| (block, end - block.len() as u64));
+        blocks.take_while(move |(_, start)| *start < bytes.end).map(move |(block, start)| {
+            let from = bytes.start.saturating_sub(start) as usize;
+            (block, from..(bytes.end - start).min(block.len() as u64) as usize)
+        })
     }
 }
 

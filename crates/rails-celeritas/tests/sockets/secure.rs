@@ -7,6 +7,9 @@ use rails_proto::{
     secret::Secret,
     security::{Identity, Security, TlsClient, TlsServer},
 };
+use rails_task::{Helpers, TaskQueues};
+use rails_topo::{Bandwidth, Topology};
+use std::thread;
 use tokio::time::timeout;
 
 fn secret(text: &[u8]) -> Secret {
@@ -59,6 +62,46 @@ async fn messages_over_tls() {
     let (near, far) = tls();
     let (near, far) = pair_of(near, far).await;
     exchange(near, far).await;
+}
+
+/// A fast path, so that more bursts are due and more trains come than the driver handles at a time.
+#[tokio::test]
+async fn helpers_seal_and_open() {
+    let topology = Topology::detect().unwrap();
+    let queues = TaskQueues::new(&topology, 64);
+    Helpers::set_current(Some(Helpers::new(&queues, topology.online_cpus()).unwrap()));
+    let fast = || CeleritasOptions::fixed(Bandwidth::mbps(100_000)).security(secret(b"0123456789abcdef"));
+    // Helpers that never come.
+    let (near, far) = pair_of(fast(), fast()).await;
+    exchange(near, far).await;
+
+    let helper = {
+        let queues = queues.clone();
+        thread::spawn(move || {
+            let runner = queues.attach().unwrap();
+            while !runner.is_closed() {
+                if runner.run().ran == 0 {
+                    runner.sleep(None);
+                }
+            }
+        })
+    };
+    let (near, far) = pair_of(fast(), fast()).await;
+    let bytes = pattern(20_000_000, 3);
+    let mut rounds = 0;
+    // The helper gets time sooner or later.
+    while near.stats().helpers.done == 0 || far.stats().helpers.done == 0 {
+        let sending = near.send(cut(&bytes, 100_000)).unwrap();
+        let message = timeout(PATIENCE, far.receive()).await.expect("it does not hang").unwrap().expect("it was sent");
+        assert!(message.blocks.concat() == bytes, "the message of round {rounds} differs");
+        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+        rounds += 1;
+        assert!(rounds < 1000, "{:?} {:?}", near.stats().helpers, far.stats().helpers);
+    }
+    exchange(near, far).await;
+    Helpers::set_current(None);
+    queues.close();
+    helper.join().unwrap();
 }
 
 /// The errors of both ends.

@@ -44,11 +44,11 @@ impl Opener {
 }
 
 /// Seals the packets of one direction: none without the feature `encryption`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum PacketSealer {}
 
 /// Opens the packets of one direction: none without the feature `encryption`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum PacketOpener {}
 
 /// The seals of packets in both directions.
@@ -61,6 +61,11 @@ pub struct PacketSeals {
 }
 
 impl PacketSealer {
+    /// Has the key of a packet ready.
+    pub fn advance(&mut self, _: u64) {
+        match *self {}
+    }
+
     /// Seals a packet.
     pub fn seal(&mut self, _: u64, _: &[u8], _: &mut [u8]) -> [u8; TAG_LEN] {
         match *self {}
@@ -70,6 +75,11 @@ impl PacketSealer {
 impl PacketOpener {
     /// Opens a packet.
     pub fn open(&mut self, _: u64, _: &[u8], _: &mut [u8], _: &[u8]) -> Result<(), SealError> {
+        match *self {}
+    }
+
+    /// Notes that a packet has opened.
+    pub fn opened(&mut self, _: u64) {
         match *self {}
     }
 }

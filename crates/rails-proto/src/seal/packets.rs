@@ -6,24 +6,24 @@ use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
     hkdf::{HKDF_SHA256, Prk, Salt},
 };
-use std::fmt;
+use std::{fmt, sync::Arc};
 use zeroize::Zeroizing;
 
 /// The packets that one key seals: so many of 9,000 bytes have 2^29 blocks of 16 bytes.
 pub const PACKETS_PER_KEY: u64 = 1 << 20;
 
-/// Seals the packets of one direction.
-#[derive(Debug)]
-pub struct PacketSealer(Generation);
+/// Seals the packets of one direction. Clones seal with the same keys, so that several threads may seal packets.
+#[derive(Debug, Clone)]
+pub struct PacketSealer(Arc<Generation>);
 
 /// Opens the packets of one direction, in any order: each must be of the latest key that has opened one, or of its
-/// neighbours.
-#[derive(Debug)]
+/// neighbours. Clones open packets on other threads, and this one is [told](Self::opened) of them.
+#[derive(Debug, Clone)]
 pub struct PacketOpener {
-    previous: Option<Generation>,
-    current: Generation,
+    previous: Option<Arc<Generation>>,
+    current: Arc<Generation>,
     /// Derived when a packet claims it, and current once one has opened with it.
-    next: Option<Generation>,
+    next: Option<Arc<Generation>>,
 }
 
 /// The key of [`PACKETS_PER_KEY`] packets.
@@ -56,7 +56,7 @@ impl PacketSeals {
     /// Derives the keys from a secret, the hash of the handshake's messages, and the packets' purpose.
     pub(crate) fn derive(secret: &Secret, transcript: &[u8; 32], purpose: PacketRole, ours: Role) -> Self {
         let prk = Salt::new(HKDF_SHA256, transcript).extract(secret.bytes());
-        let first = |role| Generation::new(0, expand(&prk, purpose.label(role)));
+        let first = |role| Arc::new(Generation::new(0, expand(&prk, purpose.label(role))));
         let (ours, theirs) = match ours {
             Role::Initiator => (Role::Initiator, Role::Responder),
             Role::Responder => (Role::Responder, Role::Initiator),
@@ -67,15 +67,21 @@ impl PacketSeals {
 }
 
 impl PacketSealer {
-    /// Seals the payload of a packet in place, and returns its tag, which covers the header too. Each number is used once,
-    /// and they rise.
+    /// Has the key of the packet of that number ready, which those below may not need any more. A clone that is made after
+    /// this need not derive it.
+    pub fn advance(&mut self, number: u64) {
+        while self.0.number < number / PACKETS_PER_KEY {
+            self.0 = Arc::new(self.0.next());
+        }
+    }
+
+    /// Seals the payload of a packet in place, and returns its tag, which covers the header too. The numbers rise, and each
+    /// is used once: for one content, if several threads seal it.
     ///
     /// # Panics
     /// If `number` belongs to a key that is not in use any more.
     pub fn seal(&mut self, number: u64, header: &[u8], payload: &mut [u8]) -> [u8; TAG_LEN] {
-        while self.0.number < number / PACKETS_PER_KEY {
-            self.0 = self.0.next();
-        }
+        self.advance(number);
         assert_eq!(self.0.number, number / PACKETS_PER_KEY, "numbers rise");
         let tag = self.0.key.seal_in_place_separate_tag(nonce(number), Aad::from(header), payload);
         tag.expect("AES-GCM seals records of up to 2^36 bytes").as_ref().try_into().expect("a tag has 16 bytes")
@@ -90,19 +96,23 @@ impl PacketOpener {
     pub fn open(&mut self, number: u64, header: &[u8], payload: &mut [u8], tag: &[u8]) -> Result<(), SealError> {
         let current = self.current.number;
         let generation = match number / PACKETS_PER_KEY {
-            claimed if claimed == current => &self.current,
-            claimed if claimed == current + 1 => self.next.get_or_insert_with(|| self.current.next()),
+            claimed if claimed == current => &*self.current,
+            claimed if claimed == current + 1 => self.next.get_or_insert_with(|| Arc::new(self.current.next())),
             claimed if claimed + 1 == current => self.previous.as_ref().ok_or(SealError)?,
             _ => return Err(SealError),
         };
         let opened = generation.key.open_in_place_separate_tag(nonce(number), Aad::from(header), tag, payload);
         opened.map_err(|_| SealError)?;
-        if number / PACKETS_PER_KEY > current
-            && let Some(next) = self.next.take()
-        {
+        self.opened(number);
+        Ok(())
+    }
+
+    /// Notes that the packet of that number has opened, by a clone of this one.
+    pub fn opened(&mut self, number: u64) {
+        if number / PACKETS_PER_KEY == self.current.number + 1 {
+            let next = self.next.take().unwrap_or_else(|| Arc::new(self.current.next()));
             self.previous = Some(std::mem::replace(&mut self.current, next));
         }
-        Ok(())
     }
 }
 
@@ -183,6 +193,20 @@ mod tests {
             }
             prop_assert_eq!(far.opener.open(5, b"header", &mut payload.clone(), &tag), Ok(()), "the true one opens");
         }
+    }
+
+    #[test]
+    fn clones_seal_and_open_across_keys() {
+        let [near, mut far] = ends(1, PacketRole::Segments);
+        for number in [0, PACKETS_PER_KEY - 1, PACKETS_PER_KEY, 2 * PACKETS_PER_KEY, 2 * PACKETS_PER_KEY - 1] {
+            let mut sealer = near.sealer.clone();
+            let (mut payload, tag) = sealed(&mut sealer, number);
+            let mut helper = far.opener.clone();
+            helper.open(number, b"header", &mut payload, &tag).unwrap();
+            far.opener.opened(number);
+            assert_eq!(far.opener.current.number, helper.current.number.max(far.opener.current.number));
+        }
+        assert_eq!(far.opener.current.number, 2);
     }
 
     #[test]

@@ -1,0 +1,201 @@
+//! Work that a thread offers to others, and does itself if they have no time.
+
+use super::{
+    error::TaskError,
+    queues::TaskQueues,
+    task::{Priority, Step, Task},
+};
+use rails_topo::CpuSet;
+use std::{
+    cell::RefCell,
+    fmt, mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The cores that may do work for a thread: CPUs, and the queues by which their threads get it.
+///
+/// A thread has helpers of its own if [`set_current`](Self::set_current) was called on it; libraries that run there ask
+/// for them by [`current`](Self::current).
+#[derive(Debug, Clone)]
+pub struct Helpers {
+    queues: TaskQueues,
+    cpus: CpuSet,
+}
+
+/// A piece of work on a value of its owner's: made once, and offered as often as wanted.
+///
+/// The owner offers a value, and takes it back: done by a helper, or untouched, and then the owner does the work. It never
+/// waits for a helper. A helper that holds the value may lose its CPU for long, so an owner that cannot wait keeps what it
+/// needs to do the work again.
+///
+/// ```
+/// use rails_task::{Helpers, Taken, TaskQueues};
+/// use rails_topo::Topology;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let topology = Topology::detect()?;
+/// let helpers = Helpers::new(&TaskQueues::new(&topology, 16), topology.online_cpus())?;
+/// let job = helpers.job(|numbers: &mut Vec<u32>| numbers.sort());
+/// job.offer(vec![3, 1, 2]).expect("the queue has room");
+/// // No thread runs the tasks of these queues.
+/// assert!(matches!(job.take(), Taken::Untouched(numbers) if numbers == [3, 1, 2]));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Job<T> {
+    slot: Arc<Mutex<Slot<T>>>,
+    task: Task,
+}
+
+/// The state of a job's value, when its owner wants it back.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Taken<T> {
+    /// A helper has done the work.
+    Done(T),
+    /// No helper has begun with it, and none does.
+    Untouched(T),
+    /// A helper is at it.
+    Running,
+    /// There is no value: none was offered, or the work has panicked with it.
+    Nothing,
+}
+
+enum Slot<T> {
+    Empty,
+    Offered(T),
+    Running,
+    Done(T),
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Helpers>> = const { RefCell::new(None) };
+}
+
+impl Helpers {
+    /// Helpers on these CPUs, as far as they have threads that run tasks: [runners](TaskQueues::attach) or
+    /// [workers](crate::Worker).
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    pub fn new(queues: &TaskQueues, cpus: &CpuSet) -> Result<Self, TaskError> {
+        queues.home_of(cpus)?;
+        Ok(Self { queues: queues.clone(), cpus: cpus.clone() })
+    }
+
+    /// The helpers of the calling thread.
+    pub fn current() -> Option<Self> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+
+    /// Gives the calling thread helpers, or takes them from it.
+    pub fn set_current(helpers: Option<Self>) {
+        CURRENT.set(helpers);
+    }
+
+    /// Their CPUs.
+    pub fn cpus(&self) -> &CpuSet {
+        &self.cpus
+    }
+
+    /// Work that they may do.
+    pub fn job<T: Send + 'static>(&self, work: impl Fn(&mut T) + Send + Sync + 'static) -> Job<T> {
+        let slot = Arc::new(Mutex::new(Slot::Empty));
+        let own = Arc::clone(&slot);
+        let run = move || {
+            if let Some(value) = begin(&own) {
+                let mut running = Running { slot: &own, value: Some(value) };
+                running.value.as_mut().into_iter().for_each(&work);
+                *lock(&own) = running.value.take().map_or(Slot::Empty, Slot::Done);
+            }
+            Step::Done
+        };
+        let task = self.queues.task(&self.cpus, Priority::Normal, run).expect("the helpers' CPUs were checked");
+        Job { slot, task }
+    }
+}
+
+/// Takes the value for a helper, unless its owner has taken it back.
+fn begin<T>(slot: &Mutex<Slot<T>>) -> Option<T> {
+    let mut slot = lock(slot);
+    match mem::replace(&mut *slot, Slot::Running) {
+        Slot::Offered(value) => Some(value),
+        other => {
+            *slot = other;
+            None
+        }
+    }
+}
+
+/// The value of a job that a helper is at.
+struct Running<'a, T> {
+    slot: &'a Mutex<Slot<T>>,
+    value: Option<T>,
+}
+
+impl<T> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        if self.value.is_some() {
+            // The work has panicked with it.
+            *lock(self.slot) = Slot::Empty;
+        }
+    }
+}
+
+impl<T> Job<T> {
+    /// Offers a value to the helpers, and wakes one of them that sleeps.
+    ///
+    /// # Errors
+    /// The value, if the last one was not taken back, the queues are full or closed, or the work has panicked before.
+    pub fn offer(&self, value: T) -> Result<(), T> {
+        let mut slot = lock(&self.slot);
+        if !matches!(*slot, Slot::Empty) {
+            return Err(value);
+        }
+        *slot = Slot::Offered(value);
+        drop(slot);
+        if self.task.submit().is_ok() {
+            return Ok(());
+        }
+        // A helper that came for the last value may have found this one.
+        let mut slot = lock(&self.slot);
+        match mem::replace(&mut *slot, Slot::Empty) {
+            Slot::Offered(value) => Err(value),
+            other => {
+                *slot = other;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the value back.
+    pub fn take(&self) -> Taken<T> {
+        let mut slot = lock(&self.slot);
+        match mem::replace(&mut *slot, Slot::Empty) {
+            Slot::Empty => Taken::Nothing,
+            Slot::Offered(value) => Taken::Untouched(value),
+            Slot::Done(value) => Taken::Done(value),
+            Slot::Running => {
+                *slot = Slot::Running;
+                Taken::Running
+            }
+        }
+    }
+}
+
+impl<T> Drop for Job<T> {
+    fn drop(&mut self) {
+        // The queue may hold the task for long.
+        self.task.cancel();
+        drop(self.take());
+    }
+}
+
+impl<T> fmt::Debug for Job<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("task", &self.task).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(slot: &Mutex<Slot<T>>) -> MutexGuard<'_, Slot<T>> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -4,6 +4,7 @@ mod celeritas;
 mod claimed;
 mod moved;
 mod pinned;
+mod queues;
 mod serve;
 mod stopped;
 mod streams;

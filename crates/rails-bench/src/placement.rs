@@ -8,6 +8,7 @@ use rails_multirail::{
     planner::{Affinities, Nearness, Need, PlanError, plan_rails},
     runtime::RuntimeError,
 };
+use rails_task::TaskQueues;
 use rails_topo::{CpuSet, Topology};
 use std::sync::{Mutex, PoisonError};
 
@@ -155,7 +156,7 @@ pub(crate) fn build(topology: &Topology, request: &RailRequest, flag: &'static s
     let mut tries = 1..TRIES;
     loop {
         let plan = plan(topology, request, flag)?;
-        match Rails::build(&plan) {
+        match build_with_tasks(topology, &plan) {
             Ok(rails) => return Ok((plan, rails)),
             // Somebody has claimed a core after the plan was made; the next plan leaves it out.
             Err(error) if is_core_claimed(&error) && tries.next().is_some() => {}
@@ -167,6 +168,15 @@ pub(crate) fn build(topology: &Topology, request: &RailRequest, flag: &'static s
 /// Builds the rails of a plan that was made before.
 pub(crate) fn build_planned(plan: &RailPlan) -> Result<Rails> {
     Rails::build(plan).map_err(not_built)
+}
+
+/// Rails of several cores, of which the further ones help the first.
+fn build_with_tasks(topology: &Topology, plan: &RailPlan) -> Result<Rails, RuntimeError> {
+    if plan.rails.iter().all(|rail| rail.task_cpus.is_empty()) {
+        return Rails::build(plan);
+    }
+    let queues = TaskQueues::new(topology, TASKS);
+    Rails::build_with(plan, |_, runtime| runtime.tasks(&queues))
 }
 
 fn is_core_claimed(error: &RuntimeError) -> bool {
@@ -212,6 +222,8 @@ const CONFLICT: &str =
     "`rails-bench rails` lists all claims; wait until that process ends, or ask for other cores or another NIC";
 /// How often rails are planned. Each further time takes another process that claims a core just then.
 const TRIES: usize = 16;
+/// The room of each queue, for tasks by which cores help each other.
+const TASKS: usize = 256;
 /// How many holders of cores an error names.
 const MOST_NAMED: usize = 4;
 

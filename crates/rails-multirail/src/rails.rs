@@ -316,11 +316,11 @@ impl Rail {
                 Some(policy) => builder.memory(policy),
                 None => builder,
             };
-            adjust(planned, builder).claims(claims.clone()).build()
+            Ok::<_, RuntimeError>(adjust(planned, builder).claims(claims.clone()))
         };
-        let runtime = build(format!("rail-{}", planned.id), planned.cpu)?;
+        let runtime = build(format!("rail-{}", planned.id), planned.cpu)?.helpers(&planned.task_cpus).build()?;
         let others = (1..).zip(planned.task_cpus.iter());
-        let task_runtimes = others.map(|(number, cpu)| build(format!("rail-{}.{number}", planned.id), cpu));
+        let task_runtimes = others.map(|(number, cpu)| build(format!("rail-{}.{number}", planned.id), cpu)?.build());
         let task_runtimes: Result<_, RuntimeError> = task_runtimes.collect();
         let task_cpus = planned.task_cpus.iter().collect();
         let place = Place { planned: Arc::new(planned.clone()), task_cpus };
@@ -368,6 +368,7 @@ impl Rail {
             runtime.move_to(&CpuSet::single(new), memory.clone(), MOVE_LIMIT).await?;
         }
         way_back.places.clear();
+        self.runtime.set_helpers(to.task_cpus.clone());
         let begins_elsewhere = to.end != from.end;
         let kept: Resources = to.exclusive_resources().collect();
         let mut place = self.place();

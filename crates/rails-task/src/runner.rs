@@ -139,8 +139,7 @@ impl Runner {
     /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last
     /// [pass](Self::run) has not seen. From then on a task that comes wakes it.
     pub fn begin_sleep(&self) -> bool {
-        let has_news = || self.path.iter().any(|(object, seen)| self.news(self.shared.queue(*object)) != seen.get());
-        self.sleeper.asleep.fall(&self.shared.sleepers, has_news)
+        self.sleeper.asleep.fall(&self.shared.sleepers, || self.has_news())
     }
 
     /// Says that the thread is awake.
@@ -156,6 +155,11 @@ impl Runner {
     /// Whether the queues are closed.
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
+    }
+
+    /// Whether there are tasks that the last pass has not seen.
+    fn has_news(&self) -> bool {
+        self.path.iter().any(|(object, seen)| self.news(self.shared.queue(*object)) != seen.get())
     }
 
     /// The news of a queue that keep this thread from sleeping.
@@ -189,6 +193,12 @@ impl Drop for Runner {
         self.end_sleep();
         let mut runners = self.shared.runners.write().unwrap_or_else(PoisonError::into_inner);
         runners.retain(|other| !Arc::ptr_eq(other, &self.sleeper));
+        // It may have been woken for a task that it has not run.
+        if self.has_news() {
+            for other in runners.iter() {
+                other.wake(&self.shared.sleepers);
+            }
+        }
     }
 }
 

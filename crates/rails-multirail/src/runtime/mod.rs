@@ -1,8 +1,8 @@
 //! One OS thread per rail: bound to its CPUs, with a memory policy, and with a tokio runtime built on it after that.
 
+mod parking;
 mod placement;
 mod shutdown;
-mod spin;
 mod task;
 
 pub use placement::Placement;
@@ -10,6 +10,7 @@ pub use shutdown::ShutdownError;
 pub use task::{Panic, RailTask, TaskError};
 
 use crate::RailId;
+use parking::Parking;
 use placement::{CurrentPlacement, Unbound};
 use rails_bind::{
     BindError,
@@ -18,9 +19,9 @@ use rails_bind::{
     thread,
     usage::{ThreadUsage, UsageError},
 };
+use rails_task::{AttachError, TaskQueues};
 use rails_topo::{CpuSet, NodeId};
 use shutdown::{Alive, Life, Stage};
-use spin::Spin;
 use std::{
     future::Future,
     io,
@@ -47,6 +48,8 @@ pub struct RailRuntimeBuilder {
     cpus: CpuSet,
     memory: Option<MemoryPolicy>,
     spin: Duration,
+    tasks: Option<TaskQueues>,
+    helpers: CpuSet,
     /// The thread holds them until it ends.
     claims: Option<Arc<[Mutex<Vec<Claim>>]>>,
 }
@@ -60,6 +63,7 @@ pub struct RailRuntime {
     name: String,
     handle: Handle,
     placement: Arc<CurrentPlacement>,
+    parking: Arc<Parking>,
     life: Arc<Life>,
     thread_id: std::thread::ThreadId,
     /// Until the first call to stop: dropping it stops the runtime.
@@ -93,6 +97,14 @@ pub enum RuntimeError {
         name: String,
         /// The cause.
         source: BindError,
+    },
+    /// The thread could not become one that runs tasks.
+    #[error("rail `{name}` cannot run the tasks of its queues")]
+    Tasks {
+        /// The rail's name.
+        name: String,
+        /// The cause.
+        source: AttachError,
     },
     /// The cores of exclusive rails, or the interrupts or queues of their NICs, could not be claimed.
     #[error("the rails cannot have their cores and NICs to themselves")]
@@ -149,7 +161,8 @@ pub enum MoveError {
 impl RailRuntimeBuilder {
     /// A runtime whose thread may run on `cpus` and nowhere else. On Linux the thread's name is cut to 15 bytes.
     pub fn new(name: impl Into<String>, cpus: CpuSet) -> Self {
-        Self { name: name.into(), cpus, memory: None, spin: Duration::ZERO, claims: None }
+        let (tasks, helpers, claims) = Default::default();
+        Self { name: name.into(), cpus, memory: None, spin: Duration::ZERO, tasks, helpers, claims }
     }
 
     /// Sets the thread's memory policy. Default: the policy that the thread inherits from the calling thread.
@@ -170,6 +183,20 @@ impl RailRuntimeBuilder {
         Self { spin: time.min(LONGEST_SPIN), ..self }
     }
 
+    /// Has the thread run tasks of these queues when it has nothing else to do: it looks for them before it sleeps, and a
+    /// task wakes it that may run on its CPUs. Default: none.
+    ///
+    /// In a [rail of several cores](crate::planner::RailWish) the lanes have their task runtimes seal, open and check bytes
+    /// when their own core is behind.
+    pub fn tasks(self, queues: &TaskQueues) -> Self {
+        Self { tasks: Some(queues.clone()), ..self }
+    }
+
+    /// The CPUs that help the thread, if it has [tasks](Self::tasks).
+    pub(crate) fn helpers(self, cpus: &CpuSet) -> Self {
+        Self { helpers: cpus.clone(), ..self }
+    }
+
     /// Has the thread hold these claims until it ends, and its runtime with it.
     pub(crate) fn claims(self, claims: Arc<[Mutex<Vec<Claim>>]>) -> Self {
         Self { claims: Some(claims), ..self }
@@ -186,21 +213,23 @@ impl RailRuntimeBuilder {
         let (report, built) = mpsc::sync_channel(1);
         let (stop, stopped) = oneshot::channel();
         let (name, life) = (self.name.clone(), Arc::new(Life::new()));
+        let parking = Arc::new(Parking::new(self.spin, self.tasks.clone()));
         let alive = Alive(life.clone());
         if name.contains('\0') {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "a thread's name has no null bytes");
             return Err(RuntimeError::Spawn { name, source });
         }
         let spawned = std::thread::Builder::new().name(self.name.clone());
+        let own = Arc::clone(&parking);
         let thread = spawned
-            .spawn(move || self.run(&report, stopped, &alive))
+            .spawn(move || self.run(&report, stopped, own, &alive))
             .map_err(|source| RuntimeError::Spawn { name: name.clone(), source })?;
         match built.recv() {
             Ok(Ok((placement, handle))) => {
                 let thread_id = thread.thread().id();
                 let placement = Arc::new(CurrentPlacement::new(placement));
                 let (running, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
-                Ok(RailRuntime { name, handle, placement, life, thread_id, running, thread })
+                Ok(RailRuntime { name, handle, placement, parking, life, thread_id, running, thread })
             }
             Ok(Err(error)) => {
                 // The thread ends after it has reported its error.
@@ -219,6 +248,7 @@ impl RailRuntimeBuilder {
         self,
         report: &mpsc::SyncSender<Result<(Placement, Handle), RuntimeError>>,
         stopped: oneshot::Receiver<()>,
+        parking: Arc<Parking>,
         alive: &Alive,
     ) {
         // This thread has inherited the affinity and policy of the thread that started it. The bindings below are the
@@ -226,11 +256,17 @@ impl RailRuntimeBuilder {
         let unbound = Unbound::of_this_thread();
         let placement = Placement::of_this_thread(&self.cpus, self.memory.as_ref())
             .map_err(|source| RuntimeError::Bind { name: self.name.clone(), source });
-        let spin = Arc::new(Spin::new(self.spin));
-        match placement.and_then(|placement| Ok((placement, self.runtime(unbound, spin.clone())?))) {
+        let name = || self.name.clone();
+        let runtime = placement.and_then(|placement| {
+            parking.attach().map_err(|source| RuntimeError::Tasks { name: name(), source })?;
+            parking.set_helpers(&self.helpers);
+            Ok((placement, self.runtime(unbound, &parking)?))
+        });
+        match runtime {
             Ok((placement, runtime)) => {
                 let _ = report.send(Ok((placement, runtime.handle().clone())));
-                runtime.block_on(spin.until(stopped));
+                runtime.block_on(parking.until(stopped));
+                Parking::detach();
                 alive.0.enter(Stage::Stopping);
                 // This drops the tasks, and then waits for blocking work, without a limit: the limits are the
                 // waiting callers'.
@@ -244,10 +280,11 @@ impl RailRuntimeBuilder {
         drop(self.claims);
     }
 
-    fn runtime(&self, unbound: Unbound, spin: Arc<Spin>) -> Result<LocalRuntime, RuntimeError> {
+    fn runtime(&self, unbound: Unbound, parking: &Arc<Parking>) -> Result<LocalRuntime, RuntimeError> {
         let mut builder = Builder::new_current_thread();
-        if !self.spin.is_zero() {
-            builder.on_thread_park(move || spin.before_sleep());
+        if parking.is_needed() {
+            let (before, after) = (Arc::clone(parking), Arc::clone(parking));
+            builder.on_thread_park(move || before.before_sleep()).on_thread_unpark(move || after.after_sleep());
         }
         // Threads of the blocking pool inherit the rail's one-core mask, and file access must not compete with the
         // lane.
@@ -308,14 +345,26 @@ impl RailRuntime {
         if self.life.stage() != Stage::Running {
             return Err(MoveError::Stopped { name: name() });
         }
-        let turn = self.placement.bind(cpus).map_err(|source| MoveError::Bind { name: name(), source })?;
-        let (cpus, current) = (cpus.clone(), self.placement.clone());
-        let name = self.name.clone();
+        let bound = self.placement.bind(cpus, &self.parking);
+        let turn = bound.map_err(|source| MoveError::Bind { name: name(), source })?;
+        let (current, parking, name) = (self.placement.clone(), self.parking.clone(), name());
+        let attach = move || {
+            let attached = parking.attach();
+            attached
+                .unwrap_or_else(|error| tracing::warn!(%error, "a rail was moved, and runs no tasks of its queues"));
+        };
+        let cpus = cpus.clone();
         Ok(self.spawn(async move {
             // A caller whose time was up does not hear of it any more.
-            let placed = current.place_this_thread(turn, &cpus, memory.as_ref());
+            let placed = current.place_this_thread(turn, &cpus, memory.as_ref(), attach);
             placed.inspect_err(|error| tracing::warn!(rail = name, %error, "a rail was moved, and could not be placed"))
         }))
+    }
+
+    /// Gives the thread helpers on these CPUs, once it is free.
+    pub(crate) fn set_helpers(&self, cpus: CpuSet) {
+        let parking = self.parking.clone();
+        drop(self.spawn(async move { parking.set_helpers(&cpus) }));
     }
 
     /// The runtime's handle, for `Handle::enter` and for libraries that take one.

@@ -1,5 +1,6 @@
 //! The placement of a rail's thread, and of the threads that block for it.
 
+use super::parking::Parking;
 use rails_bind::{
     BindError, Outcome,
     memory::{self, BufferOptions, MemoryPolicy, NumaBuffer},
@@ -79,10 +80,11 @@ impl CurrentPlacement {
     }
 
     /// Binds the thread to other CPUs, from any thread. Returns the number of the move, for the thread to complete it.
-    pub(super) fn bind(&self, cpus: &CpuSet) -> Result<u64, BindError> {
+    pub(super) fn bind(&self, cpus: &CpuSet, parking: &Parking) -> Result<u64, BindError> {
         // Under the lock, so that a former move that is completed just now does not undo it.
         let mut state = self.lock();
-        let bound = thread::bind(state.placement.tid, cpus)?;
+        parking.about_to_move();
+        let bound = thread::bind(state.placement.tid, cpus).inspect_err(|_| parking.stays())?;
         let cpus = bound.keep().cpus.expect("CPUs were asked for");
         self.node.store(UNKNOWN, Relaxed);
         let unread = || "the thread has not been free since it was moved".to_owned();
@@ -94,17 +96,19 @@ impl CurrentPlacement {
         Ok(state.moves)
     }
 
-    /// Completes that move on the thread itself, unless a later one has begun.
+    /// Completes that move on the thread itself, and calls `placed`, unless a later one has begun.
     pub(super) fn place_this_thread(
         &self,
         turn: u64,
         cpus: &CpuSet,
         policy: Option<&MemoryPolicy>,
+        placed: impl FnOnce(),
     ) -> Result<(), BindError> {
         let mut state = self.lock();
         if state.moves == turn {
             state.placement = Arc::new(Placement::of_this_thread(cpus, policy)?);
             self.node.store(node_number(&state.placement), Relaxed);
+            placed();
         }
         Ok(())
     }

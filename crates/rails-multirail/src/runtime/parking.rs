@@ -1,0 +1,147 @@
+//! Before a rail's thread sleeps, it runs the task queues' tasks, and it may stay awake for a while.
+
+use futures_util::task::AtomicWaker;
+use rails_task::{AttachError, Helpers, Runner, TaskQueues};
+use rails_topo::CpuSet;
+use std::{
+    cell::{Cell, RefCell},
+    future::{Future, poll_fn},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+/// The hooks that tokio calls before the thread of a `current_thread` runtime sleeps, and after that.
+///
+/// If the first hook wakes the future of `block_on`, tokio looks for events without sleeping, and comes to the hook again.
+/// It does so as long as tasks of the queues have run, and for the time that the thread is to stay awake, beginning when the
+/// thread has done all work that woke it. Then the thread sleeps until the next event, or the next task.
+#[derive(Debug)]
+pub(super) struct Parking {
+    stays_awake: Duration,
+    /// The future of `block_on`.
+    main: AtomicWaker,
+    queues: Option<TaskQueues>,
+    /// The number of times that another thread has bound this one.
+    moves: AtomicU64,
+}
+
+thread_local! {
+    /// The end of the time in which this thread does not sleep; `None` if it has slept since the last one.
+    static AWAKE_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+    static RUNNER: RefCell<Option<RailRunner>> = const { RefCell::new(None) };
+}
+
+/// A rail's thread as one that runs tasks.
+struct RailRunner {
+    runner: Runner,
+    /// The number of moves before it was attached. One that moves has other CPUs than those that it was attached for.
+    moves: u64,
+    is_asleep: Cell<bool>,
+}
+
+impl Parking {
+    pub(super) fn new(stays_awake: Duration, queues: Option<TaskQueues>) -> Self {
+        Self { stays_awake, main: AtomicWaker::new(), queues, moves: AtomicU64::new(0) }
+    }
+
+    /// Whether tokio needs the hooks.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.stays_awake.is_zero() || self.queues.is_some()
+    }
+
+    /// The future of `block_on`: ends with the other one.
+    pub(super) async fn until(&self, mut end: impl Future + Unpin) {
+        poll_fn(|context| {
+            self.main.register(context.waker());
+            Pin::new(&mut end).poll(context).map(drop)
+        })
+        .await;
+    }
+
+    /// Makes the calling thread run no more tasks.
+    pub(super) fn detach() {
+        RUNNER.set(None);
+        Helpers::set_current(None);
+    }
+
+    /// Another thread is about to bind this one: it runs no tasks until it is attached anew.
+    pub(super) fn about_to_move(&self) {
+        self.moves.fetch_add(1, SeqCst);
+    }
+
+    /// The thread was not bound after all.
+    pub(super) fn stays(&self) {
+        self.moves.fetch_sub(1, SeqCst);
+    }
+
+    /// Makes the calling thread, which was placed, one that runs the queues' tasks, if there are queues.
+    pub(super) fn attach(self: &Arc<Self>) -> Result<(), AttachError> {
+        let Some(queues) = &self.queues else { return Ok(()) };
+        RUNNER.set(None);
+        let (moves, parking) = (self.moves.load(SeqCst), Arc::clone(self));
+        let runner = queues.attach_with(move || parking.main.wake())?;
+        RUNNER.set(Some(RailRunner { runner, moves, is_asleep: Cell::new(false) }));
+        Ok(())
+    }
+
+    /// Gives the calling thread the helpers on these CPUs, if there are queues and CPUs.
+    pub(super) fn set_helpers(&self, cpus: &CpuSet) {
+        Helpers::set_current(self.queues.as_ref().and_then(|queues| Helpers::new(queues, cpus).ok()));
+    }
+
+    /// tokio's hook before the thread sleeps.
+    pub(super) fn before_sleep(&self) {
+        if self.run_tasks() || self.stays_awake() || !self.begin_sleep() {
+            self.main.wake();
+        }
+    }
+
+    /// tokio's hook after the thread has slept.
+    pub(super) fn after_sleep(&self) {
+        self.with_runner(|runner| {
+            if runner.is_asleep.replace(false) {
+                runner.runner.end_sleep();
+            }
+        });
+    }
+
+    /// Runs the tasks that wait. Returns whether there may be more: those that poll wait for the next event.
+    fn run_tasks(&self) -> bool {
+        let pass = self.with_runner(|runner| self.is_placed(runner).then(|| runner.runner.run())).flatten();
+        pass.is_some_and(|pass| pass.ran > pass.polling)
+    }
+
+    fn stays_awake(&self) -> bool {
+        if self.stays_awake.is_zero() {
+            return false;
+        }
+        let now = Instant::now();
+        let until = AWAKE_UNTIL.get().unwrap_or(now + self.stays_awake);
+        AWAKE_UNTIL.set(Some(until).filter(|until| now < *until));
+        now < until
+    }
+
+    /// Has the next task wake the thread. Returns whether the thread may sleep.
+    fn begin_sleep(&self) -> bool {
+        let begin = |runner: &RailRunner| {
+            if self.is_placed(runner) {
+                runner.is_asleep.set(runner.runner.begin_sleep());
+                return runner.is_asleep.get();
+            }
+            true
+        };
+        self.with_runner(begin).unwrap_or(true)
+    }
+
+    fn is_placed(&self, runner: &RailRunner) -> bool {
+        runner.moves == self.moves.load(SeqCst)
+    }
+
+    fn with_runner<T>(&self, act: impl FnOnce(&RailRunner) -> T) -> Option<T> {
+        RUNNER.with_borrow(|runner| runner.as_ref().map(act))
+    }
+}

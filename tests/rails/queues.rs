@@ -1,0 +1,145 @@
+//! Rails that run the tasks of queues, and help each other.
+
+use rails::{
+    bind::thread,
+    celeritas::CeleritasOptions,
+    multirail::{RailId, RailRequest, Rails, Secret, Security, plan_rails},
+    task::{Helpers, Priority, Step, TaskQueues},
+    topo::{Bandwidth, CpuId, CpuSet, Topology},
+};
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use tokio::time::timeout;
+
+/// Rails that run tasks, of so many cores each.
+fn loopback(rails: usize, cores: usize) -> (Topology, TaskQueues, Rails) {
+    let topology = Topology::detect().unwrap();
+    let queues = TaskQueues::new(&topology, 256);
+    let mut request = RailRequest::loopback(rails);
+    request.cores = cores;
+    let plan = plan_rails(&topology, &request).unwrap();
+    let rails = Rails::build_with(&plan, |_, runtime| runtime.tasks(&queues)).unwrap();
+    (topology, queues, rails)
+}
+
+/// Runs a task on these CPUs, and returns the CPU that it ran on.
+fn run(queues: &TaskQueues, cpus: &CpuSet) -> CpuId {
+    let ran_on = Arc::new(Mutex::new(None));
+    let found = Arc::clone(&ran_on);
+    let work = move || {
+        *found.lock().unwrap() = thread::current_cpu().ok();
+        Step::Done
+    };
+    let task = queues.task(cpus, Priority::Normal, work).unwrap();
+    task.submit().unwrap();
+    let begun = Instant::now();
+    while task.is_pending() {
+        assert!(begun.elapsed() < PATIENCE, "no rail runs it");
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    ran_on.lock().unwrap().expect("it has run")
+}
+
+#[test]
+fn tasks_wake_the_rail_of_their_cpu() {
+    let (topology, queues, rails) = loopback(2, 1);
+    for _ in 0..100 {
+        for rail in rails.iter() {
+            let cpu = rail.planned().cpu;
+            assert_eq!(run(&queues, &CpuSet::single(cpu)), cpu);
+        }
+        run(&queues, topology.online_cpus());
+    }
+    // Its runtime's own work goes on all the while.
+    let rail = &rails[RailId(0)];
+    let slept = rail.runtime().block_on(|| async { tokio::time::sleep(Duration::from_millis(5)).await });
+    assert!(slept.is_ok());
+}
+
+/// A rail that polls for something does so once before each sleep, and sleeps all the same.
+#[test]
+fn polling_task_keeps_no_rail_awake() {
+    let (_, queues, rails) = loopback(1, 1);
+    let rail = &rails[RailId(0)];
+    let runs = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&runs);
+    let poll = move || {
+        *count.lock().unwrap() += 1;
+        Step::Again
+    };
+    let task = queues.task(&CpuSet::single(rail.planned().cpu), Priority::Normal, poll).unwrap();
+    task.submit().unwrap();
+    let begun = Instant::now();
+    while *runs.lock().unwrap() == 0 {
+        assert!(begun.elapsed() < PATIENCE, "the rail does not poll");
+        std::thread::yield_now();
+    }
+    let wakes = || rail.stats().usage.unwrap().voluntary_switches;
+    let rest = |time| {
+        let before = wakes();
+        std::thread::sleep(time);
+        wakes() == before
+    };
+    while !rest(Duration::from_millis(100)) {
+        assert!(begun.elapsed() < PATIENCE, "the rail does not sleep");
+    }
+    let before = *runs.lock().unwrap();
+    rail.runtime().block_on(|| async { tokio::time::sleep(Duration::from_millis(1)).await }).unwrap();
+    assert!(*runs.lock().unwrap() > before, "it polls when it is about to sleep");
+    task.cancel();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rail_that_moves_runs_the_tasks_of_its_new_cpu() {
+    let (topology, queues, rails) = loopback(1, 1);
+    let cpus: Vec<CpuId> = topology.allowed_cpus().iter().collect();
+    for cpu in cpus.iter().copied().cycle().take(10) {
+        let mut to = (*rails[RailId(0)].planned()).clone();
+        to.cpu = cpu;
+        rails.move_rail(to).await.unwrap();
+        let queues = queues.clone();
+        let ran_on = tokio::task::spawn_blocking(move || run(&queues, &CpuSet::single(cpu))).await.unwrap();
+        assert_eq!(ran_on, cpu);
+    }
+}
+
+#[test]
+fn rail_has_the_helpers_of_its_further_cores() {
+    let topology = Topology::detect().unwrap();
+    if topology.allowed_cpus().len() < 2 {
+        panic!("this test needs two CPUs, and this machine has one");
+    }
+    let (_, _, rails) = loopback(1, 2);
+    let rail = &rails[RailId(0)];
+    let helpers = rail.runtime().block_on(|| async { Helpers::current() }).unwrap();
+    assert_eq!(helpers.unwrap().cpus(), &rail.planned().task_cpus);
+    let none = rail.task_runtimes()[0].block_on(|| async { Helpers::current() }).unwrap();
+    assert!(none.is_none(), "the cores for tasks have none");
+
+    let secret = || Security::encrypted(Secret::pre_shared(b"sixteen bytes!!!").unwrap());
+    let fast = move || CeleritasOptions::fixed(Bandwidth::mbps(100_000)).security(secret());
+    let transfer = move || async move {
+        let listener = fast().listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr();
+        let options = fast();
+        let (near, far) = tokio::join!(options.connect(address), listener.accept());
+        let (near, far) = (near.unwrap(), far.unwrap());
+        let block = bytes::Bytes::from(vec![7; 10 << 20]);
+        let begun = Instant::now();
+        while near.stats().helpers.done == 0 {
+            let sending = near.send(vec![block.clone()]).unwrap();
+            let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
+            assert!(message.blocks.concat() == block);
+            sending.await.unwrap();
+            assert!(begun.elapsed() < PATIENCE, "nobody helps");
+        }
+        near.stats().helpers
+    };
+    let stats = rail.runtime().block_on(transfer).unwrap();
+    assert!(stats.offered >= stats.done, "{stats:?}");
+}
+
+/// A bound against hanging.
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,6 +2,7 @@
 
 use super::{
     error::TaskError,
+    load::Load,
     queues::TaskQueues,
     task::{Priority, Step, Task},
 };
@@ -10,6 +11,7 @@ use std::{
     cell::RefCell,
     fmt, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 /// The cores that may do work for a thread: CPUs, and the queues by which their threads get it.
@@ -20,6 +22,8 @@ use std::{
 pub struct Helpers {
     queues: TaskQueues,
     cpus: CpuSet,
+    /// That of the thread, if it tells.
+    load: Option<Arc<Load>>,
 }
 
 /// A piece of work on a value of its owner's: made once, and offered as often as wanted.
@@ -79,7 +83,26 @@ impl Helpers {
     /// [`TaskError`].
     pub fn new(queues: &TaskQueues, cpus: &CpuSet) -> Result<Self, TaskError> {
         queues.home_of(cpus)?;
-        Ok(Self { queues: queues.clone(), cpus: cpus.clone() })
+        Ok(Self { queues: queues.clone(), cpus: cpus.clone(), load: None })
+    }
+
+    /// Helpers that are wanted only while their thread is busy, which tells when it [sleeps](Self::set_asleep). It is
+    /// awake now.
+    pub fn while_busy(self, now: Instant) -> Self {
+        Self { load: Some(Arc::new(Load::new(now))), ..self }
+    }
+
+    /// The thread falls asleep for want of work, or wakes.
+    pub fn set_asleep(&self, is_asleep: bool, now: Instant) {
+        if let Some(load) = &self.load {
+            load.change(is_asleep, now);
+        }
+    }
+
+    /// Whether work is to be offered to them: always, or [while](Self::while_busy) the thread was awake for at least seven
+    /// eighths of the last millisecond or has not slept for as long.
+    pub fn are_wanted(&self, now: Instant) -> bool {
+        self.load.as_ref().is_none_or(|load| load.is_busy(now))
     }
 
     /// The helpers of the calling thread.

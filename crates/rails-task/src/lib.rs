@@ -43,6 +43,7 @@
 
 mod error;
 mod job;
+mod load;
 mod objects;
 mod queues;
 mod runner;

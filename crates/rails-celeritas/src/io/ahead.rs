@@ -4,7 +4,7 @@
 //! at it, as one that has lost its CPU, the driver does it again. So a helper holds nothing up.
 
 use rails_task::{Helpers, Job, Taken};
-use std::{collections::VecDeque, ops::Add, sync::Arc};
+use std::{collections::VecDeque, ops::Add, sync::Arc, time::Instant};
 
 /// Work of a connection that was offered to the [helpers](Helpers::current) of its driver's thread.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,7 @@ pub(super) trait Work: Send + Sized + 'static {
 /// Pieces of work in their order.
 #[derive(Debug)]
 pub(super) struct Ahead<W: Work> {
+    helpers: Option<Helpers>,
     jobs: Vec<Job<W>>,
     /// Each with the number of the job by which it was offered.
     waiting: VecDeque<(Arc<W::Input>, Option<usize>)>,
@@ -39,16 +40,18 @@ impl<W: Work> Ahead<W> {
     /// Without helpers no work is offered.
     pub(super) fn new(helpers: Option<&Helpers>) -> Self {
         let jobs = helpers.map(|helpers| (0..MOST_AHEAD).map(|_| helpers.job(W::run)).collect());
-        Self { jobs: jobs.unwrap_or_default(), waiting: VecDeque::new(), stats: HelperStats::default() }
+        let (jobs, helpers) = (jobs.unwrap_or_default(), helpers.cloned());
+        Self { helpers, jobs, waiting: VecDeque::new(), stats: HelperStats::default() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether another piece is to be offered while these wait.
-    pub(super) fn has_room(&self) -> bool {
-        self.waiting.len() < self.jobs.len()
+    /// Whether another piece is to be offered while these wait: there are helpers, and their thread is behind.
+    pub(super) fn has_room(&self, now: Instant) -> bool {
+        let are_wanted = self.helpers.as_ref().is_some_and(|helpers| helpers.are_wanted(now));
+        are_wanted && self.waiting.len() < self.jobs.len()
     }
 
     /// Adds work for the driver.
@@ -136,7 +139,7 @@ mod tests {
     #[test]
     fn nothing_is_offered_without_helpers() {
         let mut ahead = Ahead::new(None);
-        assert!(!ahead.has_room());
+        assert!(!ahead.has_room(Instant::now()));
         ahead.keep(2);
         ahead.offer(3, square(None));
         assert_eq!(results(&mut ahead), [(2, None), (3, None)]);

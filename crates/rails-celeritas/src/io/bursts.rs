@@ -79,7 +79,7 @@ impl Bursts {
             }
         }
         let Some(sealing) = &mut self.sealing else { return };
-        while !self.burst.is_empty() && sealing.has_room() {
+        while !self.burst.is_empty() && sealing.has_room(now) {
             let mut due = Vec::new();
             state.protocol.poll_transmit(now, most, &mut due);
             if due.is_empty() {

@@ -194,7 +194,7 @@ impl Scatter {
                 return Err(error);
             }
         }
-        if !opening.has_room() {
+        if !opening.has_room(now) {
             self.handle_sealed(opening, now, protocol);
         }
         Ok(())

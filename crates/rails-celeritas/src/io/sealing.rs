@@ -15,12 +15,16 @@ use std::{
     net::SocketAddr,
     ops::Range,
     sync::Arc,
+    time::Instant,
 };
 
 /// Seals bursts.
 #[derive(Debug)]
 pub(super) struct Sealing {
+    /// Seals the packets that leave next.
     pub(super) sealer: PacketSealer,
+    /// Has the key of the last packet that was offered.
+    newest: PacketSealer,
     ahead: Ahead<Seal>,
     /// Buffers for sealed bytes.
     spare: Vec<Vec<u8>>,
@@ -86,7 +90,7 @@ pub(super) struct Opened {
 
 impl Sealing {
     pub(super) fn new(sealer: PacketSealer, helpers: Option<&Helpers>) -> Self {
-        Self { sealer, ahead: Ahead::new(helpers), spare: Vec::new() }
+        Self { newest: sealer.clone(), sealer, ahead: Ahead::new(helpers), spare: Vec::new() }
     }
 
     pub(super) fn stats(&self) -> HelperStats {
@@ -94,15 +98,15 @@ impl Sealing {
     }
 
     /// Whether a burst that is due is to be offered to helpers.
-    pub(super) fn has_room(&self) -> bool {
-        self.ahead.has_room()
+    pub(super) fn has_room(&self, now: Instant) -> bool {
+        self.ahead.has_room(now)
     }
 
     /// Offers a burst to helpers, with the pieces of its payloads. It leaves behind those that wait.
     pub(super) fn offer(&mut self, segments: Vec<Segment>, payloads: Vec<Bytes>) {
-        let Some(last) = segments.last().map(|segment| segment.header.packet) else { return };
-        let burst = Burst { segments, payloads, sealer: self.sealer.clone() };
-        self.sealer.advance(last);
+        let Some(first) = segments.first() else { return };
+        self.newest.advance(first.header.packet);
+        let burst = Burst { segments, payloads, sealer: self.newest.clone() };
         let sealed = self.spare.pop().unwrap_or_default();
         self.ahead.offer(burst, |burst| Seal { burst, sealed });
     }
@@ -180,8 +184,8 @@ impl Opening {
     }
 
     /// Whether another train is to be received before those that wait are opened.
-    pub(super) fn has_room(&self) -> bool {
-        self.ahead.is_empty() || self.ahead.has_room()
+    pub(super) fn has_room(&self, now: Instant) -> bool {
+        self.ahead.has_room(now)
     }
 
     /// Receives a train, and offers it to helpers if others wait.
@@ -268,3 +272,106 @@ impl Work for Open {
 
 /// The most buffers that are kept.
 const MOST_SPARE: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::wire::SegmentHeader;
+    use rails_proto::{
+        handshake::{
+            Credentials, Hello, Initiator, InitiatorStep, Message, Purpose, Responder, ResponderStep, StreamId,
+        },
+        parameters::TransportParameters,
+        seal::{PACKETS_PER_KEY, PacketRole, PacketSeals},
+        secret::Secret,
+        security::Security,
+    };
+    use std::collections::VecDeque;
+
+    /// The seals of the end that connects and of the one that accepts.
+    fn seals() -> [PacketSeals; 2] {
+        let security = Security::encrypted(Secret::pre_shared(b"0123456789abcdef").unwrap());
+        let parameters = TransportParameters { longest_chunk: 1, window: 1 };
+        let (near, far): (Credentials, Credentials) = (security.initiator().unwrap(), security.responder().unwrap());
+        let hello = Hello {
+            mode: near.mode(),
+            purpose: Purpose::Open,
+            stream: StreamId([1; 16]),
+            lane: 0,
+            lanes: 1,
+            parameters,
+            nonce: [2; 32],
+        };
+        let (mut initiator, first) = Initiator::start(near, hello);
+        let Message::Hello(hello) = first else { panic!("it begins with {first:?}") };
+        let (mut responder, challenge) = Responder::start(far, hello, parameters, [3; 32]).unwrap();
+        let (mut to_near, mut to_far) = (VecDeque::from([challenge]), VecDeque::new());
+        let (mut ours, mut theirs) = (None, None);
+        while let Some(message) = to_near.pop_front() {
+            match initiator.handle(message).unwrap() {
+                InitiatorStep::Send(messages) => to_far.extend(messages),
+                InitiatorStep::Joined(joined) => ours = joined.packet_seals(PacketRole::Segments).unwrap(),
+            }
+            while let Some(message) = to_far.pop_front() {
+                match responder.handle(message).unwrap() {
+                    ResponderStep::Send(messages) => to_near.extend(messages),
+                    ResponderStep::Proved(proved) => {
+                        to_near.push_back(proved.accept.clone());
+                        theirs = proved.packet_seals(PacketRole::Segments).unwrap();
+                    }
+                }
+            }
+        }
+        [ours.unwrap(), theirs.unwrap()]
+    }
+
+    fn burst(numbers: Range<u64>) -> (Vec<Segment>, Vec<Bytes>) {
+        let segment = |packet: u64| {
+            let (offset, message_len) = (packet * 3, 3 * packet + 3);
+            let header = SegmentHeader { token: Token(7), packet, offset, message: 0, message_len, in_message: offset };
+            Segment { header, is_short: false, payload_len: 3, is_again: false }
+        };
+        // In two pieces each.
+        let pieces = |packet: u64| [vec![packet as u8], vec![0, (packet >> 8) as u8]].map(Bytes::from);
+        (numbers.clone().map(segment).collect(), numbers.flat_map(pieces).collect())
+    }
+
+    /// A burst that leaves is sealed after those behind it were offered, and each has its own keys.
+    #[test]
+    fn bursts_of_several_keys_are_sealed() {
+        let [near, far] = seals();
+        let topology = rails_topo::Topology::detect().unwrap();
+        let queues = rails_task::TaskQueues::new(&topology, 16);
+        let helpers = Helpers::new(&queues, topology.online_cpus()).unwrap();
+        let mut sealing = Sealing::new(near.sealer, Some(&helpers));
+        let mut opener = far.opener;
+        for (key, is_helped) in (1..6).zip([true, false].into_iter().cycle()) {
+            let at = key * PACKETS_PER_KEY;
+            let (leaves, payloads) = burst(at - 4..at - 2);
+            for ahead in [at - 2..at + 1, at + 1..at + 3] {
+                let (segments, payloads) = burst(ahead);
+                sealing.offer(segments, payloads);
+            }
+            if is_helped {
+                queues.attach().unwrap().run();
+            }
+            let mut sealed = Vec::new();
+            for (segment, payload) in leaves.iter().zip(payloads.chunks(2)) {
+                sealing.seal(segment, payload.iter().map(|piece| &piece[..]), &mut sealed);
+            }
+            let mut buffer = Vec::new();
+            while let Some(segments) = sealing.next(&mut buffer) {
+                assert!(!segments.is_empty());
+                sealed.extend_from_slice(&buffer);
+            }
+            let datagram = sealed.len() / 7;
+            let opened = open(&mut sealed, datagram, Token(7), &mut opener);
+            for (number, datagram) in (at - 4..at + 3).zip(opened) {
+                let (header, payload) = datagram.expect("it opens");
+                assert_eq!(header.packet(), number);
+                assert_eq!(sealed[payload], [number as u8, 0, (number >> 8) as u8]);
+            }
+        }
+        assert_eq!(sealing.stats(), HelperStats { offered: 10, done: 6, repeated: 0 });
+    }
+}

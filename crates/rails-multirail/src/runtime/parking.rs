@@ -32,6 +32,8 @@ pub(super) struct Parking {
 thread_local! {
     /// The end of the time in which this thread does not sleep; `None` if it has slept since the last one.
     static AWAKE_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// Those of this thread.
+    static HELPERS: RefCell<Option<Helpers>> = const { RefCell::new(None) };
     static RUNNER: RefCell<Option<RailRunner>> = const { RefCell::new(None) };
 }
 
@@ -65,6 +67,7 @@ impl Parking {
     /// Makes the calling thread run no more tasks.
     pub(super) fn detach() {
         RUNNER.set(None);
+        HELPERS.set(None);
         Helpers::set_current(None);
     }
 
@@ -90,14 +93,24 @@ impl Parking {
 
     /// Gives the calling thread the helpers on these CPUs, if there are queues and CPUs.
     pub(super) fn set_helpers(&self, cpus: &CpuSet) {
-        Helpers::set_current(self.queues.as_ref().and_then(|queues| Helpers::new(queues, cpus).ok()));
+        let helpers = self.queues.as_ref().and_then(|queues| Helpers::new(queues, cpus).ok());
+        let helpers = helpers.map(|helpers| helpers.while_busy(Instant::now()));
+        HELPERS.set(helpers.clone());
+        Helpers::set_current(helpers);
     }
 
     /// tokio's hook before the thread sleeps.
     pub(super) fn before_sleep(&self) {
         if self.run_tasks() || self.stays_awake() || !self.begin_sleep() {
             self.main.wake();
+        } else {
+            Self::note_sleep(true);
         }
+    }
+
+    /// Tells the thread's helpers that it sleeps, or is awake.
+    fn note_sleep(is_asleep: bool) {
+        HELPERS.with_borrow(|helpers| helpers.iter().for_each(|helpers| helpers.set_asleep(is_asleep, Instant::now())));
     }
 
     /// tokio's hook after the thread has slept.
@@ -107,6 +120,7 @@ impl Parking {
                 runner.runner.end_sleep();
             }
         });
+        Self::note_sleep(false);
     }
 
     /// Runs the tasks that wait. Returns whether there may be more: those that poll wait for the next event.

@@ -5,12 +5,14 @@
 
 mod closing;
 mod error;
+mod outgoing;
 mod progress;
 mod protocol;
 mod receive;
 mod send;
 
 pub use error::LaneError;
+pub use outgoing::Outgoing;
 pub use progress::TransportSample;
 pub use protocol::LaneProtocol;
 pub use receive::{READ_AHEAD, Received};

@@ -3,6 +3,7 @@
 use super::{
     LaneError, Stream, TransportSample,
     closing::Closing,
+    outgoing::Outgoing,
     progress::Progress,
     receive::{Received, Receiver},
     send::{Next, Sender},
@@ -73,10 +74,10 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         if !self.is_sending() {
             return Next::Idle;
         }
-        if !self.sender.is_submitted() {
+        if self.sender.outgoing().is_some_and(|outgoing| !outgoing.is_submitted()) {
             return Next::Submit { unsent_limit: None };
         }
-        if !self.asks {
+        if !self.asks || self.is_lent() {
             return Next::Idle;
         }
         let (next, timeouts) = self.sender.next(now, stream, has_room);
@@ -90,14 +91,43 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.sender.is_submitted()
     }
 
-    /// The bytes that the connection still has to take: headers, and payload behind them.
-    pub fn outgoing(&self) -> (&[u8], &[Bytes]) {
-        self.sender.outgoing()
+    /// The bytes that the connection still has to take: headers, and payload behind them. They are prepared first, in time
+    /// in proportion to the chunk.
+    pub fn outgoing(&mut self) -> (&[u8], &[Bytes]) {
+        self.sender.outgoing().map_or((&[], &[]), Outgoing::bytes)
     }
 
     /// Notes that the connection has taken `bytes` of the outgoing bytes. Returns a chunk's length when the connection has taken all of it.
     pub fn submitted(&mut self, bytes: usize) -> Option<u32> {
-        self.sender.submitted(bytes)
+        let outgoing = self.sender.outgoing()?;
+        outgoing.submitted(bytes);
+        outgoing.take_chunk()
+    }
+
+    /// The length of the chunk that leaves next, if its bytes are here; 0 if there is none.
+    pub fn outgoing_chunk(&mut self) -> u32 {
+        self.sender.outgoing().map_or(0, |outgoing| outgoing.chunk_length())
+    }
+
+    /// Lends the outgoing bytes, so that another thread prepares and submits them. Until the driver
+    /// [gives them back](Self::give_back), the lane sends nothing else.
+    ///
+    /// # Panics
+    /// If they are lent.
+    pub fn lend(&mut self) -> Outgoing {
+        self.sender.lend()
+    }
+
+    /// Takes the outgoing bytes back. Returns a chunk's length when the connection has taken all of it. What it has not
+    /// taken the driver submits.
+    pub fn give_back(&mut self, mut outgoing: Outgoing) -> Option<u32> {
+        let chunk = outgoing.take_chunk();
+        self.sender.give_back(outgoing);
+        chunk
+    }
+
+    fn is_lent(&mut self) -> bool {
+        self.sender.outgoing().is_none()
     }
 
     /// Ends sending: the driver has closed the sending side, or the connection has failed.
@@ -348,7 +378,8 @@ mod tests {
             assert_eq!(protocol.transmit(now, &mut connection, true), Next::Submit { unsent_limit: None });
             assert_eq!(protocol.outgoing().0, Frame::Reset(ResetReason::Violation).encode());
             if is_heard {
-                protocol.submitted(protocol.outgoing().0.len());
+                let bytes = protocol.outgoing().0.len();
+                protocol.submitted(bytes);
                 assert_eq!(protocol.transmit(now, &mut connection, true), Next::Close);
                 protocol.close_sending(Ok(()));
             } else {

@@ -1,30 +1,18 @@
 //! The sending half of a lane.
 
-use super::Stream;
+use super::{Stream, outgoing::Outgoing};
 use crate::{
-    chunk::Chunk,
-    connection::{CONTROL_LEN, LaneId, LaneTimeouts, NEEDS_NO_ROOM, Transmit},
+    connection::{LaneId, LaneTimeouts, NEEDS_NO_ROOM, Transmit},
     seal::Sealer,
-    wire::{DataHeader, Frame},
 };
-use bytes::{Buf, Bytes};
 use std::time::Instant;
 
-/// The sending half of a lane. It asks the stream for the next chunk, puts it into frames, and seals them if the stream is encrypted.
+/// The sending half of a lane. It asks the stream for the next chunk, and puts it into frames.
 #[derive(Debug)]
 pub(super) struct Sender {
     lane: LaneId,
-    sealer: Option<Sealer>,
-    /// The frames under way, or the sealer's output for them; the connection has taken `control[..taken]`.
-    control: Vec<u8>,
-    taken: usize,
-    /// The payload behind the frames, if it is not sealed; the connection has taken `payload[..first]`.
-    payload: Vec<Bytes>,
-    first: usize,
-    /// The number of bytes in the sealer's output.
-    sealed: usize,
-    /// The length of the chunk under way.
-    chunk: Option<u32>,
+    /// `None` while it is lent.
+    outgoing: Option<Outgoing>,
     in_flight: u64,
     unsent: Option<UnsentLimit>,
 }
@@ -49,29 +37,19 @@ impl Sender {
     /// Creates the half of a lane that has joined, with a `sealer` if its frames are sealed. At most `most_unsent` bytes may wait unsent in the
     /// connection, if that can be limited.
     pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, most_unsent: Option<u64>) -> Self {
-        Self {
-            lane,
-            sealer,
-            control: Vec::with_capacity(5 * CONTROL_LEN),
-            taken: 0,
-            payload: Vec::new(),
-            first: 0,
-            sealed: 0,
-            chunk: None,
-            in_flight: 0,
-            unsent: most_unsent.map(|most| UnsentLimit { most, now: most }),
-        }
+        let unsent = most_unsent.map(|most| UnsentLimit { most, now: most });
+        Self { lane, outgoing: Some(Outgoing::new(sealer)), in_flight: 0, unsent }
     }
 
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// Decides the next step when nothing is [outgoing](Self::outgoing). Returns the lane's timeouts too.
+    /// Decides the next step when all that is outgoing is submitted. Returns the lane's timeouts too.
     pub(super) fn next<S: Stream>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> (Next, LaneTimeouts) {
-        let (lane, control) = (self.lane, &mut self.control);
-        control.clear();
-        (self.taken, self.sealed) = (0, 0);
+        let lane = self.lane;
+        let outgoing = self.outgoing.as_mut().expect(LENT);
+        let control = outgoing.frames();
         let (transmit, chunk_length, timeouts);
         (transmit, chunk_length, self.in_flight, timeouts) = stream.with(|connection| {
             let may_take = has_room || !connection.needs_room(lane);
@@ -86,12 +64,7 @@ impl Sender {
             Some(Transmit::Idle) => Next::Idle,
             Some(Transmit::Close) => Next::Close,
             Some(Transmit::Send(chunk)) => {
-                self.chunk = chunk.map(|chunk| self.put(chunk));
-                debug_assert!(!self.control.is_empty(), "a step that sends has a frame to send");
-                if let Some(sealer) = &mut self.sealer {
-                    self.sealed = sealer.seal(&self.control, &self.payload).len();
-                    self.payload.clear();
-                }
+                outgoing.put(chunk);
                 let unsent_limit =
                     self.unsent.as_mut().zip(chunk_length).and_then(|(limit, length)| limit.follow(length));
                 Next::Submit { unsent_limit }
@@ -100,59 +73,29 @@ impl Sender {
         (next, timeouts)
     }
 
-    /// The bytes that the connection still has to take: headers, and payload behind them.
-    pub(super) fn outgoing(&self) -> (&[u8], &[Bytes]) {
-        let control = match &self.sealer {
-            Some(sealer) => &sealer.sealed()[..self.sealed],
-            None => &self.control,
-        };
-        (&control[self.taken..], &self.payload[self.first..])
+    /// The bytes that leave next, unless they are lent.
+    pub(super) fn outgoing(&mut self) -> Option<&mut Outgoing> {
+        self.outgoing.as_mut()
     }
 
-    /// Notes that the connection has taken `bytes` of the outgoing bytes. Returns a chunk's length when the connection has taken all of it.
-    pub(super) fn submitted(&mut self, bytes: usize) -> Option<u32> {
-        let of_control = bytes.min(self.outgoing().0.len());
-        self.taken += of_control;
-        let mut bytes = bytes - of_control;
-        while let Some(piece) = self.payload.get_mut(self.first)
-            && (bytes > 0 || piece.is_empty())
-        {
-            let count = bytes.min(piece.len());
-            piece.advance(count);
-            bytes -= count;
-            self.first += usize::from(piece.is_empty());
-        }
-        if !self.is_submitted() {
-            return None;
-        }
-        // Release the application's memory now: the lane may wait long for room.
-        self.payload.clear();
-        self.first = 0;
-        self.chunk.take()
+    /// Lends them.
+    pub(super) fn lend(&mut self) -> Outgoing {
+        self.outgoing.take().expect(LENT)
+    }
+
+    /// Takes them back.
+    pub(super) fn give_back(&mut self, outgoing: Outgoing) {
+        self.outgoing = Some(outgoing);
     }
 
     /// Whether nothing is outgoing.
     pub(super) fn is_submitted(&self) -> bool {
-        let (control, payload) = self.outgoing();
-        control.is_empty() && payload.is_empty()
-    }
-
-    /// Puts a chunk behind the other outgoing bytes, and returns its length.
-    fn put(&mut self, chunk: Chunk) -> u32 {
-        let Chunk { offset, payload, length, fin, content } = chunk;
-        if let Some(frame) = Frame::of_content(content) {
-            self.control.extend_from_slice(&frame.encode());
-        }
-        // A sealed chunk has a tag, which is stronger than a checksum.
-        let header = match self.sealer {
-            Some(_) => DataHeader { offset, length, fin, checksum: 0 },
-            None => DataHeader::of(offset, &payload, fin),
-        };
-        self.control.extend_from_slice(&Frame::Data(header).encode());
-        self.payload = payload;
-        length
+        self.outgoing.as_ref().is_some_and(Outgoing::is_submitted)
     }
 }
+
+/// A driver that has lent the outgoing bytes does not ask for them.
+const LENT: &str = "the outgoing bytes are here";
 
 /// The bytes that may wait unsent in the connection. No other lane can take them, so they must be few on a slow lane.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::{
 use bytes::BytesMut;
 use rails_proto::{
     connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, Refused, Wakes},
-    lane::{LaneError, LaneProtocol, Next, Received},
+    lane::{LaneError, LaneProtocol, Next, Outgoing, Received},
     parameters::TransportParameters,
     policy::{Policy, StripePolicy},
     record::Record,
@@ -36,6 +36,8 @@ pub(crate) struct Scenario {
     pub(crate) window: u64,
     pub(crate) outage_limit: Duration,
     pub(crate) linger: Duration,
+    /// Whether other threads submit some of the chunks of lanes.
+    pub(crate) helped: bool,
     pub(crate) lanes: Vec<LaneSpec>,
     pub(crate) habits: [Habits; 2],
 }
@@ -67,6 +69,7 @@ impl Scenario {
             window: 16 << 20,
             outage_limit: Duration::from_secs(10),
             linger: Duration::from_secs(3_000),
+            helped: false,
             lanes,
             habits: [Habits::bulk(total), Habits::bulk(0)],
         }
@@ -131,6 +134,7 @@ struct World {
     start: Instant,
     now: Instant,
     random: ChaCha8Rng,
+    helped: bool,
     window: u64,
     send_buffer: usize,
     ends: [End; 2],
@@ -177,10 +181,17 @@ struct Side {
     low_water: usize,
     is_closed: bool,
     carried: u64,
+    /// The bytes that another thread is about to submit, and the lane that has lent them.
+    lent: Option<(LaneId, Outgoing)>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Happening {
+    /// Another thread comes to the bytes that a lane has lent.
+    Helped {
+        lane: usize,
+        end: usize,
+    },
     Open {
         lane: usize,
         end: usize,
@@ -241,6 +252,7 @@ impl World {
             start,
             now: start,
             random: ChaCha8Rng::seed_from_u64(scenario.seed),
+            helped: scenario.helped,
             window: scenario.window,
             send_buffer,
             ends,
@@ -416,9 +428,10 @@ impl World {
     /// Runs the driver's task of a lane: lets the lane send once, and notes when the task runs again.
     fn drive(&mut self, lane: usize, end: usize) {
         let limit = self.ends[1 - end].connection.received().0 + self.window;
+        let is_helped = self.helped && self.random.random_bool(0.25);
         let Lane { sides, pipes, .. } = &mut self.lanes[lane];
         let (side, pipe, stream) = (&mut sides[end], &mut pipes[end], &mut self.ends[end].connection);
-        let (_, protocol) = side.up.as_mut().expect("only a lane that is up is ready");
+        let (id, protocol) = side.up.as_mut().expect("only a lane that is up is ready");
         if std::mem::take(&mut side.notified) {
             protocol.wake();
         }
@@ -428,6 +441,14 @@ impl World {
             side.awaits_room = next == Next::AwaitRoom;
             side.idle = next == Next::Idle;
             match next {
+                Next::Submit { .. } if is_helped && protocol.outgoing_chunk() > 0 => {
+                    side.lent = Some((*id, protocol.lend()));
+                    side.idle = true;
+                    // Most helpers come at once, and some lose their CPU.
+                    let most = if self.random.random_bool(0.95) { 2_000 } else { 1_000_000 };
+                    let after = Duration::from_micros(self.random.random_range(0..most));
+                    self.plan_in(after, Happening::Helped { lane, end });
+                }
                 Next::Submit { .. } => {
                     let (control, payload) = protocol.outgoing();
                     assert!(!is_new || chunks_end(control).all(|end| end <= limit), "a chunk goes beyond the window");
@@ -490,6 +511,7 @@ impl World {
                         self.settle(end);
                     }
                 }
+                Happening::Helped { lane, end } => self.help(lane, end),
                 Happening::Refused { lane, end } => {
                     self.ends[end].connection.dial_failed(self.now, self.lanes[lane].number, Some(Refused::Stream));
                     self.settle(end);
@@ -520,6 +542,22 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Another thread submits the bytes that a lane has lent.
+    fn help(&mut self, lane: usize, end: usize) {
+        let Lane { sides, pipes, .. } = &mut self.lanes[lane];
+        let (side, pipe) = (&mut sides[end], &mut pipes[end]);
+        // The lane may have ended meanwhile, and another one have come, which has lent others.
+        let Some((lender, mut outgoing)) = side.lent.take() else { return };
+        let Some((_, protocol)) = side.up.as_mut().filter(|(id, _)| *id == lender) else { return };
+        if pipe.has_room() {
+            let (control, payload) = outgoing.bytes();
+            let taken = pipe.submit(self.now, control, payload);
+            outgoing.submitted(taken);
+        }
+        side.carried += protocol.give_back(outgoing).map_or(0, u64::from);
+        side.idle = false;
     }
 
     /// Opens a lane at this end: its handshake is over here.

@@ -148,6 +148,7 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
             };
             Scenario {
                 seed,
+                helped: seed % 2 == 0,
                 policy,
                 contrary: None,
                 longest_chunk: chunk.min(window as usize),

@@ -1,9 +1,12 @@
 //! Rails that run the tasks of queues, and help each other.
 
+use crate::streams::{TOTAL, bytes};
 use rails::{
     bind::thread,
     celeritas::CeleritasOptions,
-    multirail::{RailId, RailRequest, Rails, Secret, Security, plan_rails},
+    multirail::{
+        MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Secret, Security, StreamOptions, plan_rails,
+    },
     task::{Helpers, Priority, Step, TaskQueues},
     topo::{Bandwidth, CpuId, CpuSet, Topology},
 };
@@ -11,7 +14,11 @@ use std::{
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
-use tokio::time::timeout;
+use tokio::{io::AsyncWriteExt, time::timeout};
+
+fn secret() -> Secret {
+    Secret::pre_shared(b"sixteen bytes!!!").unwrap()
+}
 
 /// Rails that run tasks, of so many cores each.
 fn loopback(rails: usize, cores: usize) -> (Topology, TaskQueues, Rails) {
@@ -118,8 +125,7 @@ fn rail_has_the_helpers_of_its_further_cores() {
     let none = rail.task_runtimes()[0].block_on(|| async { Helpers::current() }).unwrap();
     assert!(none.is_none(), "the cores for tasks have none");
 
-    let secret = || Security::encrypted(Secret::pre_shared(b"sixteen bytes!!!").unwrap());
-    let fast = move || CeleritasOptions::fixed(Bandwidth::mbps(100_000)).security(secret());
+    let fast = || CeleritasOptions::fixed(Bandwidth::mbps(100_000)).security(Security::encrypted(secret()));
     let transfer = move || async move {
         let listener = fast().listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr();
@@ -139,6 +145,51 @@ fn rail_has_the_helpers_of_its_further_cores() {
     };
     let stats = rail.runtime().block_on(transfer).unwrap();
     assert!(stats.offered >= stats.done, "{stats:?}");
+}
+
+/// A rail whose tasks leave no time has its further core send chunks, and no byte is lost.
+#[tokio::test]
+async fn busy_rail_has_chunks_sent_by_its_further_core() {
+    let (_, _, rails) = loopback(1, 2);
+    let rail = &rails[RailId(0)];
+    // Work that gives way and comes back at once.
+    let work = rail.runtime().spawn(async {
+        loop {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_micros(100) {
+                std::hint::spin_loop();
+            }
+            tokio::task::yield_now().await;
+        }
+    });
+    for security in [Security::psk(secret()), Security::encrypted(secret())] {
+        let options = StreamOptions::new(security).join_grace(PATIENCE).handshake_timeout(PATIENCE);
+        let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0"], &options).await.unwrap();
+        let mut near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.unwrap();
+        let mut far = listener.accept().await.unwrap();
+        let sent = bytes(TOTAL);
+        let (begun, mut rounds) = (Instant::now(), 0);
+        while near.stats().lanes[0].chunks_helped == 0 {
+            let received = async {
+                let mut at = 0;
+                while at < sent.len() {
+                    let bytes = far.read_bytes().await.unwrap().expect("more was sent");
+                    assert!(bytes == sent[at..at + bytes.len()], "wrong bytes from {at} on in round {rounds}");
+                    at += bytes.len();
+                }
+            };
+            let (written, ()) = tokio::join!(near.write_bytes(sent.clone()), received);
+            written.unwrap();
+            rounds += 1;
+            assert!(begun.elapsed() < PATIENCE, "nobody helps");
+        }
+        near.shutdown().await.unwrap();
+        assert!(far.read_bytes().await.unwrap().is_none());
+        far.shutdown().await.unwrap();
+        let (near, far) = tokio::join!(near.close(), far.close());
+        assert!(near.unwrap().lanes.iter().chain(&far.unwrap().lanes).all(|lane| lane.losses == 0));
+    }
+    work.abort();
 }
 
 /// A bound against hanging.

@@ -122,10 +122,20 @@ impl Helpers {
 
     /// Work that they may do.
     pub fn job<T: Send + 'static>(&self, work: impl Fn(&mut T) + Send + Sync + 'static) -> Job<T> {
+        self.job_that_tells(work, || {})
+    }
+
+    /// Work that they may do. The helper calls `tell` when it has come to the end, and the value can be taken back.
+    pub fn job_that_tells<T: Send + 'static>(
+        &self,
+        work: impl Fn(&mut T) + Send + Sync + 'static,
+        tell: impl Fn() + Send + Sync + 'static,
+    ) -> Job<T> {
         let slot = Arc::new(Mutex::new(Slot::Empty));
         let own = Arc::clone(&slot);
         let run = move || {
             if let Some(value) = begin(&own) {
+                let _told = OnEnd(&tell);
                 let mut running = Running { slot: &own, value: Some(value) };
                 running.value.as_mut().into_iter().for_each(&work);
                 *lock(&own) = running.value.take().map_or(Slot::Empty, Slot::Done);
@@ -146,6 +156,15 @@ fn begin<T>(slot: &Mutex<Slot<T>>) -> Option<T> {
             *slot = other;
             None
         }
+    }
+}
+
+/// Calls it at the end of a run, also of one that panics.
+struct OnEnd<'a, F: Fn()>(&'a F);
+
+impl<F: Fn()> Drop for OnEnd<'_, F> {
+    fn drop(&mut self) {
+        (self.0)();
     }
 }
 

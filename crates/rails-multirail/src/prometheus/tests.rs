@@ -30,6 +30,7 @@ fn lane(number: u16) -> LaneStats {
         up: true,
         bytes_sent: 1000 + u64::from(number),
         chunks_sent: 3,
+        chunks_helped: 0,
         sent_again: Default::default(),
         bytes_received: 0,
         chunks_received: 0,

@@ -4,6 +4,7 @@ use super::{
     alarm::tick,
     handoff::Handoff,
     lane_metrics::LaneMetrics,
+    lending::Lending,
     pool::ChunkBuffer,
     shared::{Shared, State},
     yield_budget::YieldBudget,
@@ -18,11 +19,12 @@ use rails_proto::{
     policy::TRACE_TARGET,
     seal::Seals,
 };
+use rails_task::Helpers;
 use rails_topo::DataSize;
 use std::{
     cell::Cell,
     io,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak, atomic::Ordering::Relaxed},
     task::{Context, Poll, Wake, Waker, ready},
     time::Instant,
 };
@@ -59,6 +61,8 @@ pub(crate) struct ActiveLane {
 #[derive(Debug)]
 pub(super) struct Driven {
     pub(super) protocol: LaneProtocol<ChunkBuffer>,
+    /// The chunks that other cores of the rail send, if it has them.
+    lending: Option<Lending>,
     /// The time for which the task has set its timer, if it has.
     pub(super) alarm: Option<Instant>,
     /// The number of small arrivals in a row.
@@ -99,13 +103,15 @@ impl ActiveLane {
         Arc::new(Self { id, lane, metrics, stalled, settings, driven, task, arrival, handoff: Handoff::new() })
     }
 
-    /// Starts the protocol. Before this, the handshake has the connection.
+    /// Starts the protocol, on the lane's rail. Before this, the handshake has the connection.
     pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>, seals: Option<Seals>) {
         let most_unsent = self.lane.most_unsent().map(DataSize::as_bytes);
         let arrival = Arrival { shared: Arc::downgrade(shared), lane: Arc::downgrade(self) };
         self.arrival.get_or_init(|| Waker::from(Arc::new(arrival)));
         let protocol = LaneProtocol::new(self.id, seals, most_unsent);
-        *self.lock() = Some(Driven { protocol, alarm: None, small: 0, pieces: 0, reports: self.home() });
+        let task = Waker::from(self.task.clone());
+        let lending = Helpers::current().map(|helpers| Lending::new(helpers, self.lane.clone(), task));
+        *self.lock() = Some(Driven { protocol, lending, alarm: None, small: 0, pieces: 0, reports: self.home() });
     }
 
     /// The runtime of the lane's task.
@@ -178,7 +184,7 @@ impl ActiveLane {
             driven.protocol.wake();
             let waker = Waker::from(self.task.clone());
             let mut access = Access::elsewhere(shared, self);
-            match self.poll_transmit(&mut Context::from_waker(&waker), &mut access, &mut driven.protocol) {
+            match self.poll_transmit(&mut Context::from_waker(&waker), &mut access, driven) {
                 Poll::Ready(Err(_)) if driven.reports != self.home() => self.go_home(),
                 Poll::Ready(end) => driven.protocol.close_sending(end.map_err(LaneError::from)),
                 Poll::Pending => {}
@@ -333,11 +339,11 @@ impl ActiveLane {
     /// Sends frames as long as there are any and the connection takes them. Runs on the lane's task.
     pub(super) fn transmit(&self, context: &mut Context<'_>, shared: &Shared, driven: &mut Driven) {
         let mut access = Access::on_rail(shared, self);
-        let mut end = self.poll_transmit(context, &mut access, &mut driven.protocol);
+        let mut end = self.poll_transmit(context, &mut access, driven);
         if matches!(end, Poll::Ready(Err(_))) && driven.reports != self.home() {
             // The reader's runtime may be shutting down. An error of the connection comes again.
             self.report_to(driven, self.home());
-            end = self.poll_transmit(context, &mut access, &mut driven.protocol);
+            end = self.poll_transmit(context, &mut access, driven);
         }
         if let Poll::Ready(end) = end {
             driven.protocol.close_sending(end.map_err(LaneError::from));
@@ -349,11 +355,18 @@ impl ActiveLane {
         &self,
         context: &mut Context<'_>,
         stream: &mut Access<'_>,
-        protocol: &mut LaneProtocol<ChunkBuffer>,
+        driven: &mut Driven,
     ) -> Poll<io::Result<()>> {
+        if let Some(lending) = &mut driven.lending
+            && let Some(length) = ready!(lending.take_back(&mut driven.protocol))?
+        {
+            self.metrics.sent.count(1, length.into());
+            self.metrics.helped.fetch_add(1, Relaxed);
+        }
         let mut has_room = false;
         loop {
-            match protocol.transmit(Instant::now(), stream, has_room) {
+            let now = Instant::now();
+            match driven.protocol.transmit(now, stream, has_room) {
                 Next::AwaitRoom => {
                     ready!(self.lane.poll_room(context))?;
                     has_room = true;
@@ -363,7 +376,13 @@ impl ActiveLane {
                     if let Some(bytes) = unsent_limit {
                         self.lane.limit_unsent(DataSize::bytes(bytes))?;
                     }
-                    ready!(self.poll_submit(context, protocol))?;
+                    if let Some(lending) = &mut driven.lending
+                        && lending.lend(now, &mut driven.protocol)
+                    {
+                        self.wake_task();
+                        return Poll::Pending;
+                    }
+                    ready!(self.poll_submit(context, &mut driven.protocol))?;
                 }
                 Next::Idle => return Poll::Pending,
                 Next::Close => return Poll::Ready(self.lane.close_write()),

@@ -28,6 +28,8 @@ pub(crate) struct LaneMetrics {
     losses: AtomicU64,
     pub(crate) sent: AtomicByteCount,
     pub(crate) received: AtomicByteCount,
+    /// Chunks that other cores of the rail sent.
+    pub(crate) helped: AtomicU64,
     state: Mutex<LaneState>,
     past: Mutex<EndedConnections>,
 }
@@ -66,12 +68,12 @@ enum LaneState {
 impl LaneMetrics {
     pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<dyn Lane>) -> Arc<Self> {
         let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::up(lane)));
-        let (joined, losses, sent, received) = Default::default();
+        let (joined, losses, sent, received, helped) = Default::default();
         let past = Mutex::new(EndedConnections {
             retransmitted: Some(Retransmitted::default()),
             ..EndedConnections::default()
         });
-        Arc::new(Self { index, rail, remote, joined, losses, sent, received, state, past })
+        Arc::new(Self { index, rail, remote, joined, losses, sent, received, helped, state, past })
     }
 
     /// Notes that the lane has a new connection, which the calling thread drives.
@@ -131,6 +133,7 @@ impl LaneMetrics {
             up,
             bytes_sent: self.sent.bytes.load(Relaxed),
             chunks_sent: self.sent.chunks.load(Relaxed),
+            chunks_helped: self.helped.load(Relaxed),
             sent_again: figures.reissued,
             bytes_received: self.received.bytes.load(Relaxed),
             chunks_received: self.received.chunks.load(Relaxed),

@@ -17,6 +17,7 @@ mod io;
 mod join;
 mod lane;
 mod lane_metrics;
+mod lending;
 mod links;
 mod listener;
 mod messages;

@@ -72,6 +72,9 @@ pub struct LaneStats {
     pub bytes_sent: u64,
     /// Chunks that this end sent on the lane.
     pub chunks_sent: u64,
+    /// Those of them that another core of the rail sent, because the rail was busy
+    /// ([tasks](crate::runtime::RailRuntimeBuilder::tasks)).
+    pub chunks_helped: u64,
     /// The part of the sent bytes and chunks that another lane had been given before.
     pub sent_again: Reissued,
     /// Bytes of the stream that arrived on the lane.

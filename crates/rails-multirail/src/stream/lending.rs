@@ -1,0 +1,107 @@
+//! Chunks that other cores of the rail seal, check and submit.
+
+use rails_net::Lane;
+use rails_proto::lane::{LaneProtocol, Outgoing};
+use rails_task::{Helpers, Job, Taken};
+use std::{
+    io,
+    ops::DerefMut,
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Instant,
+};
+
+/// The chunks of a lane that helpers of its rail send.
+///
+/// The lane offers a chunk if its rail is busy. Its task takes the chunk back at the next turn, after the other tasks of
+/// the rail: if no helper has begun with it, the task sends it. So a rail without other work loses an offer, and offers
+/// less and less often.
+#[derive(Debug)]
+pub(super) struct Lending {
+    helpers: Helpers,
+    job: Job<Lent>,
+    lane: Arc<dyn Lane>,
+    is_lent: bool,
+    /// The chunks before the next offer.
+    pause: u32,
+    /// The chunks that are sent between two offers.
+    pauses: u32,
+}
+
+/// The outgoing bytes of a lane.
+#[derive(Debug)]
+struct Lent {
+    outgoing: Outgoing,
+    lane: Arc<dyn Lane>,
+    error: Option<io::Error>,
+}
+
+impl Lending {
+    /// Has the helpers wake the lane's task when they have sent a chunk.
+    pub(super) fn new(helpers: Helpers, lane: Arc<dyn Lane>, task: Waker) -> Self {
+        let job = helpers.job_that_tells(Lent::send, move || task.wake_by_ref());
+        Self { helpers, job, lane, is_lent: false, pause: 0, pauses: 0 }
+    }
+
+    /// Offers the chunk that leaves next, if that may help. Returns whether it is lent: the task is to have another turn.
+    pub(super) fn lend<B: DerefMut<Target = [u8]>>(&mut self, now: Instant, protocol: &mut LaneProtocol<B>) -> bool {
+        if protocol.outgoing_chunk() < LEAST_LENT || !self.helpers.are_wanted(now) {
+            return false;
+        }
+        if self.pause > 0 {
+            self.pause -= 1;
+            return false;
+        }
+        let offered = self.job.offer(Lent { outgoing: protocol.lend(), lane: self.lane.clone(), error: None });
+        self.is_lent = offered.is_ok();
+        if let Err(refused) = offered {
+            protocol.give_back(refused.outgoing);
+        }
+        self.is_lent
+    }
+
+    /// Takes a lent chunk back. Returns its length if a helper has sent all of it. Pending if a helper is about to, which
+    /// will wake the task.
+    pub(super) fn take_back<B: DerefMut<Target = [u8]>>(
+        &mut self,
+        protocol: &mut LaneProtocol<B>,
+    ) -> Poll<io::Result<Option<u32>>> {
+        if !self.is_lent {
+            return Poll::Ready(Ok(None));
+        }
+        let (lent, pauses) = match self.job.take() {
+            Taken::Running => return Poll::Pending,
+            Taken::Done(lent) => (lent, 0),
+            Taken::Untouched(lent) => (lent, (2 * self.pauses).clamp(1, MOST_PAUSES)),
+            Taken::Nothing => return Poll::Ready(Err(io::Error::other("a helper that was to send has panicked"))),
+        };
+        self.is_lent = false;
+        (self.pause, self.pauses) = (pauses, pauses);
+        let sent = protocol.give_back(lent.outgoing);
+        Poll::Ready(lent.error.map_or(Ok(sent), Err))
+    }
+}
+
+impl Lent {
+    /// Sends as much as the connection takes.
+    fn send(&mut self) {
+        while !self.outgoing.is_submitted() {
+            let (control, payload) = self.outgoing.bytes();
+            match self.lane.try_submit(control, payload) {
+                Ok(bytes) => self.outgoing.submitted(bytes),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The task waits for room.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    self.error = Some(error);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// A chunk that takes longer to send than a helper to wake.
+const LEAST_LENT: u32 = 64 << 10;
+/// The most chunks between two offers.
+const MOST_PAUSES: u32 = 64;

@@ -121,7 +121,7 @@ fn rail_has_the_helpers_of_its_further_cores() {
     let (_, _, rails) = loopback(1, 2);
     let rail = &rails[RailId(0)];
     let helpers = rail.runtime().block_on(|| async { Helpers::current() }).unwrap();
-    assert_eq!(helpers.unwrap().cpus(), &rail.planned().task_cpus);
+    assert_eq!(helpers.unwrap().cpus(), rail.planned().task_cpus);
     let none = rail.task_runtimes()[0].block_on(|| async { Helpers::current() }).unwrap();
     assert!(none.is_none(), "the cores for tasks have none");
 
@@ -145,6 +145,27 @@ fn rail_has_the_helpers_of_its_further_cores() {
     };
     let stats = rail.runtime().block_on(transfer).unwrap();
     assert!(stats.offered >= stats.done, "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn helpers_follow_a_rail_that_moves() {
+    let (_, _, rails) = loopback(1, 2);
+    let rail = &rails[RailId(0)];
+    let current = || async { rail.runtime().spawn(async { Helpers::current() }).await.unwrap().unwrap() };
+    let before = current().await;
+    let mut to = (*rail.planned()).clone();
+    let first = to.task_cpus.first().unwrap();
+    (to.cpu, to.task_cpus) = (first, CpuSet::single(to.cpu));
+    rails.move_rail(to.clone()).await.unwrap();
+    let after = current().await;
+    assert_eq!((after.cpus(), after.moves()), (to.task_cpus.clone(), 1));
+    assert_eq!(before.moves(), 1, "those that a connection has know it");
+    // The rail rests, also as its connections see it.
+    let begun = Instant::now();
+    while before.are_wanted(Instant::now()) {
+        assert!(begun.elapsed() < PATIENCE, "an idle rail counts as busy");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// A rail whose tasks leave no time has its further core send chunks, and no byte is lost.

@@ -318,7 +318,7 @@ impl Rail {
             };
             Ok::<_, RuntimeError>(adjust(planned, builder).claims(claims.clone()))
         };
-        let runtime = build(format!("rail-{}", planned.id), planned.cpu)?.helpers(&planned.task_cpus).build()?;
+        let runtime = build(format!("rail-{}", planned.id), planned.cpu)?.helpers(&helper_cpus(planned)).build()?;
         let others = (1..).zip(planned.task_cpus.iter());
         let task_runtimes = others.map(|(number, cpu)| build(format!("rail-{}.{number}", planned.id), cpu)?.build());
         let task_runtimes: Result<_, RuntimeError> = task_runtimes.collect();
@@ -368,7 +368,7 @@ impl Rail {
             runtime.move_to(&CpuSet::single(new), memory.clone(), MOVE_LIMIT).await?;
         }
         way_back.places.clear();
-        self.runtime.set_helpers(to.task_cpus.clone());
+        self.runtime.set_helpers(helper_cpus(&to));
         let begins_elsewhere = to.end != from.end;
         let kept: Resources = to.exclusive_resources().collect();
         let mut place = self.place();
@@ -521,6 +521,11 @@ impl Rail {
 /// The claims of one rail of a set.
 fn claims_of(all: &[Mutex<Vec<Claim>>], id: RailId) -> MutexGuard<'_, Vec<Claim>> {
     all[id.0].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The CPUs whose runtimes help the rail's lanes: none if the scheduler places them.
+fn helper_cpus(planned: &PlannedRail) -> CpuSet {
+    planned.bound_cpu().map(|_| planned.task_cpus.clone()).unwrap_or_default()
 }
 
 /// The CPUs of the runtimes of a rail: that of its lanes, and those of tasks.

@@ -117,8 +117,9 @@ impl fmt::Debug for IncomingLane {
 ///   the same task's. A ready result may be wrong: the next `try_` call then gives `WouldBlock`, and the task waits
 ///   again. It must not be wrong for ever, or a rail's thread spins.
 /// - **Threads**: any thread may call any method at any time. The task of a lane drives it on its rail, and reads and
-///   writes of the application drive it on theirs, one thread at a time; other threads read its figures. No method
-///   blocks for longer than a system call.
+///   writes of the application drive it on theirs, one thread at a time; other threads read its figures, and one submits
+///   beside the one that receives if the lane [allows that](Self::submits_beside_receiving). No method blocks for longer
+///   than a system call.
 /// - **Dropping** a lane ends it: the peer receives its end or an error, now or after the submitted bytes. Submitted
 ///   memory that a kernel or a device still reads stays unchanged for as long. Dropping the [`Acceptor`] that a
 ///   lane came from does not end it.
@@ -149,6 +150,12 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if the lane can take no bytes now. Any other error ends the lane.
     fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize>;
+
+    /// Whether one thread may submit while another receives, and neither waits for the other, also if one of them loses
+    /// its CPU within the call. Default: no.
+    fn submits_beside_receiving(&self) -> bool {
+        false
+    }
 
     /// Waits until [`try_submit`](Self::try_submit) is worth calling.
     ///

@@ -10,7 +10,10 @@ use rails_topo::CpuSet;
 use std::{
     cell::RefCell,
     fmt, mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Instant,
 };
 
@@ -21,9 +24,16 @@ use std::{
 #[derive(Debug, Clone)]
 pub struct Helpers {
     queues: TaskQueues,
-    cpus: CpuSet,
+    place: Arc<Place>,
     /// That of the thread, if it tells.
     load: Option<Arc<Load>>,
+}
+
+/// Where helpers are. All clones know it.
+#[derive(Debug)]
+struct Place {
+    cpus: Mutex<CpuSet>,
+    moves: AtomicU64,
 }
 
 /// A piece of work on a value of its owner's: made once, and offered as often as wanted.
@@ -83,7 +93,27 @@ impl Helpers {
     /// [`TaskError`].
     pub fn new(queues: &TaskQueues, cpus: &CpuSet) -> Result<Self, TaskError> {
         queues.home_of(cpus)?;
-        Ok(Self { queues: queues.clone(), cpus: cpus.clone(), load: None })
+        let place = Place { cpus: Mutex::new(cpus.clone()), moves: AtomicU64::new(0) };
+        Ok(Self { queues: queues.clone(), place: Arc::new(place), load: None })
+    }
+
+    /// The helpers are on these CPUs from now on, for all clones. A job that was made before asks for the former CPUs.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    pub fn move_to(&self, cpus: &CpuSet) -> Result<(), TaskError> {
+        self.queues.home_of(cpus)?;
+        let mut current = self.place.lock();
+        if *current != *cpus {
+            current.clone_from(cpus);
+            self.place.moves.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// How often they have [moved](Self::move_to): jobs are to be made anew then.
+    pub fn moves(&self) -> u64 {
+        self.place.moves.load(Relaxed)
     }
 
     /// Helpers that are wanted only while their thread is busy, which tells when it [sleeps](Self::set_asleep). It is
@@ -116,8 +146,8 @@ impl Helpers {
     }
 
     /// Their CPUs.
-    pub fn cpus(&self) -> &CpuSet {
-        &self.cpus
+    pub fn cpus(&self) -> CpuSet {
+        self.place.lock().clone()
     }
 
     /// Work that they may do.
@@ -142,8 +172,14 @@ impl Helpers {
             }
             Step::Done
         };
-        let task = self.queues.task(&self.cpus, Priority::Normal, run).expect("the helpers' CPUs were checked");
+        let task = self.queues.task(&self.cpus(), Priority::Normal, run).expect("the helpers' CPUs were checked");
         Job { slot, task }
+    }
+}
+
+impl Place {
+    fn lock(&self) -> MutexGuard<'_, CpuSet> {
+        self.cpus.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -65,7 +65,8 @@ impl TaskQueues {
     }
 
     /// As [`attach`](Self::attach), for a thread that sleeps in a place of its own, as in the runtime's: `wake` ends a
-    /// sleep there, or the next one if it has not begun. [`Runner::begin_sleep`] has to say that it may sleep.
+    /// sleep there, or the next one if it has not begun. It may not call these queues, which are locked meanwhile.
+    /// [`Runner::begin_sleep`] has to say that the thread may sleep.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -96,12 +97,26 @@ impl Runner {
     /// Runs the tasks that wait in the queue of the thread's object and then in those of the objects around it. Those
     /// that come meanwhile, polling tasks among them, wait for the next pass.
     pub fn run(&self) -> Pass {
+        self.run_while(|_| true)
+    }
+
+    /// As [`run`](Self::run), as long as `goes_on` says so before each task, which gets the pass so far. Tasks that are left
+    /// keep the thread from [sleeping](Self::begin_sleep).
+    pub fn run_while(&self, goes_on: impl Fn(&Pass) -> bool) -> Pass {
         let mut pass = Pass::default();
         for (object, seen) in &self.path {
             let queue = self.shared.queue(*object);
-            seen.set(self.news(queue));
+            let news = self.news(queue);
             let is_allowed = |inner: &Inner| inner.allows(&self.sleeper.cpus);
-            queue.take(is_allowed).for_each(|inner| self.handle(&inner, *object, &mut pass));
+            let mut tasks = queue.take(is_allowed);
+            loop {
+                if !goes_on(&pass) {
+                    return pass;
+                }
+                let Some(inner) = tasks.next() else { break };
+                self.handle(&inner, *object, &mut pass);
+            }
+            seen.set(news);
         }
         pass
     }
@@ -142,9 +157,10 @@ impl Runner {
         self.sleeper.asleep.fall(&self.shared.sleepers, || self.has_news())
     }
 
-    /// Says that the thread is awake.
-    pub fn end_sleep(&self) {
-        self.sleeper.asleep.wake(&self.shared.sleepers);
+    /// Says that the thread is awake. Returns whether a task has woken it: no other thread was woken for that task, so the
+    /// caller [runs](Self::run) tasks before it does anything that takes long.
+    pub fn end_sleep(&self) -> bool {
+        !self.sleeper.asleep.wake(&self.shared.sleepers)
     }
 
     /// The object whose tasks it runs first.

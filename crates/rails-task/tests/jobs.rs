@@ -104,8 +104,15 @@ fn helpers_are_those_of_a_thread() {
     let (queues, cpus) = queues();
     assert!(Helpers::new(&queues, &CpuSet::new()).is_err());
     Helpers::set_current(Helpers::new(&queues, &cpus).ok());
-    assert_eq!(Helpers::current().unwrap().cpus(), &cpus);
+    assert_eq!(Helpers::current().unwrap().cpus(), cpus);
     thread::spawn(|| assert!(Helpers::current().is_none())).join().unwrap();
+    let helpers = Helpers::current().unwrap();
+    let first: CpuSet = cpus.iter().take(1).collect();
+    helpers.move_to(&first).unwrap();
+    helpers.move_to(&first).unwrap();
+    assert!(helpers.move_to(&CpuSet::new()).is_err());
+    assert_eq!(Helpers::current().unwrap().cpus(), first);
+    assert_eq!(Helpers::current().unwrap().moves(), u64::from(first != cpus));
     Helpers::set_current(None);
     assert!(Helpers::current().is_none());
 }

@@ -30,6 +30,8 @@ pub(super) trait Work: Send + Sized + 'static {
 #[derive(Debug)]
 pub(super) struct Ahead<W: Work> {
     helpers: Option<Helpers>,
+    /// The number of their moves when the jobs were made.
+    moves: u64,
     jobs: Vec<Job<W>>,
     /// Each with the number of the job by which it was offered.
     waiting: VecDeque<(Arc<W::Input>, Option<usize>)>,
@@ -39,9 +41,9 @@ pub(super) struct Ahead<W: Work> {
 impl<W: Work> Ahead<W> {
     /// Without helpers no work is offered.
     pub(super) fn new(helpers: Option<&Helpers>) -> Self {
-        let jobs = helpers.map(|helpers| (0..MOST_AHEAD).map(|_| helpers.job(W::run)).collect());
-        let (jobs, helpers) = (jobs.unwrap_or_default(), helpers.cloned());
-        Self { helpers, jobs, waiting: VecDeque::new(), stats: HelperStats::default() }
+        let (waiting, stats) = Default::default();
+        let moves = helpers.map_or(0, Helpers::moves);
+        Self { helpers: helpers.cloned(), moves, jobs: helpers.map(jobs).unwrap_or_default(), waiting, stats }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -50,17 +52,18 @@ impl<W: Work> Ahead<W> {
 
     /// Whether another piece is to be offered while these wait: there are helpers, and their thread is behind.
     pub(super) fn has_room(&self, now: Instant) -> bool {
-        let are_wanted = self.helpers.as_ref().is_some_and(|helpers| helpers.are_wanted(now));
-        are_wanted && self.waiting.len() < self.jobs.len()
+        self.waiting.len() < self.jobs.len() && self.helpers.as_ref().is_some_and(|helpers| helpers.are_wanted(now))
     }
 
     /// Adds work for the driver.
     pub(super) fn keep(&mut self, input: W::Input) {
+        self.follow();
         self.waiting.push_back((Arc::new(input), None));
     }
 
     /// Adds work, and offers it to the helpers.
     pub(super) fn offer(&mut self, input: W::Input, work: impl FnOnce(Arc<W::Input>) -> W) {
+        self.follow();
         let input = Arc::new(input);
         let is_free = |number: &usize| self.waiting.iter().all(|(_, other)| *other != Some(*number));
         let free: Vec<usize> = (0..self.jobs.len()).filter(is_free).collect();
@@ -79,6 +82,16 @@ impl<W: Work> Ahead<W> {
         self.waiting.push_back((input, number));
     }
 
+    /// Makes jobs anew for helpers that have moved.
+    fn follow(&mut self) {
+        if let Some(helpers) = &self.helpers
+            && self.waiting.is_empty()
+            && self.moves != helpers.moves()
+        {
+            (self.moves, self.jobs) = (helpers.moves(), jobs(helpers));
+        }
+    }
+
     /// The next piece, with its outcome if a helper has done it.
     pub(super) fn next(&mut self) -> Option<(Arc<W::Input>, Option<W>)> {
         let (input, number) = self.waiting.pop_front()?;
@@ -88,6 +101,10 @@ impl<W: Work> Ahead<W> {
         let done = if let Taken::Done(work) = taken { Some(work) } else { None };
         Some((input, done))
     }
+}
+
+fn jobs<W: Work>(helpers: &Helpers) -> Vec<Job<W>> {
+    (0..MOST_AHEAD).map(|_| helpers.job(W::run)).collect()
 }
 
 impl Add for HelperStats {
@@ -138,7 +155,7 @@ mod tests {
 
     #[test]
     fn nothing_is_offered_without_helpers() {
-        let mut ahead = Ahead::new(None);
+        let mut ahead: Ahead<Square> = Ahead::new(None);
         assert!(!ahead.has_room(Instant::now()));
         ahead.keep(2);
         ahead.offer(3, square(None));

@@ -32,8 +32,8 @@ pub struct Replanned {
 /// it in any case. A rail leaves its CPU if that cannot be used any more, or if another one is better by the criteria of
 /// [`plan_rails`](super::plan_rails()), for the lane and its tasks together; among equals it stays. Rails are looked at
 /// one by one, each beside the others as they are, so that no rail moves for the sake of another one. A rail may come to
-/// a CPU that one before it leaves, so that one moves first. Rails that are planned again and again come to rest: each
-/// move for a better place leaves fewer pairs of rails on one CPU, or else nobody worse off.
+/// a CPU that one before it leaves, so that one moves first. A move for a better place makes the rails as a whole better
+/// placed by the same criteria, so rails that are planned again and again come to rest.
 ///
 /// # Errors
 /// [`PlanError`] if no CPU is left. A single rail that cannot be planned is not an error: [`Replanned::unmet`].

@@ -114,9 +114,14 @@ pub(super) const STREAM_METRICS: &[Metric<StreamStats>] = &[
             put(&[("direction", "received")], Total(lane.chunks_received));
         });
     }),
-    counter("rails_lane_helped_chunks", None, "Chunks that another core of the lane's rail sent.", |stats, to| {
-        lanes(stats, to, |lane, put| put(&[], Total(lane.chunks_helped)));
-    }),
+    counter(
+        "rails_lane_helped_chunks",
+        None,
+        "Chunks that another core of the lane's rail sealed or checked.",
+        |stats, to| {
+            lanes(stats, to, |lane, put| put(&[], Total(lane.chunks_helped)));
+        },
+    ),
     counter(
         "rails_lane_reissued",
         Some(BYTES),

@@ -266,7 +266,7 @@ impl RailRuntimeBuilder {
             Ok((placement, runtime)) => {
                 let _ = report.send(Ok((placement, runtime.handle().clone())));
                 runtime.block_on(parking.until(stopped));
-                Parking::detach();
+                parking.detach();
                 alive.0.enter(Stage::Stopping);
                 // This drops the tasks, and then waits for blocking work, without a limit: the limits are the
                 // waiting callers'.

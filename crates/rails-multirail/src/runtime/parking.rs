@@ -64,8 +64,10 @@ impl Parking {
         .await;
     }
 
-    /// Makes the calling thread run no more tasks.
-    pub(super) fn detach() {
+    /// Makes the calling thread run no more tasks. Its runtime has ended.
+    pub(super) fn detach(&self) {
+        // The waker has the runtime, and the runtime the hooks with this.
+        drop(self.main.take());
         RUNNER.set(None);
         HELPERS.set(None);
         Helpers::set_current(None);
@@ -76,9 +78,10 @@ impl Parking {
         self.moves.fetch_add(1, SeqCst);
     }
 
-    /// The thread was not bound after all.
+    /// The thread was not bound after all. It may sleep already, and no task would wake it.
     pub(super) fn stays(&self) {
         self.moves.fetch_sub(1, SeqCst);
+        self.main.wake();
     }
 
     /// Makes the calling thread, which was placed, one that runs the queues' tasks, if there are queues.
@@ -93,40 +96,50 @@ impl Parking {
 
     /// Gives the calling thread the helpers on these CPUs, if there are queues and CPUs.
     pub(super) fn set_helpers(&self, cpus: &CpuSet) {
-        let helpers = self.queues.as_ref().and_then(|queues| Helpers::new(queues, cpus).ok());
-        let helpers = helpers.map(|helpers| helpers.while_busy(Instant::now()));
-        HELPERS.set(helpers.clone());
-        Helpers::set_current(helpers);
+        let (Some(queues), false) = (&self.queues, cpus.is_empty()) else { return };
+        let set = HELPERS.with_borrow_mut(|helpers| match helpers {
+            Some(helpers) => helpers.move_to(cpus),
+            None => {
+                let new = Helpers::new(queues, cpus)?.while_busy(Instant::now());
+                Helpers::set_current(Some(new.clone()));
+                *helpers = Some(new);
+                Ok(())
+            }
+        });
+        set.unwrap_or_else(|error| tracing::warn!(%error, "the further cores of a rail do not help it"));
     }
 
     /// tokio's hook before the thread sleeps.
     pub(super) fn before_sleep(&self) {
-        if self.run_tasks() || self.stays_awake() || !self.begin_sleep() {
+        if self.run_tasks() {
+            return self.main.wake();
+        }
+        Self::note_idle(true);
+        if self.stays_awake() || !self.begin_sleep() {
             self.main.wake();
-        } else {
-            Self::note_sleep(true);
         }
     }
 
-    /// Tells the thread's helpers that it sleeps, or is awake.
-    fn note_sleep(is_asleep: bool) {
-        HELPERS.with_borrow(|helpers| helpers.iter().for_each(|helpers| helpers.set_asleep(is_asleep, Instant::now())));
-    }
-
-    /// tokio's hook after the thread has slept.
+    /// tokio's hook after the thread has slept, or looked for events.
     pub(super) fn after_sleep(&self) {
-        self.with_runner(|runner| {
-            if runner.is_asleep.replace(false) {
-                runner.runner.end_sleep();
-            }
-        });
-        Self::note_sleep(false);
+        Self::note_idle(false);
+        let is_for_task = self.with_runner(|runner| runner.is_asleep.replace(false) && runner.runner.end_sleep());
+        // The runtime may be busy for long from now on.
+        if is_for_task == Some(true) && self.run_tasks() {
+            self.main.wake();
+        }
     }
 
-    /// Runs the tasks that wait. Returns whether there may be more: those that poll wait for the next event.
+    /// Tells the thread's helpers whether it has nothing to do.
+    fn note_idle(is_idle: bool) {
+        HELPERS.with_borrow(|helpers| helpers.iter().for_each(|helpers| helpers.set_asleep(is_idle, Instant::now())));
+    }
+
+    /// Runs some of the tasks that wait, as long as the thread is where it was attached. Returns whether there may be more:
+    /// those that poll wait for the next event.
     fn run_tasks(&self) -> bool {
-        let pass = self.with_runner(|runner| self.is_placed(runner).then(|| runner.runner.run())).flatten();
-        pass.is_some_and(|pass| pass.ran > pass.polling)
+        let run = |runner: &RailRunner| runner.runner.run_while(|pass| pass.ran < MOST_TASKS && self.is_placed(runner));
+        self.with_runner(run).is_some_and(|pass| pass.ran > pass.polling)
     }
 
     fn stays_awake(&self) -> bool {
@@ -159,3 +172,6 @@ impl Parking {
         RUNNER.with_borrow(|runner| runner.as_ref().map(act))
     }
 }
+
+/// The most tasks that run before the runtime looks for events.
+const MOST_TASKS: usize = 16;

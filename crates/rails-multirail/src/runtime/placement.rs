@@ -106,9 +106,11 @@ impl CurrentPlacement {
     ) -> Result<(), BindError> {
         let mut state = self.lock();
         if state.moves == turn {
-            state.placement = Arc::new(Placement::of_this_thread(cpus, policy)?);
-            self.node.store(node_number(&state.placement), Relaxed);
+            let placement = Placement::of_this_thread(cpus, policy);
+            // Also after an error it is bound somewhere.
             placed();
+            state.placement = Arc::new(placement?);
+            self.node.store(node_number(&state.placement), Relaxed);
         }
         Ok(())
     }

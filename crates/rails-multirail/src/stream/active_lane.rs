@@ -232,7 +232,8 @@ impl ActiveLane {
 
     /// Has the calling runtime report arrivals.
     fn report_to(&self, driven: &mut Driven, caller: runtime::Id) {
-        if driven.reports == caller {
+        // A helper may be in the middle of a call, which the registration would wait for.
+        if driven.reports == caller || driven.lending.as_ref().is_some_and(Lending::is_lent) {
             return;
         }
         match self.lane.register_here() {
@@ -358,10 +359,10 @@ impl ActiveLane {
         driven: &mut Driven,
     ) -> Poll<io::Result<()>> {
         if let Some(lending) = &mut driven.lending
-            && let Some(length) = ready!(lending.take_back(&mut driven.protocol))?
+            && let Some(back) = ready!(lending.take_back(&mut driven.protocol))?
         {
-            self.metrics.sent.count(1, length.into());
-            self.metrics.helped.fetch_add(1, Relaxed);
+            self.metrics.helped.fetch_add(back.is_helped.into(), Relaxed);
+            back.sent.into_iter().for_each(|length| self.metrics.sent.count(1, length.into()));
         }
         let mut has_room = false;
         loop {

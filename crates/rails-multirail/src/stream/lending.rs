@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-/// The chunks of a lane that helpers of its rail send.
+/// The chunks of a lane that helpers of its rail prepare and send.
 ///
 /// The lane offers a chunk if its rail is busy. Its task takes the chunk back at the next turn, after the other tasks of
 /// the rail: if no helper has begun with it, the task sends it. So a rail without other work loses an offer, and offers
@@ -19,8 +19,11 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Lending {
     helpers: Helpers,
+    /// The number of their moves when the job was made.
+    moves: u64,
     job: Job<Lent>,
     lane: Arc<dyn Lane>,
+    task: Waker,
     is_lent: bool,
     /// The chunks before the next offer.
     pause: u32,
@@ -36,21 +39,39 @@ struct Lent {
     error: Option<io::Error>,
 }
 
+/// A chunk that was lent, when it is back.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TakenBack {
+    /// Whether a helper has sealed or checked it.
+    pub(super) is_helped: bool,
+    /// Its length, if all of it was submitted. If not, the task submits the rest.
+    pub(super) sent: Option<u32>,
+}
+
 impl Lending {
-    /// Has the helpers wake the lane's task when they have sent a chunk.
+    /// Has the helpers wake the lane's task when they are done with a chunk.
     pub(super) fn new(helpers: Helpers, lane: Arc<dyn Lane>, task: Waker) -> Self {
-        let job = helpers.job_that_tells(Lent::send, move || task.wake_by_ref());
-        Self { helpers, job, lane, is_lent: false, pause: 0, pauses: 0 }
+        let (moves, job) = (helpers.moves(), job(&helpers, &task));
+        Self { helpers, moves, job, lane, task, is_lent: false, pause: 0, pauses: 0 }
+    }
+
+    /// Whether a chunk is lent.
+    pub(super) fn is_lent(&self) -> bool {
+        self.is_lent
     }
 
     /// Offers the chunk that leaves next, if that may help. Returns whether it is lent: the task is to have another turn.
     pub(super) fn lend<B: DerefMut<Target = [u8]>>(&mut self, now: Instant, protocol: &mut LaneProtocol<B>) -> bool {
-        if protocol.outgoing_chunk() < LEAST_LENT || !self.helpers.are_wanted(now) {
+        if protocol.unprepared_chunk() < LEAST_LENT || !self.helpers.are_wanted(now) {
             return false;
         }
         if self.pause > 0 {
             self.pause -= 1;
             return false;
+        }
+        let moves = self.helpers.moves();
+        if self.moves != moves {
+            (self.moves, self.job) = (moves, job(&self.helpers, &self.task));
         }
         let offered = self.job.offer(Lent { outgoing: protocol.lend(), lane: self.lane.clone(), error: None });
         self.is_lent = offered.is_ok();
@@ -60,31 +81,40 @@ impl Lending {
         self.is_lent
     }
 
-    /// Takes a lent chunk back. Returns its length if a helper has sent all of it. Pending if a helper is about to, which
-    /// will wake the task.
+    /// Takes a lent chunk back, if one is lent. Pending if a helper is at it, which will wake the task.
     pub(super) fn take_back<B: DerefMut<Target = [u8]>>(
         &mut self,
         protocol: &mut LaneProtocol<B>,
-    ) -> Poll<io::Result<Option<u32>>> {
+    ) -> Poll<io::Result<Option<TakenBack>>> {
         if !self.is_lent {
             return Poll::Ready(Ok(None));
         }
-        let (lent, pauses) = match self.job.take() {
+        let (lent, is_helped) = match self.job.take() {
             Taken::Running => return Poll::Pending,
-            Taken::Done(lent) => (lent, 0),
-            Taken::Untouched(lent) => (lent, (2 * self.pauses).clamp(1, MOST_PAUSES)),
+            Taken::Done(lent) => (lent, true),
+            Taken::Untouched(lent) => (lent, false),
             Taken::Nothing => return Poll::Ready(Err(io::Error::other("a helper that was to send has panicked"))),
         };
         self.is_lent = false;
-        (self.pause, self.pauses) = (pauses, pauses);
+        self.pauses = if is_helped { 0 } else { (2 * self.pauses).clamp(1, MOST_PAUSES) };
+        self.pause = self.pauses;
         let sent = protocol.give_back(lent.outgoing);
-        Poll::Ready(lent.error.map_or(Ok(sent), Err))
+        Poll::Ready(lent.error.map_or(Ok(Some(TakenBack { is_helped, sent })), Err))
     }
 }
 
+fn job(helpers: &Helpers, task: &Waker) -> Job<Lent> {
+    let task = task.clone();
+    helpers.job_that_tells(Lent::send, move || task.wake_by_ref())
+}
+
 impl Lent {
-    /// Sends as much as the connection takes.
+    /// Prepares the bytes, and sends as many as the connection takes, if the lane's thread need not wait for that.
     fn send(&mut self) {
+        if !self.lane.submits_beside_receiving() {
+            self.outgoing.bytes();
+            return;
+        }
         while !self.outgoing.is_submitted() {
             let (control, payload) = self.outgoing.bytes();
             match self.lane.try_submit(control, payload) {

@@ -72,7 +72,7 @@ pub struct LaneStats {
     pub bytes_sent: u64,
     /// Chunks that this end sent on the lane.
     pub chunks_sent: u64,
-    /// Those of them that another core of the rail sent, because the rail was busy
+    /// Those of them that another core of the rail has sealed or checked, and mostly sent too, because the rail was busy
     /// ([tasks](crate::runtime::RailRuntimeBuilder::tasks)).
     pub chunks_helped: u64,
     /// The part of the sent bytes and chunks that another lane had been given before.

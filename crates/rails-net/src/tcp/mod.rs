@@ -130,6 +130,11 @@ impl Lane for TcpLane {
         received
     }
 
+    fn submits_beside_receiving(&self) -> bool {
+        // The account of memory that the kernel still reads has a lock.
+        self.zero_copy.is_none()
+    }
+
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let ready = self.stream().poll_read_ready(context);
         match &self.busy_poll {

@@ -63,9 +63,9 @@ impl Outgoing {
         (self.payload, self.chunk) = (payload, Some(length));
     }
 
-    /// The length of the chunk among the bytes; 0 if there is none.
-    pub(super) fn chunk_length(&self) -> u32 {
-        self.chunk.unwrap_or(0)
+    /// The length of the chunk that is still to be prepared; 0 if there is none.
+    pub(super) fn unprepared(&self) -> u32 {
+        self.header.map_or(0, |header| header.length)
     }
 
     /// Prepares the bytes, if they are not.

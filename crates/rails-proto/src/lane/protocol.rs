@@ -104,9 +104,9 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         outgoing.take_chunk()
     }
 
-    /// The length of the chunk that leaves next, if its bytes are here; 0 if there is none.
-    pub fn outgoing_chunk(&mut self) -> u32 {
-        self.sender.outgoing().map_or(0, |outgoing| outgoing.chunk_length())
+    /// The length of the chunk that leaves next, if it is still to be prepared; 0 if there is none.
+    pub fn unprepared_chunk(&mut self) -> u32 {
+        self.sender.outgoing().map_or(0, |outgoing| outgoing.unprepared())
     }
 
     /// Lends the outgoing bytes, so that another thread prepares and submits them. Until the driver

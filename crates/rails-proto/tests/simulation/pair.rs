@@ -441,7 +441,7 @@ impl World {
             side.awaits_room = next == Next::AwaitRoom;
             side.idle = next == Next::Idle;
             match next {
-                Next::Submit { .. } if is_helped && protocol.outgoing_chunk() > 0 => {
+                Next::Submit { .. } if is_helped && protocol.unprepared_chunk() > 0 => {
                     side.lent = Some((*id, protocol.lend()));
                     side.idle = true;
                     // Most helpers come at once, and some lose their CPU.

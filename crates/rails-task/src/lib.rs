@@ -40,22 +40,32 @@
 //! A task's CPUs are those of the machine when the queues were made. Linux only.
 #![forbid(unsafe_code)]
 
+mod blocking;
+mod budget;
+mod counters;
 mod error;
 mod objects;
+mod options;
+mod queue;
 mod queues;
 mod runner;
 mod state;
 mod sync;
 mod task;
+mod timer;
+mod trigger;
 mod wakeup;
 mod worker;
 
 #[cfg(test)]
 mod model;
 
-pub use error::{AttachError, SubmitError, TaskError};
+pub use counters::{QueueStats, Waits};
+pub use error::{AttachError, BudgetError, SubmitError, TaskError};
 pub use objects::{Object, ObjectId, ObjectKind, Objects};
-pub use queues::{QueueStats, TaskQueues};
+pub use options::TaskOptions;
+pub use queues::{TaskQueues, TaskQueuesBuilder};
 pub use runner::{Pass, Runner};
 pub use task::{Priority, Step, Task};
+pub use timer::TimerTrigger;
 pub use worker::Worker;

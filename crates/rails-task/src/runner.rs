@@ -1,21 +1,22 @@
 //! Threads that run tasks.
 
 use super::{
-    error::AttachError,
+    counters::{Counters, QueueStats},
+    error::{AttachError, SubmitError},
     objects::ObjectId,
-    queues::{Queue, Shared, TaskQueues},
-    state::Begin,
-    task::{Inner, Ran, Task},
+    queue::Queue,
+    queues::{Shared, TaskQueues},
+    state::{Begin, End},
+    sync::{SeqCst, fence, thread},
+    task::{Inner, Step, Task},
     wakeup::{Asleep, Sleepers},
 };
-use crate::SubmitError;
 use rails_topo::CpuSet;
 use std::{
     cell::Cell,
     fmt,
     marker::PhantomData,
     sync::{Arc, PoisonError},
-    thread,
     time::Duration,
 };
 
@@ -25,8 +26,10 @@ use std::{
 pub struct Runner {
     shared: Arc<Shared>,
     sleeper: Arc<Sleeper>,
-    /// The thread's object and those around it, with the news of their queues that the last pass has seen.
-    path: Vec<(ObjectId, Cell<[u64; 2]>)>,
+    /// The news of the queues on the thread's way that the last pass has seen.
+    seen: Vec<Cell<[u64; 2]>>,
+    /// Whether the queues were closed before the last pass.
+    has_seen_end: Cell<bool>,
     /// It belongs to its thread.
     thread: PhantomData<*const ()>,
 }
@@ -34,11 +37,23 @@ pub struct Runner {
 /// A thread that runs tasks, as submitters see it.
 pub(crate) struct Sleeper {
     pub(crate) object: ObjectId,
+    /// The thread's object and those around it, with the thread's counters of their queues.
+    path: Vec<(ObjectId, Counters)>,
     cpus: CpuSet,
-    /// Whether it goes on with tasks that poll.
-    pub(crate) is_worker: bool,
+    pub(crate) trigger: Trigger,
     asleep: Asleep,
     wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The reason for which a thread runs tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// Its owner says when.
+    Caller,
+    /// Its CPU is idle: it goes on with tasks that poll.
+    Worker,
+    /// A time has come: it looks at tasks that poll and at deadlines alone.
+    Timer,
 }
 
 /// The outcome of one pass through the queues.
@@ -70,38 +85,45 @@ impl TaskQueues {
     /// # Errors
     /// [`AttachError`].
     pub fn attach_with(&self, wake: impl Fn() + Send + Sync + 'static) -> Result<Runner, AttachError> {
-        self.attach_as(false, Box::new(wake))
+        self.attach_as(Trigger::Caller, rails_bind::thread::current_affinity()?, Box::new(wake))
     }
 
-    /// The calling thread as one that does nothing else.
-    pub(crate) fn attach_worker(&self) -> Result<Runner, AttachError> {
+    /// The calling thread, which may run on these CPUs, as one that does nothing else.
+    pub(crate) fn attach_trigger(&self, trigger: Trigger, cpus: CpuSet) -> Result<Runner, AttachError> {
         let thread = thread::current();
-        self.attach_as(true, Box::new(move || thread.unpark()))
+        self.attach_as(trigger, cpus, Box::new(move || thread.unpark()))
     }
 
-    fn attach_as(&self, is_worker: bool, wake: Box<dyn Fn() + Send + Sync>) -> Result<Runner, AttachError> {
-        let cpus = rails_bind::thread::current_affinity()?;
+    fn attach_as(
+        &self,
+        trigger: Trigger,
+        cpus: CpuSet,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Runner, AttachError> {
         let objects = &self.shared.objects;
         let Some(object) = objects.covering(&cpus) else {
             return Err(AttachError::Outside { cpus, online: self.shared.online().clone() });
         };
-        let sleeper = Arc::new(Sleeper { object, cpus, is_worker, asleep: Asleep::default(), wake });
+        let path: Vec<_> = objects.path(object).map(|object| (object, Counters::default())).collect();
+        let (seen, has_seen_end) = (path.iter().map(|_| Cell::new([0; 2])).collect(), Cell::new(false));
+        let sleeper = Arc::new(Sleeper { object, path, cpus, trigger, asleep: Asleep::default(), wake });
         self.shared.runners.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&sleeper));
-        let path = objects.path(object).map(|object| (object, Cell::new([0; 2]))).collect();
-        Ok(Runner { shared: Arc::clone(&self.shared), sleeper, path, thread: PhantomData })
+        Ok(Runner { shared: Arc::clone(&self.shared), sleeper, seen, has_seen_end, thread: PhantomData })
     }
 }
 
 impl Runner {
     /// Runs the tasks that wait in the queue of the thread's object and then in those of the objects around it. Those
     /// that come meanwhile, polling tasks among them, wait for the next pass.
+    #[inline]
     pub fn run(&self) -> Pass {
         let mut pass = Pass::default();
-        for (object, seen) in &self.path {
+        self.has_seen_end.set(self.is_closed());
+        for ((object, counters), seen) in self.sleeper.path.iter().zip(&self.seen) {
             let queue = self.shared.queue(*object);
             seen.set(self.news(queue));
             let is_allowed = |inner: &Inner| inner.allows(&self.sleeper.cpus);
-            queue.take(is_allowed).for_each(|inner| self.handle(&inner, *object, &mut pass));
+            queue.drain(|| self.shared.now(), is_allowed, |inner| self.handle(&inner, counters, &mut pass));
         }
         pass
     }
@@ -110,6 +132,7 @@ impl Runner {
     ///
     /// # Errors
     /// [`SubmitError`].
+    #[inline]
     pub fn submit(&self, task: &Task) -> Result<(), SubmitError> {
         task.submit_near(self.sleeper.object)
     }
@@ -139,13 +162,43 @@ impl Runner {
     /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last
     /// [pass](Self::run) has not seen. From then on a task that comes wakes it.
     pub fn begin_sleep(&self) -> bool {
-        let has_news = || self.path.iter().any(|(object, seen)| self.news(self.shared.queue(*object)) != seen.get());
-        self.sleeper.asleep.fall(&self.shared.sleepers, has_news)
+        self.fall_asleep(|| self.queues().zip(&self.seen).any(|(queue, seen)| self.news(queue) != seen.get()))
+    }
+
+    /// As [`begin_sleep`](Self::begin_sleep), with other news. That the queues were closed since the last pass is always
+    /// among them.
+    pub(crate) fn fall_asleep(&self, has_news: impl FnOnce() -> bool) -> bool {
+        let has_news = || self.is_closed() != self.has_seen_end.get() || has_news();
+        self.sleeper.asleep.fall(self.sleeper.counts(&self.shared), has_news)
+    }
+
+    /// Whether a task polls that this thread may run.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.queues().any(|queue| queue.has_polling(|inner| inner.allows(&self.sleeper.cpus)))
+    }
+
+    /// The next deadline of a task that this thread may run, in nanoseconds of the queues' clock.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.queues().filter_map(|queue| queue.next_due(|inner| inner.allows(&self.sleeper.cpus))).min()
+    }
+
+    /// The time until an instant of the queues' clock.
+    pub(crate) fn until(&self, instant: u64) -> Duration {
+        self.shared.until(instant)
+    }
+
+    /// Hands the wake-ups that this thread got, and has not heeded, to the others.
+    pub(crate) fn pass_on_wakes(&self) {
+        self.end_sleep();
+        fence(SeqCst);
+        if self.queues().any(|queue| queue.len() > 0) {
+            self.shared.wake_all();
+        }
     }
 
     /// Says that the thread is awake.
     pub fn end_sleep(&self) {
-        self.sleeper.asleep.wake(&self.shared.sleepers);
+        self.sleeper.asleep.wake(self.sleeper.counts(&self.shared));
     }
 
     /// The object whose tasks it runs first.
@@ -159,27 +212,75 @@ impl Runner {
     }
 
     /// The news of a queue that keep this thread from sleeping.
+    #[inline]
     fn news(&self, queue: &Queue) -> [u64; 2] {
-        [queue.news.count(), if self.sleeper.is_worker { queue.polling_news.count() } else { 0 }]
+        let is_worker = self.sleeper.trigger == Trigger::Worker;
+        [queue.news.count(), if is_worker { queue.polling_news.count() } else { 0 }]
     }
 
-    /// Runs a task that was in the queue of an object.
-    fn handle(&self, inner: &Arc<Inner>, object: ObjectId, pass: &mut Pass) {
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.sleeper.path.iter().map(|(object, _)| self.shared.queue(*object))
+    }
+
+    /// Runs a task that was in a queue.
+    #[inline]
+    fn handle(&self, inner: &Arc<Inner>, counters: &Counters, pass: &mut Pass) {
         match inner.state.begin() {
-            Begin::Cancelled => inner.tell_end(),
+            Begin::Cancelled => {
+                self.shared.end_polling(inner);
+                inner.tell_end();
+            }
             Begin::Held => {}
             Begin::Run => {
-                self.shared.queue(object).count_run(object == self.sleeper.object);
+                let (waited, has_missed) = inner.take_stamp(self.shared.is_timed, || self.shared.now());
+                waited.map(|waited| counters.add_wait(waited));
+                if has_missed {
+                    counters.add_missed();
+                }
+                counters.add_run();
                 pass.ran += 1;
-                match inner.run() {
-                    Ran::Done => {}
-                    Ran::Submitted => self.shared.put_back(inner),
-                    Ran::Polling => {
-                        pass.polling += 1;
-                        self.shared.put_back_polling(inner, self.sleeper.is_worker);
+                match inner.step() {
+                    Step::Done => {
+                        self.shared.end_polling(inner);
+                        self.go_on(inner, inner.state.end(false));
                     }
+                    Step::Again => self.poll_again(inner, pass),
                 }
             }
+        }
+    }
+
+    /// A task has run, and wants to run again.
+    fn poll_again(&self, inner: &Arc<Inner>, pass: &mut Pass) {
+        if inner.is_to_block(|| self.shared.now()) {
+            self.shared.end_polling(inner);
+            return self.go_on(inner, inner.state.block());
+        }
+        let is_first = inner.begin_polling();
+        if is_first {
+            self.shared.queue(inner.home).add_polling(inner);
+        }
+        match inner.state.end(true) {
+            End::Queue => {
+                pass.polling += 1;
+                self.shared.put_back_polling(inner, self.sleeper.trigger == Trigger::Worker, is_first);
+            }
+            end => {
+                // It was cancelled.
+                self.shared.queue(inner.home).remove_polling(inner);
+                self.go_on(inner, end);
+            }
+        }
+    }
+
+    /// A run has ended.
+    #[inline]
+    fn go_on(&self, inner: &Arc<Inner>, end: End) {
+        match end {
+            End::Ended { is_awaited: false } => {}
+            End::Ended { is_awaited: true } => inner.tell_end(),
+            End::Queue => self.shared.submit_again(inner),
+            End::Blocked => self.shared.blockers.hand_over(&self.shared, inner),
         }
     }
 }
@@ -189,6 +290,12 @@ impl Drop for Runner {
         self.end_sleep();
         let mut runners = self.shared.runners.write().unwrap_or_else(PoisonError::into_inner);
         runners.retain(|other| !Arc::ptr_eq(other, &self.sleeper));
+        for (object, counters) in &self.sleeper.path {
+            let mut counted = self.shared.queue(*object).counted.lock().unwrap_or_else(PoisonError::into_inner);
+            counters.add_to(&mut counted, *object == self.sleeper.object);
+        }
+        drop(runners);
+        self.pass_on_wakes();
     }
 }
 
@@ -202,12 +309,27 @@ impl Sleeper {
     }
 
     /// Wakes the thread if it sleeps. Returns whether it did.
-    pub(crate) fn wake(&self, sleepers: &Sleepers) -> bool {
-        let slept = self.asleep.wake(sleepers);
+    pub(crate) fn wake(&self, shared: &Shared) -> bool {
+        let slept = self.asleep.wake(self.counts(shared));
         if slept {
             (self.wake)();
         }
         slept
+    }
+
+    /// Adds the thread's counters of an object's queue.
+    pub(crate) fn add_counters(&self, object: ObjectId, stats: &mut QueueStats) {
+        let of_object = self.path.iter().find(|(other, _)| *other == object);
+        of_object.map(|(_, counters)| counters.add_to(stats, object == self.object));
+    }
+
+    /// The numbers of sleepers among which it is.
+    fn counts<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = &'a Sleepers> + Clone {
+        let is_timer = self.trigger == Trigger::Timer;
+        self.path.iter().map(move |(object, _)| {
+            let queue = shared.queue(*object);
+            if is_timer { &queue.timers } else { &queue.sleepers }
+        })
     }
 }
 

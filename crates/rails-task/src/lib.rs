@@ -42,6 +42,7 @@
 
 mod blocking;
 mod budget;
+mod control;
 mod counters;
 mod error;
 mod objects;
@@ -59,6 +60,8 @@ mod worker;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod schedules;
 
 pub use counters::{QueueStats, Waits};
 pub use error::{AttachError, BudgetError, SubmitError, TaskError};

@@ -28,7 +28,7 @@ pub struct Runner {
     sleeper: Arc<Sleeper>,
     /// The news of the queues on the thread's way that the last pass has seen.
     seen: Vec<Cell<[u64; 2]>>,
-    /// Whether the queues were closed before the last pass.
+    /// Whether their end has kept the thread from sleeping.
     has_seen_end: Cell<bool>,
     /// It belongs to its thread.
     thread: PhantomData<*const ()>,
@@ -118,7 +118,6 @@ impl Runner {
     #[inline]
     pub fn run(&self) -> Pass {
         let mut pass = Pass::default();
-        self.has_seen_end.set(self.is_closed());
         for ((object, counters), seen) in self.sleeper.path.iter().zip(&self.seen) {
             let queue = self.shared.queue(*object);
             seen.set(self.news(queue));
@@ -160,15 +159,15 @@ impl Runner {
     }
 
     /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last
-    /// [pass](Self::run) has not seen. From then on a task that comes wakes it.
+    /// [pass](Self::run) has not seen. From then on a task that comes wakes it, and so does the end of the queues; if they
+    /// are closed already, the first call returns `false`.
     pub fn begin_sleep(&self) -> bool {
         self.fall_asleep(|| self.queues().zip(&self.seen).any(|(queue, seen)| self.news(queue) != seen.get()))
     }
 
-    /// As [`begin_sleep`](Self::begin_sleep), with other news. That the queues were closed since the last pass is always
-    /// among them.
+    /// As [`begin_sleep`](Self::begin_sleep), with other news. That the queues are closed is among them, once.
     pub(crate) fn fall_asleep(&self, has_news: impl FnOnce() -> bool) -> bool {
-        let has_news = || self.is_closed() != self.has_seen_end.get() || has_news();
+        let has_news = || self.is_closed() && !self.has_seen_end.replace(true) || has_news();
         self.sleeper.asleep.fall(self.sleeper.counts(&self.shared), has_news)
     }
 

@@ -1,17 +1,15 @@
 //! The timer trigger: a thread that runs tasks at times, whether the CPU is idle or not.
 
 use super::{
+    control::Triggered,
     error::{AttachError, BudgetError},
     objects::ObjectId,
     queues::TaskQueues,
     runner::Trigger,
-    trigger::{TriggerThread, Triggered},
+    trigger::TriggerThread,
 };
 use rails_bind::thread::ThreadPlacement;
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 /// A thread that runs the tasks of an object and of those around it once in each period while one of them polls, and at
 /// the [deadline](crate::TaskOptions::run_before) of one that has not run by then. It is bound to the object's CPUs, in
@@ -35,7 +33,7 @@ impl TimerTrigger {
         if period.is_zero() {
             return Err(AttachError::NoPeriod);
         }
-        let run = move |thread| tick(thread, period);
+        let run = move |thread: Triggered| thread.tick(period);
         TriggerThread::start(queues, object, Trigger::Timer, "timer", ThreadPlacement::new(), run).map(Self)
     }
 
@@ -61,27 +59,5 @@ impl TimerTrigger {
     /// [`BudgetError`]. The limit is as before.
     pub fn set_budget(&self, share: f64) -> Result<(), BudgetError> {
         self.0.set_budget(share)
-    }
-}
-
-fn tick(mut thread: Triggered, period: Duration) {
-    let mut next_pass: Option<Instant> = None;
-    while thread.goes_on() {
-        let runner = &thread.runner;
-        let (is_polled, due) = (runner.is_polled(), runner.next_due());
-        next_pass = if is_polled { next_pass.or_else(|| Instant::now().checked_add(period)) } else { None };
-        let until_pass = next_pass.map(|instant| instant.saturating_duration_since(Instant::now()));
-        let time = until_pass.into_iter().chain(due.map(|due| runner.until(due))).min();
-        if time == Some(Duration::ZERO) {
-            runner.run();
-            next_pass = None;
-            thread.rest();
-        } else if runner.fall_asleep(|| (runner.is_polled(), runner.next_due()) != (is_polled, due)) {
-            match time {
-                Some(time) => thread::park_timeout(time),
-                None => thread::park(),
-            }
-            runner.end_sleep();
-        }
     }
 }

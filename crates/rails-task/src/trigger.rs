@@ -1,23 +1,18 @@
-//! Threads that run tasks for a reason of their own, and how they are controlled.
+//! Threads that run tasks for a reason of their own.
 
 use super::{
-    budget::{Budget, check_share},
+    budget::check_share,
+    control::{Control, Triggered},
     error::{AttachError, BudgetError},
     objects::ObjectId,
     queues::TaskQueues,
-    runner::{Runner, Trigger},
+    runner::Trigger,
 };
-use nix::time::{ClockId, clock_gettime};
 use rails_bind::thread::{ThreadPlacement, current_affinity};
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        mpsc,
-    },
+    sync::{Arc, mpsc},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
 };
 
 /// A thread that runs tasks of an object. Dropping it ends it, after the task that it runs.
@@ -26,22 +21,6 @@ pub(crate) struct TriggerThread {
     object: ObjectId,
     control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Tells the thread what to do.
-#[derive(Debug)]
-struct Control {
-    is_over: AtomicBool,
-    is_enabled: AtomicBool,
-    /// The bits of its share of a CPU's time.
-    share: AtomicU64,
-}
-
-/// The thread itself.
-pub(crate) struct Triggered {
-    pub(crate) runner: Runner,
-    control: Arc<Control>,
-    budget: Budget,
 }
 
 impl TriggerThread {
@@ -81,16 +60,16 @@ impl TriggerThread {
     }
 
     pub(crate) fn set_enabled(&self, is_enabled: bool) {
-        self.control.is_enabled.store(is_enabled, Relaxed);
+        self.control.enable(is_enabled);
         self.unpark();
     }
 
     pub(crate) fn is_enabled(&self) -> bool {
-        self.control.is_enabled.load(Relaxed)
+        self.control.is_enabled()
     }
 
     pub(crate) fn set_budget(&self, share: f64) -> Result<(), BudgetError> {
-        self.control.share.store(check_share(share)?.to_bits(), Relaxed);
+        self.control.set_share(check_share(share)?);
         self.unpark();
         Ok(())
     }
@@ -104,68 +83,9 @@ impl TriggerThread {
 
 impl Drop for TriggerThread {
     fn drop(&mut self) {
-        self.control.is_over.store(true, Relaxed);
+        self.control.end();
         self.unpark();
         // A panic of a task ends the task alone.
         let _ = self.thread.take().map(JoinHandle::join);
     }
-}
-
-impl Control {
-    fn new() -> Self {
-        let [is_over, is_enabled] = [false, true].map(AtomicBool::new);
-        Self { is_over, is_enabled, share: AtomicU64::new(1.0_f64.to_bits()) }
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over.load(Relaxed)
-    }
-
-    fn share(&self) -> f64 {
-        f64::from_bits(self.share.load(Relaxed))
-    }
-}
-
-impl Triggered {
-    fn new(runner: Runner, control: Arc<Control>) -> Self {
-        let budget = Budget::new(control.share(), Instant::now(), cpu_time());
-        Self { runner, control, budget }
-    }
-
-    /// Waits while the thread is switched off. Returns whether it goes on then.
-    pub(crate) fn goes_on(&self) -> bool {
-        let is_off = || !self.control.is_enabled.load(Relaxed) && !self.control.is_over();
-        if is_off() {
-            self.runner.pass_on_wakes();
-        }
-        while is_off() {
-            thread::park();
-        }
-        !self.control.is_over() && !self.runner.is_closed()
-    }
-
-    /// Sleeps off the time that the thread has used beyond its share.
-    pub(crate) fn rest(&mut self) {
-        let share = self.control.share();
-        if share == 1.0 {
-            return;
-        }
-        let (now, cpu_time) = (Instant::now(), cpu_time());
-        if share != self.budget.share() {
-            self.budget = Budget::new(share, now, cpu_time);
-        }
-        let until = self.budget.rest(now, cpu_time).map(|rest| now + rest);
-        let left = || until.map(|until| until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
-        while let Some(left) = left()
-            && !self.control.is_over()
-            && self.control.share() == share
-        {
-            thread::park_timeout(left);
-        }
-    }
-}
-
-/// The time that this thread has used.
-fn cpu_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has a clock for each thread").into()
 }

@@ -1,14 +1,14 @@
 //! The idle trigger: threads that do nothing but run tasks, when nothing else wants their CPUs.
 
 use super::{
+    control::Triggered,
     error::{AttachError, BudgetError},
     objects::ObjectId,
     queues::TaskQueues,
     runner::Trigger,
-    trigger::{TriggerThread, Triggered},
+    trigger::TriggerThread,
 };
 use rails_bind::thread::{SchedulingClass, ThreadPlacement};
-use std::thread;
 
 /// A thread that runs tasks of an object and of those around it: bound to the object's CPUs, and in the idle class
 /// (`SCHED_IDLE`), so that it gets the time that no other thread wants. It polls as long as a task polls, and sleeps
@@ -29,7 +29,7 @@ impl Worker {
     /// None, for CPUs inside the process's cpuset.
     pub fn start(queues: &TaskQueues, object: ObjectId) -> Result<Self, AttachError> {
         let placement = ThreadPlacement::new().class(SchedulingClass::Idle);
-        TriggerThread::start(queues, object, Trigger::Worker, "task", placement, work).map(Self)
+        TriggerThread::start(queues, object, Trigger::Worker, "task", placement, Triggered::work).map(Self)
     }
 
     /// The object whose tasks it runs first.
@@ -56,20 +56,5 @@ impl Worker {
     /// [`BudgetError`]. The limit is as before.
     pub fn set_budget(&self, share: f64) -> Result<(), BudgetError> {
         self.0.set_budget(share)
-    }
-}
-
-fn work(mut thread: Triggered) {
-    while thread.goes_on() {
-        let pass = thread.runner.run();
-        match pass.polling {
-            0 if pass.ran == 0 => thread.runner.sleep(None),
-            0 => {}
-            // Another thread of the idle class may want the CPU.
-            _ => thread::yield_now(),
-        }
-        if pass.ran > 0 {
-            thread.rest();
-        }
     }
 }

@@ -59,6 +59,8 @@ mod wakeup;
 mod worker;
 
 #[cfg(test)]
+mod machines;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod schedules;

@@ -75,7 +75,7 @@ struct Machine {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// A task that notices if two threads run it at once, and that counts its runs.
+/// A task that notices if two threads run it at once, and that counts the runs that have begun.
 struct Watched {
     task: Task,
     runs: Arc<AtomicUsize>,
@@ -114,9 +114,9 @@ impl Machine {
         let (counted, noted, is_running) = (Arc::clone(&runs), Arc::clone(&threads), AtomicBool::new(false));
         let work = move || {
             assert!(!is_running.swap(true, SeqCst), "two threads run it at once");
+            counted.fetch_add(1, SeqCst);
             noted.lock().unwrap().push(thread::current().id());
             thread::yield_now();
-            counted.fetch_add(1, SeqCst);
             let step = step();
             is_running.store(false, SeqCst);
             step
@@ -310,16 +310,17 @@ fn switched_off_trigger_loses_no_task() {
         let mut machine = Machine::new();
         let (control, thread) = machine.start(Trigger::Worker, "0");
         machine.start(Trigger::Worker, "0");
+        let (switch, switched) = (Arc::clone(&control), thread.clone());
         let switching = thread::spawn(move || {
-            control.enable(false);
-            thread.unpark();
-            control.end();
-            thread.unpark();
+            switch.enable(false);
+            switched.unpark();
         });
-        let watched = machine.task("0", TaskOptions::new(), || Step::Done);
+        let watched = machine.done("0");
         watched.task.submit().unwrap();
         watched.wait();
         switching.join().unwrap();
+        control.end();
+        thread.unpark();
         machine.close();
     });
 }
@@ -334,9 +335,9 @@ fn leave_polling_task_to(trigger: Trigger) {
     let runner = Machine::attach(&machine.queues, Trigger::Caller, "0");
     watched.task.submit().unwrap();
     runner.run();
-    drop(runner);
     watched.wait();
     assert_eq!(watched.runs(), 3);
+    drop(runner);
     machine.close();
 }
 

@@ -98,11 +98,13 @@ impl Blockers {
         let mut pool = self.pool();
         loop {
             if let Some((shared, inner)) = pool.handed_over.pop_front() {
-                if pool.idle_threads > 1 || self.start_thread(&mut pool).is_ok() {
+                let successor = if pool.idle_threads > 1 { Ok(()) } else { self.start_thread(&mut pool) };
+                let Err(error) = successor else {
                     pool.idle_threads -= 1;
                     pool.blocked.push(Arc::clone(&inner));
                     return Some((shared, inner));
-                }
+                };
+                tracing::warn!(%error, "no thread to block for another task: a task polls on");
                 // There is no thread for the next task: this one stays, and the task polls on.
                 drop(pool);
                 if inner.state.resume() {

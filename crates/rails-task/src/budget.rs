@@ -80,7 +80,10 @@ mod tests {
     proptest! {
         /// Whatever the thread does, it gets its share and the share of one window, and one step.
         #[test]
-        fn no_more_than_the_share(share in 0.01..1.0f64, steps in proptest::collection::vec((0..5_000u32, 0..5_000u32), 1..300)) {
+        fn no_more_than_the_share(
+            share in 0.01..1.0f64,
+            steps in proptest::collection::vec((0..5_000u32, 0..5_000u32), 1..300),
+        ) {
             let start = Instant::now();
             let (mut now, mut cpu_time) = (start, Duration::ZERO);
             let mut budget = Budget::new(share, now, cpu_time);

@@ -56,8 +56,8 @@ impl TaskQueues {
         TaskQueuesBuilder { room: 256, is_timed: false }
     }
 
-    /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest object that covers them.
-    /// Work that panics ends its task, and nothing else.
+    /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest object that covers
+    /// them. Work that panics ends its task, and nothing else.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -224,8 +224,8 @@ impl Shared {
         let _ = self.end_if_closed(inner);
     }
 
-    /// Queues a task again that polls, for the first time or not. A worker goes on with it; if another thread leaves it,
-    /// a worker is woken.
+    /// Queues a task again that polls, for the first time or not. A worker goes on with it; if another thread leaves
+    /// it, a worker is woken.
     pub(crate) fn put_back_polling(&self, inner: &Arc<Inner>, is_by_worker: bool, is_first: bool) {
         let object = self.push_always(inner);
         // The thread that closes the queues finds it, or this one ends it.

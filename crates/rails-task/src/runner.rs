@@ -146,7 +146,8 @@ impl Runner {
         }
     }
 
-    /// Sleeps until a task comes that this thread may run, or the time is over, if there is a time. It may return early.
+    /// Sleeps until a task comes that this thread may run, or the time is over, if there is a time. It may return
+    /// early.
     pub fn sleep(&self, time: Option<Duration>) {
         if !self.begin_sleep() {
             return;
@@ -158,9 +159,9 @@ impl Runner {
         self.end_sleep();
     }
 
-    /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last
-    /// [pass](Self::run) has not seen. From then on a task that comes wakes it, and so does the end of the queues; if they
-    /// are closed already, the first call returns `false`.
+    /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last [pass](Self::run)
+    /// has not seen. From then on a task that comes wakes it, and so does the end of the queues; if they are closed
+    /// already, the first call returns `false`.
     pub fn begin_sleep(&self) -> bool {
         self.fall_asleep(|| self.queues().zip(&self.seen).any(|(queue, seen)| self.news(queue) != seen.get()))
     }
@@ -232,7 +233,9 @@ impl Runner {
             Begin::Held => {}
             Begin::Run => {
                 let (waited, has_missed) = inner.take_stamp(self.shared.is_timed, || self.shared.now());
-                waited.map(|waited| counters.add_wait(waited));
+                if let Some(waited) = waited {
+                    counters.add_wait(waited);
+                }
                 if has_missed {
                     counters.add_missed();
                 }
@@ -319,7 +322,9 @@ impl Sleeper {
     /// Adds the thread's counters of an object's queue.
     pub(crate) fn add_counters(&self, object: ObjectId, stats: &mut QueueStats) {
         let of_object = self.path.iter().find(|(other, _)| *other == object);
-        of_object.map(|(_, counters)| counters.add_to(stats, object == self.object));
+        if let Some((_, counters)) = of_object {
+            counters.add_to(stats, object == self.object);
+        }
     }
 
     /// The numbers of sleepers among which it is.

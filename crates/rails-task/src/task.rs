@@ -246,8 +246,8 @@ impl Task {
         was_pending
     }
 
-    /// Keeps the task from running for now: it may be submitted, and runs once it is masked no more. A run that has begun
-    /// comes to its end.
+    /// Keeps the task from running for now: it may be submitted, and runs once it is masked no more. A run that has
+    /// begun comes to its end.
     pub fn mask(&self) {
         self.inner.state.mask();
     }

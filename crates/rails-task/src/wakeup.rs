@@ -39,8 +39,8 @@ impl Sleepers {
 }
 
 impl Asleep {
-    /// The thread falls asleep, unless there are news that it does not know. Returns whether it may. It is counted among
-    /// the sleepers of each queue whose news it wants.
+    /// The thread falls asleep, unless there are news that it does not know. Returns whether it may. It is counted
+    /// among the sleepers of each queue whose news it wants.
     pub(crate) fn fall<'a>(
         &self,
         sleepers: impl Iterator<Item = &'a Sleepers> + Clone,

@@ -49,8 +49,8 @@ impl Worker {
     }
 
     /// Limits it to a share of one CPU's time: 0.001 to 1. By the thread's own clock, it uses no more than its share of
-    /// 10 ms at once, and then sleeps until its share amounts to the time used. One task is not interrupted. Default: 1,
-    /// no limit.
+    /// 10 ms at once, and then sleeps until its share amounts to the time used. One task is not interrupted. Default:
+    /// 1, no limit.
     ///
     /// # Errors
     /// [`BudgetError`]. The limit is as before.

@@ -214,8 +214,8 @@ fn worker_wakes_and_polls() {
     assert!(task.is_pending(), "nobody runs it");
 }
 
-/// Threads on each CPU and one that may run anywhere, and tasks of every set of two CPUs: none runs outside its set, and
-/// each submission is followed by a run.
+/// Threads on each CPU and one that may run anywhere, and tasks of every set of two CPUs: none runs outside its set,
+/// and each submission is followed by a run.
 #[test]
 fn no_task_runs_outside_its_cpus() {
     let topology = Topology::detect().expect("this machine can be read");

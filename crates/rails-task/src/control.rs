@@ -104,8 +104,8 @@ impl Triggered {
         }
     }
 
-    /// Waits while the thread is switched off. Returns whether it goes on then.
-    fn goes_on(&self) -> bool {
+    /// Waits while the thread is switched off, and heeds a new share. Returns whether the thread goes on then.
+    fn goes_on(&mut self) -> bool {
         let is_off = || !self.control.is_enabled() && !self.control.is_over();
         if is_off() {
             self.runner.pass_on_wakes();
@@ -113,20 +113,25 @@ impl Triggered {
         while is_off() {
             thread::park();
         }
+        let share = self.control.share();
+        if share != self.budget.share() {
+            self.budget = Budget::new(share, Instant::now(), cpu_time());
+        }
         !self.control.is_over() && !self.runner.is_closed()
     }
 
     /// Sleeps off the time that the thread has used beyond its share.
     fn rest(&mut self) {
-        let share = self.control.share();
+        let share = self.budget.share();
         if share == 1.0 {
             return;
         }
-        let (now, cpu_time) = (Instant::now(), cpu_time());
-        if share != self.budget.share() {
-            self.budget = Budget::new(share, now, cpu_time);
+        let now = Instant::now();
+        let until = self.budget.rest(now, cpu_time()).map(|rest| now + rest);
+        if until.is_some() {
+            // Another thread may go on with a task that polls.
+            self.runner.pass_on_wakes();
         }
-        let until = self.budget.rest(now, cpu_time).map(|rest| now + rest);
         let left = || until.map(|until| until.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero());
         while let Some(left) = left()
             && !self.control.is_over()

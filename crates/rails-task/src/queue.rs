@@ -115,25 +115,29 @@ impl Queue {
         is_allowed: &impl Fn(&Inner) -> bool,
         then: &mut impl FnMut(Arc<Inner>),
     ) {
-        let count = self.others()[priority].len();
-        for _ in 0..count {
-            self.drain_overdue(clock, is_allowed, then);
+        let mut count = self.others()[priority].len();
+        while count > 0 {
+            // A task that has come meanwhile, and is taken instead of one of these, is news: there is another pass.
+            count = count.saturating_sub(self.drain_overdue(clock, is_allowed, then)[priority]);
             let mut others = self.others();
-            let Some(index) = others[priority].iter().position(|inner| is_allowed(inner)) else { break };
+            let place = others[priority].iter().position(|inner| count > 0 && is_allowed(inner));
+            let Some(index) = place else { break };
             let inner = self.remove(&mut others[priority], index);
             drop(others);
             then(inner);
+            count -= 1;
         }
     }
 
-    /// Takes those whose deadline is over, the most overdue first.
+    /// Takes those whose deadline is over, the most overdue first. Returns their numbers, by priority.
     #[inline]
     fn drain_overdue(
         &self,
         clock: &impl Fn() -> u64,
         is_allowed: &impl Fn(&Inner) -> bool,
         then: &mut impl FnMut(Arc<Inner>),
-    ) {
+    ) -> [usize; 2] {
+        let mut taken = [0; 2];
         for _ in 0..self.dated_count.load(Relaxed) {
             let now = clock();
             let mut others = self.others();
@@ -146,7 +150,9 @@ impl Queue {
             let inner = self.remove(&mut others[priority], index);
             drop(others);
             then(inner);
+            taken[priority] += 1;
         }
+        taken
     }
 
     /// The next deadline of an allowed task.

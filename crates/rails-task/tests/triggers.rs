@@ -235,12 +235,19 @@ fn used_budget_is_slept_off() {
         told.send(()).expect("the test waits");
         Step::Done
     });
+    // With the second of them the worker knows its budget.
+    for _ in 0..2 {
+        task.submit().expect("there is room");
+        news.recv().expect("it runs");
+    }
     computing.submit().expect("there is room");
     computed.recv().expect("it runs");
     while computing.is_pending() {
         thread::yield_now();
     }
     task.submit().expect("there is room");
+    thread::sleep(Duration::from_millis(20));
+    assert!(task.is_pending(), "the worker rests");
     worker.set_budget(1.0).expect("it is a share");
     news.recv().expect("it runs");
     worker.set_budget(0.001).expect("it is a share");

@@ -171,3 +171,22 @@ fn unmasked_task_runs() {
         assert_eq!(*machine.runs.lock().unwrap(), 1);
     });
 }
+
+/// The event of a blocked task comes while the task is submitted: it goes into one queue, once.
+#[test]
+fn blocked_task_is_queued_once() {
+    loom::model(|| {
+        let state = Arc::new(State::new());
+        state.submit();
+        state.begin();
+        let submitted = Arc::clone(&state);
+        let submitter = thread::spawn(move || submitted.submit());
+        let is_blocked = state.block() == End::Blocked;
+        let resumes = is_blocked && state.resume();
+        // It was submitted before it could block, or while it was blocked, or once it was queued again.
+        let submit = submitter.join().unwrap();
+        let pushes = [!is_blocked, resumes, submit == Submit::Queue].into_iter().filter(|pushed| *pushed).count();
+        assert_eq!(pushes, 1, "{submit:?}, blocked: {is_blocked}, resumed: {resumes}");
+        assert_eq!(state.begin(), Begin::Run);
+    });
+}

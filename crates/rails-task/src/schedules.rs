@@ -181,7 +181,7 @@ fn quiet() -> Config {
 /// Each waits for the end of one submission before the next: there is a run for each.
 #[test]
 fn each_submission_is_followed_by_a_run() {
-    check(15_000, || {
+    check(12_000, || {
         let mut machine = Machine::new();
         let (_, first) = machine.start(Trigger::Worker, "0");
         machine.start(Trigger::Worker, "1");
@@ -205,7 +205,7 @@ fn each_submission_is_followed_by_a_run() {
 /// Submissions while the task is queued and while it runs: after each of them a run begins.
 #[test]
 fn no_submission_is_lost() {
-    check(20_000, || {
+    check(18_000, || {
         let mut machine = Machine::new();
         machine.start(Trigger::Worker, "0");
         let watched = Arc::new(machine.done("0"));

@@ -68,7 +68,7 @@
 //! |---|---|---|
 //! | [`topo`] | `rails-topo` | the machine: packages, nodes, caches, cores, NICs, their queues and interrupts |
 //! | [`bind`] | `rails-bind` | threads and memory bound, read back and undone; whether a rail is one |
-//! | [`task`] | `rails-task` | task queues on the machine's topology, for cores that have time |
+//! | [`task`] | `rails-task` | task queues on the topology: each task on its CPU set, by the nearest idle core |
 //! | [`net`] | `rails-net` | transports of lanes; TCP from an address or a device, with its options and statistics |
 //! | `celeritas` | `rails-celeritas` | messages, bytes and lanes over UDP at a rate, for long and lossy paths |
 //! | [`proto`] | `rails-proto` | the protocol of a stream as state machines, for drivers of their own |

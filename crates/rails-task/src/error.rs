@@ -19,6 +19,12 @@ pub enum TaskError {
         /// The machine's.
         online: CpuSet,
     },
+    /// Its deadline is no time after the submission.
+    #[error("a task is to run before its submission: the time of its deadline has to be above zero")]
+    NoTime,
+    /// The operating system gave no thread that could block for its event.
+    #[error("no thread to block for the task's event: {0}")]
+    Thread(io::ErrorKind),
 }
 
 /// Why a task is not queued.
@@ -54,4 +60,15 @@ pub enum AttachError {
     /// The operating system gave no thread.
     #[error("no thread for tasks")]
     Spawn(#[source] io::Error),
+    /// A timer's period is zero.
+    #[error("the period of a timer that runs tasks has to be above zero")]
+    NoPeriod,
+}
+
+/// Why a thread does not get this share of a CPU's time.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("a share of a CPU's time is 0.001 to 1, and not {share}")]
+pub struct BudgetError {
+    /// The share.
+    pub share: f64,
 }

@@ -2,13 +2,19 @@
 //!
 //! It is PIOMan's idea (Trahay and Denis, "A scalable and generic task scheduling system for communication libraries"):
 //! there is a queue for each object of the machine, from a PU to the whole machine. A task waits in the queue of the
-//! smallest object that covers its CPUs, and threads that have time run the tasks of their object and of those around it.
+//! smallest object that covers its CPUs, and threads that have time run the tasks of their object and of those around
+//! it.
 //!
 //! # Map
-//! [`TaskQueues`] are the queues of a machine, whose [`Objects`] form a tree. [`TaskQueues::task`] makes a [`Task`], which
-//! is submitted as often as wanted; a [`Job`] is work on a value, which a thread offers to its [`Helpers`].
-//! [`TaskQueues::attach`] makes a [`Runner`] of the calling thread; a [`Worker`] is a
-//! thread of its own, in the idle class (`SCHED_IDLE`).
+//! [`TaskQueues`] are the queues of a machine, whose [`Objects`] form a tree. [`TaskQueues::task`] makes a [`Task`],
+//! which is submitted as often as wanted; [`TaskOptions`] give it a priority, a deadline, or a variant that blocks
+//! instead of polling for long. A [`Job`] is work on a value, which a thread offers to its [`Helpers`] while it is busy.
+//! [`QueueStats`] are the counters of a queue.
+//!
+//! Three triggers run tasks. [`TaskQueues::attach`] makes a [`Runner`] of the calling thread, which runs tasks when its
+//! owner says so, and when it waits for one. A [`Worker`] is a thread of its own in the idle class (`SCHED_IDLE`). A
+//! [`TimerTrigger`] takes the CPU from threads that compute, once in each period while a task polls, and at deadlines.
+//! Workers and timers are switched on and off at run time, and limited to a share of a CPU's time.
 //!
 //! # Smallest use
 //! ```
@@ -31,8 +37,9 @@
 //! ```
 //!
 //! # Costs
-//! To submit and run a task allocates nothing. An empty queue is seen without a lock. While nothing is queued, no timer
-//! runs and no thread wakes.
+//! To submit and run a task allocates nothing, and takes some 60 ns where one atomic addition takes 5 ns (measured by
+//! `cargo bench --bench task_queues`). An empty queue is seen without a lock. Tasks with a deadline, and those whose
+//! CPUs are not all of an object's, are queued under a lock. While nothing is queued, no timer runs and no thread wakes.
 //!
 //! # Privileges
 //! None.
@@ -41,25 +48,40 @@
 //! A task's CPUs are those of the machine when the queues were made. Linux only.
 #![forbid(unsafe_code)]
 
+mod blocking;
+mod budget;
+mod control;
+mod counters;
 mod error;
 mod job;
 mod load;
 mod objects;
+mod options;
+mod queue;
 mod queues;
 mod runner;
 mod state;
 mod sync;
 mod task;
+mod timer;
+mod trigger;
 mod wakeup;
 mod worker;
 
 #[cfg(test)]
+mod machines;
+#[cfg(test)]
 mod model;
+#[cfg(test)]
+mod schedules;
 
-pub use error::{AttachError, SubmitError, TaskError};
+pub use counters::{QueueStats, Waits};
+pub use error::{AttachError, BudgetError, SubmitError, TaskError};
 pub use job::{Helpers, Job, Taken};
 pub use objects::{Object, ObjectId, ObjectKind, Objects};
-pub use queues::{QueueStats, TaskQueues};
+pub use options::TaskOptions;
+pub use queues::{TaskQueues, TaskQueuesBuilder};
 pub use runner::{Pass, Runner};
 pub use task::{Priority, Step, Task};
+pub use timer::TimerTrigger;
 pub use worker::Worker;

@@ -4,9 +4,13 @@
 mod sync {
     pub(super) use loom::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
-        Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
-        fence,
+        Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
     };
+
+    /// What the language's one order of [`SeqCst`] accesses gives, in loom's terms.
+    pub(super) fn order_accesses() {
+        loom::sync::atomic::fence(SeqCst);
+    }
 }
 
 #[path = "state.rs"]
@@ -20,7 +24,8 @@ use loom::{
     sync::{Arc, Mutex, Notify},
     thread,
 };
-use state::{Begin, State, Submit};
+use state::{Begin, End, State, Submit};
+use std::iter::once;
 use wakeup::{Asleep, News, Sleepers};
 
 /// One queue, one task, and a thread that sleeps while it finds none.
@@ -58,7 +63,7 @@ impl Machine {
     fn push(&self) {
         *self.queue.lock().unwrap() += 1;
         self.news.add();
-        if self.sleepers.are_there() && self.asleep.is_set() && self.asleep.wake(&self.sleepers) {
+        if self.sleepers.are_there() && self.asleep.is_set() && self.asleep.wake(once(&self.sleepers)) {
             self.bed.notify();
         }
     }
@@ -76,7 +81,7 @@ impl Machine {
             drop(queue);
             if self.state.begin() == Begin::Run {
                 *self.runs.lock().unwrap() += 1;
-                if self.state.end(false) {
+                if self.state.end(false) == End::Queue {
                     self.push();
                 }
             }
@@ -94,9 +99,10 @@ impl Machine {
     fn run_until(&self, runs: u32) {
         while *self.runs.lock().unwrap() < runs {
             let seen = self.pass();
-            if *self.runs.lock().unwrap() < runs && self.asleep.fall(&self.sleepers, || self.news.count() != seen) {
+            if *self.runs.lock().unwrap() < runs && self.asleep.fall(once(&self.sleepers), || self.news.count() != seen)
+            {
                 self.bed.wait();
-                self.asleep.wake(&self.sleepers);
+                self.asleep.wake(once(&self.sleepers));
             }
         }
     }
@@ -163,5 +169,24 @@ fn unmasked_task_runs() {
             machine.pass();
         }
         assert_eq!(*machine.runs.lock().unwrap(), 1);
+    });
+}
+
+/// The event of a blocked task comes while the task is submitted: it goes into one queue, once.
+#[test]
+fn blocked_task_is_queued_once() {
+    loom::model(|| {
+        let state = Arc::new(State::new());
+        state.submit();
+        state.begin();
+        let submitted = Arc::clone(&state);
+        let submitter = thread::spawn(move || submitted.submit());
+        let is_blocked = state.block() == End::Blocked;
+        let resumes = is_blocked && state.resume();
+        // It was submitted before it could block, or while it was blocked, or once it was queued again.
+        let submit = submitter.join().unwrap();
+        let pushes = [!is_blocked, resumes, submit == Submit::Queue].into_iter().filter(|pushed| *pushed).count();
+        assert_eq!(pushes, 1, "{submit:?}, blocked: {is_blocked}, resumed: {resumes}");
+        assert_eq!(state.begin(), Begin::Run);
     });
 }

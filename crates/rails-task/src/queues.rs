@@ -1,19 +1,20 @@
 //! The queues of a machine's objects.
 
 use super::{
-    error::TaskError,
+    blocking::Blockers,
+    counters::QueueStats,
+    error::{SubmitError, TaskError},
     objects::{ObjectId, Objects},
-    runner::Sleeper,
-    sync::{Acquire, AtomicBool, AtomicU64, AtomicUsize, Relaxed, Release, SeqCst, fence},
+    options::TaskOptions,
+    queue::Queue,
+    runner::{Sleeper, Trigger},
+    sync::{AtomicBool, Relaxed, RwLock, SeqCst, fence},
     task::{Inner, Priority, Step, Task},
-    wakeup::{News, Sleepers},
 };
-use crate::SubmitError;
-use crossbeam_queue::ArrayQueue;
 use rails_topo::{CpuSet, Topology};
 use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// The task queues of a machine, one for each [object](crate::Object). Clones are the same queues.
@@ -22,65 +23,41 @@ pub struct TaskQueues {
     pub(crate) shared: Arc<Shared>,
 }
 
+/// Makes [`TaskQueues`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct TaskQueuesBuilder {
+    room: usize,
+    is_timed: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) objects: Objects,
     queues: Vec<Queue>,
-    pub(crate) sleepers: Sleepers,
     /// The threads that run tasks.
     pub(crate) runners: RwLock<Vec<Arc<Sleeper>>>,
+    /// The threads that block for events of tasks.
+    pub(crate) blockers: Arc<Blockers>,
     is_closed: AtomicBool,
-}
-
-/// The queue of an object.
-#[derive(Debug)]
-pub(crate) struct Queue {
-    /// The tasks that every thread of the object may run, by priority.
-    rings: [ArrayQueue<Arc<Inner>>; 2],
-    /// Those that some of its threads may run, and those that found their ring full, by priority.
-    others: Mutex<[VecDeque<Arc<Inner>>; 2]>,
-    /// Their number, so that none is seen without the lock.
-    other_count: AtomicUsize,
-    room: usize,
-    pub(crate) news: News,
-    /// Those that poll, and were left by a thread that may not come back.
-    pub(crate) polling_news: News,
-    submitted: AtomicU64,
-    run_here: AtomicU64,
-    run_below: AtomicU64,
-}
-
-/// The counters of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct QueueStats {
-    /// Tasks that were submitted to it.
-    pub submitted: u64,
-    /// Runs by threads of this object.
-    pub run_here: u64,
-    /// Runs by threads of the objects inside it.
-    pub run_below: u64,
-    /// Tasks that wait in it now.
-    pub waiting: usize,
+    pub(crate) is_timed: bool,
+    /// The start of the clock.
+    began: Instant,
 }
 
 impl TaskQueues {
     /// The queues of a machine, each with room for so many tasks of each priority: one at least.
     pub fn new(topology: &Topology, room: usize) -> Self {
-        let objects = Objects::of(topology);
-        let queues = (0..objects.len()).map(|_| Queue::new(room.max(1))).collect();
-        let shared = Shared {
-            objects,
-            queues,
-            sleepers: Sleepers::default(),
-            runners: RwLock::default(),
-            is_closed: AtomicBool::new(false),
-        };
-        Self { shared: Arc::new(shared) }
+        Self::builder().room(room).build(topology)
     }
 
-    /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest object that covers them.
-    /// Work that panics ends its task, and nothing else.
+    /// Queues with options.
+    pub fn builder() -> TaskQueuesBuilder {
+        TaskQueuesBuilder { room: 256, is_timed: false }
+    }
+
+    /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest object that covers
+    /// them. Work that panics ends its task, and nothing else.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -90,9 +67,28 @@ impl TaskQueues {
         priority: Priority,
         work: impl Fn() -> Step + Send + Sync + 'static,
     ) -> Result<Task, TaskError> {
+        self.task_with(cpus, priority.into(), work)
+    }
+
+    /// As [`task`](Self::task), with options.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    pub fn task_with(
+        &self,
+        cpus: &CpuSet,
+        options: TaskOptions,
+        work: impl Fn() -> Step + Send + Sync + 'static,
+    ) -> Result<Task, TaskError> {
         let home = self.home_of(cpus)?;
+        if options.run_before == Some(Duration::ZERO) {
+            return Err(TaskError::NoTime);
+        }
+        if options.blocking.is_some() {
+            self.shared.blockers.ensure_thread().map_err(|error| TaskError::Thread(error.kind()))?;
+        }
         let is_whole = self.objects().get(home).cpus == *cpus;
-        let inner = Arc::new(Inner::new(cpus.clone(), home, is_whole, priority, Box::new(work)));
+        let inner = Arc::new(Inner::new(cpus.clone(), home, is_whole, options, Box::new(work)));
         Ok(Task { inner, shared: Arc::clone(&self.shared) })
     }
 
@@ -109,104 +105,199 @@ impl TaskQueues {
         &self.shared.objects
     }
 
-    /// The counters of an object's queue.
+    /// The counters of an object's queue. They are not of one instant while tasks are submitted and run.
     pub fn stats(&self, object: ObjectId) -> QueueStats {
-        let queue = &self.shared.queues[object.0];
-        QueueStats {
-            submitted: queue.submitted.load(Relaxed),
-            run_here: queue.run_here.load(Relaxed),
-            run_below: queue.run_below.load(Relaxed),
-            waiting: queue.rings.iter().map(ArrayQueue::len).sum::<usize>() + queue.other_count.load(Relaxed),
-        }
+        let (shared, queue) = (&self.shared, self.shared.queue(object));
+        let runners = shared.runners.read().unwrap_or_else(PoisonError::into_inner);
+        let mut stats = *queue.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        runners.iter().for_each(|runner| runner.add_counters(object, &mut stats));
+        let put_back = queue.put_back.load(Relaxed);
+        stats.submitted = queue.news.count().saturating_sub(put_back);
+        stats.waiting = queue.len();
+        stats.waits = shared.is_timed.then(|| stats.waits.unwrap_or_default());
+        stats
     }
 
     /// Takes no more tasks, and cancels those that wait. Runs that have begun come to their end. A masked task may stay
-    /// pending until it is unmasked or cancelled.
+    /// pending until it is unmasked or cancelled. A thread that blocks for an event ends within its time limit.
     pub fn close(&self) {
-        self.shared.is_closed.store(true, Release);
+        let shared = &self.shared;
+        shared.is_closed.store(true, SeqCst);
         fence(SeqCst);
-        for inner in self.shared.queues.iter().flat_map(|queue| queue.take(|_| true)) {
-            inner.state.cancel();
-            // It is in no queue any more.
-            inner.state.begin();
-            inner.tell_end();
+        for queue in &shared.queues {
+            // With the count come the tasks that it counts.
+            queue.news.count();
+            queue.drain(
+                || shared.now(),
+                |_| true,
+                || true,
+                |inner| {
+                    inner.state.cancel();
+                    // It is in no queue any more.
+                    inner.state.begin();
+                    shared.end_polling(&inner);
+                    inner.tell_end();
+                },
+            );
         }
-        let runners = self.shared.runners.read().unwrap_or_else(PoisonError::into_inner);
-        for runner in runners.iter() {
-            runner.wake(&self.shared.sleepers);
-        }
+        shared.blockers.close();
+        shared.wake_all();
+    }
+}
+
+impl TaskQueuesBuilder {
+    /// The room of each queue for tasks of each priority: one at least. Default: 256.
+    pub fn room(mut self, tasks: usize) -> Self {
+        self.room = tasks.max(1);
+        self
+    }
+
+    /// Measures how long tasks wait ([`QueueStats::waits`]). It reads the clock twice for each submission, which takes
+    /// some 20 ns each. Default: no.
+    pub fn timed(mut self, is_timed: bool) -> Self {
+        self.is_timed = is_timed;
+        self
+    }
+
+    /// The queues of a machine.
+    pub fn build(&self, topology: &Topology) -> TaskQueues {
+        let objects = Objects::of(topology);
+        let queues = (0..objects.len()).map(|_| Queue::new(self.room)).collect();
+        let shared = Shared {
+            objects,
+            queues,
+            runners: RwLock::default(),
+            blockers: Arc::default(),
+            is_closed: AtomicBool::new(false),
+            is_timed: self.is_timed,
+            began: Instant::now(),
+        };
+        TaskQueues { shared: Arc::new(shared) }
     }
 }
 
 impl Shared {
+    #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Acquire)
+        self.is_closed.load(SeqCst)
+    }
+
+    /// The time in nanoseconds.
+    pub(crate) fn now(&self) -> u64 {
+        super::task::nanoseconds(self.began.elapsed())
+    }
+
+    /// The time until an instant of this clock.
+    pub(crate) fn until(&self, instant: u64) -> Duration {
+        Duration::from_nanos(instant.saturating_sub(self.now()))
     }
 
     pub(crate) fn online(&self) -> &CpuSet {
         &self.objects.get(ObjectId(0)).cpus
     }
 
+    #[inline]
     pub(crate) fn queue(&self, object: ObjectId) -> &Queue {
         &self.queues[object.0]
     }
 
     /// Queues a task whose state says so.
+    #[inline]
     pub(crate) fn submit(&self, inner: &Arc<Inner>, near: ObjectId) -> Result<(), SubmitError> {
+        inner.stamp(self.is_timed, || self.now());
         let Some(object) = self.push(inner) else {
             inner.state.refuse();
             inner.tell_end();
             return Err(SubmitError::Full);
         };
-        self.queue(object).submitted.fetch_add(1, Relaxed);
         self.announce(inner, object, near);
         self.end_if_closed(inner)
     }
 
-    /// Queues a task again that runs or was held back: there is always room for it.
+    /// Queues a task again that was submitted while it ran.
+    pub(crate) fn submit_again(&self, inner: &Arc<Inner>) {
+        inner.stamp(self.is_timed, || self.now());
+        self.put_back(inner);
+    }
+
+    /// Queues a task again that was held back or has waited for its event: there is always room for it.
     pub(crate) fn put_back(&self, inner: &Arc<Inner>) {
         let object = self.push_always(inner);
+        self.queue(object).put_back.fetch_add(1, Relaxed);
         self.announce(inner, object, inner.home);
         // Its owner learns of it from the task.
         let _ = self.end_if_closed(inner);
     }
 
-    /// Queues a task again that polls. A worker goes on with it; if another thread leaves it, a worker is woken.
-    pub(crate) fn put_back_polling(&self, inner: &Arc<Inner>, is_by_worker: bool) {
+    /// Queues a task again that polls, for the first time or not. A worker goes on with it; if another thread leaves
+    /// it, a worker is woken.
+    pub(crate) fn put_back_polling(&self, inner: &Arc<Inner>, is_by_worker: bool, is_first: bool) {
         let object = self.push_always(inner);
         // The thread that closes the queues finds it, or this one ends it.
         fence(SeqCst);
         if !is_by_worker {
             self.queue(object).polling_news.add();
-            if self.sleepers.are_there() {
-                self.wake(inner, inner.home, |runner| runner.is_worker);
+            if self.queue(inner.home).sleepers.are_there() {
+                self.wake(inner, inner.home, |trigger| trigger == Trigger::Worker);
             }
+        }
+        if is_first {
+            self.tell_timer(inner);
         }
         let _ = self.end_if_closed(inner);
     }
 
+    /// A task polls no more.
+    #[inline]
+    pub(crate) fn end_polling(&self, inner: &Arc<Inner>) {
+        if inner.end_polling() {
+            self.queue(inner.home).remove_polling(inner);
+        }
+    }
+
+    /// Wakes all threads that sleep, so that each looks at its queues.
+    pub(crate) fn wake_all(&self) {
+        let runners = self.runners.read().unwrap_or_else(PoisonError::into_inner);
+        for runner in runners.iter() {
+            runner.wake(self);
+        }
+    }
+
     /// A task was put into the queue of an object: the nearest thread that sleeps and may run it is woken.
+    #[inline]
     fn announce(&self, inner: &Inner, object: ObjectId, near: ObjectId) {
         self.queue(object).news.add();
-        if self.sleepers.are_there() {
-            self.wake(inner, near, |_| true);
+        // The threads that may run it are those of its home.
+        if self.queue(inner.home).sleepers.are_there() {
+            self.wake(inner, near, |trigger| trigger != Trigger::Timer);
+        }
+        if inner.is_for_timer() {
+            self.tell_timer(inner);
+        }
+    }
+
+    /// A task may be due at a time.
+    fn tell_timer(&self, inner: &Inner) {
+        if self.queue(inner.home).timers.are_there() {
+            self.wake(inner, inner.home, |trigger| trigger == Trigger::Timer);
         }
     }
 
     #[cold]
-    fn wake(&self, inner: &Inner, near: ObjectId, is_meant: impl Fn(&Sleeper) -> bool) {
+    fn wake(&self, inner: &Inner, near: ObjectId, is_meant: impl Fn(Trigger) -> bool) {
         let runners = self.runners.read().unwrap_or_else(PoisonError::into_inner);
-        let may_run = |runner: &&Arc<Sleeper>| runner.is_asleep() && is_meant(runner) && runner.may_run(inner);
+        let may_run = |runner: &&Arc<Sleeper>| is_meant(runner.trigger) && runner.is_asleep() && runner.may_run(inner);
         let distance = |runner: &&Arc<Sleeper>| self.objects.distance(near, runner.object);
         // Another submitter may have woken it meanwhile.
         while let Some(nearest) = runners.iter().filter(may_run).min_by_key(distance)
-            && !nearest.wake(&self.sleepers)
+            && !nearest.wake(self)
         {}
     }
 
     /// Puts a task into the queue of its home, or of an object around it if that is full.
+    #[inline]
     fn push(&self, inner: &Arc<Inner>) -> Option<ObjectId> {
-        if inner.is_whole && self.queue(inner.home).push(inner) {
+        if inner.is_whole && inner.due().is_none() && self.queue(inner.home).push(inner) {
             return Some(inner.home);
         }
         self.objects.path(inner.home).find(|object| self.queue(*object).push_other(inner, false))
@@ -220,68 +311,21 @@ impl Shared {
     }
 
     /// A task that came while the queues were closed may have come behind the others, which were cancelled.
+    #[inline]
     fn end_if_closed(&self, inner: &Arc<Inner>) -> Result<(), SubmitError> {
-        // Each push is followed by a fence.
+        // It is in one order with the news.
         if !self.is_closed() {
             return Ok(());
         }
         inner.state.cancel();
+        self.end_polling(inner);
         inner.tell_end();
         Err(SubmitError::Closed)
     }
 }
 
-impl Queue {
-    fn new(room: usize) -> Self {
-        Self {
-            rings: [ArrayQueue::new(room), ArrayQueue::new(room)],
-            others: Mutex::new([VecDeque::with_capacity(room), VecDeque::with_capacity(room)]),
-            other_count: AtomicUsize::new(0),
-            room,
-            news: News::default(),
-            polling_news: News::default(),
-            submitted: AtomicU64::new(0),
-            run_here: AtomicU64::new(0),
-            run_below: AtomicU64::new(0),
-        }
-    }
-
-    fn push(&self, inner: &Arc<Inner>) -> bool {
-        self.rings[inner.priority as usize].push(Arc::clone(inner)).is_ok()
-    }
-
-    fn others(&self) -> MutexGuard<'_, [VecDeque<Arc<Inner>>; 2]> {
-        self.others.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push_other(&self, inner: &Arc<Inner>, is_beyond_room: bool) -> bool {
-        let others = &mut self.others()[inner.priority as usize];
-        let has_room = others.len() < self.room || is_beyond_room;
-        if has_room {
-            others.push_back(Arc::clone(inner));
-            self.other_count.fetch_add(1, Relaxed);
-        }
-        has_room
-    }
-
-    /// Takes the tasks that wait and are allowed, the urgent ones first. Those that come meanwhile are not among them.
-    pub(crate) fn take(&self, is_allowed: impl Fn(&Inner) -> bool + Copy) -> impl Iterator<Item = Arc<Inner>> {
-        (0..2).flat_map(move |priority| {
-            let ring = &self.rings[priority];
-            // Empty queues are seen without a lock, and without taking a task.
-            let count = if ring.is_empty() { 0 } else { ring.len() };
-            let others = if self.other_count.load(Relaxed) == 0 { 0 } else { self.others()[priority].len() };
-            let one_of_others = move || {
-                let others = &mut self.others()[priority];
-                let index = others.iter().position(|inner| is_allowed(inner))?;
-                self.other_count.fetch_sub(1, Relaxed);
-                others.remove(index)
-            };
-            (0..count).map_while(|_| ring.pop()).chain((0..others).map_while(move |_| one_of_others()))
-        })
-    }
-
-    pub(crate) fn count_run(&self, is_here: bool) {
-        (if is_here { &self.run_here } else { &self.run_below }).fetch_add(1, Relaxed);
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.blockers.close();
     }
 }

@@ -1,21 +1,22 @@
 //! Threads that run tasks.
 
 use super::{
-    error::AttachError,
+    counters::{Counters, QueueStats},
+    error::{AttachError, SubmitError},
     objects::ObjectId,
-    queues::{Queue, Shared, TaskQueues},
-    state::Begin,
-    task::{Inner, Ran, Task},
+    queue::Queue,
+    queues::{Shared, TaskQueues},
+    state::{Begin, End},
+    sync::{SeqCst, fence, thread},
+    task::{Inner, Step, Task},
     wakeup::{Asleep, Sleepers},
 };
-use crate::SubmitError;
 use rails_topo::CpuSet;
 use std::{
     cell::Cell,
     fmt,
     marker::PhantomData,
     sync::{Arc, PoisonError},
-    thread,
     time::Duration,
 };
 
@@ -25,8 +26,10 @@ use std::{
 pub struct Runner {
     shared: Arc<Shared>,
     sleeper: Arc<Sleeper>,
-    /// The thread's object and those around it, with the news of their queues that the last pass has seen.
-    path: Vec<(ObjectId, Cell<[u64; 2]>)>,
+    /// The news of the queues on the thread's way that the last pass has seen.
+    seen: Vec<Cell<[u64; 2]>>,
+    /// Whether their end has kept the thread from sleeping.
+    has_seen_end: Cell<bool>,
     /// It belongs to its thread.
     thread: PhantomData<*const ()>,
 }
@@ -34,11 +37,23 @@ pub struct Runner {
 /// A thread that runs tasks, as submitters see it.
 pub(crate) struct Sleeper {
     pub(crate) object: ObjectId,
+    /// The thread's object and those around it, with the thread's counters of their queues.
+    path: Vec<(ObjectId, Counters)>,
     cpus: CpuSet,
-    /// Whether it goes on with tasks that poll.
-    pub(crate) is_worker: bool,
+    pub(crate) trigger: Trigger,
     asleep: Asleep,
     wake: Box<dyn Fn() + Send + Sync>,
+}
+
+/// The reason for which a thread runs tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// Its owner says when.
+    Caller,
+    /// Its CPU is idle: it goes on with tasks that poll.
+    Worker,
+    /// A time has come: it looks at tasks that poll and at deadlines alone.
+    Timer,
 }
 
 /// The outcome of one pass through the queues.
@@ -71,60 +86,68 @@ impl TaskQueues {
     /// # Errors
     /// [`AttachError`].
     pub fn attach_with(&self, wake: impl Fn() + Send + Sync + 'static) -> Result<Runner, AttachError> {
-        self.attach_as(false, Box::new(wake))
+        self.attach_as(Trigger::Caller, rails_bind::thread::current_affinity()?, Box::new(wake))
     }
 
-    /// The calling thread as one that does nothing else.
-    pub(crate) fn attach_worker(&self) -> Result<Runner, AttachError> {
+    /// The calling thread, which may run on these CPUs, as one that does nothing else.
+    pub(crate) fn attach_trigger(&self, trigger: Trigger, cpus: CpuSet) -> Result<Runner, AttachError> {
         let thread = thread::current();
-        self.attach_as(true, Box::new(move || thread.unpark()))
+        self.attach_as(trigger, cpus, Box::new(move || thread.unpark()))
     }
 
-    fn attach_as(&self, is_worker: bool, wake: Box<dyn Fn() + Send + Sync>) -> Result<Runner, AttachError> {
-        let cpus = rails_bind::thread::current_affinity()?;
+    fn attach_as(
+        &self,
+        trigger: Trigger,
+        cpus: CpuSet,
+        wake: Box<dyn Fn() + Send + Sync>,
+    ) -> Result<Runner, AttachError> {
         let objects = &self.shared.objects;
         let Some(object) = objects.covering(&cpus) else {
             return Err(AttachError::Outside { cpus, online: self.shared.online().clone() });
         };
-        let sleeper = Arc::new(Sleeper { object, cpus, is_worker, asleep: Asleep::default(), wake });
+        let path: Vec<_> = objects.path(object).map(|object| (object, Counters::default())).collect();
+        let (seen, has_seen_end) = (path.iter().map(|_| Cell::new([0; 2])).collect(), Cell::new(false));
+        let sleeper = Arc::new(Sleeper { object, path, cpus, trigger, asleep: Asleep::default(), wake });
         self.shared.runners.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&sleeper));
-        let path = objects.path(object).map(|object| (object, Cell::new([0; 2]))).collect();
-        Ok(Runner { shared: Arc::clone(&self.shared), sleeper, path, thread: PhantomData })
+        Ok(Runner { shared: Arc::clone(&self.shared), sleeper, seen, has_seen_end, thread: PhantomData })
     }
 }
 
 impl Runner {
     /// Runs the tasks that wait in the queue of the thread's object and then in those of the objects around it. Those
     /// that come meanwhile, polling tasks among them, wait for the next pass.
+    #[inline]
     pub fn run(&self) -> Pass {
         self.run_while(|_| true)
     }
 
     /// As [`run`](Self::run), as long as `goes_on` says so before each task, which gets the pass so far. Tasks that are left
     /// keep the thread from [sleeping](Self::begin_sleep).
+    #[inline]
     pub fn run_while(&self, goes_on: impl Fn(&Pass) -> bool) -> Pass {
-        let mut pass = Pass::default();
-        for (object, seen) in &self.path {
+        let pass = Cell::new(Pass::default());
+        for ((object, counters), seen) in self.sleeper.path.iter().zip(&self.seen) {
             let queue = self.shared.queue(*object);
             let news = self.news(queue);
             let is_allowed = |inner: &Inner| inner.allows(&self.sleeper.cpus);
-            let mut tasks = queue.take(is_allowed);
-            loop {
-                if !goes_on(&pass) {
-                    return pass;
-                }
-                let Some(inner) = tasks.next() else { break };
-                self.handle(&inner, *object, &mut pass);
+            let then = |inner: Arc<Inner>| {
+                let mut so_far = pass.get();
+                self.handle(&inner, counters, &mut so_far);
+                pass.set(so_far);
+            };
+            if !queue.drain(|| self.shared.now(), is_allowed, || goes_on(&pass.get()), then) {
+                break;
             }
             seen.set(news);
         }
-        pass
+        pass.get()
     }
 
     /// Submits a task. Of the threads that sleep and may run it, the one nearest to this thread is woken.
     ///
     /// # Errors
     /// [`SubmitError`].
+    #[inline]
     pub fn submit(&self, task: &Task) -> Result<(), SubmitError> {
         task.submit_near(self.sleeper.object)
     }
@@ -139,7 +162,8 @@ impl Runner {
         }
     }
 
-    /// Sleeps until a task comes that this thread may run, or the time is over, if there is a time. It may return early.
+    /// Sleeps until a task comes that this thread may run, or the time is over, if there is a time. It may return
+    /// early.
     pub fn sleep(&self, time: Option<Duration>) {
         if !self.begin_sleep() {
             return;
@@ -151,16 +175,47 @@ impl Runner {
         self.end_sleep();
     }
 
-    /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last
-    /// [pass](Self::run) has not seen. From then on a task that comes wakes it.
+    /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last [pass](Self::run)
+    /// has not seen. From then on a task that comes wakes it, and so does the end of the queues; if they are closed
+    /// already, the first call returns `false`.
     pub fn begin_sleep(&self) -> bool {
-        self.sleeper.asleep.fall(&self.shared.sleepers, || self.has_news())
+        self.fall_asleep(|| self.queues().zip(&self.seen).any(|(queue, seen)| self.news(queue) != seen.get()))
+    }
+
+    /// As [`begin_sleep`](Self::begin_sleep), with other news. That the queues are closed is among them, once.
+    pub(crate) fn fall_asleep(&self, has_news: impl FnOnce() -> bool) -> bool {
+        let has_news = || self.is_closed() && !self.has_seen_end.replace(true) || has_news();
+        self.sleeper.asleep.fall(self.sleeper.counts(&self.shared), has_news)
+    }
+
+    /// Whether a task polls that this thread may run.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.queues().any(|queue| queue.has_polling(|inner| inner.allows(&self.sleeper.cpus)))
+    }
+
+    /// The next deadline of a task that this thread may run, in nanoseconds of the queues' clock.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.queues().filter_map(|queue| queue.next_due(|inner| inner.allows(&self.sleeper.cpus))).min()
+    }
+
+    /// The time until an instant of the queues' clock.
+    pub(crate) fn until(&self, instant: u64) -> Duration {
+        self.shared.until(instant)
+    }
+
+    /// Hands the wake-ups that this thread got, and has not heeded, to the others.
+    pub(crate) fn pass_on_wakes(&self) {
+        self.end_sleep();
+        fence(SeqCst);
+        if self.queues().any(|queue| queue.len() > 0) {
+            self.shared.wake_all();
+        }
     }
 
     /// Says that the thread is awake. Returns whether a task has woken it: no other thread was woken for that task, so the
     /// caller [runs](Self::run) tasks before it does anything that takes long.
     pub fn end_sleep(&self) -> bool {
-        !self.sleeper.asleep.wake(&self.shared.sleepers)
+        !self.sleeper.asleep.wake(self.sleeper.counts(&self.shared))
     }
 
     /// The object whose tasks it runs first.
@@ -173,33 +228,78 @@ impl Runner {
         self.shared.is_closed()
     }
 
-    /// Whether there are tasks that the last pass has not seen.
-    fn has_news(&self) -> bool {
-        self.path.iter().any(|(object, seen)| self.news(self.shared.queue(*object)) != seen.get())
-    }
-
     /// The news of a queue that keep this thread from sleeping.
+    #[inline]
     fn news(&self, queue: &Queue) -> [u64; 2] {
-        [queue.news.count(), if self.sleeper.is_worker { queue.polling_news.count() } else { 0 }]
+        let is_worker = self.sleeper.trigger == Trigger::Worker;
+        [queue.news.count(), if is_worker { queue.polling_news.count() } else { 0 }]
     }
 
-    /// Runs a task that was in the queue of an object.
-    fn handle(&self, inner: &Arc<Inner>, object: ObjectId, pass: &mut Pass) {
+    fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.sleeper.path.iter().map(|(object, _)| self.shared.queue(*object))
+    }
+
+    /// Runs a task that was in a queue.
+    #[inline]
+    fn handle(&self, inner: &Arc<Inner>, counters: &Counters, pass: &mut Pass) {
         match inner.state.begin() {
-            Begin::Cancelled => inner.tell_end(),
+            Begin::Cancelled => {
+                self.shared.end_polling(inner);
+                inner.tell_end();
+            }
             Begin::Held => {}
             Begin::Run => {
-                self.shared.queue(object).count_run(object == self.sleeper.object);
+                let (waited, has_missed) = inner.take_stamp(self.shared.is_timed, || self.shared.now());
+                if let Some(waited) = waited {
+                    counters.add_wait(waited);
+                }
+                if has_missed {
+                    counters.add_missed();
+                }
+                counters.add_run();
                 pass.ran += 1;
-                match inner.run() {
-                    Ran::Done => {}
-                    Ran::Submitted => self.shared.put_back(inner),
-                    Ran::Polling => {
-                        pass.polling += 1;
-                        self.shared.put_back_polling(inner, self.sleeper.is_worker);
+                match inner.step() {
+                    Step::Done => {
+                        self.shared.end_polling(inner);
+                        self.go_on(inner, inner.state.end(false));
                     }
+                    Step::Again => self.poll_again(inner, pass),
                 }
             }
+        }
+    }
+
+    /// A task has run, and wants to run again.
+    fn poll_again(&self, inner: &Arc<Inner>, pass: &mut Pass) {
+        if inner.is_to_block(|| self.shared.now()) {
+            self.shared.end_polling(inner);
+            return self.go_on(inner, inner.state.block());
+        }
+        let is_first = inner.begin_polling();
+        if is_first {
+            self.shared.queue(inner.home).add_polling(inner);
+        }
+        match inner.state.end(true) {
+            End::Queue => {
+                pass.polling += 1;
+                self.shared.put_back_polling(inner, self.sleeper.trigger == Trigger::Worker, is_first);
+            }
+            end => {
+                // It was cancelled.
+                self.shared.queue(inner.home).remove_polling(inner);
+                self.go_on(inner, end);
+            }
+        }
+    }
+
+    /// A run has ended.
+    #[inline]
+    fn go_on(&self, inner: &Arc<Inner>, end: End) {
+        match end {
+            End::Ended { is_awaited: false } => {}
+            End::Ended { is_awaited: true } => inner.tell_end(),
+            End::Queue => self.shared.submit_again(inner),
+            End::Blocked => self.shared.blockers.hand_over(&self.shared, inner),
         }
     }
 }
@@ -209,12 +309,12 @@ impl Drop for Runner {
         self.end_sleep();
         let mut runners = self.shared.runners.write().unwrap_or_else(PoisonError::into_inner);
         runners.retain(|other| !Arc::ptr_eq(other, &self.sleeper));
-        // It may have been woken for a task that it has not run.
-        if self.has_news() {
-            for other in runners.iter() {
-                other.wake(&self.shared.sleepers);
-            }
+        for (object, counters) in &self.sleeper.path {
+            let mut counted = self.shared.queue(*object).counted.lock().unwrap_or_else(PoisonError::into_inner);
+            counters.add_to(&mut counted, *object == self.sleeper.object);
         }
+        drop(runners);
+        self.pass_on_wakes();
     }
 }
 
@@ -228,12 +328,29 @@ impl Sleeper {
     }
 
     /// Wakes the thread if it sleeps. Returns whether it did.
-    pub(crate) fn wake(&self, sleepers: &Sleepers) -> bool {
-        let slept = self.asleep.wake(sleepers);
+    pub(crate) fn wake(&self, shared: &Shared) -> bool {
+        let slept = self.asleep.wake(self.counts(shared));
         if slept {
             (self.wake)();
         }
         slept
+    }
+
+    /// Adds the thread's counters of an object's queue.
+    pub(crate) fn add_counters(&self, object: ObjectId, stats: &mut QueueStats) {
+        let of_object = self.path.iter().find(|(other, _)| *other == object);
+        if let Some((_, counters)) = of_object {
+            counters.add_to(stats, object == self.object);
+        }
+    }
+
+    /// The numbers of sleepers among which it is.
+    fn counts<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = &'a Sleepers> + Clone {
+        let is_timer = self.trigger == Trigger::Timer;
+        self.path.iter().map(move |(object, _)| {
+            let queue = shared.queue(*object);
+            if is_timer { &queue.timers } else { &queue.sleepers }
+        })
     }
 }
 

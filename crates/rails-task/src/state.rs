@@ -9,12 +9,23 @@ pub(crate) struct State(AtomicU8);
 /// The outcome of taking a task out of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// It runs now, until [`State::end`].
+    /// It runs now, until [`State::end`] or [`State::block`].
     Run,
     /// It waits outside of the queues until it is masked no more.
     Held,
     /// It is over.
     Cancelled,
+}
+
+/// The outcome of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It goes into a queue again.
+    Queue,
+    /// It waits for its event outside of the queues, until [`State::resume`].
+    Blocked,
+    /// It is not pending any more. A thread waits for that, if so.
+    Ended { is_awaited: bool },
 }
 
 /// The outcome of a submission.
@@ -38,18 +49,22 @@ const MASKED: u8 = 16;
 const HELD: u8 = 32;
 /// A thread waits for its end.
 const AWAITED: u8 = 64;
+/// A thread blocks for its event.
+const BLOCKED: u8 = 128;
 
 impl State {
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(0))
     }
 
+    /// A task that waits for its event does so no more.
+    #[inline]
     pub(crate) fn submit(&self) -> Submit {
         self.change(|state| match state {
             _ if state & CANCELLED != 0 => (state, Submit::Cancelled),
             _ if state & (QUEUED | HELD) != 0 => (state, Submit::Already),
             _ if state & RUNNING != 0 => (state | AGAIN, Submit::Already),
-            _ => (state | QUEUED, Submit::Queue),
+            _ => (state & !BLOCKED | QUEUED, Submit::Queue),
         })
     }
 
@@ -59,6 +74,7 @@ impl State {
     }
 
     /// Takes it out of its queue.
+    #[inline]
     pub(crate) fn begin(&self) -> Begin {
         self.change(|state| match state {
             _ if state & CANCELLED != 0 => (state & !QUEUED, Begin::Cancelled),
@@ -67,13 +83,41 @@ impl State {
         })
     }
 
-    /// It has run. Returns whether it goes into a queue again.
-    pub(crate) fn end(&self, again: bool) -> bool {
+    /// It has run, and wants to run again or not.
+    #[inline]
+    pub(crate) fn end(&self, again: bool) -> End {
         self.change(|state| {
-            let again = state & CANCELLED == 0 && (again || state & AGAIN != 0);
             let ended = state & !(RUNNING | AGAIN);
-            (if again { ended | QUEUED } else { ended }, again)
+            match state & CANCELLED == 0 && (again || state & AGAIN != 0) {
+                true => (ended | QUEUED, End::Queue),
+                false => (ended, End::Ended { is_awaited: state & AWAITED != 0 }),
+            }
         })
+    }
+
+    /// It has run, and waits for its event unless it was submitted meanwhile.
+    pub(crate) fn block(&self) -> End {
+        self.change(|state| {
+            let ended = state & !(RUNNING | AGAIN);
+            match state {
+                _ if state & CANCELLED != 0 => (ended, End::Ended { is_awaited: state & AWAITED != 0 }),
+                _ if state & AGAIN != 0 => (ended | QUEUED, End::Queue),
+                _ => (ended | BLOCKED, End::Blocked),
+            }
+        })
+    }
+
+    /// Its event has come. Returns whether it goes into a queue.
+    pub(crate) fn resume(&self) -> bool {
+        self.change(|state| match state {
+            _ if state & BLOCKED != 0 && state & CANCELLED == 0 => (state & !BLOCKED | QUEUED, true),
+            _ => (state & !BLOCKED, false),
+        })
+    }
+
+    /// Whether it waits for its event.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.0.load(Acquire) & (BLOCKED | CANCELLED) == BLOCKED
     }
 
     /// It is not to run any more. Returns whether it was pending.
@@ -94,12 +138,19 @@ impl State {
         })
     }
 
+    #[inline]
     pub(crate) fn is_pending(&self) -> bool {
         is_pending(self.0.load(Acquire))
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.0.load(Acquire) & CANCELLED != 0
+    }
+
+    /// Whether a thread runs it, or it is in a queue and not cancelled.
+    pub(crate) fn is_active(&self) -> bool {
+        let state = self.0.load(Acquire);
+        state & (QUEUED | RUNNING) != 0 && state & CANCELLED == 0
     }
 
     /// A thread waits for its end, if it is pending. Returns whether it is.
@@ -118,6 +169,7 @@ impl State {
         })
     }
 
+    #[inline]
     fn change<R>(&self, next: impl Fn(u8) -> (u8, R)) -> R {
         let mut state = self.0.load(Relaxed);
         loop {
@@ -132,5 +184,5 @@ impl State {
 
 /// A cancelled task that is in a queue still is over for its owner.
 fn is_pending(state: u8) -> bool {
-    state & RUNNING != 0 || state & (QUEUED | HELD) != 0 && state & CANCELLED == 0
+    state & RUNNING != 0 || state & (QUEUED | HELD | BLOCKED) != 0 && state & CANCELLED == 0
 }

@@ -1,18 +1,19 @@
 //! Tasks.
 
 use super::{
+    error::SubmitError,
     objects::ObjectId,
+    options::TaskOptions,
     queues::Shared,
     state::{State, Submit},
-    sync::{AtomicBool, Relaxed},
+    sync::{AtomicBool, AtomicU64, Mutex, Relaxed, Thread, thread},
 };
-use crate::SubmitError;
 use rails_topo::CpuSet;
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
-    thread::{self, Thread},
+    sync::{Arc, PoisonError},
+    time::Duration,
 };
 
 /// A piece of work with a CPU set, made once and submitted as often as wanted: a submission allocates nothing. Clones
@@ -32,10 +33,24 @@ pub(crate) struct Inner {
     /// Whether it may run on all CPUs of its home.
     pub(crate) is_whole: bool,
     pub(crate) priority: Priority,
+    pub(crate) options: TaskOptions,
     has_panicked: AtomicBool,
     /// The threads that wait for its end.
     waiting: Mutex<Vec<Thread>>,
+
+    // Times in nanoseconds of the queues' clock, and facts of a task that polls. The thread that has put the task into
+    // a state or taken it out of its queue is the only one that uses them.
+    submitted: AtomicU64,
+    /// When it is to run, or [`NEVER`].
+    due: AtomicU64,
+    /// Since when it polls, or [`NEVER`].
+    polls_since: AtomicU64,
+    /// Whether its home's queue knows that it polls.
+    is_listed: AtomicBool,
 }
+
+/// No time.
+const NEVER: u64 = u64::MAX;
 
 /// The result of a task's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,49 +71,121 @@ pub enum Priority {
     Normal,
 }
 
-/// The outcome of a run.
-pub(crate) enum Ran {
-    Done,
-    /// It polls: it goes into a queue again.
-    Polling,
-    /// It was submitted while it ran: it goes into a queue again.
-    Submitted,
-}
-
 impl Inner {
     pub(crate) fn new(
         cpus: CpuSet,
         home: ObjectId,
         is_whole: bool,
-        priority: Priority,
+        options: TaskOptions,
         work: Box<dyn Fn() -> Step + Send + Sync>,
     ) -> Self {
-        let (state, has_panicked) = (State::new(), AtomicBool::new(false));
-        Self { state, work, cpus, home, is_whole, priority, has_panicked, waiting: Mutex::default() }
+        Self {
+            state: State::new(),
+            work,
+            cpus,
+            home,
+            is_whole,
+            priority: options.priority,
+            options,
+            has_panicked: AtomicBool::new(false),
+            waiting: Mutex::default(),
+            submitted: AtomicU64::new(0),
+            due: AtomicU64::new(NEVER),
+            polls_since: AtomicU64::new(NEVER),
+            is_listed: AtomicBool::new(false),
+        }
     }
 
     /// Whether a thread with these CPUs may run it.
+    #[inline]
     pub(crate) fn allows(&self, cpus: &CpuSet) -> bool {
         cpus.is_subset(&self.cpus)
     }
 
-    /// Runs it, once it has [begun](State::begin).
-    pub(crate) fn run(&self) -> Ran {
-        let step = catch_unwind(AssertUnwindSafe(&self.work)).unwrap_or_else(|_| {
-            // The panic's hook has told of it.
-            self.has_panicked.store(true, Relaxed);
-            self.state.cancel();
-            Step::Done
-        });
-        let is_polling = step == Step::Again;
-        match self.state.end(is_polling) {
-            true if is_polling => Ran::Polling,
-            true => Ran::Submitted,
-            false => {
-                self.tell_end();
-                Ran::Done
-            }
+    /// Notes the time of a submission.
+    #[inline]
+    pub(crate) fn stamp(&self, is_timed: bool, clock: impl Fn() -> u64) {
+        let time = self.options.run_before;
+        if is_timed || time.is_some() {
+            let now = clock();
+            self.submitted.store(now, Relaxed);
+            self.due.store(time.map_or(NEVER, |time| now.saturating_add(nanoseconds(time))), Relaxed);
         }
+    }
+
+    /// Forgets the times of a submission whose run begins. Returns the time that it has waited if that is known, and
+    /// whether it has missed its deadline.
+    #[inline]
+    pub(crate) fn take_stamp(&self, is_timed: bool, clock: impl Fn() -> u64) -> (Option<u64>, bool) {
+        let due = self.due();
+        // A task that polls was submitted once.
+        let is_first = is_timed && self.submitted.load(Relaxed) != NEVER;
+        if !is_first && due.is_none() {
+            return (None, false);
+        }
+        let now = clock();
+        let submitted = self.submitted.swap(NEVER, Relaxed);
+        self.due.store(NEVER, Relaxed);
+        (is_timed.then(|| now.saturating_sub(submitted)), due.is_some_and(|due| due <= now))
+    }
+
+    /// When it is to run.
+    pub(crate) fn due(&self) -> Option<u64> {
+        Some(self.due.load(Relaxed)).filter(|due| *due != NEVER)
+    }
+
+    /// Whether it is something for a timer: it has a deadline, or polls.
+    #[inline]
+    pub(crate) fn is_for_timer(&self) -> bool {
+        self.options.run_before.is_some() || self.is_listed.load(Relaxed)
+    }
+
+    /// Calls its work, once it has [begun](State::begin).
+    #[inline]
+    pub(crate) fn step(&self) -> Step {
+        catch_unwind(AssertUnwindSafe(&self.work)).unwrap_or_else(|_| {
+            self.note_panic();
+            Step::Done
+        })
+    }
+
+    /// Whether it has polled in vain for so long that it is to block.
+    pub(crate) fn is_to_block(&self, clock: impl Fn() -> u64) -> bool {
+        self.options.blocking.as_ref().is_some_and(|blocking| {
+            let now = clock();
+            let since = self.polls_since.load(Relaxed).min(now);
+            self.polls_since.store(since, Relaxed);
+            now - since >= nanoseconds(blocking.after)
+        })
+    }
+
+    /// Forgets how long it has polled, and returns whether its home's queue is to forget that it polls.
+    #[inline]
+    pub(crate) fn end_polling(&self) -> bool {
+        self.polls_since.store(NEVER, Relaxed);
+        self.is_listed.load(Relaxed) && self.is_listed.swap(false, Relaxed)
+    }
+
+    /// It polls. Returns whether its home's queue does not know so.
+    pub(crate) fn begin_polling(&self) -> bool {
+        !self.is_listed.load(Relaxed) && !self.is_listed.swap(true, Relaxed)
+    }
+
+    /// Blocks until its event or for the time limit. Returns whether the event has come.
+    pub(crate) fn block(&self, limit: Duration) -> bool {
+        let wait = &self.options.blocking.as_ref().expect("it has a blocking variant").wait;
+        catch_unwind(AssertUnwindSafe(|| wait(limit))).unwrap_or_else(|_| {
+            self.note_panic();
+            self.tell_end();
+            false
+        })
+    }
+
+    /// The panic's hook has told of it.
+    #[cold]
+    fn note_panic(&self) {
+        self.has_panicked.store(true, Relaxed);
+        self.state.cancel();
     }
 
     /// Wakes the threads that wait for its end, if it is not pending.
@@ -122,16 +209,23 @@ impl Inner {
     }
 }
 
+/// Hundreds of years are as good as for ever.
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl Task {
     /// Puts the task into its queue, and wakes the nearest thread that sleeps and may run it. A task that is queued
     /// already stays there; one that runs is queued again after its run.
     ///
     /// # Errors
     /// [`SubmitError`]. The task is as before.
+    #[inline]
     pub fn submit(&self) -> Result<(), SubmitError> {
         self.submit_near(self.inner.home)
     }
 
+    #[inline]
     pub(crate) fn submit_near(&self, near: ObjectId) -> Result<(), SubmitError> {
         if self.shared.is_closed() {
             return Err(SubmitError::Closed);
@@ -146,12 +240,14 @@ impl Task {
     /// Ends the task: it does not run again. A run that has begun comes to its end. Returns whether it was pending.
     pub fn cancel(&self) -> bool {
         let was_pending = self.inner.state.cancel();
+        // A thread that runs it does the same at the end.
+        self.shared.end_polling(&self.inner);
         self.inner.tell_end();
         was_pending
     }
 
-    /// Keeps the task from running for now: it may be submitted, and runs once it is masked no more. A run that has begun
-    /// comes to its end.
+    /// Keeps the task from running for now: it may be submitted, and runs once it is masked no more. A run that has
+    /// begun comes to its end.
     pub fn mask(&self) {
         self.inner.state.mask();
     }
@@ -164,6 +260,7 @@ impl Task {
     }
 
     /// Whether it is to run, or runs.
+    #[inline]
     pub fn is_pending(&self) -> bool {
         self.inner.state.is_pending()
     }

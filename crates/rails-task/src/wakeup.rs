@@ -1,13 +1,13 @@
 //! Sleep without lost wake-ups: a submitter puts a task into a queue and then looks for sleepers; a thread says that it
 //! sleeps and then looks at the queues. One of them sees the other.
 
-use super::sync::{AcqRel, Acquire, AtomicBool, AtomicU64, AtomicUsize, Relaxed, Release, SeqCst, fence};
+use super::sync::{AtomicBool, AtomicU64, AtomicUsize, SeqCst, order_accesses};
 
 /// Counts the tasks that were put into a queue.
 #[derive(Debug, Default)]
 pub(crate) struct News(AtomicU64);
 
-/// The number of threads that sleep.
+/// The number of threads that sleep and want to know of a queue's [`News`].
 #[derive(Debug, Default)]
 pub(crate) struct Sleepers(AtomicUsize);
 
@@ -17,30 +17,39 @@ pub(crate) struct Asleep(AtomicBool);
 
 impl News {
     /// A task was put into the queue.
+    #[inline]
     pub(crate) fn add(&self) {
-        self.0.fetch_add(1, Release);
+        self.0.fetch_add(1, SeqCst);
     }
 
     /// The tasks so far.
+    #[inline]
     pub(crate) fn count(&self) -> u64 {
-        self.0.load(Acquire)
+        self.0.load(SeqCst)
     }
 }
 
 impl Sleepers {
     /// Whether a thread may sleep that does not know of the [`News`] that were added before.
+    #[inline]
     pub(crate) fn are_there(&self) -> bool {
-        fence(SeqCst);
-        self.0.load(Relaxed) > 0
+        order_accesses();
+        self.0.load(SeqCst) > 0
     }
 }
 
 impl Asleep {
-    /// The thread falls asleep, unless there are news that it does not know. Returns whether it may.
-    pub(crate) fn fall(&self, sleepers: &Sleepers, has_news: impl FnOnce() -> bool) -> bool {
-        sleepers.0.fetch_add(1, Relaxed);
-        self.0.store(true, Relaxed);
-        fence(SeqCst);
+    /// The thread falls asleep, unless there are news that it does not know. Returns whether it may. It is counted
+    /// among the sleepers of each queue whose news it wants.
+    pub(crate) fn fall<'a>(
+        &self,
+        sleepers: impl Iterator<Item = &'a Sleepers> + Clone,
+        has_news: impl FnOnce() -> bool,
+    ) -> bool {
+        // In this order: a submitter that finds the flag set counts it out again.
+        sleepers.clone().for_each(|sleepers| _ = sleepers.0.fetch_add(1, SeqCst));
+        self.0.store(true, SeqCst);
+        order_accesses();
         if has_news() {
             self.wake(sleepers);
             return false;
@@ -50,14 +59,14 @@ impl Asleep {
 
     /// Whether the thread sleeps, as of the last change that this thread has seen.
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Acquire)
+        self.0.load(SeqCst)
     }
 
     /// It sleeps no more, or is to be woken by the caller. Returns whether it slept: one caller alone wakes it.
-    pub(crate) fn wake(&self, sleepers: &Sleepers) -> bool {
-        let slept = self.0.swap(false, AcqRel);
+    pub(crate) fn wake<'a>(&self, sleepers: impl Iterator<Item = &'a Sleepers>) -> bool {
+        let slept = self.0.swap(false, SeqCst);
         if slept {
-            sleepers.0.fetch_sub(1, Relaxed);
+            sleepers.for_each(|sleepers| _ = sleepers.0.fetch_sub(1, SeqCst));
         }
         slept
     }

@@ -168,7 +168,8 @@ impl<T: Id> IdSet<T> {
 
     /// Whether all of this set is in the other.
     pub fn is_subset(&self, other: &Self) -> bool {
-        self.difference(other).is_empty()
+        let of_other = |index| other.words.get(index).copied().unwrap_or(0);
+        self.words.iter().enumerate().all(|(index, word)| word & !of_other(index) == 0)
     }
 
     /// The words of the mask, bit `n % 64` of word `n / 64` for number `n`: the layout of the kernel's masks.

@@ -1,10 +1,6 @@
 //! Buffers that come back to the stage that fills them.
 
-use super::{
-    meter::{Meter, Wait},
-    signal::Signal,
-    stats::BufferStats,
-};
+use super::{signal::Signal, stats::BufferStats};
 use rails_bind::memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy, PooledBuffer, Residency};
 use rails_topo::{NodeId, NodeSet};
 use std::{
@@ -55,11 +51,7 @@ impl Buffers {
     }
 
     /// A buffer, once one is free. One task waits at a time.
-    pub(super) async fn take(&self, meter: &Meter) -> Buffer {
-        if let Some(buffer) = self.try_take() {
-            return buffer;
-        }
-        let _waiting = meter.wait(Wait::Buffer);
+    pub(super) async fn take(&self) -> Buffer {
         poll_fn(|context| {
             if let Some(buffer) = self.try_take() {
                 return Poll::Ready(buffer);

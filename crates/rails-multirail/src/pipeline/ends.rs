@@ -168,7 +168,15 @@ impl<T> Output<T> {
     /// [`NoBuffers`].
     pub async fn buffer(&mut self) -> Result<Buffer, NoBuffers> {
         ready_turn().await;
-        Ok(self.buffers()?.take(&self.meter).await)
+        let buffers = self.buffers()?;
+        let free = buffers.try_take().or_else(|| spin(self.spin, &self.meter, Wait::Buffer, || buffers.try_take()));
+        match free {
+            Some(buffer) => Ok(buffer),
+            None => {
+                let _waiting = self.meter.wait(Wait::Buffer);
+                Ok(buffers.take().await)
+            }
+        }
     }
 
     /// A buffer, if one is free at this moment.

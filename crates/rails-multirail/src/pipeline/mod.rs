@@ -51,6 +51,9 @@
 //!   pipeline.start();
 //!   ```
 //!
+//! # Devices
+//! [`device`] makes a stage of a device that works on frames, with several of them under way where it can.
+//!
 //! # Limits
 //! A stage that computes for long occupies the thread of its rail, and the rail's lanes wait: give it a core of its own
 //! ([`Rail::task_runtimes`](crate::Rail::task_runtimes)). A stage that neither ends nor awaits cannot be aborted; the
@@ -61,6 +64,7 @@ mod builder;
 mod channel;
 #[cfg(test)]
 mod channel_model;
+pub mod device;
 mod ends;
 mod error;
 mod meter;

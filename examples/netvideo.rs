@@ -4,10 +4,10 @@
 //! frames are made up. Between two machines: `... -- receive 10.0.1.2,10.0.2.2` on one, and then
 //! `... -- send 10.0.1.2,10.0.2.2` on the other, each time with the receiver's addresses.
 //!
-//! Expected: the time in which each stage was busy, starved of items, and blocked by a later stage; the frames that were
-//! shown, frames a second, and percentiles of the latency from the source to the display. The display is a checksum of
-//! each frame, which is compared with that of the source. Between two machines, the latency is as good as their clocks
-//! agree, and both ends take the secret from `RAILS_SECRET`.
+//! Expected: the time in which each stage was busy, starved of items, and blocked by a later stage; the frames that
+//! were shown, frames a second, and percentiles of the latency from the source to the display. The display is a
+//! checksum of each frame, which is compared with that of the source. Between two machines, the latency is as good as
+//! their clocks agree, and both ends take the secret from `RAILS_SECRET`.
 //!
 //! The stages are a source, a compute stage (RGBA to BGRA, in place), a striped stream, and a display. A frame's buffer
 //! goes from stage to stage and into the stream without a copy, and comes back to the source when the peer has all of

@@ -19,8 +19,8 @@ pub(super) struct Buffers {
     returns: Arc<Signal>,
 }
 
-/// A buffer of a channel's pool, and the only way to its bytes. Dropping it, on any thread, gives it back, and wakes the
-/// stage that waits for it.
+/// A buffer of a channel's pool, and the only way to its bytes. Dropping it, on any thread, gives it back, and wakes
+/// the stage that waits for it.
 ///
 /// It has the bytes of its last owner. `Bytes::from_owner` makes it a `Bytes` without a copy.
 pub struct Buffer {

@@ -259,9 +259,9 @@ impl Link {
     }
 
     /// Adds a pool of `count` buffers of `bytes` each, which [`Output::buffer`] gives out, with every page made at the
-    /// start. They lie on the node of one of the two stages: the node from which its runtime's thread gets its pages. If
-    /// that is unknown, the kernel chooses. A later [move](crate::Rails::move_rail) of the rail leaves them where they
-    /// are.
+    /// start. They lie on the node of one of the two stages: the node from which its runtime's thread gets its pages.
+    /// If that is unknown, the kernel chooses. A later [move](crate::Rails::move_rail) of the rail leaves them where
+    /// they are.
     ///
     /// The stage that writes a page costs less beside it, and so does the one that reads it; a NIC or a GPU that takes
     /// the buffers is beside the consumer.

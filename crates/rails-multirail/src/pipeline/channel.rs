@@ -61,8 +61,8 @@ struct Ends {
     receiver: End,
 }
 
-/// One end: it writes here when it sleeps and when it closes, and the other end reads here at every item. On cache lines
-/// of its own, of which x86 fetches two at a time.
+/// One end: it writes here when it sleeps and when it closes, and the other end reads here at every item. On cache
+/// lines of its own, of which x86 fetches two at a time.
 #[repr(align(128))]
 struct End {
     signal: Signal,

@@ -145,8 +145,8 @@ impl<T> Output<T> {
         }
     }
 
-    /// Hands an item over if there is room, and otherwise drops and [counts](super::StageStats::dropped) it: for sources
-    /// that cannot wait, such as a camera. Returns whether it was handed over.
+    /// Hands an item over if there is room, and otherwise drops and [counts](super::StageStats::dropped) it: for
+    /// sources that cannot wait, such as a camera. Returns whether it was handed over.
     ///
     /// # Errors
     /// [`Closed`]. The item was dropped, and not counted.

@@ -1,9 +1,9 @@
 //! Pipelines: stages on different rails, joined by bounded channels of one producer and one consumer.
 //!
 //! A stage is an async closure on the runtime of a rail. It takes items from its [`Input`] and hands others to its
-//! [`Output`]. Items are moved, so a [`Buffer`] in an item is handed over by reference: no byte is copied, and nothing is
-//! allocated in steady state. A stage that is slower than the one before fills the channel between them, and then the
-//! pool of buffers is empty, and the source waits: back-pressure goes from end to end.
+//! [`Output`]. Items are moved, so a [`Buffer`] in an item is handed over by reference: no byte is copied, and nothing
+//! is allocated in steady state. A stage that is slower than the one before fills the channel between them, and then
+//! the pool of buffers is empty, and the source waits: back-pressure goes from end to end.
 //!
 //! ```
 //! use rails_multirail::{RailId, RailRequest, Rails, pipeline::{Buffer, Link, Pipeline, Side}, plan_rails};
@@ -40,10 +40,10 @@
 //! ```
 //!
 //! # Contract
-//! - Items arrive in order, each once. A stage that has received `None` has had all items of a stage that ended well. If
-//!   that failed, the stage gets [`Broken`] instead.
-//! - If a stage returns an error, panics, stops reading or [stalls](PipelineBuilder::stall_limit), the pipeline ends, and
-//!   [`RunningPipeline::join`] names the stage. Every buffer goes back to its pool.
+//! - Items arrive in order, each once. A stage that has received `None` has had all items of a stage that ended well.
+//!   If that failed, the stage gets [`Broken`] instead.
+//! - If a stage returns an error, panics, stops reading or [stalls](PipelineBuilder::stall_limit), the pipeline ends,
+//!   and [`RunningPipeline::join`] names the stage. Every buffer goes back to its pool.
 //! - A pipeline has a source and a sink: one without stages has no `start`.
 //!
 //!   ```compile_fail

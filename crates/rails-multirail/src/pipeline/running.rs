@@ -69,8 +69,8 @@ impl RunningPipeline {
         PipelineStats { pipeline: self.name.clone(), elapsed: self.zero.elapsed(), stages: stages.collect() }
     }
 
-    /// Waits until every stage has ended. This is what ends the others if one fails or stalls, so a pipeline that is not
-    /// awaited may wait for ever.
+    /// Waits until every stage has ended. This is what ends the others if one fails or stalls, so a pipeline that is
+    /// not awaited may wait for ever.
     ///
     /// # Errors
     /// [`PipelineError`] of the stage that failed first. Every buffer is back in its pool, apart from those of

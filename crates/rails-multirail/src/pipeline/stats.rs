@@ -20,8 +20,8 @@ pub struct PipelineStats {
 
 /// The figures of a stage.
 ///
-/// `busy`, `starved` and `blocked` are parts of the time since its start, up to its end, and add up to it. The stage with
-/// the least of the last two is the one that the others wait for.
+/// `busy`, `starved` and `blocked` are parts of the time since its start, up to its end, and add up to it. The stage
+/// with the least of the last two is the one that the others wait for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StageStats {
@@ -36,9 +36,9 @@ pub struct StageStats {
     /// The items that it has dropped for want of room: [`Output::offer`](super::Output::offer) and
     /// [`Output::count_dropped`](super::Output::count_dropped).
     pub dropped: u64,
-    /// The time in which it waited neither for an item nor for room: it computed, or awaited something else, such as the
-    /// network. Waits that end while the stage [spins](super::PipelineBuilder::spin) without looking at the clock count
-    /// as busy.
+    /// The time in which it waited neither for an item nor for room: it computed, or awaited something else, such as
+    /// the network. Waits that end while the stage [spins](super::PipelineBuilder::spin) without looking at the clock
+    /// count as busy.
     #[serde(with = "As::<DurationMicroSeconds>", rename = "busy_us")]
     pub busy: Duration,
     /// The time in which it waited for an item.
@@ -55,7 +55,8 @@ pub struct StageStats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BufferStats {
-    /// The node that the buffers were asked for on; `None` if the stage's runtime has no known node, and the kernel chose.
+    /// The node that the buffers were asked for on; `None` if the stage's runtime has no known node, and the kernel
+    /// chose.
     pub node: Option<NodeId>,
     /// The size of each buffer, in bytes.
     pub bytes: usize,

@@ -2,11 +2,13 @@
 //!
 //! Run: `cargo bench --bench pipeline`
 //!
-//! `stream` is a source that takes a buffer, hands it over and takes the next one; the sink drops it, which gives it back
-//! to the source. So a figure is that of a hand-over, of the return of a buffer and of all counters together. `ping-pong`
-//! has one buffer: the source gets it again only once the sink has dropped it, so the figure is a hand-over there and the
-//! way back. `busy` stages spin, and `asleep` ones await, so that each wakes the other's thread. The buffers are of 4 KiB,
-//! and none of their bytes is touched.
+//! `item` hands over five words, the size of a buffer and its number, through a channel of 64. `buffer` has a source
+//! that takes a buffer, hands it over and takes the next one; the sink drops it, which gives it back to the source: a
+//! figure is that of the hand-over, of the pool on both sides, and of all counters together. `one buffer` has only one,
+//! so the figure is that of a hand-over and of the way back. `busy` stages spin, and `asleep` ones await, so that each
+//! wakes the other's thread. The buffers are of 4 KiB, and none of their bytes is touched.
+//!
+//! The figures are means, with the time in which other programs had one of the two cores.
 //!
 //! On a machine with one core both stages share it, and `busy` measures the scheduler.
 
@@ -20,6 +22,8 @@ use rails::{
     topo::Topology,
 };
 use std::{
+    error::Error,
+    hint::black_box,
     sync::mpsc,
     time::{Duration, Instant},
 };
@@ -29,37 +33,53 @@ fn hand_over(criterion: &mut Criterion) {
     let topology = Topology::detect().expect("this machine can be read");
     let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
-    for (name, length, buffers) in [("stream", 64, 128), ("ping-pong", 1, 1)] {
-        let mut group = criterion.benchmark_group(format!("hand-over of a buffer/{name}"));
-        group.throughput(Throughput::Elements(1));
-        for (state, spin) in [("busy", Duration::from_millis(1)), ("asleep", Duration::ZERO)] {
-            group.bench_function(state, |bencher| {
-                bencher
-                    .iter_custom(|items| run(&rails, items, Link::new(length).buffers(SIDE, 4 << 10, buffers), spin));
+    let mut group = criterion.benchmark_group("hand-over");
+    group.throughput(Throughput::Elements(1));
+    for (state, spin) in [("busy", Duration::from_millis(1)), ("asleep", Duration::ZERO)] {
+        group.bench_function(format!("item/{state}"), |bencher| {
+            let source = async |items, mut output: Output<[u64; 5]>| {
+                for item in 0..=items {
+                    output.send([item; 5]).await?;
+                }
+                Ok(())
+            };
+            bencher.iter_custom(|items| run(&rails, items, Link::new(64), spin, source));
+        });
+        for (name, length, buffers) in [("buffer", 64, 128), ("one buffer", 1, 1)] {
+            group.bench_function(format!("{name}/{state}"), |bencher| {
+                let source = async |items, mut output: Output<Buffer>| {
+                    for _ in 0..=items {
+                        let buffer = output.buffer().await?;
+                        output.send(buffer).await?;
+                    }
+                    Ok(())
+                };
+                let link = Link::new(length).buffers(Side::Consumer, 4 << 10, buffers);
+                bencher.iter_custom(|items| run(&rails, items, link.clone(), spin, source));
             });
         }
-        group.finish();
     }
+    group.finish();
 }
 
 /// The time of so many items, from the first to the last that the sink gets.
-fn run(rails: &Rails, items: u64, link: Link, spin: Duration) -> Duration {
+fn run<T: Send + 'static>(
+    rails: &Rails,
+    items: u64,
+    link: Link,
+    spin: Duration,
+    source: impl AsyncFnOnce(u64, Output<T>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
+) -> Duration {
     let [from, to] = [0, 1].map(|rail| rails[RailId(rail)].runtime());
     let (told, heard) = mpsc::channel();
     let pipeline = Pipeline::builder("hand-over")
         .spin(spin)
-        .source("source", from, async move |mut output: Output<Buffer>| {
-            for _ in 0..=items {
-                let buffer = output.buffer().await?;
-                output.send(buffer).await?;
-            }
-            Ok(())
-        })
-        .sink("sink", to, link, async move |mut input: Input<Buffer>| {
+        .source("source", from, async move |output| source(items, output).await)
+        .sink("sink", to, link, async move |mut input: Input<T>| {
             drop(input.recv().await?);
             let start = Instant::now();
-            while let Some(buffer) = input.recv().await? {
-                drop(buffer);
+            while let Some(item) = input.recv().await? {
+                drop(black_box(item));
             }
             told.send(start.elapsed())?;
             Ok(())
@@ -68,8 +88,6 @@ fn run(rails: &Rails, items: u64, link: Link, spin: Duration) -> Duration {
     runtime.block_on(pipeline.start().expect("there is memory").join()).expect("no stage fails");
     heard.recv().expect("the sink has ended")
 }
-
-const SIDE: Side = Side::Consumer;
 
 criterion_group!(benches, hand_over);
 criterion_main!(benches);

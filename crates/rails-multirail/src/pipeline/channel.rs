@@ -9,6 +9,7 @@ use super::{
     },
 };
 use std::{
+    collections::VecDeque,
     num::NonZeroUsize,
     task::{Context, Poll},
 };
@@ -20,9 +21,15 @@ pub(super) struct Sender<T> {
 }
 
 /// The end that receives. It stays open when it is dropped: [`close`](Self::close) closes it, or [`ReceiverEnd`].
+///
+/// A long channel gives it several items at a time, for one fence instead of one each.
 pub(super) struct Receiver<T> {
     ring: Consumer<T>,
     ends: Arc<Ends>,
+    /// Items that were taken off the ring and not received; they count to the length of the channel.
+    taken: VecDeque<T>,
+    /// The items that are taken off the ring at a time.
+    batch: usize,
 }
 
 /// Closes the sending end, from any place.
@@ -72,9 +79,12 @@ struct End {
 
 /// A channel for so many items. All its memory is allocated here.
 pub(super) fn channel<T>(length: NonZeroUsize) -> (Sender<T>, Receiver<T>) {
-    let (producer, consumer) = RingBuffer::new(length.get());
+    let batch = (length.get() / BATCHES).max(1);
+    // The first item of a batch is received at once.
+    let taken = VecDeque::with_capacity(batch - 1);
+    let (producer, consumer) = RingBuffer::new(length.get() - (batch - 1));
     let ends = Arc::new(Ends { sender: End::new(), receiver: End::new() });
-    (Sender { ring: producer, ends: ends.clone() }, Receiver { ring: consumer, ends })
+    (Sender { ring: producer, ends: ends.clone() }, Receiver { ring: consumer, ends, taken, batch })
 }
 
 impl<T> Sender<T> {
@@ -138,13 +148,14 @@ impl<T> Receiver<T> {
     /// Refuses further items, and drops those that wait.
     pub(super) fn close(&mut self) {
         self.end().close();
+        self.taken.clear();
         while self.ring.pop().is_ok() {}
     }
 
     /// Whether the sender has ended, and nothing waits.
     pub(super) fn is_at_end(&self) -> bool {
         // In this order: what was sent before the end is seen after it.
-        self.ends.sender.ending().is_some() && self.ring.is_empty()
+        self.taken.is_empty() && self.ends.sender.ending().is_some() && self.ring.is_empty()
     }
 
     pub(super) fn end(&self) -> ReceiverEnd {
@@ -152,7 +163,11 @@ impl<T> Receiver<T> {
     }
 
     fn pop(&mut self) -> Option<T> {
+        if let Some(item) = self.taken.pop_front() {
+            return Some(item);
+        }
         let item = self.ring.pop().ok()?;
+        self.taken.extend((1..self.batch).map_while(|_| self.ring.pop().ok()));
         self.ends.sender.signal.tell();
         Some(item)
     }
@@ -201,6 +216,8 @@ impl End {
     }
 }
 
+/// A channel is as long as so many batches.
+const BATCHES: usize = 4;
 const OPEN: u8 = 0;
 const FINISHED: u8 = 1;
 const BROKEN: u8 = 2;

@@ -142,6 +142,32 @@ fn items_and_end_wake_the_receiver() {
     });
 }
 
+/// A receiver that takes items in batches gets all of them, and its sender hears of the room.
+#[test]
+fn batches_wake_the_sender() {
+    model(|| {
+        // Seven in the ring, and two at a time off it.
+        let (mut sender, mut receiver) = of_length(8);
+        for _ in 0..7 {
+            assert!(sender.try_send(Arc::new(())).is_ok(), "there is room");
+        }
+        assert!(matches!(sender.try_send(Arc::new(())), Err(NotSent::Full(_))));
+        let sending = thread::spawn(move || {
+            block_on(send(&mut sender, Arc::new(()))).expect("it is open");
+            sender.end().close(Ending::Finished);
+        });
+        let received = block_on(async {
+            let mut count = 0;
+            while let Received::Item(_) = receive(&mut receiver).await {
+                count += 1;
+            }
+            count
+        });
+        assert_eq!(received, 8);
+        sending.join().unwrap();
+    });
+}
+
 /// A sender that waits for room hears that the receiver has closed, and no item is left behind.
 #[test]
 fn a_closed_receiver_wakes_the_sender() {

@@ -314,7 +314,8 @@ impl StageEnd {
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.meter.start();
         let outcome = stage.await;
-        if outcome.is_ok() && !self.meter.stopped_reading() {
+        // A stage that makes do with a part of its input hands on a part too.
+        if outcome.is_ok() && !self.meter.stopped_reading() && !self.meter.was_left() {
             self.ending = Ending::Finished;
         }
         outcome

@@ -33,11 +33,17 @@ pub struct RunningPipeline {
     tasks: Vec<StageTask>,
     /// `None` of a stage that has not ended.
     outcomes: Vec<Option<Outcome>>,
+    /// The stages that were aborted because another one had failed, and whether they had dropped their input before.
+    aborted: Vec<Option<HadStopped>>,
     end_limit: Duration,
     stall_limit: Option<Duration>,
 }
 
 type Outcome = Result<Result<(), Box<dyn Error + Send + Sync>>, TaskError>;
+
+/// Whether a stage had dropped its input before it was aborted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HadStopped(bool);
 
 /// What a stage had done when it was last seen to do something.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +63,8 @@ impl RunningPipeline {
         stall_limit: Option<Duration>,
     ) -> Self {
         let outcomes = tasks.iter().map(|_| None).collect();
-        Self { name, zero, meters, pools, tasks, outcomes, end_limit, stall_limit }
+        let aborted = vec![None; tasks.len()];
+        Self { name, zero, meters, pools, tasks, outcomes, aborted, end_limit, stall_limit }
     }
 
     /// The figures up to now.
@@ -128,6 +135,8 @@ impl RunningPipeline {
             self.all_ended_in(self.end_limit).await;
         }
         for stage in self.unended().collect::<Vec<_>>() {
+            // One that has dropped its input and goes on is the cause of the failures before it.
+            self.aborted[stage] = Some(HadStopped(self.meters[stage].stopped_reading()));
             self.tasks[stage].abort();
         }
         // A stage that computes ends when it awaits. Waiting for it longer would be a hang.
@@ -158,19 +167,23 @@ impl RunningPipeline {
         self.outcomes.iter().enumerate().filter(|(_, outcome)| outcome.is_none()).map(|(stage, _)| stage)
     }
 
-    /// The failure that came first, and not because a stage beside it had ended; any if there is no such one.
+    /// The failure that came first, and not because a stage beside it had ended, or was aborted.
     fn first_failure(&mut self) -> Option<(usize, StageFailure)> {
         let is_bad = |stage: &usize| match &self.outcomes[*stage] {
             None => false,
             Some(Ok(Ok(()))) => self.meters[*stage].stopped_reading(),
             Some(_) => true,
         };
-        let order = |stage: &usize| (self.meters[*stage].was_left(), self.meters[*stage].place());
+        let order = |stage: &usize| {
+            let meter = &self.meters[*stage];
+            (self.aborted[*stage] == Some(HadStopped(false)), meter.was_left(), meter.place())
+        };
         let first = (0..self.meters.len()).filter(is_bad).min_by_key(order)?;
         let failure = match self.outcomes[first].take()? {
             Ok(Ok(())) => StageFailure::StoppedReading,
             Ok(Err(error)) => StageFailure::Failed(error),
             Err(TaskError::Panicked(panic)) => StageFailure::Panicked(panic),
+            Err(TaskError::Cancelled) if self.aborted[first] == Some(HadStopped(true)) => StageFailure::StoppedReading,
             Err(TaskError::Cancelled) => StageFailure::Cancelled,
         };
         self.outcomes[first] = Some(Ok(Ok(())));

@@ -3,7 +3,7 @@
 use crate::util::{buffered, count_to, drain, forward, named, rail, rails, runtime};
 use rails_multirail::{
     RailId,
-    pipeline::{Broken, Buffer, Input, Link, Pipeline, Side, StageFailure, StartError},
+    pipeline::{Broken, Buffer, Input, Link, Output, Pipeline, Side, StageFailure, StartError},
 };
 use std::{future::pending, sync::mpsc, time::Duration};
 
@@ -64,10 +64,49 @@ fn a_sink_that_stops_reading_is_named() {
 }
 
 #[test]
+fn a_stage_that_drops_its_input_and_goes_on_is_named() {
+    let pipeline = Pipeline::builder("p")
+        .end_limit(Duration::ZERO)
+        .source("source", rail(0), async |output| count_to(1000, output).await)
+        .stage("stage", rail(1), buffered(2, 4), async |input: Input<Buffer>, output: Output<Buffer>| {
+            drop(input);
+            let _output = output;
+            pending().await
+        })
+        .sink("sink", rail(0), Link::new(1), async |input| drain(input).await);
+    let error = runtime().block_on(pipeline.start().unwrap().join()).unwrap_err();
+    assert_eq!(named(&error), "stage");
+    assert!(matches!(error.failure, StageFailure::StoppedReading), "{error:?}");
+}
+
+#[test]
+fn a_break_goes_on_through_stages_that_end_well() {
+    let (told, heard) = mpsc::channel();
+    let pipeline = Pipeline::builder("p")
+        .source("source", rail(0), async |output| {
+            count_to(3, output).await?;
+            Err("the camera is off".into())
+        })
+        .stage("stage", rail(1), buffered(2, 4), async |mut input: Input<Buffer>, mut output| {
+            while let Ok(Some(buffer)) = input.recv().await {
+                output.send(buffer).await?;
+            }
+            Ok(())
+        })
+        .sink("sink", rail(0), Link::new(1), async move |input| {
+            told.send(drain(input).await.is_err())?;
+            Ok(())
+        });
+    let error = runtime().block_on(pipeline.start().unwrap().join()).unwrap_err();
+    assert_eq!(named(&error), "source");
+    assert_eq!(heard.recv(), Ok(true));
+}
+
+#[test]
 fn a_source_that_waits_elsewhere_is_ended() {
     let pipeline = Pipeline::builder("p")
         .end_limit(Duration::ZERO)
-        .source("source", rail(0), async |output: rails_multirail::pipeline::Output<Buffer>| {
+        .source("source", rail(0), async |output: Output<Buffer>| {
             let _output = output;
             pending().await
         })

@@ -8,6 +8,10 @@
 //! so the figure is that of a hand-over and of the way back. `busy` stages spin, and `asleep` ones await, so that each
 //! wakes the other's thread. The buffers are of 4 KiB, and none of their bytes is touched.
 //!
+//! `a word there and back` is the machine's own cost: an atomic word that goes to the other core and back. A hand-over
+//! between two cores that have nothing queued cannot take less than half of it, and a virtual machine whose cores the
+//! host moves has another figure from minute to minute.
+//!
 //! The figures are means, with the time in which other programs had one of the two cores.
 //!
 //! On a machine with one core both stages share it, and `busy` measures the scheduler.
@@ -23,8 +27,15 @@ use rails::{
 };
 use std::{
     error::Error,
-    hint::black_box,
-    sync::mpsc,
+    hint::{black_box, spin_loop},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+        mpsc,
+    },
     time::{Duration, Instant},
 };
 use tokio::runtime::Builder;
@@ -33,6 +44,7 @@ fn hand_over(criterion: &mut Criterion) {
     let topology = Topology::detect().expect("this machine can be read");
     let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
     let rails = Rails::build(&plan).expect("loopback rails need no privilege");
+    criterion.bench_function("a word there and back", |bencher| bencher.iter_custom(|trips| word(&rails, trips)));
     let mut group = criterion.benchmark_group("hand-over");
     group.throughput(Throughput::Elements(1));
     for (state, spin) in [("busy", Duration::from_millis(1)), ("asleep", Duration::ZERO)] {
@@ -60,6 +72,32 @@ fn hand_over(criterion: &mut Criterion) {
         }
     }
     group.finish();
+}
+
+/// The time of so many round trips of a word between two rails' threads.
+fn word(rails: &Rails, trips: u64) -> Duration {
+    let place = Arc::new(AtomicU64::new(0));
+    let (near, far) = (place.clone(), place);
+    let answering = rails[RailId(1)].runtime().spawn(async move {
+        for trip in 0..trips {
+            while far.load(Acquire) != 2 * trip + 1 {
+                spin_loop();
+            }
+            far.store(2 * trip + 2, Release);
+        }
+    });
+    let asking = rails[RailId(0)].runtime().block_on(move || async move {
+        let start = Instant::now();
+        for trip in 0..trips {
+            near.store(2 * trip + 1, Release);
+            while near.load(Acquire) != 2 * trip + 2 {
+                spin_loop();
+            }
+        }
+        start.elapsed()
+    });
+    drop(answering);
+    asking.expect("it does not panic")
 }
 
 /// The time of so many items, from the first to the last that the sink gets.

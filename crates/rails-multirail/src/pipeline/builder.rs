@@ -141,9 +141,9 @@ impl PipelineBuilder {
 
     /// Sets how long items may wait for a stage that takes none, and a stage for a buffer that does not come back,
     /// before the pipeline ends with the name of the stage. `None` waits for ever. Default: 60 s, above the time that
-    /// a stream waits for a lost peer. A pipeline without items is idle, and goes on.
+    /// a stream waits for a lost peer. At least 10 ms. A pipeline without items is idle, and goes on.
     pub fn stall_limit(self, limit: Option<Duration>) -> Self {
-        Self { stall_limit: limit, ..self }
+        Self { stall_limit: limit.map(|limit| limit.max(SHORTEST_STALL)), ..self }
     }
 
     /// The first stage, which makes items, on that runtime: a rail's, or one of its task runtimes.
@@ -352,3 +352,6 @@ impl Parts<'_> {
         f.debug_struct(name).field("name", &self.builder.name).field("stages", &stages).finish_non_exhaustive()
     }
 }
+
+/// Below this, every wait of a busy machine is a stall.
+const SHORTEST_STALL: Duration = Duration::from_millis(10);

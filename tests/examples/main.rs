@@ -15,6 +15,9 @@ mod messages;
 #[path = "../../examples/metrics.rs"]
 mod metrics;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/netvideo.rs"]
+mod netvideo;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/pin_one_rail.rs"]
 mod pin_one_rail;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -275,6 +278,22 @@ fn placed_three_ways_without_a_receiver() {
     let nobody = taken.local_addr().unwrap();
     let error = placed_three_ways::run(Some(nobody), 1, 1).err().expect("nobody listens there");
     assert_eq!(error.to_string(), format!("unplaced: cannot send to {nobody}"));
+}
+
+#[tokio::test]
+async fn netvideo_shows_every_frame_and_frees_every_buffer() {
+    let video = |frames, file| netvideo::Video { frame_bytes: 1 << 20, frames, file };
+    // Two frames and a half, of which the half is not sent.
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, &stripe_a_file::made_up(5 << 19)).unwrap();
+    for (video, frames) in [(video(20, None), 20), (video(9, Some(file.path().to_owned())), 2)] {
+        let (sender, received) = netvideo::run(video).await.unwrap();
+        assert_eq!(received.latency.len(), frames);
+        let handed_over: Vec<u64> = sender.stages.iter().map(|stage| stage.items_out).collect();
+        assert_eq!(handed_over, [frames as u64, frames as u64, 0]);
+        let buffers = sender.stages[0].buffers.as_ref().unwrap();
+        assert_eq!(buffers.free, buffers.count);
+    }
 }
 
 #[tokio::test]

@@ -42,7 +42,8 @@
 //! [`planner`] (the placement of rails, with reasons), [`Pairing`] (pairs of a local and a remote rail), [`runtime`]
 //! (one pinned runtime), [`Rails`] (the running rails of a plan, which [follow](Rails::follow) the machine),
 //! [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream of messages), [`Security`]
-//! (authentication and encryption), [`error`]. The protocol itself, without I/O, is the crate [`rails_proto`].
+//! (authentication and encryption), [`pipeline`] (stages on rails, joined by channels), [`error`]. The protocol itself,
+//! without I/O, is the crate [`rails_proto`].
 //!
 //! # Limits
 //! This crate moves no interrupts, but for [`FollowOptions::put_interrupts_back`]. A stream waits for a peer whose
@@ -56,6 +57,7 @@ mod addresses;
 pub mod error;
 mod follow;
 mod options;
+pub mod pipeline;
 pub mod planner;
 #[cfg(feature = "prometheus")]
 mod prometheus;

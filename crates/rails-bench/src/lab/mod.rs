@@ -6,6 +6,7 @@ mod disturb;
 mod fault;
 mod latency;
 pub(crate) mod links;
+mod netvideo;
 pub(crate) mod rate;
 mod soak;
 mod wan;
@@ -19,6 +20,7 @@ pub(crate) enum Command {
     Latency(commands::latency::Args),
     Disturb(commands::disturb::Args),
     Wan(commands::wan::Args),
+    Netvideo(commands::netvideo::Args),
     Soak(commands::soak::Args),
     Lab(commands::lab::Args),
 }
@@ -30,6 +32,7 @@ impl Command {
             Self::Latency(args) => commands::latency::run(&args),
             Self::Disturb(args) => commands::disturb::run(&args),
             Self::Wan(args) => commands::wan::run(&args),
+            Self::Netvideo(args) => commands::netvideo::run(&args),
             Self::Soak(args) => commands::soak::run(&args),
             Self::Lab(args) => commands::lab::run(args),
         }

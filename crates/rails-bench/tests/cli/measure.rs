@@ -243,6 +243,33 @@ fn netns_comparison_over_emulated_links() {
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
+fn netns_video_by_placement_beside_its_ceiling() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("netvideo.json");
+    let case = ["netvideo", "--rates", "100,100", "--rounds", "1", "--seconds", "1", "--size", "640x480"];
+    let output = run(case.into_iter().chain(["--json", json.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed = stdout(&output);
+    assert!(printed.contains("planned rails") && printed.contains("cubic on all sockets"), "{printed}");
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    assert_eq!(all[0]["frame_bytes"], 640 * 480 * 4);
+    assert_eq!(all[0]["ceilings_bits_per_second"].as_array().unwrap().len(), 1);
+    let samples = all[0]["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 2, "a sample of each placement");
+    for sample in samples {
+        let frames = sample["latency_us"].as_array().unwrap().len();
+        assert!(frames > 0, "{sample}");
+        assert_eq!(sample["congestion_control"], serde_json::json!(["cubic", "cubic"]), "{sample}");
+        let [made, shown] = [&sample["sender"]["stages"][0], &sample["receiver"]["stages"][1]];
+        assert_eq!(made["items_out"], frames, "every frame that was made is shown");
+        assert!(shown["items_in"].as_u64().unwrap() >= frames as u64, "a frame has a part at least");
+        let buffers = &made["buffers"];
+        assert_eq!(buffers["free"], buffers["count"], "every buffer is back");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
 fn netns_round_trips_by_length_and_carrier() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let json = folder.path().join("latency.json");
@@ -403,6 +430,8 @@ fn impossible_disturbances_with_the_flag() {
         (vec!["serve", "--listen", "127.0.0.1", "--insecure", "--mptcp", "--ping", "--messages"], "--messages"),
         (vec!["compare", "--contenders", "nobody"], "--contenders"),
         (vec!["compare", "--emulated", "400"], "--emulated 400"),
+        (vec!["netvideo", "--size", "4K"], "`4K` is not a width and a height"),
+        (vec!["netvideo", "--buffers", "0"], "--buffers"),
     ] {
         let output = run(args.iter().copied());
         assert!(!output.status.success());

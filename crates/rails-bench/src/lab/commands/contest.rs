@@ -1,4 +1,4 @@
-//! The flags that `compare`, `latency` and `disturb` have in common.
+//! The flags that `compare`, `latency`, `disturb` and `netvideo` have in common.
 
 use crate::{
     exit::Help,

@@ -5,5 +5,6 @@ mod contest;
 pub(super) mod disturb;
 pub(super) mod lab;
 pub(super) mod latency;
+pub(super) mod netvideo;
 pub(super) mod soak;
 pub(super) mod wan;

@@ -1,0 +1,80 @@
+//! `netvideo`: frames over a pipeline of rails, beside the scheduler's placement.
+
+use super::contest::{CaseArgs, ContestArgs, explained};
+use crate::{commands::seconds, exit::Exit, lab::netvideo::NetvideoContest, machine::this_machine, print};
+use anyhow::Result;
+use std::time::Duration;
+
+/// Stream video frames over a pipeline of stages on rails, and with the scheduler's placement, over links made for it (needs root)
+///
+/// Source, compute stage and striped stream at one end; stream and display at the other. The display is a checksum of every frame. In
+/// each round both placements and the ceiling (a plain TCP flow per link) run once, in random order; the first round does not count.
+/// Without --rates and --emulated there is one case, 1000,1000.
+///
+/// Example: rails-bench netvideo --rates 1000,1000 --rounds 5 --json netvideo.json
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    cases: CaseArgs,
+    #[command(flatten)]
+    contest: ContestArgs,
+    /// How long each measurement makes frames
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    seconds: Duration,
+    /// Frames a second of a source that drops those that find no room [default: one as soon as there is room]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    fps: Option<u32>,
+    /// Width and height of a frame, in pixels of four bytes
+    #[arg(long, value_name = "WxH", default_value = "3840x2160", value_parser = size)]
+    size: (u32, u32),
+    /// Frames that are at the sender at a time
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    buffers: u16,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Exit> {
+    let cases = args.cases.cases(&["1000,1000"])?;
+    let topology = this_machine()?;
+    let terms = args.contest.terms()?;
+    let mut reports = Vec::new();
+    for links in cases {
+        let contest = NetvideoContest {
+            links,
+            time: args.seconds,
+            fps: args.fps,
+            size: args.size,
+            buffers: args.buffers.into(),
+            terms: terms.clone(),
+        };
+        let report = contest.run(&topology, |round, who| args.contest.say(round, who)).map_err(explained)?;
+        print::result(format_args!("{report}\n"))?;
+        reports.push(report);
+    }
+    args.contest.write(&reports)?;
+    Ok(Exit::Done)
+}
+
+/// Reads `3840x2160`.
+fn size(text: &str) -> Result<(u32, u32), String> {
+    let parsed = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    let possible = |side: u32| (1..=LONGEST).contains(&side);
+    parsed
+        .filter(|(width, height)| possible(*width) && possible(*height))
+        .ok_or_else(|| format!("`{text}` is not a width and a height from 1 to {LONGEST}, such as 3840x2160"))
+}
+
+/// Pixels of a side: 1 GiB a frame at most.
+const LONGEST: u32 = 16_384;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_is_a_width_and_a_height() {
+        assert_eq!(size("3840x2160"), Ok((3840, 2160)));
+        for text in ["", "3840", "3840x", "0x1", "1x16385", "-1x1", "1x1x1", "axb"] {
+            assert!(size(text).unwrap_err().contains("such as 3840x2160"), "{text}");
+        }
+    }
+}

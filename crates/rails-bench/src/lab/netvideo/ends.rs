@@ -1,0 +1,245 @@
+//! The two ends: their rails, and their pipelines.
+
+use super::{
+    NetvideoContest, NetvideoSample, Placing,
+    frames::{Arrivals, Frame, Header, Part, sum},
+};
+use crate::lab::compare::{ContestError, Testbed};
+use bytes::Bytes;
+use rails_lab::{LinkLab, Side};
+use rails_multirail::{
+    MultiRailListener, MultiRailStream, Rail, RailId, RailRequest, Rails, Security, StreamOptions,
+    pipeline::{Input, Link, Output, Pipeline, Side as Beside, device},
+    plan_rails,
+    runtime::RailRuntime,
+};
+use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
+use std::{
+    error::Error,
+    io,
+    net::SocketAddr,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+use tokio::io::AsyncWriteExt;
+
+/// Runs both ends once.
+pub(super) fn run(
+    testbed: &Testbed,
+    topology: &Topology,
+    contest: &NetvideoContest,
+    placing: Placing,
+    round: usize,
+) -> Result<NetvideoSample, ContestError> {
+    let [near, far] = [rails(testbed, topology, Side::A, placing)?, rails(testbed, topology, Side::B, placing)?];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let zero = Instant::now();
+    let ran = runtime.block_on(async {
+        let (near_stream, far_stream) = connect(&near, &far).await?;
+        let (shown, showing) = mpsc::channel();
+        let (closed, closing) = mpsc::channel();
+        let receiver = receiver(&far, contest, far_stream, zero, shown).start()?;
+        let sender = sender(&near, contest, near_stream, zero, closed).start()?;
+        let (sender, receiver) = tokio::try_join!(sender.join(), receiver.join())?;
+        let shown: Vec<Shown> = showing.iter().collect();
+        let congestion = closing.recv()?;
+        Ok::<_, Box<dyn Error + Send + Sync>>((sender, receiver, shown, congestion))
+    });
+    let (sender, receiver, shown, congestion_control) = ran.map_err(failed)?;
+    let cpus = |rails: &Rails| rails.iter().map(|rail| rail.runtime().placement().cpus.got().to_string()).collect();
+    Ok(NetvideoSample {
+        round,
+        placing,
+        sender_cpus: cpus(&near),
+        receiver_cpus: cpus(&far),
+        frames: shown.len(),
+        dropped: sender.stages[0].dropped,
+        fps: fps(&shown),
+        latency_us: shown.iter().map(|frame| frame.latency.as_micros() as u64).collect(),
+        congestion_control,
+        sender,
+        receiver,
+    })
+}
+
+/// A frame that was shown.
+struct Shown {
+    at: Instant,
+    latency: Duration,
+}
+
+/// Frames a second from the first to the last; 0 where there are not two.
+fn fps(shown: &[Shown]) -> f64 {
+    match shown {
+        [first, .., last] if last.at > first.at => (shown.len() - 1) as f64 / (last.at - first.at).as_secs_f64(),
+        _ => 0.0,
+    }
+}
+
+/// A rail on each link, whose threads are in the namespace of that end.
+fn rails(testbed: &Testbed, machine: &Topology, side: Side, placing: Placing) -> Result<Rails, ContestError> {
+    let lab: &LinkLab = &testbed.lab;
+    let nic = |link| Nic {
+        kind: NicKind::Virtual,
+        up: Some(true),
+        addresses: vec![InterfaceAddress { ip: lab.address(side, link), prefix_len: 24 }],
+        ..Nic::named(lab.interface(side, link))
+    };
+    // The machine does not see the interfaces of namespaces, so a plain one with its CPUs has them.
+    let cpus = machine.online_cpus().last().map_or(1, |cpu| cpu.0 + 1);
+    let nics = (0..lab.link_count()).map(nic).collect();
+    let described = Topology::synthetic(&format!("core:{cpus} pu:1"), nics).map_err(failed)?;
+    let allowed = match placing {
+        Placing::Rails => testbed.cpus(side),
+        Placing::Scheduler => machine.allowed_cpus(),
+    };
+    let bound = match placing {
+        Placing::Rails => "",
+        Placing::Scheduler => "@default",
+    };
+    let names: Vec<String> =
+        (0..lab.link_count()).map(|link| format!("{}{bound}", lab.interface(side, link))).collect();
+    let mut request: RailRequest = names.join(",").parse().map_err(failed)?;
+    // A core for computing beside that of the lane, where there are as many.
+    request.cores = if allowed.len() >= 2 * lab.link_count() { 2 } else { 1 };
+    let plan = plan_rails(&described.with_allowed(allowed.clone()), &request).map_err(failed)?;
+    let _inside = lab.enter(side)?;
+    Rails::build(&plan).map_err(failed)
+}
+
+async fn connect(
+    near: &Rails,
+    far: &Rails,
+) -> Result<(MultiRailStream, MultiRailStream), Box<dyn Error + Send + Sync>> {
+    let options = StreamOptions::new(Security::insecure());
+    let addresses = far.iter().filter_map(|rail| Some(SocketAddr::new(rail.planned().address?, 0)));
+    let listener = MultiRailListener::bind(far, &addresses.collect::<Vec<_>>(), &options).await?;
+    let connected = MultiRailStream::connect(near, listener.local_addrs(), &options).await?;
+    Ok((connected, listener.accept().await?))
+}
+
+/// Source, compute stage and network.
+fn sender<'r>(
+    rails: &'r Rails,
+    contest: &NetvideoContest,
+    mut stream: MultiRailStream,
+    zero: Instant,
+    closed: mpsc::Sender<Vec<String>>,
+) -> Pipeline<'r> {
+    let pixels = Link::new(1).buffers(Beside::Consumer, contest.frame_bytes(), contest.buffers);
+    let (time, fps) = (contest.time, contest.fps);
+    Pipeline::builder("sender")
+        .source("source", compute(&rails[RailId(0)]), async move |output| generate(output, zero, time, fps).await)
+        .stage("compute", compute(last(rails)), pixels, async |input, output| {
+            let device = device::HostDevice::new(|frame: &mut Frame| device::swap_red_and_blue(frame.as_mut()));
+            device::run(device, input, output).await
+        })
+        .sink("send", rails[RailId(0)].runtime(), Link::new(1), async move |mut input: Input<Frame>| {
+            while let Some(frame) = input.recv().await? {
+                stream.write_all(&frame.header.to_bytes()).await?;
+                stream.write_bytes(Bytes::from_owner(frame.pixels)).await?;
+            }
+            let stats = stream.close().await?;
+            let transports = stats.lanes.into_iter().filter_map(|lane| lane.transport?.congestion);
+            closed.send(transports.collect())?;
+            Ok(())
+        })
+}
+
+/// Makes frames for that time.
+async fn generate(
+    mut output: Output<Frame>,
+    zero: Instant,
+    time: Duration,
+    fps: Option<u32>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let start = Instant::now();
+    let mut ticks = fps.map(|fps| tokio::time::interval(Duration::from_secs(1) / fps));
+    let mut number = 0;
+    while start.elapsed() < time {
+        let free = match &mut ticks {
+            None => Some(output.buffer().await?),
+            Some(ticks) => {
+                ticks.tick().await;
+                output.try_buffer()?
+            }
+        };
+        let Some(mut pixels) = free else {
+            output.count_dropped();
+            continue;
+        };
+        let made_us = zero.elapsed().as_micros() as u64;
+        // A pattern that moves from frame to frame, as cheap as memory is.
+        for (line, place) in pixels.chunks_mut(LINE).enumerate() {
+            place.fill((line as u64 + number) as u8);
+        }
+        let header = Header { number, made_us, sum: sum(&pixels) };
+        number += 1;
+        let frame = Frame { pixels, header };
+        match &ticks {
+            None => output.send(frame).await?,
+            Some(_) => drop(output.offer(frame)?),
+        }
+    }
+    Ok(())
+}
+
+/// Network and display.
+fn receiver<'r>(
+    rails: &'r Rails,
+    contest: &NetvideoContest,
+    stream: MultiRailStream,
+    zero: Instant,
+    shown: mpsc::Sender<Shown>,
+) -> Pipeline<'r> {
+    let frame_bytes = contest.frame_bytes();
+    Pipeline::builder("receiver")
+        .source("receive", rails[RailId(0)].runtime(), async move |mut output: Output<Part>| {
+            let mut arrivals = Arrivals::new(stream);
+            while let Some(header) = arrivals.header().await? {
+                let mut missing = frame_bytes;
+                while missing > 0 {
+                    let pixels = arrivals.next(missing).await?.ok_or("the stream ended within a frame")?;
+                    missing -= pixels.len();
+                    output.send(Part { header, pixels, is_last: missing == 0 }).await?;
+                }
+            }
+            arrivals.stream.close().await?;
+            Ok(())
+        })
+        .sink("display", compute(last(rails)), Link::new(PARTS), async move |mut input: Input<Part>| {
+            let (mut total, mut expected) = (0, None);
+            while let Some(part) = input.recv().await? {
+                total += sum(&part.pixels);
+                if !part.is_last {
+                    continue;
+                }
+                let Header { number, made_us, sum } = part.header;
+                if total != sum || expected.is_some_and(|expected| expected != number) {
+                    return Err(format!("frame {number} arrived with other pixels, or in another place").into());
+                }
+                (total, expected) = (0, Some(number + 1));
+                let at = Instant::now();
+                shown.send(Shown { at, latency: (at - zero).saturating_sub(Duration::from_micros(made_us)) })?;
+            }
+            Ok(())
+        })
+}
+
+/// The runtime for computing: that of a core without lanes if the rail has one.
+fn compute(rail: &Rail) -> &RailRuntime {
+    rail.task_runtimes().first().unwrap_or(rail.runtime())
+}
+
+fn last(rails: &Rails) -> &Rail {
+    rails.iter().last().expect("there is a link")
+}
+
+fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> ContestError {
+    ContestError::Transfer { source: io::Error::other(error) }
+}
+
+/// The bytes of the source's pattern before it changes.
+const LINE: usize = 4096 * 4;
+/// Parts of frames between the network and the display: chunks of a stream have up to 1 MiB.
+const PARTS: usize = 64;

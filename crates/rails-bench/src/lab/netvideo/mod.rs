@@ -1,0 +1,252 @@
+//! Netvideo, the application of the RTK paper (section III.B): frames from a source over a compute stage and a striped stream to a
+//! display, with rails where they are planned, and with threads where the scheduler puts them.
+//!
+//! Both ends are threads of this process, so that they read one clock. `ends` makes the rails and the pipelines of both, `frames`
+//! is what goes over the stream, `table` shows the result. The ceiling is that of plain TCP flows over the same links in the same
+//! round, between processes of their own as in `compare`.
+
+mod ends;
+mod frames;
+mod table;
+
+use crate::{
+    lab::compare::{Contender, ContestError, Link, Running, Setting, Spread, Terms, Testbed, own, testbed::halves},
+    measure::report::Measurement,
+};
+use clap::ValueEnum;
+use rails_multirail::pipeline::PipelineStats;
+use rails_topo::Topology;
+use rand::{SeedableRng, seq::SliceRandom};
+use serde::Serialize;
+use std::{fmt, time::Duration};
+
+/// Where the stages run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Placing {
+    /// On planned rails, each end on its half of the CPUs
+    Rails,
+    /// Where the scheduler puts them, on all CPUs
+    Scheduler,
+}
+
+/// A contest to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct NetvideoContest {
+    /// The links, by number.
+    pub(crate) links: Vec<Link>,
+    /// How long each measurement makes frames.
+    pub(crate) time: Duration,
+    /// Frames a second of the source, which drops those that find no room; `None` makes one as soon as there is room.
+    pub(crate) fps: Option<u32>,
+    /// Width and height of a frame, in pixels of four bytes.
+    pub(crate) size: (u32, u32),
+    /// Frames that are on their way at the sender at a time.
+    pub(crate) buffers: usize,
+    /// How it is run.
+    pub(crate) terms: Terms,
+}
+
+/// The result.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct NetvideoReport {
+    /// The links, by number.
+    pub(crate) links: Vec<Link>,
+    /// Where and how it was run.
+    pub(crate) setting: Setting,
+    /// Width and height of a frame.
+    pub(crate) size: (u32, u32),
+    /// The bytes of a frame.
+    pub(crate) frame_bytes: u64,
+    /// The source's rate; `None` as fast as it goes.
+    pub(crate) fps: Option<u32>,
+    /// Frames at the sender at a time.
+    pub(crate) buffers: usize,
+    /// Every measurement that counts, in the order they were made.
+    pub(crate) samples: Vec<NetvideoSample>,
+    /// Goodput of plain flows, by round.
+    pub(crate) ceilings_bits_per_second: Vec<f64>,
+    /// Their spread as frames a second.
+    pub(crate) ceiling_fps: Option<Spread>,
+    /// The figures by placing.
+    pub(crate) results: Vec<NetvideoOutcome>,
+}
+
+/// One run.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct NetvideoSample {
+    /// Its round, from 1.
+    pub(crate) round: usize,
+    /// The placing.
+    pub(crate) placing: Placing,
+    /// CPUs that the threads of the sender's rails may use, as read back.
+    pub(crate) sender_cpus: Vec<String>,
+    /// The same of the receiver.
+    pub(crate) receiver_cpus: Vec<String>,
+    /// Frames that were shown, whole and with the right checksum.
+    pub(crate) frames: usize,
+    /// Frames that the source dropped.
+    pub(crate) dropped: u64,
+    /// Frames shown a second, from the first to the last.
+    pub(crate) fps: f64,
+    /// From the source to the end of the display, of each frame, in order.
+    pub(crate) latency_us: Vec<u64>,
+    /// Congestion control as the sockets said it.
+    pub(crate) congestion_control: Vec<String>,
+    /// The sender's stages.
+    pub(crate) sender: PipelineStats,
+    /// The receiver's stages.
+    pub(crate) receiver: PipelineStats,
+}
+
+/// One placing over all rounds.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct NetvideoOutcome {
+    /// The placing.
+    pub(crate) placing: Placing,
+    /// Frames a second.
+    pub(crate) fps: Spread,
+    /// The median over that of the ceiling.
+    pub(crate) share_of_ceiling: Option<f64>,
+    /// Frames that were dropped, in all rounds.
+    pub(crate) dropped: u64,
+    /// Frames that were shown, in all rounds.
+    pub(crate) frames: usize,
+    /// Median of the latency of all frames of all rounds, in milliseconds.
+    pub(crate) latency_p50_ms: f64,
+    /// Its 95th percentile.
+    pub(crate) latency_p95_ms: f64,
+    /// Its 99th percentile.
+    pub(crate) latency_p99_ms: f64,
+}
+
+impl NetvideoContest {
+    /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before it starts.
+    ///
+    /// # Errors
+    /// [`ContestError`]. Links that were made are taken down.
+    ///
+    /// # Privileges
+    /// Root, for the namespaces.
+    pub(crate) fn run(
+        &self,
+        topology: &Topology,
+        mut progress: impl FnMut(usize, &str),
+    ) -> Result<NetvideoReport, ContestError> {
+        let cpus = halves(topology.allowed_cpus());
+        let testbed = Testbed::build(&self.links, cpus, self.time, &self.terms)?;
+        let setting = Setting {
+            cpu_model: topology.machine().cpu_model.clone(),
+            kernel: topology.machine().kernel.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sender_cpus: testbed.sender_cpus.clone(),
+            receiver_cpus: testbed.receiver_cpus.clone(),
+            congestion_control: self.terms.congestion.clone(),
+            seconds: self.time.as_secs_f64(),
+            rounds: self.terms.rounds,
+            seed: self.terms.seed,
+        };
+        // `None` is the ceiling.
+        let mut turns = [Some(Placing::Rails), Some(Placing::Scheduler), None];
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let (mut samples, mut ceilings) = (Vec::new(), Vec::new());
+        for round in 0..=self.terms.rounds {
+            turns.shuffle(&mut order);
+            for turn in turns {
+                progress(round, &turn.map_or("the ceiling".to_owned(), |placing| placing.to_string()));
+                match turn {
+                    None => {
+                        let goodput = ceiling(&testbed)?;
+                        ceilings.extend((round > 0).then_some(goodput));
+                    }
+                    Some(placing) => {
+                        let sample = ends::run(&testbed, topology, self, placing, round)?;
+                        samples.extend((round > 0).then_some(sample));
+                    }
+                }
+            }
+        }
+        Ok(NetvideoReport::new(self, setting, samples, ceilings))
+    }
+
+    /// The bytes of a frame.
+    fn frame_bytes(&self) -> usize {
+        self.size.0 as usize * self.size.1 as usize * 4
+    }
+}
+
+/// The goodput of a plain flow on each link.
+fn ceiling(testbed: &Testbed) -> Result<f64, ContestError> {
+    let flows = own(Contender::PlainFlows, testbed).expect("plain flows are of this program");
+    let Running { receiver, sender } = flows.start(testbed, testbed.time, &[])?;
+    let report = sender.finish()?;
+    receiver.finish()?;
+    let measured: Measurement = serde_json::from_slice(&report)?;
+    Ok(measured.receiver_goodput_bits_per_second)
+}
+
+impl NetvideoReport {
+    fn new(contest: &NetvideoContest, setting: Setting, samples: Vec<NetvideoSample>, ceilings: Vec<f64>) -> Self {
+        let frame_bytes = contest.frame_bytes() as u64;
+        let ceiling_fps = Spread::of(ceilings.iter().map(|goodput| goodput / (frame_bytes as f64 * 8.0)));
+        let outcome = |placing: &Placing| {
+            let of = || samples.iter().filter(|sample| sample.placing == *placing);
+            let fps = Spread::of(of().map(|sample| sample.fps))?;
+            let mut latency: Vec<u64> = of().flat_map(|sample| sample.latency_us.iter().copied()).collect();
+            latency.sort_unstable();
+            Some(NetvideoOutcome {
+                placing: *placing,
+                fps,
+                share_of_ceiling: ceiling_fps.map(|ceiling| fps.median / ceiling.median),
+                dropped: of().map(|sample| sample.dropped).sum(),
+                frames: latency.len(),
+                latency_p50_ms: percentile(&latency, 50)?,
+                latency_p95_ms: percentile(&latency, 95)?,
+                latency_p99_ms: percentile(&latency, 99)?,
+            })
+        };
+        let results = Placing::value_variants().iter().filter_map(outcome).collect();
+        let NetvideoContest { links, size, fps, buffers, .. } = contest.clone();
+        let ceilings_bits_per_second = ceilings;
+        Self {
+            links,
+            setting,
+            size,
+            frame_bytes,
+            fps,
+            buffers,
+            samples,
+            ceilings_bits_per_second,
+            ceiling_fps,
+            results,
+        }
+    }
+}
+
+/// The nearest rank of sorted microseconds, in milliseconds; `None` of none.
+fn percentile(sorted: &[u64], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    Some(*sorted.get(rank - 1)? as f64 / 1e3)
+}
+
+impl fmt::Display for Placing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Rails => "planned rails",
+            Self::Scheduler => "scheduler's default",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let sorted: Vec<u64> = (1..=100).map(|millis| millis * 1000).collect();
+        assert_eq!([50, 95, 99].map(|percent| percentile(&sorted, percent)), [Some(50.0), Some(95.0), Some(99.0)]);
+        assert_eq!(percentile(&[7000], 99), Some(7.0));
+        assert_eq!(percentile(&[], 50), None);
+    }
+}

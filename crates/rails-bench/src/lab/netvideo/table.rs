@@ -1,0 +1,98 @@
+//! A report as a person reads it.
+
+use super::NetvideoReport;
+use crate::lab::compare::Link;
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use rails_multirail::pipeline::StageStats;
+use std::fmt;
+
+impl fmt::Display for NetvideoReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let links: Vec<String> = self.links.iter().map(Link::to_string).collect();
+        let (setting, (width, height)) = (&self.setting, self.size);
+        writeln!(f, "{} link(s): {}", links.len(), links.join(", "))?;
+        let pace =
+            self.fps.map_or("as fast as they go".to_owned(), |fps| format!("{fps} a second, dropped without room"));
+        writeln!(
+            f,
+            "frames of {width} x {height} RGBA ({:.1} MB), {pace}, {} at the sender at a time",
+            self.frame_bytes as f64 / 1e6,
+            self.buffers
+        )?;
+        writeln!(
+            f,
+            "{} rounds of {} s each after a warm-up, order from seed {}; {} on all sockets; sender on CPUs {}, receiver on CPUs {}",
+            setting.rounds,
+            setting.seconds,
+            setting.seed,
+            setting.congestion_control,
+            setting.sender_cpus,
+            setting.receiver_cpus
+        )?;
+        let unknown = || "unknown".to_owned();
+        writeln!(
+            f,
+            "{}, kernel {}, rails-bench {}",
+            setting.cpu_model.clone().unwrap_or_else(unknown),
+            setting.kernel.clone().unwrap_or_else(unknown),
+            setting.version
+        )?;
+        if let Some(ceiling) = self.ceiling_fps {
+            let (median, least, most) = (ceiling.median, ceiling.least, ceiling.most);
+            writeln!(f, "ceiling (plain TCP flows): {median:.2} frames/s, {least:.2} to {most:.2}")?;
+        }
+        self.figures(f)?;
+        self.stages(f)
+    }
+}
+
+impl NetvideoReport {
+    fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = table(&[
+            "",
+            "frames/s, median",
+            "least",
+            "most",
+            "of the ceiling",
+            "shown",
+            "dropped",
+            "latency p50, ms",
+            "p95",
+            "p99",
+        ]);
+        for outcome in &self.results {
+            let share = outcome.share_of_ceiling.map_or("unknown".to_owned(), |share| format!("{share:.3}"));
+            let fps = [outcome.fps.median, outcome.fps.least, outcome.fps.most].map(|fps| format!("{fps:.2}"));
+            let latency = [outcome.latency_p50_ms, outcome.latency_p95_ms, outcome.latency_p99_ms];
+            let [p50, p95, p99] = latency.map(|millis| format!("{millis:.0}"));
+            let [median, least, most] = fps;
+            let (frames, dropped) = (outcome.frames.to_string(), outcome.dropped.to_string());
+            table.add_row([outcome.placing.to_string(), median, least, most, share, frames, dropped, p50, p95, p99]);
+        }
+        writeln!(f, "{table}")
+    }
+
+    /// The stages in the last round of each placing.
+    fn stages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = table(&["last round", "stage", "busy, s", "starved", "blocked", "items in", "items out"]);
+        for outcome in &self.results {
+            let Some(sample) = self.samples.iter().rfind(|sample| sample.placing == outcome.placing) else { continue };
+            for stage in sample.sender.stages.iter().chain(&sample.receiver.stages) {
+                let StageStats { stage, busy, starved, blocked, items_in, items_out, .. } = stage;
+                let [busy, starved, blocked] =
+                    [busy, starved, blocked].map(|time| format!("{:.2}", time.as_secs_f64()));
+                let (items_in, items_out) = (items_in.to_string(), items_out.to_string());
+                table.add_row([sample.placing.to_string(), stage.clone(), busy, starved, blocked, items_in, items_out]);
+            }
+        }
+        writeln!(f, "{table}")
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(header.iter().copied());
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}

@@ -1,0 +1,357 @@
+//! Describing a pipeline.
+
+use super::{
+    buffers::Buffers,
+    channel::{Ending, ReceiverEnd, SenderEnd, channel},
+    ends::{Input, Output},
+    error::StartError,
+    meter::Meter,
+    running::{RunningPipeline, StageTask},
+};
+use crate::runtime::RailRuntime;
+use rails_bind::memory::{BufferOptions, BufferPool, MemoryError};
+use rails_topo::NodeId;
+use std::{
+    error::Error,
+    num::NonZeroUsize,
+    sync::{Arc, atomic::AtomicUsize},
+    time::{Duration, Instant},
+};
+
+/// A pipeline whose stages are all described: [`start`](Self::start) runs it.
+#[must_use = "a pipeline does nothing until `start` is called"]
+pub struct Pipeline<'r>(Parts<'r>);
+
+/// A pipeline without stages yet; [`Pipeline::builder`] makes one.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it has its stages"]
+pub struct PipelineBuilder {
+    name: String,
+    spin: Duration,
+    end_limit: Duration,
+    stall_limit: Option<Duration>,
+}
+
+/// A pipeline whose last stage gives items of type `T` to a stage that is yet to be described.
+#[must_use = "a pipeline does nothing until it has a sink"]
+pub struct OpenPipeline<'r, T> {
+    parts: Parts<'r>,
+    last: Described<'r>,
+    /// Makes the last stage, once its output is there.
+    make: Box<dyn FnOnce(Output<T>, StageEnd) -> StageTask + 'r>,
+}
+
+/// The channel between two stages, with its buffers.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Link {
+    length: usize,
+    buffers: Option<LinkBuffers>,
+}
+
+/// The stage beside which the buffers of a link lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// On the node of the stage that fills them.
+    Producer,
+    /// On the node of the stage that reads them.
+    Consumer,
+}
+
+#[derive(Debug, Clone)]
+struct LinkBuffers {
+    side: Side,
+    bytes: usize,
+    count: usize,
+    options: BufferOptions,
+}
+
+/// All stages that have both of their ends.
+struct Parts<'r> {
+    builder: PipelineBuilder,
+    zero: Instant,
+    /// How many stages have ended.
+    ended: Arc<AtomicUsize>,
+    stages: Vec<Described<'r>>,
+    starts: Vec<Box<dyn FnOnce() -> StageTask + 'r>>,
+    /// The first fault of the description.
+    fault: Option<StartError>,
+}
+
+/// A stage that is described.
+struct Described<'r> {
+    runtime: &'r RailRuntime,
+    meter: Arc<Meter>,
+    /// The pool of its output.
+    pool: Option<(BufferPool, Option<NodeId>)>,
+}
+
+/// Held by a stage until it has ended in any way, by a panic too: closes both of its channels.
+pub(super) struct StageEnd {
+    meter: Arc<Meter>,
+    ended: Arc<AtomicUsize>,
+    input: Option<ReceiverEnd>,
+    output: Option<SenderEnd>,
+    ending: Ending,
+}
+
+impl Pipeline<'_> {
+    /// A pipeline of that name, which errors and statistics have.
+    pub fn builder(name: impl Into<String>) -> PipelineBuilder {
+        PipelineBuilder {
+            name: name.into(),
+            spin: Duration::ZERO,
+            end_limit: Duration::from_secs(1),
+            stall_limit: Some(Duration::from_secs(60)),
+        }
+    }
+
+    /// Makes the buffers, and starts every stage on its rail.
+    ///
+    /// # Errors
+    /// [`StartError`]. No stage has run.
+    pub fn start(self) -> Result<RunningPipeline, StartError> {
+        let Parts { builder, zero, stages, starts, fault, .. } = self.0;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let (meters, pools) = stages.into_iter().map(|stage| (stage.meter, stage.pool)).unzip();
+        let tasks = starts.into_iter().map(|start| start()).collect();
+        let PipelineBuilder { name, end_limit, stall_limit, .. } = builder;
+        Ok(RunningPipeline::new(name, zero, meters, pools, tasks, end_limit, stall_limit))
+    }
+}
+
+impl PipelineBuilder {
+    /// Sets how long a stage that finds no item or no room tries again and again before it sleeps. Default: zero. At
+    /// most [`LONGEST_SPIN`](crate::runtime::LONGEST_SPIN).
+    ///
+    /// A stage that spins sees an item in a fraction of a microsecond, where waking a thread that sleeps takes tens of
+    /// them. It occupies its rail's thread all the while, so lanes and other tasks of that rail wait: spin on cores of
+    /// their own ([`Rail::task_runtimes`](crate::Rail::task_runtimes)), or for a few microseconds.
+    pub fn spin(self, time: Duration) -> Self {
+        Self { spin: time.min(crate::runtime::LONGEST_SPIN), ..self }
+    }
+
+    /// Sets how long the other stages have to end by themselves, and to bring out what they have, after one has failed;
+    /// then they are aborted at their next await. Default: 1 s.
+    pub fn end_limit(self, limit: Duration) -> Self {
+        Self { end_limit: limit, ..self }
+    }
+
+    /// Sets how long items may wait for a stage that takes none, and a stage for a buffer that does not come back,
+    /// before the pipeline ends with the name of the stage. `None` waits for ever. Default: 60 s, above the time that
+    /// a stream waits for a lost peer. At least 10 ms. A pipeline without items is idle, and goes on.
+    pub fn stall_limit(self, limit: Option<Duration>) -> Self {
+        Self { stall_limit: limit.map(|limit| limit.max(SHORTEST_STALL)), ..self }
+    }
+
+    /// The first stage, which makes items, on that runtime: a rail's, or one of its task runtimes.
+    ///
+    /// The future need not be `Send`. The pipeline ends when it has returned `Ok` and every item is through.
+    pub fn source<'r, T, F>(self, name: impl Into<String>, runtime: &'r RailRuntime, stage: F) -> OpenPipeline<'r, T>
+    where
+        T: Send + 'static,
+        F: AsyncFnOnce(Output<T>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
+    {
+        let parts = Parts {
+            builder: self,
+            zero: Instant::now(),
+            ended: Arc::default(),
+            stages: Vec::new(),
+            starts: Vec::new(),
+            fault: None,
+        };
+        let last = parts.described(name.into(), runtime);
+        let make = move |output, end: StageEnd| {
+            runtime.spawn_local(move || async move { end.after(async { stage(output).await }).await })
+        };
+        OpenPipeline { parts, last, make: Box::new(make) }
+    }
+}
+
+impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
+    /// A further stage, which takes the items of the stage before and hands on others, or the same, on that runtime. A
+    /// stage that hands on the item that it got hands on its buffer, without a copy.
+    pub fn stage<U, F>(
+        self,
+        name: impl Into<String>,
+        runtime: &'r RailRuntime,
+        link: Link,
+        stage: F,
+    ) -> OpenPipeline<'r, U>
+    where
+        U: Send + 'static,
+        F: AsyncFnOnce(Input<T>, Output<U>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
+    {
+        let (parts, last, input) = self.join(name.into(), runtime, &link);
+        let make = move |output, mut end: StageEnd| {
+            let Joined { input, end: receiver } = input;
+            end.input = Some(receiver);
+            runtime.spawn_local(move || async move { end.after(async { stage(input, output).await }).await })
+        };
+        OpenPipeline { parts, last, make: Box::new(make) }
+    }
+
+    /// The last stage, which takes the items, on that runtime. It reads to the end: returning before that ends the
+    /// pipeline with an error.
+    pub fn sink<F>(self, name: impl Into<String>, runtime: &'r RailRuntime, link: Link, stage: F) -> Pipeline<'r>
+    where
+        F: AsyncFnOnce(Input<T>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
+    {
+        let (mut parts, last, input) = self.join(name.into(), runtime, &link);
+        let mut end = parts.end_of(&last);
+        let start = move || {
+            let Joined { input, end: receiver } = input;
+            end.input = Some(receiver);
+            runtime.spawn_local(move || async move { end.after(async { stage(input).await }).await })
+        };
+        parts.starts.push(Box::new(start));
+        parts.stages.push(last);
+        Pipeline(parts)
+    }
+
+    /// Makes the channel from the last stage to one of that name, and gives the input of that.
+    fn join(self, name: String, runtime: &'r RailRuntime, link: &Link) -> (Parts<'r>, Described<'r>, Joined<T>) {
+        let Self { mut parts, last: mut from, make } = self;
+        let to = parts.described(name, runtime);
+        parts.check_name(&to.meter.name, &from.meter.name);
+        let spin = parts.builder.spin;
+        let length = NonZeroUsize::new(link.length).unwrap_or_else(|| {
+            parts.refuse(|pipeline| StartError::ZeroLength { pipeline, from: from.name(), to: to.name() });
+            NonZeroUsize::MIN
+        });
+        let buffers = link.buffers.as_ref().and_then(|wanted| {
+            let beside = match wanted.side {
+                Side::Producer => from.runtime,
+                Side::Consumer => to.runtime,
+            };
+            let made = Buffers::new(wanted.bytes, wanted.count, &wanted.options, beside.memory_node());
+            let refused = |source: MemoryError| {
+                let (from, to) = (from.name(), to.name());
+                parts.refuse(|pipeline| StartError::Buffers { pipeline, from, to, source: source.into() });
+            };
+            made.map_err(refused).ok()
+        });
+        from.pool = buffers.as_ref().map(|buffers| (buffers.handle(), buffers.node()));
+        let (sender, receiver) = channel(length);
+        let mut end = parts.end_of(&from);
+        end.output = Some(sender.end());
+        let output = Output::new(sender, from.meter.clone(), buffers, spin);
+        parts.starts.push(Box::new(move || make(output, end)));
+        parts.stages.push(from);
+        let end = receiver.end();
+        let input = Input::new(receiver, to.meter.clone(), spin);
+        (parts, to, Joined { input, end })
+    }
+}
+
+/// The input of a stage, and that which closes it.
+struct Joined<T> {
+    input: Input<T>,
+    end: ReceiverEnd,
+}
+
+impl Link {
+    /// A channel with room for `length` items, at least 1, and without buffers.
+    pub fn new(length: usize) -> Self {
+        Self { length, buffers: None }
+    }
+
+    /// Adds a pool of `count` buffers of `bytes` each, which [`Output::buffer`] gives out, with every page made at the
+    /// start. They lie on the node of one of the two stages: the node from which its runtime's thread gets its pages.
+    /// If that is unknown, the kernel chooses. A later [move](crate::Rails::move_rail) of the rail leaves them where
+    /// they are.
+    ///
+    /// The stage that writes a page costs less beside it, and so does the one that reads it; a NIC or a GPU that takes
+    /// the buffers is beside the consumer.
+    pub fn buffers(self, side: Side, bytes: usize, count: usize) -> Self {
+        let options = BufferOptions::default();
+        Self { buffers: Some(LinkBuffers { side, bytes, count, options }), ..self }
+    }
+
+    /// Sets the options of the buffers, such as huge pages. The node of the stage replaces the policy in them.
+    /// Without [`buffers`](Self::buffers) before it, this changes nothing.
+    pub fn buffer_options(self, options: BufferOptions) -> Self {
+        Self { buffers: self.buffers.map(|buffers| LinkBuffers { options, ..buffers }), ..self }
+    }
+}
+
+impl<'r> Parts<'r> {
+    fn described(&self, name: String, runtime: &'r RailRuntime) -> Described<'r> {
+        Described { runtime, meter: Meter::new(name, self.zero), pool: None }
+    }
+
+    fn end_of(&self, stage: &Described<'_>) -> StageEnd {
+        let (meter, ended) = (stage.meter.clone(), self.ended.clone());
+        StageEnd { meter, ended, input: None, output: None, ending: Ending::Broken }
+    }
+
+    fn check_name(&mut self, name: &str, last: &str) {
+        if name == last || self.stages.iter().any(|stage| stage.meter.name == name) {
+            self.refuse(|pipeline| StartError::NameTaken { pipeline, stage: name.to_owned() });
+        }
+    }
+
+    /// Notes the first fault.
+    fn refuse(&mut self, fault: impl FnOnce(String) -> StartError) {
+        let name = &self.builder.name;
+        self.fault.get_or_insert_with(|| fault(name.clone()));
+    }
+}
+
+impl Described<'_> {
+    fn name(&self) -> String {
+        self.meter.name.clone()
+    }
+}
+
+impl StageEnd {
+    /// Runs the stage, and ends with it.
+    async fn after(
+        mut self,
+        stage: impl Future<Output = Result<(), Box<dyn Error + Send + Sync>>>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        self.meter.start();
+        let outcome = stage.await;
+        // A stage that makes do with a part of its input hands on a part too.
+        if outcome.is_ok() && !self.meter.stopped_reading() && !self.meter.was_left() {
+            self.ending = Ending::Finished;
+        }
+        outcome
+    }
+}
+
+impl Drop for StageEnd {
+    fn drop(&mut self) {
+        self.meter.end(&self.ended);
+        if let Some(output) = &self.output {
+            output.close(self.ending);
+        }
+        if let Some(input) = &self.input {
+            input.close();
+        }
+    }
+}
+
+impl std::fmt::Debug for Pipeline<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt("Pipeline", f)
+    }
+}
+
+impl<T> std::fmt::Debug for OpenPipeline<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.parts.fmt("OpenPipeline", f)
+    }
+}
+
+impl Parts<'_> {
+    fn fmt(&self, name: &str, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let stages: Vec<&str> = self.stages.iter().map(|stage| stage.meter.name.as_str()).collect();
+        f.debug_struct(name).field("name", &self.builder.name).field("stages", &stages).finish_non_exhaustive()
+    }
+}
+
+/// Below this, every wait of a busy machine is a stall.
+const SHORTEST_STALL: Duration = Duration::from_millis(10);

@@ -1,0 +1,267 @@
+//! The two ends of a stage: where its items come from, and where they go.
+
+use super::{
+    buffers::{Buffer, Buffers},
+    channel::{Ending, NotSent, Received, Receiver, Sender},
+    meter::{Meter, Wait},
+};
+use rails_bind::memory::{MemoryError, Residency};
+use std::{
+    fmt,
+    future::poll_fn,
+    hint::spin_loop,
+    sync::Arc,
+    task::ready,
+    time::{Duration, Instant},
+};
+use tokio::task::coop;
+
+/// Where a stage gets its items. Dropping it before the end of the items ends the pipeline, with the name of the stage.
+pub struct Input<T> {
+    receiver: Receiver<T>,
+    meter: Arc<Meter>,
+    spin: Duration,
+    /// The end that it has heard of.
+    ended: Option<Ending>,
+}
+
+/// Where a stage puts its items, and gets buffers for them. The next stage gets to its end when this stage has ended,
+/// also if the stage drops it before.
+pub struct Output<T> {
+    sender: Sender<T>,
+    meter: Arc<Meter>,
+    buffers: Option<Buffers>,
+    spin: Duration,
+}
+
+/// The stage before did not end well, so the items that were received are not all. A stage returns it with `?`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stage before has failed")]
+pub struct Broken;
+
+/// The stage after receives no more. A stage returns it with `?`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stage after receives no more items")]
+pub struct Closed;
+
+/// Why there is no buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the link to the next stage was made without buffers: Link::buffers adds them")]
+pub struct NoBuffers;
+
+impl<T> Input<T> {
+    pub(super) fn new(receiver: Receiver<T>, meter: Arc<Meter>, spin: Duration) -> Self {
+        Self { receiver, meter, spin, ended: None }
+    }
+
+    /// The next item, once it is there; `None` once the stage before has ended and all of its items were received.
+    ///
+    /// Dropping the future loses no item.
+    ///
+    /// # Errors
+    /// [`Broken`] in place of `None` if the stage before failed.
+    pub async fn recv(&mut self) -> Result<Option<T>, Broken> {
+        ready_turn().await;
+        if let Some(ended) = self.ended {
+            return self.end(ended);
+        }
+        let received = match self.receiver.try_receive().or_else(|| self.spin()) {
+            Some(received) => received,
+            None => {
+                let _waiting = self.meter.wait(Wait::Input);
+                poll_fn(|context| self.receiver.poll_receive(context)).await
+            }
+        };
+        match received {
+            Received::Item(item) => {
+                self.meter.count_in();
+                Ok(Some(item))
+            }
+            Received::Ended(ended) => self.end(ended),
+        }
+    }
+
+    fn spin(&mut self) -> Option<Received<T>> {
+        spin(self.spin, &self.meter, Wait::Input, || self.receiver.try_receive())
+    }
+
+    fn end(&mut self, ended: Ending) -> Result<Option<T>, Broken> {
+        self.ended = Some(ended);
+        match ended {
+            Ending::Finished => Ok(None),
+            Ending::Broken => {
+                self.meter.is_left();
+                Err(Broken)
+            }
+        }
+    }
+}
+
+impl<T> Drop for Input<T> {
+    fn drop(&mut self) {
+        if self.ended.is_none() && !self.receiver.is_at_end() {
+            self.meter.stops_reading();
+        }
+        self.receiver.close();
+    }
+}
+
+impl<T> Output<T> {
+    pub(super) fn new(sender: Sender<T>, meter: Arc<Meter>, buffers: Option<Buffers>, spin: Duration) -> Self {
+        Self { sender, meter, buffers, spin }
+    }
+
+    /// Hands an item over to the next stage, once there is room. If the future is dropped, the item may be dropped with
+    /// it.
+    ///
+    /// # Errors
+    /// [`Closed`]. The item was dropped.
+    pub async fn send(&mut self, item: T) -> Result<(), Closed> {
+        ready_turn().await;
+        let mut item = match self.sender.try_send(item) {
+            Ok(()) => return self.sent(),
+            Err(NotSent::Closed(_)) => return Err(self.closed()),
+            Err(NotSent::Full(item)) => Some(item),
+        };
+        let sender = &mut self.sender;
+        let spun = spin(self.spin, &self.meter, Wait::Room, || match sender.try_send(item.take()?) {
+            Ok(()) => Some(Ok(())),
+            Err(NotSent::Closed(_)) => Some(Err(Closed)),
+            Err(NotSent::Full(unsent)) => {
+                item = Some(unsent);
+                None
+            }
+        });
+        let sent = match spun {
+            Some(sent) => sent,
+            None => {
+                let _waiting = self.meter.wait(Wait::Room);
+                poll_fn(|context| self.sender.poll_send(context, &mut item)).await.map_err(|_| Closed)
+            }
+        };
+        match sent {
+            Ok(()) => self.sent(),
+            Err(Closed) => Err(self.closed()),
+        }
+    }
+
+    /// Hands an item over if there is room, and otherwise drops and [counts](super::StageStats::dropped) it: for
+    /// sources that cannot wait, such as a camera. Returns whether it was handed over.
+    ///
+    /// # Errors
+    /// [`Closed`]. The item was dropped, and not counted.
+    pub fn offer(&mut self, item: T) -> Result<bool, Closed> {
+        match self.sender.try_send(item) {
+            Ok(()) => self.sent().map(|()| true),
+            Err(NotSent::Closed(_)) => Err(self.closed()),
+            Err(NotSent::Full(_)) => {
+                self.count_dropped();
+                Ok(false)
+            }
+        }
+    }
+
+    /// A buffer of the link to the next stage, once one is free. A pool whose buffers are all out holds the stage up:
+    /// this is the back-pressure on a source.
+    ///
+    /// # Errors
+    /// [`NoBuffers`].
+    pub async fn buffer(&mut self) -> Result<Buffer, NoBuffers> {
+        ready_turn().await;
+        let buffers = self.buffers()?;
+        let free = buffers.try_take().or_else(|| spin(self.spin, &self.meter, Wait::Buffer, || buffers.try_take()));
+        match free {
+            Some(buffer) => Ok(buffer),
+            None => {
+                let _waiting = self.meter.wait(Wait::Buffer);
+                Ok(buffers.take().await)
+            }
+        }
+    }
+
+    /// A buffer, if one is free at this moment.
+    ///
+    /// # Errors
+    /// [`NoBuffers`].
+    pub fn try_buffer(&mut self) -> Result<Option<Buffer>, NoBuffers> {
+        Ok(self.buffers()?.try_take())
+    }
+
+    /// Counts an item that the stage gave up by itself, for want of a buffer for example.
+    pub fn count_dropped(&mut self) {
+        self.meter.count_dropped();
+    }
+
+    /// The node of each page of the buffers, read from the kernel.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; `None` if the link has no buffers.
+    pub fn buffer_residency(&self) -> Option<Result<Residency, MemoryError>> {
+        self.buffers.as_ref().map(Buffers::residency)
+    }
+
+    fn buffers(&self) -> Result<&Buffers, NoBuffers> {
+        self.buffers.as_ref().ok_or(NoBuffers)
+    }
+
+    fn sent(&self) -> Result<(), Closed> {
+        self.meter.count_out();
+        Ok(())
+    }
+
+    fn closed(&self) -> Closed {
+        self.meter.is_left();
+        Closed
+    }
+}
+
+/// Lets the other tasks of the rail run, once the stage has used up its tokio budget of ready items.
+async fn ready_turn() {
+    poll_fn(|context| {
+        ready!(coop::poll_proceed(context)).made_progress();
+        std::task::Poll::Ready(())
+    })
+    .await;
+}
+
+/// Tries again and again for that time. The clock is read only after the first tries: reading it takes as long as
+/// several tries.
+fn spin<R>(time: Duration, meter: &Meter, wait: Wait, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+    if time.is_zero() {
+        return None;
+    }
+    let mut tries = |count: u32| {
+        (0..count).find_map(|_| {
+            spin_loop();
+            attempt()
+        })
+    };
+    if let Some(done) = tries(UNTIMED_TRIES) {
+        return Some(done);
+    }
+    let _waiting = meter.wait(wait);
+    let start = Instant::now();
+    while start.elapsed() < time {
+        if let Some(done) = tries(TRIES) {
+            return Some(done);
+        }
+    }
+    None
+}
+
+impl<T> fmt::Debug for Input<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").field("stage", &self.meter.name).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Output<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").field("stage", &self.meter.name).finish_non_exhaustive()
+    }
+}
+
+/// A microsecond or two on x86, where a `pause` takes up to 140 cycles.
+const UNTIMED_TRIES: u32 = 32;
+/// Between two looks at the clock.
+const TRIES: u32 = 16;

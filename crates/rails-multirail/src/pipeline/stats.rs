@@ -1,0 +1,91 @@
+//! The statistics of pipelines.
+
+use rails_topo::NodeId;
+use serde::Serialize;
+use serde_with::{As, DurationMicroSeconds};
+use std::time::Duration;
+
+/// The figures of a pipeline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PipelineStats {
+    /// The pipeline's name.
+    pub pipeline: String,
+    /// The time since its start, up to the end of its last stage.
+    #[serde(with = "As::<DurationMicroSeconds>", rename = "elapsed_us")]
+    pub elapsed: Duration,
+    /// The figures of each stage, from the source to the sink.
+    pub stages: Vec<StageStats>,
+}
+
+/// The figures of a stage.
+///
+/// `busy`, `starved` and `blocked` are parts of the time since its start, up to its end, and add up to it. The stage
+/// with the least of the last two is the one that the others wait for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct StageStats {
+    /// The stage's name.
+    pub stage: String,
+    /// What it does at this moment.
+    pub state: StageState,
+    /// The items that it has received.
+    pub items_in: u64,
+    /// The items that it has handed over.
+    pub items_out: u64,
+    /// The items that it has dropped for want of room: [`Output::offer`](super::Output::offer) and
+    /// [`Output::count_dropped`](super::Output::count_dropped).
+    pub dropped: u64,
+    /// The time in which it waited neither for an item nor for room: it computed, or awaited something else, such as
+    /// the network. Waits that end while the stage [spins](super::PipelineBuilder::spin) without looking at the clock
+    /// count as busy.
+    #[serde(with = "As::<DurationMicroSeconds>", rename = "busy_us")]
+    pub busy: Duration,
+    /// The time in which it waited for an item.
+    #[serde(with = "As::<DurationMicroSeconds>", rename = "starved_us")]
+    pub starved: Duration,
+    /// The time in which it waited for room in its output, or for a buffer.
+    #[serde(with = "As::<DurationMicroSeconds>", rename = "blocked_us")]
+    pub blocked: Duration,
+    /// The buffers of its output, if it has any.
+    pub buffers: Option<BufferStats>,
+}
+
+/// The pool of buffers between two stages.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct BufferStats {
+    /// The node that the buffers were asked for on; `None` if the stage's runtime has no known node, and the kernel
+    /// chose.
+    pub node: Option<NodeId>,
+    /// The size of each buffer, in bytes.
+    pub bytes: usize,
+    /// How many there are.
+    pub count: usize,
+    /// How many are in the pool at this moment.
+    pub free: usize,
+}
+
+/// What a stage does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StageState {
+    /// Its rail has not begun it yet.
+    New,
+    /// It waits neither for an item nor for room.
+    Busy,
+    /// It waits for an item.
+    Starved,
+    /// It waits for room in its output, or for a buffer.
+    Blocked,
+    /// It has ended.
+    Ended,
+}
+
+impl PipelineStats {
+    /// The figures of the stage of that name.
+    pub fn stage(&self, name: &str) -> Option<&StageStats> {
+        self.stages.iter().find(|stage| stage.stage == name)
+    }
+}

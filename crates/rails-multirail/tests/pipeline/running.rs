@@ -1,0 +1,140 @@
+//! Pipelines that end well, and their figures.
+
+use crate::util::{all_are_back, buffered, count_to, drain, forward, number, rail, runtime};
+use rails_multirail::pipeline::{Buffer, Input, Link, Output, Pipeline, Side, StageState};
+use std::{sync::mpsc, time::Duration};
+use tokio::{sync::oneshot, time::sleep};
+
+#[test]
+fn every_item_arrives_in_order() {
+    for spin in [Duration::ZERO, Duration::from_micros(50)] {
+        let pipeline = Pipeline::builder("p")
+            .spin(spin)
+            .source("source", rail(0), async |output| count_to(10_000, output).await)
+            .stage("stage", rail(1), buffered(4, 8), async |input, output| forward(input, output).await)
+            .sink("sink", rail(0), Link::new(1), async |mut input: Input<Buffer>| {
+                let mut next = 0;
+                while let Some(buffer) = input.recv().await? {
+                    assert_eq!(number(&buffer), next);
+                    next += 1;
+                }
+                Ok(())
+            });
+        let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
+        let counts = |stage: &str| {
+            let stage = stats.stage(stage).unwrap();
+            (stage.items_in, stage.items_out, stage.dropped, stage.state)
+        };
+        assert_eq!(counts("source"), (0, 10_000, 0, StageState::Ended));
+        assert_eq!(counts("stage"), (10_000, 10_000, 0, StageState::Ended));
+        assert_eq!(counts("sink"), (10_000, 0, 0, StageState::Ended));
+        assert!(all_are_back(&stats), "{stats:?}");
+    }
+}
+
+#[test]
+fn a_slow_sink_blocks_the_source_and_the_reverse() {
+    let slow = Duration::from_millis(5);
+    let pipeline = Pipeline::builder("p")
+        .source("fast", rail(0), async |output| count_to(20, output).await)
+        .stage("slow", rail(1), buffered(1, 2), async move |mut input: Input<Buffer>, mut output| {
+            while let Some(buffer) = input.recv().await? {
+                sleep(slow).await;
+                output.send(buffer).await?;
+            }
+            Ok(())
+        })
+        .sink("sink", rail(0), Link::new(1), async |input| drain(input).await);
+    let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
+    let of = |stage: &str| stats.stage(stage).unwrap();
+    // The stage sleeps 20 times, and what it does in that time is its own.
+    assert!(of("slow").busy >= 20 * slow, "{stats:?}");
+    assert!(of("fast").blocked > of("fast").starved, "{stats:?}");
+    assert!(of("sink").starved > of("sink").blocked, "{stats:?}");
+}
+
+#[test]
+fn figures_are_told_while_it_runs() {
+    let (proceed, wait) = oneshot::channel::<()>();
+    let (reached, at) = mpsc::channel();
+    let pipeline = Pipeline::builder("p").source("source", rail(0), async |output| count_to(2, output).await).sink(
+        "sink",
+        rail(1),
+        buffered(1, 1),
+        async move |mut input: Input<Buffer>| {
+            let _first = input.recv().await?;
+            reached.send(())?;
+            wait.await?;
+            drop(_first);
+            drain(input).await
+        },
+    );
+    let running = pipeline.start().unwrap();
+    at.recv().unwrap();
+    // The source comes to wait for the only buffer.
+    while running.stats().stages[0].state != StageState::Blocked {
+        std::thread::yield_now();
+    }
+    let stats = running.stats();
+    assert_eq!((stats.stages[1].items_in, stats.stages[1].state), (1, StageState::Busy));
+    assert_eq!(stats.stages[0].buffers.as_ref().map(|buffers| (buffers.count, buffers.free)), Some((1, 0)));
+    proceed.send(()).unwrap();
+    let stats = runtime().block_on(running.join()).unwrap();
+    assert!(stats.stages[0].blocked > Duration::ZERO);
+}
+
+#[test]
+fn a_live_source_drops_and_counts() {
+    let (proceed, wait) = oneshot::channel::<()>();
+    let pipeline = Pipeline::builder("p")
+        .source("camera", rail(0), async move |mut output: Output<u32>| {
+            let mut handed = Vec::new();
+            for frame in 0..5 {
+                handed.push(output.offer(frame)?);
+            }
+            assert_eq!(handed, [true, true, false, false, false]);
+            let _ = proceed.send(());
+            Ok(())
+        })
+        .sink("sink", rail(1), Link::new(2), async |mut input: Input<u32>| {
+            wait.await?;
+            assert_eq!([input.recv().await?, input.recv().await?, input.recv().await?], [Some(0), Some(1), None]);
+            Ok(())
+        });
+    let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
+    assert_eq!((stats.stages[0].items_out, stats.stages[0].dropped), (2, 3));
+}
+
+#[test]
+fn buffers_lie_on_the_node_of_the_asked_stage() {
+    for (side, beside) in [(Side::Producer, 0), (Side::Consumer, 1)] {
+        let node = rail(beside).placement().memory_node.clone().ok();
+        let (told, heard) = mpsc::channel();
+        let pipeline = Pipeline::builder("p")
+            .source("source", rail(0), async move |output: Output<Buffer>| {
+                told.send(output.buffer_residency().expect("it has buffers")?)?;
+                count_to(1, output).await
+            })
+            .sink("sink", rail(1), Link::new(1).buffers(side, 1 << 20, 2), async |input| drain(input).await);
+        let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
+        let buffers = stats.stages[0].buffers.clone().unwrap();
+        assert_eq!((buffers.node, buffers.bytes, buffers.count), (node, 1 << 20, 2));
+        if let Some(node) = node {
+            assert_eq!(heard.recv().unwrap().bytes_on(node), 2 << 20);
+        }
+    }
+}
+
+#[test]
+fn statistics_are_written_as_json() {
+    let pipeline = Pipeline::builder("p").source("source", rail(0), async |output| count_to(1, output).await).sink(
+        "sink",
+        rail(1),
+        buffered(1, 1),
+        async |input| drain(input).await,
+    );
+    let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
+    let json = serde_json::to_value(&stats).unwrap();
+    assert_eq!(json["stages"][0]["items_out"], 1);
+    assert!(json["stages"][1]["starved_us"].is_u64(), "{json}");
+}

@@ -119,8 +119,9 @@ impl Rails {
         let mut claim = Claims::machine().claim(exclusive)?;
         let own = |planned: &PlannedRail| Mutex::new(vec![claim.split_off(&planned.exclusive_resources().collect())]);
         let claims: Arc<[_]> = plan.rails.iter().map(own).collect();
+        let lanes: CpuSet = plan.rails.iter().filter_map(PlannedRail::bound_cpu).collect();
         let rails: Result<Vec<Rail>, RuntimeError> =
-            plan.rails.iter().map(|planned| Rail::build(planned, &claims, &adjust)).collect();
+            plan.rails.iter().map(|planned| Rail::build(planned, &lanes, &claims, &adjust)).collect();
         Ok(Self(Arc::new(Inner {
             rails: rails?.into(),
             link_changes: LinkChanges::default(),
@@ -230,6 +231,11 @@ impl Rails {
     pub async fn move_rail(&self, to: PlannedRail) -> Result<Arc<Placement>, MoveError> {
         let rail = &self[to.id];
         let begins_elsewhere = rail.move_to(to).await?;
+        let planned: Vec<_> = self.iter().map(Rail::planned).collect();
+        let lanes = planned.iter().filter_map(|rail| rail.bound_cpu()).collect();
+        for (rail, planned) in self.iter().zip(planned) {
+            rail.runtime.set_helpers(helper_cpus(&planned, &lanes));
+        }
         if begins_elsewhere {
             self.0.dialers.rail_moved(rail.id);
         }
@@ -300,6 +306,7 @@ impl Place {
 impl Rail {
     fn build(
         planned: &PlannedRail,
+        lanes: &CpuSet,
         claims: &Arc<[Mutex<Vec<Claim>>]>,
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
@@ -318,7 +325,8 @@ impl Rail {
             };
             Ok::<_, RuntimeError>(adjust(planned, builder).claims(claims.clone()))
         };
-        let runtime = build(format!("rail-{}", planned.id), planned.cpu)?.helpers(&helper_cpus(planned)).build()?;
+        let runtime =
+            build(format!("rail-{}", planned.id), planned.cpu)?.helpers(&helper_cpus(planned, lanes)).build()?;
         let others = (1..).zip(planned.task_cpus.iter());
         let task_runtimes = others.map(|(number, cpu)| build(format!("rail-{}.{number}", planned.id), cpu)?.build());
         let task_runtimes: Result<_, RuntimeError> = task_runtimes.collect();
@@ -368,7 +376,6 @@ impl Rail {
             runtime.move_to(&CpuSet::single(new), memory.clone(), MOVE_LIMIT).await?;
         }
         way_back.places.clear();
-        self.runtime.set_helpers(helper_cpus(&to));
         let begins_elsewhere = to.end != from.end;
         let kept: Resources = to.exclusive_resources().collect();
         let mut place = self.place();
@@ -523,9 +530,10 @@ fn claims_of(all: &[Mutex<Vec<Claim>>], id: RailId) -> MutexGuard<'_, Vec<Claim>
     all[id.0].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The CPUs whose runtimes help the rail's lanes: none if the scheduler places them.
-fn helper_cpus(planned: &PlannedRail) -> CpuSet {
-    planned.bound_cpu().map(|_| planned.task_cpus.clone()).unwrap_or_default()
+/// The CPUs whose runtimes help the rail's lanes: those on which no rail has its own lanes, which are on the CPUs
+/// `lanes`; none if the scheduler places the runtimes.
+fn helper_cpus(planned: &PlannedRail, lanes: &CpuSet) -> CpuSet {
+    planned.bound_cpu().map(|_| planned.task_cpus.difference(lanes)).unwrap_or_default()
 }
 
 /// The CPUs of the runtimes of a rail: that of its lanes, and those of tasks.

@@ -12,7 +12,7 @@ use std::{
     fmt, mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Instant,
 };
@@ -32,7 +32,9 @@ pub struct Helpers {
 /// Where helpers are. All clones know it.
 #[derive(Debug)]
 struct Place {
+    /// The last CPUs.
     cpus: Mutex<CpuSet>,
+    is_nowhere: AtomicBool,
     moves: AtomicU64,
 }
 
@@ -93,15 +95,21 @@ impl Helpers {
     /// [`TaskError`].
     pub fn new(queues: &TaskQueues, cpus: &CpuSet) -> Result<Self, TaskError> {
         queues.home_of(cpus)?;
-        let place = Place { cpus: Mutex::new(cpus.clone()), moves: AtomicU64::new(0) };
+        let (is_nowhere, moves) = Default::default();
+        let place = Place { cpus: Mutex::new(cpus.clone()), is_nowhere, moves };
         Ok(Self { queues: queues.clone(), place: Arc::new(place), load: None })
     }
 
-    /// The helpers are on these CPUs from now on, for all clones. A job that was made before asks for the former CPUs.
+    /// The helpers are on these CPUs from now on, for all clones; on none, they are not wanted. A job that was made before
+    /// asks for the former CPUs.
     ///
     /// # Errors
-    /// [`TaskError`].
+    /// [`TaskError`] if they are not of this machine.
     pub fn move_to(&self, cpus: &CpuSet) -> Result<(), TaskError> {
+        self.place.is_nowhere.store(cpus.is_empty(), Relaxed);
+        if cpus.is_empty() {
+            return Ok(());
+        }
         self.queues.home_of(cpus)?;
         let mut current = self.place.lock();
         if *current != *cpus {
@@ -129,10 +137,10 @@ impl Helpers {
         }
     }
 
-    /// Whether work is to be offered to them: always, or [while](Self::while_busy) the thread was awake for at least seven
-    /// eighths of the last millisecond or has not slept for as long.
+    /// Whether work is to be offered to them, if there are any: always, or [while](Self::while_busy) the thread was awake
+    /// for at least seven eighths of the last millisecond or has not slept for as long.
     pub fn are_wanted(&self, now: Instant) -> bool {
-        self.load.as_ref().is_none_or(|load| load.is_busy(now))
+        self.load.as_ref().is_none_or(|load| load.is_busy(now)) && !self.place.is_nowhere.load(Relaxed)
     }
 
     /// The helpers of the calling thread.
@@ -147,7 +155,7 @@ impl Helpers {
 
     /// Their CPUs.
     pub fn cpus(&self) -> CpuSet {
-        self.place.lock().clone()
+        if self.place.is_nowhere.load(Relaxed) { CpuSet::new() } else { self.place.lock().clone() }
     }
 
     /// Work that they may do.
@@ -172,7 +180,7 @@ impl Helpers {
             }
             Step::Done
         };
-        let task = self.queues.task(&self.cpus(), Priority::Normal, run).expect("the helpers' CPUs were checked");
+        let task = self.queues.task(&self.place.lock(), Priority::Normal, run).expect("the helpers' CPUs were checked");
         Job { slot, task }
     }
 }

@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     thread,
+    time::Instant,
 };
 
 fn queues() -> (TaskQueues, CpuSet) {
@@ -110,8 +111,14 @@ fn helpers_are_those_of_a_thread() {
     let first: CpuSet = cpus.iter().take(1).collect();
     helpers.move_to(&first).unwrap();
     helpers.move_to(&first).unwrap();
-    assert!(helpers.move_to(&CpuSet::new()).is_err());
+    let beyond = CpuSet::single(rails_topo::CpuId(cpus.last().unwrap().0 + 1));
+    assert!(helpers.move_to(&beyond).is_err());
     assert_eq!(Helpers::current().unwrap().cpus(), first);
+    helpers.move_to(&CpuSet::new()).unwrap();
+    assert!(helpers.cpus().is_empty() && !helpers.are_wanted(Instant::now()));
+    drop(helpers.job(|_: &mut ()| {}));
+    helpers.move_to(&first).unwrap();
+    assert!(helpers.cpus() == first && helpers.are_wanted(Instant::now()));
     assert_eq!(Helpers::current().unwrap().moves(), u64::from(first != cpus));
     Helpers::set_current(None);
     assert!(Helpers::current().is_none());

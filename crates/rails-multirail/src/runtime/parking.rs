@@ -96,9 +96,10 @@ impl Parking {
 
     /// Gives the calling thread the helpers on these CPUs, if there are queues and CPUs.
     pub(super) fn set_helpers(&self, cpus: &CpuSet) {
-        let (Some(queues), false) = (&self.queues, cpus.is_empty()) else { return };
+        let Some(queues) = &self.queues else { return };
         let set = HELPERS.with_borrow_mut(|helpers| match helpers {
             Some(helpers) => helpers.move_to(cpus),
+            None if cpus.is_empty() => Ok(()),
             None => {
                 let new = Helpers::new(queues, cpus)?.while_busy(Instant::now());
                 Helpers::set_current(Some(new.clone()));

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::{
-    commands::{demo, doctor, plan, probe, rails, recv, send, serve, stream, topo, undo},
+    commands::{demo, doctor, plan, probe, rails, recv, send, serve, stream, tasks, topo, undo},
     config::ConfigArgs,
     exit::Exit,
     print,
@@ -39,6 +39,7 @@ enum Command {
     Doctor(doctor::Args),
     Undo(undo::Args),
     Rails(rails::Args),
+    Tasks(tasks::Args),
     #[cfg(feature = "lab")]
     #[command(flatten)]
     Lab(crate::lab::Command),
@@ -69,6 +70,7 @@ impl Cli {
             Command::Doctor(args) => doctor::run(&args),
             Command::Undo(args) => undo::run(&args),
             Command::Rails(args) => rails::run(&args),
+            Command::Tasks(args) => tasks::run(&args),
             #[cfg(feature = "lab")]
             Command::Lab(command) => command.run(),
         };

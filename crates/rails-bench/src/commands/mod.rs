@@ -11,6 +11,7 @@ pub(crate) mod recv;
 pub(crate) mod send;
 pub(crate) mod serve;
 pub(crate) mod stream;
+pub(crate) mod tasks;
 pub(crate) mod topo;
 pub(crate) mod undo;
 

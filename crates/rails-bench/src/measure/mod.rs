@@ -12,6 +12,7 @@ pub(crate) mod plain;
 pub(crate) mod report;
 pub(crate) mod series;
 pub(crate) mod striped;
+pub(crate) mod tasks;
 
 use bytes::Bytes;
 use pattern::{Checker, Pattern};

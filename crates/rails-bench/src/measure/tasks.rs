@@ -1,0 +1,231 @@
+//! The cost of an empty task: submitted, run and noticed on one core, beside others that poll, and on another core.
+
+use anyhow::{Context, Result};
+use rails_bind::thread::bind_current;
+use rails_task::{Priority, Runner, Step, Task, TaskQueues};
+use rails_topo::{CpuId, CpuSet, Topology};
+use serde::Serialize;
+use std::{
+    hint,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// The costs of a machine.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct TaskCosts {
+    /// The CPU of the thread that submits.
+    pub(crate) cpu: CpuId,
+    /// The time that a reading of the clock takes, which is taken off all others.
+    pub(crate) clock: Duration,
+    /// A task that waits at each object around that CPU, the innermost first: submitted, run and noticed by one thread.
+    pub(crate) levels: Vec<LevelCost>,
+    /// The same while threads on other CPUs look for tasks all the time, at the innermost object and at the machine.
+    pub(crate) beside: Vec<CostBeside>,
+    /// From a task's submission to its beginning on another CPU; `None` on a machine with one CPU.
+    pub(crate) elsewhere: Option<CostElsewhere>,
+}
+
+/// The cost of a task at an object.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct LevelCost {
+    pub(crate) object: String,
+    pub(crate) cpus: CpuSet,
+    pub(crate) cost: Spread,
+}
+
+/// The cost beside threads that look for tasks.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct CostBeside {
+    /// Their number.
+    pub(crate) pollers: usize,
+    /// Of a task for the submitter's CPU.
+    pub(crate) own: Spread,
+    /// Of a task for any CPU, which may run on each of them.
+    pub(crate) machine: Spread,
+}
+
+/// The time to another CPU.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct CostElsewhere {
+    /// That CPU.
+    pub(crate) cpu: CpuId,
+    /// Its thread looks for tasks all the time.
+    pub(crate) spinning: Spread,
+    /// Its thread sleeps.
+    pub(crate) asleep: Spread,
+}
+
+/// Times of one task each.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) least: Duration,
+    pub(crate) median: Duration,
+    /// The 99th of 100.
+    pub(crate) late: Duration,
+    pub(crate) samples: usize,
+}
+
+/// Measures the costs on this machine, with so many tasks for each figure.
+pub(crate) fn costs(topology: &Topology, tasks: usize) -> Result<TaskCosts> {
+    let cpus: Vec<CpuId> = topology.allowed_cpus().iter().collect();
+    let cpu = *cpus.first().context("there is no CPU")?;
+    let guard = bind_current(&CpuSet::single(cpu)).context("the submitting thread cannot be bound")?;
+    let clock = Spread::of(tasks, Duration::ZERO, Instant::elapsed).median;
+    let measure = |queues: &TaskQueues, cpus: &CpuSet| -> Result<Spread> {
+        let (runner, task) = (queues.attach()?, queues.task(cpus, Priority::Normal, || Step::Done)?);
+        Ok(Spread::of(tasks, clock, |start| {
+            submit_and_notice(&runner, &task);
+            start.elapsed()
+        }))
+    };
+    let queues = TaskQueues::new(topology, ROOM);
+    let inner = queues.objects().of_cpu(cpu).context("the queues have no object for the submitter's CPU")?;
+    let mut levels = Vec::new();
+    for object in queues.objects().path(inner).map(|id| queues.objects().get(id)) {
+        let cost = measure(&queues, &object.cpus)?;
+        levels.push(LevelCost { object: object.kind.to_string(), cpus: object.cpus.clone(), cost });
+    }
+    let mut beside = Vec::new();
+    for pollers in [1, 3, 7].into_iter().filter(|pollers| *pollers < cpus.len()) {
+        let queues = TaskQueues::new(topology, ROOM);
+        let threads: Vec<Other> =
+            cpus[1..=pollers].iter().map(|cpu| Other::start(&queues, *cpu, false)).collect::<Result<_>>()?;
+        let own = measure(&queues, &CpuSet::single(cpu))?;
+        let machine = measure(&queues, topology.online_cpus())?;
+        drop(threads);
+        beside.push(CostBeside { pollers, own, machine });
+    }
+    let elsewhere = cpus.get(1).map(|other| elsewhere(topology, *other, clock, tasks)).transpose()?;
+    drop(guard);
+    Ok(TaskCosts { cpu, clock, levels, beside, elsewhere })
+}
+
+/// The time from a submission to the beginning of the task on another CPU.
+fn elsewhere(topology: &Topology, cpu: CpuId, clock: Duration, tasks: usize) -> Result<CostElsewhere> {
+    let (began, origin) = (Arc::new(AtomicU64::new(0)), Instant::now());
+    let measure = |sleeps: bool, tasks: usize| -> Result<Spread> {
+        let queues = TaskQueues::new(topology, ROOM);
+        let other = Other::start(&queues, cpu, sleeps)?;
+        let begins = Arc::clone(&began);
+        let task = queues.task(&CpuSet::single(cpu), Priority::Normal, move || {
+            begins.store(origin.elapsed().as_nanos() as u64, Relaxed);
+            Step::Done
+        })?;
+        let spread = Spread::of(tasks, clock, |_| {
+            if sleeps {
+                // It has fallen asleep by then.
+                thread::sleep(REST);
+            }
+            let start = origin.elapsed();
+            task.submit().expect("the queue has room for one task");
+            while task.is_pending() {
+                hint::spin_loop();
+            }
+            Duration::from_nanos(began.load(Relaxed)).saturating_sub(start)
+        });
+        drop(other);
+        Ok(spread)
+    };
+    let spinning = measure(false, tasks)?;
+    let asleep = measure(true, (tasks / 100).clamp(1, MOST_SLEEPS))?;
+    Ok(CostElsewhere { cpu, spinning, asleep })
+}
+
+fn submit_and_notice(runner: &Runner, task: &Task) {
+    runner.submit(task).expect("the queue has room for one task");
+    runner.run();
+    // A thread elsewhere may have taken it.
+    while task.is_pending() {
+        hint::spin_loop();
+    }
+}
+
+/// A thread on another CPU that runs tasks. Dropping it ends it.
+struct Other {
+    queues: TaskQueues,
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Other {
+    fn start(queues: &TaskQueues, cpu: CpuId, sleeps: bool) -> Result<Self> {
+        let (is_over, started) = (Arc::new(AtomicBool::new(false)), Arc::new(Barrier::new(2)));
+        let (own, ends, begins) = (queues.clone(), Arc::clone(&is_over), Arc::clone(&started));
+        let run = move || {
+            let guard = bind_current(&CpuSet::single(cpu));
+            let runner = guard.as_ref().ok().and_then(|_| own.attach().ok());
+            begins.wait();
+            let Some(runner) = runner else { return };
+            while !ends.load(Relaxed) {
+                if runner.run().ran == 0 && sleeps {
+                    runner.sleep(None);
+                }
+            }
+        };
+        let thread = thread::Builder::new().name(format!("task-{cpu}")).spawn(run).context("no thread for tasks")?;
+        started.wait();
+        let other = Self { queues: queues.clone(), is_over, thread: Some(thread) };
+        let is_there = other.thread.as_ref().is_some_and(|thread| !thread.is_finished());
+        anyhow::ensure!(is_there, "a thread cannot be bound to CPU {cpu}");
+        Ok(other)
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+        self.queues.close();
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Spread {
+    /// Of so many times that `measure` gives for a start, less that of the clock. A tenth more warms up.
+    fn of(count: usize, clock: Duration, mut measure: impl FnMut(&Instant) -> Duration) -> Self {
+        let count = count.max(1);
+        let mut times: Vec<Duration> = (0..count + count / 10).map(|_| measure(&Instant::now())).collect();
+        times.drain(..count / 10);
+        times.sort_unstable();
+        let at = |index: usize| times[index.min(times.len() - 1)].saturating_sub(clock);
+        Self { least: at(0), median: at(count / 2), late: at(count * 99 / 100), samples: count }
+    }
+}
+
+/// The room of each queue, for the one task.
+const ROOM: usize = 16;
+/// The time after which a thread without tasks sleeps.
+const REST: Duration = Duration::from_micros(200);
+/// The most times that a thread is woken.
+const MOST_SLEEPS: usize = 5_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_of_this_machine() {
+        let topology = Topology::detect().unwrap();
+        let costs = costs(&topology, 1_000).unwrap();
+        assert!(!costs.levels.is_empty());
+        assert_eq!(costs.levels.last().unwrap().cpus, *topology.online_cpus());
+        assert!(costs.levels.iter().all(|level| level.cost.least <= level.cost.median));
+        assert_eq!(costs.elsewhere.is_some(), topology.allowed_cpus().len() > 1);
+        assert_eq!(rails_bind::thread::current_affinity().unwrap(), *topology.allowed_cpus(), "it is bound no more");
+    }
+
+    #[test]
+    fn spread_takes_the_clock_off() {
+        let mut next = 0..110;
+        let spread = Spread::of(100, Duration::from_nanos(5), |_| Duration::from_nanos(next.next().unwrap()));
+        let nanoseconds = [spread.least, spread.median, spread.late].map(|time| time.as_nanos());
+        assert_eq!((nanoseconds, spread.samples), ([5, 55, 104], 100));
+    }
+}

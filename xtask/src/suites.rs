@@ -38,7 +38,7 @@ impl Tier {
     pub(crate) const NORMAL: Self = Self {
         drawn: [
             ("simulation", "losses::", "0..10000"),
-            ("simulation", "properties::", "0..2000"),
+            ("simulation", "properties::", "0..1000"),
             ("lossy_paths", "properties::", "0..10000"),
         ],
         longest: "30m",

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use rails_bind::thread::bind_current;
 use rails_task::{Priority, Runner, Step, Task, TaskQueues};
 use rails_topo::{CpuId, CpuSet, Topology};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::{
     hint,
     sync::{
@@ -21,6 +21,7 @@ pub(crate) struct TaskCosts {
     /// The CPU of the thread that submits.
     pub(crate) cpu: CpuId,
     /// The time that a reading of the clock takes, which is taken off all others.
+    #[serde(rename = "clock_ns", serialize_with = "nanoseconds")]
     pub(crate) clock: Duration,
     /// A task that waits at each object around that CPU, the innermost first: submitted, run and noticed by one thread.
     pub(crate) levels: Vec<LevelCost>,
@@ -63,9 +64,12 @@ pub(crate) struct CostElsewhere {
 /// Times of one task each.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Spread {
+    #[serde(rename = "least_ns", serialize_with = "nanoseconds")]
     pub(crate) least: Duration,
+    #[serde(rename = "median_ns", serialize_with = "nanoseconds")]
     pub(crate) median: Duration,
     /// The 99th of 100.
+    #[serde(rename = "p99_ns", serialize_with = "nanoseconds")]
     pub(crate) late: Duration,
     pub(crate) samples: usize,
 }
@@ -197,6 +201,10 @@ impl Spread {
         let at = |index: usize| times[index.min(times.len() - 1)].saturating_sub(clock);
         Self { least: at(0), median: at(count / 2), late: at(count * 99 / 100), samples: count }
     }
+}
+
+fn nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(time.as_nanos() as u64)
 }
 
 /// The room of each queue, for the one task.

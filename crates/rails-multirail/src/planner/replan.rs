@@ -121,7 +121,7 @@ impl<'a> Planner<'a> {
         self.cores.truncate(index);
         let (rail, chosen) = (self.rails.drain(index..).next(), self.chosen.drain(index..).next());
         rail.iter().for_each(|rail| self.vacate(rail));
-        planned.map(|()| rail.zip(chosen).expect("what was planned was added"))
+        planned.map(|()| rail.zip(chosen).expect("a rail that was planned was added"))
     }
 
     /// The parts of the rail on the machine as it is now.

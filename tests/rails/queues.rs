@@ -65,19 +65,24 @@ fn tasks_wake_the_rail_of_their_cpu() {
     assert!(slept.is_ok());
 }
 
-/// A rail that polls for something does so once before each sleep, and sleeps all the same.
+/// A rail that polls does so once before each sleep, and sleeps all the same.
 #[test]
-fn polling_task_keeps_no_rail_awake() {
+fn polling_tasks_keep_no_rail_awake() {
     let (_, queues, rails) = loopback(1, 1);
     let rail = &rails[RailId(0)];
     let runs = Arc::new(Mutex::new(0));
     let count = Arc::clone(&runs);
-    let poll = move || {
-        *count.lock().unwrap() += 1;
-        Step::Again
+    // More of them than the tasks that run before each look for events.
+    let poll = || {
+        let count = Arc::clone(&count);
+        move || {
+            *count.lock().unwrap() += 1;
+            Step::Again
+        }
     };
-    let task = queues.task(&CpuSet::single(rail.planned().cpu), Priority::Normal, poll).unwrap();
-    task.submit().unwrap();
+    let cpu = CpuSet::single(rail.planned().cpu);
+    let tasks: Vec<_> = (0..40).map(|_| queues.task(&cpu, Priority::Normal, poll()).unwrap()).collect();
+    tasks.iter().for_each(|task| task.submit().unwrap());
     let begun = Instant::now();
     while *runs.lock().unwrap() == 0 {
         assert!(begun.elapsed() < PATIENCE, "the rail does not poll");
@@ -95,7 +100,7 @@ fn polling_task_keeps_no_rail_awake() {
     let before = *runs.lock().unwrap();
     rail.runtime().block_on(|| async { tokio::time::sleep(Duration::from_millis(1)).await }).unwrap();
     assert!(*runs.lock().unwrap() > before, "it polls when it is about to sleep");
-    task.cancel();
+    assert!(tasks.iter().all(|task| task.cancel()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -363,8 +363,10 @@ impl RailRuntime {
 
     /// Gives the thread helpers on these CPUs, once it is free.
     pub(crate) fn set_helpers(&self, cpus: CpuSet) {
-        let parking = self.parking.clone();
-        drop(self.spawn(async move { parking.set_helpers(&cpus) }));
+        if self.parking.runs_tasks() {
+            let parking = self.parking.clone();
+            drop(self.spawn(async move { parking.set_helpers(&cpus) }));
+        }
     }
 
     /// The runtime's handle, for `Handle::enter` and for libraries that take one.

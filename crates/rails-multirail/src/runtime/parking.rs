@@ -1,7 +1,7 @@
 //! Before a rail's thread sleeps, it runs the task queues' tasks, and it may stay awake for a while.
 
 use futures_util::task::AtomicWaker;
-use rails_task::{AttachError, Helpers, Runner, TaskQueues};
+use rails_task::{AttachError, Helpers, Pass, Runner, TaskQueues};
 use rails_topo::CpuSet;
 use std::{
     cell::{Cell, RefCell},
@@ -52,7 +52,12 @@ impl Parking {
 
     /// Whether tokio needs the hooks.
     pub(super) fn is_needed(&self) -> bool {
-        !self.stays_awake.is_zero() || self.queues.is_some()
+        !self.stays_awake.is_zero() || self.runs_tasks()
+    }
+
+    /// Whether the thread runs tasks of queues.
+    pub(super) fn runs_tasks(&self) -> bool {
+        self.queues.is_some()
     }
 
     /// The future of `block_on`: ends with the other one.
@@ -139,7 +144,9 @@ impl Parking {
     /// Runs some of the tasks that wait, as long as the thread is where it was attached. Returns whether there may be more:
     /// those that poll wait for the next event.
     fn run_tasks(&self) -> bool {
-        let run = |runner: &RailRunner| runner.runner.run_while(|pass| pass.ran < MOST_TASKS && self.is_placed(runner));
+        // Those that poll are so many as wait, and keep no thread awake.
+        let goes_on = |pass: &Pass| pass.ran - pass.polling < MOST_TASKS;
+        let run = |runner: &RailRunner| runner.runner.run_while(|pass| goes_on(pass) && self.is_placed(runner));
         self.with_runner(run).is_some_and(|pass| pass.ran > pass.polling)
     }
 
@@ -174,5 +181,5 @@ impl Parking {
     }
 }
 
-/// The most tasks that run before the runtime looks for events.
+/// The most tasks, besides those that poll, that run before the runtime looks for events.
 const MOST_TASKS: usize = 16;

@@ -7,7 +7,7 @@ use super::{
     queue::Queue,
     queues::{Shared, TaskQueues},
     state::{Begin, End},
-    sync::{SeqCst, fence, thread},
+    sync::{SeqCst, fence, is_on, thread},
     task::{Inner, Step, Task},
     wakeup::{Asleep, Sleepers},
 };
@@ -30,6 +30,8 @@ pub struct Runner {
     seen: Vec<Cell<[u64; 2]>>,
     /// Whether their end has kept the thread from sleeping.
     has_seen_end: Cell<bool>,
+    /// Whether the last pass found the thread elsewhere than on its CPUs, which are offline.
+    is_astray: Cell<bool>,
     /// It belongs to its thread.
     thread: PhantomData<*const ()>,
 }
@@ -106,16 +108,18 @@ impl TaskQueues {
             return Err(AttachError::Outside { cpus, online: self.shared.online().clone() });
         };
         let path: Vec<_> = objects.path(object).map(|object| (object, Counters::default())).collect();
-        let (seen, has_seen_end) = (path.iter().map(|_| Cell::new([0; 2])).collect(), Cell::new(false));
+        let seen = path.iter().map(|_| Cell::new([0; 2])).collect();
+        let (has_seen_end, is_astray) = (Cell::new(false), Cell::new(false));
         let sleeper = Arc::new(Sleeper { object, path, cpus, trigger, asleep: Asleep::default(), wake });
         self.shared.runners.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&sleeper));
-        Ok(Runner { shared: Arc::clone(&self.shared), sleeper, seen, has_seen_end, thread: PhantomData })
+        Ok(Runner { shared: Arc::clone(&self.shared), sleeper, seen, has_seen_end, is_astray, thread: PhantomData })
     }
 }
 
 impl Runner {
     /// Runs the tasks that wait in the queue of the thread's object and then in those of the objects around it. Those
-    /// that come meanwhile, polling tasks among them, wait for the next pass.
+    /// that come meanwhile, polling tasks among them, wait for the next pass. Runs none while the thread's CPUs are
+    /// offline.
     #[inline]
     pub fn run(&self) -> Pass {
         self.run_while(|_| true)
@@ -126,6 +130,11 @@ impl Runner {
     #[inline]
     pub fn run_while(&self, goes_on: impl Fn(&Pass) -> bool) -> Pass {
         let pass = Cell::new(Pass::default());
+        self.is_astray.set(false);
+        let goes_on = || {
+            self.is_astray.set(!self.is_in_place());
+            goes_on(&pass.get()) && !self.is_astray.get()
+        };
         for ((object, counters), seen) in self.sleeper.path.iter().zip(&self.seen) {
             let queue = self.shared.queue(*object);
             let news = self.news(queue);
@@ -135,10 +144,12 @@ impl Runner {
                 self.handle(&inner, counters, &mut so_far);
                 pass.set(so_far);
             };
-            if !queue.drain(|| self.shared.now(), is_allowed, || goes_on(&pass.get()), then) {
+            // A thread that is astray may sleep, and looks again by itself.
+            if queue.drain(|| self.shared.now(), is_allowed, goes_on, then) || self.is_astray.get() {
+                seen.set(news);
+            } else {
                 break;
             }
-            seen.set(news);
         }
         pass.get()
     }
@@ -168,11 +179,19 @@ impl Runner {
         if !self.begin_sleep() {
             return;
         }
+        let time = if self.is_astray.get() { Some(time.map_or(ASTRAY, |time| time.min(ASTRAY))) } else { time };
         match time {
             Some(time) => thread::park_timeout(time),
             None => thread::park(),
         }
         self.end_sleep();
+    }
+
+    /// Whether the thread is on its CPUs. The kernel lets a thread run anywhere whose CPUs go offline, also after they are
+    /// back, so it binds the thread again.
+    #[inline]
+    fn is_in_place(&self) -> bool {
+        is_on(&self.sleeper.cpus) || is_bound_again(&self.sleeper.cpus)
     }
 
     /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last [pass](Self::run)
@@ -303,6 +322,14 @@ impl Runner {
         }
     }
 }
+
+#[cold]
+fn is_bound_again(cpus: &CpuSet) -> bool {
+    rails_bind::thread::bind_current(cpus).map(|guard| guard.keep()).is_ok() && is_on(cpus)
+}
+
+/// The time between two looks for CPUs that are offline.
+const ASTRAY: Duration = Duration::from_millis(100);
 
 impl Drop for Runner {
     fn drop(&mut self) {

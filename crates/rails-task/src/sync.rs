@@ -1,4 +1,4 @@
-//! The primitives of the state machines: the standard library's, for which the models put loom's and shuttle's.
+//! The primitives of the state machines, and the thread's place: the standard library's, for which the models put loom's and shuttle's.
 
 pub(crate) use std::{
     sync::{
@@ -16,3 +16,16 @@ pub(crate) use std::{
 /// done; loom takes them for [`AcqRel`], and has a fence here.
 #[inline]
 pub(crate) fn order_accesses() {}
+
+/// Whether the calling thread is on one of these CPUs.
+#[cfg(not(test))]
+#[inline]
+pub(crate) fn is_on(cpus: &rails_topo::CpuSet) -> bool {
+    rails_bind::thread::current_cpu().is_ok_and(|cpu| cpus.contains(cpu))
+}
+
+/// The unit tests' machines are described ones, and so is the place of a thread.
+#[cfg(test)]
+pub(crate) fn is_on(_: &rails_topo::CpuSet) -> bool {
+    true
+}

@@ -1,4 +1,4 @@
-//! The two ends of a stage: where its items come from, and where they go.
+//! The two ends of a stage: its items come from an [`Input`], and go to an [`Output`].
 
 use super::{
     buffers::{Buffer, Buffers},
@@ -11,12 +11,13 @@ use std::{
     future::poll_fn,
     hint::spin_loop,
     sync::Arc,
-    task::ready,
+    task::{Poll, ready},
     time::{Duration, Instant},
 };
 use tokio::task::coop;
 
-/// Where a stage gets its items. Dropping it before the end of the items ends the pipeline, with the name of the stage.
+/// The source of a stage's items. A stage reads it to the end: dropping it before, or returning while it lives
+/// elsewhere, ends the pipeline at once, with the name of the stage.
 pub struct Input<T> {
     receiver: Receiver<T>,
     meter: Arc<Meter>,
@@ -25,8 +26,8 @@ pub struct Input<T> {
     ended: Option<Ending>,
 }
 
-/// Where a stage puts its items, and gets buffers for them. The next stage gets to its end when this stage has ended,
-/// also if the stage drops it before.
+/// Takes the items of a stage to the next one, and gives out buffers for them. The next stage gets to its end when this
+/// stage has ended, also if the stage drops the output before. It takes nothing after the end of its stage.
 pub struct Output<T> {
     sender: Sender<T>,
     meter: Arc<Meter>,
@@ -39,15 +40,22 @@ pub struct Output<T> {
 #[error("the stage before has failed")]
 pub struct Broken;
 
-/// The stage after receives no more. A stage returns it with `?`.
+/// The stage after receives no more, or the stage of the output has ended. A stage returns it with `?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the stage after receives no more items")]
+#[error("the stage after receives no more items, or this stage has ended")]
 pub struct Closed;
 
-/// Why there is no buffer.
+/// An output gave no buffer. A stage returns it with `?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the link to the next stage was made without buffers: Link::buffers adds them")]
-pub struct NoBuffers;
+#[non_exhaustive]
+pub enum NoBuffer {
+    /// The link has none.
+    #[error("the link to the next stage was made without buffers: Link::buffers adds them")]
+    NotLinked,
+    /// An item would not be sent.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
 
 impl<T> Input<T> {
     pub(super) fn new(receiver: Receiver<T>, meter: Arc<Meter>, spin: Duration) -> Self {
@@ -87,6 +95,7 @@ impl<T> Input<T> {
 
     fn end(&mut self, ended: Ending) -> Result<Option<T>, Broken> {
         self.ended = Some(ended);
+        self.meter.reads_all();
         match ended {
             Ending::Finished => Ok(None),
             Ending::Broken => {
@@ -99,10 +108,14 @@ impl<T> Input<T> {
 
 impl<T> Drop for Input<T> {
     fn drop(&mut self) {
-        if self.ended.is_none() && !self.receiver.is_at_end() {
+        if self.receiver.is_at_end() {
+            self.meter.reads_all();
+        }
+        // The buffers of the items are back before the pipeline ends.
+        self.receiver.close();
+        if !self.meter.has_read_all() {
             self.meter.stops_reading();
         }
-        self.receiver.close();
     }
 }
 
@@ -165,26 +178,40 @@ impl<T> Output<T> {
     /// this is the back-pressure on a source.
     ///
     /// # Errors
-    /// [`NoBuffers`].
-    pub async fn buffer(&mut self) -> Result<Buffer, NoBuffers> {
+    /// [`NoBuffer`], also while it waits.
+    pub async fn buffer(&mut self) -> Result<Buffer, NoBuffer> {
         ready_turn().await;
         let buffers = self.buffers()?;
-        let free = buffers.try_take().or_else(|| spin(self.spin, &self.meter, Wait::Buffer, || buffers.try_take()));
-        match free {
-            Some(buffer) => Ok(buffer),
+        let spun = match self.take(buffers) {
+            Some(taken) => Some(taken),
+            None => spin(self.spin, &self.meter, Wait::Buffer, || self.take(buffers)),
+        };
+        let taken = match spun {
+            Some(taken) => taken,
             None => {
                 let _waiting = self.meter.wait(Wait::Buffer);
-                Ok(buffers.take().await)
+                poll_fn(|context| {
+                    buffers.wait(context.waker());
+                    self.sender.wait_for_close(context.waker());
+                    self.take(buffers).map_or(Poll::Pending, Poll::Ready)
+                })
+                .await
             }
-        }
+        };
+        taken.map_err(|Closed| self.closed().into())
     }
 
     /// A buffer, if one is free at this moment.
     ///
     /// # Errors
-    /// [`NoBuffers`].
-    pub fn try_buffer(&mut self) -> Result<Option<Buffer>, NoBuffers> {
-        Ok(self.buffers()?.try_take())
+    /// [`NoBuffer`].
+    pub fn try_buffer(&mut self) -> Result<Option<Buffer>, NoBuffer> {
+        self.take(self.buffers()?).transpose().map_err(|Closed| self.closed().into())
+    }
+
+    /// A buffer if one is free, as long as an item can be sent.
+    fn take(&self, buffers: &Buffers) -> Option<Result<Buffer, Closed>> {
+        if self.sender.is_closed() { Some(Err(Closed)) } else { buffers.try_take().map(Ok) }
     }
 
     /// Counts an item that the stage gave up by itself, for want of a buffer for example.
@@ -200,8 +227,8 @@ impl<T> Output<T> {
         self.buffers.as_ref().map(Buffers::residency)
     }
 
-    fn buffers(&self) -> Result<&Buffers, NoBuffers> {
-        self.buffers.as_ref().ok_or(NoBuffers)
+    fn buffers(&self) -> Result<&Buffers, NoBuffer> {
+        self.buffers.as_ref().ok_or(NoBuffer::NotLinked)
     }
 
     fn sent(&self) -> Result<(), Closed> {
@@ -210,7 +237,10 @@ impl<T> Output<T> {
     }
 
     fn closed(&self) -> Closed {
-        self.meter.is_left();
+        // After the stage's own end it is closed by that.
+        if !self.meter.has_ended() {
+            self.meter.is_left();
+        }
         Closed
     }
 }
@@ -219,7 +249,7 @@ impl<T> Output<T> {
 async fn ready_turn() {
     poll_fn(|context| {
         ready!(coop::poll_proceed(context)).made_progress();
-        std::task::Poll::Ready(())
+        Poll::Ready(())
     })
     .await;
 }

@@ -1,9 +1,11 @@
-//! Netvideo, the application of the RTK paper (section III.B): frames from a source over a compute stage and a striped stream to a
-//! display, with rails where they are planned, and with threads where the scheduler puts them.
+//! Netvideo, the application of the RTK paper (section III.B): frames from a source over a compute stage and a striped
+//! stream to a display, with rails where they are planned, and with threads where the scheduler puts them.
 //!
-//! Both ends are threads of this process, so that they read one clock. `ends` makes the rails and the pipelines of both, `frames`
-//! is what goes over the stream, `table` shows the result. The ceiling is that of plain TCP flows over the same links in the same
-//! round, between processes of their own as in `compare`.
+//! Both ends are threads of this process, so that they read one clock. `ends` makes the rails and the pipelines of
+//! both, `frames` has the format on the stream, `table` shows the result.
+//!
+//! The ceiling is that of plain TCP flows over the same links in the same round, as in `compare`: between two
+//! processes, each on its half of the CPUs. Planned rails have the same halves, the scheduler's default has all CPUs.
 
 mod ends;
 mod frames;
@@ -121,7 +123,8 @@ pub(crate) struct NetvideoOutcome {
 }
 
 impl NetvideoContest {
-    /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before it starts.
+    /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before
+    /// it starts.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.

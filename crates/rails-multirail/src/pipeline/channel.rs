@@ -44,6 +44,9 @@ pub(super) struct ReceiverEnd {
     drain: Box<dyn Fn() -> bool + Send>,
 }
 
+/// Tells a sender whether an item would be refused.
+pub(super) struct Closing(Arc<Ends>);
+
 /// The end of the ring at which items come off. The receiver has it, and each end that may have to empty the ring after
 /// the receiver has closed or was leaked. So the lock is free while the channel is open.
 struct Items<T>(Arc<Mutex<Consumer<T>>>);
@@ -104,7 +107,7 @@ pub(super) fn channel<T>(length: NonZeroUsize) -> (Sender<T>, Receiver<T>) {
 impl<T> Sender<T> {
     /// Sends an item if there is room.
     pub(super) fn try_send(&mut self, item: T) -> Result<(), NotSent<T>> {
-        if self.is_closed() {
+        if self.ends.refuse() {
             return Err(NotSent::Closed(item));
         }
         match self.ring.push(item) {
@@ -119,16 +122,6 @@ impl<T> Sender<T> {
             }
             Err(PushError::Full(item)) => Err(NotSent::Full(item)),
         }
-    }
-
-    /// Whether items are refused: the receiver has closed, or the sender's own end.
-    pub(super) fn is_closed(&self) -> bool {
-        self.ends.receiver.is_closed() || self.ends.sender.is_closed()
-    }
-
-    /// Has the receiver's end wake this task. Only one task waits.
-    pub(super) fn wait_for_close(&self, waker: &Waker) {
-        self.ends.closing.wait(waker);
     }
 
     /// Sends the item once there is room; gives it back if one of the two ends has closed.
@@ -151,6 +144,10 @@ impl<T> Sender<T> {
 
     pub(super) fn end(&self) -> SenderEnd {
         SenderEnd(self.ends.clone())
+    }
+
+    pub(super) fn closing(&self) -> Closing {
+        Closing(self.ends.clone())
     }
 }
 
@@ -227,7 +224,23 @@ impl ReceiverEnd {
     }
 }
 
+impl Closing {
+    pub(super) fn has_come(&self) -> bool {
+        self.0.refuse()
+    }
+
+    /// Has the close of the receiver wake this task. Only one task waits.
+    pub(super) fn wait(&self, waker: &Waker) {
+        self.0.closing.wait(waker);
+    }
+}
+
 impl Ends {
+    /// Whether items are refused: the receiver has closed, or the sender's own end.
+    fn refuse(&self) -> bool {
+        self.receiver.is_closed() || self.sender.is_closed()
+    }
+
     fn close_receiver(&self) {
         self.receiver.close(FINISHED);
         self.sender.signal.tell();

@@ -230,11 +230,11 @@ fn an_ended_sender_refuses_items() {
 fn an_end_wakes_a_sender_that_waits_for_it() {
     model(|| {
         let (sender, receiver) = of_length(1);
-        let end = receiver.end();
+        let (closing, end) = (sender.closing(), receiver.end());
         let waiting = thread::spawn(move || {
             block_on(poll_fn(|context| {
-                sender.wait_for_close(context.waker());
-                if sender.is_closed() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                closing.wait(context.waker());
+                if closing.has_come() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
             }));
         });
         end.close();

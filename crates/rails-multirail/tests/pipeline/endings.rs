@@ -318,7 +318,10 @@ fn an_output_refuses_items_after_its_stage() {
         .source("source", rail(0), async move |output: Output<u32>| {
             Ok(give.send(output).map_err(|_| "the test has ended")?)
         })
-        .sink("sink", rail(1), Link::new(2), async |mut input: Input<u32>| Ok(assert_eq!(input.recv().await?, None)));
+        .sink("sink", rail(1), Link::new(2), async |mut input: Input<u32>| {
+            assert_eq!(input.recv().await?, None);
+            Ok(())
+        });
     runtime().block_on(pipeline.start().unwrap().join()).unwrap();
     assert_eq!(taken.recv().unwrap().offer(7), Err(Closed));
 }

@@ -266,8 +266,8 @@ impl Link {
     }
 
     /// Adds a pool of `count` buffers of `bytes` each, which [`Output::buffer`] gives out. The pool, with every page of
-    /// it, is made when the stage after the link is described. It is asked for on the node of one of the two stages: the
-    /// node from which its runtime's thread gets its pages. If that is unknown, the kernel chooses. A later
+    /// it, is made when the stage after the link is described. It is asked for on the node of one of the two stages:
+    /// the node from which its runtime's thread gets its pages. If that is unknown, the kernel chooses. A later
     /// [move](crate::Rails::move_rail) of the rail leaves the buffers where they are.
     ///
     /// Writing a page costs less on the node of its memory, and so does reading it. A NIC or a GPU that takes the

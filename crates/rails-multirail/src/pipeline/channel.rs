@@ -51,7 +51,7 @@ pub(super) struct Closing(Arc<Ends>);
 /// the receiver has closed or was leaked. So the lock is free while the channel is open.
 struct Items<T>(Arc<Mutex<Consumer<T>>>);
 
-/// How a sender ended.
+/// The end of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// It has sent all that it had.
@@ -180,7 +180,7 @@ impl<T> Receiver<T> {
 
     /// Whether the sender has ended, and nothing waits.
     pub(super) fn is_at_end(&self) -> bool {
-        // In this order: what was sent before the end is seen after it.
+        // In this order: an item that was sent before the end is seen after it.
         self.taken.is_empty() && self.ends.sender.ending().is_some() && self.items.is_empty()
     }
 

@@ -91,12 +91,12 @@ impl RunningPipeline {
         PipelineStats { pipeline: self.name.clone(), elapsed, stages: stages.collect() }
     }
 
-    /// Waits until every stage has ended. This is what ends the others if one fails or stalls, so a pipeline that is
-    /// not awaited may wait for ever.
+    /// Waits until every stage has ended. If one fails or stalls, this call ends the others, so a pipeline that is not
+    /// awaited may wait for ever.
     ///
     /// # Errors
-    /// [`PipelineError`] of the stage that failed first. Every buffer that a stage or a channel held is back in its pool,
-    /// apart from those of [stages that could not be ended](PipelineError::still_running). A buffer with an owner
+    /// [`PipelineError`] of the stage that failed first. Every buffer that a stage or a channel held is back in its
+    /// pool, apart from those of [stages that could not be ended](PipelineError::still_running). A buffer with an owner
     /// outside of the pipeline comes back when that drops it.
     ///
     /// # Panics

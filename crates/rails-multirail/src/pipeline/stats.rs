@@ -20,9 +20,9 @@ pub struct PipelineStats {
 
 /// The figures of a stage.
 ///
-/// `busy`, `starved` and `blocked` are parts of the time since the stage began, up to its end, and add up to it. A stage
-/// that waits at its input and its output at once counts that time as both, so its parts add up to more. The stage with
-/// the least of the last two is the one that the others wait for.
+/// `busy`, `starved` and `blocked` are parts of the time since the stage began, up to its end, and add up to it. A
+/// stage that waits at its input and its output at once counts that time as both, so its parts add up to more. The
+/// stage with the least of the last two is the one that the others wait for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StageStats {

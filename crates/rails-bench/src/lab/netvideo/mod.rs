@@ -22,7 +22,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use serde::Serialize;
 use std::{fmt, time::Duration};
 
-/// Where the stages run.
+/// The placement of the stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Placing {
@@ -45,7 +45,7 @@ pub(crate) struct NetvideoContest {
     pub(crate) size: (u32, u32),
     /// Frames that are on their way at the sender at a time.
     pub(crate) buffers: usize,
-    /// How it is run.
+    /// The terms of the run.
     pub(crate) terms: Terms,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct NetvideoContest {
 pub(crate) struct NetvideoReport {
     /// The links, by number.
     pub(crate) links: Vec<Link>,
-    /// Where and how it was run.
+    /// The machine, and the terms of the run.
     pub(crate) setting: Setting,
     /// Width and height of a frame.
     pub(crate) size: (u32, u32),
@@ -66,7 +66,7 @@ pub(crate) struct NetvideoReport {
     pub(crate) buffers: usize,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<NetvideoSample>,
-    /// Goodput of plain flows, by round.
+    /// Goodput of plain flows, by round: from the first connection to the last byte, so with their slow start.
     pub(crate) ceilings_bits_per_second: Vec<f64>,
     /// Their spread as frames a second.
     pub(crate) ceiling_fps: Option<Spread>,
@@ -89,7 +89,7 @@ pub(crate) struct NetvideoSample {
     pub(crate) frames: usize,
     /// Frames that the source dropped.
     pub(crate) dropped: u64,
-    /// Frames shown a second, from the first to the last.
+    /// Frames shown a second, from the end of the first to the end of the last: without the start of the stream.
     pub(crate) fps: f64,
     /// From the source to the end of the display, of each frame, in order.
     pub(crate) latency_us: Vec<u64>,

@@ -40,7 +40,10 @@ impl fmt::Display for NetvideoReport {
         )?;
         if let Some(ceiling) = self.ceiling_fps {
             let (median, least, most) = (ceiling.median, ceiling.least, ceiling.most);
-            writeln!(f, "ceiling (plain TCP flows): {median:.2} frames/s, {least:.2} to {most:.2}")?;
+            writeln!(
+                f,
+                "ceiling (plain TCP flows, from the first connection on): {median:.2} frames/s, {least:.2} to {most:.2}"
+            )?;
         }
         self.figures(f)?;
         self.stages(f)

@@ -130,8 +130,9 @@ impl PipelineBuilder {
     /// most [`LONGEST_SPIN`](crate::runtime::LONGEST_SPIN).
     ///
     /// A stage that spins sees an item in a fraction of a microsecond, where waking a thread that sleeps takes tens of
-    /// them. It occupies its rail's thread all the while, so lanes and other tasks of that rail wait: spin on cores of
-    /// their own ([`Rail::task_runtimes`](crate::Rail::task_runtimes)), or for a few microseconds.
+    /// them. It occupies its rail's thread all the while, so lanes and other tasks of that rail wait, and have a turn
+    /// after each spin of more than a few tries: spin on cores of their own
+    /// ([`Rail::task_runtimes`](crate::Rail::task_runtimes)), or for a few microseconds.
     pub fn spin(self, time: Duration) -> Self {
         Self { spin: time.min(crate::runtime::LONGEST_SPIN), ..self }
     }

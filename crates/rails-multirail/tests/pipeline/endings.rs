@@ -1,6 +1,6 @@
 //! Stages that end badly: the pipeline ends, names the stage, and every buffer goes back.
 
-use crate::util::{buffered, count_to, drain, forward, named, rail, rails, runtime};
+use crate::util::{all_are_back, buffered, count_to, drain, forward, named, rail, rails, runtime};
 use rails_multirail::{
     RailId,
     pipeline::{Broken, Buffer, Closed, Input, Link, NoBuffer, Output, Pipeline, Side, StageFailure, StartError},
@@ -300,30 +300,31 @@ fn a_stage_whose_input_lives_elsewhere_is_named() {
     assert!(matches!(error.failure, StageFailure::StoppedReading), "{error:?}");
 }
 
+/// The next stage still has its input, and has heard the end.
 #[test]
 fn an_output_refuses_items_after_its_stage() {
     let (give, taken) = mpsc::channel();
+    let (told, heard) = mpsc::channel();
+    let (release, released) = oneshot::channel::<()>();
     let pipeline = Pipeline::builder("p")
-        .source("source", rail(0), async move |output: Output<Buffer>| {
-            Ok(give.send(output).map_err(|_| "the test has ended")?)
+        .source("source", rail(0), async move |output: Output<Option<Buffer>>| {
+            give.send(output).map_err(|_| "the test has ended")?;
+            Ok(())
         })
-        .sink("sink", rail(1), buffered(2, 4), async |input| drain(input).await);
-    let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
-    assert_eq!(stats.stages[0].items_out, 0);
-    let mut output = taken.recv().unwrap();
-    assert!(matches!(output.try_buffer(), Err(NoBuffer::Closed(Closed))));
-    let items = Pipeline::builder("p");
-    let (give, taken) = mpsc::channel();
-    let pipeline = items
-        .source("source", rail(0), async move |output: Output<u32>| {
-            Ok(give.send(output).map_err(|_| "the test has ended")?)
-        })
-        .sink("sink", rail(1), Link::new(2), async |mut input: Input<u32>| {
-            assert_eq!(input.recv().await?, None);
+        .sink("sink", rail(1), buffered(2, 4), async move |mut input: Input<Option<Buffer>>| {
+            told.send(input.recv().await?.is_none())?;
+            released.await?;
+            drop(input);
             Ok(())
         });
-    runtime().block_on(pipeline.start().unwrap().join()).unwrap();
-    assert_eq!(taken.recv().unwrap().offer(7), Err(Closed));
+    let running = pipeline.start().unwrap();
+    let mut output = taken.recv().unwrap();
+    assert_eq!(heard.recv(), Ok(true));
+    assert_eq!(output.offer(None), Err(Closed));
+    assert!(matches!(output.try_buffer(), Err(NoBuffer::Closed(Closed))));
+    release.send(()).unwrap();
+    let stats = runtime().block_on(running.join()).unwrap();
+    assert_eq!((stats.stages[0].items_out, all_are_back(&stats)), (0, true));
 }
 
 #[test]

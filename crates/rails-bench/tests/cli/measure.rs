@@ -241,6 +241,22 @@ fn netns_comparison_over_emulated_links() {
     assert!(!printed.contains("rails, static"), "{printed}");
 }
 
+/// A camera of more frames than the links take: every frame that is shown is the next one that was sent.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_video_of_a_camera_that_drops() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("netvideo.json");
+    let case = ["netvideo", "--rates", "100,100", "--rounds", "1", "--seconds", "1", "--size", "640x480"];
+    let output = run(case.into_iter().chain(["--fps", "200", "--json", json.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    for sample in all[0]["samples"].as_array().unwrap() {
+        assert!(sample["dropped"].as_u64().unwrap() > 0, "{sample}");
+        assert!(!sample["latency_us"].as_array().unwrap().is_empty(), "{sample}");
+    }
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_video_by_placement_beside_its_ceiling() {

@@ -5,17 +5,16 @@ use rails_bind::memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy, P
 use rails_topo::{NodeId, NodeSet};
 use std::{
     fmt,
-    future::poll_fn,
     ops::{Deref, DerefMut},
     sync::Arc,
-    task::Poll,
+    task::Waker,
 };
 
 /// The buffers of one channel.
 pub(super) struct Buffers {
     pool: BufferPool,
     node: Option<NodeId>,
-    /// Of buffers that came back, for the one stage that takes them.
+    /// Wakes the one stage that takes buffers when one comes back.
     returns: Arc<Signal>,
 }
 
@@ -50,16 +49,9 @@ impl Buffers {
         Some(Buffer { slot: self.pool.take()?, _news: News(self.returns.clone()) })
     }
 
-    /// A buffer, once one is free. One task waits at a time.
-    pub(super) async fn take(&self) -> Buffer {
-        poll_fn(|context| {
-            if let Some(buffer) = self.try_take() {
-                return Poll::Ready(buffer);
-            }
-            self.returns.wait(context.waker());
-            self.try_take().map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
+    /// Has the next buffer that comes back wake this task. One task waits at a time.
+    pub(super) fn wait(&self, waker: &Waker) {
+        self.returns.wait(waker);
     }
 
     pub(super) fn handle(&self) -> BufferPool {
@@ -75,9 +67,9 @@ impl Buffers {
     }
 }
 
-/// What is told of a pool.
-pub(super) fn stats(pool: &BufferPool, node: Option<NodeId>) -> BufferStats {
-    BufferStats { node, bytes: pool.buffer_bytes(), count: pool.capacity(), free: pool.available() }
+/// The figures of a pool.
+pub(super) fn stats(pool: &BufferPool, wished_node: Option<NodeId>) -> BufferStats {
+    BufferStats { wished_node, bytes: pool.buffer_bytes(), count: pool.capacity(), free: pool.available() }
 }
 
 impl Drop for News {

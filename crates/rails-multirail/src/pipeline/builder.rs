@@ -6,11 +6,11 @@ use super::{
     ends::{Input, Output},
     error::StartError,
     meter::Meter,
-    running::{RunningPipeline, StageTask},
+    running::{Pool, RunningPipeline, StageTask},
+    sync::AtomicWaker,
 };
 use crate::runtime::RailRuntime;
-use rails_bind::memory::{BufferOptions, BufferPool, MemoryError};
-use rails_topo::NodeId;
+use rails_bind::memory::{BufferOptions, MemoryError};
 use std::{
     error::Error,
     num::NonZeroUsize,
@@ -69,9 +69,11 @@ struct LinkBuffers {
 /// All stages that have both of their ends.
 struct Parts<'r> {
     builder: PipelineBuilder,
+    /// The instant from which the stages' clocks count.
     zero: Instant,
     /// How many stages have ended.
     ended: Arc<AtomicUsize>,
+    joiner: Arc<AtomicWaker>,
     stages: Vec<Described<'r>>,
     starts: Vec<Box<dyn FnOnce() -> StageTask + 'r>>,
     /// The first fault of the description.
@@ -83,7 +85,7 @@ struct Described<'r> {
     runtime: &'r RailRuntime,
     meter: Arc<Meter>,
     /// The pool of its output.
-    pool: Option<(BufferPool, Option<NodeId>)>,
+    pool: Option<Pool>,
 }
 
 /// Held by a stage until it has ended in any way, by a panic too: closes both of its channels.
@@ -106,19 +108,20 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Makes the buffers, and starts every stage on its rail.
+    /// Starts every stage on its rail. Channels and buffers were made when the stages were described.
     ///
     /// # Errors
-    /// [`StartError`]. No stage has run.
+    /// [`StartError`], the first fault of the description. No stage has run.
     pub fn start(self) -> Result<RunningPipeline, StartError> {
-        let Parts { builder, zero, stages, starts, fault, .. } = self.0;
+        let Parts { builder, joiner, stages, starts, fault, .. } = self.0;
         if let Some(fault) = fault {
             return Err(fault);
         }
-        let (meters, pools) = stages.into_iter().map(|stage| (stage.meter, stage.pool)).unzip();
+        let stages = stages.into_iter().map(|stage| (stage.meter, stage.pool)).collect();
+        let zero = Instant::now();
         let tasks = starts.into_iter().map(|start| start()).collect();
         let PipelineBuilder { name, end_limit, stall_limit, .. } = builder;
-        Ok(RunningPipeline::new(name, zero, meters, pools, tasks, end_limit, stall_limit))
+        Ok(RunningPipeline::new(name, zero, joiner, stages, tasks, end_limit, stall_limit))
     }
 }
 
@@ -127,21 +130,24 @@ impl PipelineBuilder {
     /// most [`LONGEST_SPIN`](crate::runtime::LONGEST_SPIN).
     ///
     /// A stage that spins sees an item in a fraction of a microsecond, where waking a thread that sleeps takes tens of
-    /// them. It occupies its rail's thread all the while, so lanes and other tasks of that rail wait: spin on cores of
-    /// their own ([`Rail::task_runtimes`](crate::Rail::task_runtimes)), or for a few microseconds.
+    /// them. It occupies its rail's thread all the while, so lanes and other tasks of that rail wait, and have a turn
+    /// after each spin of more than a few tries: spin on cores of their own
+    /// ([`Rail::task_runtimes`](crate::Rail::task_runtimes)), or for a few microseconds.
     pub fn spin(self, time: Duration) -> Self {
         Self { spin: time.min(crate::runtime::LONGEST_SPIN), ..self }
     }
 
-    /// Sets how long the other stages have to end by themselves, and to bring out what they have, after one has failed;
-    /// then they are aborted at their next await. Default: 1 s.
+    /// Sets how long the other stages have to end by themselves, and to bring out their items, after one has failed;
+    /// then they are aborted at their next await. Default: 1 s. `Duration::MAX` waits for ever.
     pub fn end_limit(self, limit: Duration) -> Self {
         Self { end_limit: limit, ..self }
     }
 
-    /// Sets how long items may wait for a stage that takes none, and a stage for a buffer that does not come back,
-    /// before the pipeline ends with the name of the stage. `None` waits for ever. Default: 60 s, above the time that
-    /// a stream waits for a lost peer. At least 10 ms. A pipeline without items is idle, and goes on.
+    /// Sets how long items may wait for a stage that takes none, and a stage for one buffer, before the pipeline ends
+    /// with the name of the stage. `None` waits for ever. Default: 60 s, above the time that a stream waits for a lost
+    /// peer. At least 10 ms. A pipeline without items is idle, and goes on.
+    ///
+    /// Choose more than a stage takes for one item, and more than the later stages keep a buffer.
     pub fn stall_limit(self, limit: Option<Duration>) -> Self {
         Self { stall_limit: limit.map(|limit| limit.max(SHORTEST_STALL)), ..self }
     }
@@ -158,6 +164,7 @@ impl PipelineBuilder {
             builder: self,
             zero: Instant::now(),
             ended: Arc::default(),
+            joiner: Arc::default(),
             stages: Vec::new(),
             starts: Vec::new(),
             fault: None,
@@ -246,25 +253,26 @@ impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
     }
 }
 
-/// The input of a stage, and that which closes it.
+/// The input of a stage, and the handle that closes it.
 struct Joined<T> {
     input: Input<T>,
     end: ReceiverEnd,
 }
 
 impl Link {
-    /// A channel with room for `length` items, at least 1, and without buffers.
+    /// A channel with room for `length` items, at least 1, and without buffers. The receiver of a channel of 8 items or
+    /// more takes several at a time, `length / 4`, so up to `length / 4 - 1` more than `length` may be on their way.
     pub fn new(length: usize) -> Self {
         Self { length, buffers: None }
     }
 
-    /// Adds a pool of `count` buffers of `bytes` each, which [`Output::buffer`] gives out, with every page made at the
-    /// start. They lie on the node of one of the two stages: the node from which its runtime's thread gets its pages.
-    /// If that is unknown, the kernel chooses. A later [move](crate::Rails::move_rail) of the rail leaves them where
-    /// they are.
+    /// Adds a pool of `count` buffers of `bytes` each, which [`Output::buffer`] gives out. The pool, with every page of
+    /// it, is made when the stage after the link is described. It is asked for on the node of one of the two stages:
+    /// the node from which its runtime's thread gets its pages. If that is unknown, the kernel chooses. A later
+    /// [move](crate::Rails::move_rail) of the rail leaves the buffers where they are.
     ///
-    /// The stage that writes a page costs less beside it, and so does the one that reads it; a NIC or a GPU that takes
-    /// the buffers is beside the consumer.
+    /// Writing a page costs less on the node of its memory, and so does reading it. A NIC or a GPU that takes the
+    /// buffers is beside the consumer.
     pub fn buffers(self, side: Side, bytes: usize, count: usize) -> Self {
         let options = BufferOptions::default();
         Self { buffers: Some(LinkBuffers { side, bytes, count, options }), ..self }
@@ -279,7 +287,7 @@ impl Link {
 
 impl<'r> Parts<'r> {
     fn described(&self, name: String, runtime: &'r RailRuntime) -> Described<'r> {
-        Described { runtime, meter: Meter::new(name, self.zero), pool: None }
+        Described { runtime, meter: Meter::new(name, self.zero, self.joiner.clone()), pool: None }
     }
 
     fn end_of(&self, stage: &Described<'_>) -> StageEnd {
@@ -314,6 +322,11 @@ impl StageEnd {
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         self.meter.start();
         let outcome = stage.await;
+        // An input that is not dropped lives elsewhere, and nothing reads it for this stage any more.
+        let lives_elsewhere = outcome.is_ok() && !self.meter.has_read_all() && !self.meter.stopped_reading();
+        if lives_elsewhere && self.input.as_ref().is_some_and(|input| !input.close()) {
+            self.meter.stops_reading();
+        }
         // A stage that makes do with a part of its input hands on a part too.
         if outcome.is_ok() && !self.meter.stopped_reading() && !self.meter.was_left() {
             self.ending = Ending::Finished;

@@ -3,7 +3,7 @@
 use super::{
     signal::Signal,
     sync::{
-        Arc, AtomicU8, Consumer,
+        Arc, AtomicU8, Consumer, Mutex,
         Ordering::{AcqRel, Acquire, Relaxed},
         Producer, PushError, RingBuffer,
     },
@@ -11,12 +11,14 @@ use super::{
 use std::{
     collections::VecDeque,
     num::NonZeroUsize,
-    task::{Context, Poll},
+    sync::PoisonError,
+    task::{Context, Poll, Waker},
 };
 
 /// The end that sends. It stays open when it is dropped: [`SenderEnd`] closes it.
 pub(super) struct Sender<T> {
     ring: Producer<T>,
+    items: Items<T>,
     ends: Arc<Ends>,
 }
 
@@ -24,9 +26,9 @@ pub(super) struct Sender<T> {
 ///
 /// A long channel gives it several items at a time, for one fence instead of one each.
 pub(super) struct Receiver<T> {
-    ring: Consumer<T>,
+    items: Items<T>,
     ends: Arc<Ends>,
-    /// Items that were taken off the ring and not received; they count to the length of the channel.
+    /// Items that were taken off the ring and not received: one less than a batch at most.
     taken: VecDeque<T>,
     /// The items that are taken off the ring at a time.
     batch: usize,
@@ -35,10 +37,21 @@ pub(super) struct Receiver<T> {
 /// Closes the sending end, from any place.
 pub(super) struct SenderEnd(Arc<Ends>);
 
-/// Closes the receiving end, from any place.
-pub(super) struct ReceiverEnd(Arc<Ends>);
+/// Closes the receiving end, from any place, and drops the items in the ring.
+pub(super) struct ReceiverEnd {
+    ends: Arc<Ends>,
+    /// Empties the ring, and tells whether it was empty.
+    drain: Box<dyn Fn() -> bool + Send>,
+}
 
-/// How a sender ended.
+/// Tells a sender whether an item would be refused.
+pub(super) struct Closing(Arc<Ends>);
+
+/// The end of the ring at which items come off. The receiver has it, and each end that may have to empty the ring after
+/// the receiver has closed or was leaked. So the lock is free while the channel is open.
+struct Items<T>(Arc<Mutex<Consumer<T>>>);
+
+/// The end of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     /// It has sent all that it had.
@@ -47,7 +60,7 @@ pub(super) enum Ending {
     Broken,
 }
 
-/// What a receiver gets.
+/// An item, or the end of the items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received<T> {
     Item(T),
@@ -55,17 +68,19 @@ pub(super) enum Received<T> {
     Ended(Ending),
 }
 
-/// Why an item was not sent.
+/// An item that was not sent, and the reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NotSent<T> {
     Full(T),
-    /// The receiver has closed.
+    /// One of the two ends has closed.
     Closed(T),
 }
 
 struct Ends {
     sender: End,
     receiver: End,
+    /// Tells the sender that the receiver has closed, where it waits for something other than room.
+    closing: Signal,
 }
 
 /// One end: it writes here when it sleeps and when it closes, and the other end reads here at every item. On cache
@@ -77,32 +92,39 @@ struct End {
     state: AtomicU8,
 }
 
-/// A channel for so many items. All its memory is allocated here.
+/// A channel whose ring holds that many items; the receiver takes off less than a quarter of them besides. All its
+/// memory is allocated here.
 pub(super) fn channel<T>(length: NonZeroUsize) -> (Sender<T>, Receiver<T>) {
     let batch = (length.get() / BATCHES).max(1);
     // The first item of a batch is received at once.
     let taken = VecDeque::with_capacity(batch - 1);
-    let (producer, consumer) = RingBuffer::new(length.get() - (batch - 1));
-    let ends = Arc::new(Ends { sender: End::new(), receiver: End::new() });
-    (Sender { ring: producer, ends: ends.clone() }, Receiver { ring: consumer, ends, taken, batch })
+    let (ring, consumer) = RingBuffer::new(length.get());
+    let items = Items(Arc::new(Mutex::new(consumer)));
+    let ends = Arc::new(Ends { sender: End::new(), receiver: End::new(), closing: Signal::new() });
+    (Sender { ring, items: items.clone(), ends: ends.clone() }, Receiver { items, ends, taken, batch })
 }
 
 impl<T> Sender<T> {
     /// Sends an item if there is room.
     pub(super) fn try_send(&mut self, item: T) -> Result<(), NotSent<T>> {
-        if self.ends.receiver.is_closed() {
+        if self.ends.refuse() {
             return Err(NotSent::Closed(item));
         }
         match self.ring.push(item) {
             Ok(()) => {
                 self.ends.receiver.signal.tell();
+                // The fence in `tell` is between the item and this look, as one is between the end and its drain: one
+                // of the two sees the other.
+                if self.ends.receiver.is_closed() {
+                    self.items.drain();
+                }
                 Ok(())
             }
             Err(PushError::Full(item)) => Err(NotSent::Full(item)),
         }
     }
 
-    /// Sends the item once there is room; gives it back if the receiver has closed.
+    /// Sends the item once there is room; gives it back if one of the two ends has closed.
     ///
     /// # Panics
     /// Without an item.
@@ -122,6 +144,10 @@ impl<T> Sender<T> {
 
     pub(super) fn end(&self) -> SenderEnd {
         SenderEnd(self.ends.clone())
+    }
+
+    pub(super) fn closing(&self) -> Closing {
+        Closing(self.ends.clone())
     }
 }
 
@@ -147,27 +173,30 @@ impl<T> Receiver<T> {
 
     /// Refuses further items, and drops those that wait.
     pub(super) fn close(&mut self) {
-        self.end().close();
+        self.ends.close_receiver();
         self.taken.clear();
-        while self.ring.pop().is_ok() {}
+        self.items.drain();
     }
 
     /// Whether the sender has ended, and nothing waits.
     pub(super) fn is_at_end(&self) -> bool {
-        // In this order: what was sent before the end is seen after it.
-        self.taken.is_empty() && self.ends.sender.ending().is_some() && self.ring.is_empty()
+        // In this order: an item that was sent before the end is seen after it.
+        self.taken.is_empty() && self.ends.sender.ending().is_some() && self.items.is_empty()
     }
 
-    pub(super) fn end(&self) -> ReceiverEnd {
-        ReceiverEnd(self.ends.clone())
+    pub(super) fn end(&self) -> ReceiverEnd
+    where
+        T: Send + 'static,
+    {
+        let items = self.items.clone();
+        ReceiverEnd { ends: self.ends.clone(), drain: Box::new(move || items.drain()) }
     }
 
     fn pop(&mut self) -> Option<T> {
         if let Some(item) = self.taken.pop_front() {
             return Some(item);
         }
-        let item = self.ring.pop().ok()?;
-        self.taken.extend((1..self.batch).map_while(|_| self.ring.pop().ok()));
+        let item = self.items.pop(self.batch, &mut self.taken)?;
         self.ends.sender.signal.tell();
         Some(item)
     }
@@ -186,10 +215,63 @@ impl SenderEnd {
 }
 
 impl ReceiverEnd {
-    /// Refuses further items.
-    pub(super) fn close(&self) {
-        self.0.receiver.close(FINISHED);
-        self.0.sender.signal.tell();
+    /// Refuses further items, and drops those in the ring. Returns whether there were none, and the sender had ended.
+    pub(super) fn close(&self) -> bool {
+        self.ends.close_receiver();
+        // In this order: the items that were sent before the end are in the ring after it.
+        let has_ended = self.ends.sender.is_closed();
+        (self.drain)() && has_ended
+    }
+}
+
+impl Closing {
+    pub(super) fn has_come(&self) -> bool {
+        self.0.refuse()
+    }
+
+    /// Has the close of the receiver wake this task. Only one task waits.
+    pub(super) fn wait(&self, waker: &Waker) {
+        self.0.closing.wait(waker);
+    }
+}
+
+impl Ends {
+    /// Whether items are refused: the receiver has closed, or the sender's own end.
+    fn refuse(&self) -> bool {
+        self.receiver.is_closed() || self.sender.is_closed()
+    }
+
+    fn close_receiver(&self) {
+        self.receiver.close(FINISHED);
+        self.sender.signal.tell();
+        self.closing.tell();
+    }
+}
+
+impl<T> Items<T> {
+    /// Takes a batch: its first item, and the others into `rest`.
+    fn pop(&self, batch: usize, rest: &mut VecDeque<T>) -> Option<T> {
+        let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let item = ring.pop().ok()?;
+        rest.extend((1..batch).map_while(|_| ring.pop().ok()));
+        Some(item)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Drops all items, and tells whether there were none.
+    fn drain(&self) -> bool {
+        let pop = || self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().ok();
+        // Without the lock while an item is dropped, which may run code of the user.
+        std::iter::from_fn(pop).map(drop).count() == 0
+    }
+}
+
+impl<T> Clone for Items<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
     }
 }
 

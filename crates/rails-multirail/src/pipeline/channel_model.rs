@@ -1,13 +1,13 @@
-//! Channels under every interleaving of their two ends, by loom.
+//! Channels under the interleavings of their two ends, with at most three preemptions each, by loom.
 
 /// loom's atomics and waker in place of the standard library's, and a ring over them with the orderings of rtrb's.
 mod sync {
     use loom::sync::atomic::AtomicUsize;
     pub(super) use loom::sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU8, Ordering, fence},
     };
-    use std::{sync::Mutex, task::Waker};
+    use std::task::Waker;
 
     #[derive(Debug)]
     pub(super) struct AtomicWaker(loom::future::AtomicWaker);
@@ -28,7 +28,7 @@ mod sync {
 
     pub(super) struct RingBuffer<T> {
         /// loom does not know these locks, so they order nothing. Reading a slot before its item is there panics.
-        slots: Vec<Mutex<Option<T>>>,
+        slots: Vec<std::sync::Mutex<Option<T>>>,
         head: AtomicUsize,
         tail: AtomicUsize,
     }
@@ -43,12 +43,12 @@ mod sync {
     impl<T> RingBuffer<T> {
         #[expect(clippy::new_ret_no_self, reason = "rtrb has it so")]
         pub(super) fn new(length: usize) -> (Producer<T>, Consumer<T>) {
-            let slots = (0..length).map(|_| Mutex::new(None)).collect();
+            let slots = (0..length).map(|_| std::sync::Mutex::new(None)).collect();
             let ring = Arc::new(Self { slots, head: AtomicUsize::new(0), tail: AtomicUsize::new(0) });
             (Producer(ring.clone()), Consumer(ring))
         }
 
-        fn slot(&self, index: usize) -> &Mutex<Option<T>> {
+        fn slot(&self, index: usize) -> &std::sync::Mutex<Option<T>> {
             &self.slots[index % self.slots.len()]
         }
     }
@@ -146,9 +146,9 @@ fn items_and_end_wake_the_receiver() {
 #[test]
 fn batches_wake_the_sender() {
     model(|| {
-        // Seven in the ring, and two at a time off it.
+        // Eight in the ring, and two at a time off it.
         let (mut sender, mut receiver) = of_length(8);
-        for _ in 0..7 {
+        for _ in 0..8 {
             assert!(sender.try_send(Arc::new(())).is_ok(), "there is room");
         }
         assert!(matches!(sender.try_send(Arc::new(())), Err(NotSent::Full(_))));
@@ -163,7 +163,7 @@ fn batches_wake_the_sender() {
             }
             count
         });
-        assert_eq!(received, 8);
+        assert_eq!(received, 9);
         sending.join().unwrap();
     });
 }
@@ -194,6 +194,51 @@ fn a_closed_receiver_wakes_the_sender() {
         let sent = sending.join().unwrap();
         assert!((1..=3).contains(&sent), "{sent} items were sent");
         assert_eq!(Arc::strong_count(&item), 1, "every item was dropped");
+    });
+}
+
+/// A stage that leaks its receiver closes by its end: no item stays in the ring, and the sender refuses more.
+#[test]
+fn an_end_empties_the_ring() {
+    model(|| {
+        let item = Arc::new(());
+        let (mut sender, receiver) = of_length(2);
+        let end = receiver.end();
+        let sending = {
+            let item = item.clone();
+            thread::spawn(move || while sender.try_send(item.clone()).is_ok() {})
+        };
+        end.close();
+        sending.join().unwrap();
+        assert_eq!(Arc::strong_count(&item), 1, "every item was dropped");
+        drop(receiver);
+    });
+}
+
+/// A sender sends nothing after its own end.
+#[test]
+fn an_ended_sender_refuses_items() {
+    model(|| {
+        let (mut sender, _receiver) = of_length(1);
+        sender.end().close(Ending::Finished);
+        assert!(matches!(sender.try_send(Arc::new(())), Err(NotSent::Closed(_))));
+    });
+}
+
+/// A sender that waits for something else than room hears that the receiver has closed.
+#[test]
+fn an_end_wakes_a_sender_that_waits_for_it() {
+    model(|| {
+        let (sender, receiver) = of_length(1);
+        let (closing, end) = (sender.closing(), receiver.end());
+        let waiting = thread::spawn(move || {
+            block_on(poll_fn(|context| {
+                closing.wait(context.waker());
+                if closing.has_come() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            }));
+        });
+        end.close();
+        waiting.join().unwrap();
     });
 }
 

@@ -1,8 +1,8 @@
-//! The two ends of a stage: where its items come from, and where they go.
+//! The two ends of a stage: its items come from an [`Input`], and go to an [`Output`].
 
 use super::{
     buffers::{Buffer, Buffers},
-    channel::{Ending, NotSent, Received, Receiver, Sender},
+    channel::{Closing, Ending, NotSent, Received, Receiver, Sender},
     meter::{Meter, Wait},
 };
 use rails_bind::memory::{MemoryError, Residency};
@@ -11,27 +11,37 @@ use std::{
     future::poll_fn,
     hint::spin_loop,
     sync::Arc,
-    task::ready,
+    task::{Poll, ready},
     time::{Duration, Instant},
 };
-use tokio::task::coop;
+use tokio::task::{coop, yield_now};
 
-/// Where a stage gets its items. Dropping it before the end of the items ends the pipeline, with the name of the stage.
+/// The source of a stage's items. A stage reads it to the end: dropping it before, or returning while it lives
+/// elsewhere, ends the pipeline at once, with the name of the stage.
 pub struct Input<T> {
     receiver: Receiver<T>,
     meter: Arc<Meter>,
-    spin: Duration,
+    spin: Spin,
     /// The end that it has heard of.
     ended: Option<Ending>,
 }
 
-/// Where a stage puts its items, and gets buffers for them. The next stage gets to its end when this stage has ended,
-/// also if the stage drops it before.
+/// Takes the items of a stage to the next one, and gives out buffers for them. The next stage gets to its end when this
+/// stage has ended, also if the stage drops the output before. It takes nothing after the end of its stage.
 pub struct Output<T> {
     sender: Sender<T>,
     meter: Arc<Meter>,
     buffers: Option<Buffers>,
-    spin: Duration,
+    closing: Closing,
+    spin: Spin,
+}
+
+/// How long an end tries again and again.
+#[derive(Debug)]
+struct Spin {
+    time: Duration,
+    /// Whether it has tried for so long that the rail's other tasks are due, before the next item.
+    owes_turn: bool,
 }
 
 /// The stage before did not end well, so the items that were received are not all. A stage returns it with `?`.
@@ -39,19 +49,26 @@ pub struct Output<T> {
 #[error("the stage before has failed")]
 pub struct Broken;
 
-/// The stage after receives no more. A stage returns it with `?`.
+/// The stage after receives no more, or the stage of the output has ended. A stage returns it with `?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the stage after receives no more items")]
+#[error("the stage after receives no more items, or this stage has ended")]
 pub struct Closed;
 
-/// Why there is no buffer.
+/// An output gave no buffer. A stage returns it with `?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the link to the next stage was made without buffers: Link::buffers adds them")]
-pub struct NoBuffers;
+#[non_exhaustive]
+pub enum NoBuffer {
+    /// The link has none.
+    #[error("the link to the next stage was made without buffers: Link::buffers adds them")]
+    NotLinked,
+    /// An item would not be sent.
+    #[error(transparent)]
+    Closed(#[from] Closed),
+}
 
 impl<T> Input<T> {
     pub(super) fn new(receiver: Receiver<T>, meter: Arc<Meter>, spin: Duration) -> Self {
-        Self { receiver, meter, spin, ended: None }
+        Self { receiver, meter, spin: Spin::new(spin), ended: None }
     }
 
     /// The next item, once it is there; `None` once the stage before has ended and all of its items were received.
@@ -61,7 +78,7 @@ impl<T> Input<T> {
     /// # Errors
     /// [`Broken`] in place of `None` if the stage before failed.
     pub async fn recv(&mut self) -> Result<Option<T>, Broken> {
-        ready_turn().await;
+        self.spin.turn().await;
         if let Some(ended) = self.ended {
             return self.end(ended);
         }
@@ -82,11 +99,12 @@ impl<T> Input<T> {
     }
 
     fn spin(&mut self) -> Option<Received<T>> {
-        spin(self.spin, &self.meter, Wait::Input, || self.receiver.try_receive())
+        self.spin.until(&self.meter, Wait::Input, || self.receiver.try_receive())
     }
 
     fn end(&mut self, ended: Ending) -> Result<Option<T>, Broken> {
         self.ended = Some(ended);
+        self.meter.reads_all();
         match ended {
             Ending::Finished => Ok(None),
             Ending::Broken => {
@@ -99,16 +117,21 @@ impl<T> Input<T> {
 
 impl<T> Drop for Input<T> {
     fn drop(&mut self) {
-        if self.ended.is_none() && !self.receiver.is_at_end() {
+        if self.receiver.is_at_end() {
+            self.meter.reads_all();
+        }
+        // The buffers of the items are back before the pipeline ends.
+        self.receiver.close();
+        if !self.meter.has_read_all() {
             self.meter.stops_reading();
         }
-        self.receiver.close();
     }
 }
 
 impl<T> Output<T> {
     pub(super) fn new(sender: Sender<T>, meter: Arc<Meter>, buffers: Option<Buffers>, spin: Duration) -> Self {
-        Self { sender, meter, buffers, spin }
+        let closing = sender.closing();
+        Self { sender, meter, buffers, closing, spin: Spin::new(spin) }
     }
 
     /// Hands an item over to the next stage, once there is room. If the future is dropped, the item may be dropped with
@@ -117,14 +140,14 @@ impl<T> Output<T> {
     /// # Errors
     /// [`Closed`]. The item was dropped.
     pub async fn send(&mut self, item: T) -> Result<(), Closed> {
-        ready_turn().await;
+        self.spin.turn().await;
         let mut item = match self.sender.try_send(item) {
             Ok(()) => return self.sent(),
             Err(NotSent::Closed(_)) => return Err(self.closed()),
             Err(NotSent::Full(item)) => Some(item),
         };
         let sender = &mut self.sender;
-        let spun = spin(self.spin, &self.meter, Wait::Room, || match sender.try_send(item.take()?) {
+        let spun = self.spin.until(&self.meter, Wait::Room, || match sender.try_send(item.take()?) {
             Ok(()) => Some(Ok(())),
             Err(NotSent::Closed(_)) => Some(Err(Closed)),
             Err(NotSent::Full(unsent)) => {
@@ -165,26 +188,38 @@ impl<T> Output<T> {
     /// this is the back-pressure on a source.
     ///
     /// # Errors
-    /// [`NoBuffers`].
-    pub async fn buffer(&mut self) -> Result<Buffer, NoBuffers> {
-        ready_turn().await;
-        let buffers = self.buffers()?;
-        let free = buffers.try_take().or_else(|| spin(self.spin, &self.meter, Wait::Buffer, || buffers.try_take()));
-        match free {
-            Some(buffer) => Ok(buffer),
+    /// [`NoBuffer`], also while it waits.
+    pub async fn buffer(&mut self) -> Result<Buffer, NoBuffer> {
+        self.spin.turn().await;
+        let Self { closing, meter, spin, .. } = self;
+        let buffers = self.buffers.as_ref().ok_or(NoBuffer::NotLinked)?;
+        let take = || take(closing, buffers);
+        let spun = match take() {
+            Some(taken) => Some(taken),
+            None => spin.until(meter, Wait::Buffer, take),
+        };
+        let taken = match spun {
+            Some(taken) => taken,
             None => {
-                let _waiting = self.meter.wait(Wait::Buffer);
-                Ok(buffers.take().await)
+                let _waiting = meter.wait(Wait::Buffer);
+                poll_fn(|context| {
+                    buffers.wait(context.waker());
+                    closing.wait(context.waker());
+                    take().map_or(Poll::Pending, Poll::Ready)
+                })
+                .await
             }
-        }
+        };
+        taken.map_err(|Closed| self.closed().into())
     }
 
     /// A buffer, if one is free at this moment.
     ///
     /// # Errors
-    /// [`NoBuffers`].
-    pub fn try_buffer(&mut self) -> Result<Option<Buffer>, NoBuffers> {
-        Ok(self.buffers()?.try_take())
+    /// [`NoBuffer`].
+    pub fn try_buffer(&mut self) -> Result<Option<Buffer>, NoBuffer> {
+        let buffers = self.buffers.as_ref().ok_or(NoBuffer::NotLinked)?;
+        take(&self.closing, buffers).transpose().map_err(|Closed| self.closed().into())
     }
 
     /// Counts an item that the stage gave up by itself, for want of a buffer for example.
@@ -200,53 +235,68 @@ impl<T> Output<T> {
         self.buffers.as_ref().map(Buffers::residency)
     }
 
-    fn buffers(&self) -> Result<&Buffers, NoBuffers> {
-        self.buffers.as_ref().ok_or(NoBuffers)
-    }
-
     fn sent(&self) -> Result<(), Closed> {
         self.meter.count_out();
         Ok(())
     }
 
     fn closed(&self) -> Closed {
-        self.meter.is_left();
+        // After the stage's own end it is closed by that.
+        if !self.meter.has_ended() {
+            self.meter.is_left();
+        }
         Closed
     }
 }
 
-/// Lets the other tasks of the rail run, once the stage has used up its tokio budget of ready items.
-async fn ready_turn() {
-    poll_fn(|context| {
-        ready!(coop::poll_proceed(context)).made_progress();
-        std::task::Poll::Ready(())
-    })
-    .await;
+/// A buffer if one is free, as long as an item can be sent.
+fn take(closing: &Closing, buffers: &Buffers) -> Option<Result<Buffer, Closed>> {
+    if closing.has_come() { Some(Err(Closed)) } else { buffers.try_take().map(Ok) }
 }
 
-/// Tries again and again for that time. The clock is read only after the first tries: reading it takes as long as
-/// several tries.
-fn spin<R>(time: Duration, meter: &Meter, wait: Wait, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
-    if time.is_zero() {
-        return None;
+impl Spin {
+    fn new(time: Duration) -> Self {
+        Self { time, owes_turn: false }
     }
-    let mut tries = |count: u32| {
-        (0..count).find_map(|_| {
-            spin_loop();
-            attempt()
+
+    /// Lets the other tasks of the rail run, once the stage has used up its tokio budget of ready items, or has spun.
+    async fn turn(&mut self) {
+        if self.owes_turn {
+            yield_now().await;
+            self.owes_turn = false;
+        }
+        poll_fn(|context| {
+            ready!(coop::poll_proceed(context)).made_progress();
+            Poll::Ready(())
         })
-    };
-    if let Some(done) = tries(UNTIMED_TRIES) {
-        return Some(done);
+        .await;
     }
-    let _waiting = meter.wait(wait);
-    let start = Instant::now();
-    while start.elapsed() < time {
-        if let Some(done) = tries(TRIES) {
+
+    /// Tries again and again. The clock is read only after the first tries: reading it takes as long as several tries.
+    fn until<R>(&mut self, meter: &Meter, wait: Wait, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
+        if self.time.is_zero() {
+            return None;
+        }
+        let mut tries = |count: u32| {
+            (0..count).find_map(|_| {
+                spin_loop();
+                attempt()
+            })
+        };
+        if let Some(done) = tries(UNTIMED_TRIES) {
             return Some(done);
         }
+        let _waiting = meter.wait(wait);
+        let start = Instant::now();
+        while start.elapsed() < self.time {
+            if let Some(done) = tries(TRIES) {
+                self.owes_turn = true;
+                return Some(done);
+            }
+        }
+        // The stage sleeps next, which is a turn of the others.
+        None
     }
-    None
 }
 
 impl<T> fmt::Debug for Input<T> {
@@ -265,3 +315,45 @@ impl<T> fmt::Debug for Output<T> {
 const UNTIMED_TRIES: u32 = 32;
 /// Between two looks at the clock.
 const TRIES: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::channel::channel;
+    use std::num::NonZeroUsize;
+
+    fn output(spin: Duration) -> (Output<u32>, Input<u32>) {
+        let (sender, receiver) = channel(NonZeroUsize::MIN);
+        let meter = |name: &str| Meter::new(name.to_owned(), Instant::now(), Arc::default());
+        (Output::new(sender, meter("from"), None, spin), Input::new(receiver, meter("to"), spin))
+    }
+
+    /// A stage may move its ends into a task that goes from thread to thread.
+    #[test]
+    fn the_futures_of_both_ends_are_send() {
+        fn is_send(_: impl Send) {}
+        let (mut output, mut input) = output(Duration::ZERO);
+        is_send(output.send(1));
+        is_send(output.buffer());
+        is_send(input.recv());
+    }
+
+    #[test]
+    fn a_timed_spin_is_followed_by_a_turn_of_others() {
+        let meter = Meter::new("stage".to_owned(), Instant::now(), Arc::default());
+        let mut spin = Spin::new(Duration::MAX);
+        let mut tries = 0;
+        let done = spin.until(&meter, Wait::Input, || {
+            tries += 1;
+            (tries > UNTIMED_TRIES).then_some(())
+        });
+        assert_eq!(done, Some(()));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let other = tokio::spawn(async {});
+            spin.turn().await;
+            assert!(other.is_finished());
+        });
+        assert!(!spin.owes_turn);
+    }
+}

@@ -3,9 +3,9 @@
 use super::stats::PipelineStats;
 use crate::runtime::Panic;
 use rails_bind::memory::MemoryError;
-use std::{error::Error, time::Duration};
+use std::{error::Error, fmt, time::Duration};
 
-/// Why a pipeline was not started.
+/// A fault in the description of a pipeline, which was not started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -41,17 +41,18 @@ pub enum StartError {
     },
 }
 
-/// Why a pipeline ended before its source had ended and every item was through: the first stage that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("stage `{stage}` of pipeline `{pipeline}` {failure}{}", told(.still_running))]
+/// A pipeline ended before its source had ended and every item was through, because of this stage.
+///
+/// The text includes that of the failure, so the [source](Error::source) is the error behind that.
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct PipelineError {
     /// The pipeline.
     pub pipeline: String,
-    /// The stage that failed first.
+    /// The stage that failed first. If [no buffer came back](StageFailure::NoBufferBack), the stage that waits for one:
+    /// the buffers are with a later stage, or with an owner outside of the pipeline, such as a stream.
     pub stage: String,
-    /// How it failed.
-    #[source]
+    /// The kind of failure, and its cause.
     pub failure: StageFailure,
     /// The figures of all stages at the end.
     pub stats: PipelineStats,
@@ -60,7 +61,7 @@ pub struct PipelineError {
     pub still_running: Vec<String>,
 }
 
-/// How a stage failed.
+/// The failure of a stage.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageFailure {
@@ -70,29 +71,38 @@ pub enum StageFailure {
     /// It panicked.
     #[error("panicked: {0}")]
     Panicked(Panic),
-    /// It returned, or dropped its [`Input`](super::Input), although the stage before had not ended.
+    /// It dropped its [`Input`](super::Input), or returned while that lived elsewhere, before the end of its items.
     #[error("stopped reading before the end of its input")]
     StoppedReading,
     /// The runtime that it ran on has stopped.
     #[error("was cancelled: its rail's runtime has stopped")]
     Cancelled,
-    /// An item waited for it all this time, and it took none and was not held up by a later stage.
+    /// Items waited for it all this time, and it took none, and waited for neither room nor a buffer.
     #[error("has read nothing for {limit:?}, although items wait for it")]
     Stalled {
         /// The pipeline's [limit](super::PipelineBuilder::stall_limit).
         limit: Duration,
     },
-    /// No buffer came back to it all this time, and no stage took an item.
-    #[error("has waited {limit:?} for a buffer: a later stage keeps all of them")]
+    /// It waited for one buffer all this time, while the next stage took no item.
+    #[error("has waited {limit:?} for a buffer: a later stage, or an owner outside of the pipeline, keeps all of them")]
     NoBufferBack {
         /// The pipeline's [limit](super::PipelineBuilder::stall_limit).
         limit: Duration,
     },
 }
 
-fn told(still_running: &[String]) -> String {
-    match still_running {
-        [] => String::new(),
-        stages => format!("; still running, as they do not await: {}", stages.join(", ")),
+impl fmt::Display for PipelineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stage `{}` of pipeline `{}` {}", self.stage, self.pipeline, self.failure)?;
+        match &self.still_running[..] {
+            [] => Ok(()),
+            stages => write!(f, "; still running, as they do not await: {}", stages.join(", ")),
+        }
+    }
+}
+
+impl Error for PipelineError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.failure.source()
     }
 }

@@ -1,11 +1,14 @@
-//! What a stage counts while it runs, and what others read of it.
+//! The counters of a stage, and how others read them.
 
-use super::stats::{StageState, StageStats};
+use super::{
+    stats::{StageState, StageStats},
+    sync::AtomicWaker,
+};
 use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
+            AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{AcqRel, Acquire, Relaxed, Release},
         },
     },
@@ -18,16 +21,15 @@ use std::{
 #[repr(align(128))]
 pub(super) struct Meter {
     pub(super) name: String,
-    /// The beginning of the pipeline, from which the nanoseconds below are counted.
+    /// The instant from which the nanoseconds below are counted.
     zero: Instant,
     items_in: AtomicU64,
     items_out: AtomicU64,
     dropped: AtomicU64,
-    starved: AtomicU64,
-    blocked: AtomicU64,
-    /// One of the constants below.
-    waits_for: AtomicU8,
-    waits_since: AtomicU64,
+    /// Of its input.
+    starved: Waits,
+    /// Of its output.
+    blocked: Waits,
     /// [`NEVER`] before that.
     started: AtomicU64,
     ended: AtomicU64,
@@ -35,11 +37,25 @@ pub(super) struct Meter {
     place: AtomicUsize,
     /// Whether a stage beside it ended first.
     is_bereft: AtomicBool,
+    /// Whether it has heard the end of its input, or dropped it there.
+    has_read_all: AtomicBool,
     /// Whether it dropped its input before the end of it.
     has_stopped_reading: AtomicBool,
+    /// Wakes the task that joins the pipeline.
+    joiner: Arc<AtomicWaker>,
 }
 
-/// What a stage waits for.
+/// The waits of one end of a stage, in one word, so that a wait is counted once at any moment: two bits that say which
+/// wait goes on, if any, and below them the nanoseconds of all waits. While one goes on, its beginning is taken off
+/// those, modulo two to the 62nd, so that adding the time of the reading gives the sum.
+#[derive(Debug)]
+struct Waits {
+    word: AtomicU64,
+    /// The most that was read. A thread that is held up between a look at the clock and the word writes a smaller sum.
+    told: AtomicU64,
+}
+
+/// The cause of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
     Input,
@@ -51,11 +67,14 @@ pub(super) enum Wait {
 pub(super) struct Waiting<'m> {
     meter: &'m Meter,
     wait: Wait,
-    since: u64,
 }
 
+/// A wait for a buffer: equal to another reading of it only while the same wait goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct BufferWait(u64);
+
 impl Meter {
-    pub(super) fn new(name: String, zero: Instant) -> Arc<Self> {
+    pub(super) fn new(name: String, zero: Instant, joiner: Arc<AtomicWaker>) -> Arc<Self> {
         let count = || AtomicU64::new(0);
         Arc::new(Self {
             name,
@@ -63,15 +82,15 @@ impl Meter {
             items_in: count(),
             items_out: count(),
             dropped: count(),
-            starved: count(),
-            blocked: count(),
-            waits_for: AtomicU8::new(NOTHING),
-            waits_since: count(),
+            starved: Waits::new(),
+            blocked: Waits::new(),
             started: AtomicU64::new(NEVER),
             ended: AtomicU64::new(NEVER),
             place: AtomicUsize::new(0),
             is_bereft: AtomicBool::new(false),
+            has_read_all: AtomicBool::new(false),
             has_stopped_reading: AtomicBool::new(false),
+            joiner,
         })
     }
 
@@ -110,8 +129,18 @@ impl Meter {
         self.is_bereft.load(Acquire)
     }
 
+    pub(super) fn reads_all(&self) {
+        self.has_read_all.store(true, Release);
+    }
+
+    pub(super) fn has_read_all(&self) -> bool {
+        self.has_read_all.load(Acquire)
+    }
+
+    /// Notes it, and has the joiner look.
     pub(super) fn stops_reading(&self) {
         self.has_stopped_reading.store(true, Release);
+        self.joiner.wake();
     }
 
     pub(super) fn stopped_reading(&self) -> bool {
@@ -120,41 +149,61 @@ impl Meter {
 
     /// Begins a wait.
     pub(super) fn wait(&self, wait: Wait) -> Waiting<'_> {
-        let since = self.now();
-        self.waits_since.store(since, Relaxed);
-        self.waits_for.store(wait as u8 + 1, Release);
-        Waiting { meter: self, wait, since }
+        self.waits(wait).begin(wait, self.now());
+        Waiting { meter: self, wait }
     }
 
-    pub(super) fn waits_for(&self) -> Option<Wait> {
-        [Wait::Input, Wait::Room, Wait::Buffer].into_iter().find(|wait| *wait as u8 + 1 == self.waits_for.load(Acquire))
+    fn waits(&self, wait: Wait) -> &Waits {
+        match wait {
+            Wait::Input => &self.starved,
+            Wait::Room | Wait::Buffer => &self.blocked,
+        }
+    }
+
+    /// Whether it waits for room in its output or for a buffer.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.blocked.goes_on().is_some()
+    }
+
+    /// Its wait for a buffer, if that goes on.
+    pub(super) fn buffer_wait(&self) -> Option<BufferWait> {
+        let word = self.blocked.word.load(Acquire);
+        (Waits::wait_of(word) == Some(Wait::Buffer)).then_some(BufferWait(word))
     }
 
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Acquire) != NEVER
     }
 
-    /// The items that it has received and sent: progress is a change of these.
-    pub(super) fn items(&self) -> (u64, u64) {
-        (self.items_in.load(Acquire), self.items_out.load(Acquire))
+    /// The time of its end.
+    pub(super) fn ended_at(&self) -> Option<Instant> {
+        let ended = self.ended.load(Acquire);
+        (ended != NEVER).then(|| self.zero + Duration::from_nanos(ended))
     }
 
-    /// The counters now. They are read one after the other, so they may be a few items apart.
+    pub(super) fn items_in(&self) -> u64 {
+        self.items_in.load(Acquire)
+    }
+
+    pub(super) fn items_out(&self) -> u64 {
+        self.items_out.load(Acquire)
+    }
+
+    /// The counters at this moment. They are read one after the other, so they may be a few items apart.
     pub(super) fn read(&self) -> StageStats {
         let [started, ended] = [&self.started, &self.ended].map(|time| time.load(Acquire));
-        let until = if ended == NEVER { self.now() } else { ended };
-        let waits_for = self.waits_for();
-        let goes_on = until.saturating_sub(self.waits_since.load(Relaxed));
-        let so_far = |sum: &AtomicU64, does: bool| sum.load(Relaxed) + if does { goes_on } else { 0 };
-        let starved = so_far(&self.starved, waits_for == Some(Wait::Input));
-        let blocked = so_far(&self.blocked, waits_for.is_some_and(|wait| wait != Wait::Input));
-        let busy = until.saturating_sub(started).saturating_sub(starved + blocked);
-        let state = match waits_for {
+        let now = || if ended == NEVER { self.now() } else { ended };
+        let [starved, blocked] = [&self.starved, &self.blocked].map(|waits| waits.read(now));
+        // After the waits: they are within it.
+        let alive = now().saturating_sub(started);
+        let [starved_for, blocked_for] = [starved.0, blocked.0].map(|time| time.min(alive));
+        let busy = alive.saturating_sub(starved_for + blocked_for);
+        let state = match (starved.1, blocked.1) {
             _ if started == NEVER => StageState::New,
             _ if ended != NEVER => StageState::Ended,
-            None => StageState::Busy,
-            Some(Wait::Input) => StageState::Starved,
-            Some(Wait::Room | Wait::Buffer) => StageState::Blocked,
+            (_, Some(_)) => StageState::Blocked,
+            (Some(_), None) => StageState::Starved,
+            (None, None) => StageState::Busy,
         };
         StageStats {
             stage: self.name.clone(),
@@ -162,9 +211,9 @@ impl Meter {
             items_in: self.items_in.load(Relaxed),
             items_out: self.items_out.load(Relaxed),
             dropped: self.dropped.load(Relaxed),
-            busy: if started == NEVER { Duration::ZERO } else { Duration::from_nanos(busy) },
-            starved: Duration::from_nanos(starved),
-            blocked: Duration::from_nanos(blocked),
+            busy: Duration::from_nanos(busy),
+            starved: Duration::from_nanos(starved_for),
+            blocked: Duration::from_nanos(blocked_for),
             buffers: None,
         }
     }
@@ -176,12 +225,51 @@ impl Meter {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let sum = match self.wait {
-            Wait::Input => &self.meter.starved,
-            Wait::Room | Wait::Buffer => &self.meter.blocked,
-        };
-        self.meter.waits_for.store(NOTHING, Release);
-        add(sum, self.meter.now().saturating_sub(self.since));
+        self.meter.waits(self.wait).end(self.meter.now());
+    }
+}
+
+impl Waits {
+    fn new() -> Self {
+        Self { word: AtomicU64::new(0), told: AtomicU64::new(0) }
+    }
+
+    /// Only the end's task calls this, and [`end`](Self::end). A wait whose future was leaked ends here.
+    fn begin(&self, wait: Wait, now: u64) {
+        self.end(now);
+        let sum = self.word.load(Relaxed);
+        self.word.store(sum.wrapping_sub(now) & NANOS | (wait as u64 + 1) << NANOS.count_ones(), Release);
+    }
+
+    fn end(&self, now: u64) {
+        let word = self.word.load(Relaxed);
+        if Self::wait_of(word).is_some() {
+            self.word.store(word.wrapping_add(now) & NANOS, Release);
+        }
+    }
+
+    fn goes_on(&self) -> Option<Wait> {
+        Self::wait_of(self.word.load(Acquire))
+    }
+
+    /// The nanoseconds of all waits, and the one that goes on.
+    fn read(&self, now: impl Fn() -> u64) -> (u64, Option<Wait>) {
+        let mut word = self.word.load(Acquire);
+        loop {
+            // A time at which the word was this one: earlier or later, the sum would be another.
+            let now = now();
+            let again = self.word.load(Acquire);
+            if again == word {
+                let wait = Self::wait_of(word);
+                let sum = if wait.is_some() { word.wrapping_add(now) & NANOS } else { word };
+                return (self.told.fetch_max(sum, AcqRel).max(sum), wait);
+            }
+            word = again;
+        }
+    }
+
+    fn wait_of(word: u64) -> Option<Wait> {
+        [Wait::Input, Wait::Room, Wait::Buffer].into_iter().find(|wait| *wait as u64 + 1 == word >> NANOS.count_ones())
     }
 }
 
@@ -190,5 +278,67 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed) + more, Release);
 }
 
-const NOTHING: u8 = 0;
+/// The bits of nanoseconds in a word of waits: 146 years.
+const NANOS: u64 = (1 << 62) - 1;
 const NEVER: u64 = u64::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_of_both_ends_are_apart() {
+        let meter = Meter::new("stage".to_owned(), Instant::now(), Arc::default());
+        meter.start();
+        let input = meter.wait(Wait::Input);
+        let buffer = meter.wait(Wait::Buffer);
+        drop(input);
+        assert_eq!(meter.read().state, StageState::Blocked);
+        let starved = meter.read().starved;
+        let first = meter.buffer_wait();
+        assert!(first.is_some());
+        assert_eq!(meter.buffer_wait(), first, "it is the same wait");
+        drop(buffer);
+        assert_eq!((meter.buffer_wait(), meter.read().starved), (None, starved));
+        drop(meter.wait(Wait::Room));
+        assert_eq!(meter.read().state, StageState::Busy);
+    }
+
+    #[test]
+    fn a_wait_counts_once_at_any_moment() {
+        let waits = Waits::new();
+        for (begin, end) in [(10, 15), (20, 27)] {
+            let before = waits.read(|| begin).0;
+            waits.begin(Wait::Buffer, begin);
+            assert_eq!(waits.read(|| begin), (before, Some(Wait::Buffer)));
+            assert_eq!(waits.read(|| end), (before + end - begin, Some(Wait::Buffer)));
+            waits.end(end);
+            assert_eq!(waits.read(|| end + 100), (before + end - begin, None));
+        }
+    }
+
+    /// Figures only grow, whatever the stage does meanwhile.
+    #[test]
+    fn figures_never_go_back() {
+        let meter = Meter::new("stage".to_owned(), Instant::now(), Arc::default());
+        meter.start();
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let stage = std::thread::spawn({
+            let meter = meter.clone();
+            move || {
+                while stopped.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                    drop(meter.wait(Wait::Input));
+                    drop(meter.wait(Wait::Room));
+                }
+            }
+        });
+        let mut last = meter.read();
+        for _ in 0..100_000 {
+            let next = meter.read();
+            assert!(next.starved >= last.starved && next.blocked >= last.blocked, "{last:?}, {next:?}");
+            last = next;
+        }
+        drop(stop);
+        stage.join().unwrap();
+    }
+}

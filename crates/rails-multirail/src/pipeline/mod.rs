@@ -43,7 +43,7 @@
 //! - Items arrive in order, each once. A stage that has received `None` has had all items of a stage that ended well.
 //!   If that failed, the stage gets [`Broken`] instead.
 //! - If a stage returns an error, panics, stops reading or [stalls](PipelineBuilder::stall_limit), the pipeline ends,
-//!   and [`RunningPipeline::join`] names the stage. Every buffer goes back to its pool.
+//!   and [`RunningPipeline::join`] names the stage. Every buffer that a stage or a channel held goes back to its pool.
 //! - A pipeline has a source and a sink: one without stages has no `start`.
 //!
 //!   ```compile_fail
@@ -75,7 +75,7 @@ mod sync;
 
 pub use buffers::Buffer;
 pub use builder::{Link, OpenPipeline, Pipeline, PipelineBuilder, Side};
-pub use ends::{Broken, Closed, Input, NoBuffers, Output};
+pub use ends::{Broken, Closed, Input, NoBuffer, Output};
 pub use error::{PipelineError, StageFailure, StartError};
 pub use running::RunningPipeline;
 pub use stats::{BufferStats, PipelineStats, StageState, StageStats};

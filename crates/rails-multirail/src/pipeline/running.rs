@@ -3,8 +3,9 @@
 use super::{
     buffers,
     error::{PipelineError, StageFailure},
-    meter::{Meter, Wait},
+    meter::{BufferWait, Meter},
     stats::PipelineStats,
+    sync::AtomicWaker,
 };
 use crate::runtime::{RailTask, TaskError};
 use rails_bind::memory::BufferPool;
@@ -26,10 +27,13 @@ pub(super) type StageTask = RailTask<Result<(), Box<dyn Error + Send + Sync>>>;
 #[derive(Debug)]
 pub struct RunningPipeline {
     name: String,
+    /// The time of its start.
     zero: Instant,
+    /// Woken by a stage that stops reading.
+    joiner: Arc<AtomicWaker>,
     /// By stage, from the source to the sink, and so are the others.
     meters: Vec<Arc<Meter>>,
-    pools: Vec<Option<(BufferPool, Option<NodeId>)>>,
+    pools: Vec<Option<Pool>>,
     tasks: Vec<StageTask>,
     /// `None` of a stage that has not ended.
     outcomes: Vec<Option<Outcome>>,
@@ -39,32 +43,40 @@ pub struct RunningPipeline {
     stall_limit: Option<Duration>,
 }
 
+/// The buffers of a stage's output, and the node that they were asked for on.
+pub(super) type Pool = (BufferPool, Option<NodeId>);
+
 type Outcome = Result<Result<(), Box<dyn Error + Send + Sync>>, TaskError>;
 
 /// Whether a stage had dropped its input before it was aborted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HadStopped(bool);
 
-/// What a stage had done when it was last seen to do something.
-#[derive(Debug, Clone, Copy)]
+/// The waits at a stage, and the number of looks in a row at which each went on.
+#[derive(Debug, Clone, Copy, Default)]
 struct Seen {
-    items: (u64, u64),
-    at: Instant,
+    items_in: u64,
+    /// An item waited for the stage, which was not held up itself, and had taken none since the first of the looks.
+    item_waits: u32,
+    buffer_wait: Option<BufferWait>,
+    /// The stage waited for the same buffer, and the next stage had taken no item since the look before.
+    buffer_waits: u32,
 }
 
 impl RunningPipeline {
     pub(super) fn new(
         name: String,
         zero: Instant,
-        meters: Vec<Arc<Meter>>,
-        pools: Vec<Option<(BufferPool, Option<NodeId>)>>,
+        joiner: Arc<AtomicWaker>,
+        stages: Vec<(Arc<Meter>, Option<Pool>)>,
         tasks: Vec<StageTask>,
         end_limit: Duration,
         stall_limit: Option<Duration>,
     ) -> Self {
+        let (meters, pools) = stages.into_iter().unzip();
         let outcomes = tasks.iter().map(|_| None).collect();
         let aborted = vec![None; tasks.len()];
-        Self { name, zero, meters, pools, tasks, outcomes, aborted, end_limit, stall_limit }
+        Self { name, zero, joiner, meters, pools, tasks, outcomes, aborted, end_limit, stall_limit }
     }
 
     /// The figures up to now.
@@ -73,15 +85,19 @@ impl RunningPipeline {
             let buffers = pool.as_ref().map(|(pool, node)| buffers::stats(pool, *node));
             super::StageStats { buffers, ..meter.read() }
         });
-        PipelineStats { pipeline: self.name.clone(), elapsed: self.zero.elapsed(), stages: stages.collect() }
+        let ended: Option<Vec<Instant>> = self.meters.iter().map(|meter| meter.ended_at()).collect();
+        let until = ended.and_then(|ended| ended.into_iter().max()).unwrap_or_else(Instant::now);
+        let elapsed = until.saturating_duration_since(self.zero);
+        PipelineStats { pipeline: self.name.clone(), elapsed, stages: stages.collect() }
     }
 
-    /// Waits until every stage has ended. This is what ends the others if one fails or stalls, so a pipeline that is
-    /// not awaited may wait for ever.
+    /// Waits until every stage has ended. If one fails or stalls, this call ends the others, so a pipeline that is not
+    /// awaited may wait for ever.
     ///
     /// # Errors
-    /// [`PipelineError`] of the stage that failed first. Every buffer is back in its pool, apart from those of
-    /// [stages that could not be ended](PipelineError::still_running).
+    /// [`PipelineError`] of the stage that failed first. Every buffer that a stage or a channel held is back in its
+    /// pool, apart from those of [stages that could not be ended](PipelineError::still_running). A buffer with an owner
+    /// outside of the pipeline comes back when that drops it.
     ///
     /// # Panics
     /// Outside a tokio runtime with time enabled.
@@ -92,7 +108,7 @@ impl RunningPipeline {
                 None
             }
             Some(limit) => {
-                let mut seen: Vec<Seen> = self.meters.iter().map(|meter| Seen::now(meter)).collect();
+                let mut seen = vec![Seen::default(); self.meters.len()];
                 loop {
                     tokio::select! {
                         biased;
@@ -116,14 +132,12 @@ impl RunningPipeline {
         Err(PipelineError { pipeline, stage, failure, stats, still_running })
     }
 
-    /// Waits until all stages have ended, or one of them badly.
+    /// Waits until all stages have ended, or one of them badly, or one has stopped reading.
     async fn until_failure(&mut self) {
         poll_fn(|context| {
+            self.joiner.register(context.waker());
             self.poll_tasks(context);
-            let is_bad = |(outcome, meter): (&Option<Outcome>, &Arc<Meter>)| {
-                outcome.as_ref().is_some_and(|outcome| !matches!(outcome, Ok(Ok(()))) || meter.stopped_reading())
-            };
-            let has_failed = self.outcomes.iter().zip(&self.meters).any(is_bad);
+            let has_failed = (0..self.meters.len()).any(|stage| self.is_bad(stage));
             if has_failed || self.unended().next().is_none() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -144,13 +158,16 @@ impl RunningPipeline {
     }
 
     async fn all_ended_in(&mut self, limit: Duration) {
-        let deadline = tokio::time::Instant::now() + limit;
+        let deadline = tokio::time::Instant::now().checked_add(limit);
         let ended = poll_fn(|context| {
             self.poll_tasks(context);
             if self.unended().next().is_none() { Poll::Ready(()) } else { Poll::Pending }
         });
-        // The caller looks which have not.
-        let _ = timeout_at(deadline, ended).await;
+        match deadline {
+            // The caller looks which have not.
+            Some(deadline) => drop(timeout_at(deadline, ended).await),
+            None => ended.await,
+        }
     }
 
     fn poll_tasks(&mut self, context: &mut std::task::Context<'_>) {
@@ -167,26 +184,27 @@ impl RunningPipeline {
         self.outcomes.iter().enumerate().filter(|(_, outcome)| outcome.is_none()).map(|(stage, _)| stage)
     }
 
+    /// Whether a stage has failed, or stopped reading.
+    fn is_bad(&self, stage: usize) -> bool {
+        self.meters[stage].stopped_reading() || !matches!(self.outcomes[stage], None | Some(Ok(Ok(()))))
+    }
+
     /// The failure that came first, and not because a stage beside it had ended, or was aborted.
     fn first_failure(&mut self) -> Option<(usize, StageFailure)> {
-        let is_bad = |stage: &usize| match &self.outcomes[*stage] {
-            None => false,
-            Some(Ok(Ok(()))) => self.meters[*stage].stopped_reading(),
-            Some(_) => true,
-        };
+        let is_bad = |stage: &usize| self.is_bad(*stage);
         let order = |stage: &usize| {
             let meter = &self.meters[*stage];
             (self.aborted[*stage] == Some(HadStopped(false)), meter.was_left(), meter.place())
         };
         let first = (0..self.meters.len()).filter(is_bad).min_by_key(order)?;
-        let failure = match self.outcomes[first].take()? {
+        let Some(outcome) = &mut self.outcomes[first] else { return Some((first, StageFailure::StoppedReading)) };
+        let failure = match std::mem::replace(outcome, Ok(Ok(()))) {
             Ok(Ok(())) => StageFailure::StoppedReading,
             Ok(Err(error)) => StageFailure::Failed(error),
             Err(TaskError::Panicked(panic)) => StageFailure::Panicked(panic),
             Err(TaskError::Cancelled) if self.aborted[first] == Some(HadStopped(true)) => StageFailure::StoppedReading,
             Err(TaskError::Cancelled) => StageFailure::Cancelled,
         };
-        self.outcomes[first] = Some(Ok(Ok(())));
         Some((first, failure))
     }
 }
@@ -197,36 +215,139 @@ impl Drop for RunningPipeline {
     }
 }
 
-impl Seen {
-    fn now(meter: &Meter) -> Self {
-        Self { items: meter.items(), at: Instant::now() }
-    }
-}
-
-/// The stage that has held up the others for that long: one that takes no item although one waits, or one to which no
+/// The stage that has held up the others for the limit: one that takes no item although one waits, or one to which no
 /// buffer comes back.
 fn stalled(meters: &[Arc<Meter>], seen: &mut [Seen], limit: Duration) -> Option<(usize, StageFailure)> {
-    for (meter, seen) in meters.iter().zip(seen.iter_mut()) {
-        if meter.items() != seen.items {
-            *seen = Seen::now(meter);
+    for stage in 0..meters.len() {
+        let meter = &meters[stage];
+        let items_in = meter.items_in();
+        let has_items = stage > 0 && !meter.has_ended() && meters[stage - 1].items_out() > items_in;
+        seen[stage].item_waits = match has_items && !meter.is_blocked() {
+            true if items_in == seen[stage].items_in => seen[stage].item_waits + 1,
+            true => 1,
+            false => 0,
+        };
+        if let Some(before) = stage.checked_sub(1) {
+            let buffer_wait = meters[before].buffer_wait();
+            let goes_on = buffer_wait.is_some()
+                && buffer_wait == seen[before].buffer_wait
+                && !meters[before].has_ended()
+                && items_in == seen[stage].items_in;
+            seen[before].buffer_waits = if goes_on { seen[before].buffer_waits + 1 } else { 0 };
+            seen[before].buffer_wait = buffer_wait;
         }
+        seen[stage].items_in = items_in;
     }
-    let stands = |stage: &usize| seen[*stage].at.elapsed() >= limit && !meters[*stage].has_ended();
-    let is_waited_for = |stage: &usize| seen[*stage - 1].items.1 > seen[*stage].items.0;
-    let takes_none =
-        (1..meters.len()).filter(stands).find(|stage| is_waited_for(stage) && meters[*stage].waits_for().is_none());
-    if let Some(stage) = takes_none {
+    let mut stages = 0..meters.len();
+    // A stage that waits for its input is no exception: it has an item, and does not look.
+    if let Some(stage) = stages.clone().find(|stage| seen[*stage].item_waits > LOOKS) {
         return Some((stage, StageFailure::Stalled { limit }));
     }
-    // While any stage takes items, a buffer may come back.
-    if seen.iter().any(|seen| seen.at.elapsed() < limit) {
-        return None;
-    }
-    let gets_none = (0..meters.len()).find(|stage| stands(stage) && meters[*stage].waits_for() == Some(Wait::Buffer));
-    gets_none.map(|stage| (stage, StageFailure::NoBufferBack { limit }))
+    // While an item waits for a later stage, that may have the buffers: it takes the item, or has stalled.
+    let is_last = |stage: usize| seen[stage + 1..].iter().all(|later| later.item_waits < 2);
+    let stage = stages.find(|stage| seen[*stage].buffer_waits >= LOOKS && is_last(*stage))?;
+    Some((stage, StageFailure::NoBufferBack { limit }))
 }
 
 /// Aborted stages are waited for at least this long.
 const ABORT_LIMIT: Duration = Duration::from_secs(1);
-/// How often stages are looked at in the stall limit. So a stall is found after the limit and a quarter of it at most.
+/// How often stages are looked at in the stall limit: a stall that lasts from one look for so many more is found. So it
+/// is found after the limit and a quarter of it at most.
 const LOOKS: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pipeline::meter::Wait;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// That many stages, of which each but the source has read all items of the one before.
+    fn stages(count: usize) -> (Vec<Arc<Meter>>, Vec<Seen>) {
+        let meter = |stage: usize| Meter::new(stage.to_string(), Instant::now(), Arc::default());
+        ((0..count).map(meter).collect(), vec![Seen::default(); count])
+    }
+
+    /// The stage that is found at one of that many looks, and whether it has stalled. `between` runs before each.
+    fn looks(
+        (meters, seen): &mut (Vec<Arc<Meter>>, Vec<Seen>),
+        looks: u32,
+        between: impl Fn(&[Arc<Meter>]),
+    ) -> Option<(usize, bool)> {
+        (0..looks).find_map(|_| {
+            between(meters);
+            let (stage, failure) = stalled(meters, seen, LIMIT)?;
+            Some((stage, matches!(failure, StageFailure::Stalled { .. })))
+        })
+    }
+
+    #[test]
+    fn an_idle_time_is_no_part_of_a_stall() {
+        let mut stages = stages(2);
+        assert_eq!(looks(&mut stages, 100, |_| {}), None);
+        stages.0[0].count_out();
+        assert_eq!(looks(&mut stages, LOOKS, |_| {}), None);
+        stages.0[1].count_in();
+        stages.0[0].count_out();
+        assert_eq!(looks(&mut stages, LOOKS, |_| {}), None);
+        assert_eq!(looks(&mut stages, 1, |_| {}), Some((1, true)));
+    }
+
+    #[test]
+    fn a_wait_for_input_excuses_no_stage() {
+        let mut stages = stages(2);
+        let sink = stages.0[1].clone();
+        let _waiting = sink.wait(Wait::Input);
+        stages.0[0].count_out();
+        assert_eq!(looks(&mut stages, LOOKS + 1, |_| {}), Some((1, true)));
+    }
+
+    #[test]
+    fn keep_alives_are_no_progress_of_their_stage() {
+        let mut stages = stages(3);
+        stages.0[0].count_out();
+        let keep_alive = |meters: &[Arc<Meter>]| {
+            meters[1].count_out();
+            meters[2].count_in();
+        };
+        assert_eq!(looks(&mut stages, LOOKS + 1, keep_alive), Some((1, true)));
+    }
+
+    #[test]
+    fn keep_alives_bring_no_buffer_back() {
+        let mut stages = stages(3);
+        let source = stages.0[0].clone();
+        let waiting = source.wait(Wait::Buffer);
+        let keep_alive = |meters: &[Arc<Meter>]| {
+            meters[1].count_out();
+            meters[2].count_in();
+        };
+        assert_eq!(looks(&mut stages, LOOKS + 1, keep_alive), Some((0, false)));
+        drop(waiting);
+        let again = |meters: &[Arc<Meter>]| drop(meters[0].wait(Wait::Buffer));
+        assert_eq!(looks(&mut stages, 100, again), None, "each wait is another");
+    }
+
+    /// Stages before a stage that takes nothing wait for room and for buffers, and are not named.
+    #[test]
+    fn the_stage_that_holds_up_others_is_named() {
+        let mut stages = stages(3);
+        let [source, stage, _] = [0, 1, 2].map(|stage| stages.0[stage].clone());
+        let _waiting = (source.wait(Wait::Buffer), stage.wait(Wait::Room));
+        source.count_out();
+        stage.count_out();
+        assert_eq!(looks(&mut stages, LOOKS + 1, |_| {}), Some((2, true)));
+    }
+
+    #[test]
+    fn a_slow_stage_that_reads_is_not_named() {
+        let mut stages = stages(3);
+        let source = stages.0[0].clone();
+        let _waiting = source.wait(Wait::Buffer);
+        (0..100).for_each(|_| source.count_out());
+        for _ in 0..99 {
+            assert_eq!(looks(&mut stages, LOOKS, |_| {}), None);
+            stages.0[1].count_in();
+        }
+    }
+}

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct PipelineStats {
     /// The pipeline's name.
     pub pipeline: String,
-    /// The time since its start, up to the end of its last stage.
+    /// The time since [`Pipeline::start`](super::Pipeline::start), up to the end of the stage that ended last.
     #[serde(with = "As::<DurationMicroSeconds>", rename = "elapsed_us")]
     pub elapsed: Duration,
     /// The figures of each stage, from the source to the sink.
@@ -20,14 +20,15 @@ pub struct PipelineStats {
 
 /// The figures of a stage.
 ///
-/// `busy`, `starved` and `blocked` are parts of the time since its start, up to its end, and add up to it. The stage
-/// with the least of the last two is the one that the others wait for.
+/// `busy`, `starved` and `blocked` are parts of the time since the stage began, up to its end, and add up to it. A
+/// stage that waits at its input and its output at once counts that time as both, so its parts add up to more. The
+/// stage with the least of the last two is the one that the others wait for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StageStats {
     /// The stage's name.
     pub stage: String,
-    /// What it does at this moment.
+    /// Its state at this moment.
     pub state: StageState,
     /// The items that it has received.
     pub items_in: u64,
@@ -56,8 +57,9 @@ pub struct StageStats {
 #[non_exhaustive]
 pub struct BufferStats {
     /// The node that the buffers were asked for on; `None` if the stage's runtime has no known node, and the kernel
-    /// chose.
-    pub node: Option<NodeId>,
+    /// chose. The kernel may have placed pages elsewhere, or moved them:
+    /// [`Output::buffer_residency`](super::Output::buffer_residency) reads their nodes back.
+    pub wished_node: Option<NodeId>,
     /// The size of each buffer, in bytes.
     pub bytes: usize,
     /// How many there are.
@@ -66,7 +68,7 @@ pub struct BufferStats {
     pub free: usize,
 }
 
-/// What a stage does.
+/// The state of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -77,7 +79,7 @@ pub enum StageState {
     Busy,
     /// It waits for an item.
     Starved,
-    /// It waits for room in its output, or for a buffer.
+    /// It waits for room in its output, or for a buffer, and maybe for an item besides.
     Blocked,
     /// It has ended.
     Ended,

@@ -3,6 +3,6 @@
 pub(super) use futures_util::task::AtomicWaker;
 pub(super) use rtrb::{Consumer, Producer, PushError, RingBuffer};
 pub(super) use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicBool, AtomicU8, Ordering, fence},
 };

@@ -1,11 +1,19 @@
 //! Stages that end badly: the pipeline ends, names the stage, and every buffer goes back.
 
-use crate::util::{buffered, count_to, drain, forward, named, rail, rails, runtime};
+use crate::util::{all_are_back, buffered, count_to, drain, forward, named, rail, rails, runtime};
 use rails_multirail::{
     RailId,
-    pipeline::{Broken, Buffer, Input, Link, Output, Pipeline, Side, StageFailure, StartError},
+    pipeline::{Broken, Buffer, Closed, Input, Link, NoBuffer, Output, Pipeline, Side, StageFailure, StartError},
 };
-use std::{future::pending, sync::mpsc, time::Duration};
+use std::{
+    error::Error,
+    future::{pending, poll_fn},
+    pin::pin,
+    sync::mpsc,
+    task::Poll,
+    time::Duration,
+};
+use tokio::sync::oneshot;
 
 #[test]
 fn a_panic_names_its_stage() {
@@ -45,6 +53,8 @@ fn an_error_names_its_stage_and_breaks_the_next() {
     assert_eq!(named(&error), "source");
     let StageFailure::Failed(cause) = &error.failure else { panic!("{error:?}") };
     assert_eq!(cause.to_string(), "the camera is off");
+    // The text includes the failure's, so the chain goes on behind that.
+    assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("the camera is off"));
     // The items that were sent before the failure arrive, and their end is told apart from a good one.
     assert_eq!(heard.recv(), Ok((3, Err(Broken))));
 }
@@ -227,6 +237,119 @@ fn a_link_without_buffers_says_so() {
     assert_eq!(named(&error), "source");
     let StageFailure::Failed(cause) = error.failure else { panic!("it failed") };
     assert!(cause.to_string().contains("Link::buffers"), "{cause}");
+}
+
+/// No other stage notices it, and there is no limit in which it would be found.
+#[test]
+fn a_dropped_input_ends_idle_stages() {
+    let pipeline = Pipeline::builder("p")
+        .end_limit(Duration::ZERO)
+        .stall_limit(None)
+        .source("source", rail(0), async |output: Output<Buffer>| {
+            let _output = output;
+            pending().await
+        })
+        .sink("sink", rail(1), buffered(1, 1), async |input: Input<Buffer>| {
+            drop(input);
+            pending().await
+        });
+    let error = runtime().block_on(pipeline.start().unwrap().join()).unwrap_err();
+    assert_eq!(named(&error), "sink");
+    assert!(matches!(error.failure, StageFailure::StoppedReading), "{error:?}");
+}
+
+#[test]
+fn a_wait_for_a_buffer_ends_with_the_receiver() {
+    let (tell, hear) = oneshot::channel();
+    let pipeline = Pipeline::builder("p")
+        .end_limit(Duration::MAX)
+        .stall_limit(None)
+        .source("source", rail(0), async move |mut output: Output<Buffer>| {
+            let buffer = output.buffer().await?;
+            output.send(buffer).await?;
+            // The only buffer is with the sink.
+            let refused = output.buffer().await.map(drop);
+            let _ = tell.send(refused);
+            Ok(())
+        })
+        .sink("sink", rail(1), buffered(1, 1), async move |mut input: Input<Buffer>| {
+            let _kept = input.recv().await?;
+            drop(input);
+            assert_eq!(hear.await?, Err(NoBuffer::Closed(Closed)));
+            Ok(())
+        });
+    let error = runtime().block_on(pipeline.start().unwrap().join()).unwrap_err();
+    assert_eq!(named(&error), "sink");
+    assert!(matches!(error.failure, StageFailure::StoppedReading), "{error:?}");
+}
+
+#[test]
+fn a_stage_whose_input_lives_elsewhere_is_named() {
+    let pipeline = Pipeline::builder("p").source("source", rail(0), async |output| count_to(1000, output).await).sink(
+        "sink",
+        rail(1),
+        buffered(2, 4),
+        async |mut input: Input<Buffer>| {
+            input.recv().await?;
+            std::mem::forget(input);
+            Ok(())
+        },
+    );
+    let error = runtime().block_on(pipeline.start().unwrap().join()).unwrap_err();
+    assert_eq!(named(&error), "sink");
+    assert!(matches!(error.failure, StageFailure::StoppedReading), "{error:?}");
+}
+
+/// The next stage still has its input, and has heard the end.
+#[test]
+fn an_output_refuses_items_after_its_stage() {
+    let (give, taken) = mpsc::channel();
+    let (told, heard) = mpsc::channel();
+    let (release, released) = oneshot::channel::<()>();
+    let pipeline = Pipeline::builder("p")
+        .source("source", rail(0), async move |output: Output<Option<Buffer>>| {
+            give.send(output).map_err(|_| "the test has ended")?;
+            Ok(())
+        })
+        .sink("sink", rail(1), buffered(2, 4), async move |mut input: Input<Option<Buffer>>| {
+            told.send(input.recv().await?.is_none())?;
+            released.await?;
+            drop(input);
+            Ok(())
+        });
+    let running = pipeline.start().unwrap();
+    let mut output = taken.recv().unwrap();
+    assert_eq!(heard.recv(), Ok(true));
+    assert_eq!(output.offer(None), Err(Closed));
+    assert!(matches!(output.try_buffer(), Err(NoBuffer::Closed(Closed))));
+    release.send(()).unwrap();
+    let stats = runtime().block_on(running.join()).unwrap();
+    assert_eq!((stats.stages[0].items_out, all_are_back(&stats)), (0, true));
+}
+
+#[test]
+fn a_stage_that_looked_once_is_named() {
+    let (looked, sees) = oneshot::channel();
+    let pipeline = Pipeline::builder("p")
+        .stall_limit(Some(STALL))
+        .source("source", rail(0), async move |mut output: Output<u32>| {
+            sees.await?;
+            output.send(0).await?;
+            pending().await
+        })
+        .sink("sink", rail(1), Link::new(1), async |mut input: Input<u32>| {
+            let mut next = pin!(input.recv());
+            poll_fn(|context| {
+                assert!(next.as_mut().poll(context).is_pending(), "nothing was sent");
+                Poll::Ready(())
+            })
+            .await;
+            let _ = looked.send(());
+            pending().await
+        });
+    let error = runtime().block_on(pipeline.start().unwrap().join()).unwrap_err();
+    assert_eq!(error.stage, "sink");
+    assert!(matches!(error.failure, StageFailure::Stalled { limit: STALL }), "{error:?}");
 }
 
 /// Long enough for a stage to be scheduled on a busy machine.

@@ -105,6 +105,52 @@ fn a_live_source_drops_and_counts() {
     assert_eq!((stats.stages[0].items_out, stats.stages[0].dropped), (2, 3));
 }
 
+/// The receiver of a long channel takes several items at a time; the channel has room for its length besides.
+#[test]
+fn a_channel_holds_as_many_items_as_it_says() {
+    for length in [1, 4, 8, 64] {
+        let (proceed, wait) = oneshot::channel::<()>();
+        let pipeline = Pipeline::builder("p")
+            .source("source", rail(0), async move |mut output: Output<usize>| {
+                for item in 0..length {
+                    assert!(output.offer(item)?, "{item} of {length}");
+                }
+                assert!(!output.offer(length)?);
+                let _ = proceed.send(());
+                Ok(())
+            })
+            .sink("sink", rail(1), Link::new(length), async move |mut input: Input<usize>| {
+                wait.await?;
+                while input.recv().await?.is_some() {}
+                Ok(())
+            });
+        let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
+        assert_eq!((stats.stages[1].items_in, stats.stages[0].dropped), (length as u64, 1));
+    }
+}
+
+/// Describing takes no part of the time, and neither does asking late.
+#[test]
+fn the_time_is_that_from_start_to_the_last_end() {
+    let described = std::time::Instant::now();
+    let pipeline = Pipeline::builder("p").source("source", rail(0), async |output| count_to(1, output).await).sink(
+        "sink",
+        rail(1),
+        buffered(1, 1),
+        async |input| drain(input).await,
+    );
+    std::thread::sleep(Duration::from_millis(50));
+    let pause = described.elapsed();
+    let running = pipeline.start().unwrap();
+    while running.stats().stages.iter().any(|stage| stage.state != StageState::Ended) {
+        std::thread::yield_now();
+    }
+    let elapsed = running.stats().elapsed;
+    assert!(elapsed <= described.elapsed() - pause, "{elapsed:?}");
+    std::thread::sleep(Duration::from_millis(2));
+    assert_eq!(running.stats().elapsed, elapsed);
+}
+
 #[test]
 fn buffers_lie_on_the_node_of_the_asked_stage() {
     for (side, beside) in [(Side::Producer, 0), (Side::Consumer, 1)] {
@@ -118,7 +164,7 @@ fn buffers_lie_on_the_node_of_the_asked_stage() {
             .sink("sink", rail(1), Link::new(1).buffers(side, 1 << 20, 2), async |input| drain(input).await);
         let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
         let buffers = stats.stages[0].buffers.clone().unwrap();
-        assert_eq!((buffers.node, buffers.bytes, buffers.count), (node, 1 << 20, 2));
+        assert_eq!((buffers.wished_node, buffers.bytes, buffers.count), (node, 1 << 20, 2));
         if let Some(node) = node {
             assert_eq!(heard.recv().unwrap().bytes_on(node), 2 << 20);
         }

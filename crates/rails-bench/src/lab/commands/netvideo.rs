@@ -5,11 +5,13 @@ use crate::{commands::seconds, exit::Exit, lab::netvideo::NetvideoContest, machi
 use anyhow::Result;
 use std::time::Duration;
 
-/// Stream video frames over a pipeline of stages on rails, and with the scheduler's placement, over links made for it (needs root)
+/// Stream video frames over a pipeline of stages on rails, and with the scheduler's placement (needs root)
 ///
-/// Source, compute stage and striped stream at one end; stream and display at the other. The display is a checksum of every frame. In
-/// each round both placements and the ceiling (a plain TCP flow per link) run once, in random order; the first round does not count.
-/// Without --rates and --emulated there is one case, 1000,1000.
+/// The command makes the links. Source, compute stage and striped stream are at one end; stream and display at the
+/// other. The display is a checksum of every frame. In each round both placements and the ceiling (a plain TCP flow per
+/// link) run once, in random order; the first round does not count. Planned rails and the ceiling have half of the CPUs
+/// for each end, and the scheduler's placement has all CPUs for both. Without --rates and --emulated there is one case,
+/// 1000,1000.
 ///
 /// Example: rails-bench netvideo --rates 1000,1000 --rounds 5 --json netvideo.json
 #[derive(Debug, clap::Args)]

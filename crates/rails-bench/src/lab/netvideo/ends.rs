@@ -21,7 +21,10 @@ use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
-use tokio::io::AsyncWriteExt;
+use tokio::{
+    io::AsyncWriteExt,
+    time::{MissedTickBehavior, interval},
+};
 
 /// Runs both ends once.
 pub(super) fn run(
@@ -154,7 +157,13 @@ async fn generate(
     fps: Option<u32>,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let start = Instant::now();
-    let mut ticks = fps.map(|fps| tokio::time::interval(Duration::from_secs(1) / fps));
+    let mut ticks = fps.map(|fps| {
+        let mut ticks = interval(Duration::from_secs(1) / fps);
+        // A camera does not catch up on frames.
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        ticks
+    });
+    // Frames that are dropped have no number: the display expects each.
     let mut number = 0;
     while start.elapsed() < time {
         let free = match &mut ticks {
@@ -174,11 +183,13 @@ async fn generate(
             place.fill((line as u64 + number) as u8);
         }
         let header = Header { number, made_us, sum: sum(&pixels) };
-        number += 1;
         let frame = Frame { pixels, header };
         match &ticks {
-            None => output.send(frame).await?,
-            Some(_) => drop(output.offer(frame)?),
+            None => {
+                output.send(frame).await?;
+                number += 1;
+            }
+            Some(_) => number += u64::from(output.offer(frame)?),
         }
     }
     Ok(())
@@ -243,3 +254,32 @@ fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> ContestError {
 const LINE: usize = 4096 * 4;
 /// Parts of frames between the network and the display: chunks of a stream have up to 1 MiB.
 const PARTS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The buffers outnumber the channel's room, so frames are dropped for want of either.
+    #[test]
+    fn dropped_frames_have_no_number() {
+        let topology = Topology::detect().unwrap();
+        let rails = Rails::build(&plan_rails(&topology, &RailRequest::loopback(2)).unwrap()).unwrap();
+        let [near, far] = [0, 1].map(|rail| rails[RailId(rail)].runtime());
+        let link = Link::new(1).buffers(Beside::Consumer, 64, 4);
+        let time = Duration::from_secs(1);
+        let pipeline = Pipeline::builder("p")
+            .source("source", near, async move |output| generate(output, Instant::now(), time, Some(1000)).await)
+            .sink("display", far, link, async |mut input: Input<Frame>| {
+                let mut expected = 0;
+                while let Some(frame) = input.recv().await? {
+                    assert_eq!(frame.header.number, expected);
+                    expected += 1;
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                Ok(())
+            });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let stats = runtime.block_on(async { pipeline.start().unwrap().join().await }).unwrap();
+        assert!(stats.stages[0].dropped > 0, "{stats:?}");
+    }
+}

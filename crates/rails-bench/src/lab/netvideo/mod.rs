@@ -1,9 +1,11 @@
-//! Netvideo, the application of the RTK paper (section III.B): frames from a source over a compute stage and a striped stream to a
-//! display, with rails where they are planned, and with threads where the scheduler puts them.
+//! Netvideo, the application of the RTK paper (section III.B): frames from a source over a compute stage and a striped
+//! stream to a display, with rails where they are planned, and with threads where the scheduler puts them.
 //!
-//! Both ends are threads of this process, so that they read one clock. `ends` makes the rails and the pipelines of both, `frames`
-//! is what goes over the stream, `table` shows the result. The ceiling is that of plain TCP flows over the same links in the same
-//! round, between processes of their own as in `compare`.
+//! Both ends are threads of this process, so that they read one clock. `ends` makes the rails and the pipelines of
+//! both, `frames` has the format on the stream, `table` shows the result.
+//!
+//! The ceiling is that of plain TCP flows over the same links in the same round, as in `compare`: between two
+//! processes, each on its half of the CPUs. Planned rails have the same halves, the scheduler's default has all CPUs.
 
 mod ends;
 mod frames;
@@ -20,7 +22,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use serde::Serialize;
 use std::{fmt, time::Duration};
 
-/// Where the stages run.
+/// The placement of the stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Placing {
@@ -43,7 +45,7 @@ pub(crate) struct NetvideoContest {
     pub(crate) size: (u32, u32),
     /// Frames that are on their way at the sender at a time.
     pub(crate) buffers: usize,
-    /// How it is run.
+    /// The terms of the run.
     pub(crate) terms: Terms,
 }
 
@@ -52,7 +54,7 @@ pub(crate) struct NetvideoContest {
 pub(crate) struct NetvideoReport {
     /// The links, by number.
     pub(crate) links: Vec<Link>,
-    /// Where and how it was run.
+    /// The machine, and the terms of the run.
     pub(crate) setting: Setting,
     /// Width and height of a frame.
     pub(crate) size: (u32, u32),
@@ -64,7 +66,7 @@ pub(crate) struct NetvideoReport {
     pub(crate) buffers: usize,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<NetvideoSample>,
-    /// Goodput of plain flows, by round.
+    /// Goodput of plain flows, by round: from the first connection to the last byte, so with their slow start.
     pub(crate) ceilings_bits_per_second: Vec<f64>,
     /// Their spread as frames a second.
     pub(crate) ceiling_fps: Option<Spread>,
@@ -87,7 +89,7 @@ pub(crate) struct NetvideoSample {
     pub(crate) frames: usize,
     /// Frames that the source dropped.
     pub(crate) dropped: u64,
-    /// Frames shown a second, from the first to the last.
+    /// Frames shown a second, from the end of the first to the end of the last: without the start of the stream.
     pub(crate) fps: f64,
     /// From the source to the end of the display, of each frame, in order.
     pub(crate) latency_us: Vec<u64>,
@@ -121,7 +123,8 @@ pub(crate) struct NetvideoOutcome {
 }
 
 impl NetvideoContest {
-    /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before it starts.
+    /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before
+    /// it starts.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.

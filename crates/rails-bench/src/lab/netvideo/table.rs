@@ -21,13 +21,14 @@ impl fmt::Display for NetvideoReport {
         )?;
         writeln!(
             f,
-            "{} rounds of {} s each after a warm-up, order from seed {}; {} on all sockets; sender on CPUs {}, receiver on CPUs {}",
-            setting.rounds,
-            setting.seconds,
-            setting.seed,
-            setting.congestion_control,
-            setting.sender_cpus,
-            setting.receiver_cpus
+            "{} rounds of {} s each after a warm-up, order from seed {}; {} on all sockets",
+            setting.rounds, setting.seconds, setting.seed, setting.congestion_control
+        )?;
+        writeln!(
+            f,
+            "planned rails and plain flows (two processes): sender on CPUs {}, receiver on CPUs {}; \
+             scheduler's default: both on all of them",
+            setting.sender_cpus, setting.receiver_cpus
         )?;
         let unknown = || "unknown".to_owned();
         writeln!(
@@ -39,7 +40,10 @@ impl fmt::Display for NetvideoReport {
         )?;
         if let Some(ceiling) = self.ceiling_fps {
             let (median, least, most) = (ceiling.median, ceiling.least, ceiling.most);
-            writeln!(f, "ceiling (plain TCP flows): {median:.2} frames/s, {least:.2} to {most:.2}")?;
+            writeln!(
+                f,
+                "ceiling (plain TCP flows, from the first connection on): {median:.2} frames/s, {least:.2} to {most:.2}"
+            )?;
         }
         self.figures(f)?;
         self.stages(f)

@@ -129,24 +129,29 @@ mod tests {
     use rails_topo::Topology;
     use std::{sync::mpsc, thread};
 
-    /// Squares a number, once it gets a word.
+    /// Squares a number; one with channels says that it has begun, and waits for a word.
     struct Square {
         number: Arc<u64>,
-        word: Option<mpsc::Receiver<()>>,
+        channels: Option<Channels>,
         result: u64,
     }
+
+    type Channels = (mpsc::Sender<()>, mpsc::Receiver<()>);
 
     impl Work for Square {
         type Input = u64;
 
         fn run(&mut self) {
-            let _ = self.word.take().map(|word| word.recv());
+            if let Some((begun, word)) = self.channels.take() {
+                begun.send(()).unwrap();
+                word.recv().unwrap();
+            }
             self.result = *self.number * *self.number;
         }
     }
 
-    fn square(word: Option<mpsc::Receiver<()>>) -> impl FnOnce(Arc<u64>) -> Square {
-        |number| Square { number, word, result: 0 }
+    fn square(channels: Option<Channels>) -> impl FnOnce(Arc<u64>) -> Square {
+        |number| Square { number, channels, result: 0 }
     }
 
     fn results(ahead: &mut Ahead<Square>) -> Vec<(u64, Option<u64>)> {
@@ -174,15 +179,13 @@ mod tests {
         assert_eq!(results(&mut ahead), [(1, None), (2, None)], "nobody helps");
 
         // A helper takes the first piece, and loses its CPU.
-        let (word, waits) = mpsc::channel();
-        ahead.offer(3, square(Some(waits)));
+        let ((begins, begun), (word, waits)) = (mpsc::channel(), mpsc::channel());
+        ahead.offer(3, square(Some((begins, waits))));
         let helper = {
             let queues = queues.clone();
             thread::spawn(move || while queues.attach().unwrap().run().ran < 1 {})
         };
-        while !matches!(ahead.jobs[0].take(), Taken::Running) {
-            thread::yield_now();
-        }
+        begun.recv().unwrap();
         ahead.offer(4, square(None));
         queues.attach().unwrap().run();
         assert_eq!(results(&mut ahead), [(3, None), (4, Some(16))], "in order");

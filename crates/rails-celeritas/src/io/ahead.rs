@@ -66,9 +66,8 @@ impl<W: Work> Ahead<W> {
         self.follow();
         let input = Arc::new(input);
         let is_free = |number: &usize| self.waiting.iter().all(|(_, other)| *other != Some(*number));
-        let free: Vec<usize> = (0..self.jobs.len()).filter(is_free).collect();
         let mut work = Some(work(Arc::clone(&input)));
-        let number = free.into_iter().find(|number| {
+        let number = (0..self.jobs.len()).filter(is_free).find(|number| {
             let job = &self.jobs[*number];
             // A helper may have come to the end of work that the driver has done again.
             if !matches!(job.take(), Taken::Running)

@@ -118,8 +118,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.sender.lend()
     }
 
-    /// Takes the outgoing bytes back. Returns a chunk's length when the connection has taken all of it. What it has not
-    /// taken the driver submits.
+    /// Takes the outgoing bytes back. Returns a chunk's length when the connection has taken all of it; if not, the driver
+    /// submits the rest.
     pub fn give_back(&mut self, mut outgoing: Outgoing) -> Option<u32> {
         let chunk = outgoing.take_chunk();
         self.sender.give_back(outgoing);

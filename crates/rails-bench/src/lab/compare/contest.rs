@@ -121,17 +121,7 @@ impl Contest {
     ) -> Result<Comparison, ContestError> {
         let cpus = halves(topology.allowed_cpus());
         let testbed = Testbed::build(&self.links, cpus, self.time, &self.terms)?;
-        let setting = Setting {
-            cpu_model: topology.machine().cpu_model.clone(),
-            kernel: topology.machine().kernel.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            sender_cpus: testbed.sender_cpus.clone(),
-            receiver_cpus: testbed.receiver_cpus.clone(),
-            congestion_control: self.terms.congestion.clone(),
-            seconds: self.time.as_secs_f64(),
-            rounds: self.terms.rounds,
-            seed: self.terms.seed,
-        };
+        let setting = Setting::of(topology, &testbed, self.time, &self.terms);
         let (mut entries, mut field) = (Vec::new(), Vec::new());
         for contender in self.contenders.iter().copied().filter(|one| one.makes_sense_on(self.links.len())) {
             let (version, reason) = match rivals::enter(contender, &testbed, self.ucx.as_deref()) {

@@ -31,8 +31,9 @@ pub(crate) use rivals::fuzz;
 pub(crate) use rivals::{Running, mptcp, own};
 pub(crate) use testbed::Testbed;
 
-use rails_topo::CpuSet;
+use rails_topo::{CpuSet, Topology};
 use serde::Serialize;
+use std::time::Duration;
 
 /// The outcome of one contest.
 #[derive(Debug, Clone, Serialize)]
@@ -70,6 +71,29 @@ pub(crate) struct Setting {
     pub(crate) rounds: usize,
     /// The seed of the contenders' order.
     pub(crate) seed: u64,
+}
+
+impl Setting {
+    /// Of measurements that send for so long each.
+    pub(crate) fn of(topology: &Topology, testbed: &Testbed, time: Duration, terms: &Terms) -> Self {
+        Self {
+            cpu_model: topology.machine().cpu_model.clone(),
+            kernel: topology.machine().kernel.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sender_cpus: testbed.sender_cpus.clone(),
+            receiver_cpus: testbed.receiver_cpus.clone(),
+            congestion_control: terms.congestion.clone(),
+            seconds: time.as_secs_f64(),
+            rounds: terms.rounds,
+            seed: terms.seed,
+        }
+    }
+
+    /// The processor, the kernel and this program's version, in one line.
+    pub(crate) fn machine(&self) -> String {
+        let known = |fact: &Option<String>| fact.clone().unwrap_or_else(|| "unknown".to_owned());
+        format!("{}, kernel {}, rails-bench {}", known(&self.cpu_model), known(&self.kernel), self.version)
+    }
 }
 
 /// One who was to take part.

@@ -19,14 +19,7 @@ impl fmt::Display for Comparison {
             setting.sender_cpus,
             setting.receiver_cpus
         )?;
-        let unknown = || "unknown".to_owned();
-        writeln!(
-            f,
-            "{}, kernel {}, rails-bench {}",
-            setting.cpu_model.clone().unwrap_or_else(unknown),
-            setting.kernel.clone().unwrap_or_else(unknown),
-            setting.version
-        )?;
+        writeln!(f, "{}", setting.machine())?;
         self.entries(f)?;
         self.figures(f)?;
         self.raw(f)

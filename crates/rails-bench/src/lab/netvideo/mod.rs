@@ -138,17 +138,7 @@ impl NetvideoContest {
     ) -> Result<NetvideoReport, ContestError> {
         let cpus = halves(topology.allowed_cpus());
         let testbed = Testbed::build(&self.links, cpus, self.time, &self.terms)?;
-        let setting = Setting {
-            cpu_model: topology.machine().cpu_model.clone(),
-            kernel: topology.machine().kernel.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            sender_cpus: testbed.sender_cpus.clone(),
-            receiver_cpus: testbed.receiver_cpus.clone(),
-            congestion_control: self.terms.congestion.clone(),
-            seconds: self.time.as_secs_f64(),
-            rounds: self.terms.rounds,
-            seed: self.terms.seed,
-        };
+        let setting = Setting::of(topology, &testbed, self.time, &self.terms);
         // `None` is the ceiling.
         let mut turns = [Some(Placing::Rails), Some(Placing::Scheduler), None];
         let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);

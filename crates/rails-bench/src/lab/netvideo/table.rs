@@ -30,14 +30,7 @@ impl fmt::Display for NetvideoReport {
              scheduler's default: both on all of them",
             setting.sender_cpus, setting.receiver_cpus
         )?;
-        let unknown = || "unknown".to_owned();
-        writeln!(
-            f,
-            "{}, kernel {}, rails-bench {}",
-            setting.cpu_model.clone().unwrap_or_else(unknown),
-            setting.kernel.clone().unwrap_or_else(unknown),
-            setting.version
-        )?;
+        writeln!(f, "{}", setting.machine())?;
         if let Some(ceiling) = self.ceiling_fps {
             let (median, least, most) = (ceiling.median, ceiling.least, ceiling.most);
             writeln!(

@@ -24,7 +24,7 @@ pub enum BindError {
         requested: CpuSet,
         /// Those of them that do not exist or are not online; `None` if unknown.
         offline: Option<CpuSet>,
-        /// Those of them that are online, but outside the thread's cpuset; `None` if unknown.
+        /// Those of them that are online, but outside the thread's cpuset, or just going offline; `None` if unknown.
         not_allowed: Option<CpuSet>,
     },
 

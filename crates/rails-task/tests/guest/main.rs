@@ -7,14 +7,15 @@ use rails_topo::{CpuId, CpuSet, Topology};
 use std::{
     fs,
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
 };
 
-/// Threads on all CPUs run tasks of many CPU sets until so many have run. Returns the number of runs outside their sets.
+/// Threads on all CPUs run tasks of many CPU sets until so many have run; `meanwhile` begins once all of them are bound.
+/// Returns the number of runs outside their sets.
 fn run_everywhere(topology: &Topology, runs_wanted: u64, meanwhile: impl FnOnce()) -> u64 {
     let queues = TaskQueues::new(topology, 256);
     let cpus: Vec<CpuId> = topology.online_cpus().iter().collect();
@@ -35,11 +36,14 @@ fn run_everywhere(topology: &Topology, runs_wanted: u64, meanwhile: impl FnOnce(
             queues.task(&set, Priority::Normal, work).expect("its CPUs are online")
         })
         .collect();
+    let bound = Arc::new(Barrier::new(cpus.len() + 1));
     thread::scope(|scope| {
         for cpu in &cpus {
             let (queues, tasks, over) = (queues.clone(), tasks.clone(), Arc::clone(&over));
+            let bound = Arc::clone(&bound);
             scope.spawn(move || {
                 bind_current(&CpuSet::single(*cpu)).expect("it is online").keep();
+                bound.wait();
                 let runner = queues.attach().expect("it is a CPU of the machine");
                 while !over.load(Relaxed) {
                     for task in &tasks {
@@ -54,6 +58,7 @@ fn run_everywhere(topology: &Topology, runs_wanted: u64, meanwhile: impl FnOnce(
                 }
             });
         }
+        bound.wait();
         meanwhile();
         let begun = Instant::now();
         while runs.load(Relaxed) < runs_wanted {

@@ -34,6 +34,15 @@ pub enum MemoryError {
         nodes: Option<NodeSet>,
     },
 
+    /// A pool does not have so many buffers; no call was made.
+    #[error("a pool of {count} buffers is asked for, and has {most} at most")]
+    TooManyBuffers {
+        /// The request.
+        count: usize,
+        /// The most that a pool has.
+        most: usize,
+    },
+
     /// There is not as much free memory, so that making the pages would end in the OOM killer; no page was made.
     #[error("{bytes} bytes are more than the {available} bytes available{}", on(.nodes))]
     Exhausted {

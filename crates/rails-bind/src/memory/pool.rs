@@ -7,12 +7,13 @@ use super::{
 };
 use crate::{
     Outcome,
-    sys::slots::{Slot, Slots},
+    sys::slots::{MOST_SLOTS, Slot, SlotPool},
 };
 use std::{
     fmt,
     ops::{Deref, DerefMut},
     sync::Arc,
+    task::{Context, Poll},
 };
 
 /// A fixed number of buffers of one size, taken and given back without a system call, from any thread.
@@ -39,7 +40,7 @@ use std::{
 /// ```
 #[derive(Clone)]
 pub struct BufferPool {
-    slots: Arc<Slots>,
+    slots: Arc<SlotPool>,
     binding: MemoryBinding,
     outcome: Outcome<MemoryPolicy>,
 }
@@ -62,7 +63,7 @@ impl BufferPool {
     ///
     /// # Errors
     /// [`MemoryError::Zero`] for no buffers or empty ones; [`MemoryError::BeyondMemory`] if all of them together are
-    /// more than there is; otherwise as [`NumaBuffer::new`](super::NumaBuffer::new). After an error nothing is mapped.
+    /// more than there is; [`MemoryError::TooManyBuffers`] beyond 2^32 - 3; otherwise as [`NumaBuffer::new`](super::NumaBuffer::new). After an error nothing is mapped.
     pub fn new(buffer_bytes: usize, count: usize, options: &BufferOptions) -> Result<Self, MemoryError> {
         for (number, what) in [(buffer_bytes, "the size of a buffer"), (count, "the number of buffers")] {
             if number == 0 {
@@ -76,9 +77,12 @@ impl BufferPool {
         check_existing(bytes, strict.as_ref())?;
         let too_many = || MemoryError::BeyondMemory { bytes, existing: usize::MAX as u64, nodes: strict.clone() };
         let total = usize::try_from(bytes).map_err(|_| too_many())?;
+        if count > MOST_SLOTS {
+            return Err(MemoryError::TooManyBuffers { count, most: MOST_SLOTS });
+        }
         let laid = options.clone().prefault(true).lay(total)?;
         let stride = total / count;
-        let slots = Arc::new(Slots::new(laid.mapping, count, stride, buffer_bytes));
+        let slots = Arc::new(SlotPool::new(laid.mapping, count, stride, buffer_bytes));
         let binding = MemoryBinding::new(slots.mapping(), laid.shape);
         Ok(Self { slots, binding, outcome: laid.outcome })
     }
@@ -86,6 +90,21 @@ impl BufferPool {
     /// A free buffer, or `None` while all are out.
     pub fn take(&self) -> Option<PooledBuffer> {
         self.slots.take().map(|slot| PooledBuffer { slot })
+    }
+
+    /// A free buffer; while all are out, the task is woken once one has come back. If several tasks wait for a pool, only
+    /// the one that called last is woken.
+    ///
+    /// # Examples
+    /// ```
+    /// # use rails_bind::memory::{BufferOptions, BufferPool};
+    /// # async fn fill(pool: &BufferPool) {
+    /// let mut buffer = std::future::poll_fn(|context| pool.poll_take(context)).await;
+    /// buffer.fill(1);
+    /// # }
+    /// ```
+    pub fn poll_take(&self, context: &mut Context<'_>) -> Poll<PooledBuffer> {
+        self.slots.poll_take(context.waker()).map_or(Poll::Pending, |slot| Poll::Ready(PooledBuffer { slot }))
     }
 
     /// How many buffers can be taken at this moment.

@@ -2,8 +2,8 @@
 //!
 //! # Safety
 //! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives nobody its bytes. Two types take a
-//! mapping *by value* and decide who may touch the bytes, [`Whole`] here and [`Slots`](super::slots::Slots): a mapping
-//! goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a `Whole`.
+//! mapping *by value* and decide who may touch the bytes, [`Whole`] here and [`SlotPool`](super::slots::SlotPool): a
+//! mapping goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a `Whole`.
 //! All else that an `Arc<Mapping>` can do are system calls about pages, which change the nodes of bytes, never the
 //! bytes.
 #![allow(unsafe_code)]
@@ -91,7 +91,7 @@ impl Mapping {
     /// As `populate`, by writing a zero into every page, on any kernel.
     pub(crate) fn touch(&mut self, page_bytes: usize) {
         for offset in (0..self.bytes).step_by(page_bytes) {
-            // SAFETY: within the range, which is writable; `&mut self` says that no `Whole` and no `Slots` has it yet,
+            // SAFETY: within the range, which is writable; `&mut self` says that no `Whole` and no `SlotPool` has it yet,
             // so nobody else reads or writes it. Volatile, because nothing here reads what was written.
             unsafe { self.start.add(offset).write_volatile(0) };
         }
@@ -116,7 +116,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped. `Whole`, parts, `Slots` and their slots hold an `Arc` of the mapping, so no
+        // SAFETY: exactly what was mapped. `Whole`, parts, pools and their slots hold an `Arc` of the mapping, so no
         // slice into it is left. Unmapping fails only for ranges that were never mapped, or if the kernel cannot split
         // an area; both are out of the question for whole areas.
         unsafe { libc::munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };

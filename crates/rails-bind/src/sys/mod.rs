@@ -2,6 +2,7 @@
 //!
 //! The functions here check nothing and explain nothing; their safe callers do.
 
+mod free_list;
 pub(crate) mod mapping;
 pub(crate) mod mempolicy;
 pub(crate) mod move_pages;
@@ -9,7 +10,10 @@ pub(crate) mod parts;
 pub(crate) mod sched;
 pub(crate) mod sched_affinity;
 pub(crate) mod slots;
+#[cfg(test)]
+mod slots_model;
 pub(crate) mod sockopt;
+mod sync;
 
 /// [`rails_topo::IdSet`] keeps its mask in 64-bit words and the kernel reads `unsigned long`s: the same bytes,
 /// except where a long is 32 bits wide and the high half comes first.

@@ -6,7 +6,7 @@ use super::{
     ends::{Input, Output},
     error::StartError,
     meter::Meter,
-    running::{Pool, RunningPipeline, StageTask},
+    running::{RunningPipeline, StageTask},
     sync::AtomicWaker,
 };
 use crate::runtime::RailRuntime;
@@ -84,8 +84,8 @@ struct Parts<'r> {
 struct Described<'r> {
     runtime: &'r RailRuntime,
     meter: Arc<Meter>,
-    /// The pool of its output.
-    pool: Option<Pool>,
+    /// Of its output.
+    buffers: Option<Buffers>,
 }
 
 /// Held by a stage until it has ended in any way, by a panic too: closes both of its channels.
@@ -117,7 +117,7 @@ impl Pipeline<'_> {
         if let Some(fault) = fault {
             return Err(fault);
         }
-        let stages = stages.into_iter().map(|stage| (stage.meter, stage.pool)).collect();
+        let stages = stages.into_iter().map(|stage| (stage.meter, stage.buffers)).collect();
         let zero = Instant::now();
         let tasks = starts.into_iter().map(|start| start()).collect();
         let PipelineBuilder { name, end_limit, stall_limit, .. } = builder;
@@ -240,7 +240,7 @@ impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
             };
             made.map_err(refused).ok()
         });
-        from.pool = buffers.as_ref().map(|buffers| (buffers.handle(), buffers.node()));
+        from.buffers.clone_from(&buffers);
         let (sender, receiver) = channel(length);
         let mut end = parts.end_of(&from);
         end.output = Some(sender.end());
@@ -287,7 +287,7 @@ impl Link {
 
 impl<'r> Parts<'r> {
     fn described(&self, name: String, runtime: &'r RailRuntime) -> Described<'r> {
-        Described { runtime, meter: Meter::new(name, self.zero, self.joiner.clone()), pool: None }
+        Described { runtime, meter: Meter::new(name, self.zero, self.joiner.clone()), buffers: None }
     }
 
     fn end_of(&self, stage: &Described<'_>) -> StageEnd {

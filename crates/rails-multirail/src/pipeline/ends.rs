@@ -203,9 +203,8 @@ impl<T> Output<T> {
             None => {
                 let _waiting = meter.wait(Wait::Buffer);
                 poll_fn(|context| {
-                    buffers.wait(context.waker());
                     closing.wait(context.waker());
-                    take().map_or(Poll::Pending, Poll::Ready)
+                    if closing.has_come() { Poll::Ready(Err(Closed)) } else { buffers.pool.poll_take(context).map(Ok) }
                 })
                 .await
             }
@@ -232,7 +231,7 @@ impl<T> Output<T> {
     /// # Errors
     /// [`MemoryError`]; `None` if the link has no buffers.
     pub fn buffer_residency(&self) -> Option<Result<Residency, MemoryError>> {
-        self.buffers.as_ref().map(Buffers::residency)
+        self.buffers.as_ref().map(|buffers| buffers.pool.residency())
     }
 
     fn sent(&self) -> Result<(), Closed> {
@@ -251,7 +250,7 @@ impl<T> Output<T> {
 
 /// A buffer if one is free, as long as an item can be sent.
 fn take(closing: &Closing, buffers: &Buffers) -> Option<Result<Buffer, Closed>> {
-    if closing.has_come() { Some(Err(Closed)) } else { buffers.try_take().map(Ok) }
+    if closing.has_come() { Some(Err(Closed)) } else { buffers.pool.take().map(Ok) }
 }
 
 impl Spin {

@@ -1,15 +1,13 @@
 //! A pipeline that runs, and its end.
 
 use super::{
-    buffers,
+    buffers::Buffers,
     error::{PipelineError, StageFailure},
     meter::{BufferWait, Meter},
     stats::PipelineStats,
     sync::AtomicWaker,
 };
 use crate::runtime::{RailTask, TaskError};
-use rails_bind::memory::BufferPool;
-use rails_topo::NodeId;
 use std::{
     error::Error,
     future::poll_fn,
@@ -33,7 +31,8 @@ pub struct RunningPipeline {
     joiner: Arc<AtomicWaker>,
     /// By stage, from the source to the sink, and so are the others.
     meters: Vec<Arc<Meter>>,
-    pools: Vec<Option<Pool>>,
+    /// Of the stage's output.
+    buffers: Vec<Option<Buffers>>,
     tasks: Vec<StageTask>,
     /// `None` of a stage that has not ended.
     outcomes: Vec<Option<Outcome>>,
@@ -42,9 +41,6 @@ pub struct RunningPipeline {
     end_limit: Duration,
     stall_limit: Option<Duration>,
 }
-
-/// The buffers of a stage's output, and the node that they were asked for on.
-pub(super) type Pool = (BufferPool, Option<NodeId>);
 
 type Outcome = Result<Result<(), Box<dyn Error + Send + Sync>>, TaskError>;
 
@@ -68,21 +64,21 @@ impl RunningPipeline {
         name: String,
         zero: Instant,
         joiner: Arc<AtomicWaker>,
-        stages: Vec<(Arc<Meter>, Option<Pool>)>,
+        stages: Vec<(Arc<Meter>, Option<Buffers>)>,
         tasks: Vec<StageTask>,
         end_limit: Duration,
         stall_limit: Option<Duration>,
     ) -> Self {
-        let (meters, pools) = stages.into_iter().unzip();
+        let (meters, buffers) = stages.into_iter().unzip();
         let outcomes = tasks.iter().map(|_| None).collect();
         let aborted = vec![None; tasks.len()];
-        Self { name, zero, joiner, meters, pools, tasks, outcomes, aborted, end_limit, stall_limit }
+        Self { name, zero, joiner, meters, buffers, tasks, outcomes, aborted, end_limit, stall_limit }
     }
 
     /// The figures up to now.
     pub fn stats(&self) -> PipelineStats {
-        let stages = self.meters.iter().zip(&self.pools).map(|(meter, pool)| {
-            let buffers = pool.as_ref().map(|(pool, node)| buffers::stats(pool, *node));
+        let stages = self.meters.iter().zip(&self.buffers).map(|(meter, buffers)| {
+            let buffers = buffers.as_ref().map(Buffers::stats);
             super::StageStats { buffers, ..meter.read() }
         });
         let ended: Option<Vec<Instant>> = self.meters.iter().map(|meter| meter.ended_at()).collect();

@@ -1,0 +1,175 @@
+//! The numbers of a pool that are free, on two stacks: takers empty one under a lock that they alone have, and numbers
+//! come back to the other one by a single atomic word. So a thread that takes and a thread that gives back share no
+//! cache line for most numbers: the takers' stack is filled with all that has come back, once it is empty.
+#![allow(unsafe_code)]
+
+use super::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Mutex, MutexGuard, Relaxed};
+use std::{ops::Deref, sync::PoisonError, task::Waker};
+
+#[derive(Debug)]
+pub(super) struct FreeList {
+    /// By number: the number under it, on the stack that it is on.
+    under: Box<[AtomicU32]>,
+    takers: Padded<Mutex<Stack>>,
+    /// A [`Stack`] as a word, or [`AWAITED`], or [`CLOSED`].
+    returned: Padded<AtomicU64>,
+    /// The task that waits for a number, if the word is [`AWAITED`].
+    waker: Mutex<Option<Waker>>,
+}
+
+/// The end of a number that was out.
+#[derive(Debug)]
+pub(super) enum Put<H> {
+    /// It can be taken.
+    Free,
+    /// It can be taken, and a task waits for it: the caller is to [wake](FreeList::wake) it.
+    Awaited(H),
+    /// Numbers come back no more.
+    Closed,
+}
+
+/// A stack's top and its height; the top of an empty one means nothing.
+#[derive(Debug, Clone, Copy)]
+struct Stack {
+    top: u32,
+    height: u32,
+}
+
+/// On cache lines of its own, of which x86 fetches two at a time.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded<T>(T);
+
+impl FreeList {
+    /// The numbers from 0 to below `count`.
+    ///
+    /// # Panics
+    /// Beyond [`MOST`].
+    pub(super) fn new(count: u32) -> Self {
+        assert!(count <= MOST, "the caller has checked the number");
+        let takers = Padded(Mutex::new(Stack { top: 0, height: count }));
+        let under = (1..=count).map(AtomicU32::new).collect();
+        Self { under, takers, returned: Padded(AtomicU64::new(EMPTY)), waker: Mutex::new(None) }
+    }
+
+    pub(super) fn take(&self) -> Option<u32> {
+        self.pop(&mut self.lock())
+    }
+
+    /// A number, or the waker is woken once one has come back. Only the waker of the last call is.
+    pub(super) fn poll_take(&self, waker: &Waker) -> Option<u32> {
+        // Dropped after the lock is free: it may run any code.
+        let _former;
+        let mut takers = self.lock();
+        if let Some(number) = self.pop(&mut takers) {
+            return Some(number);
+        }
+        _former = self.set_waker(Some(waker.clone()));
+        // In this order: the thread whose number ends the wait looks for the waker after that.
+        match self.returned.compare_exchange(EMPTY, AWAITED, AcqRel, Acquire) {
+            Ok(_) | Err(AWAITED) => None,
+            Err(_) => self.pop(&mut takers),
+        }
+    }
+
+    /// Gives a number back. `hold` is called before the number can be taken if a task waits for it, and the result is
+    /// handed on.
+    ///
+    /// # Safety
+    /// The number is out, and the caller has it. The list lives until the number can be taken; it may be gone after that,
+    /// but for `hold`'s doing.
+    pub(super) unsafe fn put<H>(list: *const Self, number: u32, hold: impl Fn() -> H) -> Put<H> {
+        // SAFETY: the list lives until the exchange below succeeds, and no reference to it is used after that: the one
+        // that the exchange itself has is to an atomic, as in `Arc`.
+        let (returned, under) = unsafe { (&raw const (*list).returned.0, &(*list).under[number as usize]) };
+        // SAFETY: as above.
+        let mut word = unsafe { (*returned).load(Acquire) };
+        loop {
+            if word == CLOSED {
+                return Put::Closed;
+            }
+            let held = (word == AWAITED).then(&hold);
+            let stack = Stack::of(word);
+            under.store(stack.top, Relaxed);
+            let with_it = Stack { top: number, height: stack.height + 1 }.word();
+            // SAFETY: as above.
+            match unsafe { (*returned).compare_exchange_weak(word, with_it, AcqRel, Acquire) } {
+                Ok(_) => return held.map_or(Put::Free, Put::Awaited),
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Wakes the task that waits.
+    pub(super) fn wake(&self) {
+        if let Some(waker) = self.set_waker(None) {
+            waker.wake();
+        }
+    }
+
+    /// How many numbers can be taken.
+    pub(super) fn height(&self) -> u32 {
+        let takers = self.lock();
+        takers.height + Stack::of(self.returned.load(Acquire)).height
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.under.len()
+    }
+
+    /// Takes back no more numbers. Returns how many are free, and stay so.
+    pub(super) fn close(&self) -> u32 {
+        let returned = Stack::of(self.returned.swap(CLOSED, AcqRel)).height;
+        drop(self.set_waker(None));
+        returned + self.lock().height
+    }
+
+    fn pop(&self, takers: &mut Stack) -> Option<u32> {
+        if takers.height == 0 {
+            // Only takers lower that stack, and this one has the lock.
+            if Stack::of(self.returned.load(Relaxed)).height == 0 {
+                return None;
+            }
+            *takers = Stack::of(self.returned.swap(EMPTY, AcqRel));
+        }
+        let number = takers.top;
+        *takers = Stack { top: self.under[number as usize].load(Relaxed), height: takers.height - 1 };
+        Some(number)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stack> {
+        self.takers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the former one.
+    fn set_waker(&self, waker: Option<Waker>) -> Option<Waker> {
+        std::mem::replace(&mut *self.waker.lock().unwrap_or_else(PoisonError::into_inner), waker)
+    }
+}
+
+impl Stack {
+    fn of(word: u64) -> Self {
+        match word {
+            AWAITED | CLOSED => Self { top: 0, height: 0 },
+            _ => Self { top: word as u32, height: (word >> u32::BITS) as u32 },
+        }
+    }
+
+    fn word(self) -> u64 {
+        u64::from(self.height) << u32::BITS | u64::from(self.top)
+    }
+}
+
+impl<T> Deref for Padded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// The most numbers: no height is that of the words below.
+pub(crate) const MOST: u32 = u32::MAX - 2;
+const EMPTY: u64 = 0;
+const AWAITED: u64 = u64::MAX;
+const CLOSED: u64 = u64::MAX - 1;

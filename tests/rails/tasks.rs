@@ -42,6 +42,42 @@ async fn futures_without_send_on_a_rail() {
     assert_eq!(joined.await.unwrap(), "here and there");
 }
 
+/// A task of the rail runs while work computes on the rail's only CPU, and until the task says so.
+#[tokio::test]
+async fn a_rail_goes_on_beside_work_that_computes() {
+    let (_, rails) = loopback(1);
+    let rail = rails[RailId(0)].runtime();
+    let (computing, computes) = mpsc::channel();
+    let over = Arc::new(AtomicBool::new(false));
+    let heard = over.clone();
+    let work = rail.compute(move || {
+        computing.send((thread::current_tid(), memory::thread_policy().ok())).unwrap();
+        while !heard.load(Relaxed) {
+            std::hint::spin_loop();
+        }
+        thread::current_affinity().unwrap()
+    });
+    let (tid, policy) = task::spawn_blocking(move || computes.recv().unwrap()).await.unwrap();
+    let placement = rail.placement();
+    assert_ne!(tid, placement.tid);
+    if let Some(Ok(memory)) = &placement.memory {
+        assert_eq!(policy.as_ref(), Some(memory.got()));
+    }
+    for _ in 0..10 {
+        rail.spawn(async { tokio::time::sleep(Duration::from_millis(1)).await }).await.unwrap();
+    }
+    assert!(!work.is_finished());
+    over.store(true, Relaxed);
+    assert_eq!(&work.await.unwrap(), placement.cpus.got());
+    // The pool's thread is free again, also after a panic.
+    let panicked = rail.compute(|| panic!("as the test wants it")).await.unwrap_err();
+    assert!(matches!(panicked, TaskError::Panicked(_)), "{panicked}");
+    let affinity = || task::spawn_blocking(|| thread::current_affinity().unwrap());
+    let main = Tid::from_raw(std::process::id().cast_signed()).unwrap();
+    let seen = rail.spawn(async move { affinity().await.unwrap() });
+    assert_eq!(seen.await.unwrap(), thread::affinity_of(main).unwrap());
+}
+
 #[tokio::test]
 async fn work_that_blocks_is_not_confined_to_the_rails_cpu() {
     let (_, rails) = loopback(1);

@@ -11,7 +11,7 @@ pub use task::{Panic, RailTask, TaskError};
 
 use crate::RailId;
 use parking::Parking;
-use placement::{CurrentPlacement, Unbound};
+use placement::{Beside, CurrentPlacement, Unbound};
 use rails_bind::{
     BindError,
     claims::{Claim, ClaimError, Resource},
@@ -425,6 +425,26 @@ impl RailRuntime {
     {
         // The future is made inside, so that a panic of tokio's comes before the task has started.
         self.handle.block_on(async { self.spawn_local(make).await })
+    }
+
+    /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread go on: the work has a
+    /// thread of tokio's blocking pool, with the placement that the rail has as the work begins, and a wake-up of the
+    /// rail's thread preempts it. So streams make progress while the program computes beside them, in memory of the
+    /// rail's node; the work has the rest of the CPU. A future that computes holds all lanes of the rail up instead.
+    ///
+    /// The work stays where it is if the rail moves. A thread that cannot be placed, for want of a CPU that is online,
+    /// computes where the scheduler puts it, and logs a warning. [`RailTask::abort`] stops the work only before it has
+    /// begun, and [`shutdown`](Self::shutdown) waits for it.
+    pub fn compute<F, T>(&self, work: F) -> RailTask<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let placement = self.placement.clone();
+        RailTask::new(self.handle.spawn_blocking(move || {
+            let _placed = Beside::of(&placement.get());
+            work()
+        }))
     }
 
     /// Whether the calling thread is the rail's own.

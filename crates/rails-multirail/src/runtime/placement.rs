@@ -3,8 +3,8 @@
 use super::parking::Parking;
 use rails_bind::{
     BindError, Outcome,
-    memory::{self, BufferOptions, MemoryPolicy, NumaBuffer},
-    thread::{self, Tid},
+    memory::{self, BufferOptions, MemoryGuard, MemoryPolicy, NumaBuffer},
+    thread::{self, ThreadGuard, Tid},
 };
 use rails_topo::{CpuId, CpuSet, NodeId};
 use std::sync::{
@@ -46,6 +46,25 @@ impl Placement {
             memory::node_of_page(&page).map_err(|error| error.to_string())
         });
         Ok(Self { tid: thread::current_tid(), cpus, cpu: thread::current_cpu()?, memory, memory_node })
+    }
+}
+
+/// The binding of a blocking thread that has the placement of its rail, until this is dropped.
+pub(super) struct Beside {
+    // In this order: the reverse of that in which they were made.
+    _memory: Option<MemoryGuard>,
+    _cpus: Option<ThreadGuard>,
+}
+
+impl Beside {
+    /// Gives the calling thread the CPUs and the memory policy of that placement. A closure that computes cannot be given
+    /// back, so this logs errors.
+    pub(super) fn of(placement: &Placement) -> Self {
+        let logged = |error: BindError| tracing::warn!(%error, "a computation is not placed as its rail");
+        let cpus = thread::bind_current(placement.cpus.got()).map_err(logged).ok();
+        let policy = placement.memory.as_ref().and_then(|memory| memory.as_ref().ok());
+        let memory = policy.and_then(|policy| memory::set_thread_policy(policy.got()).map_err(logged).ok());
+        Self { _memory: memory, _cpus: cpus }
     }
 }
 

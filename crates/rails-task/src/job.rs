@@ -145,7 +145,12 @@ impl Helpers {
 
     /// The helpers of the calling thread.
     pub fn current() -> Option<Self> {
-        CURRENT.with_borrow(Clone::clone)
+        Self::with_current(|helpers| helpers.cloned())
+    }
+
+    /// Lends the helpers of the calling thread, which `act` may not set.
+    pub fn with_current<R>(act: impl FnOnce(Option<&Self>) -> R) -> R {
+        CURRENT.with_borrow(|helpers| act(helpers.as_ref()))
     }
 
     /// Gives the calling thread helpers, or takes them from it.

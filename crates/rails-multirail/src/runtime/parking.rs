@@ -32,8 +32,6 @@ pub(super) struct Parking {
 thread_local! {
     /// The end of the time in which this thread does not sleep; `None` if it has slept since the last one.
     static AWAKE_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// Those of this thread.
-    static HELPERS: RefCell<Option<Helpers>> = const { RefCell::new(None) };
     static RUNNER: RefCell<Option<RailRunner>> = const { RefCell::new(None) };
 }
 
@@ -74,7 +72,6 @@ impl Parking {
         // The waker has the runtime, and the runtime the hooks with this.
         drop(self.main.take());
         RUNNER.set(None);
-        HELPERS.set(None);
         Helpers::set_current(None);
     }
 
@@ -102,16 +99,13 @@ impl Parking {
     /// Gives the calling thread the helpers on these CPUs, if there are queues and CPUs.
     pub(super) fn set_helpers(&self, cpus: &CpuSet) {
         let Some(queues) = &self.queues else { return };
-        let set = HELPERS.with_borrow_mut(|helpers| match helpers {
+        let set = match Helpers::current() {
             Some(helpers) => helpers.move_to(cpus),
             None if cpus.is_empty() => Ok(()),
             None => {
-                let new = Helpers::new(queues, cpus)?.while_busy(Instant::now());
-                Helpers::set_current(Some(new.clone()));
-                *helpers = Some(new);
-                Ok(())
+                Helpers::new(queues, cpus).map(|helpers| Helpers::set_current(Some(helpers.while_busy(Instant::now()))))
             }
-        });
+        };
         set.unwrap_or_else(|error| tracing::warn!(%error, "the further cores of a rail do not help it"));
     }
 
@@ -138,7 +132,11 @@ impl Parking {
 
     /// Tells the thread's helpers whether it has nothing to do.
     fn note_idle(is_idle: bool) {
-        HELPERS.with_borrow(|helpers| helpers.iter().for_each(|helpers| helpers.set_asleep(is_idle, Instant::now())));
+        Helpers::with_current(|helpers| {
+            if let Some(helpers) = helpers {
+                helpers.set_asleep(is_idle, Instant::now());
+            }
+        });
     }
 
     /// Runs some of the tasks that wait, as long as the thread is where it was attached. Returns whether there may be more:

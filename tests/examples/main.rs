@@ -282,7 +282,7 @@ fn placed_three_ways_without_a_receiver() {
 
 #[tokio::test]
 async fn netvideo_shows_every_frame_and_frees_every_buffer() {
-    let video = |frames, file| netvideo::Video { frame_bytes: 1 << 20, frames, file };
+    let video = |frames, file| netvideo::Video { frame_bytes: 1 << 20, frames, file, device: netvideo::Device::Host };
     // Two frames and a half, of which the half is not sent.
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, &stripe_a_file::made_up(5 << 19)).unwrap();

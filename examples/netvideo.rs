@@ -129,7 +129,12 @@ impl AsMut<[u8]> for Frame {
 async fn send(rails: &Rails, mut stream: MultiRailStream, video: Video) -> anyhow::Result<PipelineStats> {
     // The source is on the rail that the frames leave by, and its buffers are beside the stage that computes.
     let [first, last] = first_and_last(rails);
-    let frames = Link::new(1).buffers(Side::Consumer, video.frame_bytes, 4);
+    let buffers = match video.device {
+        Device::Host => 4,
+        // As many more as the device has under way beside the first.
+        Device::Cuda => 6,
+    };
+    let frames = Link::new(1).buffers(Side::Consumer, video.frame_bytes, buffers);
     let pipeline = Pipeline::builder("sender")
         .source("source", first, async move |mut output: Output<Frame>| {
             let mut file = video.file.map(File::open).transpose()?;

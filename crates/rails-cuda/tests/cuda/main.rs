@@ -12,7 +12,7 @@ use rails_multirail::{
 use rails_topo::Topology;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::{collections::VecDeque, error::Error, future::poll_fn, iter::successors, num::NonZeroUsize, time::Duration};
+use std::{collections::VecDeque, error::Error, future::poll_fn, num::NonZeroUsize, time::Duration};
 use tokio::{runtime::Runtime, time::timeout};
 
 #[test]
@@ -26,7 +26,12 @@ fn a_device_or_an_error_that_says_what_to_do() {
         Err(error @ CudaError::NoDriver { .. }) => {
             let text = error.to_string();
             assert!(text.starts_with("no CUDA driver: libcuda.so.1") && text.contains("install"), "{text}");
-            let causes: Vec<String> = successors(error.source(), |error| error.source()).map(ToString::to_string).collect();
+            let mut causes = Vec::new();
+            let mut cause = error.source();
+            while let Some(error) = cause {
+                causes.push(error.to_string());
+                cause = error.source();
+            }
             assert!(causes.iter().any(|cause| cause.contains("cannot open shared object file")), "{causes:?}");
             assert!(matches!(device_names(), Err(CudaError::NoDriver { .. })));
         }

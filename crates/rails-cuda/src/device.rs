@@ -85,8 +85,11 @@ impl<B> CudaDevice<B> {
     /// # Errors
     /// Any but those of frames: [`CudaError::NoDriver`] on a machine without one. After an error nothing is left.
     pub fn new(options: &CudaOptions) -> Result<Self, CudaError> {
+        Self::of(Driver::load()?, options)
+    }
+
+    fn of(driver: &'static Driver, options: &CudaOptions) -> Result<Self, CudaError> {
         let &CudaOptions { frame_bytes, ordinal, depth } = options;
-        let driver = Driver::load()?;
         let name = driver.device_name(ordinal)?;
         let context = Primary::new(driver, ordinal)?;
         let kernel = Kernel::new(&context)?;
@@ -144,3 +147,6 @@ fn staging(frame_bytes: usize, depth: usize) -> Result<BufferPool, CudaError> {
 const DEPTH: NonZeroUsize = NonZeroUsize::new(3).expect("it is not 0");
 /// The largest base page of the kernel's (aarch64 has 4, 16 or 64 KiB), of which every other one is a part.
 const LARGEST_PAGE: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests;

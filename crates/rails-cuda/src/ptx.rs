@@ -8,7 +8,7 @@ use rails_multirail::pipeline::device::swap_red_and_blue;
 use std::collections::HashMap;
 
 /// A kernel: its instructions, each with its words, and the places of its labels.
-struct Program {
+pub(crate) struct Program {
     instructions: Vec<Vec<String>>,
     labels: HashMap<String, usize>,
     /// The number of registers of each kind, by the letters before the number.
@@ -16,7 +16,7 @@ struct Program {
 }
 
 impl Program {
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let (mut instructions, mut labels, mut declared) = (Vec::new(), HashMap::new(), HashMap::new());
         let (head, body) = text.split_once('{').expect("the kernel has a body");
         assert!(head.contains(".visible .entry swap_red_and_blue("), "{head}");
@@ -39,7 +39,16 @@ impl Program {
         Self { instructions, labels, declared }
     }
 
-    /// Runs one thread of a grid. The memory begins at `base`.
+    /// Runs all threads of a grid, one after the other. The memory begins at `base`.
+    pub(crate) fn run_grid(&self, memory: &mut [u8], base: u64, count: u64, blocks: u64, threads: u64) {
+        for block in 0..blocks {
+            for thread in 0..threads {
+                let special = [("%ctaid.x", block), ("%nctaid.x", blocks), ("%tid.x", thread), ("%ntid.x", threads)];
+                self.run(memory, base, count, &HashMap::from(special));
+            }
+        }
+    }
+
     fn run(&self, memory: &mut [u8], base: u64, count: u64, special: &HashMap<&str, u64>) {
         let mut registers: HashMap<String, u64> = HashMap::new();
         let mut at = 0;
@@ -116,13 +125,7 @@ proptest! {
         let mut expected = pixels.clone();
         swap_red_and_blue(&mut expected);
         let count = pixels.len() as u64 / 4;
-        for block in 0..blocks {
-            for thread in 0..threads {
-                let special =
-                    HashMap::from([("%ctaid.x", block), ("%nctaid.x", blocks), ("%tid.x", thread), ("%ntid.x", threads)]);
-                program.run(&mut pixels, 0x7f00_0000_0000, count, &special);
-            }
-        }
+        program.run_grid(&mut pixels, 0x7f00_0000_0000, count, blocks, threads);
         // Each word was swapped once: twice would be as it was.
         prop_assert_eq!(pixels, expected);
     }

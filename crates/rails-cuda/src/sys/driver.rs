@@ -99,7 +99,7 @@ macro_rules! table {
         pub(crate) struct Driver {
             $(pub(super) $name: unsafe extern "C" fn($($kind),*) -> CUresult,)*
             /// Keeps the functions where they are.
-            _library: Library,
+            pub(super) _library: Library,
         }
 
         impl Driver {
@@ -115,6 +115,8 @@ macro_rules! table {
     };
 }
 functions!(table);
+#[cfg(test)]
+pub(super) use functions;
 
 impl Driver {
     /// The driver, loaded once and never unloaded, and initialised.

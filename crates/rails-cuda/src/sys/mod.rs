@@ -6,6 +6,8 @@
 pub(crate) mod context;
 pub(crate) mod driver;
 pub(crate) mod event;
+#[cfg(test)]
+pub(crate) mod fake;
 pub(crate) mod kernel;
 mod memory;
 pub(crate) mod slot;

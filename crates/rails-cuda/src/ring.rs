@@ -48,8 +48,9 @@ pub(crate) struct Ring<B, S> {
 }
 
 impl<B, S> Ring<B, S> {
-    /// A ring of at least one slot, each for frames of up to `longest` bytes. `wait` blocks until the device has done with the slot of that number; it is called
-    /// on a thread of its own, once for each frame, in the order of the frames.
+    /// A ring of at least one slot, each for frames of up to `longest` bytes. `wait` blocks until the device has done
+    /// with the slot of that number; it is called on a thread of its own, once for each frame, in the order of the
+    /// frames.
     pub(crate) fn new(
         slots: Vec<S>,
         longest: usize,

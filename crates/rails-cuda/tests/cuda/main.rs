@@ -122,6 +122,9 @@ fn cuda_devices_are_dropped_with_frames_under_way() {
             device.submit(pattern(number)).unwrap();
         }
     }
+    let mut device = CudaDevice::new(&CudaOptions::new(FRAME_BYTES)).unwrap();
+    device.submit(pattern(9)).unwrap();
+    assert!(runtime().block_on(done(&mut device)) == swapped(&pattern(9)), "the GPU works on");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! Run: `cargo run --release --example netvideo`, or with `-- FILE`, raw RGBA frames of 3840 x 2160; without a file the
 //! frames are made up. Between two machines: `... -- receive 10.0.1.2,10.0.2.2` on one, and then
-//! `... -- send 10.0.1.2,10.0.2.2` on the other, each time with the receiver's addresses.
+//! `... -- send 10.0.1.2,10.0.2.2` on the other, each time with the receiver's addresses. `--device cuda` before all of
+//! that has a GPU compute; without one it fails, and says so.
 //!
 //! Expected: the time in which each stage was busy, starved of items, and blocked by a later stage; the frames that
 //! were shown, frames a second, and percentiles of the latency from the source to the display. The display is a
@@ -16,6 +17,7 @@
 use anyhow::{Context, bail};
 use bytes::Bytes;
 use rails::{
+    cuda::{self, CudaDevice, CudaOptions},
     multirail::{
         MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Secret, StreamOptions,
         pipeline::{Buffer, Input, Link, Output, Pipeline, PipelineStats, Side, StageStats, device},
@@ -38,8 +40,19 @@ use tokio::io::AsyncWriteExt;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let video = |file: Option<&String>| Video { frame_bytes: FRAME_BYTES, frames: 100, file: file.map(PathBuf::from) };
-    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (device, arguments) = match &arguments[..] {
+        ["--device", "host", rest @ ..] => (Device::Host, rest),
+        ["--device", "cuda", rest @ ..] => {
+            // Before anything else, so that nobody waits for a stream that would end at once.
+            println!("CUDA devices: {}", cuda::device_names()?.join(", "));
+            (Device::Cuda, rest)
+        }
+        ["--device", ..] => bail!("--device takes `host` or `cuda`"),
+        rest => (Device::Host, rest),
+    };
+    let video = |file: Option<PathBuf>| Video { frame_bytes: FRAME_BYTES, frames: 100, file, device };
+    match arguments {
         ["receive", addresses] => {
             let rails = Rails::build(&plan_rails(&Topology::detect()?, &addresses.parse()?)?)?;
             let addresses: Vec<String> = addresses.split(',').map(|address| format!("{address}:{PORT}")).collect();
@@ -54,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
             print!("{}", shown(&send(&rails, stream, video(None)).await?));
         }
         _ => {
-            let (sender, received) = run(video(arguments.first())).await?;
+            let (sender, received) = run(video(arguments.first().map(PathBuf::from))).await?;
             print!("{}{received}", shown(&sender));
         }
     }
@@ -68,6 +81,14 @@ pub(crate) struct Video {
     pub(crate) frames: u64,
     /// Where they are read from; made up without one.
     pub(crate) file: Option<PathBuf>,
+    pub(crate) device: Device,
+}
+
+/// The device of the compute stage.
+#[derive(Clone, Copy)]
+pub(crate) enum Device {
+    Host,
+    Cuda,
 }
 
 /// The frames that arrived.
@@ -108,7 +129,12 @@ impl AsMut<[u8]> for Frame {
 async fn send(rails: &Rails, mut stream: MultiRailStream, video: Video) -> anyhow::Result<PipelineStats> {
     // The source is on the rail that the frames leave by, and its buffers are beside the stage that computes.
     let [first, last] = first_and_last(rails);
-    let frames = Link::new(1).buffers(Side::Consumer, video.frame_bytes, 4);
+    let buffers = match video.device {
+        Device::Host => 4,
+        // As many more as the device has under way beside the first.
+        Device::Cuda => 6,
+    };
+    let frames = Link::new(1).buffers(Side::Consumer, video.frame_bytes, buffers);
     let pipeline = Pipeline::builder("sender")
         .source("source", first, async move |mut output: Output<Frame>| {
             let mut file = video.file.map(File::open).transpose()?;
@@ -128,9 +154,16 @@ async fn send(rails: &Rails, mut stream: MultiRailStream, video: Video) -> anyho
             }
             Ok(())
         })
-        .stage("compute", last, frames, async |input, output| {
-            let device = device::HostDevice::new(|frame: &mut Frame| device::swap_red_and_blue(frame.as_mut()));
-            device::run(device, input, output).await
+        .stage("compute", last, frames, async move |input, output| match video.device {
+            Device::Host => {
+                let device = device::HostDevice::new(|frame: &mut Frame| device::swap_red_and_blue(frame.as_mut()));
+                device::run(device, input, output).await
+            }
+            // On this thread, so that the device's memory at the host is on its node.
+            Device::Cuda => {
+                let device = CudaDevice::new(&CudaOptions::new(video.frame_bytes))?;
+                device::run(device, input, output).await
+            }
         })
         .sink("send", first, Link::new(1), async move |mut input: Input<Frame>| {
             while let Some(frame) = input.recv().await? {

@@ -73,6 +73,7 @@
 //! | `celeritas` | `rails-celeritas` | messages, bytes and lanes over UDP at a rate, for long and lossy paths |
 //! | [`proto`] | `rails-proto` | the protocol of a stream as state machines, for drivers of their own |
 //! | [`multirail`] | `rails-multirail` | plans, pinned runtimes, and streams over several lanes |
+//! | `cuda` | `rails-cuda` | a GPU as a stage of a pipeline |
 //!
 //! # Guarantees
 //!
@@ -100,6 +101,8 @@
 //! - `config` (on by default): TOML files that add, override and hide facts of the machine.
 //! - `monitor`: `topo::monitor`, a stream of this machine's changes.
 //! - `celeritas`: the module `celeritas`, a rate-based transport over UDP.
+//! - `cuda`: the module `cuda`, a GPU as a stage of a pipeline. Nothing of CUDA is needed to build; its driver is loaded
+//!   at run time.
 //! - `encryption`: `Security::encrypted`, which encrypts every lane with keys made of a secret. It brings aws-lc-rs, which
 //!   takes a C compiler to build.
 //! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls, and
@@ -114,6 +117,9 @@ pub use rails_bind as bind;
 #[cfg(feature = "celeritas")]
 #[cfg_attr(docsrs, doc(cfg(feature = "celeritas")))]
 pub use rails_celeritas as celeritas;
+#[cfg(feature = "cuda")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cuda")))]
+pub use rails_cuda as cuda;
 pub use rails_multirail as multirail;
 pub use rails_net as net;
 pub use rails_proto as proto;

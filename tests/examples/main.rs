@@ -282,7 +282,17 @@ fn placed_three_ways_without_a_receiver() {
 
 #[tokio::test]
 async fn netvideo_shows_every_frame_and_frees_every_buffer() {
-    let video = |frames, file| netvideo::Video { frame_bytes: 1 << 20, frames, file };
+    video_is_shown(netvideo::Device::Host).await;
+}
+
+#[tokio::test]
+#[ignore = "needs a CUDA device"]
+async fn cuda_netvideo_shows_every_frame_and_frees_buffers() {
+    video_is_shown(netvideo::Device::Cuda).await;
+}
+
+async fn video_is_shown(device: netvideo::Device) {
+    let video = |frames, file| netvideo::Video { frame_bytes: 1 << 20, frames, file, device };
     // Two frames and a half, of which the half is not sent.
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, &stripe_a_file::made_up(5 << 19)).unwrap();

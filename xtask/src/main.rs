@@ -48,6 +48,7 @@ enum Command {
     /// Plain tests always run, with and without hwloc. Tests named netns_* make network namespaces and run as root
     /// only. Tests named guest_* and boots_* need the two-socket guest, as `lab` does. Tests named captured_* read
     /// captured machines, from the folder that RAILS_CAPTURES names or else from shared/topologies beside the checkout.
+    /// Tests named cuda_* need a CUDA device.
     /// The last line is `N passed, N failed, N skipped`.
     Test {
         /// Repeat more of the randomised tests: 100,000 seeds, a minute for each fuzz target, a soak of ten minutes, and RAILS_RUNS=20 for the

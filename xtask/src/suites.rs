@@ -98,6 +98,7 @@ fn everything(
     notes: &mut Vec<String>,
 ) -> Result<()> {
     let lstopo = succeeds("lstopo", &["--version"]);
+    let cuda = has_cuda();
     let guest = lab::ready();
     let (fuzz_build, fuzz_seconds) = tier.fuzz;
     let programs = build(HERE)?;
@@ -120,6 +121,9 @@ fn everything(
             guest.is_ok().then(|| scope.spawn(|| buffered(|out| lab::of_programs(&programs, tier.is_long, out))));
         total.add_plain(run(&mut test_command(HERE, &["--doc"]), out)?);
         total.add_plain(run(&mut test_command(WITHOUT_HWLOC, &[]), out)?);
+        if cuda {
+            total.add_later(run(&mut ignored(HERE, "cuda_"), out)?);
+        }
         for suite in SUITES {
             if lstopo {
                 total.add_later(run(&mut ignored(suite, "lstopo_"), out)?);
@@ -165,6 +169,13 @@ fn everything(
     if !lstopo {
         notes.push("SKIPPED: tests named lstopo_* need lstopo (hwloc's program; Debian's package `hwloc`)".to_owned());
     }
+    if !cuda {
+        notes.push(
+            "SKIPPED: tests named cuda_* need a CUDA device, and `nvidia-smi -L` names none; docs/pipelines.md#devices \
+             tells how to run them on another machine"
+                .to_owned(),
+        );
+    }
     if captured.is_none() {
         notes.push(format!(
             "SKIPPED: tests named captured_* need captured machines; set {CAPTURES} to their folder, or put them \
@@ -172,6 +183,12 @@ fn everything(
         ));
     }
     Ok(())
+}
+
+/// Whether NVIDIA's driver names a device: by its program, since nothing here is built against the driver.
+fn has_cuda() -> bool {
+    let listed = Command::new("nvidia-smi").arg("-L").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    listed.is_ok_and(|listed| listed.status.success() && listed.stdout.starts_with(b"GPU "))
 }
 
 /// The simulated streams, from many seeds: they ask for processors and not for time.

@@ -448,6 +448,7 @@ fn impossible_disturbances_with_the_flag() {
         (vec!["compare", "--emulated", "400"], "--emulated 400"),
         (vec!["netvideo", "--size", "4K"], "`4K` is not a width and a height"),
         (vec!["netvideo", "--buffers", "0"], "--buffers"),
+        (vec!["netvideo", "--device", "tpu"], "[possible values: host, cuda]"),
     ] {
         let output = run(args.iter().copied());
         assert!(!output.status.success());

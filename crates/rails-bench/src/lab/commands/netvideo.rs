@@ -1,7 +1,13 @@
 //! `netvideo`: frames over a pipeline of rails, beside the scheduler's placement.
 
 use super::contest::{CaseArgs, ContestArgs, explained};
-use crate::{commands::seconds, exit::Exit, lab::netvideo::NetvideoContest, machine::this_machine, print};
+use crate::{
+    commands::seconds,
+    exit::Exit,
+    lab::netvideo::{Device, NetvideoContest},
+    machine::this_machine,
+    print,
+};
 use anyhow::Result;
 use std::time::Duration;
 
@@ -32,9 +38,13 @@ pub(crate) struct Args {
     /// Frames that are at the sender at a time
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
+    /// The device that computes; a GPU has up to three frames at a time, so give it as many more --buffers
+    #[arg(long, value_enum, default_value_t = Device::Host)]
+    device: Device,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
+    args.device.check()?;
     let cases = args.cases.cases(&["1000,1000"])?;
     let topology = this_machine()?;
     let terms = args.contest.terms()?;
@@ -46,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
             fps: args.fps,
             size: args.size,
             buffers: args.buffers.into(),
+            device: args.device,
             terms: terms.clone(),
         };
         let report = contest.run(&topology, |round, who| args.contest.say(round, who)).map_err(explained)?;

@@ -1,7 +1,7 @@
 //! The two ends: their rails, and their pipelines.
 
 use super::{
-    NetvideoContest, NetvideoSample, Placing,
+    Device, NetvideoContest, NetvideoSample, Placing,
     frames::{Arrivals, Frame, Header, Part, sum},
 };
 use crate::lab::compare::{ContestError, Testbed};
@@ -130,12 +130,19 @@ fn sender<'r>(
     closed: mpsc::Sender<Vec<String>>,
 ) -> Pipeline<'r> {
     let pixels = Link::new(1).buffers(Beside::Consumer, contest.frame_bytes(), contest.buffers);
-    let (time, fps) = (contest.time, contest.fps);
+    let (time, fps, device) = (contest.time, contest.fps, contest.device);
+    #[cfg(feature = "cuda")]
+    let cuda = rails_cuda::CudaOptions::new(contest.frame_bytes());
     Pipeline::builder("sender")
         .source("source", compute(&rails[RailId(0)]), async move |output| generate(output, zero, time, fps).await)
-        .stage("compute", compute(last(rails)), pixels, async |input, output| {
-            let device = device::HostDevice::new(|frame: &mut Frame| device::swap_red_and_blue(frame.as_mut()));
-            device::run(device, input, output).await
+        .stage("compute", compute(last(rails)), pixels, async move |input, output| match device {
+            Device::Host => {
+                let device = device::HostDevice::new(|frame: &mut Frame| device::swap_red_and_blue(frame.as_mut()));
+                device::run(device, input, output).await
+            }
+            // On this thread, so that the device's memory at the host is on its node.
+            #[cfg(feature = "cuda")]
+            Device::Cuda => device::run(rails_cuda::CudaDevice::new(&cuda)?, input, output).await,
         })
         .sink("send", rails[RailId(0)].runtime(), Link::new(1), async move |mut input: Input<Frame>| {
             while let Some(frame) = input.recv().await? {

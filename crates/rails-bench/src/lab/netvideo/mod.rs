@@ -32,6 +32,17 @@ pub(crate) enum Placing {
     Scheduler,
 }
 
+/// The device of the compute stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Device {
+    /// The CPU of the stage
+    Host,
+    /// A GPU, through CUDA's driver: the first that CUDA_VISIBLE_DEVICES leaves
+    #[cfg(feature = "cuda")]
+    Cuda,
+}
+
 /// A contest to be run.
 #[derive(Debug, Clone)]
 pub(crate) struct NetvideoContest {
@@ -45,6 +56,8 @@ pub(crate) struct NetvideoContest {
     pub(crate) size: (u32, u32),
     /// Frames that are on their way at the sender at a time.
     pub(crate) buffers: usize,
+    /// The device of the compute stage.
+    pub(crate) device: Device,
     /// The terms of the run.
     pub(crate) terms: Terms,
 }
@@ -64,6 +77,8 @@ pub(crate) struct NetvideoReport {
     pub(crate) fps: Option<u32>,
     /// Frames at the sender at a time.
     pub(crate) buffers: usize,
+    /// The device of the compute stage.
+    pub(crate) device: Device,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<NetvideoSample>,
     /// Goodput of plain flows, by round: from the first connection to the last byte, so with their slow start.
@@ -199,7 +214,7 @@ impl NetvideoReport {
             })
         };
         let results = Placing::value_variants().iter().filter_map(outcome).collect();
-        let NetvideoContest { links, size, fps, buffers, .. } = contest.clone();
+        let NetvideoContest { links, size, fps, buffers, device, .. } = contest.clone();
         let ceilings_bits_per_second = ceilings;
         Self {
             links,
@@ -208,6 +223,7 @@ impl NetvideoReport {
             frame_bytes,
             fps,
             buffers,
+            device,
             samples,
             ceilings_bits_per_second,
             ceiling_fps,
@@ -220,6 +236,30 @@ impl NetvideoReport {
 fn percentile(sorted: &[u64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     Some(*sorted.get(rank - 1)? as f64 / 1e3)
+}
+
+impl Device {
+    /// Fails where there is no such device, before anything is made for it.
+    pub(crate) fn check(self) -> anyhow::Result<()> {
+        match self {
+            Self::Host => Ok(()),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => {
+                rails_cuda::device_names()?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "the stage's CPU",
+            #[cfg(feature = "cuda")]
+            Self::Cuda => "a GPU (CUDA)",
+        })
+    }
 }
 
 impl fmt::Display for Placing {

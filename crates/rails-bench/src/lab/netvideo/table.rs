@@ -15,9 +15,10 @@ impl fmt::Display for NetvideoReport {
             self.fps.map_or("as fast as they go".to_owned(), |fps| format!("{fps} a second, dropped without room"));
         writeln!(
             f,
-            "frames of {width} x {height} RGBA ({:.1} MB), {pace}, {} at the sender at a time",
+            "frames of {width} x {height} RGBA ({:.1} MB), {pace}, {} at the sender at a time, computed by {}",
             self.frame_bytes as f64 / 1e6,
-            self.buffers
+            self.buffers,
+            self.device
         )?;
         writeln!(
             f,

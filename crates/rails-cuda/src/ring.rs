@@ -1,0 +1,154 @@
+//! The slots of a device in turn: the frame in each, the thread that waits for them, and the order of it all.
+//!
+//! It knows nothing of CUDA, and its tests have a device of their own. A thread waits for the device, rather than a
+//! function that the driver calls (`cuLaunchHostFunc`): the driver does not call it after an error, so that the task
+//! would sleep for ever, and the function may not call the driver, which a waker can do by dropping a task.
+
+use crate::CudaError;
+use std::{
+    collections::VecDeque,
+    io,
+    num::NonZeroUsize,
+    sync::mpsc::{self, SyncSender},
+    task::{Context, Poll, ready},
+    thread::{self, JoinHandle},
+};
+use tokio::sync::mpsc as results;
+
+/// A place for one frame at a time, at the host and on the device.
+pub(crate) trait Slot {
+    /// The memory at the host. It is asked for while the slot is idle: at first, and after it has settled.
+    fn staging(&mut self) -> &mut [u8];
+
+    /// Has the device take that many bytes, whole pixels, from the memory at the host, change them, and bring them
+    /// back. Returns at once.
+    fn begin(&mut self, bytes: usize) -> Result<(), CudaError>;
+
+    /// Takes the memory at the host back. Called after a wait for the slot was over.
+    fn settle(&mut self) -> Result<(), CudaError>;
+}
+
+/// Slots in turn.
+#[derive(Debug)]
+pub(crate) struct Ring<B, S> {
+    slots: Vec<S>,
+    /// The bytes of the longest frame.
+    longest: usize,
+    /// The frames under way, the oldest first, with the length that each had.
+    frames: VecDeque<(B, usize)>,
+    /// The slot of the oldest frame; the later ones are in those after it.
+    oldest: usize,
+    /// Tells the thread of slots to wait for; `None` from the beginning of the end on.
+    begun: Option<SyncSender<usize>>,
+    /// The results of those waits, in the same order.
+    over: results::Receiver<Result<(), CudaError>>,
+    waiter: Option<JoinHandle<()>>,
+    /// After an error of the device it is unknown which memory it uses.
+    is_broken: bool,
+}
+
+impl<B, S> Ring<B, S> {
+    /// A ring of at least one slot, each for frames of up to `longest` bytes. `wait` blocks until the device has done
+    /// with the slot of that number; it is called on a thread of its own, once for each frame, in the order of the
+    /// frames.
+    pub(crate) fn new(
+        slots: Vec<S>,
+        longest: usize,
+        mut wait: impl FnMut(usize) -> Result<(), CudaError> + Send + 'static,
+    ) -> io::Result<Self> {
+        let depth = slots.len();
+        // Both have room for every frame under way, so that neither end ever waits for it.
+        let (begun, beginnings) = mpsc::sync_channel(depth);
+        let (results, over) = results::channel(depth);
+        let waiter = thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
+            for slot in beginnings {
+                if results.try_send(wait(slot)).is_err() {
+                    unreachable!("there is room for the result of every slot, and its receiver outlives this thread");
+                }
+            }
+        })?;
+        let frames = VecDeque::with_capacity(depth);
+        Ok(Self { slots, longest, frames, oldest: 0, begun: Some(begun), over, waiter: Some(waiter), is_broken: false })
+    }
+
+    /// How many frames can be under way.
+    pub(crate) fn depth(&self) -> NonZeroUsize {
+        NonZeroUsize::new(self.slots.len()).expect("a ring has a slot")
+    }
+}
+
+impl<B: AsMut<[u8]>, S: Slot> Ring<B, S> {
+    /// Begins with a frame. An error drops it.
+    pub(crate) fn submit(&mut self, mut frame: B) -> Result<(), CudaError> {
+        let depth = self.slots.len();
+        if self.is_broken {
+            return Err(CudaError::Broken);
+        }
+        if self.frames.len() == depth {
+            return Err(CudaError::Full { depth });
+        }
+        let bytes = frame.as_mut();
+        let (frame_bytes, longest) = (bytes.len(), self.longest);
+        if frame_bytes > longest {
+            return Err(CudaError::FrameTooLong { frame_bytes, longest });
+        }
+        let number = (self.oldest + self.frames.len()) % depth;
+        let slot = &mut self.slots[number];
+        let pixels = whole_pixels(frame_bytes);
+        slot.staging()[..pixels].copy_from_slice(&bytes[..pixels]);
+        if let Err(error) = slot.begin(pixels) {
+            self.is_broken = true;
+            return Err(error);
+        }
+        self.frames.push_back((frame, frame_bytes));
+        let begun = self.begun.as_ref().expect("the ring is not being dropped");
+        begun.try_send(number).expect("there is room for every slot, and the thread waits as long as this exists");
+        Ok(())
+    }
+
+    /// The oldest frame once the device has done with it. An error drops it. Without a frame under way it is pending.
+    pub(crate) fn poll_done(&mut self, context: &mut Context<'_>) -> Poll<Result<B, CudaError>> {
+        let result = ready!(self.over.poll_recv(context)).expect("the thread waits as long as this exists");
+        let (frame, frame_bytes) = self.frames.pop_front().expect("each result is that of a frame");
+        let number = self.oldest;
+        self.oldest = (number + 1) % self.slots.len();
+        let settled = result.and_then(|()| self.slots[number].settle());
+        self.is_broken |= settled.is_err();
+        Poll::Ready(settled.and_then(|()| filled(frame, frame_bytes, self.slots[number].staging())))
+    }
+}
+
+impl<B, S> Drop for Ring<B, S> {
+    /// Waits until the device has done with every frame; the slots are dropped after that.
+    fn drop(&mut self) {
+        self.begun = None;
+        if let Some(waiter) = self.waiter.take() {
+            // It ends when it has waited for each slot that was begun. Its panic was printed.
+            let _ = waiter.join();
+        }
+    }
+}
+
+/// The frame with the bytes that came back.
+fn filled<B: AsMut<[u8]>>(mut frame: B, submitted: usize, staging: &[u8]) -> Result<B, CudaError> {
+    let bytes = frame.as_mut();
+    if bytes.len() != submitted {
+        return Err(CudaError::FrameChanged { submitted, now: bytes.len() });
+    }
+    let pixels = whole_pixels(submitted);
+    bytes[..pixels].copy_from_slice(&staging[..pixels]);
+    Ok(frame)
+}
+
+/// The bytes of the whole pixels in so many bytes; those behind them stay as they are.
+fn whole_pixels(bytes: usize) -> usize {
+    bytes - bytes % PIXEL_BYTES
+}
+
+/// Red, green, blue and alpha.
+pub(crate) const PIXEL_BYTES: usize = 4;
+/// The name of the thread that waits.
+const THREAD: &str = "rails-cuda";
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,12 @@ async fn a_rail_goes_on_beside_work_that_computes() {
     assert!(!work.is_finished());
     over.store(true, Relaxed);
     assert_eq!(&work.await.unwrap(), placement.cpus.got());
+    // The rail waits for the work at its end, so the work cannot wait for that.
+    let (_, stopped) = loopback(1);
+    let own = stopped.clone();
+    let ended = stopped[RailId(0)].runtime().compute(move || own[RailId(0)].runtime().shutdown(Duration::MAX));
+    assert!(matches!(ended.await.unwrap(), Err(ShutdownError::OnTheRail { .. })));
+    stopped.shutdown(Duration::MAX).unwrap();
     // The pool's thread is free again, also after a panic.
     let panicked = rail.compute(|| panic!("as the test wants it")).await.unwrap_err();
     assert!(matches!(panicked, TaskError::Panicked(_)), "{panicked}");

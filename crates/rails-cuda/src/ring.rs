@@ -62,8 +62,9 @@ impl<B, S> Ring<B, S> {
         let (results, over) = results::channel(depth);
         let waiter = thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
             for slot in beginnings {
+                // There is room for every result. The ring is gone only if a waker dropped it, on this thread.
                 if results.try_send(wait(slot)).is_err() {
-                    unreachable!("there is room for the result of every slot, and its receiver outlives this thread");
+                    break;
                 }
             }
         })?;
@@ -122,7 +123,8 @@ impl<B, S> Drop for Ring<B, S> {
     /// Waits until the device has done with every frame; the slots are dropped after that.
     fn drop(&mut self) {
         self.begun = None;
-        if let Some(waiter) = self.waiter.take() {
+        // A waker may drop a task on the waiting thread, and the ring with it. Slots wait by themselves then.
+        if let Some(waiter) = self.waiter.take().filter(|waiter| waiter.thread().id() != thread::current().id()) {
             // It ends when it has waited for each slot that was begun. Its panic was printed.
             let _ = waiter.join();
         }

@@ -16,12 +16,13 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A fixed number of buffers of one size, taken and given back without a system call, from any thread.
+/// A fixed number of buffers of one size, taken and given back from any thread, without a system call unless two threads
+/// take at the same moment or a task is woken.
 ///
 /// Its memory is one range with a policy, every page of it made at the beginning. So taking a buffer never waits for a
 /// page, and the pool never takes more memory than it was made with: [`take`](Self::take) does not grow the pool, which
-/// would be a system call and unbounded, and does not block, because only the caller can do that in its own way (await,
-/// take from the heap, or stop reading from the network, which suits a full pool).
+/// would be a system call and unbounded, and does not wait for a buffer, because only the caller can do that in its own
+/// way ([`poll_take`](Self::poll_take), take from the heap, or stop reading from the network, which suits a full pool).
 ///
 /// Clones are handles to the same pool. The memory is given back when all handles and buffers are gone.
 ///
@@ -45,9 +46,10 @@ pub struct BufferPool {
     outcome: Outcome<MemoryPolicy>,
 }
 
-/// A buffer of a pool, and the only way to its bytes; dropping it gives it back.
+/// A buffer of a pool, and the only way to its bytes. Dropping it, on any thread, gives it back, and wakes the task that
+/// waits for one.
 ///
-/// It has the bytes of its last owner.
+/// It has the bytes of its last owner. `Bytes::from_owner` makes it a `Bytes` without a copy.
 pub struct PooledBuffer {
     slot: Slot,
 }
@@ -92,8 +94,8 @@ impl BufferPool {
         self.slots.take().map(|slot| PooledBuffer { slot })
     }
 
-    /// A free buffer; while all are out, the task is woken once one has come back. If several tasks wait for a pool, only
-    /// the one that called last is woken.
+    /// A free buffer; while all are out, the task is woken once one has come back. One task at a time waits for a pool: if
+    /// several do, only the one that called last is woken. The pool keeps its waker until then.
     ///
     /// # Examples
     /// ```
@@ -107,7 +109,7 @@ impl BufferPool {
         self.slots.poll_take(context.waker()).map_or(Poll::Pending, |slot| Poll::Ready(PooledBuffer { slot }))
     }
 
-    /// How many buffers can be taken at this moment.
+    /// How many buffers can be taken at this moment; a few more or less while threads take and give back.
     pub fn available(&self) -> usize {
         self.slots.available()
     }

@@ -1,6 +1,6 @@
 //! The numbers of a pool that are free, on two stacks: takers empty one under a lock that they alone have, and numbers
-//! come back to the other one by a single atomic word. So a thread that takes and a thread that gives back share no
-//! cache line for most numbers: the takers' stack is filled with all that has come back, once it is empty.
+//! come back to the other one by a single atomic word. The takers' stack is filled with all that has come back, once it
+//! is empty. So a thread that takes and a thread that gives back seldom change the same word.
 #![allow(unsafe_code)]
 
 use super::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Mutex, MutexGuard, Relaxed};
@@ -10,7 +10,7 @@ use std::{ops::Deref, sync::PoisonError, task::Waker};
 pub(super) struct FreeList {
     /// By number: the number under it, on the stack that it is on.
     under: Box<[AtomicU32]>,
-    takers: Padded<Mutex<Stack>>,
+    takers: Padded<Takers>,
     /// A [`Stack`] as a word, or [`AWAITED`], or [`CLOSED`].
     returned: Padded<AtomicU64>,
     /// The task that waits for a number, if the word is [`AWAITED`].
@@ -26,6 +26,13 @@ pub(super) enum Put<H> {
     Awaited(H),
     /// Numbers come back no more.
     Closed,
+}
+
+#[derive(Debug)]
+struct Takers {
+    stack: Mutex<Stack>,
+    /// The stack's height, for others to read.
+    height: AtomicU32,
 }
 
 /// A stack's top and its height; the top of an empty one means nothing.
@@ -47,7 +54,8 @@ impl FreeList {
     /// Beyond [`MOST`].
     pub(super) fn new(count: u32) -> Self {
         assert!(count <= MOST, "the caller has checked the number");
-        let takers = Padded(Mutex::new(Stack { top: 0, height: count }));
+        let stack = Mutex::new(Stack { top: 0, height: count });
+        let takers = Padded(Takers { stack, height: AtomicU32::new(count) });
         let under = (1..=count).map(AtomicU32::new).collect();
         Self { under, takers, returned: Padded(AtomicU64::new(EMPTY)), waker: Mutex::new(None) }
     }
@@ -56,20 +64,35 @@ impl FreeList {
         self.pop(&mut self.lock())
     }
 
-    /// A number, or the waker is woken once one has come back. Only the waker of the last call is.
+    /// A number, or the waker is woken once one has come back. Of the calls that got none, the last one's is.
     pub(super) fn poll_take(&self, waker: &Waker) -> Option<u32> {
-        // Dropped after the lock is free: it may run any code.
-        let _former;
-        let mut takers = self.lock();
-        if let Some(number) = self.pop(&mut takers) {
+        if let Some(number) = self.take() {
             return Some(number);
         }
-        _former = self.set_waker(Some(waker.clone()));
-        // In this order: the thread whose number ends the wait looks for the waker after that.
-        match self.returned.compare_exchange(EMPTY, AWAITED, AcqRel, Acquire) {
-            Ok(_) | Err(AWAITED) => None,
-            Err(_) => self.pop(&mut takers),
+        // Wakers are cloned, woken and dropped without the lock: that may run any code.
+        let own = waker.clone();
+        let (number, former, _unused) = {
+            let mut takers = self.lock();
+            match self.pop(&mut takers) {
+                Some(number) => (Some(number), None, Some(own)),
+                None => {
+                    let former = self.set_waker(Some(own));
+                    // In this order: the thread whose number ends the wait looks for the waker after that.
+                    match self.returned.compare_exchange(EMPTY, AWAITED, AcqRel, Acquire) {
+                        Ok(_) | Err(AWAITED) => (None, former, None),
+                        Err(_) => (self.pop(&mut takers), former, self.set_waker(None)),
+                    }
+                }
+            }
+        };
+        // That number was to end another task's wait, which begins anew.
+        if let Some(former) = former
+            && number.is_some()
+            && !former.will_wake(waker)
+        {
+            former.wake();
         }
+        number
     }
 
     /// Gives a number back. `hold` is called before the number can be taken if a task waits for it, and the result is
@@ -107,10 +130,11 @@ impl FreeList {
         }
     }
 
-    /// How many numbers can be taken.
+    /// How many numbers can be taken, if nobody takes or gives back meanwhile.
     pub(super) fn height(&self) -> u32 {
-        let takers = self.lock();
-        takers.height + Stack::of(self.returned.load(Acquire)).height
+        let returned = Stack::of(self.returned.load(Acquire)).height;
+        // Those that are counted twice were returned before, and taken over since.
+        self.takers.height.load(Relaxed).saturating_add(returned).min(self.under.len() as u32)
     }
 
     pub(super) fn count(&self) -> usize {
@@ -134,11 +158,12 @@ impl FreeList {
         }
         let number = takers.top;
         *takers = Stack { top: self.under[number as usize].load(Relaxed), height: takers.height - 1 };
+        self.takers.height.store(takers.height, Relaxed);
         Some(number)
     }
 
     fn lock(&self) -> MutexGuard<'_, Stack> {
-        self.takers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.takers.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the former one.

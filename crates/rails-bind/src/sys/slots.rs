@@ -74,7 +74,7 @@ impl SlotPool {
         self.0.free.take().map(|number| self.slot(number))
     }
 
-    /// A free slot, or the waker is woken once one has come back. Only the waker of the last call is.
+    /// A free slot, or the waker is woken once one has come back. Of the calls that got none, the last one's is.
     pub(crate) fn poll_take(&self, waker: &Waker) -> Option<Slot> {
         self.0.free.poll_take(waker).map(|number| self.slot(number))
     }
@@ -87,7 +87,7 @@ impl SlotPool {
         Slot { slots: ManuallyDrop::new(slots), number }
     }
 
-    /// How many slots can be taken at this moment.
+    /// How many slots can be taken, if nobody takes or gives back meanwhile.
     pub(crate) fn available(&self) -> usize {
         self.0.free.height() as usize
     }

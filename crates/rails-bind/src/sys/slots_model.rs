@@ -44,15 +44,18 @@ mod free_list;
 #[expect(clippy::duplicate_mod, dead_code, reason = "the same source over other atomics")]
 mod slots;
 
-use loom::{future::block_on, thread};
+use loom::{cell::UnsafeCell, future::block_on, sync::Arc, thread};
 use mapping::Mapping;
 use slots::{Slot, SlotPool};
-use std::{future::poll_fn, task::Poll};
+use std::{
+    future::poll_fn,
+    task::{Poll, Waker},
+};
 
-/// Every interleaving with at most three preemptions: all of them take hours.
-fn model(run: impl Fn() + Sync + Send + 'static) {
+/// Every interleaving with at most that many preemptions: all of them take hours.
+fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(preemptions);
     builder.check(run);
 }
 
@@ -64,21 +67,43 @@ async fn take(pool: &SlotPool) -> Slot {
     poll_fn(|context| pool.poll_take(context.waker()).map_or(Poll::Pending, Poll::Ready)).await
 }
 
+/// A byte for each slot of a pool that loom knows, so that it sees two owners at a time.
+struct Marks {
+    start: usize,
+    marks: [UnsafeCell<u8>; 2],
+}
+
+impl Marks {
+    fn of(pool: &SlotPool) -> Arc<Self> {
+        let start = pool.mapping().start().addr().get();
+        Arc::new(Self { start, marks: [(); 2].map(|()| UnsafeCell::new(0)) })
+    }
+
+    fn add(&self, slot: &Slot) -> u8 {
+        // SAFETY: the caller has the slot, and loom checks that nobody else has.
+        self.marks[slot.as_ptr().addr() - self.start].with_mut(|mark| unsafe {
+            *mark += 1;
+            *mark
+        })
+    }
+}
+
 /// A task that waits is woken, whichever of two slots comes back: loom fails where all threads sleep.
 #[test]
 fn a_returned_slot_wakes_the_taker() {
-    model(|| {
+    model(2, || {
         let pool = pool(2);
+        let marks = Marks::of(&pool);
         let threads = [(); 2].map(|()| {
-            let mut slot = pool.take().expect("none is out");
-            slot[0] = 1;
-            thread::spawn(move || drop(slot))
+            let (slot, marks) = (pool.take().expect("none is out"), marks.clone());
+            thread::spawn(move || {
+                marks.add(&slot);
+            })
         });
         block_on(async {
             // Both at a time.
             let both = [take(&pool).await, take(&pool).await];
-            assert!(both.iter().all(|slot| slot[..] == [1]));
-            assert_ne!(both[0].as_ptr(), both[1].as_ptr());
+            assert!(both.iter().all(|slot| marks.add(slot) == 2));
         });
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(pool.available(), 2);
@@ -88,7 +113,7 @@ fn a_returned_slot_wakes_the_taker() {
 /// A slot comes back, and is taken, while its pool's last owner leaves: all references are dropped.
 #[test]
 fn a_slot_may_outlive_its_pool() {
-    model(|| {
+    model(3, || {
         let pool = pool(2);
         let slots = [(); 2].map(|()| pool.take().expect("none is out"));
         let threads = slots.map(|slot| thread::spawn(move || drop(slot)));
@@ -98,10 +123,39 @@ fn a_slot_may_outlive_its_pool() {
     });
 }
 
+/// The last slot comes back while its pool, for which a task has waited, is dropped.
+#[test]
+fn a_pool_may_end_while_it_is_awaited() {
+    model(3, || {
+        let pool = pool(1);
+        let slot = pool.take().expect("none is out");
+        assert!(pool.poll_take(Waker::noop()).is_none());
+        let giving = thread::spawn(move || drop(slot));
+        drop(pool);
+        giving.join().unwrap();
+    });
+}
+
+/// A task that has given up its wait leaves nothing that another one's waits for.
+#[test]
+fn a_wait_that_was_given_up_is_no_one_elses() {
+    model(3, || {
+        let pool = pool(1);
+        let marks = Marks::of(&pool);
+        let (slot, other) = (pool.take().expect("none is out"), marks.clone());
+        let giving = thread::spawn(move || {
+            other.add(&slot);
+        });
+        drop(pool.poll_take(Waker::noop()));
+        block_on(async { marks.add(&take(&pool).await) });
+        giving.join().unwrap();
+    });
+}
+
 /// A slot that is given back in the moment in which a task begins to wait, whose pool is dropped after that.
 #[test]
 fn a_pool_ends_after_its_taker() {
-    model(|| {
+    model(3, || {
         let pool = pool(1);
         let slot = pool.take().expect("none is out");
         let giving = thread::spawn(move || drop(slot));
@@ -113,18 +167,17 @@ fn a_pool_ends_after_its_taker() {
 /// Two threads take and give back: neither gets the slot of the other.
 #[test]
 fn a_slot_has_one_owner() {
-    model(|| {
-        let pool = loom::sync::Arc::new(pool(2));
-        let mark = |pool: &SlotPool, mark: u8| {
-            let mut slot = pool.take().expect("there is one for each thread");
-            slot[0] = mark;
-            assert_eq!(slot[0], mark);
+    model(3, || {
+        let pool = Arc::new(pool(2));
+        let marks = Marks::of(&pool);
+        let mark = |pool: &SlotPool, marks: &Marks| {
+            marks.add(&pool.take().expect("there is one for each thread"));
         };
         let other = {
-            let pool = pool.clone();
-            thread::spawn(move || mark(&pool, 1))
+            let (pool, marks) = (pool.clone(), marks.clone());
+            thread::spawn(move || mark(&pool, &marks))
         };
-        mark(&pool, 2);
+        mark(&pool, &marks);
         other.join().unwrap();
         assert_eq!(pool.available(), 2);
     });

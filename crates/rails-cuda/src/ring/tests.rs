@@ -5,11 +5,11 @@ use rails_multirail::pipeline::device::swap_red_and_blue;
 use std::{
     future::poll_fn,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
         mpsc::{Receiver, Sender},
     },
-    task::Waker,
+    task::{Wake, Waker},
     time::Duration,
 };
 use tokio::{runtime::Runtime, time::timeout};
@@ -107,6 +107,31 @@ impl<S: Slot> Ring<Vec<u8>, S> {
     fn poll_once(&mut self) -> Poll<Result<Vec<u8>, CudaError>> {
         self.poll_done(&mut Context::from_waker(Waker::noop()))
     }
+}
+
+/// A task whose waker owns it, as executors without a list of their tasks have it, and whose executor is gone.
+struct Abandoned {
+    ring: Mutex<Option<Ring<Vec<u8>, Fake>>>,
+    dropped: Sender<Option<String>>,
+}
+
+impl Wake for Abandoned {
+    fn wake(self: Arc<Self>) {
+        drop(self.ring.lock().unwrap().take());
+        self.dropped.send(thread::current().name().map(str::to_owned)).unwrap();
+    }
+}
+
+#[test]
+fn a_ring_may_be_dropped_by_the_thread_that_waits() {
+    let Rig { mut ring, steps, .. } = rig(2);
+    let (dropped, when_dropped) = mpsc::channel();
+    let task = Arc::new(Abandoned { ring: Mutex::new(None), dropped });
+    ring.submit(vec![1; LONGEST]).unwrap();
+    assert!(ring.poll_done(&mut Context::from_waker(&task.clone().into())).is_pending());
+    *task.ring.lock().unwrap() = Some(ring);
+    steps.send(Step::Done).unwrap();
+    assert_eq!(when_dropped.recv_timeout(DEADLINE).unwrap().as_deref(), Some(THREAD));
 }
 
 /// The driver's refusal of a call.

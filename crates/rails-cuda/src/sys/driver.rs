@@ -18,6 +18,9 @@ use std::{
     sync::OnceLock,
 };
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("rails-cuda has the types of CUDA's header for 64 bits");
+
 /// `CUresult`, as an integer: a newer driver answers with codes that nobody knows here.
 pub(super) type CUresult = c_uint;
 /// The number of a device.
@@ -228,6 +231,16 @@ mod tests {
             };
         }
         functions!(compare);
+
+        // What the declarations above are made of, here and there.
+        const _: super::super::CUdevice = 0 as CUdevice;
+        const _: super::super::CUdeviceptr = 0 as CUdeviceptr;
+        const _: () = assert!(size_of::<super::super::CUjit_option>() == size_of::<CUjit_option>());
+        const _: () = assert!(size_of::<super::super::CUcontext>() == size_of::<CUcontext>());
+        const _: () = assert!(size_of::<super::super::CUmodule>() == size_of::<CUmodule>());
+        const _: () = assert!(size_of::<super::super::CUfunction>() == size_of::<CUfunction>());
+        const _: () = assert!(size_of::<super::super::CUstream>() == size_of::<CUstream>());
+        const _: () = assert!(size_of::<super::super::CUevent>() == size_of::<CUevent>());
     }
 
     #[test]

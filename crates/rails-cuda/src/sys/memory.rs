@@ -10,6 +10,7 @@ use super::{context::Context, driver::CUdeviceptr};
 use crate::CudaError;
 use rails_bind::memory::PooledBuffer;
 use std::{
+    fmt,
     mem::ManuallyDrop,
     ops::{Deref, DerefMut},
     sync::Arc,
@@ -52,7 +53,6 @@ impl Drop for DeviceMemory {
 }
 
 /// A buffer whose pages the driver has locked, so that the device copies from and to it by itself.
-#[derive(Debug)]
 pub(super) struct Pinned {
     context: Arc<Context>,
     buffer: ManuallyDrop<PooledBuffer>,
@@ -69,6 +69,13 @@ impl Pinned {
             driver.check("cuMemHostRegister", status, format_args!("{bytes} bytes for device {}", context.ordinal()))
         })?;
         Ok(Self { context: context.clone(), buffer: ManuallyDrop::new(buffer) })
+    }
+}
+
+/// Without the bytes, which the device may be writing.
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned").field("context", &self.context).finish_non_exhaustive()
     }
 }
 

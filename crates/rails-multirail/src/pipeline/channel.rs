@@ -211,6 +211,9 @@ impl SenderEnd {
         };
         self.0.sender.close(state);
         self.0.receiver.signal.tell();
+        // A stage may have given its output to a task that waits.
+        self.0.sender.signal.tell();
+        self.0.closing.tell();
     }
 }
 

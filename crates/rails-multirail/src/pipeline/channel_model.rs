@@ -225,6 +225,19 @@ fn an_ended_sender_refuses_items() {
     });
 }
 
+/// A sender that waits for room in one task hears of its end by another.
+#[test]
+fn an_ended_sender_does_not_wait() {
+    model(|| {
+        let (mut sender, _receiver) = of_length(1);
+        assert!(sender.try_send(Arc::new(())).is_ok(), "there is room");
+        let end = sender.end();
+        let ending = thread::spawn(move || end.close(Ending::Finished));
+        assert!(block_on(send(&mut sender, Arc::new(()))).is_err());
+        ending.join().unwrap();
+    });
+}
+
 /// A sender that waits for something else than room hears that the receiver has closed.
 #[test]
 fn an_end_wakes_a_sender_that_waits_for_it() {

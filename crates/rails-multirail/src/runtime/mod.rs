@@ -428,21 +428,27 @@ impl RailRuntime {
     }
 
     /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread go on: the work has a
-    /// thread of tokio's blocking pool, with the placement that the rail has as the work begins, and a wake-up of the
-    /// rail's thread preempts it. So streams make progress while the program computes beside them, in memory of the
-    /// rail's node; the work has the rest of the CPU. A future that computes holds all lanes of the rail up instead.
+    /// thread of tokio's blocking pool, with the CPUs of the rail as the work begins, and the memory policy if it was set
+    /// with them. The scheduler shares the CPU between that thread and the rail's, and prefers the rail's when that wakes
+    /// and has used less than its share. So streams make progress while the program computes beside them. With several
+    /// computations at a time, each has as much of the CPU as the rail. A future that computes holds all lanes of the rail
+    /// up instead.
     ///
-    /// The work stays where it is if the rail moves. A thread that cannot be placed, for want of a CPU that is online,
-    /// computes where the scheduler puts it, and logs a warning. [`RailTask::abort`] stops the work only before it has
-    /// begun, and [`shutdown`](Self::shutdown) waits for it.
+    /// The work stays where it is if the rail moves, also on the core of an exclusive rail, whose claim moves on. A thread
+    /// that cannot be placed, for want of a CPU that is online, computes where the scheduler puts it, and logs a warning.
+    /// [`RailTask::abort`] stops the work only before it has begun. [`shutdown`](Self::shutdown) waits for it, and starts
+    /// none once the rail's tasks have been dropped.
+    ///
+    /// # Panics
+    /// As [`tokio::task::spawn_blocking`]: if the operating system gives no thread, and the pool has none.
     pub fn compute<F, T>(&self, work: F) -> RailTask<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let placement = self.placement.clone();
+        let (placement, rail) = (self.placement.clone(), self.thread_id);
         RailTask::new(self.handle.spawn_blocking(move || {
-            let _placed = Beside::of(&placement.get());
+            let _placed = Beside::of(&placement.get(), rail);
             work()
         }))
     }
@@ -453,7 +459,7 @@ impl RailRuntime {
     }
 
     /// Stops the runtime, and blocks the calling thread until it has ended, for `limit` at most. The runtime drops its
-    /// tasks at their next await, and starts no further blocking work. A task that is spawned later is
+    /// tasks at their next await, and starts no further blocking work then. A task that is spawned after that is
     /// [`TaskError::Cancelled`]. A rail that has stopped already is not an error.
     ///
     /// In a task of another runtime, call it in `spawn_blocking`.
@@ -468,7 +474,7 @@ impl RailRuntime {
     pub(crate) fn shutdown_until(&self, limit: Duration, deadline: Option<Instant>) -> Result<(), ShutdownError> {
         self.stop();
         let rail = self.name.clone();
-        if self.is_current() {
+        if self.is_current() || Beside::is_of(self.thread_id) {
             return Err(ShutdownError::OnTheRail { rail });
         }
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

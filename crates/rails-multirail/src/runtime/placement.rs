@@ -4,12 +4,16 @@ use super::parking::Parking;
 use rails_bind::{
     BindError, Outcome,
     memory::{self, BufferOptions, MemoryGuard, MemoryPolicy, NumaBuffer},
-    thread::{self, ThreadGuard, Tid},
+    thread::{self, SchedulingClass, ThreadGuard, ThreadPlacement, Tid},
 };
 use rails_topo::{CpuId, CpuSet, NodeId};
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread::ThreadId,
 };
 
 /// The placement of a rail's thread, as read back.
@@ -49,22 +53,39 @@ impl Placement {
     }
 }
 
-/// The binding of a blocking thread that has the placement of its rail, until this is dropped.
+/// The binding of a blocking thread that has the placement of a rail, until this is dropped.
 pub(super) struct Beside {
     // In this order: the reverse of that in which they were made.
     _memory: Option<MemoryGuard>,
     _cpus: Option<ThreadGuard>,
 }
 
+thread_local! {
+    /// The thread of the rail that this one computes beside.
+    static BESIDE: Cell<Option<ThreadId>> = const { Cell::new(None) };
+}
+
 impl Beside {
-    /// Gives the calling thread the CPUs and the memory policy of that placement. A closure that computes cannot be given
-    /// back, so this logs errors.
-    pub(super) fn of(placement: &Placement) -> Self {
+    /// Gives the calling thread the CPUs and the memory policy of that placement, which is of that thread. A closure that
+    /// computes cannot be given back, so this logs errors.
+    pub(super) fn of(placement: &Placement, rail: ThreadId) -> Self {
+        BESIDE.set(Some(rail));
         let logged = |error: BindError| tracing::warn!(%error, "a computation is not placed as its rail");
         let cpus = thread::bind_current(placement.cpus.got()).map_err(logged).ok();
         let policy = placement.memory.as_ref().and_then(|memory| memory.as_ref().ok());
         let memory = policy.and_then(|policy| memory::set_thread_policy(policy.got()).map_err(logged).ok());
         Self { _memory: memory, _cpus: cpus }
+    }
+
+    /// Whether the calling thread computes beside that of a rail, which waits for it before it ends.
+    pub(super) fn is_of(rail: ThreadId) -> bool {
+        BESIDE.get() == Some(rail)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        BESIDE.set(None);
     }
 }
 
@@ -145,20 +166,30 @@ fn node_number(placement: &Placement) -> u64 {
 
 const UNKNOWN: u64 = u64::MAX;
 
-/// The affinity and policy for threads of the blocking pool: those of the rail's thread before it was placed.
+/// The affinity, policy and scheduling class for threads of the blocking pool: those of the rail's thread before it was
+/// placed.
 #[derive(Debug, Clone)]
 pub(super) struct Unbound {
     cpus: Option<CpuSet>,
     memory: Option<MemoryPolicy>,
+    class: Option<SchedulingClass>,
 }
 
 impl Unbound {
     pub(super) fn of_this_thread() -> Self {
-        Self { cpus: thread::current_affinity().ok(), memory: memory::thread_policy().ok() }
+        Self { cpus: thread::current_affinity().ok(), memory: memory::thread_policy().ok(), class: class().ok() }
     }
 
     /// Frees the calling thread from its rail's binding. A hook cannot fail, so this logs errors.
     pub(super) fn apply(&self) {
+        // A rail that was made a real-time thread has threads of that class, which it could not preempt.
+        let freed = self
+            .class
+            .filter(|wanted| class().is_ok_and(|now| now != *wanted))
+            .map(|wanted| ThreadPlacement::new().class(wanted).apply().map(|guard| guard.keep()));
+        if let Some(Err(error)) = freed {
+            tracing::warn!(%error, "a blocking thread keeps its rail's scheduling class");
+        }
         let freed = self.cpus.as_ref().map(|cpus| thread::bind_current(cpus).map(|guard| guard.keep()));
         if let Some(Err(error)) = freed {
             tracing::warn!(%error, "a blocking thread stays on its rail's CPUs");
@@ -168,6 +199,11 @@ impl Unbound {
             tracing::warn!(%error, "a blocking thread keeps its rail's memory policy");
         }
     }
+}
+
+/// That of the calling thread.
+fn class() -> Result<SchedulingClass, BindError> {
+    Ok(thread::scheduling_of(thread::current_tid())?.class)
 }
 
 /// The size of the buffer whose node is read: one page is enough.

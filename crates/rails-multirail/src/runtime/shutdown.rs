@@ -25,8 +25,8 @@ pub enum ShutdownError {
         /// The time that the caller gave.
         limit: Duration,
     },
-    /// The caller is on the rail's own thread, which cannot wait for its own end. The rail stops when the calling task
-    /// awaits.
+    /// The caller is on the rail's own thread, or in its [`compute`](super::RailRuntime::compute), for which the thread
+    /// waits: neither can wait for that end. The rail stops when the calling task awaits, or the work is done.
     #[error("a task of rail `{rail}` cannot wait for the rail to stop")]
     OnTheRail {
         /// The rail's name.

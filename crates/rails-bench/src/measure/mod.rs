@@ -13,6 +13,7 @@ pub(crate) mod report;
 pub(crate) mod series;
 pub(crate) mod striped;
 pub(crate) mod tasks;
+pub(crate) mod work;
 
 use bytes::Bytes;
 use pattern::{Checker, Pattern};

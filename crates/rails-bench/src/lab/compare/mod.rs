@@ -65,7 +65,7 @@ pub(crate) struct Setting {
     pub(crate) receiver_cpus: CpuSet,
     /// Congestion control of every socket.
     pub(crate) congestion_control: String,
-    /// How long each measurement sends.
+    /// How long each measurement sends; 0 where it sends a number of messages.
     pub(crate) seconds: f64,
     /// Rounds that count, after one that does not.
     pub(crate) rounds: usize,

@@ -6,6 +6,7 @@
 
 pub(crate) mod latency;
 pub(crate) mod mptcp;
+pub(crate) mod neighbour;
 pub(crate) mod path;
 pub(crate) mod pattern;
 pub(crate) mod plain;

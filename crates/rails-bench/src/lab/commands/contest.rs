@@ -1,4 +1,4 @@
-//! The flags that `compare`, `latency`, `disturb` and `netvideo` have in common.
+//! The flags that `compare`, `latency`, `disturb`, `netvideo`, `overlap` and `ping-pong` have in common.
 
 use crate::{
     exit::Help,

@@ -294,7 +294,7 @@ fn netns_overlap_by_carrier_and_computing_end() {
     let output = run(case.into_iter().chain(["--json", json.to_str().unwrap()]));
     assert!(output.status.success(), "{}", stderr(&output));
     let printed = stdout(&output);
-    assert!(printed.contains("burst 128 KiB") && printed.contains("cubic on all sockets"), "{printed}");
+    assert!(printed.contains("burst 128 KiB") && printed.contains("the sockets said cubic"), "{printed}");
     let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
     let samples = all["samples"].as_array().unwrap();
     assert_eq!(samples.len(), 6, "two rounds of three carriers");

@@ -20,9 +20,9 @@ use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use end::{EndReport, Job};
 use rails_lab::Side;
 use rails_topo::CpuSet;
-use std::{io, net::SocketAddr};
+use std::{collections::BTreeSet, io, net::SocketAddr};
 
-/// One CPU for each end; both have the same one on a machine with one CPU.
+/// One CPU for each end; the same one where there are not two.
 fn one_each(allowed: &CpuSet) -> (CpuSet, CpuSet) {
     let (sender, receiver) = halves(allowed);
     let first = |cpus: CpuSet| cpus.first().map(CpuSet::single).unwrap_or_default();
@@ -44,6 +44,13 @@ fn run_both(testbed: &Testbed, carrier: Carrier, job: &Job) -> Result<(EndReport
     let remote = remote.map_err(|error| ContestError::Transfer { source: io::Error::other(error) })?;
     let sender = start(Side::A, Some(remote))?.finish()?;
     Ok((serde_json::from_slice(&sender)?, serde_json::from_slice(&receiver.finish()?)?))
+}
+
+/// Congestion control as the sockets of all ends said it.
+fn congestion_control<'r>(reports: impl IntoIterator<Item = &'r EndReport>) -> String {
+    let names: BTreeSet<&str> =
+        reports.into_iter().flat_map(|report| &report.congestion_control).map(String::as_str).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 /// The middle one of these; `None` of none.

@@ -2,7 +2,7 @@
 
 use super::{
     carrier::Carrier,
-    cell,
+    cell, congestion_control,
     end::{EndReport, Job, OverlapTimes},
     median, one_each, run_both, table,
 };
@@ -177,8 +177,10 @@ impl fmt::Display for OverlapReport {
         writeln!(f, "overlap, the time of the work alone over that of the work beside a message; link: {}", self.link)?;
         writeln!(
             f,
-            "{} rounds of {count} messages a case after a warm-up, order from seed {}; {} on all sockets",
-            setting.rounds, setting.seed, setting.congestion_control
+            "{} rounds of {count} messages a case after a warm-up, order from seed {}; the sockets said {}",
+            setting.rounds,
+            setting.seed,
+            congestion_control(self.samples.iter().flat_map(|sample| [&sample.sender, &sample.receiver]))
         )?;
         writeln!(
             f,
@@ -230,23 +232,9 @@ mod tests {
         EndReport {
             program_cpus: CpuSet::new(),
             carrier_cpus: CpuSet::new(),
-            congestion_control: vec![],
+            congestion_control: vec!["bbr".to_owned(), "bbr".to_owned()],
             overlap: ends.iter().map(times).collect(),
             ping_pong: vec![],
-        }
-    }
-
-    fn setting() -> Setting {
-        Setting {
-            cpu_model: None,
-            kernel: None,
-            version: String::new(),
-            sender_cpus: CpuSet::new(),
-            receiver_cpus: CpuSet::new(),
-            congestion_control: "cubic".to_owned(),
-            seconds: 0.0,
-            rounds: 2,
-            seed: 7,
         }
     }
 
@@ -263,7 +251,7 @@ mod tests {
         let terms = Terms { rounds: 2, seed: 7, congestion: "cubic".to_owned(), program: "rails-bench".into() };
         let link = Link::Veth(Shape::mbit(1000));
         let contest = OverlapContest { link, messages: vec![message], count: 3, terms };
-        let report = OverlapReport::new(&contest, setting(), vec![sample(1, 10.0), sample(2, 18.0)]);
+        let report = OverlapReport::new(&contest, Setting::unknown(), vec![sample(1, 10.0), sample(2, 18.0)]);
         let [outcome] = &report.results[..] else { panic!("{report:?}") };
         let same = |value| Spread { median: value, least: value, most: value };
         assert_eq!(outcome.sender_computes, Spread { median: 0.7, least: 0.5, most: 0.9 });
@@ -271,6 +259,11 @@ mod tests {
         assert_eq!(outcome.receiver_computes, same(0.75));
         assert_eq!((outcome.both_compute_at_sender, outcome.both_compute_at_receiver), (same(0.1), same(1.0)));
         let printed = report.to_string();
-        assert!(printed.contains("32 B, 9µs") && printed.contains("0.700 (0.500 to 0.900)"), "{printed}");
+        assert!(
+            printed.contains("the sockets said bbr\n")
+                && printed.contains("32 B, 9µs")
+                && printed.contains("0.700 (0.500 to 0.900)"),
+            "{printed}"
+        );
     }
 }

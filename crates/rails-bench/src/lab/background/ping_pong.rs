@@ -2,7 +2,7 @@
 
 use super::{
     carrier::Carrier,
-    cell,
+    cell, congestion_control,
     end::{EndReport, ExchangeTimes, Job},
     median, one_each, run_both, table,
 };
@@ -147,8 +147,10 @@ impl fmt::Display for PingPongReport {
         )?;
         writeln!(
             f,
-            "{} rounds of {count} exchanges a case after a warm-up, order from seed {}; {} on all sockets",
-            setting.rounds, setting.seed, setting.congestion_control
+            "{} rounds of {count} exchanges a case after a warm-up, order from seed {}; the sockets said {}",
+            setting.rounds,
+            setting.seed,
+            congestion_control(self.samples.iter().flat_map(|sample| [&sample.sender, &sample.receiver]))
         )?;
         writeln!(f, "asked on CPU {}, answered on CPU {}", setting.sender_cpus, setting.receiver_cpus)?;
         writeln!(f, "{}", setting.machine())?;
@@ -168,3 +170,44 @@ impl fmt::Display for PingPongReport {
 
 /// Those who take part: a program that waits for one exchange after the other needs no progress in the background.
 const CARRIERS: [Carrier; 2] = [Carrier::Rails, Carrier::ProgressThread];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rails_lab::Shape;
+    use rails_topo::CpuSet;
+
+    #[test]
+    fn medians_over_those_of_one_stream_by_round() {
+        let times = |streams, micros: u64| ExchangeTimes {
+            streams,
+            one_at_a_time_ns: vec![1000 * micros, 1, 2000 * micros],
+            all_at_once_ns: vec![3000 * micros; 4],
+            all_at_once_seconds: 4e-6,
+        };
+        let end = |ping_pong| EndReport {
+            program_cpus: CpuSet::new(),
+            carrier_cpus: CpuSet::new(),
+            congestion_control: vec![],
+            overlap: vec![],
+            ping_pong,
+        };
+        let sample = |round, one, two| PingPongSample {
+            round,
+            carrier: Carrier::Rails,
+            sender: end(vec![times(2, two), times(1, one)]),
+            receiver: end(vec![]),
+        };
+        let terms = Terms { rounds: 2, seed: 7, congestion: "cubic".to_owned(), program: "rails-bench".into() };
+        let link = Link::Veth(Shape::mbit(1000));
+        let contest = PingPongContest { link, streams: vec![1, 2], count: 3, terms };
+        let setting = Setting::unknown();
+        let report = PingPongReport::new(&contest, setting, vec![sample(1, 10, 11), sample(2, 20, 26)]);
+        let [one, two] = &report.results[..] else { panic!("{report:?}") };
+        assert_eq!(one.over_one_stream, Some(Spread { median: 1.0, least: 1.0, most: 1.0 }));
+        assert_eq!(two.one_at_a_time_us, Spread { median: 18.5, least: 11.0, most: 26.0 });
+        assert_eq!(two.over_one_stream.map(|spread| (spread.least, spread.most)), Some((1.1, 1.3)));
+        assert_eq!((two.all_at_once_us.least, two.all_at_once_us_each.least), (33.0, 1.0));
+        assert!(report.to_string().contains("1.20 (1.10 to 1.30)"), "{report}");
+    }
+}

@@ -1,6 +1,6 @@
 //! `overlap`: messages beside threads that compute.
 
-use super::contest::{ContestArgs, explained};
+use super::contest::{ContestArgs, explained, machine_of_two_cpus};
 use crate::{
     duration,
     exit::Exit,
@@ -9,7 +9,6 @@ use crate::{
         compare::Link,
         rate,
     },
-    machine::this_machine,
     print, size,
 };
 use anyhow::Result;
@@ -45,7 +44,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         count: args.count,
         terms: args.contest.terms()?,
     };
-    let report = contest.run(&this_machine()?, |round, who| args.contest.say(round, who)).map_err(explained)?;
+    let report = contest.run(&machine_of_two_cpus()?, |round, who| args.contest.say(round, who)).map_err(explained)?;
     print::result(&report)?;
     args.contest.write(&report)?;
     Ok(Exit::Done)

@@ -1,10 +1,9 @@
 //! `ping-pong`: small exchanges over several streams.
 
-use super::contest::{ContestArgs, explained};
+use super::contest::{ContestArgs, explained, machine_of_two_cpus};
 use crate::{
     exit::Exit,
     lab::{background::PingPongContest, compare::Link, rate},
-    machine::this_machine,
     print,
 };
 use anyhow::Result;
@@ -39,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         count: args.count,
         terms: args.contest.terms()?,
     };
-    let report = contest.run(&this_machine()?, |round, who| args.contest.say(round, who)).map_err(explained)?;
+    let report = contest.run(&machine_of_two_cpus()?, |round, who| args.contest.say(round, who)).map_err(explained)?;
     print::result(&report)?;
     args.contest.write(&report)?;
     Ok(Exit::Done)

@@ -96,6 +96,24 @@ impl Setting {
     }
 }
 
+#[cfg(test)]
+impl Setting {
+    /// Of two rounds, nowhere.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            cpu_model: None,
+            kernel: None,
+            version: String::new(),
+            sender_cpus: CpuSet::new(),
+            receiver_cpus: CpuSet::new(),
+            congestion_control: "cubic".to_owned(),
+            seconds: 1.0,
+            rounds: 2,
+            seed: 7,
+        }
+    }
+}
+
 /// One who was to take part.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Entry {
@@ -234,17 +252,7 @@ pub(super) mod tests {
                 .enumerate()
                 .map(move |(index, contender)| sample(round, *contender, goodput(index, round)))
         });
-        let setting = Setting {
-            cpu_model: None,
-            kernel: None,
-            version: String::new(),
-            sender_cpus: CpuSet::new(),
-            receiver_cpus: CpuSet::new(),
-            congestion_control: "cubic".to_owned(),
-            seconds: 1.0,
-            rounds: 2,
-            seed: 7,
-        };
+        let setting = Setting::unknown();
         let entry = |contender: &Contender| Entry { contender: *contender, version: None, absent: None };
         let absent = Entry { contender: Contender::Ucx, version: None, absent: Some("it is not here".to_owned()) };
         let entries = contenders.iter().map(entry).chain([absent]).collect();

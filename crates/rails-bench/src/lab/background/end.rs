@@ -59,8 +59,8 @@ pub(crate) struct EndReport {
 /// The times of one end in one case.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct OverlapTimes {
-    /// The message's length.
-    pub(crate) bytes: u32,
+    /// The message, and its work.
+    pub(crate) message: Message,
     /// Who computes.
     pub(crate) computes: Computes,
     /// The work alone, before each message; empty at an end that does not compute.
@@ -192,7 +192,7 @@ impl Side {
                 total_us.push(microseconds(total));
             }
         }
-        Ok((wire, OverlapTimes { bytes: message.bytes, computes, alone_us, total_us }))
+        Ok((wire, OverlapTimes { message, computes, alone_us, total_us }))
     }
 
     /// The receiver is about to wait for the message, and the sender waits until it is.

@@ -138,7 +138,7 @@ impl OverlapReport {
         let outcome = |(message, carrier): (Message, Carrier)| {
             let of = || samples.iter().filter(move |sample| sample.carrier == carrier);
             let spread = |end: fn(&OverlapSample) -> &EndReport, computes, figure: fn(&OverlapTimes) -> Option<f64>| {
-                let is_meant = |times: &&OverlapTimes| times.bytes == message.bytes && times.computes == computes;
+                let is_meant = |times: &&OverlapTimes| times.message == message && times.computes == computes;
                 Spread::of(of().flat_map(|sample| end(sample).overlap.iter().filter(is_meant)).filter_map(figure))
             };
             let [sender, receiver]: [fn(&OverlapSample) -> &EndReport; 2] = [|one| &one.sender, |one| &one.receiver];
@@ -222,9 +222,11 @@ mod tests {
     use rails_lab::Shape;
     use rails_topo::CpuSet;
 
+    const MESSAGE: Message = Message { bytes: 32, work_us: 9 };
+
     fn end(ends: &[(Computes, f64, f64)]) -> EndReport {
         let times = |(computes, alone, total): &(Computes, f64, f64)| OverlapTimes {
-            bytes: 32,
+            message: MESSAGE,
             computes: *computes,
             alone_us: if *alone > 0.0 { vec![*alone; 3] } else { vec![] },
             total_us: vec![*total, 9e9, *total],
@@ -247,10 +249,10 @@ mod tests {
             sender: end(&[(Nobody, 0.0, 5.0), (Sender, 9.0, total), (Receiver, 0.0, 7.0), (Both, 9.0, 90.0)]),
             receiver: end(&[(Nobody, 0.0, 6.0), (Sender, 0.0, 7.0), (Receiver, 9.0, 12.0), (Both, 9.0, 9.0)]),
         };
-        let message = Message { bytes: 32, work_us: 9 };
         let terms = Terms { rounds: 2, seed: 7, congestion: "cubic".to_owned(), program: "rails-bench".into() };
         let link = Link::Veth(Shape::mbit(1000));
-        let contest = OverlapContest { link, messages: vec![message], count: 3, terms };
+        let contest =
+            OverlapContest { link, messages: vec![MESSAGE, Message { work_us: 8, ..MESSAGE }], count: 3, terms };
         let report = OverlapReport::new(&contest, Setting::unknown(), vec![sample(1, 10.0), sample(2, 18.0)]);
         let [outcome] = &report.results[..] else { panic!("{report:?}") };
         let same = |value| Spread { median: value, least: value, most: value };

@@ -1,9 +1,13 @@
 //! `rails-bench tasks`
 
 use crate::{
+    commands::seconds,
     exit::Exit,
     machine::this_machine,
-    measure::tasks::{self, Spread, TaskCosts},
+    measure::{
+        neighbour::{self, Takings},
+        tasks::{self, Spread, TaskCosts},
+    },
     print,
 };
 use anyhow::Result;
@@ -19,15 +23,22 @@ The tables are those of PIOMan's paper (Trahay and Denis, tables I and II): an e
 which it waits, from a PU to the whole machine; beside threads that look for tasks all the time; and from its submission to its beginning
 on another CPU, whose thread looks for tasks or sleeps. The submitting thread is bound to the first CPU that it may use.
 
+A thread that computes there is then slowed by a rail of that CPU, whose tasks read from 16 streams in vain, and by a task that polls, run by
+a worker in the idle class and a timer of 1 ms. The last figure is the CPU time of all of these while no task
+polls. `overlap` and `ping-pong`, of the feature `lab`, measure the paper's figures 4 to 7.
+
 Examples:
   rails-bench tasks
   rails-bench tasks --tasks 1000000 --json
 
-Exit status: 0 if all was measured, 1 if a thread cannot be bound. Needs no privilege.")]
+Exit status: 0 if all was measured, 1 if a thread cannot be bound or a rail not be built. Needs no privilege.")]
 pub(crate) struct Args {
     /// Tasks for each figure; a hundredth as many, and 5000 at most, where a thread is woken for each
     #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     tasks: u32,
+    /// How long work is done for each figure of the computing thread, and how long idleness is watched
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    seconds: Duration,
     /// Print the figures as JSON
     #[arg(long)]
     json: bool,
@@ -39,16 +50,18 @@ struct Report<'a> {
     machine: &'a Machine,
     #[serde(flatten)]
     costs: &'a TaskCosts,
+    takings: &'a Takings,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     let topology = this_machine()?;
     let costs = tasks::costs(&topology, args.tasks as usize)?;
+    let takings = neighbour::takings(&topology, args.seconds)?;
     if args.json {
-        let report = Report { machine: topology.machine(), costs: &costs };
+        let report = Report { machine: topology.machine(), costs: &costs, takings: &takings };
         print::result(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {
-        print::result(tables(topology.machine(), &costs))?;
+        print::result(format_args!("{}{}", tables(topology.machine(), &costs), taken(&takings)))?;
     }
     Ok(Exit::Done)
 }
@@ -83,6 +96,23 @@ fn tables(machine: &Machine, costs: &TaskCosts) -> String {
         None => text += "there is no other CPU to submit to\n",
     }
     text
+}
+
+/// What rails and tasks that wait take from a thread that computes, and from an idle CPU.
+fn taken(takings: &Takings) -> String {
+    let Takings { cpu, streams, timer, polls, idle_share, idle, .. } = takings;
+    let percent = |share: f64| format!("{:.2} %", share * 100.0);
+    format!(
+        "a thread that computes on CPU {cpu} is slowed, median of {} rounds\n  \
+         by {} by a rail of that CPU, whose tasks read from {streams} streams in vain\n  \
+         by {} if a task polls there as well ({polls} times in the last round), with a worker and a timer of {timer:?}\n\
+         all of these without a task that polls use {} of a CPU ({:.1} s)\n",
+        takings.alone_us.len(),
+        percent(takings.by_rail()),
+        percent(takings.by_polling()),
+        format_args!("{:.3} %", idle_share * 100.0),
+        idle.as_secs_f64(),
+    )
 }
 
 fn table(subject: &str) -> Table {

@@ -1,5 +1,6 @@
 //! The laboratory (feature `lab`): commands that make network namespaces, emulate machines, and measure streams beside other transports.
 
+mod background;
 mod commands;
 pub(crate) mod compare;
 mod disturb;
@@ -21,6 +22,9 @@ pub(crate) enum Command {
     Disturb(commands::disturb::Args),
     Wan(commands::wan::Args),
     Netvideo(commands::netvideo::Args),
+    Overlap(commands::overlap::Args),
+    PingPong(commands::ping_pong::Args),
+    BackgroundEnd(commands::background_end::Args),
     Soak(commands::soak::Args),
     Lab(commands::lab::Args),
 }
@@ -33,6 +37,9 @@ impl Command {
             Self::Disturb(args) => commands::disturb::run(&args),
             Self::Wan(args) => commands::wan::run(&args),
             Self::Netvideo(args) => commands::netvideo::run(&args),
+            Self::Overlap(args) => commands::overlap::run(&args),
+            Self::PingPong(args) => commands::ping_pong::run(&args),
+            Self::BackgroundEnd(args) => commands::background_end::run(&args),
             Self::Soak(args) => commands::soak::run(&args),
             Self::Lab(args) => commands::lab::run(args),
         }

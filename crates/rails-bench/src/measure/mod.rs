@@ -6,6 +6,7 @@
 
 pub(crate) mod latency;
 pub(crate) mod mptcp;
+pub(crate) mod neighbour;
 pub(crate) mod path;
 pub(crate) mod pattern;
 pub(crate) mod plain;
@@ -13,6 +14,7 @@ pub(crate) mod report;
 pub(crate) mod series;
 pub(crate) mod striped;
 pub(crate) mod tasks;
+pub(crate) mod work;
 
 use bytes::Bytes;
 use pattern::{Checker, Pattern};

@@ -284,6 +284,59 @@ fn netns_video_by_placement_beside_its_ceiling() {
     }
 }
 
+/// Every carrier at both ends, on one CPU each, with the work alone beside every message.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_overlap_by_carrier_and_computing_end() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("overlap.json");
+    let case = ["overlap", "--messages", "32KiB@200us,256KiB@1ms", "--count", "3", "--rounds", "2"];
+    let output = run(case.into_iter().chain(["--json", json.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed = stdout(&output);
+    assert!(printed.contains("burst 128 KiB") && printed.contains("the sockets said cubic"), "{printed}");
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    let samples = all["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 6, "two rounds of three carriers");
+    for end in samples.iter().flat_map(|sample| [&sample["sender"], &sample["receiver"]]) {
+        assert_eq!(end["program_cpus"], end["carrier_cpus"], "{end}");
+        assert_eq!(end["congestion_control"], serde_json::json!(["cubic"]), "{end}");
+        let cases = end["overlap"].as_array().unwrap();
+        assert_eq!(cases.len(), 8, "two messages, and nobody, one end, the other and both compute");
+        for case in cases {
+            assert_eq!(case["total_us"].as_array().unwrap().len(), 3, "{case}");
+            let alone = case["alone_us"].as_array().unwrap().len();
+            assert!(alone == 3 || alone == 0 && case["computes"] != "both", "{case}");
+        }
+    }
+    let results = all["results"].as_array().unwrap();
+    assert_eq!(results.len(), 6, "two messages over three carriers");
+    for figure in ["message_alone_us", "sender_computes", "receiver_computes", "both_compute_at_receiver"] {
+        assert!(results.iter().all(|result| result[figure]["median"].as_f64().unwrap() > 0.0), "{figure}: {results:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_exchanges_by_number_of_streams() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("ping-pong.json");
+    let case = ["ping-pong", "--streams", "1,3", "--count", "60", "--rounds", "2", "--json", json.to_str().unwrap()];
+    let output = run(case);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("tokio TCP, progress thread"), "{}", stdout(&output));
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    let samples = all["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 4, "two rounds of two carriers");
+    for times in samples.iter().flat_map(|sample| sample["sender"]["ping_pong"].as_array().unwrap()) {
+        let counts = ["one_at_a_time_ns", "all_at_once_ns"].map(|each| times[each].as_array().unwrap().len());
+        assert_eq!(counts, [60, 60], "{times}");
+    }
+    let results = all["results"].as_array().unwrap();
+    assert_eq!(results.len(), 4, "two numbers of streams over two carriers");
+    assert!(results.iter().all(|result| result["streams"] != 1 || result["over_one_stream"]["median"] == 1.0));
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_round_trips_by_length_and_carrier() {
@@ -431,6 +484,20 @@ fn messages_are_asked_and_answered() {
 }
 
 #[test]
+fn tasks_and_the_thread_that_computes_beside_them() {
+    let tasks = ["tasks", "--tasks", "100", "--seconds", "0.1"];
+    let printed = stdout(&run(tasks));
+    assert!(printed.contains("is slowed") && printed.contains("without a task that polls use"), "{printed}");
+    let output = run(tasks.into_iter().chain(["--json"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let figures: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+    let takings = &figures["takings"];
+    let rounds = |case: &str| takings[case].as_array().unwrap().len();
+    assert_eq!([rounds("alone_us"), rounds("beside_rail_us"), rounds("beside_polling_us")], [rounds("alone_us"); 3]);
+    assert!(takings["idle_share"].as_f64().unwrap() >= 0.0, "{takings}");
+}
+
+#[test]
 fn impossible_disturbances_with_the_flag() {
     for (args, said) in [
         (vec!["disturb", "--rates", "400,unshaped"], "--rates"),
@@ -449,6 +516,11 @@ fn impossible_disturbances_with_the_flag() {
         (vec!["netvideo", "--size", "4K"], "`4K` is not a width and a height"),
         (vec!["netvideo", "--buffers", "0"], "--buffers"),
         (vec!["netvideo", "--device", "tpu"], "[possible values: host, cuda]"),
+        (vec!["overlap", "--messages", "32KiB"], "`32KiB` is not a length and a time"),
+        (vec!["overlap", "--rate", "fast"], "`fast` is neither a rate"),
+        (vec!["ping-pong", "--streams", "0"], "--streams"),
+        (vec!["background-end", "--orders", "{}"], "--orders"),
+        (vec!["tasks", "--seconds", "0"], "--seconds"),
     ] {
         let output = run(args.iter().copied());
         assert!(!output.status.success());

@@ -1,4 +1,4 @@
-//! The flags that `compare`, `latency`, `disturb` and `netvideo` have in common.
+//! The flags that `compare`, `latency`, `disturb`, `netvideo`, `overlap` and `ping-pong` have in common.
 
 use crate::{
     exit::Help,
@@ -6,14 +6,16 @@ use crate::{
         compare::{Contender, ContestError, Link, Terms},
         links,
     },
+    machine::this_machine,
     print,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{
     ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use rails_lab::LabError;
+use rails_topo::Topology;
 use serde::Serialize;
 use std::{fmt::Display, path::PathBuf};
 
@@ -112,6 +114,13 @@ impl Chosen {
         };
         if chosen.is_empty() { usual } else { Contender::ALL.into_iter().filter(is_chosen).collect() }
     }
+}
+
+/// This machine, if it has a CPU for each end.
+pub(super) fn machine_of_two_cpus() -> Result<Topology> {
+    let topology = this_machine()?;
+    ensure!(topology.allowed_cpus().len() > 1, "there is one CPU, and each end takes one of its own");
+    Ok(topology)
 }
 
 /// Adds a remedy.

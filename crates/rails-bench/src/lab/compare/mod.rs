@@ -65,7 +65,7 @@ pub(crate) struct Setting {
     pub(crate) receiver_cpus: CpuSet,
     /// Congestion control of every socket.
     pub(crate) congestion_control: String,
-    /// How long each measurement sends.
+    /// How long each measurement sends; 0 where it sends a number of messages.
     pub(crate) seconds: f64,
     /// Rounds that count, after one that does not.
     pub(crate) rounds: usize,
@@ -93,6 +93,24 @@ impl Setting {
     pub(crate) fn machine(&self) -> String {
         let known = |fact: &Option<String>| fact.clone().unwrap_or_else(|| "unknown".to_owned());
         format!("{}, kernel {}, rails-bench {}", known(&self.cpu_model), known(&self.kernel), self.version)
+    }
+}
+
+#[cfg(test)]
+impl Setting {
+    /// Of two rounds, nowhere.
+    pub(crate) fn unknown() -> Self {
+        Self {
+            cpu_model: None,
+            kernel: None,
+            version: String::new(),
+            sender_cpus: CpuSet::new(),
+            receiver_cpus: CpuSet::new(),
+            congestion_control: "cubic".to_owned(),
+            seconds: 1.0,
+            rounds: 2,
+            seed: 7,
+        }
     }
 }
 
@@ -234,17 +252,7 @@ pub(super) mod tests {
                 .enumerate()
                 .map(move |(index, contender)| sample(round, *contender, goodput(index, round)))
         });
-        let setting = Setting {
-            cpu_model: None,
-            kernel: None,
-            version: String::new(),
-            sender_cpus: CpuSet::new(),
-            receiver_cpus: CpuSet::new(),
-            congestion_control: "cubic".to_owned(),
-            seconds: 1.0,
-            rounds: 2,
-            seed: 7,
-        };
+        let setting = Setting::unknown();
         let entry = |contender: &Contender| Entry { contender: *contender, version: None, absent: None };
         let absent = Entry { contender: Contender::Ucx, version: None, absent: Some("it is not here".to_owned()) };
         let entries = contenders.iter().map(entry).chain([absent]).collect();

@@ -1,0 +1,88 @@
+//! Communication in the background, as PIOMan's paper measures it (Trahay and Denis, figures 4 to 7): beside threads that
+//! compute, and over many streams at a time; rails beside plain tokio TCP, in the same rounds.
+//!
+//! The two ends are processes in two network namespaces, each with one CPU for the program and for the thread that makes
+//! its transfers progress: no core is idle. `carrier` has those who take part, `end` is what a process does, `overlap` and
+//! `ping_pong` run the rounds and sum them up.
+
+mod carrier;
+mod end;
+mod overlap;
+mod ping_pong;
+
+pub(crate) use end::{Orders, run as obey};
+pub(crate) use overlap::{Message, OverlapContest};
+pub(crate) use ping_pong::PingPongContest;
+
+use super::compare::{ContestError, Spread, Testbed, peer::Peer, testbed::halves};
+use carrier::Carrier;
+use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use end::{EndReport, Job};
+use rails_lab::Side;
+use rails_topo::CpuSet;
+use std::{collections::BTreeSet, io, net::SocketAddr};
+
+/// One CPU for each end; the same one where there are not two.
+fn one_each(allowed: &CpuSet) -> (CpuSet, CpuSet) {
+    let (sender, receiver) = halves(allowed);
+    let first = |cpus: CpuSet| cpus.first().map(CpuSet::single).unwrap_or_default();
+    (first(sender), first(receiver))
+}
+
+/// Runs both ends, and gives the reports of the one that sends and the one that receives.
+fn run_both(testbed: &Testbed, carrier: Carrier, job: &Job) -> Result<(EndReport, EndReport), ContestError> {
+    let start = |side, remote| {
+        let local = testbed.lab.address(side, 0);
+        let orders = serde_json::to_string(&Orders { carrier, local, remote, job: job.clone() })?;
+        let mut command = testbed.command(side, &testbed.program);
+        command.args(["background-end", "--orders", &orders]);
+        Peer::start(command, testbed.cpus(side))
+    };
+    let mut receiver = start(Side::B, None)?;
+    let line = receiver.wait_for(LISTENING)?;
+    let remote: Result<SocketAddr, _> = line.trim_start_matches(LISTENING).parse();
+    let remote = remote.map_err(|error| ContestError::Transfer { source: io::Error::other(error) })?;
+    let sender = start(Side::A, Some(remote))?.finish()?;
+    Ok((serde_json::from_slice(&sender)?, serde_json::from_slice(&receiver.finish()?)?))
+}
+
+/// Congestion control as the sockets of all ends said it.
+fn congestion_control<'r>(reports: impl IntoIterator<Item = &'r EndReport>) -> String {
+    let names: BTreeSet<&str> =
+        reports.into_iter().flat_map(|report| &report.congestion_control).map(String::as_str).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// The middle one of these; `None` of none.
+fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    Spread::of(values).map(|spread| spread.median)
+}
+
+/// A spread in one cell.
+fn cell(spread: Spread, digits: usize) -> String {
+    let Spread { median, least, most } = spread;
+    format!("{median:.digits$} ({least:.digits$} to {most:.digits$})")
+}
+
+/// A table whose first columns name a case, and whose other ones have figures.
+fn table(names: usize, header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(header.iter().copied());
+    table.column_iter_mut().skip(names).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
+}
+
+const LISTENING: &str = "listening on ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_has_one_cpu() {
+        let set = |text: &str| text.parse::<CpuSet>().unwrap();
+        assert_eq!(one_each(&set("0-7")), (set("0"), set("4")));
+        assert_eq!(one_each(&set("3")), (set("3"), set("3")));
+    }
+}

@@ -1,0 +1,271 @@
+//! Overlap of communication and computation: the time of the work alone over that of the work beside a message.
+
+use super::{
+    carrier::Carrier,
+    cell, congestion_control,
+    end::{EndReport, Job, OverlapTimes},
+    median, one_each, run_both, table,
+};
+use crate::lab::compare::{ContestError, Link, Setting, Spread, Terms, Testbed};
+use clap::ValueEnum;
+use rails_topo::{DataSize, Topology};
+use rand::{SeedableRng, seq::SliceRandom};
+use serde::{Deserialize, Serialize};
+use std::{fmt, time::Duration};
+
+/// A message, and the work beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Message {
+    /// Its length.
+    pub(crate) bytes: u32,
+    /// About the time of the work alone.
+    pub(crate) work_us: u64,
+}
+
+/// Who computes beside a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Computes {
+    Nobody,
+    Sender,
+    Receiver,
+    Both,
+}
+
+/// A contest to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct OverlapContest {
+    /// The link.
+    pub(crate) link: Link,
+    /// The messages, each with its work.
+    pub(crate) messages: Vec<Message>,
+    /// How often each is sent in each case and round.
+    pub(crate) count: u32,
+    /// How it is run.
+    pub(crate) terms: Terms,
+}
+
+/// The result.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct OverlapReport {
+    link: Link,
+    setting: Setting,
+    messages: Vec<Message>,
+    count: u32,
+    /// Every measurement that counts, in the order they were made.
+    samples: Vec<OverlapSample>,
+    /// The figures by message and carrier.
+    results: Vec<OverlapOutcome>,
+}
+
+/// One carrier in one round.
+#[derive(Debug, Clone, Serialize)]
+struct OverlapSample {
+    /// Its round, from 1.
+    round: usize,
+    carrier: Carrier,
+    sender: EndReport,
+    receiver: EndReport,
+}
+
+/// One carrier with one message over all rounds. An overlap is the median time of the work alone over the median time from
+/// the start of the transfer, over the work, to its end.
+#[derive(Debug, Clone, Serialize)]
+struct OverlapOutcome {
+    message: Message,
+    carrier: Carrier,
+    /// From the start of the message to the news of its arrival at the sender, while nobody computes.
+    message_alone_us: Spread,
+    /// Overlap at the sender, which alone computes.
+    sender_computes: Spread,
+    /// Overlap at the receiver, which alone computes.
+    receiver_computes: Spread,
+    /// Overlap at the sender while both compute.
+    both_compute_at_sender: Spread,
+    /// Overlap at the receiver while both compute.
+    both_compute_at_receiver: Spread,
+}
+
+impl OverlapContest {
+    /// Makes the link, runs every round, and takes the link down again. `progress` is told of each measurement before it
+    /// starts.
+    ///
+    /// # Errors
+    /// [`ContestError`]. A link that was made is taken down.
+    ///
+    /// # Privileges
+    /// Root, for the namespaces.
+    pub(crate) fn run(
+        &self,
+        topology: &Topology,
+        mut progress: impl FnMut(usize, Carrier),
+    ) -> Result<OverlapReport, ContestError> {
+        let cpus = one_each(topology.allowed_cpus());
+        let testbed = Testbed::build(&[self.link], cpus, Duration::ZERO, &self.terms)?;
+        let setting = Setting::of(topology, &testbed, Duration::ZERO, &self.terms);
+        let job = Job::Overlap { messages: self.messages.clone(), count: self.count };
+        let mut carriers = Carrier::value_variants().to_vec();
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let mut samples = Vec::new();
+        for round in 0..=self.terms.rounds {
+            carriers.shuffle(&mut order);
+            for carrier in carriers.iter().copied() {
+                progress(round, carrier);
+                let (sender, receiver) = run_both(&testbed, carrier, &job)?;
+                samples.extend((round > 0).then_some(OverlapSample { round, carrier, sender, receiver }));
+            }
+        }
+        Ok(OverlapReport::new(self, setting, samples))
+    }
+}
+
+impl Computes {
+    pub(super) const ALL: [Self; 4] = [Self::Nobody, Self::Sender, Self::Receiver, Self::Both];
+
+    /// Whether the sender does.
+    pub(super) fn sender(self) -> bool {
+        matches!(self, Self::Sender | Self::Both)
+    }
+
+    /// Whether the receiver does.
+    pub(super) fn receiver(self) -> bool {
+        matches!(self, Self::Receiver | Self::Both)
+    }
+}
+
+impl OverlapReport {
+    fn new(contest: &OverlapContest, setting: Setting, samples: Vec<OverlapSample>) -> Self {
+        let outcome = |(message, carrier): (Message, Carrier)| {
+            let of = || samples.iter().filter(move |sample| sample.carrier == carrier);
+            let spread = |end: fn(&OverlapSample) -> &EndReport, computes, figure: fn(&OverlapTimes) -> Option<f64>| {
+                let is_meant = |times: &&OverlapTimes| times.message == message && times.computes == computes;
+                Spread::of(of().flat_map(|sample| end(sample).overlap.iter().filter(is_meant)).filter_map(figure))
+            };
+            let [sender, receiver]: [fn(&OverlapSample) -> &EndReport; 2] = [|one| &one.sender, |one| &one.receiver];
+            Some(OverlapOutcome {
+                message,
+                carrier,
+                message_alone_us: spread(sender, Computes::Nobody, |times| median(times.total_us.iter().copied()))?,
+                sender_computes: spread(sender, Computes::Sender, overlap)?,
+                receiver_computes: spread(receiver, Computes::Receiver, overlap)?,
+                both_compute_at_sender: spread(sender, Computes::Both, overlap)?,
+                both_compute_at_receiver: spread(receiver, Computes::Both, overlap)?,
+            })
+        };
+        let carriers = Carrier::value_variants();
+        let cases = contest.messages.iter().flat_map(|message| carriers.iter().map(|carrier| (*message, *carrier)));
+        let results = cases.filter_map(outcome).collect();
+        let OverlapContest { link, messages, count, .. } = contest.clone();
+        Self { link, setting, messages, count, samples, results }
+    }
+}
+
+/// The overlap of one end in one round; `None` if it does not compute.
+fn overlap(times: &OverlapTimes) -> Option<f64> {
+    Some(median(times.alone_us.iter().copied())? / median(times.total_us.iter().copied())?)
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {:?}", DataSize::bytes(self.bytes.into()), Duration::from_micros(self.work_us))
+    }
+}
+
+impl fmt::Display for OverlapReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (setting, count) = (&self.setting, self.count);
+        writeln!(f, "overlap, the time of the work alone over that of the work beside a message; link: {}", self.link)?;
+        writeln!(
+            f,
+            "{} rounds of {count} messages a case after a warm-up, order from seed {}; the sockets said {}",
+            setting.rounds,
+            setting.seed,
+            congestion_control(self.samples.iter().flat_map(|sample| [&sample.sender, &sample.receiver]))
+        )?;
+        writeln!(
+            f,
+            "sender on CPU {}, receiver on CPU {}, each with the thread that computes and the one that makes progress",
+            setting.sender_cpus, setting.receiver_cpus
+        )?;
+        writeln!(f, "{}", setting.machine())?;
+        let mut table = table(
+            2,
+            &[
+                "message, work",
+                "",
+                "alone, us",
+                "sender computes",
+                "receiver computes",
+                "both: sender",
+                "both: receiver",
+            ],
+        );
+        for outcome in &self.results {
+            let overlaps = [
+                outcome.sender_computes,
+                outcome.receiver_computes,
+                outcome.both_compute_at_sender,
+                outcome.both_compute_at_receiver,
+            ];
+            let [sender, receiver, both_sender, both_receiver] = overlaps.map(|spread| cell(spread, 3));
+            let (message, carrier) = (outcome.message.to_string(), outcome.carrier.to_string());
+            let alone = format!("{:.0}", outcome.message_alone_us.median);
+            table.add_row([message, carrier, alone, sender, receiver, both_sender, both_receiver]);
+        }
+        writeln!(f, "{table}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rails_lab::Shape;
+    use rails_topo::CpuSet;
+
+    const MESSAGE: Message = Message { bytes: 32, work_us: 9 };
+
+    fn end(ends: &[(Computes, f64, f64)]) -> EndReport {
+        let times = |(computes, alone, total): &(Computes, f64, f64)| OverlapTimes {
+            message: MESSAGE,
+            computes: *computes,
+            alone_us: if *alone > 0.0 { vec![*alone; 3] } else { vec![] },
+            total_us: vec![*total, 9e9, *total],
+        };
+        EndReport {
+            program_cpus: CpuSet::new(),
+            carrier_cpus: CpuSet::new(),
+            congestion_control: vec!["bbr".to_owned(), "bbr".to_owned()],
+            overlap: ends.iter().map(times).collect(),
+            ping_pong: vec![],
+        }
+    }
+
+    #[test]
+    fn overlap_is_of_medians_by_case_and_end() {
+        use Computes::{Both, Nobody, Receiver, Sender};
+        let sample = |round, total: f64| OverlapSample {
+            round,
+            carrier: Carrier::Rails,
+            sender: end(&[(Nobody, 0.0, 5.0), (Sender, 9.0, total), (Receiver, 0.0, 7.0), (Both, 9.0, 90.0)]),
+            receiver: end(&[(Nobody, 0.0, 6.0), (Sender, 0.0, 7.0), (Receiver, 9.0, 12.0), (Both, 9.0, 9.0)]),
+        };
+        let terms = Terms { rounds: 2, seed: 7, congestion: "cubic".to_owned(), program: "rails-bench".into() };
+        let link = Link::Veth(Shape::mbit(1000));
+        let contest =
+            OverlapContest { link, messages: vec![MESSAGE, Message { work_us: 8, ..MESSAGE }], count: 3, terms };
+        let report = OverlapReport::new(&contest, Setting::unknown(), vec![sample(1, 10.0), sample(2, 18.0)]);
+        let [outcome] = &report.results[..] else { panic!("{report:?}") };
+        let same = |value| Spread { median: value, least: value, most: value };
+        assert_eq!(outcome.sender_computes, Spread { median: 0.7, least: 0.5, most: 0.9 });
+        assert_eq!(outcome.message_alone_us, same(5.0));
+        assert_eq!(outcome.receiver_computes, same(0.75));
+        assert_eq!((outcome.both_compute_at_sender, outcome.both_compute_at_receiver), (same(0.1), same(1.0)));
+        let printed = report.to_string();
+        assert!(
+            printed.contains("the sockets said bbr\n")
+                && printed.contains("32 B, 9µs")
+                && printed.contains("0.700 (0.500 to 0.900)"),
+            "{printed}"
+        );
+    }
+}

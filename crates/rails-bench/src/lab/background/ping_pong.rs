@@ -1,0 +1,213 @@
+//! Exchanges of four bytes over several streams.
+
+use super::{
+    carrier::Carrier,
+    cell, congestion_control,
+    end::{EndReport, ExchangeTimes, Job},
+    median, one_each, run_both, table,
+};
+use crate::lab::compare::{ContestError, Link, Setting, Spread, Terms, Testbed};
+use rails_topo::Topology;
+use rand::{SeedableRng, seq::SliceRandom};
+use serde::Serialize;
+use std::{fmt, time::Duration};
+
+/// A contest to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct PingPongContest {
+    /// The link.
+    pub(crate) link: Link,
+    /// Numbers of streams.
+    pub(crate) streams: Vec<u16>,
+    /// Exchanges over each number of streams, in each round.
+    pub(crate) count: u32,
+    /// How it is run.
+    pub(crate) terms: Terms,
+}
+
+/// The result.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct PingPongReport {
+    link: Link,
+    setting: Setting,
+    streams: Vec<u16>,
+    count: u32,
+    /// Every measurement that counts, in the order they were made.
+    samples: Vec<PingPongSample>,
+    /// The figures by number of streams and carrier.
+    results: Vec<PingPongOutcome>,
+}
+
+/// One carrier in one round.
+#[derive(Debug, Clone, Serialize)]
+struct PingPongSample {
+    /// Its round, from 1.
+    round: usize,
+    carrier: Carrier,
+    sender: EndReport,
+    receiver: EndReport,
+}
+
+/// One carrier with so many streams over all rounds.
+#[derive(Debug, Clone, Serialize)]
+struct PingPongOutcome {
+    streams: u16,
+    carrier: Carrier,
+    /// The rounds' medians of exchanges that are made one at a time, on one stream after the other.
+    one_at_a_time_us: Spread,
+    /// Each over that of one stream in the same round.
+    over_one_stream: Option<Spread>,
+    /// The rounds' medians while every stream has an exchange under way.
+    all_at_once_us: Spread,
+    /// The time of all of these over their number.
+    all_at_once_us_each: Spread,
+}
+
+impl PingPongContest {
+    /// Makes the link, runs every round, and takes the link down again. `progress` is told of each measurement before it
+    /// starts.
+    ///
+    /// # Errors
+    /// [`ContestError`]. A link that was made is taken down.
+    ///
+    /// # Privileges
+    /// Root, for the namespaces.
+    pub(crate) fn run(
+        &self,
+        topology: &Topology,
+        mut progress: impl FnMut(usize, Carrier),
+    ) -> Result<PingPongReport, ContestError> {
+        let cpus = one_each(topology.allowed_cpus());
+        let testbed = Testbed::build(&[self.link], cpus, Duration::ZERO, &self.terms)?;
+        let setting = Setting::of(topology, &testbed, Duration::ZERO, &self.terms);
+        let (mut carriers, mut streams) = (CARRIERS, self.streams.clone());
+        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let mut samples = Vec::new();
+        for round in 0..=self.terms.rounds {
+            carriers.shuffle(&mut order);
+            streams.shuffle(&mut order);
+            let job = Job::PingPong { streams: streams.clone(), count: self.count };
+            for carrier in carriers {
+                progress(round, carrier);
+                let (sender, receiver) = run_both(&testbed, carrier, &job)?;
+                samples.extend((round > 0).then_some(PingPongSample { round, carrier, sender, receiver }));
+            }
+        }
+        Ok(PingPongReport::new(self, setting, samples))
+    }
+}
+
+impl PingPongReport {
+    fn new(contest: &PingPongContest, setting: Setting, samples: Vec<PingPongSample>) -> Self {
+        let outcome = |(streams, carrier): (u16, Carrier)| {
+            let of = || samples.iter().filter(move |sample| sample.carrier == carrier);
+            let with = |sample: &PingPongSample, streams| {
+                sample.sender.ping_pong.iter().find(|times| times.streams == streams).cloned()
+            };
+            let spread = |figure: fn(&ExchangeTimes) -> Option<f64>| {
+                Spread::of(of().filter_map(|sample| figure(&with(sample, streams)?)))
+            };
+            let over_one = |sample| Some(one_at_a_time(&with(sample, streams)?)? / one_at_a_time(&with(sample, 1)?)?);
+            Some(PingPongOutcome {
+                streams,
+                carrier,
+                one_at_a_time_us: spread(one_at_a_time)?,
+                over_one_stream: Spread::of(of().filter_map(over_one)),
+                all_at_once_us: spread(|times| microseconds(&times.all_at_once_ns))?,
+                all_at_once_us_each: spread(|times| {
+                    let exchanges = Some(times.all_at_once_ns.len()).filter(|exchanges| *exchanges > 0)?;
+                    Some(times.all_at_once_seconds * 1e6 / exchanges as f64)
+                })?,
+            })
+        };
+        let cases = contest.streams.iter().flat_map(|streams| CARRIERS.map(|carrier| (*streams, carrier)));
+        let results = cases.filter_map(outcome).collect();
+        let PingPongContest { link, streams, count, .. } = contest.clone();
+        Self { link, setting, streams, count, samples, results }
+    }
+}
+
+fn one_at_a_time(times: &ExchangeTimes) -> Option<f64> {
+    microseconds(&times.one_at_a_time_ns)
+}
+
+/// The median of nanoseconds, in microseconds.
+fn microseconds(nanoseconds: &[u64]) -> Option<f64> {
+    median(nanoseconds.iter().map(|nanoseconds| *nanoseconds as f64 / 1e3))
+}
+
+impl fmt::Display for PingPongReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (setting, count) = (&self.setting, self.count);
+        writeln!(f, "exchanges of 4 bytes, medians in us; link: {}", self.link)?;
+        writeln!(
+            f,
+            "one at a time: on one stream after the other, while a task waits on each at the receiver; \
+             all at once: a task for each stream at both ends"
+        )?;
+        writeln!(
+            f,
+            "{} rounds of {count} exchanges a case after a warm-up, order from seed {}; the sockets said {}",
+            setting.rounds,
+            setting.seed,
+            congestion_control(self.samples.iter().flat_map(|sample| [&sample.sender, &sample.receiver]))
+        )?;
+        writeln!(f, "asked on CPU {}, answered on CPU {}", setting.sender_cpus, setting.receiver_cpus)?;
+        writeln!(f, "{}", setting.machine())?;
+        let mut table = table(
+            2,
+            &["streams", "", "one at a time", "over one stream", "all at once", "all at once, time of all / number"],
+        );
+        for outcome in &self.results {
+            let over = outcome.over_one_stream.map_or("unknown".to_owned(), |over| cell(over, 2));
+            let times = [outcome.one_at_a_time_us, outcome.all_at_once_us, outcome.all_at_once_us_each];
+            let [one, all, each] = times.map(|spread| cell(spread, 1));
+            table.add_row([outcome.streams.to_string(), outcome.carrier.to_string(), one, over, all, each]);
+        }
+        writeln!(f, "{table}")
+    }
+}
+
+/// Those who take part: a program that waits for one exchange after the other needs no progress in the background.
+const CARRIERS: [Carrier; 2] = [Carrier::Rails, Carrier::ProgressThread];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rails_lab::Shape;
+    use rails_topo::CpuSet;
+
+    #[test]
+    fn medians_over_those_of_one_stream_by_round() {
+        let times = |streams, micros: u64| ExchangeTimes {
+            streams,
+            one_at_a_time_ns: vec![1000 * micros, 1, 2000 * micros],
+            all_at_once_ns: vec![3000 * micros; 4],
+            all_at_once_seconds: 4e-6,
+        };
+        let end = |ping_pong| EndReport {
+            program_cpus: CpuSet::new(),
+            carrier_cpus: CpuSet::new(),
+            congestion_control: vec![],
+            overlap: vec![],
+            ping_pong,
+        };
+        let sample = |round, one, two| PingPongSample {
+            round,
+            carrier: Carrier::Rails,
+            sender: end(vec![times(2, two), times(1, one)]),
+            receiver: end(vec![]),
+        };
+        let terms = Terms { rounds: 2, seed: 7, congestion: "cubic".to_owned(), program: "rails-bench".into() };
+        let link = Link::Veth(Shape::mbit(1000));
+        let contest = PingPongContest { link, streams: vec![1, 2], count: 3, terms };
+        let setting = Setting::unknown();
+        let report = PingPongReport::new(&contest, setting, vec![sample(1, 10, 11), sample(2, 20, 26)]);
+        let [one, two] = &report.results[..] else { panic!("{report:?}") };
+        assert_eq!(one.over_one_stream, Some(Spread { median: 1.0, least: 1.0, most: 1.0 }));
+        assert_eq!(two.one_at_a_time_us, Spread { median: 18.5, least: 11.0, most: 26.0 });
+        assert_eq!(two.over_one_stream.map(|spread| (spread.least, spread.most)), Some((1.1, 1.3)));
+        assert_eq!((two.all_at_once_us.least, two.all_at_once_us_each.least), (33.0, 1.0));
+        assert!(report.to_string().contains("1.20 (1.10 to 1.30)"), "{report}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What rails and tasks that wait take from a thread that computes on their CPU, and from a CPU that is idle.
+
+use super::work::Work;
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use rails_bind::thread::bind_current;
+use rails_multirail::{
+    MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Security, StreamOptions, plan_rails,
+    runtime::RailTask,
+};
+use rails_task::{Priority, Step, Task, TaskQueues, TimerTrigger, Worker};
+use rails_topo::{CpuId, CpuSet, Topology};
+use serde::{Serialize, Serializer};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    thread,
+    time::{Duration, Instant},
+};
+use tokio::{io::AsyncReadExt, runtime::Builder};
+
+/// What they take on one CPU.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Takings {
+    /// That CPU.
+    pub(crate) cpu: CpuId,
+    /// Its rail's streams, which both ends read in vain.
+    pub(crate) streams: usize,
+    /// The period of its timer.
+    #[serde(rename = "timer_ns", serialize_with = "nanoseconds")]
+    pub(crate) timer: Duration,
+    /// The time of a fixed amount of work alone on the CPU, by round.
+    pub(crate) alone_us: Vec<f64>,
+    /// That beside the rail, whose queues, worker and timer have no task.
+    pub(crate) beside_rail_us: Vec<f64>,
+    /// That while a task polls as well, in the queue of the CPU.
+    pub(crate) beside_polling_us: Vec<f64>,
+    /// How often the task has polled during all of these.
+    pub(crate) polls: u64,
+    /// CPU time of this process while the rail, its queues, worker and timer have nothing to do, as a share of one CPU.
+    pub(crate) idle_share: f64,
+    /// The time over which that was watched.
+    #[serde(rename = "idle_ns", serialize_with = "nanoseconds")]
+    pub(crate) idle: Duration,
+}
+
+impl Takings {
+    /// The slowdown of the work beside the rail: 0.01 is one hundredth. The median of the rounds'.
+    pub(crate) fn by_rail(&self) -> f64 {
+        slowdown(&self.alone_us, &self.beside_rail_us)
+    }
+
+    /// The same while a task polls.
+    pub(crate) fn by_polling(&self) -> f64 {
+        slowdown(&self.alone_us, &self.beside_polling_us)
+    }
+}
+
+/// Measures what they take, over about this time for each figure.
+pub(crate) fn takings(topology: &Topology, time: Duration) -> Result<Takings> {
+    let cpu = topology.allowed_cpus().first().context("there is no CPU")?;
+    let (mut alone_us, mut beside_rail_us, mut beside_polling_us) = (Vec::new(), Vec::new(), Vec::new());
+    let guard = bind_current(&CpuSet::single(cpu)).context("the computing thread cannot be bound")?;
+    let work = Work::lasting(time.div_f64(ROUNDS as f64));
+    let (mut polls, mut waiting) = (0, None);
+    for _ in 0..ROUNDS {
+        drop(waiting.take());
+        alone_us.push(microseconds(work.run()));
+        let waiting = waiting.insert(Waiting::start(topology, cpu)?);
+        beside_rail_us.push(microseconds(work.run()));
+        let polling = waiting.poll()?;
+        let before = waiting.polls();
+        beside_polling_us.push(microseconds(work.run()));
+        polls += waiting.polls() - before;
+        polling.cancel();
+    }
+    drop(guard);
+    // The thread of the last task goes to sleep.
+    thread::sleep(REST);
+    let (start, before) = (Instant::now(), cpu_time()?);
+    thread::sleep(time);
+    let (used, idle) = (cpu_time()? - before, start.elapsed());
+    let idle_share = used.as_secs_f64() / idle.as_secs_f64();
+    drop(waiting);
+    Ok(Takings {
+        cpu,
+        streams: STREAMS,
+        timer: PERIOD,
+        alone_us,
+        beside_rail_us,
+        beside_polling_us,
+        polls,
+        idle_share,
+        idle,
+    })
+}
+
+/// A rail on a CPU that waits: its tasks, which read from streams in vain, and the worker and the timer of its CPU's queue.
+struct Waiting {
+    queues: TaskQueues,
+    cpu: CpuId,
+    _worker: Worker,
+    _timer: TimerTrigger,
+    readers: Vec<RailTask<()>>,
+    _rails: Rails,
+}
+
+impl Waiting {
+    fn start(topology: &Topology, cpu: CpuId) -> Result<Self> {
+        let queues = TaskQueues::new(topology, ROOM);
+        let object = queues.objects().of_cpu(cpu).context("the queues have no object for the CPU")?;
+        let worker = Worker::start(&queues, object)?;
+        let timer = TimerTrigger::start(&queues, object, PERIOD)?;
+        let request: RailRequest = format!("127.0.0.1@{cpu}").parse()?;
+        let rails = Rails::build_with(&plan_rails(topology, &request)?, |_, runtime| runtime.tasks(&queues))?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let streams = runtime.block_on(connect(&rails))?;
+        let rail = rails[RailId(0)].runtime();
+        let read = |mut stream: MultiRailStream| {
+            rail.spawn(async move {
+                // It ends when it is stopped, or with the stream.
+                let _ = stream.read_u8().await;
+            })
+        };
+        let readers = streams.into_iter().map(read).collect();
+        thread::sleep(REST);
+        Ok(Self { queues, cpu, _worker: worker, _timer: timer, readers, _rails: rails })
+    }
+
+    /// Submits a task that polls until it is cancelled.
+    fn poll(&self) -> Result<Task> {
+        let task = self.queues.task(&CpuSet::single(self.cpu), Priority::Normal, || Step::Again)?;
+        task.submit()?;
+        Ok(task)
+    }
+
+    /// The runs of tasks so far.
+    fn polls(&self) -> u64 {
+        let objects = self.queues.objects();
+        objects.of_cpu(self.cpu).map_or(0, |object| self.queues.stats(object).run_here)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.queues.close();
+        self.readers.iter().for_each(RailTask::abort);
+    }
+}
+
+/// Opens the streams, from the rail to itself; gives both ends of each.
+async fn connect(rails: &Rails) -> Result<Vec<MultiRailStream>> {
+    let options = StreamOptions::new(Security::insecure());
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listener = MultiRailListener::bind(rails, &[address][..], &options).await?;
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        streams.push(MultiRailStream::connect(rails, listener.local_addrs(), &options).await?);
+        streams.push(listener.accept().await?);
+    }
+    Ok(streams)
+}
+
+/// The median of the rounds' slowdowns.
+fn slowdown(alone: &[f64], beside: &[f64]) -> f64 {
+    let mut slowdowns: Vec<f64> = alone.iter().zip(beside).map(|(alone, beside)| beside / alone - 1.0).collect();
+    slowdowns.sort_by(f64::total_cmp);
+    slowdowns.get(slowdowns.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// CPU time of this process so far.
+fn cpu_time() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF).context("getrusage failed")?;
+    let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64;
+    Ok(Duration::from_micros(micros(usage.user_time()) + micros(usage.system_time())))
+}
+
+fn microseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(time.as_nanos() as u64)
+}
+
+/// Rounds; an odd number has a middle one.
+const ROUNDS: usize = 25;
+/// Streams of the rail.
+const STREAMS: usize = 16;
+/// The period of the timer.
+const PERIOD: Duration = Duration::from_millis(1);
+/// The room of each queue, for the one task.
+const ROOM: usize = 16;
+/// The time after which a thread without tasks sleeps.
+const REST: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slowdown_is_the_median_of_the_rounds() {
+        assert!((slowdown(&[10.0, 10.0, 20.0], &[10.0, 11.0, 30.0]) - 0.1).abs() < 1e-9);
+        assert_eq!(slowdown(&[], &[]), 0.0);
+    }
+
+    #[test]
+    fn takings_of_this_machine() {
+        let topology = Topology::detect().unwrap();
+        let takings = takings(&topology, Duration::from_millis(250)).unwrap();
+        let rounds = [&takings.alone_us, &takings.beside_rail_us, &takings.beside_polling_us];
+        assert!(rounds.iter().all(|times| times.len() == ROUNDS && times.iter().all(|time| *time > 0.0)));
+        assert!(takings.polls > 0, "the timer polls beside the computing thread");
+        assert!(takings.idle >= Duration::from_millis(250) && takings.idle_share >= 0.0);
+        assert_eq!(rails_bind::thread::current_affinity().unwrap(), *topology.allowed_cpus(), "it is bound no more");
+    }
+}

@@ -105,7 +105,7 @@ fn taken(takings: &Takings) -> String {
     format!(
         "a thread that computes on CPU {cpu} is slowed, median of {} rounds\n  \
          by {} by a rail of that CPU, whose tasks read from {streams} streams in vain\n  \
-         by {} if a task polls there as well ({polls} times in the last round), with a worker and a timer of {timer:?}\n\
+         by {} if a task polls there as well ({polls} times in all rounds), with a worker and a timer of {timer:?}\n\
          all of these without a task that polls use {} of a CPU ({:.1} s)\n",
         takings.alone_us.len(),
         percent(takings.by_rail()),

@@ -287,13 +287,38 @@ async fn netvideo_shows_every_frame_and_frees_every_buffer() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, &stripe_a_file::made_up(5 << 19)).unwrap();
     for (video, frames) in [(video(20, None), 20), (video(9, Some(file.path().to_owned())), 2)] {
-        let (sender, received) = netvideo::run(video).await.unwrap();
+        let (sender, received) = netvideo::run(video, netvideo::Display::Checksum).await.unwrap();
         assert_eq!(received.latency.len(), frames);
         let handed_over: Vec<u64> = sender.stages.iter().map(|stage| stage.items_out).collect();
         assert_eq!(handed_over, [frames as u64, frames as u64, 0]);
         let buffers = sender.stages[0].buffers.as_ref().unwrap();
         assert_eq!(buffers.free, buffers.count);
     }
+}
+
+#[test]
+fn netvideo_opens_a_window_only_where_one_is_asked_for() {
+    use netvideo::Display::{self, Checksum, Window};
+    let wished = |arguments: &[&str], x_server: Option<&str>| {
+        let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Display::wished(&mut arguments, x_server.map(Into::into))
+            .map(|display| (display, arguments.join(" ")))
+            .map_err(|error| error.to_string())
+    };
+    let window = Window { width: 3840, height: 2160 };
+    for (arguments, x_server, display, rest) in [
+        (&["film"][..], Some(":0"), Checksum, "film"),
+        (&["--display", "checksum", "film"], Some(":0"), Checksum, "film"),
+        (&["--display", "auto"], None, Checksum, ""),
+        (&["film", "--display", "auto"], Some(""), Checksum, "film"),
+        (&["--display", "auto"], Some(":0"), window, ""),
+        (&["receive", "--display", "window", "10.0.1.2"], Some(":0"), window, "receive 10.0.1.2"),
+    ] {
+        assert_eq!(wished(arguments, x_server), Ok((display, rest.to_owned())), "{arguments:?}");
+    }
+    assert!(wished(&["--display", "window"], None).unwrap_err().contains("DISPLAY names no X server"));
+    assert!(wished(&["--display", "film"], Some(":0")).unwrap_err().contains("`film` is no display"));
+    assert!(wished(&["film", "--display"], Some(":0")).unwrap_err().contains("`` is no display"));
 }
 
 #[tokio::test]

@@ -20,8 +20,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// The frames of a file, in order: all of one length, one behind the other, without anything between them.
 ///
 /// A source of a pipeline takes them with [`next`](Self::next), which reads further frames meanwhile, each into a free
-/// buffer of the source's output. Where the file system allows it, the bytes go from the disk into the buffer, past the
-/// page cache ([`Reading`]).
+/// buffer of the source's output. Where the file system allows it, they are read with `O_DIRECT`, so that the bytes go
+/// from the disk into the buffer, past the page cache ([`Reading`]).
 ///
 /// Each read blocks a thread of tokio's blocking pool, which has the CPUs of the calling thread for that time. So the
 /// reads of a source on a rail beside the disk are on that rail, and the disk's queues and interrupts with them.
@@ -33,7 +33,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 ///
 /// async fn source(mut output: Output<Buffer>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 ///     let mut frames = FileFrames::open("film.rgba", FRAME_BYTES)?;
-///     println!("{} frames {}, {} bytes too many", frames.count(), frames.reading(), frames.rest_bytes());
+///     println!("{} frames, read {}; {} bytes too many", frames.count(), frames.reading(), frames.rest_bytes());
 ///     while let Some(frame) = frames.next(&mut output).await? {
 ///         output.send(frame).await?;
 ///     }
@@ -55,11 +55,11 @@ pub struct FileFrames {
     under_way: VecDeque<JoinHandle<Result<Buffer, FileError>>>,
 }
 
-/// The way of the bytes from a file into the buffers.
+/// How frames are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reading {
-    /// From the disk into the buffer (`O_DIRECT`).
+    /// With `O_DIRECT`: from the disk into the buffer. A file system in memory (tmpfs) accepts it too, and copies.
     Direct,
     /// Through the page cache, which costs a copy.
     Cached {
@@ -140,7 +140,7 @@ struct Opened {
 impl FileFrames {
     /// Opens a plain file, or a block device such as `/dev/nvme0n1`, whose frames have `frame_bytes` bytes each.
     ///
-    /// It is opened for reading past the page cache, and through it where that is refused. A file that grows later keeps
+    /// It is read with `O_DIRECT`, and through the page cache where that is refused. A file that grows later keeps
     /// the number of frames that it had here.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl FileFrames {
         self.rest_bytes
     }
 
-    /// How the bytes come into the buffers.
+    /// How the frames are read.
     pub fn reading(&self) -> &Reading {
         &self.reading
     }
@@ -296,7 +296,7 @@ async fn oldest<R>(under_way: &mut VecDeque<JoinHandle<R>>) -> Result<R, tokio::
     }
 }
 
-/// The file, opened for reading past the page cache, or why that cannot be.
+/// The file, opened with `O_DIRECT`, or why that cannot be.
 ///
 /// A file system may refuse when the file is opened or when it is read, so the first block is read here: then all frames
 /// are read in one way.
@@ -314,11 +314,11 @@ fn direct(path: &Path, frame_bytes: usize, has_frames: bool) -> Result<File, Str
     Ok(file)
 }
 
-/// `past the page cache`, or `through the page cache` and why.
+/// `with O_DIRECT`, or `through the page cache` and why.
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Direct => f.write_str("past the page cache"),
+            Self::Direct => f.write_str("with O_DIRECT"),
             Self::Cached { reason } => write!(f, "through the page cache ({reason})"),
         }
     }

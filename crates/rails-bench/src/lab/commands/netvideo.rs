@@ -1,9 +1,15 @@
 //! `netvideo`: frames over a pipeline of rails, beside the scheduler's placement.
 
 use super::contest::{CaseArgs, ContestArgs, explained};
-use crate::{commands::seconds, exit::Exit, lab::netvideo::NetvideoContest, machine::this_machine, print};
+use crate::{
+    commands::seconds,
+    exit::Exit,
+    lab::netvideo::{Film, NetvideoContest, frame_bytes},
+    machine::this_machine,
+    print,
+};
 use anyhow::Result;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// Stream video frames over a pipeline of stages on rails, and with the scheduler's placement (needs root)
 ///
@@ -32,12 +38,17 @@ pub(crate) struct Args {
     /// Frames that are at the sender at a time
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
+    /// A file or a block device of raw frames, which are read over and over, on a rail beside its disks [default: made up]
+    #[arg(long, value_name = "PATH", conflicts_with = "fps")]
+    file: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     let cases = args.cases.cases(&["1000,1000"])?;
     let topology = this_machine()?;
     let terms = args.contest.terms()?;
+    let frame_bytes = frame_bytes(args.size);
+    let film = args.file.clone().map(|path| Film::of(path, frame_bytes)).transpose()?;
     let mut reports = Vec::new();
     for links in cases {
         let contest = NetvideoContest {
@@ -46,6 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
             fps: args.fps,
             size: args.size,
             buffers: args.buffers.into(),
+            film: film.clone(),
             terms: terms.clone(),
         };
         let report = contest.run(&topology, |round, who| args.contest.say(round, who)).map_err(explained)?;

@@ -19,6 +19,9 @@ impl fmt::Display for NetvideoReport {
             self.frame_bytes as f64 / 1e6,
             self.buffers
         )?;
+        if let Some(film) = &self.film {
+            writeln!(f, "{film}")?;
+        }
         writeln!(
             f,
             "{} rounds of {} s each after a warm-up, order from seed {}; {} on all sockets",

@@ -2,7 +2,8 @@
 
 use super::{Buffer, NoBuffer, Output};
 use nix::libc::O_DIRECT;
-use rails_bind::thread;
+use rails_bind::{BindError, thread};
+use rails_topo::CpuSet;
 use std::{
     collections::VecDeque,
     fmt,
@@ -20,7 +21,8 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// The frames of a file, in order: all of one length, one behind the other, without anything between them.
 ///
 /// A source of a pipeline takes them with [`next`](Self::next), which reads further frames meanwhile, each into a free
-/// buffer of the source's output. Where the file system allows it, they are read with `O_DIRECT`, so that the bytes go
+/// buffer of the source's output. Buffers of huge pages ([`Link::buffer_options`](super::Link::buffer_options)) make fewer
+/// requests of a read than others. Where the file system allows it, they are read with `O_DIRECT`, so that the bytes go
 /// from the disk into the buffer, past the page cache ([`Reading`]).
 ///
 /// Each read blocks a thread of tokio's blocking pool, which has the CPUs of the calling thread for that time. So the
@@ -260,15 +262,8 @@ impl FileFrames {
             let (frame_bytes, buffer_bytes) = (self.frame_bytes, buffer.len());
             return Err(FileError::BufferLength { path: self.file.path.clone(), frame_bytes, buffer_bytes });
         }
-        let (file, frame) = (self.file.clone(), self.next);
-        let cpus = thread::current_affinity();
-        self.under_way.push_back(spawn_blocking(move || {
-            let bound = cpus.and_then(|cpus| thread::bind_current(&cpus));
-            if let Err(error) = &bound {
-                tracing::warn!(%error, path = %file.path.display(), "a frame is read away from its rail's CPUs");
-            }
-            file.read(frame, buffer)
-        }));
+        let (file, frame, cpus) = (self.file.clone(), self.next, thread::current_affinity());
+        self.under_way.push_back(spawn_blocking(move || on(cpus, || file.read(frame, buffer))));
         self.next += 1;
         if self.repeats && self.next == self.count {
             self.next = 0;
@@ -286,6 +281,15 @@ impl Opened {
             Err(source) => Err(FileError::Read { path: self.path.clone(), frame, bytes, offset, source }),
         }
     }
+}
+
+/// Reads on these CPUs, and where the thread is if it cannot be bound: the CPUs may have gone offline meanwhile.
+fn on<R>(cpus: Result<CpuSet, BindError>, read: impl FnOnce() -> R) -> R {
+    let bound = cpus.and_then(|cpus| thread::bind_current(&cpus));
+    if let Err(error) = &bound {
+        tracing::warn!(%error, "a frame is read away from the CPUs of its rail");
+    }
+    read()
 }
 
 /// The result of the oldest read, which the caller takes off.
@@ -328,3 +332,20 @@ impl fmt::Display for Reading {
 /// pool of buffers of that length begins each of them at such an address.
 const BLOCK: usize = 4096;
 const DEFAULT_READS: NonZeroUsize = NonZeroUsize::new(2).expect("it is not 0");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_have_the_cpus_of_their_rail_meanwhile() {
+        let read = || {
+            let before = thread::current_affinity().unwrap();
+            let last = CpuSet::single(before.iter().last().unwrap());
+            assert_eq!(on(Ok(last.clone()), || thread::current_affinity().unwrap()), last);
+            assert_eq!(on(Ok(CpuSet::new()), || thread::current_affinity().unwrap()), before, "no CPU to be bound to");
+            assert_eq!(thread::current_affinity().unwrap(), before);
+        };
+        std::thread::spawn(read).join().unwrap();
+    }
+}

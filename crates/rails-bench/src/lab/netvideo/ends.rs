@@ -6,6 +6,7 @@ use super::{
 };
 use crate::lab::compare::{ContestError, Testbed};
 use bytes::Bytes;
+use rails_bind::memory::{BufferOptions, Pages};
 use rails_lab::{LinkLab, Side};
 use rails_multirail::{
     MultiRailListener, MultiRailStream, Rail, RailId, RailRequest, Rails, Security, StreamOptions,
@@ -152,9 +153,12 @@ fn sender<'r>(
 ) -> Result<Pipeline<'r>, FileError> {
     let film = contest.film.as_ref().map(|film| FileFrames::open(&film.path, contest.frame_bytes())).transpose()?;
     let film = film.map(FileFrames::repeated);
+    // In huge pages, a frame is fewer requests to a disk.
+    let pages = if film.is_some() { Pages::TransparentHuge } else { Pages::Small };
     // The reader's rail is the one without a lane.
     let source = rails.iter().find(|rail| rail.planned().end.is_none()).unwrap_or(&rails[RailId(0)]);
     let pixels = Link::new(1).buffers(Beside::Consumer, contest.frame_bytes(), contest.buffers);
+    let pixels = pixels.buffer_options(BufferOptions::new().pages(pages));
     let (time, fps) = (contest.time, contest.fps);
     let pipeline = Pipeline::builder("sender")
         .source("source", compute(source), async move |output| generate(output, film, zero, time, fps).await)

@@ -5,14 +5,14 @@
 //! `... -- send 10.0.1.2,10.0.2.2 [FILE]` on the other, each time with the receiver's addresses.
 //!
 //! `FILE` may be a block device (`/dev/nvme0n1`). A rail of its own, beside the disks that hold the file, reads it. The
-//! first lines say which disks these are, or that there are none, and whether it is read past the page cache (O_DIRECT).
-//! `--display window`, among the arguments of the receiving end, shows the frames in a window of the X server that
-//! `DISPLAY` names; `auto` does where there is one.
+//! first lines say which disks these are, or that there are none, and whether it is read past the page cache
+//! (O_DIRECT). `--display window`, among the arguments of the receiving end, shows the frames in a window of the X
+//! server that `DISPLAY` names; `auto` does where there is one.
 //!
 //! Expected: the time in which each stage was busy, starved of items, and blocked by a later stage; the frames that
 //! were shown, frames a second, and percentiles of the latency from the source to the display. The display is a
-//! checksum of each frame, which is compared with that of the source, and after it the window. Between two machines, the latency is as good as
-//! their clocks agree, and both ends take the secret from `RAILS_SECRET`.
+//! checksum of each frame, which is compared with that of the source, and after it the window. Between two machines,
+//! the latency is as good as their clocks agree, and both ends take the secret from `RAILS_SECRET`.
 //!
 //! The stages are a source, a compute stage (RGBA to BGRA, in place), a striped stream, and a display. A frame's buffer
 //! goes from stage to stage and into the stream without a copy, and comes back to the source when the peer has all of

@@ -46,7 +46,7 @@ pub enum StorageError {
         filesystem: String,
     },
     /// `/sys` does not list the block device, as in some containers.
-    #[error("`{path}` is on the block device {major}:{minor}, which /sys/dev/block does not list", path = path.display())]
+    #[error("`{path}` is on block device {major}:{minor}, which /sys/dev/block does not list", path = path.display())]
     Unlisted {
         /// The file.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum StorageError {
         minor: u64,
     },
     /// The block device is made in software, and no disk is under it (`zram0`, `loop0`, `ram0`).
-    #[error("`{path}` is on `{device}`, a block device that is made in software and has no disk under it", path = path.display())]
+    #[error("`{path}` is on `{device}`, which is made in software and has no disk under it", path = path.display())]
     NoDisk {
         /// The file.
         path: PathBuf,
@@ -118,8 +118,8 @@ impl fmt::Display for Storage {
     }
 }
 
-/// The number of the block device that an open file's mount names as its source. The file's `st_dev` is a number without
-/// a device: btrfs gives one to each subvolume, and file systems without a block device have no other.
+/// The number of the block device that an open file's mount names as its source. The file's `st_dev` is a number
+/// without a device: btrfs gives one to each subvolume, and file systems without a block device have no other.
 fn mounted_device(file: &fs::File, path: &Path) -> Result<u64, StorageError> {
     let read = |name: &str| {
         let mut text = Vec::new();

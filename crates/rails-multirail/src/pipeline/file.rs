@@ -21,9 +21,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// The frames of a file, in order: all of one length, one behind the other, without anything between them.
 ///
 /// A source of a pipeline takes them with [`next`](Self::next), which reads further frames meanwhile, each into a free
-/// buffer of the source's output. Buffers of huge pages ([`Link::buffer_options`](super::Link::buffer_options)) make fewer
-/// requests of a read than others. Where the file system allows it, they are read with `O_DIRECT`, so that the bytes go
-/// from the disk into the buffer, past the page cache ([`Reading`]).
+/// buffer of the source's output. Buffers of huge pages ([`Link::buffer_options`](super::Link::buffer_options)) make
+/// fewer requests of a read than others. Where the file system allows it, they are read with `O_DIRECT`, so that the
+/// bytes go from the disk into the buffer, past the page cache ([`Reading`]).
 ///
 /// Each read blocks a thread of tokio's blocking pool, which has the CPUs of the calling thread for that time. So the
 /// reads of a source on a rail beside the disk are on that rail, and the disk's queues and interrupts with them.
@@ -112,7 +112,7 @@ pub enum FileError {
         source: io::Error,
     },
     /// The link's buffers are not of a frame's length.
-    #[error("the link's buffers have {buffer_bytes} bytes, and the frames of `{path}` {frame_bytes}", path = path.display())]
+    #[error("buffers of {buffer_bytes} bytes are not for frames of {frame_bytes} from `{path}`", path = path.display())]
     BufferLength {
         /// The file.
         path: PathBuf,
@@ -185,9 +185,9 @@ impl FileFrames {
         })
     }
 
-    /// Sets how many reads are under way at a time, as far as buffers are free. Default: 2, so that the disk has the next
-    /// read when one is done; the kernel cuts a long read into many requests by itself. Each occupies a buffer and a
-    /// thread.
+    /// Sets how many reads are under way at a time, as far as buffers are free. Default: 2, so that the disk has the
+    /// next read when one is done; the kernel cuts a long read into many requests by itself. Each occupies a buffer and
+    /// a thread.
     pub fn reads(self, reads: NonZeroUsize) -> Self {
         Self { reads, ..self }
     }
@@ -302,8 +302,8 @@ async fn oldest<R>(under_way: &mut VecDeque<JoinHandle<R>>) -> Result<R, tokio::
 
 /// The file, opened with `O_DIRECT`, or why that cannot be.
 ///
-/// A file system may refuse when the file is opened or when it is read, so the first block is read here: then all frames
-/// are read in one way.
+/// A file system may refuse when the file is opened or when it is read, so the first block is read here: then all
+/// frames are read in one way.
 fn direct(path: &Path, frame_bytes: usize, has_frames: bool) -> Result<File, String> {
     if !frame_bytes.is_multiple_of(BLOCK) {
         return Err(format!("a frame of {frame_bytes} bytes is no multiple of {BLOCK}"));

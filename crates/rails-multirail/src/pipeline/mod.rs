@@ -52,7 +52,7 @@
 //!   ```
 //!
 //! # Devices
-//! [`device`] makes a stage of a device that works on frames, with several of them under way where it can. [`file`]
+//! [`device`] makes a stage of a device that works on frames, with several of them under way where it can. [`mod@file`]
 //! reads the frames of a source from a file or a disk.
 //!
 //! # Limits

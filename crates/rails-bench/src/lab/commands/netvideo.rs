@@ -38,7 +38,7 @@ pub(crate) struct Args {
     /// Frames that are at the sender at a time
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
-    /// A file or a block device of raw frames, which are read over and over, on a rail beside its disks [default: made up]
+    /// A file or block device of raw frames, read over and over on a rail beside its disks [default: made-up frames]
     #[arg(long, value_name = "PATH", conflicts_with = "fps")]
     file: Option<PathBuf>,
 }

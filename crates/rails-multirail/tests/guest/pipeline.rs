@@ -1,16 +1,27 @@
 //! A pipeline whose stages sit on both nodes: from node 0 to node 1 and back. Every stage looks at its CPU for every
-//! item, and the node of every buffer is read in two ways: through move_pages(2), and in `/proc/self/numa_maps`.
+//! item, and the node of every buffer is read in two ways: through move_pages(2), and in `/proc/self/numa_maps`. A source
+//! that reads a disk is beside it.
 
 use super::{cpus_of, guest, residency, run};
 use rails_bind::{memory::Residency, thread::current_cpu};
 use rails_multirail::{
     RailId, RailRequest, Rails,
-    pipeline::{Buffer, Input, Link, Output, Pipeline, PipelineStats, RunningPipeline, Side, StageFailure},
+    pipeline::{
+        Buffer, Input, Link, Output, Pipeline, PipelineStats, RunningPipeline, Side, StageFailure,
+        file::{FileFrames, Reading},
+    },
     plan_rails,
     runtime::RailRuntime,
 };
-use rails_topo::{CpuId, NodeId, Topology};
-use std::{error::Error, fs};
+use rails_topo::{CpuId, NodeId, Storage, Topology};
+use std::{
+    error::Error,
+    fs::{self, File},
+    io::Write,
+    os::unix::fs::FileTypeExt,
+    thread,
+    time::{Duration, Instant},
+};
 
 /// A rail without a lane for the source, the compute stage and the sink: on nodes 0, 1 and 0, each on its own CPU.
 fn rails_of_stages() -> Rails {
@@ -250,11 +261,87 @@ fn guest_buffers_are_back_after_a_panic() {
     }
 }
 
+/// The guest's disk, with frames on it.
+fn disk_of_frames() -> &'static str {
+    rails_lab::guest::load_module("nvme").expect("the guest's kernel has it");
+    let begun = Instant::now();
+    while !fs::metadata(DISK).is_ok_and(|facts| facts.file_type().is_block_device()) {
+        assert!(begun.elapsed() < PATIENCE, "there is no {DISK}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut disk = File::options().write(true).open(DISK).expect("the guest's tests run as root");
+    for frame in 0..DISK_FRAMES {
+        let pages: Vec<u8> = (0..LENGTH / PAGE).flat_map(|index| page(frame, index)).collect();
+        disk.write_all(&pages).expect("there is room");
+    }
+    disk.sync_all().expect("it is written");
+    DISK
+}
+
+/// The planner puts the rail of the disk on node 1, where it is, although the program is on node 0.
+#[test]
+#[ignore = "needs the NUMA guest: cargo xtask lab"]
+fn guest_frames_of_a_disk_read_beside_it() {
+    let _on_node_0 = guest();
+    let disk = disk_of_frames();
+    let storage = Storage::of(disk).expect("it is a disk");
+    assert_eq!((storage.device.as_str(), &storage.disks[..]), ("nvme0n1", &["nvme0n1".to_owned()][..]));
+    let topology = Topology::detect().expect("this machine can be read");
+    let (display, at_disk) = (cpus_of(NodeId(0)), cpus_of(NodeId(1)));
+    let display = display.last().expect("the node has CPUs");
+    let request: RailRequest = format!("{},cores:1@{display}/0", storage.disks.join("+")).parse().expect("a request");
+    let plan = plan_rails(&topology, &request).expect("it can be planned");
+    println!("{plan}");
+    let rails = Rails::build(&plan).expect("they need no privilege");
+    let places: [Place; 2] = std::array::from_fn(|rail| {
+        let placed = rails[RailId(rail)].runtime().placement();
+        Place { cpu: placed.cpu, node: placed.memory_node.clone().expect("the kernel tells it") }
+    });
+    assert_eq!(places.map(|place| place.node), [NodeId(1), NodeId(0)]);
+    assert!(at_disk.contains(places[0].cpu), "{plan}");
+    for (side, node) in [(Side::Producer, NodeId(1)), (Side::Consumer, NodeId(0))] {
+        let frames = FileFrames::open(disk, LENGTH).expect("it is a disk");
+        assert_eq!((frames.count(), frames.rest_bytes(), frames.reading()), (DISK_FRAMES, 0, &Reading::Direct));
+        let mut frames = frames.repeated();
+        let [from, to] = [0, 1].map(|rail| rails[RailId(rail)].runtime());
+        let pipeline = Pipeline::builder("from a disk")
+            .source("source", from, async move |mut output: Output<Buffer>| {
+                all_lie_on(node, &output);
+                for _ in 0..3 * DISK_FRAMES {
+                    let frame = frames.next(&mut output).await?.ok_or("they repeat")?;
+                    places[0].check();
+                    output.send(frame).await?;
+                }
+                all_lie_on(node, &output);
+                Ok(())
+            })
+            .sink("sink", to, Link::new(1).buffers(side, LENGTH, BUFFERS), async move |mut input: Input<Buffer>| {
+                let mut item = 0;
+                while let Some(frame) = input.recv().await? {
+                    places[1].check();
+                    lies_on(node, &frame);
+                    check(item % DISK_FRAMES, frame.chunks(PAGE));
+                    item += 1;
+                }
+                assert_eq!(item, 3 * DISK_FRAMES);
+                Ok(())
+            });
+        let stats = run(pipeline.start().expect("the buffers can be made").join()).expect("no stage fails");
+        let buffers = stats.stages[0].buffers.as_ref().expect("it has an output");
+        assert_eq!(buffers.free, BUFFERS);
+    }
+}
+
 /// The nodes of the source, the compute stage and the sink.
 const NODES: [NodeId; 3] = [NodeId(0), NodeId(1), NodeId(0)];
 const LENGTH: usize = 4 << 20;
 /// Buffers of each link.
 const BUFFERS: usize = 3;
 const PAGE: usize = 4096;
+const DISK: &str = "/dev/nvme0n1";
+/// As many as fit on it.
+const DISK_FRAMES: u64 = 4;
+/// No sound program takes as long, not even on an emulated machine.
+const PATIENCE: Duration = Duration::from_secs(240);
 /// The panic of a stage that is made to fail.
 const MADE_UP: &str = "the stage fails here";

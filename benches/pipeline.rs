@@ -12,15 +12,20 @@
 //! between two cores that have nothing queued cannot take less than half of it, and a virtual machine whose cores the
 //! host moves has another figure from minute to minute.
 //!
+//! `frames of a file` are those of 4K video, read over and over from a file of eight beside this program: with
+//! `O_DIRECT` if its file system allows it, which is printed. `small` buffers have pages of 4 KiB, and `huge` ones huge
+//! pages where the kernel has them.
+//!
 //! The figures are means, with the time in which other programs had one of the two cores.
 //!
 //! On a machine with one core both stages share it, and `busy` measures the scheduler.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rails::{
+    bind::memory::{BufferOptions, Pages},
     multirail::{
         RailId, RailRequest, Rails,
-        pipeline::{Buffer, Input, Link, Output, Pipeline, Side},
+        pipeline::{Buffer, Input, Link, Output, Pipeline, Side, file::FileFrames},
         plan_rails,
     },
     topo::Topology,
@@ -28,6 +33,8 @@ use rails::{
 use std::{
     error::Error,
     hint::{black_box, spin_loop},
+    io::Write,
+    num::NonZeroUsize,
     sync::{
         Arc,
         atomic::{
@@ -68,6 +75,37 @@ fn hand_over(criterion: &mut Criterion) {
                 };
                 let link = Link::new(length).buffers(Side::Consumer, 4 << 10, buffers);
                 bencher.iter_custom(|items| run(&rails, items, link.clone(), spin, source));
+            });
+        }
+    }
+    group.finish();
+
+    // Beside this program, which lies on a disk where the folder of temporary files may be in memory.
+    let program = std::env::current_exe().expect("the kernel tells it");
+    let folder = program.parent().expect("a program is in a folder");
+    let mut film = tempfile::NamedTempFile::new_in(folder).expect("there is room");
+    let frame: Vec<u8> = (0..FRAME_BYTES).map(|byte| byte as u8).collect();
+    (0..8).for_each(|_| film.write_all(&frame).expect("there is room"));
+    let frames = || FileFrames::open(film.path(), FRAME_BYTES).expect("it is a file").repeated();
+    println!("frames of a file are read {}", frames().reading());
+    let mut group = criterion.benchmark_group("frames of a file");
+    group.throughput(Throughput::Bytes(FRAME_BYTES as u64)).sample_size(10);
+    for (name, pages) in [("small", Pages::Small), ("huge", Pages::TransparentHuge)] {
+        for reads in [1, 2, 4] {
+            let options = BufferOptions::new().pages(pages);
+            let link = Link::new(1).buffers(Side::Consumer, FRAME_BYTES, 6).buffer_options(options);
+            group.bench_function(format!("{name}/{reads}"), |bencher| {
+                bencher.iter_custom(|items| {
+                    let mut frames = frames().reads(NonZeroUsize::new(reads).expect("it is not 0"));
+                    let source = async move |items, mut output: Output<Buffer>| {
+                        for _ in 0..=items {
+                            let frame = frames.next(&mut output).await?.ok_or("they repeat")?;
+                            output.send(frame).await?;
+                        }
+                        Ok(())
+                    };
+                    run(&rails, items, link.clone(), Duration::ZERO, source)
+                });
             });
         }
     }
@@ -126,6 +164,9 @@ fn run<T: Send + 'static>(
     runtime.block_on(pipeline.start().expect("there is memory").join()).expect("no stage fails");
     heard.recv().expect("the sink has ended")
 }
+
+/// A frame of 4K in RGBA.
+const FRAME_BYTES: usize = 3840 * 2160 * 4;
 
 criterion_group!(benches, hand_over);
 criterion_main!(benches);

@@ -2,13 +2,18 @@
 //!
 //! Run: `cargo run --release --example netvideo`, or with `-- FILE`, raw RGBA frames of 3840 x 2160; without a file the
 //! frames are made up. Between two machines: `... -- receive 10.0.1.2,10.0.2.2` on one, and then
-//! `... -- send 10.0.1.2,10.0.2.2` on the other, each time with the receiver's addresses. `--device cuda` before all of
-//! that has a GPU compute; without one it fails, and says so.
+//! `... -- send 10.0.1.2,10.0.2.2 [FILE]` on the other, each time with the receiver's addresses. `--help` tells the
+//! choices.
+//!
+//! `FILE` may be a block device (`/dev/nvme0n1`). A rail of its own, beside the disks that hold the file, reads it. The
+//! first lines say which disks these are, or that there are none, and whether it is read past the page cache
+//! (O_DIRECT). `--display window`, at the receiving end, shows the frames in a window of the X server that `DISPLAY`
+//! names; `auto` does where there is one. `--device cuda` has a GPU compute; without one it fails, and says so.
 //!
 //! Expected: the time in which each stage was busy, starved of items, and blocked by a later stage; the frames that
 //! were shown, frames a second, and percentiles of the latency from the source to the display. The display is a
-//! checksum of each frame, which is compared with that of the source. Between two machines, the latency is as good as
-//! their clocks agree, and both ends take the secret from `RAILS_SECRET`.
+//! checksum of each frame, which is compared with that of the source, and after it the window. Between two machines,
+//! the latency is as good as their clocks agree, and both ends take the secret from `RAILS_SECRET`.
 //!
 //! The stages are a source, a compute stage (RGBA to BGRA, in place), a striped stream, and a display. A frame's buffer
 //! goes from stage to stage and into the stream without a copy, and comes back to the source when the peer has all of
@@ -16,58 +21,86 @@
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
+use clap::Parser;
+use minifb::{ScaleMode, Window, WindowOptions};
 use rails::{
+    bind::memory::{BufferOptions, Pages},
     cuda::{self, CudaDevice, CudaOptions},
     multirail::{
-        MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Secret, StreamOptions,
-        pipeline::{Buffer, Input, Link, Output, Pipeline, PipelineStats, Side, StageStats, device},
+        MultiRailListener, MultiRailStream, Rail, Rails, Secret, StreamOptions,
+        pipeline::{Buffer, Input, Link, Output, Pipeline, PipelineStats, Side, StageStats, device, file::FileFrames},
         plan_rails,
         runtime::RailRuntime,
     },
-    topo::Topology,
+    topo::{Storage, StorageError, Topology},
 };
 use std::{
+    ffi::OsString,
     fmt,
-    fs::File,
-    io::{self, Read},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::mpsc,
     time::{Duration, SystemTime},
 };
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Sends frames of 3840 x 2160 from a source to a display, in this program or between two
+#[derive(clap::Parser)]
+#[command(args_conflicts_with_subcommands = true)]
+struct Args {
+    /// Raw RGBA frames: a file or a block device [default: made-up frames]
+    file: Option<PathBuf>,
+    #[command(subcommand)]
+    end: Option<End>,
+    /// What computes
+    #[arg(long, value_enum, default_value_t = Device::Host, global = true)]
+    device: Device,
+    /// Where the frames are shown, besides the checksum
+    #[arg(long, value_enum, default_value_t = Screens::Checksum, global = true)]
+    display: Screens,
+}
+
+/// One end of two.
+#[derive(clap::Subcommand)]
+enum End {
+    /// Take the frames
+    Receive {
+        /// This machine's addresses, one for each rail, separated by commas
+        addresses: String,
+    },
+    /// Send the frames
+    Send {
+        /// The receiver's addresses, one for each rail, separated by commas
+        addresses: String,
+        /// Raw RGBA frames: a file or a block device [default: made-up frames]
+        file: Option<PathBuf>,
+    },
+}
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (device, arguments) = match &arguments[..] {
-        ["--device", "host", rest @ ..] => (Device::Host, rest),
-        ["--device", "cuda", rest @ ..] => {
-            // Before anything else, so that nobody waits for a stream that would end at once.
-            println!("CUDA devices: {}", cuda::device_names()?.join(", "));
-            (Device::Cuda, rest)
+    let Args { file, end, device, display } = Args::parse();
+    if device == Device::Cuda {
+        // Before anything else, so that nobody waits for a stream that would end at once.
+        println!("CUDA devices: {}", cuda::device_names()?.join(", "));
+    }
+    let display = Display::of(display, std::env::var_os("DISPLAY"))?;
+    let video = |file| Video { frame_bytes: FRAME_BYTES, frames: 100, file, device };
+    let ports = |addresses: &str| addresses.split(',').map(|address| format!("{address}:{PORT}")).collect::<Vec<_>>();
+    match end {
+        Some(End::Receive { addresses }) => {
+            let rails = planned(&addresses, None)?;
+            let listener = MultiRailListener::bind(&rails, ports(&addresses), &options()?).await?;
+            print!("{}", receive(&rails, listener.accept().await?, FRAME_BYTES, display).await?);
         }
-        ["--device", ..] => bail!("--device takes `host` or `cuda`"),
-        rest => (Device::Host, rest),
-    };
-    let video = |file: Option<PathBuf>| Video { frame_bytes: FRAME_BYTES, frames: 100, file, device };
-    match arguments {
-        ["receive", addresses] => {
-            let rails = Rails::build(&plan_rails(&Topology::detect()?, &addresses.parse()?)?)?;
-            let addresses: Vec<String> = addresses.split(',').map(|address| format!("{address}:{PORT}")).collect();
-            let listener = MultiRailListener::bind(&rails, addresses, &options()?).await?;
-            print!("{}", receive(&rails, listener.accept().await?, FRAME_BYTES).await?);
+        Some(End::Send { addresses, file }) => {
+            let lanes: Vec<String> = addresses.split(',').map(|address| format!("peer:{address}")).collect();
+            let rails = planned(&lanes.join(","), file.as_deref())?;
+            let stream = MultiRailStream::connect(&rails, ports(&addresses), &options()?).await?;
+            print!("{}", shown(&send(&rails, stream, video(file)).await?));
         }
-        ["send", addresses] => {
-            let wish: Vec<String> = addresses.split(',').map(|address| format!("peer:{address}")).collect();
-            let rails = Rails::build(&plan_rails(&Topology::detect()?, &wish.join(",").parse()?)?)?;
-            let addresses: Vec<String> = addresses.split(',').map(|address| format!("{address}:{PORT}")).collect();
-            let stream = MultiRailStream::connect(&rails, addresses, &options()?).await?;
-            print!("{}", shown(&send(&rails, stream, video(None)).await?));
-        }
-        _ => {
-            let (sender, received) = run(video(arguments.first().map(PathBuf::from))).await?;
+        None => {
+            let (sender, received) = run(video(file), display).await?;
             print!("{}{received}", shown(&sender));
         }
     }
@@ -85,10 +118,52 @@ pub(crate) struct Video {
 }
 
 /// The device of the compute stage.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Device {
+    /// The CPU of the stage
     Host,
+    /// A GPU
     Cuda,
+}
+
+/// The wish for a window.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Screens {
+    /// Nowhere
+    Checksum,
+    /// In a window of the X server
+    Window,
+    /// In a window, if there is an X server
+    Auto,
+}
+
+/// The end of the frames, after the checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Display {
+    Checksum,
+    /// A window of frames of that width and height.
+    Window {
+        width: usize,
+        height: usize,
+    },
+}
+
+impl Display {
+    /// `x_server` is the variable `DISPLAY`.
+    pub(crate) fn of(wish: Screens, x_server: Option<OsString>) -> anyhow::Result<Self> {
+        let has_server = x_server.is_some_and(|name| !name.is_empty());
+        match (wish, has_server) {
+            (Screens::Checksum, _) => Ok(Self::Checksum),
+            (Screens::Window | Screens::Auto, true) => Ok(Self::Window { width: WIDTH, height: HEIGHT }),
+            (Screens::Auto, false) => {
+                println!("display: a checksum alone, as DISPLAY names no X server for a window");
+                Ok(Self::Checksum)
+            }
+            (Screens::Window, false) => {
+                bail!("no window can be opened: DISPLAY names no X server (a Wayland session has one in Xwayland)")
+            }
+        }
+    }
 }
 
 /// The frames that arrived.
@@ -99,16 +174,31 @@ pub(crate) struct Received {
 }
 
 /// Sends and receives in this process, over two loopback rails.
-pub(crate) async fn run(video: Video) -> anyhow::Result<(PipelineStats, Received)> {
-    let rails = Rails::build(&plan_rails(&Topology::detect()?, &RailRequest::loopback(2))?)?;
-    let addresses = rails.iter().map(|rail| Some(SocketAddr::new(rail.planned().address?, 0)));
+pub(crate) async fn run(video: Video, display: Display) -> anyhow::Result<(PipelineStats, Received)> {
+    let rails = planned("127.0.0.1,127.0.0.2", video.file.as_deref())?;
+    let addresses = lanes(&rails).map(|rail| Some(SocketAddr::new(rail.planned().address?, 0)));
     let addresses: Vec<SocketAddr> = addresses.collect::<Option<_>>().context("a rail has no address")?;
     let options = options()?;
     let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await?;
     let far = listener.accept().await?;
     let frame_bytes = video.frame_bytes;
-    tokio::try_join!(send(&rails, near, video), receive(&rails, far, frame_bytes))
+    tokio::try_join!(send(&rails, near, video), receive(&rails, far, frame_bytes, display))
+}
+
+/// Rails with these lanes and, where a file is read, one without a lane beside its disks.
+fn planned(lanes: &str, file: Option<&Path>) -> anyhow::Result<Rails> {
+    let mut wishes = lanes.to_owned();
+    match file.map(Storage::of) {
+        None => {}
+        Some(Ok(storage)) => {
+            println!("source: a rail beside {storage}");
+            wishes = format!("{wishes},{}", storage.disks.join("+"));
+        }
+        Some(Err(error @ StorageError::Call { .. })) => return Err(error.into()),
+        Some(Err(nowhere)) => println!("source: beside no disk, as {nowhere}"),
+    }
+    Ok(Rails::build(&plan_rails(&Topology::detect()?, &wishes.parse()?)?)?)
 }
 
 /// A frame at the sender.
@@ -127,26 +217,37 @@ impl AsMut<[u8]> for Frame {
 }
 
 async fn send(rails: &Rails, mut stream: MultiRailStream, video: Video) -> anyhow::Result<PipelineStats> {
-    // The source is on the rail that the frames leave by, and its buffers are beside the stage that computes.
+    // The source is on the rail of the disks, or else on the one that the frames leave by. Its buffers are beside the
+    // stage that computes.
     let [first, last] = first_and_last(rails);
     let buffers = match video.device {
         Device::Host => 4,
         // As many more as the device has under way beside the first.
         Device::Cuda => 6,
     };
+    let source = rails.iter().find(|rail| !has_lane(rail)).map_or(first, Rail::runtime);
     let frames = Link::new(1).buffers(Side::Consumer, video.frame_bytes, buffers);
+    // In huge pages, a frame is fewer requests to a disk.
+    let frames = frames.buffer_options(BufferOptions::new().pages(Pages::TransparentHuge));
+    let mut file = video.file.map(|path| FileFrames::open(path, video.frame_bytes)).transpose()?;
+    if let Some(file) = &file {
+        println!("source: {} frames, read {}", file.count(), file.reading());
+        if file.rest_bytes() > 0 {
+            println!("source: the last {} bytes are no whole frame, and are not sent", file.rest_bytes());
+        }
+    }
     let pipeline = Pipeline::builder("sender")
-        .source("source", first, async move |mut output: Output<Frame>| {
-            let mut file = video.file.map(File::open).transpose()?;
+        .source("source", source, async move |mut output: Output<Frame>| {
             for number in 0..video.frames {
-                let mut pixels = output.buffer().await?;
+                let mut pixels = match &mut file {
+                    Some(file) => match file.next(&mut output).await? {
+                        Some(pixels) => pixels,
+                        None => break,
+                    },
+                    None => output.buffer().await?,
+                };
                 let made = SystemTime::now();
-                if let Some(opened) = file.take() {
-                    // A thread that may block reads, straight into the buffer.
-                    let read = tokio::task::spawn_blocking(move || fill(opened, pixels)).await??;
-                    let Some((opened, filled)) = read else { break };
-                    (file, pixels) = (Some(opened), filled);
-                } else {
+                if file.is_none() {
                     pixels.fill(number as u8);
                 }
                 let sum = sum(&pixels);
@@ -191,34 +292,50 @@ enum Part {
     },
 }
 
-async fn receive(rails: &Rails, stream: MultiRailStream, frame_bytes: usize) -> anyhow::Result<Received> {
+async fn receive(
+    rails: &Rails,
+    mut stream: MultiRailStream,
+    frame_bytes: usize,
+    display: Display,
+) -> anyhow::Result<Received> {
     let [first, last] = first_and_last(rails);
     let (shown, showing) = mpsc::channel();
     let pipeline = Pipeline::builder("receiver")
         .source("receive", first, async move |mut output: Output<Part>| {
-            let mut arrivals = Arrivals { stream, rest: Bytes::new() };
-            while let Some([number, made_us, sum]) = arrivals.head().await? {
+            while let Some([number, made_us, sum]) = head(&mut stream).await? {
                 let mut missing = frame_bytes;
                 while missing > 0 {
-                    let pixels = arrivals.next(missing).await?.context("the stream ended within a frame")?;
+                    let pixels = stream.read_bytes_up_to(missing).await?.context("the stream ended within a frame")?;
                     missing -= pixels.len();
                     output.send(Part::Pixels(pixels)).await?;
                 }
                 output.send(Part::End { number, made_us, sum }).await?;
             }
-            arrivals.stream.close().await?;
+            stream.close().await?;
             Ok(())
         })
         .sink("display", last, Link::new(64), async move |mut input: Input<Part>| {
             let (mut total, mut expected) = (0, 0);
+            let mut screen = match display {
+                Display::Checksum => None,
+                Display::Window { width, height } => Some(Screen::open(width, height)?),
+            };
             while let Some(part) = input.recv().await? {
                 match part {
-                    Part::Pixels(pixels) => total += sum(&pixels),
+                    Part::Pixels(pixels) => {
+                        total += sum(&pixels);
+                        if let Some(screen) = &mut screen {
+                            screen.frame.extend_from_slice(&pixels);
+                        }
+                    }
                     Part::End { number, made_us, sum } => {
                         if (number, sum) != (expected, total) {
                             return Err(format!("frame {number} is not the one that was sent").into());
                         }
                         (total, expected) = (0, expected + 1);
+                        if let Some(screen) = &mut screen {
+                            screen.show()?;
+                        }
                         let made = SystemTime::UNIX_EPOCH + Duration::from_micros(made_us);
                         shown.send(made.elapsed().unwrap_or_default())?;
                     }
@@ -230,49 +347,65 @@ async fn receive(rails: &Rails, stream: MultiRailStream, frame_bytes: usize) -> 
     Ok(Received { stats, latency: showing.iter().collect() })
 }
 
-/// The bytes of a stream as they come, without a copy.
-struct Arrivals {
-    stream: MultiRailStream,
-    /// Bytes that have come and were not taken.
-    rest: Bytes,
+/// The three numbers before the pixels; `None` at the end of the stream.
+async fn head(stream: &mut MultiRailStream) -> anyhow::Result<Option<[u64; 3]>> {
+    let mut head = [0; HEAD_BYTES];
+    let first = stream.read(&mut head).await?;
+    if first == 0 {
+        return Ok(None);
+    }
+    stream.read_exact(&mut head[first..]).await.context("the stream ended within a head")?;
+    Ok(Some(std::array::from_fn(|field| u64::from_be_bytes(head.as_chunks::<8>().0[field]))))
 }
 
-impl Arrivals {
-    /// The three numbers before the pixels; `None` at the end of the stream.
-    async fn head(&mut self) -> anyhow::Result<Option<[u64; 3]>> {
-        let mut head = Vec::with_capacity(HEAD_BYTES);
-        while head.len() < HEAD_BYTES {
-            match self.next(HEAD_BYTES - head.len()).await? {
-                Some(bytes) => head.extend_from_slice(&bytes),
-                None if head.is_empty() => return Ok(None),
-                None => bail!("the stream ended within a head"),
-            }
+/// A window, and the frame that it shows next.
+struct Screen {
+    window: Window,
+    size: [usize; 2],
+    /// The pixels of the frame, as far as they have come.
+    frame: Vec<u8>,
+    /// The same as the window takes them.
+    pixels: Vec<u32>,
+}
+
+impl Screen {
+    fn open(width: usize, height: usize) -> anyhow::Result<Self> {
+        let options = WindowOptions { resize: true, scale_mode: ScaleMode::AspectRatioStretch, ..Default::default() };
+        // A frame is larger than most screens.
+        let part = width.div_ceil(WINDOW_WIDTH).max(1);
+        let mut window = Window::new("netvideo", width / part, height / part, options)
+            .context("the X server that DISPLAY names opens no window")?;
+        // The frames set the pace.
+        window.set_target_fps(0);
+        Ok(Self { window, size: [width, height], frame: Vec::new(), pixels: Vec::new() })
+    }
+
+    /// Shows the frame. A window that was closed stays closed, and the frames go on.
+    fn show(&mut self) -> anyhow::Result<()> {
+        if self.window.is_open() {
+            // The compute stage made BGRA of it, which is what a display takes: 0xAARRGGBB in little endian.
+            self.pixels.clear();
+            self.pixels.extend(self.frame.as_chunks::<4>().0.iter().map(|pixel| u32::from_le_bytes(*pixel)));
+            let [width, height] = self.size;
+            self.window.update_with_buffer(&self.pixels, width, height).context("the window shows no frame")?;
         }
-        Ok(Some(std::array::from_fn(|field| u64::from_be_bytes(head.as_chunks::<8>().0[field]))))
-    }
-
-    /// The next bytes, at most so many; `None` at the end of the stream.
-    async fn next(&mut self, at_most: usize) -> anyhow::Result<Option<Bytes>> {
-        while self.rest.is_empty() {
-            let Some(bytes) = self.stream.read_bytes().await? else { return Ok(None) };
-            self.rest = bytes;
-        }
-        Ok(Some(self.rest.split_to(at_most.min(self.rest.len()))))
+        self.frame.clear();
+        Ok(())
     }
 }
 
-/// Fills a buffer from the file; `None` if it has no whole frame any more.
-fn fill(mut file: File, mut pixels: Buffer) -> io::Result<Option<(File, Buffer)>> {
-    match file.read_exact(&mut pixels) {
-        Ok(()) => Ok(Some((file, pixels))),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(error),
-    }
+/// The rails with a lane, of which there is one at least.
+fn lanes(rails: &Rails) -> impl Iterator<Item = &Rail> {
+    rails.iter().filter(|rail| has_lane(rail))
 }
 
-/// The runtimes of the first and of the last rail: the stages beside them, and the lanes.
+fn has_lane(rail: &Rail) -> bool {
+    rail.planned().end.is_some()
+}
+
+/// The runtimes of the first and of the last rail with a lane: the stages beside them, and the lanes.
 fn first_and_last(rails: &Rails) -> [&RailRuntime; 2] {
-    [0, rails.len() - 1].map(|rail| rails[RailId(rail)].runtime())
+    [lanes(rails).next(), lanes(rails).last()].map(|rail| rail.expect("a lane was asked for").runtime())
 }
 
 /// The sum of the bytes of pixels.
@@ -312,8 +445,12 @@ impl fmt::Display for Received {
     }
 }
 
+const WIDTH: usize = 3840;
+const HEIGHT: usize = 2160;
 /// A frame of 4K in RGBA.
-const FRAME_BYTES: usize = 3840 * 2160 * 4;
+const FRAME_BYTES: usize = WIDTH * HEIGHT * 4;
+/// The most pixels of a window's width.
+const WINDOW_WIDTH: usize = 1280;
 /// The bytes of the numbers before the pixels of a frame.
 const HEAD_BYTES: usize = 24;
 const PORT: u16 = 7575;

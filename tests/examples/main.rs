@@ -297,13 +297,33 @@ async fn video_is_shown(device: netvideo::Device) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, &stripe_a_file::made_up(5 << 19)).unwrap();
     for (video, frames) in [(video(20, None), 20), (video(9, Some(file.path().to_owned())), 2)] {
-        let (sender, received) = netvideo::run(video).await.unwrap();
+        let (sender, received) = netvideo::run(video, netvideo::Display::Checksum).await.unwrap();
         assert_eq!(received.latency.len(), frames);
         let handed_over: Vec<u64> = sender.stages.iter().map(|stage| stage.items_out).collect();
         assert_eq!(handed_over, [frames as u64, frames as u64, 0]);
         let buffers = sender.stages[0].buffers.as_ref().unwrap();
         assert_eq!(buffers.free, buffers.count);
     }
+}
+
+#[test]
+fn netvideo_opens_a_window_only_where_one_is_asked_for() {
+    use netvideo::{
+        Display::{self, Checksum},
+        Screens,
+    };
+    let window = Display::Window { width: 3840, height: 2160 };
+    for (wish, x_server, display) in [
+        (Screens::Checksum, Some(":0"), Checksum),
+        (Screens::Auto, None, Checksum),
+        (Screens::Auto, Some(""), Checksum),
+        (Screens::Auto, Some(":0"), window),
+        (Screens::Window, Some(":0"), window),
+    ] {
+        assert_eq!(Display::of(wish, x_server.map(Into::into)).unwrap(), display);
+    }
+    let refused = Display::of(Screens::Window, None).unwrap_err().to_string();
+    assert!(refused.contains("DISPLAY names no X server"), "{refused}");
 }
 
 #[tokio::test]

@@ -257,6 +257,29 @@ fn netns_video_of_a_camera_that_drops() {
     }
 }
 
+/// Two frames and a half in a file: the two are sent over and over, and the report says so.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_video_of_a_file_that_repeats() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (json, film) = (folder.path().join("netvideo.json"), folder.path().join("film.rgba"));
+    let frame_bytes = 640 * 480 * 4;
+    std::fs::write(&film, vec![7; frame_bytes * 5 / 2]).expect("there is room");
+    let case = ["netvideo", "--rates", "100,100", "--rounds", "1", "--seconds", "1", "--size", "640x480"];
+    let output = run(case.into_iter().chain(["--file", film.to_str().unwrap(), "--json", json.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let printed = stdout(&output);
+    assert!(printed.contains("film.rgba (2, over and over), read "), "{printed}");
+    assert!(printed.contains(&format!("the last {} bytes are no whole frame", frame_bytes / 2)), "{printed}");
+    let all: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    assert_eq!((&all[0]["film"]["frames"], &all[0]["film"]["rest_bytes"]), (&2.into(), &(frame_bytes / 2).into()));
+    for sample in all[0]["samples"].as_array().unwrap() {
+        assert!(sample["frames"].as_u64().unwrap() > 2, "{sample}");
+        let buffers = &sample["sender"]["stages"][0]["buffers"];
+        assert_eq!(buffers["free"], buffers["count"], "every buffer is back");
+    }
+}
+
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_video_by_placement_beside_its_ceiling() {
@@ -521,6 +544,8 @@ fn impossible_disturbances_with_the_flag() {
         (vec!["ping-pong", "--streams", "0"], "--streams"),
         (vec!["background-end", "--orders", "{}"], "--orders"),
         (vec!["tasks", "--seconds", "0"], "--seconds"),
+        (vec!["netvideo", "--file", "/no/such/film"], "stat failed for `/no/such/film`"),
+        (vec!["netvideo", "--file", "/dev/null", "--fps", "24"], "--fps"),
     ] {
         let output = run(args.iter().copied());
         assert!(!output.status.success());

@@ -10,6 +10,7 @@ pub(crate) struct Files<'a> {
     pub(crate) initrd: PathBuf,
     pub(crate) console: PathBuf,
     pub(crate) status: PathBuf,
+    pub(crate) disk: PathBuf,
 }
 
 /// The size of a guest's two nodes.
@@ -52,6 +53,10 @@ pub(crate) fn arguments(name: &str, size: Size, files: &Files<'_>) -> Vec<OsStri
         );
     }
 
+    line.add("-blockdev", of_file("file", "node-name=disk", "filename", &files.disk));
+    line.add("-device", format!("pcie-root-port,id=port{DISK_PORT},bus=bus{DISK_NODE},chassis={DISK_PORT}"));
+    line.add("-device", format!("nvme,drive=disk,serial=rails,bus=port{DISK_PORT}"));
+
     line.add("-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap");
     line.add("-device", "virtio-9p-pci,fsdev=host,mount_tag=host,bus=pcie.0");
 
@@ -78,10 +83,15 @@ impl Line {
     }
 }
 
-/// A character device that writes to a file. A comma in a value is doubled (qemu(1), "-object").
+/// A character device that writes to a file.
 fn file(id: &str, path: &Path) -> OsString {
+    of_file("file", &format!("id={id}"), "path", path)
+}
+
+/// A device that is a file. A comma in a value is doubled (qemu(1), "-object").
+fn of_file(driver: &str, name: &str, key: &str, path: &Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
-    let mut value = format!("file,id={id},path=").into_bytes();
+    let mut value = format!("{driver},{name},{key}=").into_bytes();
     for byte in OsStr::as_bytes(path.as_os_str()) {
         value.extend(std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 }));
     }
@@ -97,6 +107,10 @@ struct Nic {
 
 const NICS: [Nic; 4] =
     [Nic { node: 0, cable: 0 }, Nic { node: 1, cable: 1 }, Nic { node: 0, cable: 0 }, Nic { node: 1, cable: 1 }];
+/// The node of the disk.
+const DISK_NODE: u32 = 1;
+/// The root port of the disk, after those of the NICs.
+const DISK_PORT: usize = NICS.len() + 1;
 /// The distances that two-socket servers commonly state, where 10 is a node to itself (ACPI, SLIT).
 const DISTANCE: u32 = 21;
 
@@ -105,12 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_node_has_its_processors_memory_and_nics() {
+    fn every_node_has_its_processors_memory_and_devices() {
         let files = Files {
             kernel: Path::new("/k"),
             initrd: "/i".into(),
             console: "/a,b/console".into(),
             status: "/status".into(),
+            disk: "/a,b/disk".into(),
         };
         let arguments = arguments("guest", Size { cores_per_node: 3, memory_per_node_mib: 512 }, &files);
         let line: Vec<_> = arguments.iter().map(|word| word.to_str().unwrap()).collect();
@@ -121,6 +136,7 @@ mod tests {
             "-numa node,nodeid=1,cpus=3-5,memdev=memory1",
             "-chardev file,id=console,path=/a,,b/console",
             "pcie-root-port,id=port4,bus=bus1,chassis=4 -netdev hubport,id=end4,hubid=1",
+            "-blockdev file,node-name=disk,filename=/a,,b/disk -device pcie-root-port,id=port5,bus=bus1,chassis=5",
             "virtio-net-pci,netdev=end3,bus=port3,romfile=,mac=52:54:00:00:00:03",
         ] {
             assert!(line.contains(part), "{part} is not in {line}");

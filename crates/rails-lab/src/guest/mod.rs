@@ -19,6 +19,8 @@
 //! - Four virtio NICs on PCI Express, whose MSI-X interrupts can be moved: the addresses 52:54:00:00:00:01 and ..:03
 //!   are on node 0 and cabled with each other, ..:02 and ..:04 are on node 1 and cabled likewise. There is no other
 //!   network.
+//! - A disk of 16 MiB on node 1, full of zeros at each boot: `/dev/nvme0n1`, once the module `nvme` is
+//!   [loaded](load_module).
 //! - The root file system is the owner's, read-only; `/run`, `/tmp` and `/dev/shm` are empty and writable, but for the
 //!   paths that were to be [shown](GuestBuilder::show). The cgroup2 hierarchy is at `/sys/fs/cgroup`.
 //! - The command's environment is `RAILS_GUEST=1`, `PATH`, `HOME`, `TMPDIR=/run`, where [`load_module`] finds modules,

@@ -55,7 +55,15 @@ pub(crate) fn run(
     let scratch =
         tempfile::Builder::new().prefix("rails-guest-").tempdir().map_err(file_error("mkdtemp", Path::new("")))?;
     let at = |name: &str| scratch.path().join(name);
-    let files = Files { kernel: &kernel.image, initrd: at("initrd"), console: at("console"), status: at("status") };
+    let files = Files {
+        kernel: &kernel.image,
+        initrd: at("initrd"),
+        console: at("console"),
+        status: at("status"),
+        disk: at("disk"),
+    };
+    let disk = File::create(&files.disk).and_then(|disk| disk.set_len(DISK_BYTES));
+    disk.map_err(file_error("create", &files.disk))?;
     let initrd = File::create(&files.initrd).map_err(file_error("create", &files.initrd))?;
     initrd::write(BufWriter::new(initrd), &busybox, kernel, &job)?;
     let stderr = File::create(at("stderr")).map_err(file_error("create", &at("stderr")))?;
@@ -165,6 +173,8 @@ fn verdict(
 static BOOTS: AtomicU32 = AtomicU32::new(0);
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const HOME: &str = "/run/rails-guest/home";
+/// The length of the disk.
+const DISK_BYTES: u64 = 16 << 20;
 /// The line that the kernel's panic() prints (kernel/panic.c).
 const PANIC: &str = "Kernel panic - not syncing";
 const LONGEST_LINE: u64 = 65_536;

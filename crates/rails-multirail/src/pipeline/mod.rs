@@ -52,7 +52,8 @@
 //!   ```
 //!
 //! # Devices
-//! [`device`] makes a stage of a device that works on frames, with several of them under way where it can.
+//! [`device`] makes a stage of a device that works on frames, with several of them under way where it can. [`mod@file`]
+//! reads the frames of a source from a file or a disk.
 //!
 //! # Limits
 //! A stage that computes for long occupies the thread of its rail, and the rail's lanes wait: give it a core of its own
@@ -67,6 +68,7 @@ mod channel_model;
 pub mod device;
 mod ends;
 mod error;
+pub mod file;
 mod meter;
 mod running;
 mod signal;

@@ -80,6 +80,20 @@ impl ReadHalf<'_> {
         poll_fn(|context| self.poll_read_bytes(context)).await
     }
 
+    /// As [`MultiRailStream::read_bytes_up_to`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_bytes_up_to(&mut self, limit: usize) -> IoResult<Option<Bytes>> {
+        if self.reading.is_empty() && limit > 0 {
+            match self.read_bytes().await? {
+                Some(bytes) => *self.reading = bytes,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(self.reading.split_to(limit.min(self.reading.len()))))
+    }
+
     /// As [`MultiRailStream::poll_read_bytes`].
     ///
     /// # Errors
@@ -197,6 +211,14 @@ impl OwnedReadHalf {
     /// As there.
     pub async fn read_bytes(&mut self) -> IoResult<Option<Bytes>> {
         self.half().read_bytes().await
+    }
+
+    /// As [`MultiRailStream::read_bytes_up_to`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_bytes_up_to(&mut self, limit: usize) -> IoResult<Option<Bytes>> {
+        self.half().read_bytes_up_to(limit).await
     }
 
     /// As [`MultiRailStream::poll_read_bytes`].

@@ -302,6 +302,15 @@ impl MultiRailStream {
         self.reader().poll_read_bytes(context)
     }
 
+    /// As [`read_bytes`](Self::read_bytes), at most `limit` bytes; the others come with the next read, without a copy
+    /// too. A limit of 0 gives no bytes, at once.
+    ///
+    /// # Errors
+    /// As [`AsyncRead::poll_read`].
+    pub async fn read_bytes_up_to(&mut self, limit: usize) -> IoResult<Option<Bytes>> {
+        self.reader().read_bytes_up_to(limit).await
+    }
+
     /// Ends both directions and gives the statistics: shuts the write side down, reads the peer's bytes to their end
     /// and drops them (the caller should have read those that matter), and waits until the lanes are closed.
     ///

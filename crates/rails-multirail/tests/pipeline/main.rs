@@ -3,6 +3,7 @@
 mod allocations;
 mod devices;
 mod endings;
+mod file;
 mod properties;
 mod running;
 mod util;

@@ -92,6 +92,33 @@ async fn whole_buffers_are_moved_over_every_lane() {
     assert!(stats.lanes.iter().all(|lane| lane.bytes_sent > 0), "both lanes were used: {stats:?}");
 }
 
+/// A part of a buffer may be taken; the rest is there for any way of reading.
+#[tokio::test]
+async fn reads_of_limited_length_lose_no_byte() {
+    let rails = rails(2);
+    let (mut near, mut far) = pair(&rails, &options()).await;
+    let all = pattern(1 << 20);
+    near.write_bytes(all.clone().into()).await.unwrap();
+    let closing = tokio::spawn(near.close());
+    assert_eq!(far.read_bytes_up_to(0).await.unwrap().unwrap(), Bytes::new());
+    let mut got = Vec::new();
+    for limit in (1..=8).cycle() {
+        match far.read_bytes_up_to(1 << (2 * limit)).await.unwrap() {
+            Some(bytes) => {
+                assert!(!bytes.is_empty() && bytes.len() <= 1 << (2 * limit));
+                got.extend_from_slice(&bytes);
+            }
+            None => break,
+        }
+        if limit == 4 {
+            got.push(far.read_u8().await.unwrap());
+        }
+    }
+    assert!(got == all);
+    far.close().await.unwrap();
+    closing.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn single_bytes_arrive_at_once() {
     let rails = rails(2);

@@ -22,6 +22,7 @@ mod source;
 mod votes;
 
 pub(crate) use allowed::Allowed;
+pub(crate) use block::{NoDisks, disks_under};
 pub(crate) use folder::Folder;
 #[cfg(feature = "monitor")]
 pub(crate) use interrupts::{Served, served};

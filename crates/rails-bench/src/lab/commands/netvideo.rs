@@ -4,12 +4,12 @@ use super::contest::{CaseArgs, ContestArgs, explained};
 use crate::{
     commands::seconds,
     exit::Exit,
-    lab::netvideo::{Device, NetvideoContest},
+    lab::netvideo::{Device, Film, NetvideoContest, frame_bytes},
     machine::this_machine,
     print,
 };
 use anyhow::Result;
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 /// Stream video frames over a pipeline of stages on rails, and with the scheduler's placement (needs root)
 ///
@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// The device that computes; a GPU has up to three frames at a time, so give it as many more --buffers
     #[arg(long, value_enum, default_value_t = Device::Host)]
     device: Device,
+    /// A file or block device of raw frames, read over and over on a rail beside its disks [default: made-up frames]
+    #[arg(long, value_name = "PATH", conflicts_with = "fps")]
+    file: Option<PathBuf>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
@@ -48,6 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     let cases = args.cases.cases(&["1000,1000"])?;
     let topology = this_machine()?;
     let terms = args.contest.terms()?;
+    let frame_bytes = frame_bytes(args.size);
+    let film = args.file.clone().map(|path| Film::of(path, frame_bytes)).transpose()?;
     let mut reports = Vec::new();
     for links in cases {
         let contest = NetvideoContest {
@@ -57,6 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
             size: args.size,
             buffers: args.buffers.into(),
             device: args.device,
+            film: film.clone(),
             terms: terms.clone(),
         };
         let report = contest.run(&topology, |round, who| args.contest.say(round, who)).map_err(explained)?;

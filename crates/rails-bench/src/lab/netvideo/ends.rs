@@ -2,18 +2,23 @@
 
 use super::{
     Device, NetvideoContest, NetvideoSample, Placing,
-    frames::{Arrivals, Frame, Header, Part, sum},
+    frames::{Frame, Header, Part, sum},
 };
 use crate::lab::compare::{ContestError, Testbed};
 use bytes::Bytes;
+use rails_bind::memory::{BufferOptions, Pages};
 use rails_lab::{LinkLab, Side};
 use rails_multirail::{
     MultiRailListener, MultiRailStream, Rail, RailId, RailRequest, Rails, Security, StreamOptions,
-    pipeline::{Input, Link, Output, Pipeline, Side as Beside, device},
+    pipeline::{
+        Input, Link, Output, Pipeline, Side as Beside, device,
+        file::{FileError, FileFrames},
+    },
     plan_rails,
+    planner::{Binding, Part as RailPart, RailWish, Which},
     runtime::RailRuntime,
 };
-use rails_topo::{InterfaceAddress, Nic, NicKind, Topology};
+use rails_topo::{CpuSet, InterfaceAddress, Nic, NicKind, Topology};
 use std::{
     error::Error,
     io,
@@ -34,7 +39,9 @@ pub(super) fn run(
     placing: Placing,
     round: usize,
 ) -> Result<NetvideoSample, ContestError> {
-    let [near, far] = [rails(testbed, topology, Side::A, placing)?, rails(testbed, topology, Side::B, placing)?];
+    let beside = contest.film.as_ref().and_then(|film| film.cpus_beside(topology));
+    let near = rails(testbed, topology, Side::A, placing, beside.as_ref())?;
+    let far = rails(testbed, topology, Side::B, placing, None)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let zero = Instant::now();
     let ran = runtime.block_on(async {
@@ -42,7 +49,7 @@ pub(super) fn run(
         let (shown, showing) = mpsc::channel();
         let (closed, closing) = mpsc::channel();
         let receiver = receiver(&far, contest, far_stream, zero, shown).start()?;
-        let sender = sender(&near, contest, near_stream, zero, closed).start()?;
+        let sender = sender(&near, contest, near_stream, zero, closed)?.start()?;
         let (sender, receiver) = tokio::try_join!(sender.join(), receiver.join())?;
         let shown: Vec<Shown> = showing.iter().collect();
         let congestion = closing.recv()?;
@@ -79,8 +86,15 @@ fn fps(shown: &[Shown]) -> f64 {
     }
 }
 
-/// A rail on each link, whose threads are in the namespace of that end.
-fn rails(testbed: &Testbed, machine: &Topology, side: Side, placing: Placing) -> Result<Rails, ContestError> {
+/// A rail on each link, whose threads are in the namespace of that end, and one without a lane on those of these CPUs
+/// that the end has.
+fn rails(
+    testbed: &Testbed,
+    machine: &Topology,
+    side: Side,
+    placing: Placing,
+    reader: Option<&CpuSet>,
+) -> Result<Rails, ContestError> {
     let lab: &LinkLab = &testbed.lab;
     let nic = |link| Nic {
         kind: NicKind::Virtual,
@@ -103,6 +117,14 @@ fn rails(testbed: &Testbed, machine: &Topology, side: Side, placing: Placing) ->
     let names: Vec<String> =
         (0..lab.link_count()).map(|link| format!("{}{bound}", lab.interface(side, link))).collect();
     let mut request: RailRequest = names.join(",").parse().map_err(failed)?;
+    let reader = reader.map(|cpus| cpus.intersection(allowed)).filter(|cpus| !cpus.is_empty());
+    if let (Which::Listed(wishes), Some(cpus)) = (&mut request.which, reader) {
+        let binding = match placing {
+            Placing::Rails => Binding::Explicit { cpus: Some(cpus), node: None },
+            Placing::Scheduler => Binding::Default,
+        };
+        wishes.push(RailWish { parts: vec![RailPart::Cores(1)], binding });
+    }
     // A core for computing beside that of the lane, where there are as many.
     request.cores = if allowed.len() >= 2 * lab.link_count() { 2 } else { 1 };
     let plan = plan_rails(&described.with_allowed(allowed.clone()), &request).map_err(failed)?;
@@ -128,13 +150,20 @@ fn sender<'r>(
     mut stream: MultiRailStream,
     zero: Instant,
     closed: mpsc::Sender<Vec<String>>,
-) -> Pipeline<'r> {
+) -> Result<Pipeline<'r>, FileError> {
+    let film = contest.film.as_ref().map(|film| FileFrames::open(&film.path, contest.frame_bytes())).transpose()?;
+    let film = film.map(FileFrames::repeated);
+    // In huge pages, a frame is fewer requests to a disk.
+    let pages = if film.is_some() { Pages::TransparentHuge } else { Pages::Small };
+    // The reader's rail is the one without a lane.
+    let source = rails.iter().find(|rail| rail.planned().end.is_none()).unwrap_or(&rails[RailId(0)]);
     let pixels = Link::new(1).buffers(Beside::Consumer, contest.frame_bytes(), contest.buffers);
+    let pixels = pixels.buffer_options(BufferOptions::new().pages(pages));
     let (time, fps, device) = (contest.time, contest.fps, contest.device);
     #[cfg(feature = "cuda")]
     let cuda = rails_cuda::CudaOptions::new(contest.frame_bytes());
-    Pipeline::builder("sender")
-        .source("source", compute(&rails[RailId(0)]), async move |output| generate(output, zero, time, fps).await)
+    let pipeline = Pipeline::builder("sender")
+        .source("source", compute(source), async move |output| generate(output, film, zero, time, fps).await)
         .stage("compute", compute(last(rails)), pixels, async move |input, output| match device {
             Device::Host => {
                 let device = device::HostDevice::new(|frame: &mut Frame| device::swap_red_and_blue(frame.as_mut()));
@@ -153,12 +182,14 @@ fn sender<'r>(
             let transports = stats.lanes.into_iter().filter_map(|lane| lane.transport?.congestion);
             closed.send(transports.collect())?;
             Ok(())
-        })
+        });
+    Ok(pipeline)
 }
 
-/// Makes frames for that time.
+/// Makes frames for that time, or takes them from a file.
 async fn generate(
     mut output: Output<Frame>,
+    mut film: Option<FileFrames>,
     zero: Instant,
     time: Duration,
     fps: Option<u32>,
@@ -173,21 +204,27 @@ async fn generate(
     // Frames that are dropped have no number: the display expects each.
     let mut number = 0;
     while start.elapsed() < time {
-        let free = match &mut ticks {
-            None => Some(output.buffer().await?),
-            Some(ticks) => {
+        let mut pixels = match (&mut film, &mut ticks) {
+            (Some(film), _) => match film.next(&mut output).await? {
+                Some(pixels) => pixels,
+                None => break,
+            },
+            (None, None) => output.buffer().await?,
+            (None, Some(ticks)) => {
                 ticks.tick().await;
-                output.try_buffer()?
+                let Some(pixels) = output.try_buffer()? else {
+                    output.count_dropped();
+                    continue;
+                };
+                pixels
             }
         };
-        let Some(mut pixels) = free else {
-            output.count_dropped();
-            continue;
-        };
         let made_us = zero.elapsed().as_micros() as u64;
-        // A pattern that moves from frame to frame, as cheap as memory is.
-        for (line, place) in pixels.chunks_mut(LINE).enumerate() {
-            place.fill((line as u64 + number) as u8);
+        if film.is_none() {
+            // A pattern that moves from frame to frame, as cheap as memory is.
+            for (line, place) in pixels.chunks_mut(LINE).enumerate() {
+                place.fill((line as u64 + number) as u8);
+            }
         }
         let header = Header { number, made_us, sum: sum(&pixels) };
         let frame = Frame { pixels, header };
@@ -206,23 +243,22 @@ async fn generate(
 fn receiver<'r>(
     rails: &'r Rails,
     contest: &NetvideoContest,
-    stream: MultiRailStream,
+    mut stream: MultiRailStream,
     zero: Instant,
     shown: mpsc::Sender<Shown>,
 ) -> Pipeline<'r> {
     let frame_bytes = contest.frame_bytes();
     Pipeline::builder("receiver")
         .source("receive", rails[RailId(0)].runtime(), async move |mut output: Output<Part>| {
-            let mut arrivals = Arrivals::new(stream);
-            while let Some(header) = arrivals.header().await? {
+            while let Some(header) = Header::read(&mut stream).await? {
                 let mut missing = frame_bytes;
                 while missing > 0 {
-                    let pixels = arrivals.next(missing).await?.ok_or("the stream ended within a frame")?;
+                    let pixels = stream.read_bytes_up_to(missing).await?.ok_or("the stream ended within a frame")?;
                     missing -= pixels.len();
                     output.send(Part { header, pixels, is_last: missing == 0 }).await?;
                 }
             }
-            arrivals.stream.close().await?;
+            stream.close().await?;
             Ok(())
         })
         .sink("display", compute(last(rails)), Link::new(PARTS), async move |mut input: Input<Part>| {
@@ -249,8 +285,9 @@ fn compute(rail: &Rail) -> &RailRuntime {
     rail.task_runtimes().first().unwrap_or(rail.runtime())
 }
 
+/// The last rail with a lane.
 fn last(rails: &Rails) -> &Rail {
-    rails.iter().last().expect("there is a link")
+    rails.iter().filter(|rail| rail.planned().end.is_some()).last().expect("there is a link")
 }
 
 fn failed(error: impl Into<Box<dyn Error + Send + Sync>>) -> ContestError {
@@ -275,7 +312,7 @@ mod tests {
         let link = Link::new(1).buffers(Beside::Consumer, 64, 4);
         let time = Duration::from_secs(1);
         let pipeline = Pipeline::builder("p")
-            .source("source", near, async move |output| generate(output, Instant::now(), time, Some(1000)).await)
+            .source("source", near, async move |output| generate(output, None, Instant::now(), time, Some(1000)).await)
             .sink("display", far, link, async |mut input: Input<Frame>| {
                 let mut expected = 0;
                 while let Some(frame) = input.recv().await? {

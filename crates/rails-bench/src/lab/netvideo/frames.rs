@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use rails_multirail::{MultiRailStream, pipeline::Buffer};
 use std::io;
+use tokio::io::AsyncReadExt;
 
 /// A frame at the sender.
 pub(super) struct Frame {
@@ -28,13 +29,6 @@ pub(super) struct Part {
     pub(super) is_last: bool,
 }
 
-/// Takes the bytes of a stream as they come, without a copy of pixels.
-pub(super) struct Arrivals {
-    pub(super) stream: MultiRailStream,
-    /// Bytes that were received and not taken.
-    rest: Bytes,
-}
-
 impl Header {
     pub(super) const BYTES: usize = 24;
 
@@ -50,41 +44,22 @@ impl Header {
         let [number, made_us, sum] = std::array::from_fn(|field| u64::from_le_bytes(bytes.as_chunks::<8>().0[field]));
         Self { number, made_us, sum }
     }
+
+    /// The next header; `None` at the end of the stream.
+    pub(super) async fn read(stream: &mut MultiRailStream) -> io::Result<Option<Self>> {
+        let mut bytes = [0; Self::BYTES];
+        let first = stream.read(&mut bytes).await?;
+        if first == 0 {
+            return Ok(None);
+        }
+        stream.read_exact(&mut bytes[first..]).await?;
+        Ok(Some(Self::from_bytes(bytes)))
+    }
 }
 
 impl AsMut<[u8]> for Frame {
     fn as_mut(&mut self) -> &mut [u8] {
         &mut self.pixels
-    }
-}
-
-impl Arrivals {
-    pub(super) fn new(stream: MultiRailStream) -> Self {
-        Self { stream, rest: Bytes::new() }
-    }
-
-    /// The next header; `None` at the end of the stream.
-    pub(super) async fn header(&mut self) -> io::Result<Option<Header>> {
-        let (mut bytes, mut filled) = ([0; Header::BYTES], 0);
-        while filled < Header::BYTES {
-            let Some(part) = self.next(Header::BYTES - filled).await? else {
-                return if filled == 0 { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
-            };
-            bytes[filled..filled + part.len()].copy_from_slice(&part);
-            filled += part.len();
-        }
-        Ok(Some(Header::from_bytes(bytes)))
-    }
-
-    /// The next bytes, at most so many; `None` at the end of the stream.
-    pub(super) async fn next(&mut self, at_most: usize) -> io::Result<Option<Bytes>> {
-        while self.rest.is_empty() {
-            match self.stream.read_bytes().await? {
-                Some(bytes) => self.rest = bytes,
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(self.rest.split_to(at_most.min(self.rest.len()))))
     }
 }
 

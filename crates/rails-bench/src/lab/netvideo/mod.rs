@@ -2,14 +2,17 @@
 //! stream to a display, with rails where they are planned, and with threads where the scheduler puts them.
 //!
 //! Both ends are threads of this process, so that they read one clock. `ends` makes the rails and the pipelines of
-//! both, `frames` has the format on the stream, `table` shows the result.
+//! both, `frames` has the format on the stream, `film` the file that frames may come from, `table` shows the result.
 //!
 //! The ceiling is that of plain TCP flows over the same links in the same round, as in `compare`: between two
 //! processes, each on its half of the CPUs. Planned rails have the same halves, the scheduler's default has all CPUs.
 
 mod ends;
+mod film;
 mod frames;
 mod table;
+
+pub(crate) use film::Film;
 
 use crate::{
     lab::compare::{Contender, ContestError, Link, Running, Setting, Spread, Terms, Testbed, own, testbed::halves},
@@ -58,6 +61,8 @@ pub(crate) struct NetvideoContest {
     pub(crate) buffers: usize,
     /// The device of the compute stage.
     pub(crate) device: Device,
+    /// The file that they are read from; made up without one.
+    pub(crate) film: Option<Film>,
     /// The terms of the run.
     pub(crate) terms: Terms,
 }
@@ -79,6 +84,8 @@ pub(crate) struct NetvideoReport {
     pub(crate) buffers: usize,
     /// The device of the compute stage.
     pub(crate) device: Device,
+    /// The file that they are read from; made up without one.
+    pub(crate) film: Option<Film>,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<NetvideoSample>,
     /// Goodput of plain flows, by round: from the first connection to the last byte, so with their slow start.
@@ -179,8 +186,13 @@ impl NetvideoContest {
 
     /// The bytes of a frame.
     fn frame_bytes(&self) -> usize {
-        self.size.0 as usize * self.size.1 as usize * 4
+        frame_bytes(self.size)
     }
+}
+
+/// The bytes of a frame of that width and height.
+pub(crate) fn frame_bytes((width, height): (u32, u32)) -> usize {
+    width as usize * height as usize * 4
 }
 
 /// The goodput of a plain flow on each link.
@@ -214,7 +226,7 @@ impl NetvideoReport {
             })
         };
         let results = Placing::value_variants().iter().filter_map(outcome).collect();
-        let NetvideoContest { links, size, fps, buffers, device, .. } = contest.clone();
+        let NetvideoContest { links, size, fps, buffers, device, film, .. } = contest.clone();
         let ceilings_bits_per_second = ceilings;
         Self {
             links,
@@ -224,6 +236,7 @@ impl NetvideoReport {
             fps,
             buffers,
             device,
+            film,
             samples,
             ceilings_bits_per_second,
             ceiling_fps,

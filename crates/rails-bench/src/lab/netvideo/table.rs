@@ -20,6 +20,9 @@ impl fmt::Display for NetvideoReport {
             self.buffers,
             self.device
         )?;
+        if let Some(film) = &self.film {
+            writeln!(f, "{film}")?;
+        }
         writeln!(
             f,
             "{} rounds of {} s each after a warm-up, order from seed {}; {} on all sockets",

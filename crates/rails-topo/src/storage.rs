@@ -130,9 +130,10 @@ fn mounted_device(file: &fs::File, path: &Path) -> Result<u64, StorageError> {
     let mounts = read("/proc/self/mountinfo")?;
     let (filesystem, source) = mount_id(&read(&format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?)
         .and_then(|id| mount(&mounts, id))
-        .unwrap_or(("unknown", ""));
+        .map_or(("unknown", String::new()), |(filesystem, source)| (filesystem, unescaped(source)));
     let is_device = |facts: &fs::Metadata| facts.file_type().is_block_device();
-    let device = Some(source).filter(|source| source.starts_with("/dev/")).and_then(|source| fs::metadata(source).ok());
+    let device =
+        Some(&source).filter(|source| source.starts_with("/dev/")).and_then(|source| fs::metadata(source).ok());
     let device = device.filter(is_device).map(|facts| facts.rdev());
     device.ok_or_else(|| StorageError::NoBlockDevice { path: path.to_owned(), filesystem: filesystem.to_owned() })
 }
@@ -148,6 +149,12 @@ fn mount<'t>(mountinfo: &'t str, id: &str) -> Option<(&'t str, &'t str)> {
     let line = mountinfo.lines().find(|line| line.split(' ').next() == Some(id))?;
     let mut words = line.split_once(" - ")?.1.split(' ');
     Some((words.next()?, words.next()?))
+}
+
+/// A word of `/proc/self/mountinfo`, where space, tab, newline and backslash are three octal digits after a backslash.
+fn unescaped(word: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes.into_iter().fold(word.to_owned(), |text, (escape, character)| text.replace(escape, character))
 }
 
 /// Longer files are cut: a line of a mount has a hundred bytes or two.
@@ -169,6 +176,12 @@ mod tests {
         assert_eq!(mount(mounts, "27"), Some(("btrfs", "/dev/nvme0n1p2")));
         assert_eq!(mount(mounts, "270"), Some(("overlay", "overlay")));
         assert_eq!((mount(mounts, "2"), mount("27 1 - ", "27"), mount_id("pos:\t0\n")), (None, None, None));
+    }
+
+    #[test]
+    fn sources_of_mounts_are_unescaped() {
+        assert_eq!(unescaped("/dev/disk/by-label/My\\040Disk\\134040"), "/dev/disk/by-label/My Disk\\040");
+        assert_eq!(unescaped("/dev/sda1"), "/dev/sda1");
     }
 
     #[test]

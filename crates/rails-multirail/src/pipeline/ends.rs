@@ -11,7 +11,7 @@ use std::{
     future::poll_fn,
     hint::spin_loop,
     sync::Arc,
-    task::{Poll, ready},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 use tokio::task::{coop, yield_now};
@@ -202,13 +202,17 @@ impl<T> Output<T> {
             Some(taken) => taken,
             None => {
                 let _waiting = meter.wait(Wait::Buffer);
-                poll_fn(|context| {
-                    closing.wait(context.waker());
-                    if closing.has_come() { Poll::Ready(Err(Closed)) } else { buffers.pool.poll_take(context).map(Ok) }
-                })
-                .await
+                poll_fn(|context| poll_take(context, closing, buffers)).await
             }
         };
+        taken.map_err(|Closed| self.closed().into())
+    }
+
+    /// A buffer, once one is free, for a stage that waits for something else besides: it is not held up.
+    pub(super) async fn spare_buffer(&mut self) -> Result<Buffer, NoBuffer> {
+        let Self { closing, buffers, .. } = self;
+        let buffers = buffers.as_ref().ok_or(NoBuffer::NotLinked)?;
+        let taken = poll_fn(|context| poll_take(context, closing, buffers)).await;
         taken.map_err(|Closed| self.closed().into())
     }
 
@@ -251,6 +255,12 @@ impl<T> Output<T> {
 /// A buffer if one is free, as long as an item can be sent.
 fn take(closing: &Closing, buffers: &Buffers) -> Option<Result<Buffer, Closed>> {
     if closing.has_come() { Some(Err(Closed)) } else { buffers.pool.take().map(Ok) }
+}
+
+/// The same, or the task is woken by a buffer that comes back, and by the end of the channel.
+fn poll_take(context: &mut Context<'_>, closing: &Closing, buffers: &Buffers) -> Poll<Result<Buffer, Closed>> {
+    closing.wait(context.waker());
+    if closing.has_come() { Poll::Ready(Err(Closed)) } else { buffers.pool.poll_take(context).map(Ok) }
 }
 
 impl Spin {

@@ -1,7 +1,7 @@
 //! Frames that are read from a file or a disk into the buffers of a link, with several reads under way.
 
 use super::{Buffer, NoBuffer, Output};
-use nix::libc::O_DIRECT;
+use nix::libc::{O_DIRECT, O_NONBLOCK};
 use rails_bind::{BindError, thread};
 use rails_topo::CpuSet;
 use std::{
@@ -11,9 +11,12 @@ use std::{
     future::pending,
     io::{self, Seek, SeekFrom},
     num::NonZeroUsize,
-    os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
+    },
     panic::resume_unwind,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
 };
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -53,6 +56,8 @@ pub struct FileFrames {
     repeats: bool,
     /// The number of the next frame to read, of those in the file.
     next: u64,
+    /// The failure that ends the frames, until it is told.
+    failure: Option<FileError>,
     /// The oldest first.
     under_way: VecDeque<JoinHandle<Result<Buffer, FileError>>>,
 }
@@ -164,11 +169,16 @@ impl FileFrames {
         if !kind.is_file() && !kind.is_block_device() {
             return Err(FileError::NotAFile { path });
         }
-        let mut cached = File::open(&path).map_err(failed("open"))?;
+        // Another file may have its place by now; opening a pipe waits no more.
+        let mut cached = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).map_err(failed("open"))?;
+        let kind = cached.metadata().map_err(failed("fstat"))?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(FileError::NotAFile { path });
+        }
         // The metadata of a block device has no length.
         let length = cached.seek(SeekFrom::End(0)).map_err(failed("lseek"))?;
         let (count, rest) = (length / frame_bytes as u64, length % frame_bytes as u64);
-        let (file, reading) = match direct(&path, frame_bytes, count > 0) {
+        let (file, reading) = match direct(&cached, frame_bytes, count > 0) {
             Ok(file) => (file, Reading::Direct),
             Err(reason) => (cached, Reading::Cached { reason }),
         };
@@ -181,6 +191,7 @@ impl FileFrames {
             reads: DEFAULT_READS,
             repeats: false,
             next: 0,
+            failure: None,
             under_way: VecDeque::new(),
         })
     }
@@ -223,26 +234,33 @@ impl FileFrames {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn next<T>(&mut self, output: &mut Output<T>) -> Result<Option<Buffer>, FileError> {
-        let read = self.next_read(output).await;
-        if read.is_err() {
-            self.next = self.count;
-            self.repeats = false;
-            while let Some(rest) = self.under_way.front_mut() {
-                // The first error is told.
-                drop(rest.await);
-                self.under_way.pop_front();
+        if self.failure.is_none() {
+            match self.next_read(output).await {
+                Ok(frame) => return Ok(frame),
+                Err(error) => (self.failure, self.next, self.repeats) = (Some(error), self.count, false),
             }
         }
-        read
+        while let Some(rest) = self.under_way.front_mut() {
+            // The first error is told.
+            drop(rest.await);
+            self.under_way.pop_front();
+        }
+        self.failure.take().map_or(Ok(None), Err)
     }
 
     async fn next_read<T>(&mut self, output: &mut Output<T>) -> Result<Option<Buffer>, FileError> {
         loop {
             let is_room = self.next < self.count && self.under_way.len() < self.reads.get();
+            if is_room && self.under_way.is_empty() {
+                let buffer = output.buffer().await?;
+                self.begin(buffer)?;
+                continue;
+            }
             tokio::select! {
                 // The disk gets its next read before a frame goes on.
                 biased;
-                buffer = output.buffer(), if is_room => self.begin(buffer?)?,
+                // The stage waits for the disk, and not for this.
+                buffer = output.spare_buffer(), if is_room => self.begin(buffer?)?,
                 read = oldest(&mut self.under_way), if !self.under_way.is_empty() => {
                     self.under_way.pop_front();
                     return match read {
@@ -300,15 +318,17 @@ async fn oldest<R>(under_way: &mut VecDeque<JoinHandle<R>>) -> Result<R, tokio::
     }
 }
 
-/// The file, opened with `O_DIRECT`, or why that cannot be.
+/// The file, opened anew with `O_DIRECT`, or why that cannot be.
 ///
 /// A file system may refuse when the file is opened or when it is read, so the first block is read here: then all
 /// frames are read in one way.
-fn direct(path: &Path, frame_bytes: usize, has_frames: bool) -> Result<File, String> {
+fn direct(file: &File, frame_bytes: usize, has_frames: bool) -> Result<File, String> {
     if !frame_bytes.is_multiple_of(BLOCK) {
         return Err(format!("a frame of {frame_bytes} bytes is no multiple of {BLOCK}"));
     }
     let refused = |error: io::Error| format!("the file system refuses O_DIRECT: {error}");
+    // The same file, whatever has its path by now.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let file = File::options().read(true).custom_flags(O_DIRECT).open(path).map_err(refused)?;
     if has_frames {
         let mut scratch = vec![0; 2 * BLOCK];

@@ -93,7 +93,8 @@ impl RunningPipeline {
     /// # Errors
     /// [`PipelineError`] of the stage that failed first. Every buffer that a stage or a channel held is back in its
     /// pool, apart from those of [stages that could not be ended](PipelineError::still_running). A buffer with an owner
-    /// outside of the pipeline comes back when that drops it.
+    /// outside of the pipeline comes back when that drops it, and one that is being read into ([`file`](super::file)) when
+    /// the read ends.
     ///
     /// # Panics
     /// Outside a tokio runtime with time enabled.

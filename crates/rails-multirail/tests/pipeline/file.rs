@@ -12,7 +12,10 @@ use std::{
     io::{ErrorKind, Write},
     num::NonZeroUsize,
     os::unix::fs::symlink,
+    pin::pin,
     sync::mpsc,
+    task::{Context, Poll, Waker},
+    time::Duration,
 };
 use tempfile::NamedTempFile;
 
@@ -31,18 +34,34 @@ fn count(count: usize) -> NonZeroUsize {
     NonZeroUsize::new(count).unwrap()
 }
 
+/// The next frame, by a caller that drops the future each time that it would wait.
+async fn next_by_looks(frames: &mut FileFrames, output: &mut Output<Buffer>) -> Result<Option<Buffer>, FileError> {
+    loop {
+        let next = pin!(frames.next(output)).as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        match next {
+            Poll::Ready(next) => return next,
+            Poll::Pending => tokio::time::sleep(Duration::from_micros(50)).await,
+        }
+    }
+}
+
 /// At most that many frames, as a sink gets them from a source with that many buffers.
 async fn read(
     mut frames: FileFrames,
     frame_bytes: usize,
     most: usize,
     buffers: usize,
+    by_looks: bool,
 ) -> Result<(PipelineStats, Vec<Vec<u8>>), Box<PipelineError>> {
     let (told, heard) = mpsc::channel();
     let pipeline = Pipeline::builder("p")
         .source("source", rail(0), async move |mut output: Output<Buffer>| {
             for _ in 0..most {
-                let Some(frame) = frames.next(&mut output).await? else { break };
+                let next = match by_looks {
+                    true => next_by_looks(&mut frames, &mut output).await?,
+                    false => frames.next(&mut output).await?,
+                };
+                let Some(frame) = next else { break };
                 output.send(frame).await?;
             }
             Ok(())
@@ -68,7 +87,15 @@ fn run(
     most: usize,
     buffers: usize,
 ) -> Result<(PipelineStats, Vec<Vec<u8>>), Box<PipelineError>> {
-    runtime().block_on(read(frames, frame_bytes, most, buffers))
+    runtime().block_on(read(frames, frame_bytes, most, buffers, false))
+}
+
+fn run_by_looks(
+    frames: FileFrames,
+    frame_bytes: usize,
+    buffers: usize,
+) -> Result<(PipelineStats, Vec<Vec<u8>>), Box<PipelineError>> {
+    runtime().block_on(read(frames, frame_bytes, usize::MAX, buffers, true))
 }
 
 /// The error of the stage, as one of the file's.
@@ -86,6 +113,7 @@ proptest! {
         part in 0.0..1.0_f64,
         buffers in 1..5_usize,
         reads in 1..5_usize,
+        by_looks: bool,
     ) {
         let rest = (frame_bytes as f64 * part) as usize;
         let all = bytes(whole * frame_bytes + rest);
@@ -95,7 +123,11 @@ proptest! {
         if let Reading::Cached { reason } = frames.reading() {
             prop_assert!(reason.contains("no multiple of 4096") != (frame_bytes % 4096 == 0), "{}", reason);
         }
-        let (stats, got) = run(frames, frame_bytes, usize::MAX, buffers).unwrap();
+        let (stats, got) = if by_looks {
+            run_by_looks(frames, frame_bytes, buffers).unwrap()
+        } else {
+            run(frames, frame_bytes, usize::MAX, buffers).unwrap()
+        };
         prop_assert!(got.iter().flatten().eq(&all[..whole * frame_bytes]));
         prop_assert!(all_are_back(&stats), "{:?}", stats);
         prop_assert_eq!(stats.stages[0].items_out, whole as u64);
@@ -117,6 +149,19 @@ fn frames_repeat_from_the_first_one_on() {
     let frames = FileFrames::open(file_of(b"short").path(), 4096).unwrap().repeated();
     assert_eq!((frames.count(), frames.rest_bytes()), (0, 5));
     assert_eq!(run(frames, 4096, 10, 1).unwrap().1, Vec::<Vec<u8>>::new());
+}
+
+/// A failure is told although the caller was gone when it came, and nothing comes in place of the frame.
+#[test]
+fn a_failure_waits_for_its_caller() {
+    for _ in 0..20 {
+        let file = file_of(&bytes(9 * 4096));
+        let frames = FileFrames::open(file.path(), 4096).unwrap().reads(count(4));
+        file.as_file().set_len(3 * 4096 + 100).unwrap();
+        let error = run_by_looks(frames, 4096, 6).unwrap_err();
+        assert!(matches!(of_file(&error), FileError::Read { frame: 3, .. }), "{error:?}");
+        assert_eq!(error.stats.stages[1].items_in, 3, "those before it arrive");
+    }
 }
 
 #[test]

@@ -56,12 +56,17 @@ pub(super) fn run(
         Ok::<_, Box<dyn Error + Send + Sync>>((sender, receiver, shown, congestion))
     });
     let (sender, receiver, shown, congestion_control) = ran.map_err(failed)?;
+    let (sent, arrived) = (sender.stages[0].items_out, shown.len());
+    if sent != arrived as u64 {
+        return Err(failed(format!("{sent} frames were sent, and {arrived} shown")));
+    }
     let cpus = |rails: &Rails| rails.iter().map(|rail| rail.runtime().placement().cpus.got().to_string()).collect();
     Ok(NetvideoSample {
         round,
         placing,
         sender_cpus: cpus(&near),
         receiver_cpus: cpus(&far),
+        reader_cpus: reader(&near).map(|rail| rail.runtime().placement().cpus.got().to_string()),
         frames: shown.len(),
         dropped: sender.stages[0].dropped,
         fps: fps(&shown),
@@ -155,8 +160,7 @@ fn sender<'r>(
     let film = film.map(FileFrames::repeated);
     // In huge pages, a frame is fewer requests to a disk.
     let pages = if film.is_some() { Pages::TransparentHuge } else { Pages::Small };
-    // The reader's rail is the one without a lane.
-    let source = rails.iter().find(|rail| rail.planned().end.is_none()).unwrap_or(&rails[RailId(0)]);
+    let source = reader(rails).unwrap_or(&rails[RailId(0)]);
     let pixels = Link::new(1).buffers(Beside::Consumer, contest.frame_bytes(), contest.buffers);
     let pixels = pixels.buffer_options(BufferOptions::new().pages(pages));
     let (time, fps, device) = (contest.time, contest.fps, contest.device);
@@ -262,17 +266,17 @@ fn receiver<'r>(
             Ok(())
         })
         .sink("display", compute(last(rails)), Link::new(PARTS), async move |mut input: Input<Part>| {
-            let (mut total, mut expected) = (0, None);
+            let (mut total, mut expected) = (0, 0);
             while let Some(part) = input.recv().await? {
                 total += sum(&part.pixels);
                 if !part.is_last {
                     continue;
                 }
                 let Header { number, made_us, sum } = part.header;
-                if total != sum || expected.is_some_and(|expected| expected != number) {
+                if (total, number) != (sum, expected) {
                     return Err(format!("frame {number} arrived with other pixels, or in another place").into());
                 }
-                (total, expected) = (0, Some(number + 1));
+                (total, expected) = (0, number + 1);
                 let at = Instant::now();
                 shown.send(Shown { at, latency: (at - zero).saturating_sub(Duration::from_micros(made_us)) })?;
             }
@@ -283,6 +287,11 @@ fn receiver<'r>(
 /// The runtime for computing: that of a core without lanes if the rail has one.
 fn compute(rail: &Rail) -> &RailRuntime {
     rail.task_runtimes().first().unwrap_or(rail.runtime())
+}
+
+/// The rail beside the disks that frames are read from, if there is one: it has no lane.
+fn reader(rails: &Rails) -> Option<&Rail> {
+    rails.iter().find(|rail| rail.planned().end.is_none())
 }
 
 /// The last rail with a lane.

@@ -107,6 +107,9 @@ pub(crate) struct NetvideoSample {
     pub(crate) sender_cpus: Vec<String>,
     /// The same of the receiver.
     pub(crate) receiver_cpus: Vec<String>,
+    /// Those of the rail that reads frames from a file, beside its disks; `None` if there is no such rail, and the first one
+    /// reads.
+    pub(crate) reader_cpus: Option<String>,
     /// Frames that were shown, whole and with the right checksum.
     pub(crate) frames: usize,
     /// Frames that the source dropped.

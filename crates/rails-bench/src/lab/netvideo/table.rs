@@ -4,7 +4,7 @@ use super::NetvideoReport;
 use crate::lab::compare::Link;
 use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use rails_multirail::pipeline::StageStats;
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 impl fmt::Display for NetvideoReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,6 +22,16 @@ impl fmt::Display for NetvideoReport {
         )?;
         if let Some(film) = &self.film {
             writeln!(f, "{film}")?;
+            let readers: BTreeSet<&String> =
+                self.samples.iter().filter_map(|sample| sample.reader_cpus.as_ref()).collect();
+            let readers: Vec<&str> = readers.into_iter().map(String::as_str).collect();
+            match &readers[..] {
+                [] => writeln!(
+                    f,
+                    "read by the first rail: no CPU that the sender may use is known to be beside the disks"
+                )?,
+                cpus => writeln!(f, "read by a rail beside the disks, on CPUs {}", cpus.join(" or "))?,
+            }
         }
         writeln!(
             f,

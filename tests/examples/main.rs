@@ -307,7 +307,7 @@ async fn video_is_shown(device: netvideo::Device) {
 }
 
 #[test]
-fn netvideo_opens_a_window_only_where_one_is_asked_for() {
+fn netvideo_opens_a_window_where_one_is_wanted() {
     use netvideo::{
         Display::{self, Checksum},
         Screens,

@@ -1,7 +1,7 @@
 //! The primary context of a device: `cuDevicePrimaryCtxRetain`, `cuCtxPushCurrent`.
 //!
 //! # Safety
-//! A context is valid from the call that retains it to the one that releases it, which is in its `Drop`; whatever
+//! A context is valid from the call that retains it to the one that releases it, which is in its `Drop`; all that
 //! belongs to a context holds an `Arc` of it. The driver's functions may be called from several threads at a time
 //! ("the driver API is thread-safe"). Those that work on the calling thread's current context are called inside of
 //! [`Context::run`] alone, which pushes this one, and pops it again. `cuDevicePrimaryCtxReset` would end the context of

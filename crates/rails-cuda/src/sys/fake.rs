@@ -1,4 +1,4 @@
-//! A driver on the CPU, for tests: it keeps what it was given, runs the kernel's text, and notes each use of the driver
+//! A driver on the CPU, for tests: it keeps its arguments, runs the kernel's text, and notes each use of the driver
 //! that a real one would not survive.
 //!
 //! Work in a stream runs when somebody waits for it, which is as late as can be: memory that is read too early has not

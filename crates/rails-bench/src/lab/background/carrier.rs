@@ -129,7 +129,7 @@ impl Engine {
             Driver::Program(runtime) => {
                 let mut transfer = Box::pin(transfer);
                 let first = runtime.block_on(async {
-                    // tokio does not try a socket before epoll said that it is ready, and asks epoll when this yields.
+                    // tokio does not try a socket that it takes for unready. It asks epoll when this yields.
                     yield_now().await;
                     poll_fn(|context| Poll::Ready(transfer.as_mut().poll(context))).await
                 });
@@ -329,12 +329,13 @@ mod tests {
     fn a_start_hands_bytes_to_the_kernel() {
         let local = Ipv4Addr::LOCALHOST.into();
         let engine = Engine::start(Carrier::NoProgress, local).unwrap();
-        let acceptor = engine.run(engine.opener().listen(local)).unwrap();
-        let Acceptor::Tcp(listener) = &acceptor else { panic!("a plain flow listens by TCP") };
+        let listener = std::net::TcpListener::bind((local, 0)).unwrap();
         let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
-        // What epoll says of a new socket is not known yet.
-        let mut wire = engine.run(async move { acceptor.accept().await }).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // tokio does not know yet that this can be written to.
+        let mut wire = engine.run(async { Wire::tcp(TcpStream::from_std(stream)?) }).unwrap();
         for message in [*b"one", *b"two"] {
             let transfer = engine.begin(async move {
                 wire.send(Bytes::copy_from_slice(&message)).await?;

@@ -29,8 +29,8 @@ fn one_each(allowed: &CpuSet) -> (CpuSet, CpuSet) {
     (first(sender), first(receiver))
 }
 
-/// Runs both ends, and gives the reports of the one that sends and the one that receives. Where one fails, so does the other
-/// as a rule, and both are heard.
+/// Runs both ends, and gives the reports of the one that sends and the one that receives. Where one fails, so does the
+/// other as a rule, and both are heard.
 fn run_both(testbed: &Testbed, carrier: Carrier, job: &Job) -> Result<(EndReport, EndReport), ContestError> {
     let start = |side, remote| {
         let local = testbed.lab.address(side, 0);

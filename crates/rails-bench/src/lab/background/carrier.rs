@@ -117,8 +117,8 @@ impl Engine {
         Ok(Self { driver, cpus })
     }
 
-    /// Starts a transfer. It makes progress in the background, if the carrier has any; otherwise the program takes it as
-    /// far as the kernel lets it go without waiting.
+    /// Starts a transfer. It makes progress in the background, if the carrier has any; otherwise the program takes it
+    /// as far as the kernel lets it go without waiting.
     pub(super) fn begin<T: Send + 'static>(
         &self,
         transfer: impl Future<Output = io::Result<T>> + Send + 'static,

@@ -64,6 +64,8 @@ pub(crate) fn takings(topology: &Topology, time: Duration) -> Result<Takings> {
     let (mut polls, mut waiting) = (0, None);
     for _ in 0..ROUNDS {
         drop(waiting.take());
+        // What the teardown leaves to the kernel ends, and the last threads do.
+        thread::sleep(REST);
         alone_us.push(microseconds(work.run()));
         let waiting = waiting.insert(Waiting::start(topology, cpu)?);
         beside_rail_us.push(microseconds(work.run()));
@@ -190,7 +192,7 @@ const STREAMS: usize = 16;
 const PERIOD: Duration = Duration::from_millis(1);
 /// The room of each queue, for the one task.
 const ROOM: usize = 16;
-/// The time after which a thread without tasks sleeps.
+/// The time after which a thread without tasks sleeps, and nothing is left of a rail that was taken down.
 const REST: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

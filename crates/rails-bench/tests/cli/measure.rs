@@ -520,6 +520,10 @@ fn tasks_and_the_thread_that_computes_beside_them() {
     assert!(takings["idle_share"].as_f64().unwrap() >= 0.0, "{takings}");
 }
 
+/// Orders of exchanges over no stream.
+const NO_STREAM: &str =
+    r#"{"carrier":"rails","local":"127.0.0.1","remote":null,"job":{"PingPong":{"streams":[0],"count":1}}}"#;
+
 #[test]
 fn impossible_disturbances_with_the_flag() {
     for (args, said) in [
@@ -540,9 +544,12 @@ fn impossible_disturbances_with_the_flag() {
         (vec!["netvideo", "--buffers", "0"], "--buffers"),
         (vec!["netvideo", "--device", "tpu"], "[possible values: host, cuda]"),
         (vec!["overlap", "--messages", "32KiB"], "`32KiB` is not a length and a time"),
+        (vec!["overlap", "--messages", "1KiB@1ms,1024@1000us"], "--messages: 1 KiB, 1ms is given twice"),
         (vec!["overlap", "--rate", "fast"], "`fast` is neither a rate"),
         (vec!["ping-pong", "--streams", "0"], "--streams"),
+        (vec!["ping-pong", "--streams", "1,2,1"], "--streams: 1 is given twice"),
         (vec!["background-end", "--orders", "{}"], "--orders"),
+        (vec!["background-end", "--orders", NO_STREAM], "--orders: exchanges need a stream"),
         (vec!["tasks", "--seconds", "0"], "--seconds"),
         (vec!["netvideo", "--file", "/no/such/film"], "stat failed for `/no/such/film`"),
         (vec!["netvideo", "--file", "/dev/null", "--fps", "24"], "--fps"),

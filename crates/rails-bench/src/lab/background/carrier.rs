@@ -12,17 +12,23 @@ use rails_topo::CpuSet;
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 use std::{
-    fmt, io,
+    fmt,
+    future::poll_fn,
+    io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::mpsc,
+    task::Poll,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     runtime::{Builder, Handle, Runtime},
     sync::oneshot,
+    task::yield_now,
+    time::timeout,
 };
 
 /// A carrier of messages between two programs that compute.
@@ -33,7 +39,7 @@ pub(crate) enum Carrier {
     Rails,
     /// A plain tokio TCP flow; transfers are tasks on a runtime with a thread of its own
     ProgressThread,
-    /// A plain tokio TCP flow; a transfer makes progress only while the program waits for it
+    /// A plain tokio TCP flow; a transfer makes progress only when the program starts it and while it waits for it
     NoProgress,
 }
 
@@ -48,7 +54,7 @@ pub(super) struct Engine {
 enum Driver {
     Rail(Rails),
     Thread(ProgressThread),
-    /// The program, while it waits.
+    /// The program, when it starts a transfer and while it waits.
     Program(Runtime),
 }
 
@@ -62,6 +68,8 @@ struct ProgressThread {
 /// A transfer that was started.
 pub(super) enum Transfer<'e, T> {
     Started(mpsc::Receiver<io::Result<T>>),
+    Ended(io::Result<T>),
+    /// It went as far as it could without waiting.
     Deferred(&'e Runtime, Pin<Box<dyn Future<Output = io::Result<T>>>>),
 }
 
@@ -109,7 +117,8 @@ impl Engine {
         Ok(Self { driver, cpus })
     }
 
-    /// Starts a transfer. It makes progress in the background, if the carrier has any.
+    /// Starts a transfer. It makes progress in the background, if the carrier has any; otherwise the program takes it
+    /// as far as the kernel lets it go without waiting.
     pub(super) fn begin<T: Send + 'static>(
         &self,
         transfer: impl Future<Output = io::Result<T>> + Send + 'static,
@@ -117,7 +126,18 @@ impl Engine {
         let handle = match &self.driver {
             Driver::Rail(rails) => rails[RailId(0)].runtime().handle(),
             Driver::Thread(thread) => &thread.handle,
-            Driver::Program(runtime) => return Transfer::Deferred(runtime, Box::pin(transfer)),
+            Driver::Program(runtime) => {
+                let mut transfer = Box::pin(transfer);
+                let first = runtime.block_on(async {
+                    // tokio does not try a socket that it takes for unready. It asks epoll when this yields.
+                    yield_now().await;
+                    poll_fn(|context| Poll::Ready(transfer.as_mut().poll(context))).await
+                });
+                return match first {
+                    Poll::Ready(result) => Transfer::Ended(result),
+                    Poll::Pending => Transfer::Deferred(runtime, transfer),
+                };
+            }
         };
         let (done, result) = mpsc::sync_channel(1);
         handle.spawn(async move { done.send(transfer.await) });
@@ -146,6 +166,7 @@ impl<T> Transfer<'_, T> {
     pub(super) fn wait(self) -> io::Result<T> {
         match self {
             Self::Started(result) => result.recv().map_err(|_| io::Error::other("the task of a transfer panicked"))?,
+            Self::Ended(result) => result,
             Self::Deferred(runtime, transfer) => runtime.block_on(transfer),
         }
     }
@@ -181,14 +202,22 @@ impl Opener {
 }
 
 impl Acceptor {
+    /// The next connection; an error if none comes within [`PATIENCE`].
     pub(super) async fn accept(&self) -> io::Result<Wire> {
-        match self {
-            Self::Rails(listener) => {
-                let accepted = listener.accept().await;
-                Ok(Wire::Rails(Box::new(accepted.map_err(io::Error::other)?)))
+        let accept = async {
+            match self {
+                Self::Rails(listener) => {
+                    let accepted = listener.accept().await;
+                    Ok(Wire::Rails(Box::new(accepted.map_err(io::Error::other)?)))
+                }
+                Self::Tcp(listener) => Wire::tcp(listener.accept().await?.0),
             }
-            Self::Tcp(listener) => Wire::tcp(listener.accept().await?.0),
-        }
+        };
+        let in_time = timeout(PATIENCE, accept).await;
+        in_time.unwrap_or_else(|_| {
+            let error = format!("the other end opened no connection within {PATIENCE:?}");
+            Err(io::Error::new(io::ErrorKind::TimedOut, error))
+        })
     }
 }
 
@@ -229,7 +258,7 @@ impl Wire {
         }
     }
 
-    /// Ends it, once the peer does too.
+    /// Says that nothing more is sent. A stream then waits until the peer says so too, and a TCP flow for nothing.
     pub(super) async fn close(self) -> io::Result<()> {
         match self {
             Self::Rails(stream) => stream.close().await.map(drop),
@@ -282,5 +311,51 @@ impl fmt::Display for Carrier {
             Self::ProgressThread => "tokio TCP, progress thread",
             Self::NoProgress => "tokio TCP, none in the background",
         })
+    }
+}
+
+/// How long the other end may take to open a connection.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        io::{Read, Write},
+        net::Ipv4Addr,
+    };
+
+    #[test]
+    fn a_start_hands_bytes_to_the_kernel() {
+        let local = Ipv4Addr::LOCALHOST.into();
+        let engine = Engine::start(Carrier::NoProgress, local).unwrap();
+        let listener = std::net::TcpListener::bind((local, 0)).unwrap();
+        let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        peer.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // tokio does not know yet that this can be written to.
+        let mut wire = engine.run(async { Wire::tcp(TcpStream::from_std(stream)?) }).unwrap();
+        for message in [*b"one", *b"two"] {
+            let transfer = engine.begin(async move {
+                wire.send(Bytes::copy_from_slice(&message)).await?;
+                wire.receive(&mut [0]).await?;
+                Ok(wire)
+            });
+            assert!(matches!(transfer, Transfer::Deferred(..)));
+            let mut arrived = [0; 3];
+            peer.read_exact(&mut arrived).expect("they are there before anybody waits");
+            assert_eq!(arrived, message);
+            peer.write_all(b"a").unwrap();
+            wire = transfer.wait().unwrap();
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_never_comes_is_an_error() {
+        let acceptor = Opener::Tcp.listen(Ipv4Addr::LOCALHOST.into()).await.unwrap();
+        let error = acceptor.accept().await.err().expect("nobody connects");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("within 20s"), "{error}");
     }
 }

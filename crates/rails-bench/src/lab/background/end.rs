@@ -85,8 +85,11 @@ pub(crate) struct ExchangeTimes {
 /// Does what the orders say.
 ///
 /// # Errors
-/// How the carrier failed, or that a thread of it is not on the program's CPU.
+/// How the carrier failed, that the other end does not come, that a thread of the carrier is not on the program's CPU,
+/// or that exchanges are ordered over no stream.
 pub(crate) fn run(orders: &Orders) -> Result<EndReport> {
+    let no_stream = matches!(&orders.job, Job::PingPong { streams, .. } if streams.contains(&0));
+    ensure!(!no_stream, "--orders: exchanges need a stream at least");
     let program_cpus = current_affinity()?;
     let engine = Engine::start(orders.carrier, orders.local)?;
     let carrier_cpus = engine.cpus.clone();
@@ -119,20 +122,23 @@ pub(crate) fn run(orders: &Orders) -> Result<EndReport> {
         }
         (Job::PingPong { streams, .. }, None) => {
             let (opener, local) = (engine.opener(), orders.local);
-            let all = streams.iter().map(|streams| usize::from(*streams)).sum();
-            engine.run(async move {
+            let streams = streams.clone();
+            let answered = engine.run(async move {
                 let acceptor = opener.listen(local).await?;
                 let (mut tasks, mut congestion_control) = (JoinSet::new(), Vec::new());
-                for _ in 0..all {
-                    let wire = acceptor.accept().await?;
-                    congestion_control = wire.congestion_control()?;
-                    tasks.spawn(echo(wire));
-                }
-                while let Some(ended) = tasks.join_next().await {
-                    ended.map_err(io::Error::other)??;
+                for streams in streams {
+                    for _ in 0..streams {
+                        let wire = acceptor.accept().await?;
+                        congestion_control = wire.congestion_control()?;
+                        tasks.spawn(echo(wire));
+                    }
+                    while let Some(ended) = tasks.join_next().await {
+                        ended.map_err(io::Error::other)??;
+                    }
                 }
                 Ok(congestion_control)
-            })?
+            });
+            answered.context("exchanges were not answered")?
         }
     };
     Ok(EndReport { program_cpus, carrier_cpus, congestion_control, overlap, ping_pong })
@@ -170,12 +176,15 @@ impl Side {
             Self::Receiver => computes.receiver(),
         };
         let work = computes_here.then(|| Work::lasting(Duration::from_micros(message.work_us)));
-        let payload: Bytes = (0..message.bytes).map(|index| index as u8).collect();
-        let mut buffer = vec![0; payload.len()];
+        // They take turns: a message has no byte of the one before it, which the receiver's buffer still holds.
+        let [even, odd] =
+            [0, u8::MAX].map(|mask| (0..message.bytes).map(|place| place as u8 ^ mask).collect::<Bytes>());
+        let mut buffer = odd.to_vec();
         let (mut alone_us, mut total_us) = (Vec::new(), Vec::new());
         for index in 0..=count {
             // By then nothing is left of the last message, such as its acknowledgements.
             thread::sleep(REST);
+            let payload = if index % 2 == 0 { &even } else { &odd };
             let alone = work.map(Work::run);
             wire = engine.run(self.meet(wire)).context("the other end is gone")?;
             let start = Instant::now();
@@ -186,7 +195,7 @@ impl Side {
             work.map(Work::run);
             (wire, buffer) = transfer.wait().context("the message was lost")?;
             let total = start.elapsed();
-            ensure!(self == Self::Sender || buffer == payload, "another message arrived");
+            ensure!(self == Self::Sender || buffer == *payload, "another message arrived");
             if index > 0 {
                 alone_us.extend(alone.map(microseconds));
                 total_us.push(microseconds(total));

@@ -29,7 +29,8 @@ fn one_each(allowed: &CpuSet) -> (CpuSet, CpuSet) {
     (first(sender), first(receiver))
 }
 
-/// Runs both ends, and gives the reports of the one that sends and the one that receives.
+/// Runs both ends, and gives the reports of the one that sends and the one that receives. Where one fails, so does the
+/// other as a rule, and both are heard.
 fn run_both(testbed: &Testbed, carrier: Carrier, job: &Job) -> Result<(EndReport, EndReport), ContestError> {
     let start = |side, remote| {
         let local = testbed.lab.address(side, 0);
@@ -42,8 +43,12 @@ fn run_both(testbed: &Testbed, carrier: Carrier, job: &Job) -> Result<(EndReport
     let line = receiver.wait_for(LISTENING)?;
     let remote: Result<SocketAddr, _> = line.trim_start_matches(LISTENING).parse();
     let remote = remote.map_err(|error| ContestError::Transfer { source: io::Error::other(error) })?;
-    let sender = start(Side::A, Some(remote))?.finish()?;
-    Ok((serde_json::from_slice(&sender)?, serde_json::from_slice(&receiver.finish()?)?))
+    let sender = start(Side::A, Some(remote))?.finish();
+    match (sender, receiver.finish()) {
+        (Ok(sender), Ok(receiver)) => Ok((serde_json::from_slice(&sender)?, serde_json::from_slice(&receiver)?)),
+        (Err(sender), Err(receiver)) => Err(ContestError::Both { receiver: receiver.into(), sender: sender.into() }),
+        (Err(error), Ok(_)) | (Ok(_), Err(error)) => Err(error),
+    }
 }
 
 /// Congestion control as the sockets of all ends said it.

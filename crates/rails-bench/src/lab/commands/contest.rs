@@ -1,7 +1,7 @@
 //! The flags that `compare`, `latency`, `disturb`, `netvideo`, `overlap` and `ping-pong` have in common.
 
 use crate::{
-    exit::Help,
+    exit::{Help, Helped},
     lab::{
         compare::{Contender, ContestError, Link, Terms},
         links,
@@ -113,6 +113,15 @@ impl Chosen {
             })
         };
         if chosen.is_empty() { usual } else { Contender::ALL.into_iter().filter(is_chosen).collect() }
+    }
+}
+
+/// An error if one of a flag's values is given twice: the results would have it twice.
+pub(super) fn all_different<T: PartialEq + Display>(flag: &str, values: &[T]) -> Result<()> {
+    let twice = values.iter().enumerate().find(|(index, value)| values[..*index].contains(value));
+    match twice {
+        Some((_, value)) => Err(Helped::usage(format!("{flag}: {value} is given twice"), "give each once")),
+        None => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `overlap`: messages beside threads that compute.
 
-use super::contest::{ContestArgs, explained, machine_of_two_cpus};
+use super::contest::{ContestArgs, all_different, explained, machine_of_two_cpus};
 use crate::{
     duration,
     exit::Exit,
@@ -38,6 +38,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
+    all_different("--messages", &args.messages)?;
     let contest = OverlapContest {
         link: Link::Veth(args.rate),
         messages: args.messages.clone(),

@@ -1,6 +1,6 @@
 //! `ping-pong`: small exchanges over several streams.
 
-use super::contest::{ContestArgs, explained, machine_of_two_cpus};
+use super::contest::{ContestArgs, all_different, explained, machine_of_two_cpus};
 use crate::{
     exit::Exit,
     lab::{background::PingPongContest, compare::Link, rate},
@@ -32,6 +32,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
+    all_different("--streams", &args.streams)?;
     let contest = PingPongContest {
         link: Link::Veth(args.rate),
         streams: args.streams.clone(),

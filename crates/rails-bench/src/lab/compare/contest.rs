@@ -73,6 +73,14 @@ pub(crate) enum ContestError {
         /// Its message.
         said: String,
     },
+    /// The processes of both ends failed.
+    #[error("both ends failed: {receiver}; {sender}")]
+    Both {
+        /// The failure of the end that receives.
+        receiver: Box<ContestError>,
+        /// The failure of the end that sends.
+        sender: Box<ContestError>,
+    },
     /// A process printed a line that cannot be read as a measurement.
     #[error("the measurement cannot be read")]
     Report(#[from] serde_json::Error),

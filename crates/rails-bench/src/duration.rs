@@ -1,5 +1,6 @@
-//! Durations as people write them.
+//! Durations as people and reports write them.
 
+use serde::Serializer;
 use std::time::Duration;
 
 /// Reads `19ms`, `1.5s`, `250us` or `0`: a number and its unit, which only nothing at all needs not.
@@ -21,6 +22,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         unit => return Err(format!("`{unit}` is no unit of time; try us, ms or s")),
     };
     Duration::try_from_secs_f64(number * scale).map_err(|_| format!("`{text}` is more than fits"))
+}
+
+pub(crate) fn microseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+/// Writes whole nanoseconds.
+pub(crate) fn nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(time.as_nanos() as u64)
 }
 
 #[cfg(test)]

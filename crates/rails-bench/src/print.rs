@@ -1,5 +1,6 @@
 //! Writing to the terminal: results to stdout, everything else to stderr, with progress bars out of the way.
 
+use comfy_table::{CellAlignment, Row, Table, presets::UTF8_HORIZONTAL_ONLY};
 use indicatif::MultiProgress;
 use std::{
     fmt,
@@ -31,6 +32,15 @@ pub(crate) fn note(line: impl fmt::Display) {
     BARS.suspend(|| {
         let _ = writeln!(io::stderr(), "{line}");
     });
+}
+
+/// A table whose first columns name a case, and whose other ones have figures.
+pub(crate) fn table(names: usize, header: impl Into<Row>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(header);
+    table.column_iter_mut().skip(names).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table
 }
 
 /// Prints trace events to stderr, one line each: warnings, from the rails crates also debugging (`-v`) and tracing (`-vv`).

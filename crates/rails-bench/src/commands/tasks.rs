@@ -11,7 +11,7 @@ use crate::{
     print,
 };
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::Table;
 use rails_topo::Machine;
 use serde::Serialize;
 use std::time::Duration;
@@ -116,11 +116,7 @@ fn taken(takings: &Takings) -> String {
 }
 
 fn table(subject: &str) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header([subject, "median", "99th of 100", "least", "of the first"]);
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
+    print::table(1, [subject, "median", "99th of 100", "least", "of the first"])
 }
 
 fn row(table: &mut Table, case: String, spread: &Spread, first: Option<Duration>) {

@@ -1,9 +1,8 @@
 //! Round trips over striped streams beside those over one plain flow and MPTCP, over the same links in the same run.
 
 use crate::lab::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, mptcp, peer::Peer, testbed::halves};
-use crate::{commands::ping::Application, measure::latency::RoundTrips};
+use crate::{commands::ping::Application, measure::latency::RoundTrips, print};
 use clap::ValueEnum;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use rails_lab::Side;
 use rails_topo::Topology;
 use rand::{SeedableRng, seq::SliceRandom};
@@ -241,20 +240,8 @@ impl fmt::Display for LatencyComparison {
         if let Some(reason) = &self.mptcp_absent {
             writeln!(f, "NOT MEASURED: {}: {reason}", Carrier::Mptcp)?;
         }
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header([
-            "bytes",
-            "",
-            "p50, us",
-            "least",
-            "most",
-            "over plain",
-            "p99, us",
-            "least",
-            "most",
-            "over plain",
-        ]);
+        let [least, most, over] = ["least", "most", "over plain"];
+        let mut table = print::table(2, ["bytes", "", "p50, us", least, most, over, "p99, us", least, most, over]);
         for outcome in &self.results {
             let over = |ratio: Option<f64>| ratio.map_or("unknown".to_owned(), |ratio| format!("{ratio:.3}"));
             let spread = |spread: Spread| [spread.median, spread.least, spread.most].map(|us| format!("{us:.1}"));
@@ -265,7 +252,6 @@ impl fmt::Display for LatencyComparison {
             let (bytes, carrier) = (outcome.bytes.to_string(), outcome.carrier.to_string());
             table.add_row([bytes, carrier, p50, p50_least, p50_most, over50, p99, p99_least, p99_most, over99]);
         }
-        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         writeln!(f, "{table}")?;
         let warned = |sample: &LatencySample| Some((sample.round, sample.carrier, sample.warning.clone()?));
         let mut warnings = self.samples.iter().filter_map(warned);

@@ -1,6 +1,7 @@
 //! What rails and tasks that wait take from a thread that computes on their CPU, and from a CPU that is idle.
 
 use super::work::Work;
+use crate::duration::{microseconds, nanoseconds};
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use rails_bind::thread::bind_current;
@@ -10,7 +11,7 @@ use rails_multirail::{
 };
 use rails_task::{Priority, Step, Task, TaskQueues, TimerTrigger, Worker};
 use rails_topo::{CpuId, CpuSet, Topology};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     thread,
@@ -174,14 +175,6 @@ fn cpu_time() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).context("getrusage failed")?;
     let micros = |time: nix::sys::time::TimeVal| time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64;
     Ok(Duration::from_micros(micros(usage.user_time()) + micros(usage.system_time())))
-}
-
-fn microseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-fn nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(time.as_nanos() as u64)
 }
 
 /// Rounds; an odd number has a middle one.

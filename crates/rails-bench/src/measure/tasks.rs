@@ -1,10 +1,11 @@
 //! The cost of an empty task: submitted, run and noticed on one core, beside others that poll, and on another core.
 
+use crate::duration::nanoseconds;
 use anyhow::{Context, Result};
 use rails_bind::thread::bind_current;
 use rails_task::{Priority, Runner, Step, Task, TaskQueues};
 use rails_topo::{CpuId, CpuSet, Topology};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::{
     hint,
     sync::{
@@ -201,10 +202,6 @@ impl Spread {
         let at = |index: usize| times[index.min(times.len() - 1)].saturating_sub(clock);
         Self { least: at(0), median: at(count / 2), late: at(count * 99 / 100), samples: count }
     }
-}
-
-fn nanoseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(time.as_nanos() as u64)
 }
 
 /// The room of each queue, for the one task.

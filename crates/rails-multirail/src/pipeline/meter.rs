@@ -317,7 +317,7 @@ mod tests {
         }
     }
 
-    /// Figures only grow, whatever the stage does meanwhile.
+    /// Figures only grow while the stage goes from wait to wait.
     #[test]
     fn figures_never_go_back() {
         let meter = Meter::new("stage".to_owned(), Instant::now(), Arc::default());

@@ -4,7 +4,7 @@ use super::{
     carrier::{Carrier, Engine, Wire},
     overlap::{Computes, Message},
 };
-use crate::measure::work::Work;
+use crate::{duration::microseconds, measure::work::Work};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use rails_bind::thread::current_affinity;
@@ -298,10 +298,6 @@ async fn echo(mut wire: Wire) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-}
-
-fn microseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
 }
 
 /// A pause before each message.

@@ -14,13 +14,51 @@ pub(crate) use end::{Orders, run as obey};
 pub(crate) use overlap::{Message, OverlapContest};
 pub(crate) use ping_pong::PingPongContest;
 
-use super::compare::{ContestError, Spread, Testbed, peer::Peer, testbed::halves};
+use super::compare::{ContestError, Link, Setting, Spread, Terms, Testbed, peer::Peer, testbed::halves};
 use carrier::Carrier;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
 use end::{EndReport, Job};
 use rails_lab::Side;
-use rails_topo::CpuSet;
-use std::{collections::BTreeSet, io, net::SocketAddr};
+use rails_topo::{CpuSet, Topology};
+use rand::{SeedableRng, seq::SliceRandom};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use std::{collections::BTreeSet, io, net::SocketAddr, time::Duration};
+
+/// One carrier in one round.
+#[derive(Debug, Clone, Serialize)]
+struct Sample {
+    /// Its round, from 1.
+    round: usize,
+    carrier: Carrier,
+    sender: EndReport,
+    receiver: EndReport,
+}
+
+/// Makes the link, has every carrier do its job in each round, in random order, and takes the link down again.
+/// `progress` is told of each measurement before it starts. Returns the setting, and the samples that count.
+fn run_rounds(
+    (link, terms): (Link, &Terms),
+    topology: &Topology,
+    mut carriers: Vec<Carrier>,
+    mut job: impl FnMut(&mut ChaCha8Rng) -> Job,
+    mut progress: impl FnMut(usize, Carrier),
+) -> Result<(Setting, Vec<Sample>), ContestError> {
+    let cpus = one_each(topology.allowed_cpus());
+    let testbed = Testbed::build(&[link], cpus, Duration::ZERO, terms)?;
+    let setting = Setting::of(topology, &testbed, Duration::ZERO, terms);
+    let mut order = ChaCha8Rng::seed_from_u64(terms.seed);
+    let mut samples = Vec::new();
+    for round in 0..=terms.rounds {
+        carriers.shuffle(&mut order);
+        let job = job(&mut order);
+        for carrier in carriers.iter().copied() {
+            progress(round, carrier);
+            let (sender, receiver) = run_both(&testbed, carrier, &job)?;
+            samples.extend((round > 0).then_some(Sample { round, carrier, sender, receiver }));
+        }
+    }
+    Ok((setting, samples))
+}
 
 /// One CPU for each end; the same one where there are not two.
 fn one_each(allowed: &CpuSet) -> (CpuSet, CpuSet) {
@@ -67,15 +105,6 @@ fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 fn cell(spread: Spread, digits: usize) -> String {
     let Spread { median, least, most } = spread;
     format!("{median:.digits$} ({least:.digits$} to {most:.digits$})")
-}
-
-/// A table whose first columns name a case, and whose other ones have figures.
-fn table(names: usize, header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header(header.iter().copied());
-    table.column_iter_mut().skip(names).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
 }
 
 const LISTENING: &str = "listening on ";

@@ -1,15 +1,18 @@
 //! Overlap of communication and computation: the time of the work alone over that of the work beside a message.
 
 use super::{
+    Sample,
     carrier::Carrier,
     cell, congestion_control,
     end::{EndReport, Job, OverlapTimes},
-    median, one_each, run_both, table,
+    median, run_rounds,
 };
-use crate::lab::compare::{ContestError, Link, Setting, Spread, Terms, Testbed};
+use crate::{
+    lab::compare::{ContestError, Link, Setting, Spread, Terms},
+    print,
+};
 use clap::ValueEnum;
 use rails_topo::{DataSize, Topology};
-use rand::{SeedableRng, seq::SliceRandom};
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
 
@@ -53,19 +56,9 @@ pub(crate) struct OverlapReport {
     messages: Vec<Message>,
     count: u32,
     /// Every measurement that counts, in the order they were made.
-    samples: Vec<OverlapSample>,
+    samples: Vec<Sample>,
     /// The figures by message and carrier.
     results: Vec<OverlapOutcome>,
-}
-
-/// One carrier in one round.
-#[derive(Debug, Clone, Serialize)]
-struct OverlapSample {
-    /// Its round, from 1.
-    round: usize,
-    carrier: Carrier,
-    sender: EndReport,
-    receiver: EndReport,
 }
 
 /// One carrier with one message over all rounds. An overlap is the median time of the work alone over the median time from
@@ -98,23 +91,12 @@ impl OverlapContest {
     pub(crate) fn run(
         &self,
         topology: &Topology,
-        mut progress: impl FnMut(usize, Carrier),
+        progress: impl FnMut(usize, Carrier),
     ) -> Result<OverlapReport, ContestError> {
-        let cpus = one_each(topology.allowed_cpus());
-        let testbed = Testbed::build(&[self.link], cpus, Duration::ZERO, &self.terms)?;
-        let setting = Setting::of(topology, &testbed, Duration::ZERO, &self.terms);
         let job = Job::Overlap { messages: self.messages.clone(), count: self.count };
-        let mut carriers = Carrier::value_variants().to_vec();
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
-        let mut samples = Vec::new();
-        for round in 0..=self.terms.rounds {
-            carriers.shuffle(&mut order);
-            for carrier in carriers.iter().copied() {
-                progress(round, carrier);
-                let (sender, receiver) = run_both(&testbed, carrier, &job)?;
-                samples.extend((round > 0).then_some(OverlapSample { round, carrier, sender, receiver }));
-            }
-        }
+        let carriers = Carrier::value_variants().to_vec();
+        let case = (self.link, &self.terms);
+        let (setting, samples) = run_rounds(case, topology, carriers, |_| job.clone(), progress)?;
         Ok(OverlapReport::new(self, setting, samples))
     }
 }
@@ -134,14 +116,14 @@ impl Computes {
 }
 
 impl OverlapReport {
-    fn new(contest: &OverlapContest, setting: Setting, samples: Vec<OverlapSample>) -> Self {
+    fn new(contest: &OverlapContest, setting: Setting, samples: Vec<Sample>) -> Self {
         let outcome = |(message, carrier): (Message, Carrier)| {
             let of = || samples.iter().filter(move |sample| sample.carrier == carrier);
-            let spread = |end: fn(&OverlapSample) -> &EndReport, computes, figure: fn(&OverlapTimes) -> Option<f64>| {
+            let spread = |end: fn(&Sample) -> &EndReport, computes, figure: fn(&OverlapTimes) -> Option<f64>| {
                 let is_meant = |times: &&OverlapTimes| times.message == message && times.computes == computes;
                 Spread::of(of().flat_map(|sample| end(sample).overlap.iter().filter(is_meant)).filter_map(figure))
             };
-            let [sender, receiver]: [fn(&OverlapSample) -> &EndReport; 2] = [|one| &one.sender, |one| &one.receiver];
+            let [sender, receiver]: [fn(&Sample) -> &EndReport; 2] = [|one| &one.sender, |one| &one.receiver];
             Some(OverlapOutcome {
                 message,
                 carrier,
@@ -188,9 +170,9 @@ impl fmt::Display for OverlapReport {
             setting.sender_cpus, setting.receiver_cpus
         )?;
         writeln!(f, "{}", setting.machine())?;
-        let mut table = table(
+        let mut table = print::table(
             2,
-            &[
+            [
                 "message, work",
                 "",
                 "alone, us",
@@ -243,7 +225,7 @@ mod tests {
     #[test]
     fn overlap_is_of_medians_by_case_and_end() {
         use Computes::{Both, Nobody, Receiver, Sender};
-        let sample = |round, total: f64| OverlapSample {
+        let sample = |round, total: f64| Sample {
             round,
             carrier: Carrier::Rails,
             sender: end(&[(Nobody, 0.0, 5.0), (Sender, 9.0, total), (Receiver, 0.0, 7.0), (Both, 9.0, 90.0)]),

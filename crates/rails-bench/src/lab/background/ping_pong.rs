@@ -1,16 +1,21 @@
 //! Exchanges of four bytes over several streams.
 
 use super::{
+    Sample,
     carrier::Carrier,
     cell, congestion_control,
-    end::{EndReport, ExchangeTimes, Job},
-    median, one_each, run_both, table,
+    end::{ExchangeTimes, Job},
+    median, run_rounds,
 };
-use crate::lab::compare::{ContestError, Link, Setting, Spread, Terms, Testbed};
+use crate::{
+    lab::compare::{ContestError, Link, Setting, Spread, Terms},
+    print,
+};
 use rails_topo::Topology;
-use rand::{SeedableRng, seq::SliceRandom};
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use std::{fmt, time::Duration};
+use std::fmt;
 
 /// A contest to be run.
 #[derive(Debug, Clone)]
@@ -33,19 +38,9 @@ pub(crate) struct PingPongReport {
     streams: Vec<u16>,
     count: u32,
     /// Every measurement that counts, in the order they were made.
-    samples: Vec<PingPongSample>,
+    samples: Vec<Sample>,
     /// The figures by number of streams and carrier.
     results: Vec<PingPongOutcome>,
-}
-
-/// One carrier in one round.
-#[derive(Debug, Clone, Serialize)]
-struct PingPongSample {
-    /// Its round, from 1.
-    round: usize,
-    carrier: Carrier,
-    sender: EndReport,
-    receiver: EndReport,
 }
 
 /// One carrier with so many streams over all rounds.
@@ -75,33 +70,23 @@ impl PingPongContest {
     pub(crate) fn run(
         &self,
         topology: &Topology,
-        mut progress: impl FnMut(usize, Carrier),
+        progress: impl FnMut(usize, Carrier),
     ) -> Result<PingPongReport, ContestError> {
-        let cpus = one_each(topology.allowed_cpus());
-        let testbed = Testbed::build(&[self.link], cpus, Duration::ZERO, &self.terms)?;
-        let setting = Setting::of(topology, &testbed, Duration::ZERO, &self.terms);
-        let (mut carriers, mut streams) = (CARRIERS, self.streams.clone());
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
-        let mut samples = Vec::new();
-        for round in 0..=self.terms.rounds {
-            carriers.shuffle(&mut order);
-            streams.shuffle(&mut order);
-            let job = Job::PingPong { streams: streams.clone(), count: self.count };
-            for carrier in carriers {
-                progress(round, carrier);
-                let (sender, receiver) = run_both(&testbed, carrier, &job)?;
-                samples.extend((round > 0).then_some(PingPongSample { round, carrier, sender, receiver }));
-            }
-        }
+        let mut streams = self.streams.clone();
+        let job = |order: &mut ChaCha8Rng| {
+            streams.shuffle(order);
+            Job::PingPong { streams: streams.clone(), count: self.count }
+        };
+        let (setting, samples) = run_rounds((self.link, &self.terms), topology, CARRIERS.to_vec(), job, progress)?;
         Ok(PingPongReport::new(self, setting, samples))
     }
 }
 
 impl PingPongReport {
-    fn new(contest: &PingPongContest, setting: Setting, samples: Vec<PingPongSample>) -> Self {
+    fn new(contest: &PingPongContest, setting: Setting, samples: Vec<Sample>) -> Self {
         let outcome = |(streams, carrier): (u16, Carrier)| {
             let of = || samples.iter().filter(move |sample| sample.carrier == carrier);
-            let with = |sample: &PingPongSample, streams| {
+            let with = |sample: &Sample, streams| {
                 sample.sender.ping_pong.iter().find(|times| times.streams == streams).cloned()
             };
             let spread = |figure: fn(&ExchangeTimes) -> Option<f64>| {
@@ -154,9 +139,9 @@ impl fmt::Display for PingPongReport {
         )?;
         writeln!(f, "asked on CPU {}, answered on CPU {}", setting.sender_cpus, setting.receiver_cpus)?;
         writeln!(f, "{}", setting.machine())?;
-        let mut table = table(
+        let mut table = print::table(
             2,
-            &["streams", "", "one at a time", "over one stream", "all at once", "all at once, time of all / number"],
+            ["streams", "", "one at a time", "over one stream", "all at once", "all at once, time of all / number"],
         );
         for outcome in &self.results {
             let over = outcome.over_one_stream.map_or("unknown".to_owned(), |over| cell(over, 2));
@@ -173,7 +158,7 @@ const CARRIERS: [Carrier; 2] = [Carrier::Rails, Carrier::ProgressThread];
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::end::EndReport, *};
     use rails_lab::Shape;
     use rails_topo::CpuSet;
 
@@ -192,7 +177,7 @@ mod tests {
             overlap: vec![],
             ping_pong,
         };
-        let sample = |round, one, two| PingPongSample {
+        let sample = |round, one, two| Sample {
             round,
             carrier: Carrier::Rails,
             sender: end(vec![times(2, two), times(1, one)]),

@@ -1,7 +1,7 @@
 //! A comparison as a person reads it.
 
 use super::{Comparison, Link, Outcome};
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use crate::print;
 use std::fmt;
 
 impl fmt::Display for Comparison {
@@ -40,9 +40,7 @@ impl Comparison {
     }
 
     fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header([
+        let header = [
             "",
             "Mbit/s, median",
             "least",
@@ -51,7 +49,8 @@ impl Comparison {
             "CPU s/GB",
             "of the machine",
             "Gbit/s per busy core, sender and receiver",
-        ]);
+        ];
+        let mut table = print::table(1, header);
         for outcome in &self.results {
             let mbit = |bits: f64| format!("{:.0}", bits / 1e6);
             let goodput = &outcome.goodput_bits_per_second;
@@ -67,7 +66,6 @@ impl Comparison {
                 per_core(outcome),
             ]);
         }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         writeln!(f, "{table}")?;
         for outcome in &self.results {
             outcome.warnings.iter().try_for_each(|warning| writeln!(f, "(!) {}: {warning}", outcome.contender))?;

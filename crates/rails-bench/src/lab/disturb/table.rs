@@ -1,8 +1,7 @@
 //! A disturbance as a person reads it.
 
 use super::{Disturbance, Figure, Measure};
-use crate::lab::compare::Link;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use crate::{lab::compare::Link, print};
 use std::fmt;
 
 impl fmt::Display for Disturbance {
@@ -16,8 +15,6 @@ impl fmt::Display for Disturbance {
         };
         let (control, seed) = (&self.congestion_control, self.seed);
         writeln!(f, "ceilings before, while and after: {ceilings}; {control} on all sockets; order from seed {seed}")?;
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
         let head = |outcome: &super::DisturbOutcome| {
             let mark = if outcome.warnings.is_empty() { "" } else { " (!)" };
             // Names are long, and there are several columns.
@@ -25,7 +22,7 @@ impl fmt::Display for Disturbance {
             format!("{name}{mark}\n{} of {} rounds", outcome.rounds.0, outcome.rounds.1)
         };
         let named = ["median (most)".to_owned(), "target".to_owned()];
-        table.set_header(named.into_iter().chain(self.results.iter().map(head)));
+        let mut table = print::table(1, named.into_iter().chain(self.results.iter().map(head)));
         for (row, measure) in Measure::ALL.into_iter().enumerate() {
             let target = measure.target(self.scenario).map(|most| match measure.show(most) {
                 none if most == 0.0 => none,
@@ -34,7 +31,6 @@ impl fmt::Display for Disturbance {
             let figures = self.results.iter().map(|outcome| shown(&outcome.figures[row]));
             table.add_row([measure.to_string(), target.unwrap_or_default()].into_iter().chain(figures));
         }
-        table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         writeln!(f, "{table}")?;
         for outcome in &self.results {
             outcome.warnings.iter().try_for_each(|warning| writeln!(f, "(!) {}: {warning}", outcome.contender))?;

@@ -1,8 +1,7 @@
 //! A report as a person reads it.
 
 use super::NetvideoReport;
-use crate::lab::compare::Link;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use crate::{lab::compare::Link, print};
 use rails_multirail::pipeline::StageStats;
 use std::{collections::BTreeSet, fmt};
 
@@ -59,18 +58,21 @@ impl fmt::Display for NetvideoReport {
 
 impl NetvideoReport {
     fn figures(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = table(&[
-            "",
-            "frames/s, median",
-            "least",
-            "most",
-            "of the ceiling",
-            "shown",
-            "dropped",
-            "latency p50, ms",
-            "p95",
-            "p99",
-        ]);
+        let mut table = print::table(
+            1,
+            [
+                "",
+                "frames/s, median",
+                "least",
+                "most",
+                "of the ceiling",
+                "shown",
+                "dropped",
+                "latency p50, ms",
+                "p95",
+                "p99",
+            ],
+        );
         for outcome in &self.results {
             let share = outcome.share_of_ceiling.map_or("unknown".to_owned(), |share| format!("{share:.3}"));
             let fps = [outcome.fps.median, outcome.fps.least, outcome.fps.most].map(|fps| format!("{fps:.2}"));
@@ -85,7 +87,8 @@ impl NetvideoReport {
 
     /// The stages in the last round of each placing.
     fn stages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut table = table(&["last round", "stage", "busy, s", "starved", "blocked", "items in", "items out"]);
+        let mut table =
+            print::table(1, ["last round", "stage", "busy, s", "starved", "blocked", "items in", "items out"]);
         for outcome in &self.results {
             let Some(sample) = self.samples.iter().rfind(|sample| sample.placing == outcome.placing) else { continue };
             for stage in sample.sender.stages.iter().chain(&sample.receiver.stages) {
@@ -98,12 +101,4 @@ impl NetvideoReport {
         }
         writeln!(f, "{table}")
     }
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header(header.iter().copied());
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table
 }

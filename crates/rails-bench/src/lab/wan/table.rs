@@ -1,8 +1,7 @@
 //! A comparison as a person reads it.
 
 use super::WanComparison;
-use crate::lab::compare::Spread;
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use crate::{lab::compare::Spread, print};
 use std::fmt;
 
 impl fmt::Display for WanComparison {
@@ -34,12 +33,10 @@ impl fmt::Display for WanComparison {
             kernel.unwrap_or_else(unknown),
             env!("CARGO_PKG_VERSION")
         )?;
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
         let mut header = vec!["loss", "", "Mbit/s, median", "least", "most", "sent again", "queue drops", "CPU s/GB"];
         let rival = self.beside.map(|rival| format!("beside: {rival}"));
         header.extend(rival.as_deref());
-        table.set_header(header);
+        let mut table = print::table(2, header);
         for outcome in &self.results {
             let mbit = |bits: f64| format!("{:.1}", bits / 1e6);
             let percent = |share: f64| format!("{:.3} %", share * 100.0);
@@ -59,7 +56,6 @@ impl fmt::Display for WanComparison {
             ];
             table.add_row(figures.into_iter().chain(outcome.beside.as_ref().map(rival)));
         }
-        table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
         writeln!(f, "{table}")?;
         writeln!(f, "raw samples (Mbit/s of goodput):")?;
         for sample in &self.samples {

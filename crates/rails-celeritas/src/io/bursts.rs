@@ -1,7 +1,8 @@
 //! Sending segments in bursts: from the blocks of their messages, or sealed into a buffer.
 
-use super::{ahead::HelperStats, driver::State, sealing::Sealing};
+use super::{ahead::HelperStats, outgoing::Outgoing, sealing::Sealing};
 use crate::proto::{
+    connection::ConnectionProtocol,
     sender::Segment,
     wire::{HEADER_LEN, seal_len},
 };
@@ -44,20 +45,27 @@ impl Bursts {
     }
 
     /// Sends the probes of the path's MTU and the segments that may leave now. Returns whether more may follow at once.
-    pub(super) fn transmit(&mut self, socket: &UdpSocket, to: SocketAddr, state: &mut State, now: Instant) -> bool {
-        if self.left == self.burst.len() && !self.probe(socket, to, state, now) {
+    pub(super) fn transmit(
+        &mut self,
+        socket: &UdpSocket,
+        to: SocketAddr,
+        protocol: &mut ConnectionProtocol,
+        outgoing: &Outgoing,
+        now: Instant,
+    ) -> bool {
+        if self.left == self.burst.len() && !self.probe(socket, to, protocol, now) {
             return false;
         }
         for _ in 0..BURSTS {
             if self.left == self.burst.len() {
-                self.next_burst(socket, state, now);
+                self.next_burst(socket, protocol, outgoing, now);
                 if self.burst.is_empty() {
                     return false;
                 }
             }
             let sent = match self.sealing {
-                Some(_) => self.send_sealed(socket, to, state),
-                None => self.send(socket, to, state),
+                Some(_) => self.send_sealed(socket, to, outgoing),
+                None => self.send(socket, to, outgoing),
             };
             if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
                 return false;
@@ -68,20 +76,20 @@ impl Bursts {
     }
 
     /// Takes the next burst that is due, and has helpers seal those behind it that are due too.
-    fn next_burst(&mut self, socket: &UdpSocket, state: &mut State, now: Instant) {
+    fn next_burst(&mut self, socket: &UdpSocket, protocol: &mut ConnectionProtocol, outgoing: &Outgoing, now: Instant) {
         let most = usize::from(socket.most_segments());
         self.left = 0;
         match self.sealing.as_mut().and_then(|sealing| sealing.next(&mut self.sealed)) {
             Some(burst) => self.burst = burst,
             None => {
                 self.burst.clear();
-                state.protocol.poll_transmit(now, most, &mut self.burst);
+                protocol.poll_transmit(now, most, &mut self.burst);
             }
         }
         let Some(sealing) = &mut self.sealing else { return };
         while !self.burst.is_empty() && sealing.has_room(now) {
             let mut due = Vec::new();
-            state.protocol.poll_transmit(now, most, &mut due);
+            protocol.poll_transmit(now, most, &mut due);
             if due.is_empty() {
                 return;
             }
@@ -89,22 +97,22 @@ impl Bursts {
                 let mut payloads = Vec::with_capacity(segments.len());
                 let mut segments = segments.to_vec();
                 // Those of messages that were given up stay here.
-                segments.retain(|segment| state.outgoing.pieces(segment, &mut payloads));
+                segments.retain(|segment| outgoing.pieces(segment, &mut payloads));
                 sealing.offer(segments, payloads);
             }
         }
     }
 
     /// Sends the probes that are due. Returns whether the socket took them.
-    fn probe(&mut self, socket: &UdpSocket, to: SocketAddr, state: &mut State, now: Instant) -> bool {
-        while let Some((packet, datagram)) = self.probe.take().or_else(|| self.make_probe(state, now)) {
+    fn probe(&mut self, socket: &UdpSocket, to: SocketAddr, protocol: &mut ConnectionProtocol, now: Instant) -> bool {
+        while let Some((packet, datagram)) = self.probe.take().or_else(|| self.make_probe(protocol, now)) {
             match socket.try_send(&[IoSlice::new(&datagram)], None, Some(to), None) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.probe = Some((packet, datagram));
                     return false;
                 }
                 Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
-                    state.protocol.handle_refused_probe(now, packet);
+                    protocol.handle_refused_probe(now, packet);
                 }
                 // A probe that does not leave counts as lost.
                 Ok(_) | Err(_) => {}
@@ -113,8 +121,8 @@ impl Bursts {
         true
     }
 
-    fn make_probe(&mut self, state: &mut State, now: Instant) -> Option<(u64, Vec<u8>)> {
-        let (header, padding) = state.protocol.poll_probe(now)?;
+    fn make_probe(&mut self, protocol: &mut ConnectionProtocol, now: Instant) -> Option<(u64, Vec<u8>)> {
+        let (header, padding) = protocol.poll_probe(now)?;
         let mut datagram = header.encode().to_vec();
         datagram.resize(HEADER_LEN + padding as usize, 0);
         if let Some(sealing) = &mut self.sealing {
@@ -133,7 +141,7 @@ impl Bursts {
     }
 
     /// Sends the rest of the burst by one call.
-    fn send(&mut self, socket: &UdpSocket, to: SocketAddr, state: &State) -> io::Result<()> {
+    fn send(&mut self, socket: &UdpSocket, to: SocketAddr, outgoing: &Outgoing) -> io::Result<()> {
         let (segments, whole) = self.next();
         let headers: Vec<[u8; HEADER_LEN]> = segments.iter().map(Segment::encode_header).collect();
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(3 * segments.len());
@@ -141,7 +149,7 @@ impl Bursts {
         for (segment, header) in segments.iter().zip(&headers) {
             let before = slices.len();
             slices.push(IoSlice::new(&header[..segment.header_len()]));
-            if !state.outgoing.slices(segment, &mut slices) || slices.len() > UdpSocket::MOST_SLICES {
+            if !outgoing.slices(segment, &mut slices) || slices.len() > UdpSocket::MOST_SLICES {
                 slices.truncate(before);
                 break;
             }
@@ -149,7 +157,7 @@ impl Bursts {
         }
         if count == 0 {
             // Its message was given up since, or its bytes are in more blocks than the kernel takes.
-            return self.send_copied(socket, to, state);
+            return self.send_copied(socket, to, outgoing);
         }
         let size = NonZeroU16::new(whole as u16).filter(|_| count > 1);
         let sent = socket.try_send(&slices, size, Some(to), None);
@@ -158,10 +166,10 @@ impl Bursts {
     }
 
     /// Sends one segment from a copy of its payload.
-    fn send_copied(&mut self, socket: &UdpSocket, to: SocketAddr, state: &State) -> io::Result<()> {
+    fn send_copied(&mut self, socket: &UdpSocket, to: SocketAddr, outgoing: &Outgoing) -> io::Result<()> {
         let segment = self.burst[self.left];
         let mut slices = Vec::new();
-        if !state.outgoing.slices(&segment, &mut slices) {
+        if !outgoing.slices(&segment, &mut slices) {
             self.left += 1;
             return Ok(());
         }
@@ -173,11 +181,11 @@ impl Bursts {
     }
 
     /// Sends the rest of the burst by one call, from a buffer into which it is sealed.
-    fn send_sealed(&mut self, socket: &UdpSocket, to: SocketAddr, state: &State) -> io::Result<()> {
+    fn send_sealed(&mut self, socket: &UdpSocket, to: SocketAddr, outgoing: &Outgoing) -> io::Result<()> {
         let (segments, whole) = self.next();
         if self.sealed.is_empty() {
             let segments = segments.to_vec();
-            let _ = segments.iter().all(|segment| self.seal(segment, state));
+            let _ = segments.iter().all(|segment| self.seal(segment, outgoing));
         }
         let count = self.sealed.len().div_ceil(whole);
         if count == 0 {
@@ -197,9 +205,9 @@ impl Bursts {
     }
 
     /// Seals a segment, unless its message was given up since.
-    fn seal(&mut self, segment: &Segment, state: &State) -> bool {
+    fn seal(&mut self, segment: &Segment, outgoing: &Outgoing) -> bool {
         let mut slices = Vec::new();
-        let is_there = state.outgoing.slices(segment, &mut slices);
+        let is_there = outgoing.slices(segment, &mut slices);
         let Some(sealing) = self.sealing.as_mut().filter(|_| is_there) else { return false };
         sealing.seal(segment, slices.iter().map(|slice| &slice[..]), &mut self.sealed);
         true

@@ -1,27 +1,30 @@
 //! The task that drives a connection: moves bytes between its sockets, its protocol and its callers' memory, and keeps
-//! the time. It decides nothing.
+//! the time. It decides nothing: [`Round`] has the order of what it does.
 
 use super::{
     ahead::HelperStats,
     bursts::Bursts,
     byte_stream::Waiting,
-    control::ControlChannel,
     error::ConnectionError,
     outgoing::{Delivery, Outgoing},
     scatter::{Scatter, ScatterStats},
 };
-use crate::proto::connection::{ConnectionProtocol, Event, Failure};
+use crate::proto::{
+    connection::{ConnectionProtocol, Event, Failure},
+    control::Broken,
+    round::{Io, Round},
+};
 use rails_net::{Timer, UdpSocket};
 use std::{
     future::Future,
     io,
-    net::SocketAddr,
+    net::{Shutdown, SocketAddr},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Instant,
 };
-use tokio::sync::Notify;
+use tokio::{net::TcpStream, sync::Notify};
 
 /// A connection, as its driver and its callers share it.
 #[derive(Debug)]
@@ -35,8 +38,6 @@ pub(super) struct Shared {
 pub(super) struct State {
     pub(super) protocol: ConnectionProtocol,
     pub(super) outgoing: Outgoing,
-    /// The last caller is gone.
-    pub(super) is_dropped: bool,
     /// The end of the connection; an error if messages are missing.
     pub(super) end: Option<Result<(), ConnectionError>>,
     pub(super) scatter: ScatterStats,
@@ -48,11 +49,23 @@ pub(super) struct State {
 /// The future of a connection's driver. Dropping it ends the connection.
 pub(super) struct Driver {
     pub(super) shared: Arc<Shared>,
-    pub(super) segments: UdpSocket,
-    pub(super) control: ControlChannel,
+    pub(super) sockets: Sockets,
+    pub(super) round: Round,
     pub(super) timer: Timer,
+}
+
+/// The sockets of a connection, with the memory of segments that are on their way through them.
+pub(super) struct Sockets {
+    pub(super) segments: UdpSocket,
+    pub(super) control: TcpStream,
     pub(super) scatter: Scatter,
     pub(super) bursts: Bursts,
+}
+
+/// The sockets, and the messages whose bytes leave.
+struct Moving<'a> {
+    sockets: &'a mut Sockets,
+    outgoing: &'a Outgoing,
 }
 
 impl Shared {
@@ -60,7 +73,6 @@ impl Shared {
         let state = State {
             protocol,
             outgoing: Outgoing::default(),
-            is_dropped: false,
             end: None,
             scatter: ScatterStats::default(),
             helpers: HelperStats::default(),
@@ -112,9 +124,7 @@ impl State {
             Event::Expired { message } => self.outgoing.settle(message, Delivery::Expired),
             Event::Refused { message } => self.outgoing.settle(message, Delivery::Refused),
             Event::Closed => self.finish(Ok(())),
-            Event::Failed(Failure::Silent(_)) if self.protocol.stats().0.acknowledged_bytes == 0 => {
-                self.finish(Err(ConnectionError::Blocked { remote: peer }));
-            }
+            Event::Failed(Failure::Blocked) => self.finish(Err(ConnectionError::Blocked { remote: peer })),
             Event::Failed(failure) => self.finish(Err(failure.into())),
             // Callers look for their messages after each round.
             Event::Arrival(_) | Event::Finished { .. } => {}
@@ -122,30 +132,50 @@ impl State {
     }
 }
 
+impl Io for Moving<'_> {
+    fn receive(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
+        let Sockets { segments, scatter, .. } = &mut *self.sockets;
+        let is_open = |_: &usize| match scatter.receive(segments, now, protocol) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            // The kernel's want of memory, perhaps: the datagram is lost, as one on the way.
+            Err(_) => false,
+        };
+        let trains = (0..TRAINS).take_while(is_open).count();
+        scatter.handle_waiting(now, protocol);
+        trains == TRAINS
+    }
+
+    fn transmit(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
+        let Sockets { segments, scatter, bursts, .. } = &mut *self.sockets;
+        bursts.transmit(segments, scatter.peer.get(), protocol, self.outgoing, now)
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.sockets.control.try_read(bytes)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sockets.control.try_write(bytes)
+    }
+
+    fn shut(&mut self) -> io::Result<()> {
+        socket2::SockRef::from(&self.sockets.control).shutdown(Shutdown::Write)
+    }
+}
+
 impl Driver {
     /// One round: all that can be done now. Returns whether another round may find more.
-    fn work(&mut self, state: &mut State) -> Result<bool, ConnectionError> {
-        let now = Instant::now();
-        let mut is_worthwhile = false;
-        for _ in 0..TRAINS {
-            match self.scatter.receive(&self.segments, now, &mut state.protocol) {
-                Ok(()) => is_worthwhile = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // The kernel's want of memory, perhaps: the datagram is lost, as one on the way.
-                Err(_) => break,
-            }
-        }
-        self.scatter.handle_waiting(now, &mut state.protocol);
-        is_worthwhile |= self.control.read(state, now)?;
-        state.protocol.handle_timeout(now);
-        is_worthwhile |= self.bursts.transmit(&self.segments, self.scatter.peer.get(), state, now);
-        self.control.write(state, now)?;
+    fn work(&mut self, state: &mut State) -> Result<bool, Broken> {
+        let mut moving = Moving { sockets: &mut self.sockets, outgoing: &state.outgoing };
+        let worked = self.round.run(Instant::now(), &mut state.protocol, &mut moving);
+        let Sockets { scatter, bursts, .. } = &self.sockets;
         while let Some(event) = state.protocol.poll_event() {
-            state.tell(event, self.scatter.peer.get());
+            state.tell(event, scatter.peer.get());
         }
-        state.scatter = self.scatter.stats;
-        state.helpers = self.bursts.helper_stats() + self.scatter.helper_stats();
-        Ok(is_worthwhile)
+        state.scatter = scatter.stats;
+        state.helpers = bursts.helper_stats() + scatter.helper_stats();
+        worked
     }
 
     /// Has the task woken when there is more to do. Returns whether there is already.
@@ -155,18 +185,20 @@ impl Driver {
             Poll::Ready(result) => result.map(|()| is_ready = true),
             Poll::Pending => Ok(()),
         };
-        look(self.segments.poll_receive_ready(context))?;
-        look(self.control.poll_ready(context))?;
-        let is_blocked = self.bursts.is_blocked();
+        let (sockets, channel) = (&self.sockets, self.round.control());
+        look(sockets.segments.poll_receive_ready(context))?;
+        if channel.is_open() {
+            look(sockets.control.poll_read_ready(context))?;
+        }
+        if channel.has_unsent() {
+            look(sockets.control.poll_write_ready(context))?;
+        }
+        let is_blocked = sockets.bursts.is_blocked();
         if is_blocked {
-            look(self.segments.poll_send_ready(context))?;
+            look(sockets.segments.poll_send_ready(context))?;
         }
         let now = Instant::now();
-        let mut due = state.protocol.poll_timeout();
-        if is_blocked || self.control.is_blocked() {
-            // The protocol would have more to send, if the sockets took it.
-            due = due.map(|due| due.max(now + Duration::from_millis(1)));
-        }
+        let due = self.round.poll_timeout(now, &state.protocol, is_blocked);
         self.timer.set(now, due)?;
         look(self.timer.poll(context))?;
         Ok(is_ready)
@@ -182,14 +214,11 @@ impl Future for Driver {
         let mut state = shared.lock();
         for _ in 0..ROUNDS {
             let worked = driver.work(&mut state);
-            let is_worthwhile = match worked {
-                Ok(is_worthwhile) => is_worthwhile,
-                Err(error) => {
-                    state.finish(Err(error));
-                    false
-                }
-            };
-            if state.end.is_some() || state.is_dropped {
+            let is_worthwhile = worked.unwrap_or_else(|broken| {
+                state.finish(Err(broken.into()));
+                false
+            });
+            if state.protocol.is_over() {
                 shared.announce(state);
                 return Poll::Ready(());
             }

@@ -2,6 +2,7 @@
 
 use crate::proto::{
     connection::{Failure, LEAST_MTU},
+    control::Broken,
     wire::FrameError,
 };
 use rails_net::{AcceptError, ConnectError, ListenError, UdpError};
@@ -168,11 +169,22 @@ pub enum ReceiveError {
     Connection(#[from] ConnectionError),
 }
 
+impl From<Broken> for ConnectionError {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Stream(kind) => Self::Control(kind),
+            Broken::Frame(error) => Self::Frame(error),
+        }
+    }
+}
+
 impl From<ConnectionError> for io::Error {
     fn from(error: ConnectionError) -> Self {
         let kind = match &error {
             ConnectionError::Protocol(Failure::Cut) => io::ErrorKind::ConnectionReset,
-            ConnectionError::Protocol(Failure::Silent(_)) | ConnectionError::Blocked { .. } => io::ErrorKind::TimedOut,
+            ConnectionError::Protocol(Failure::Silent(_) | Failure::Blocked) | ConnectionError::Blocked { .. } => {
+                io::ErrorKind::TimedOut
+            }
             ConnectionError::Control(kind) => *kind,
             ConnectionError::Protocol(_) | ConnectionError::Frame(_) => io::ErrorKind::InvalidData,
             ConnectionError::Stopped => io::ErrorKind::Other,

@@ -3,7 +3,6 @@
 mod ahead;
 mod bursts;
 mod byte_stream;
-mod control;
 mod driver;
 mod error;
 mod greeting;
@@ -231,7 +230,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         // The messages of an abandoned one are still delivered.
-        self.shared.change(|state| state.is_dropped = !state.protocol.is_abandoned());
+        self.shared.change(|state| state.protocol.drop_at_once());
     }
 }
 

@@ -3,15 +3,16 @@
 use super::{
     CeleritasOptions, Connection, OpenError,
     bursts::Bursts,
-    control::ControlChannel,
-    driver::{Driver, Shared},
+    driver::{Driver, Shared, Sockets},
     greeting::{Greeting, NoGreeting, VERSION},
     scatter::Scatter,
     secure::{self, Seals},
 };
 use crate::proto::{
     connection::{ConnectionProtocol, LEAST_MTU, Parameters},
+    control::ControlChannel,
     peer_address::PeerAddress,
+    round::Round,
     wire::{HEADER_LEN, Token, seal_len},
 };
 use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
@@ -152,11 +153,14 @@ impl Greeted {
         let helpers = Helpers::current();
         let driver = Driver {
             shared: Arc::clone(&shared),
-            segments,
-            control: ControlChannel::new(control, reader, writer),
+            sockets: Sockets {
+                segments,
+                control,
+                scatter: Scatter::new(token, PeerAddress::new(peer), opener, helpers.as_ref()),
+                bursts: Bursts::new(sealer, helpers.as_ref()),
+            },
+            round: Round::new(ControlChannel::new(reader, writer)),
             timer,
-            scatter: Scatter::new(token, PeerAddress::new(peer), opener, helpers.as_ref()),
-            bursts: Bursts::new(sealer, helpers.as_ref()),
         };
         tokio::spawn(driver);
         Ok(Connection { shared, local, peer: remote, segments: arrives_at, link })

@@ -139,6 +139,9 @@ pub enum Failure {
     /// The peer was not heard of while segments were under way.
     #[error("nothing was heard of the peer for {} s", .0.as_secs())]
     Silent(Duration),
+    /// No segment has ever arrived, though the control channel works.
+    #[error("no datagram arrives: a firewall may drop UDP")]
+    Blocked,
 }
 
 impl Parameters {
@@ -287,6 +290,18 @@ impl ConnectionProtocol {
         }
         self.finish();
         self.abandoned_until = Some(now + LONGEST_FAREWELL);
+    }
+
+    /// The application is gone, and waits for nothing: the connection is over at once, unless it was abandoned before.
+    pub fn drop_at_once(&mut self) {
+        if !self.is_abandoned() {
+            self.stop();
+        }
+    }
+
+    /// Whether the connection is over: nothing is sent or taken any more.
+    pub fn is_over(&self) -> bool {
+        self.has_ended()
     }
 
     /// The driver cannot go on, as without a control channel. No event follows, and nothing is sent.
@@ -491,9 +506,10 @@ impl ConnectionProtocol {
         // Before messages are given up: they are under way as long as the silence lasts.
         let is_waiting = self.sender.unacknowledged() > 0;
         if let Some(silence) = self.silence.is_too_long(now, is_waiting) {
-            return self.fail(match self.path_mtu.is_too_small() {
-                true => Failure::SmallPath,
-                false => Failure::Silent(silence),
+            return self.fail(match self.sender.stats().acknowledged_bytes {
+                _ if self.path_mtu.is_too_small() => Failure::SmallPath,
+                0 => Failure::Blocked,
+                _ => Failure::Silent(silence),
             });
         }
         while let Some(message) = self.deadlines.pop(now) {

@@ -1,16 +1,18 @@
 //! The protocol: state machines without a socket, a clock or a task. Time and bytes are arguments.
 //!
-//! Each module depends only on those above it.
+//! Each module depends only on those above it, and the last two on each other.
 //! - [`wire`]: the bytes of segments and of control frames;
 //! - [`round_trip`], [`pacer`]: the time of a round trip, and when bytes may leave;
 //! - [`path_mtu`], [`peer_address`]: how large packets may be, and where they go;
 //! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: the bytes that have come, and the error lists;
 //! - [`blocks`]: the memory of messages; [`incoming`]: the callers that receive them, and how far the peer may send;
 //! - [`silence`]: how long nothing was heard; [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
-//! - [`connection`]: one end, made of the above.
+//! - [`connection`]: one end, made of the above;
+//! - [`control`], [`round`]: the control channel's frames, and the order in which a driver moves bytes and keeps the time.
 
 pub mod blocks;
 pub mod connection;
+pub mod control;
 pub mod deadlines;
 pub mod incoming;
 pub mod pacer;
@@ -18,6 +20,7 @@ pub mod path_mtu;
 pub mod peer_address;
 pub mod rate;
 pub mod receiver;
+pub mod round;
 pub mod round_trip;
 pub mod sender;
 pub mod silence;

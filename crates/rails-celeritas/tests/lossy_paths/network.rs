@@ -4,17 +4,20 @@ use crate::oracle::Oracle;
 use bytes::BytesMut;
 use rails_celeritas::proto::{
     connection::{ConnectionProtocol, Event, Failure, Parameters},
+    control::Broken,
     incoming::Outcome,
     rate::RateController,
     receiver::{Arrival, Payload},
+    round::{Io, Round},
     sender::Segment,
-    wire::{Control, FrameReader, HEADER_LEN, Header, SegmentHeader, Token},
+    wire::{Control, HEADER_LEN, Header, ProbeHeader, SegmentHeader, Token},
 };
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{
     cmp::Reverse,
-    collections::BinaryHeap,
+    collections::{BinaryHeap, HashMap, VecDeque},
+    io, mem,
     time::{Duration, Instant},
 };
 
@@ -57,9 +60,12 @@ pub(crate) struct Network {
     free_at: [Instant; 2],
     /// When the last bytes of the control channel from each end arrive: those behind them come no earlier.
     control_at: [Instant; 2],
-    readers: [FrameReader; 2],
+    rounds: [Round; 2],
+    inboxes: [Inbox; 2],
+    /// Whose drivers have ended.
+    is_over: [bool; 2],
     arrivals: BinaryHeap<Reverse<(Instant, u64, End, u64)>>,
-    under_way: std::collections::HashMap<u64, Item>,
+    under_way: HashMap<u64, Item>,
     next_item: u64,
     rng: ChaCha8Rng,
     pub(crate) failures: [Option<Failure>; 2],
@@ -68,7 +74,28 @@ pub(crate) struct Network {
     /// Which ends were abandoned by their application.
     pub(crate) abandoned: [bool; 2],
     pub(crate) refused: [Vec<u32>; 2],
-    most_unacknowledged: u64,
+    max_unacknowledged: u64,
+}
+
+/// The buffers of an end's kernel.
+#[derive(Default)]
+struct Inbox {
+    datagrams: VecDeque<Item>,
+    control: VecDeque<u8>,
+    /// The peer has closed its sending side of the control channel.
+    is_shut: bool,
+}
+
+/// The sockets of an end, for one round.
+struct Sockets<'a> {
+    end: End,
+    inbox: &'a mut Inbox,
+    oracles: &'a mut [Oracle; 2],
+    max_unacknowledged: u64,
+    segments: Vec<Segment>,
+    probes: Vec<(ProbeHeader, u32)>,
+    control: Vec<u8>,
+    is_shut: bool,
 }
 
 #[derive(Clone)]
@@ -114,7 +141,7 @@ impl Network {
         rate: impl Fn() -> Box<dyn RateController>,
     ) -> Self {
         let now = Instant::now();
-        let most_unacknowledged = parameters[0].most_unacknowledged.max(parameters[0].most_payload.into());
+        let max_unacknowledged = parameters[0].most_unacknowledged.max(parameters[0].most_payload.into());
         Self {
             ends: parameters.map(|parameters| ConnectionProtocol::new(now, parameters, rate())),
             oracles: Default::default(),
@@ -125,7 +152,9 @@ impl Network {
             begin: now,
             free_at: [now; 2],
             control_at: [now; 2],
-            readers: Default::default(),
+            rounds: Default::default(),
+            inboxes: Default::default(),
+            is_over: [false; 2],
             arrivals: BinaryHeap::new(),
             under_way: Default::default(),
             next_item: 0,
@@ -134,7 +163,7 @@ impl Network {
             closed: [false; 2],
             abandoned: [false; 2],
             refused: Default::default(),
-            most_unacknowledged,
+            max_unacknowledged,
         }
     }
 
@@ -204,8 +233,8 @@ impl Network {
                 return true;
             }
             let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
-            let timers = self.ends.iter().filter_map(ConnectionProtocol::poll_timeout);
-            let Some(next) = timers.chain(arrival).min() else { return false };
+            let timers = [0, 1].map(|end| self.rounds[end].poll_timeout(self.now, &self.ends[end], false));
+            let Some(next) = timers.into_iter().flatten().chain(arrival).min() else { return false };
             if next > self.begin + limit {
                 return false;
             }
@@ -215,48 +244,52 @@ impl Network {
             while self.arrivals.peek().is_some_and(|Reverse((at, ..))| *at <= self.now) {
                 let Reverse((_, _, to, key)) = self.arrivals.pop().unwrap();
                 let item = self.under_way.remove(&key).unwrap();
-                self.arrive(to, item);
-            }
-            for end in &mut self.ends {
-                end.handle_timeout(self.now);
+                self.inboxes[to].take(item);
             }
         }
     }
 
-    /// Everything that can leave now leaves.
+    /// Both drivers do all that they can do now.
     fn work(&mut self) {
-        let mut burst: Vec<Segment> = Vec::new();
         for end in 0..2 {
-            loop {
-                burst.clear();
-                self.ends[end].poll_transmit(self.now, 44, &mut burst);
-                if burst.is_empty() {
-                    break;
-                }
-                let size = |segment: &Segment| segment.header_len() + segment.payload_len as usize;
-                let first = size(&burst[0]);
-                assert!(burst[..burst.len() - 1].iter().all(|segment| size(segment) == first), "{burst:?}");
-                assert!(size(burst.last().unwrap()) <= first);
-                for segment in burst.clone() {
-                    self.oracles[end].sent(&segment);
-                    self.transmit(end, &segment);
-                }
-                assert!(self.ends[end].unacknowledged() <= self.most_unacknowledged);
+            while !self.is_over[end] && self.round(end) {}
+        }
+    }
+
+    /// The driver of an end does one round. Returns whether another one may find more.
+    fn round(&mut self, end: End) -> bool {
+        let mut sockets = Sockets {
+            end,
+            inbox: &mut self.inboxes[end],
+            oracles: &mut self.oracles,
+            max_unacknowledged: self.max_unacknowledged,
+            segments: Vec::new(),
+            probes: Vec::new(),
+            control: Vec::new(),
+            is_shut: false,
+        };
+        let worked = self.rounds[end].run(self.now, &mut self.ends[end], &mut sockets);
+        let Sockets { segments, probes, control, is_shut, .. } = sockets;
+        segments.iter().for_each(|segment| self.transmit(end, segment));
+        for (header, padding) in probes {
+            if let Some(at) = self.pass(end, u64::from(padding) + 28 + HEADER_LEN as u64) {
+                self.put(at, 1 - end, Item::Probe(header.encode()));
             }
-            while let Some((header, padding)) = self.ends[end].poll_probe(self.now) {
-                if let Some(at) = self.pass(end, u64::from(padding) + 28 + HEADER_LEN as u64) {
-                    self.put(at, 1 - end, Item::Probe(header.encode()));
-                }
-            }
-            while let Some(frame) = self.ends[end].poll_control(self.now) {
-                self.put_control(end, Item::Control(frame.encode()));
-            }
-            if self.ends[end].poll_close() {
-                self.put_control(end, Item::Close);
-            }
-            while let Some(event) = self.ends[end].poll_event() {
-                self.event(end, event);
-            }
+        }
+        if !control.is_empty() {
+            self.put_control(end, Item::Control(control));
+        }
+        if is_shut {
+            self.put_control(end, Item::Close);
+        }
+        while let Some(event) = self.ends[end].poll_event() {
+            self.event(end, event);
+        }
+        self.is_over[end] = self.ends[end].is_over();
+        match worked {
+            Ok(is_worthwhile) => is_worthwhile,
+            Err(Broken::Stream(_)) => false,
+            Err(broken) => panic!("{broken}"),
         }
     }
 
@@ -315,66 +348,9 @@ impl Network {
         self.arrivals.push(Reverse((at, key, to, key)));
     }
 
-    fn arrive(&mut self, to: End, item: Item) {
-        match item {
-            Item::Segment { header, true_header, payload } => {
-                // The driver's part: another connection's segments go elsewhere.
-                let Ok(header) = Header::decode(&header, payload as usize) else { return };
-                if header.token() != Token(71 + to as u64) {
-                    return;
-                }
-                let header = match header {
-                    Header::Segment(header) => header,
-                    Header::Short(short) => match self.ends[to].expand(&short, payload) {
-                        Ok(header) => header,
-                        Err(_) => return,
-                    },
-                    Header::Probe(_) => return,
-                };
-                let Ok(taken) = self.ends[to].handle_segment(self.now, &header, payload) else { return };
-                // A duplicate has no place of its own any more if its header is short.
-                let is_duplicate = taken == Payload::Duplicate && header.offset == true_header.offset;
-                // Nothing but a checksum or a seal can tell it; the packet number alone does no harm.
-                if !is_duplicate && header != (SegmentHeader { packet: header.packet, ..true_header }) {
-                    self.oracles[1 - to].deceived = true;
-                    return;
-                }
-                let header = true_header;
-                let whole = header.in_message..header.in_message + u64::from(payload);
-                let new = match taken {
-                    Payload::New => vec![whole],
-                    Payload::Partly(new) => new,
-                    Payload::Duplicate => return self.oracles[1 - to].duplicate(header.message, whole),
-                };
-                self.oracles[1 - to].arrived(header.message, &new);
-                // The driver's part: the payload is put to its place.
-                if header.message_len <= MOST_WRITTEN
-                    && let Some(memory) = self.ends[to].memory(header.message)
-                {
-                    for part in new {
-                        let bytes: Vec<u8> = part.clone().map(|place| pattern(header.message, place)).collect();
-                        memory.write(part.start, &bytes);
-                    }
-                }
-            }
-            Item::Probe(header) => {
-                let Ok(Header::Probe(probe)) = Header::decode(&header, 1) else { panic!("a probe stays one") };
-                assert_eq!(probe.token, Token(71 + to as u64));
-                self.ends[to].handle_probe(&probe);
-            }
-            Item::Close => self.ends[to].handle_close(),
-            Item::Control(bytes) => {
-                self.readers[to].push(&bytes);
-                while let Some(frame) = self.readers[to].next_frame().expect("the peer encoded it") {
-                    self.control(to, &frame);
-                }
-            }
-        }
-    }
-
     /// A frame arrives, perhaps from a peer without this protocol.
     pub(crate) fn control(&mut self, to: End, frame: &Control) {
-        self.ends[to].handle_control(self.now, frame);
+        self.inboxes[to].control.extend(frame.encode());
     }
 
     fn event(&mut self, at: End, event: Event) {
@@ -402,5 +378,111 @@ impl Network {
     }
 }
 
+impl Inbox {
+    fn take(&mut self, item: Item) {
+        match item {
+            Item::Control(bytes) => self.control.extend(bytes),
+            Item::Close => self.is_shut = true,
+            datagram => self.datagrams.push_back(datagram),
+        }
+    }
+}
+
+impl Io for Sockets<'_> {
+    fn receive(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
+        for datagram in self.inbox.datagrams.drain(..self.inbox.datagrams.len().min(DATAGRAMS)).collect::<Vec<_>>() {
+            self.take(now, datagram, protocol);
+        }
+        !self.inbox.datagrams.is_empty()
+    }
+
+    fn transmit(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
+        self.probes.extend(std::iter::from_fn(|| protocol.poll_probe(now)));
+        let mut burst = Vec::new();
+        protocol.poll_transmit(now, 44, &mut burst);
+        let size = |segment: &Segment| segment.header_len() + segment.payload_len as usize;
+        for segment in &burst {
+            assert!(size(segment) == size(&burst[0]) || segment == burst.last().unwrap(), "{burst:?}");
+            assert!(size(segment) <= size(&burst[0]));
+            self.oracles[self.end].sent(segment);
+        }
+        assert!(protocol.unacknowledged() <= self.max_unacknowledged);
+        self.segments.extend(&burst);
+        !burst.is_empty()
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match io::Read::read(&mut self.inbox.control, bytes)? {
+            0 if !self.inbox.is_shut => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.control.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn shut(&mut self) -> io::Result<()> {
+        assert!(!mem::replace(&mut self.is_shut, true));
+        Ok(())
+    }
+}
+
+impl Sockets<'_> {
+    /// A datagram is received: what the driver's scatter does of it.
+    fn take(&mut self, now: Instant, datagram: Item, protocol: &mut ConnectionProtocol) {
+        let (header, true_header, payload) = match datagram {
+            Item::Segment { header, true_header, payload } => (header, true_header, payload),
+            Item::Probe(header) => {
+                let Ok(Header::Probe(probe)) = Header::decode(&header, 1) else { panic!("a probe stays one") };
+                assert_eq!(probe.token, Token(71 + self.end as u64));
+                return protocol.handle_probe(&probe);
+            }
+            Item::Control(_) | Item::Close => unreachable!("it has no datagram"),
+        };
+        let oracle = &mut self.oracles[1 - self.end];
+        let Ok(header) = Header::decode(&header, payload as usize) else { return };
+        // Another connection's segments go elsewhere.
+        if header.token() != Token(71 + self.end as u64) {
+            return;
+        }
+        let header = match header {
+            Header::Segment(header) => header,
+            Header::Short(short) => match protocol.expand(&short, payload) {
+                Ok(header) => header,
+                Err(_) => return,
+            },
+            Header::Probe(_) => return,
+        };
+        let Ok(taken) = protocol.handle_segment(now, &header, payload) else { return };
+        // A duplicate has no place of its own any more if its header is short.
+        let is_duplicate = taken == Payload::Duplicate && header.offset == true_header.offset;
+        // Nothing but a checksum or a seal can tell it; the packet number alone does no harm.
+        if !is_duplicate && header != (SegmentHeader { packet: header.packet, ..true_header }) {
+            oracle.deceived = true;
+            return;
+        }
+        let header = true_header;
+        let whole = header.in_message..header.in_message + u64::from(payload);
+        let new = match taken {
+            Payload::New => vec![whole],
+            Payload::Partly(new) => new,
+            Payload::Duplicate => return oracle.duplicate(header.message, whole),
+        };
+        oracle.arrived(header.message, &new);
+        if header.message_len <= MAX_WRITTEN
+            && let Some(memory) = protocol.memory(header.message)
+        {
+            for part in new {
+                let bytes: Vec<u8> = part.clone().map(|place| pattern(header.message, place)).collect();
+                memory.write(part.start, &bytes);
+            }
+        }
+    }
+}
+
+/// The datagrams that a round receives.
+const DATAGRAMS: usize = 64;
 /// The longest message whose bytes are put into memory.
-const MOST_WRITTEN: u64 = 1 << 20;
+const MAX_WRITTEN: u64 = 1 << 20;

@@ -128,7 +128,7 @@ fn silence_after_one_segment_ends_it_too() {
     network.control_works[0] = false;
     network.send(0, 100);
     network.run(Duration::from_secs(60), |network| network.failures[0].is_some());
-    assert!(matches!(network.failures[0], Some(Failure::Silent(_))), "{:?}", network.failures);
+    assert!(matches!(network.failures[0], Some(Failure::Blocked)), "{:?}", network.failures);
 }
 
 #[test]

@@ -1,0 +1,86 @@
+//! One round of a driver: all that can be done at a time, in the order in which it has to be done.
+//!
+//! The driver of real sockets and the simulator of the tests run this code. Input comes first: a timer judges only
+//! after everything that had come by then.
+
+use super::{
+    connection::ConnectionProtocol,
+    control::{Broken, ControlChannel},
+};
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+/// The sockets of a connection. No call waits.
+pub trait Io {
+    /// Receives some of the segments that have come, and passes them to the protocol. Returns whether more may have come.
+    fn receive(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool;
+
+    /// Sends some of the probes and segments that the protocol lets leave now. Returns whether more may leave at once.
+    fn transmit(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool;
+
+    /// Reads bytes of the control channel; 0 at its end.
+    ///
+    /// # Errors
+    /// The socket's, [`WouldBlock`](io::ErrorKind::WouldBlock) if none wait.
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes bytes to the control channel. Returns how many it took.
+    ///
+    /// # Errors
+    /// The socket's, [`WouldBlock`](io::ErrorKind::WouldBlock) if it takes none.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Closes the sending side of the control channel.
+    ///
+    /// # Errors
+    /// The socket's.
+    fn shut(&mut self) -> io::Result<()>;
+}
+
+/// The rounds of a connection's driver.
+#[derive(Debug, Default)]
+pub struct Round {
+    control: ControlChannel,
+}
+
+impl Round {
+    /// The rounds of a connection with that control channel.
+    pub fn new(control: ControlChannel) -> Self {
+        Self { control }
+    }
+
+    /// Does all that can be done now. Returns whether another round may find more at once.
+    ///
+    /// # Errors
+    /// [`Broken`]. The protocol has stopped then.
+    pub fn run(&mut self, now: Instant, protocol: &mut ConnectionProtocol, io: &mut impl Io) -> Result<bool, Broken> {
+        self.work(now, protocol, io).inspect_err(|_| protocol.stop())
+    }
+
+    fn work(&mut self, now: Instant, protocol: &mut ConnectionProtocol, io: &mut impl Io) -> Result<bool, Broken> {
+        let has_segments = io.receive(now, protocol);
+        let has_frames = self.control.read(now, protocol, io)?;
+        protocol.handle_timeout(now);
+        let has_more = io.transmit(now, protocol);
+        self.control.write(now, protocol, io)?;
+        Ok(has_segments || has_frames || has_more)
+    }
+
+    /// When the next round is due, if nothing comes before. `is_blocked`: the socket for segments has not taken all.
+    pub fn poll_timeout(&mut self, now: Instant, protocol: &ConnectionProtocol, is_blocked: bool) -> Option<Instant> {
+        let due = protocol.poll_timeout();
+        // The protocol would have more to send, if the sockets took it.
+        let is_blocked = is_blocked || self.control.is_blocked();
+        due.map(|due| if is_blocked { due.max(now + BLOCKED_PAUSE) } else { due })
+    }
+
+    /// The control channel.
+    pub fn control(&self) -> &ControlChannel {
+        &self.control
+    }
+}
+
+/// The least time between the rounds of timers while a socket takes nothing: it wakes the driver when it does.
+const BLOCKED_PAUSE: Duration = Duration::from_millis(1);

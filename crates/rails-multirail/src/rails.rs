@@ -2,12 +2,13 @@
 
 use crate::{
     RailId,
+    error::Undelivered,
     follow::Follow,
     planner::{Binding, PlannedRail, RailPlan},
     runtime::{
         DROP_LIMIT, MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError,
     },
-    stream::{Dialers, LinkChanges},
+    stream::{Dialers, LinkChanges, Streams},
 };
 use rails_bind::{
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
@@ -30,6 +31,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tokio::time::timeout;
 
 /// The rails of a plan, each with its runtime. Clones share them; dropping the last one stops the runtimes, as
 /// [`shutdown`](Self::shutdown) does with a limit of [`DROP_LIMIT`].
@@ -42,6 +44,8 @@ struct Inner {
     link_changes: LinkChanges,
     /// The streams that these rails have opened.
     dialers: Dialers,
+    /// The streams on these rails.
+    streams: Streams,
     follow: Follow,
 }
 
@@ -126,6 +130,7 @@ impl Rails {
             rails: rails?.into(),
             link_changes: LinkChanges::default(),
             dialers: Dialers::default(),
+            streams: Streams::default(),
             follow: Follow::default(),
         })))
     }
@@ -213,6 +218,31 @@ impl Rails {
         ends.fold(Ok(()), Result::and)
     }
 
+    /// Waits until the streams on these rails that were dropped or shut down have delivered their bytes, for `limit` at
+    /// most. Streams that are still open are not waited for, nor those that are dropped during the call.
+    ///
+    /// The end of the process waits for dropped streams too ([`MultiRailStream`](crate::MultiRailStream)); only this
+    /// tells the program whether their bytes have arrived.
+    ///
+    /// Cancel safe: it only waits.
+    ///
+    /// # Errors
+    /// [`Undelivered`] names the streams that have bytes left, or that have failed during the call with bytes left.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
+    pub async fn drain(&self, limit: Duration) -> Result<(), Undelivered> {
+        let streams = self.0.streams.delivering();
+        let delivered = async {
+            for stream in &streams {
+                stream.delivered().await;
+            }
+        };
+        let _ = timeout(limit, delivered).await;
+        let left: Vec<_> = streams.iter().filter_map(|stream| stream.undelivered()).collect();
+        if left.is_empty() { Ok(()) } else { Err(Undelivered { limit, streams: left }) }
+    }
+
     /// Moves a rail while it runs, to the place that a plan has for the rail of that number: binds its threads to the
     /// CPUs, sets the memory policy, and reads both back. If its lane begins elsewhere now, the streams that these
     /// rails have opened connect the rail's lanes anew, from there and to the address of the peer that pairs best with
@@ -245,6 +275,11 @@ impl Rails {
     /// The streams that these rails have opened.
     pub(crate) fn dialers(&self) -> &Dialers {
         &self.0.dialers
+    }
+
+    /// The streams on these rails.
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.0.streams
     }
 
     pub(crate) fn follow_state(&self) -> &Follow {

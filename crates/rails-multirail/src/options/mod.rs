@@ -226,7 +226,8 @@ impl StreamOptions {
     ///
     /// The stream ends sooner if all bytes are delivered, and the peer has ended its own direction or was told that
     /// nobody reads it. Bytes that are not delivered in time are thrown away: the peer gets
-    /// [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes these were.
+    /// [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes these were. The end of
+    /// the process waits as long ([`MultiRailStream`](crate::MultiRailStream)).
     #[must_use]
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }

@@ -9,7 +9,7 @@ pub use placement::Placement;
 pub use shutdown::ShutdownError;
 pub use task::{Panic, RailTask, TaskError};
 
-use crate::RailId;
+use crate::{RailId, last_work};
 use parking::Parking;
 use placement::{Beside, CurrentPlacement, Unbound};
 use rails_bind::{
@@ -251,6 +251,7 @@ impl RailRuntimeBuilder {
         parking: Arc<Parking>,
         alive: &Alive,
     ) {
+        last_work::done_on_this_thread();
         // This thread has inherited the affinity and policy of the thread that started it. The bindings below are the
         // rail's alone.
         let unbound = Unbound::of_this_thread();

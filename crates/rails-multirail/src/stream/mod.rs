@@ -24,6 +24,7 @@ mod messages;
 mod pool;
 mod shared;
 mod stats;
+mod streams;
 mod supervisor;
 mod sync;
 mod yield_budget;
@@ -37,6 +38,7 @@ pub(crate) use links::LinkChanges;
 pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 pub use stats::{LaneStats, StreamStats, ThreadStats};
+pub(crate) use streams::Streams;
 
 use crate::{
     AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses, error::FailedLane,
@@ -83,10 +85,13 @@ use tokio::{
 ///   fail with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe); unlike with TCP it still receives all bytes written
 ///   here. Bytes that cannot be delivered in time are thrown away: the peer gets an error, and the log a warning. Only
 ///   [`abort`](Self::abort) gives the stream up at once.
-/// - **The end of the process** ends its lanes. The kernel delivers the bytes of a `TcpStream` after the process has
-///   ended; the bytes of this stream are delivered by the rails' threads, so a program should shut its streams down or
-///   [close](Self::close) them before it ends. Dropping [`Rails`] does not wait: lingering streams keep the rails that
-///   they need.
+/// - **Flushing** it does nothing: lanes send written bytes as soon as they have room. As with a `TcpStream`, flushed
+///   bytes are not yet at the peer.
+/// - **The end of the process**, by a return from `main` or by [`exit`](std::process::exit), waits until the streams
+///   that were dropped have delivered their bytes, within their linger and two seconds. A signal or
+///   [`abort`](std::process::abort) does not, and streams that were not dropped are not waited for. Only
+///   [`Rails::drain`], a [shutdown](tokio::io::AsyncWriteExt::shutdown) and [`close`](Self::close) tell the program that
+///   the bytes have arrived.
 /// - **Memory** is bounded: for arriving bytes by this end's window, for sent bytes by the send buffer and the peer's
 ///   window.
 ///
@@ -388,7 +393,6 @@ impl AsyncWrite for MultiRailStream {
 /// Ends the stream; the lanes deliver the written bytes in the background.
 impl Drop for MultiRailStream {
     fn drop(&mut self) {
-        let unread = self.reading.len() as u64 + self.shared.unread.load(Relaxed);
-        self.shared.with(|state| state.connection.drop_application(Instant::now(), unread));
+        self.shared.drop_application(self.reading.len() as u64 + self.shared.unread.load(Relaxed));
     }
 }

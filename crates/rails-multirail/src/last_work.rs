@@ -65,6 +65,11 @@ pub(crate) fn done_on_this_thread() {
     DOES_WORK.set(true);
 }
 
+/// Whether [`done_on_this_thread`] was called on the calling thread.
+pub(crate) fn is_done_on_this_thread() -> bool {
+    DOES_WORK.get()
+}
+
 /// Waits for all work when the process ends.
 extern "C" fn wait() {
     // A process that was forked from this one has none of its threads, and perhaps a lock that one of them held.
@@ -72,7 +77,7 @@ extern "C" fn wait() {
         return;
     }
     let mut all = lock();
-    while !DOES_WORK.get()
+    while !is_done_on_this_thread()
         && let Some(until) = all.work.values().map(|entry| entry.until).max()
     {
         let left = until.saturating_duration_since(Instant::now());

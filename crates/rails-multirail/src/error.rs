@@ -45,6 +45,31 @@ pub struct LostLane {
     pub source: LaneError,
 }
 
+/// Why [`MultiRailStream::close`](crate::MultiRailStream::close) has stopped waiting for the peer. It comes inside an
+/// [`io::Error`] of the kind [`TimedOut`](ErrorKind::TimedOut). The stream then ends as a dropped one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// The peer does not take the written bytes.
+    #[error("stream {stream}: for {limit:?} the peer has taken none of the last {bytes} bytes")]
+    NotDelivered {
+        /// The stream.
+        stream: StreamId,
+        /// The written bytes that the peer does not have, as far as this end knows.
+        bytes: u64,
+        /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
+        limit: Duration,
+    },
+    /// The peer has every byte, and does not end its own direction.
+    #[error("stream {stream}: for {limit:?} the peer has sent nothing, and it has not ended its direction")]
+    NotEnded {
+        /// The stream.
+        stream: StreamId,
+        /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
+        limit: Duration,
+    },
+}
+
 /// The streams that [`Rails::drain`](crate::Rails::drain) has waited for in vain.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("not delivered in {limit:?}: {}", streams.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
@@ -288,6 +313,12 @@ impl JoinError {
             Self::StreamOver => ErrorKind::NotConnected,
             _ => ErrorKind::Other,
         }
+    }
+}
+
+impl From<CloseError> for io::Error {
+    fn from(error: CloseError) -> Self {
+        Self::new(ErrorKind::TimedOut, error)
     }
 }
 

@@ -72,8 +72,8 @@ mod stream;
 pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses};
 pub use error::{
-    AddLaneError, BindListenerError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError, Undelivered,
-    UndeliveredStream,
+    AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError,
+    Undelivered, UndeliveredStream,
 };
 pub use follow::{FollowError, FollowOptions, RailEvent, RailEventKind};
 pub use options::{Limits, OptionError, StreamOptions};

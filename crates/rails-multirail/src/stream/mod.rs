@@ -41,8 +41,8 @@ pub use stats::{LaneStats, StreamStats, ThreadStats};
 pub(crate) use streams::Streams;
 
 use crate::{
-    AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses, error::FailedLane,
-    rails::Rails,
+    AddLaneError, CloseError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses,
+    error::FailedLane, rails::Rails,
 };
 use bytes::Bytes;
 use dialer::{Dialer, Path};
@@ -65,6 +65,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{broadcast, mpsc},
+    time::timeout,
 };
 
 /// An ordered, reliable stream of bytes in both directions, over every lane that is up.
@@ -319,12 +320,30 @@ impl MultiRailStream {
     /// Ends both directions and gives the statistics: shuts the write side down, reads the peer's bytes to their end
     /// and drops them (the caller should have read those that matter), and waits until the lanes are closed.
     ///
+    /// It waits for the peer as long as there is progress, and without any for [`StreamOptions::close_timeout`].
+    ///
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps fails, or if the peer has
-    /// dropped the stream with unread bytes ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped)).
+    /// dropped the stream with unread bytes ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped));
+    /// [`CloseError`] if the peer does not come to its end.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
     pub async fn close(mut self) -> IoResult<StreamStats> {
-        poll_fn(|context| self.poll_delivered(context)).await?;
-        while self.read_bytes().await?.is_some() {}
+        let (stream, limit) = (self.id(), self.shared.close_timeout);
+        loop {
+            let before = self.shared.bytes_at_risk();
+            if let Ok(delivered) = timeout(limit, poll_fn(|context| self.poll_delivered(context))).await {
+                delivered?;
+                break;
+            }
+            let bytes = self.shared.bytes_at_risk();
+            if bytes >= before {
+                return Err(CloseError::NotDelivered { stream, bytes, limit }.into());
+            }
+        }
+        let not_ended = |_| CloseError::NotEnded { stream, limit };
+        while timeout(limit, self.read_bytes()).await.map_err(not_ended)??.is_some() {}
         self.wait_for_lanes().await;
         Ok(self.stats())
     }

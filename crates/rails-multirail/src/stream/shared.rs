@@ -9,7 +9,7 @@ use super::{
     stats::{StreamStats, ThreadStats},
 };
 use crate::{
-    Rail, RailId, StreamError,
+    Rail, RailId, StreamError, StreamOptions,
     error::{LaneError, UndeliveredStream},
     last_work::LastWork,
     rails::Rails,
@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     delivered: Notify,
     /// Held while a dropped stream delivers its bytes: the process does not end without it.
     last_work: Mutex<Option<LastWork>>,
+    /// How long `close` waits without progress.
+    pub(super) close_timeout: Duration,
     start: Instant,
     /// Whether the stream's summary was logged.
     summarized: Mutex<bool>,
@@ -165,7 +167,13 @@ impl State {
 
 impl Shared {
     /// One end of a stream. The caller starts its [supervisor](super::supervisor::supervise).
-    pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, opened_by: OpeningLane) -> Arc<Self> {
+    pub(crate) fn new(
+        id: StreamId,
+        connection: Connection,
+        rails: Rails,
+        opened_by: OpeningLane,
+        options: &StreamOptions,
+    ) -> Arc<Self> {
         let buffers = Pool::new(connection.window());
         let state = State {
             connection,
@@ -187,6 +195,7 @@ impl Shared {
             supervise: Notify::new(),
             delivered: Notify::new(),
             last_work: Mutex::new(None),
+            close_timeout: options.close_timeout,
             start: Instant::now(),
             summarized: Mutex::new(false),
             rails,
@@ -413,6 +422,11 @@ impl Shared {
     pub(super) fn has_delivered(&self) {
         drop(self.last_work().take());
         self.delivered.notify_waiters();
+    }
+
+    /// The written bytes that the peer does not have.
+    pub(super) fn bytes_at_risk(&self) -> u64 {
+        self.lock().connection.bytes_at_risk()
     }
 
     /// Whether the application has dropped the stream or shut it down, and the peer does not have all.

@@ -168,6 +168,21 @@ async fn dropped_stream_whose_peer_does_not_read() {
     assert!(got == sent[..64 << 10], "a window full, and then an error: no end of file");
 }
 
+/// The peer lives, reads nothing or says nothing, and keeps its end open.
+#[tokio::test]
+async fn closing_waits_no_longer_than_its_limit_without_progress() {
+    let rails = rails(2);
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(1 << 20);
+    for (written, expected) in [(1 << 20, "the peer has taken none of the last"), (3, "it has not ended its direction")]
+    {
+        let (mut near, _far) = pair(&rails, &small.clone().close_timeout(Duration::from_millis(50))).await;
+        near.write_all(&pattern(written)).await.unwrap();
+        let error = in_time(near.close()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn draining_waits_for_streams_that_end() {
     let (near_rails, far_rails) = (rails(2), rails(2));

@@ -64,7 +64,7 @@ fn claims_end_with_the_threads_of_the_rails() {
     let own: &CpuSet = &plan.rails[0].exclusive_cpus;
     let are_claimed = || own.intersects(Claims::machine().taken().unwrap().cpus());
     let rails = Rails::build(&plan).unwrap();
-    rails.shutdown(PATIENCE).unwrap();
+    rails.blocking_shutdown(PATIENCE).unwrap();
     assert!(!are_claimed(), "by rails that have stopped");
     drop(rails);
 
@@ -76,7 +76,7 @@ fn claims_end_with_the_threads_of_the_rails() {
         let _ = until.recv();
     });
     runs.recv_timeout(PATIENCE).unwrap();
-    rails.shutdown(Duration::ZERO).unwrap_err();
+    rails.blocking_shutdown(Duration::ZERO).unwrap_err();
     drop(rails);
     assert!(are_claimed() && !task.is_finished(), "its thread goes on");
     drop(go_on);

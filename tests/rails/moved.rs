@@ -166,7 +166,7 @@ async fn move_that_fails_leaves_the_rail_where_it_was() {
     assert_eq!(rails[RailId(1)].runtime().cpus_now().unwrap(), CpuSet::single(before.cpu));
     assert_eq!(rails[RailId(1)].moves(), 0);
 
-    rails.shutdown(PATIENCE).unwrap();
+    rails.blocking_shutdown(PATIENCE).unwrap();
     let error = rails.move_rail((*before).clone()).await.err();
     assert!(error.is_none(), "there is nothing to do: {error:?}");
 }
@@ -342,7 +342,7 @@ async fn lane_comes_back_by_a_move_that_waited_for_another() {
 fn rails_that_were_shut_down_follow_nothing() {
     let (_, rails) = loopback(1);
     rails.follow(&RailRequest::loopback(1), FollowOptions::new()).unwrap();
-    rails.shutdown(PATIENCE).unwrap();
+    rails.blocking_shutdown(PATIENCE).unwrap();
     rails.follow(&RailRequest::loopback(1), FollowOptions::new()).expect("it has ended");
 }
 

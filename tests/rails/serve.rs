@@ -95,7 +95,7 @@ async fn a_service_keeps_its_rails_and_ends_with_them() {
     assert_eq!(served_by(service.local_addr(), cpu, 1).await, [RailId(0)]);
     assert!(timeout(Duration::from_millis(20), service.ended()).await.is_err(), "it serves on");
     let stopped = stopping.clone();
-    assert_eq!(task::spawn_blocking(move || stopped.shutdown(PATIENCE)).await.unwrap(), Ok(()));
+    assert_eq!(stopped.shutdown(PATIENCE).await, Ok(()));
     for _ in 0..2 {
         let (_, end) = timeout(PATIENCE, service.ended()).await.unwrap().unwrap();
         assert!(matches!(end, Err(TaskError::Cancelled)));

@@ -14,7 +14,6 @@ use std::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     runtime::Handle,
-    task,
     time::timeout,
 };
 
@@ -64,7 +63,7 @@ async fn a_stream_goes_on_while_one_of_its_rails_does() {
         let options = options().driver(Driver::PerRail);
         let (_listener, mut near, mut far) = pair(&near_rails, &far_rails, &options).await;
         let stopped = near_rails.clone();
-        task::spawn_blocking(move || stopped[RailId(first)].runtime().shutdown(PATIENCE)).await.unwrap().unwrap();
+        stopped[RailId(first)].runtime().shutdown(PATIENCE).await.unwrap();
         for _ in 0..2 {
             let (sent, received) = tokio::join!(near.write_all(&[1; 1 << 20]), async {
                 let mut bytes = vec![0; 1 << 20];
@@ -132,8 +131,7 @@ fn options() -> StreamOptions {
 }
 
 async fn stop(rails: &Rails) {
-    let rails = rails.clone();
-    assert_eq!(task::spawn_blocking(move || rails.shutdown(PATIENCE)).await.unwrap(), Ok(()));
+    assert_eq!(rails.shutdown(PATIENCE).await, Ok(()));
 }
 
 async fn soon<F: Future>(call: F) -> F::Output {

@@ -7,8 +7,8 @@ use rails::{
         thread::{self, Tid},
     },
     multirail::{
-        RailId,
-        runtime::{RailRuntimeBuilder, RailTask, ShutdownError, TaskError},
+        RailId, Rails,
+        runtime::{DROP_LIMIT, RailRuntimeBuilder, RailTask, ShutdownError, TaskError},
     },
     topo::CpuSet,
 };
@@ -72,9 +72,9 @@ async fn a_rail_goes_on_beside_work_that_computes() {
     // The rail waits for the work at its end, so the work cannot wait for that.
     let (_, stopped) = loopback(1);
     let own = stopped.clone();
-    let ended = stopped[RailId(0)].runtime().compute(move || own[RailId(0)].runtime().shutdown(Duration::MAX));
+    let ended = stopped[RailId(0)].runtime().compute(move || own[RailId(0)].runtime().blocking_shutdown(Duration::MAX));
     assert!(matches!(ended.await.unwrap(), Err(ShutdownError::OnTheRail { .. })));
-    stopped.shutdown(Duration::MAX).unwrap();
+    stopped.shutdown(Duration::MAX).await.unwrap();
     // The pool's thread is free again, also after a panic.
     let panicked = rail.compute(|| panic!("as the test wants it")).await.unwrap_err();
     assert!(matches!(panicked, TaskError::Panicked(_)), "{panicked}");
@@ -294,13 +294,13 @@ fn shutdown_waits_for_the_end_and_no_longer_than_its_limit() {
     let (_, rails) = loopback(1);
     let runtime = rails[RailId(0)].runtime();
     let waiting = runtime.spawn(std::future::pending::<()>());
-    assert_eq!(rails.shutdown(PATIENCE), Ok(()));
+    assert_eq!(rails.blocking_shutdown(PATIENCE), Ok(()));
     assert!(waiting.is_finished(), "its end was waited for");
-    assert_eq!(runtime.shutdown(Duration::ZERO), Ok(()), "it has stopped already");
+    assert_eq!(runtime.blocking_shutdown(Duration::ZERO), Ok(()), "it has stopped already");
     assert!(matches!(runtime.block_on(|| async {}), Err(TaskError::Cancelled)));
     // Another rail is stopped by a clone.
     let (_, rails) = loopback(2);
-    assert_eq!(rails.clone().shutdown(Duration::MAX), Ok(()));
+    assert_eq!(rails.clone().blocking_shutdown(Duration::MAX), Ok(()));
     assert!(rails.iter().all(|rail| matches!(rail.runtime().block_on(|| async {}), Err(TaskError::Cancelled))));
 }
 
@@ -318,9 +318,9 @@ fn tasks_that_hold_their_rail_do_not_hold_the_caller() {
     }));
     runs.recv_timeout(PATIENCE).unwrap();
     let rail = String::from("rail-0");
-    assert_eq!(runtime.shutdown(limit), Err(ShutdownError::Occupied { rail, limit }));
+    assert_eq!(runtime.blocking_shutdown(limit), Err(ShutdownError::Occupied { rail, limit }));
     drop(go_on);
-    assert_eq!(runtime.shutdown(PATIENCE), Ok(()));
+    assert_eq!(runtime.blocking_shutdown(PATIENCE), Ok(()));
 
     let (_, rails) = loopback(2);
     let (go_on, until) = mpsc::channel::<()>();
@@ -333,11 +333,68 @@ fn tasks_that_hold_their_rail_do_not_hold_the_caller() {
     }));
     runs.recv_timeout(PATIENCE).unwrap();
     let rail = String::from("rail-1");
-    assert_eq!(rails.shutdown(limit), Err(ShutdownError::Blocking { rail, limit }));
+    assert_eq!(rails.blocking_shutdown(limit), Err(ShutdownError::Blocking { rail, limit }));
     let start = Instant::now();
     drop(rails);
     assert!(start.elapsed() < PATIENCE / 4, "it was waited for once");
     drop(go_on);
+}
+
+/// A task that occupies a rail until it is let go, which the caller's thread does.
+fn occupied(rails: &Rails) -> mpsc::Sender<()> {
+    let (go_on, until) = mpsc::channel();
+    let (running, runs) = mpsc::channel();
+    drop(rails[RailId(0)].runtime().spawn(async move {
+        running.send(()).unwrap();
+        let _ = until.recv();
+    }));
+    runs.recv_timeout(PATIENCE).unwrap();
+    go_on
+}
+
+/// The rail's thread goes on while a task occupies it.
+#[tokio::test]
+async fn a_rail_that_stops_takes_no_task() {
+    let (_, rails) = loopback(1);
+    let (busy, runtime) = (occupied(&rails), rails[RailId(0)].runtime());
+    assert!(matches!(rails.shutdown(Duration::ZERO).await, Err(ShutdownError::Occupied { .. })));
+    let has_run = Arc::new(AtomicBool::new(false));
+    let run = |has_run: &Arc<AtomicBool>| {
+        let has_run = has_run.clone();
+        move || has_run.store(true, Relaxed)
+    };
+    let (one, two) = (run(&has_run), run(&has_run));
+    for task in [
+        runtime.spawn(async move { one() }),
+        runtime.spawn_local(|| async move { two() }),
+        runtime.compute(run(&has_run)),
+    ] {
+        assert!(task.is_finished());
+        assert!(matches!(timeout(PATIENCE, task).await.unwrap(), Err(TaskError::Cancelled)));
+    }
+    drop(busy);
+    assert_eq!(rails.shutdown(PATIENCE).await, Ok(()));
+    assert!(!has_run.load(Relaxed));
+}
+
+#[tokio::test]
+async fn shutdown_in_async_code_lets_other_tasks_run() {
+    let (_, rails) = loopback(2);
+    let busy = occupied(&rails);
+    let (stopped, ()) = tokio::join!(rails.shutdown(PATIENCE), async { drop(busy) });
+    assert_eq!(stopped, Ok(()));
+}
+
+/// The thread of the caller lets the rail go on, and could not while it waited for it.
+#[tokio::test]
+async fn a_drop_in_async_code_does_not_wait() {
+    let (_, rails) = loopback(2);
+    let (busy, start) = (occupied(&rails), Instant::now());
+    let waiting = rails[RailId(0)].runtime().spawn(std::future::pending::<()>());
+    drop(rails);
+    assert!(start.elapsed() < DROP_LIMIT, "the drop waited");
+    drop(busy);
+    assert!(matches!(timeout(PATIENCE, waiting).await.unwrap(), Err(TaskError::Cancelled)));
 }
 
 #[tokio::test]
@@ -345,13 +402,13 @@ async fn a_rail_does_not_wait_for_its_own_end() {
     let (_, rails) = loopback(2);
     let inner = rails.clone();
     let task = rails[RailId(0)].runtime().spawn_local(move || async move {
-        let refused = inner[RailId(0)].runtime().shutdown(PATIENCE);
-        // The other rail can be waited for.
-        (refused, inner[RailId(1)].runtime().shutdown(PATIENCE))
+        let refused = inner[RailId(0)].runtime().shutdown(PATIENCE).await;
+        // The other rail can be waited for, before the task awaits again.
+        (refused, inner[RailId(1)].runtime().blocking_shutdown(PATIENCE))
     });
     let rail = String::from("rail-0");
     assert_eq!(timeout(PATIENCE, task).await.unwrap().unwrap(), (Err(ShutdownError::OnTheRail { rail }), Ok(())));
-    assert_eq!(task::spawn_blocking(move || rails.shutdown(PATIENCE)).await.unwrap(), Ok(()));
+    assert_eq!(rails.shutdown(PATIENCE).await, Ok(()));
 }
 
 /// A task of the rail asked for its end in vain, and goes on.
@@ -362,7 +419,7 @@ fn a_dropped_rail_is_waited_for_after_its_own_task_has_stopped_it() {
     let (told, refused) = mpsc::channel();
     let going = goes_on.clone();
     drop(runtime.spawn(async move {
-        let refused = stopping.upgrade().unwrap().shutdown(PATIENCE);
+        let refused = stopping.upgrade().unwrap().blocking_shutdown(PATIENCE);
         told.send(refused).unwrap();
         std::thread::sleep(Duration::from_millis(100));
         going.store(false, Relaxed);
@@ -396,7 +453,7 @@ fn tasks_spawned_while_a_rail_stops_end() {
             for _ in 0..round {
                 std::hint::spin_loop();
             }
-            assert_eq!(runtime.shutdown(PATIENCE), Ok(()));
+            assert_eq!(runtime.blocking_shutdown(PATIENCE), Ok(()));
             let waiting = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             for task in spawning.join().unwrap() {
                 let end = waiting.block_on(async { timeout(PATIENCE, task).await.expect("the task ends") });
@@ -437,7 +494,7 @@ fn a_rail_that_spins_runs_tasks_and_then_sleeps() {
         }
         assert!(start.elapsed() < PATIENCE, "it does not sleep");
     }
-    assert_eq!(runtime.shutdown(PATIENCE), Ok(()));
+    assert_eq!(runtime.blocking_shutdown(PATIENCE), Ok(()));
 }
 
 /// An idle rail sleeps without a timer.

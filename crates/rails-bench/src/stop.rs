@@ -34,7 +34,8 @@ impl Stop {
             tokio::spawn(async move {
                 while arrived.recv().await.is_some() {
                     if stop.send_replace(Some(asked)).is_some() {
-                        std::process::exit(asked.code().into());
+                        // Streams that were dropped are not waited for.
+                        rails_bind::process::exit_at_once(asked.code().into());
                     }
                 }
             });

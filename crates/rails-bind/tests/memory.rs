@@ -267,6 +267,17 @@ fn bounded_pool_across_threads() {
 }
 
 #[test]
+fn a_zeroed_buffer_has_nothing_of_its_last_owner() {
+    let pool = BufferPool::new(1000, 1, &BufferOptions::new()).expect("a page can be had");
+    pool.take().expect("it is free").fill(7);
+    assert_eq!(pool.take().expect("it is free")[..], [7; 1000], "as documented");
+    assert_eq!(pool.take_zeroed().expect("it is free")[..], [0; 1000]);
+    let out = pool.take();
+    assert!(pool.take_zeroed().is_none());
+    drop(out);
+}
+
+#[test]
 fn buffer_outlives_its_pool() {
     let pool = BufferPool::new(100, 1, &BufferOptions::new()).expect("a page can be had");
     let mut buffer = pool.take().expect("none is out");

@@ -15,6 +15,7 @@ use std::{
     io::{self, ErrorKind},
     net::SocketAddr,
     sync::Arc,
+    time::Duration,
 };
 
 /// The error of a stream that has failed. Reads and writes return it inside an [`io::Error`]; `error.get_ref()` and a
@@ -42,6 +43,54 @@ pub struct LostLane {
     pub remote: SocketAddr,
     /// The error that ended the lane.
     pub source: LaneError,
+}
+
+/// Why [`MultiRailStream::close`](crate::MultiRailStream::close) has stopped waiting for the peer. It comes inside an
+/// [`io::Error`] of the kind [`TimedOut`](ErrorKind::TimedOut). The stream then ends as a dropped one does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// The peer does not take the written bytes.
+    #[error("stream {stream}: for {limit:?} the peer has taken none of the last {bytes} bytes")]
+    NotDelivered {
+        /// The stream.
+        stream: StreamId,
+        /// The written bytes that the peer does not have, as far as this end knows.
+        bytes: u64,
+        /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
+        limit: Duration,
+    },
+    /// The peer has every byte, and does not end its own direction.
+    #[error("stream {stream}: for {limit:?} the peer has sent nothing, and it has not ended its direction")]
+    NotEnded {
+        /// The stream.
+        stream: StreamId,
+        /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
+        limit: Duration,
+    },
+}
+
+/// The streams that [`Rails::drain`](crate::Rails::drain) has waited for in vain.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("not delivered in {limit:?}: {}", streams.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+pub struct Undelivered {
+    /// The time that the caller gave.
+    pub limit: Duration,
+    /// The streams that have something left.
+    pub streams: Vec<UndeliveredStream>,
+}
+
+/// A stream whose peer does not have all.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("stream {stream} has {bytes} bytes left{}", .failure.as_ref().map(|failure| format!(", and has failed: {failure}")).unwrap_or_default())]
+pub struct UndeliveredStream {
+    /// The stream.
+    pub stream: StreamId,
+    /// The written bytes that the peer does not have, as far as this end knows. With 0, the peer has not heard of the
+    /// stream's end.
+    pub bytes: u64,
+    /// The failure of the stream, if it has failed.
+    pub failure: Option<Failure>,
 }
 
 /// The options have no transport for an address's scheme; [`StreamOptions::transport`](crate::StreamOptions::transport)
@@ -264,6 +313,12 @@ impl JoinError {
             Self::StreamOver => ErrorKind::NotConnected,
             _ => ErrorKind::Other,
         }
+    }
+}
+
+impl From<CloseError> for io::Error {
+    fn from(error: CloseError) -> Self {
+        Self::new(ErrorKind::TimedOut, error)
     }
 }
 

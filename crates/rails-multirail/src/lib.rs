@@ -33,8 +33,8 @@
 //!   of it, for every behaviour of the peer. Sent bytes take at most the send buffer and the peer's window, up to 1 GiB
 //!   of it. An encrypted stream takes the longest chunk besides for each lane.
 //! - The peer has all written bytes after the write side has been shut down. A stream that is dropped before that
-//!   delivers them in the background, as a `TcpStream` does, while the process lives; [`MultiRailStream::abort`] gives
-//!   them up.
+//!   delivers them in the background, as a `TcpStream` does, and the process ends after that;
+//!   [`MultiRailStream::abort`] gives them up.
 //! - [`Security`] decides who can join and read. With a pre-shared secret, a peer joins only if it knows the secret.
 //!   With encryption or TLS, no one on the path can read or change a byte.
 //!
@@ -56,6 +56,7 @@ mod adapters;
 mod addresses;
 pub mod error;
 mod follow;
+mod last_work;
 mod options;
 pub mod pipeline;
 pub mod planner;
@@ -70,7 +71,10 @@ mod stream;
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses};
-pub use error::{AddLaneError, BindListenerError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError};
+pub use error::{
+    AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError,
+    Undelivered, UndeliveredStream,
+};
 pub use follow::{FollowError, FollowOptions, RailEvent, RailEventKind};
 pub use options::{Limits, OptionError, StreamOptions};
 pub use planner::{RailPlan, RailRequest, plan_rails};

@@ -2,12 +2,13 @@
 
 use crate::{
     RailId,
+    error::Undelivered,
     follow::Follow,
     planner::{Binding, PlannedRail, RailPlan},
     runtime::{
-        DROP_LIMIT, MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError,
+        MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError, end_dropped,
     },
-    stream::{Dialers, LinkChanges},
+    stream::{Dialers, LinkChanges, Streams},
 };
 use rails_bind::{
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
@@ -30,9 +31,13 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use tokio::time::timeout;
 
 /// The rails of a plan, each with its runtime. Clones share them; dropping the last one stops the runtimes, as
-/// [`shutdown`](Self::shutdown) does with a limit of [`DROP_LIMIT`].
+/// [`blocking_shutdown`](Self::blocking_shutdown) does with a limit of [`DROP_LIMIT`](crate::runtime::DROP_LIMIT). In
+/// async code, dropping it does not wait: a thread of its own does, and the process does not end before that thread has
+/// waited. Streams keep the rails that they need, also while they deliver bytes after they were dropped;
+/// [`drain`](Self::drain) waits for them.
 #[derive(Debug, Clone)]
 pub struct Rails(Arc<Inner>);
 
@@ -42,6 +47,8 @@ struct Inner {
     link_changes: LinkChanges,
     /// The streams that these rails have opened.
     dialers: Dialers,
+    /// The streams on these rails.
+    streams: Streams,
     follow: Follow,
 }
 
@@ -126,6 +133,7 @@ impl Rails {
             rails: rails?.into(),
             link_changes: LinkChanges::default(),
             dialers: Dialers::default(),
+            streams: Streams::default(),
             follow: Follow::default(),
         })))
     }
@@ -192,25 +200,72 @@ impl Rails {
         self.iter().map(start).collect()
     }
 
-    /// Stops the runtimes of all rails, for every clone, and blocks the calling thread until they have ended, for
-    /// `limit` at most for all of them together. See [`RailRuntime::shutdown`].
+    /// Stops the runtimes of all rails, for every clone, and waits until they have ended, for `limit` at most for all of
+    /// them together. See [`RailRuntime::shutdown`].
     ///
     /// Streams on the rails fail with [`Failure::RuntimeStopped`], and listeners end with
-    /// [`ListenerClosed::RailsStopped`]. Bytes on their way are lost as at the end of a process, so close streams first.
+    /// [`ListenerClosed::RailsStopped`]. Bytes on their way are lost, so close streams first, or [`drain`](Self::drain)
+    /// the rails.
     ///
     /// [`Failure::RuntimeStopped`]: crate::Failure::RuntimeStopped
     /// [`ListenerClosed::RailsStopped`]: crate::ListenerClosed::RailsStopped
     ///
     /// # Errors
     /// [`ShutdownError`] of the first rail that has not ended in that time.
-    pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
+    pub async fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+        let deadline = self.stop(limit);
+        let mut ended = Ok(());
+        // Every rail is waited for, the last one too if the first goes on.
+        for runtime in self.0.runtimes() {
+            ended = ended.and(runtime.shutdown_by(limit, deadline).await);
+        }
+        ended
+    }
+
+    /// As [`shutdown`](Self::shutdown), and blocks the calling thread, which should run no tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn blocking_shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+        let deadline = self.stop(limit);
+        let ends = self.0.runtimes().map(|runtime| runtime.blocking_shutdown_by(limit, deadline));
+        ends.fold(Ok(()), Result::and)
+    }
+
+    /// Stops all runtimes, and gives the end of the time to wait for them; `None` if that is beyond the clock's range,
+    /// which is no limit.
+    fn stop(&self, limit: Duration) -> Option<Instant> {
         self.unfollow();
         self.0.stop();
-        // An instant beyond the clock's range is no limit.
-        let deadline = Instant::now().checked_add(limit);
-        // Every rail is waited for, the last one too if the first goes on.
-        let ends = self.0.runtimes().map(|runtime| runtime.shutdown_until(limit, deadline));
-        ends.fold(Ok(()), Result::and)
+        Instant::now().checked_add(limit)
+    }
+
+    /// Waits until the streams on these rails that were dropped or shut down have delivered their bytes, for `limit` at
+    /// most. Streams that are still open are not waited for, nor those that are dropped during the call.
+    ///
+    /// The end of the process waits for dropped streams too ([`MultiRailStream`](crate::MultiRailStream)); only this
+    /// tells the program whether their bytes have arrived.
+    ///
+    /// Cancel safe: it only waits.
+    ///
+    /// # Errors
+    /// [`Undelivered`] names the streams that have bytes left, or that have failed during the call with bytes left.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
+    pub async fn drain(&self, limit: Duration) -> Result<(), Undelivered> {
+        let streams = self.0.streams.delivering();
+        let delivered = async {
+            for stream in &streams {
+                stream.delivered().await;
+            }
+        };
+        let _ = timeout(limit, delivered).await;
+        let left: Vec<_> = streams.iter().filter_map(|stream| stream.undelivered()).collect();
+        if left.is_empty() { Ok(()) } else { Err(Undelivered { limit, streams: left }) }
     }
 
     /// Moves a rail while it runs, to the place that a plan has for the rail of that number: binds its threads to the
@@ -245,6 +300,11 @@ impl Rails {
     /// The streams that these rails have opened.
     pub(crate) fn dialers(&self) -> &Dialers {
         &self.0.dialers
+    }
+
+    /// The streams on these rails.
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.0.streams
     }
 
     pub(crate) fn follow_state(&self) -> &Follow {
@@ -282,9 +342,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop();
-        let deadline = Instant::now() + DROP_LIMIT;
-        self.runtimes().for_each(|runtime| runtime.end_by(deadline));
+        // All are told to stop before the first of them is waited for.
+        end_dropped(self.runtimes().filter_map(RailRuntime::stop_dropped).collect());
     }
 }
 

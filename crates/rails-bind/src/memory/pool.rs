@@ -24,6 +24,10 @@ use std::{
 /// would be a system call and unbounded, and does not wait for a buffer, because only the caller can do that in its own
 /// way ([`poll_take`](Self::poll_take), take from the heap, or stop reading from the network, which suits a full pool).
 ///
+/// **A buffer has the bytes of its last owner**, to its full length. Overwrite it, or hand out only the part that was
+/// written; where a rest could reach somebody who may not see it, take the buffer by
+/// [`take_zeroed`](Self::take_zeroed). To zero a buffer of 64 KiB takes 2 to 15 us, to take one about 10 ns.
+///
 /// Clones are handles to the same pool. The memory is given back when all handles and buffers are gone.
 ///
 /// # Examples
@@ -49,7 +53,7 @@ pub struct BufferPool {
 /// A buffer of a pool, and the only way to its bytes. Dropping it, on any thread, gives it back, and wakes the task that
 /// waits for one.
 ///
-/// It has the bytes of its last owner. `Bytes::from_owner` makes it a `Bytes` without a copy.
+/// **It has the bytes of its last owner**, unless it was taken by [`BufferPool::take_zeroed`]. `Bytes::from_owner` makes it a `Bytes` without a copy.
 pub struct PooledBuffer {
     slot: Slot,
 }
@@ -89,12 +93,19 @@ impl BufferPool {
         Ok(Self { slots, binding, outcome: laid.outcome })
     }
 
-    /// A free buffer, or `None` while all are out.
+    /// A free buffer, with the bytes of its last owner; `None` while all are out.
     pub fn take(&self) -> Option<PooledBuffer> {
         self.slots.take().map(|slot| PooledBuffer { slot })
     }
 
-    /// A free buffer; while all are out, the task is woken once one has come back. One task at a time waits for a pool: if
+    /// A free buffer of zeros, or `None` while all are out. It writes to the whole buffer.
+    pub fn take_zeroed(&self) -> Option<PooledBuffer> {
+        let mut buffer = self.take()?;
+        buffer.fill(0);
+        Some(buffer)
+    }
+
+    /// A free buffer, with the bytes of its last owner; while all are out, the task is woken once one has come back. One task at a time waits for a pool: if
     /// several do, only the one that called last is woken. The pool keeps its waker until then.
     ///
     /// # Examples

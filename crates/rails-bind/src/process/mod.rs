@@ -1,10 +1,10 @@
-//! Any process: its sockets, and whether it has the same network.
+//! Any process: its sockets, and whether it has the same network. This process: its end.
 
 mod open_sockets;
 
 pub use open_sockets::{Protocol, Socket, SocketState};
 
-use crate::thread::Tid;
+use crate::{sys, thread::Tid};
 use std::{fs, io, os::unix::fs::MetadataExt};
 
 /// A process by its number, which need not be ours.
@@ -52,6 +52,30 @@ pub enum ProcessError {
         /// The answer of the operating system.
         source: io::Error,
     },
+}
+
+/// Has `hook` called at the end of this process: after `main` has returned, or when a thread calls
+/// [`std::process::exit`]. It is not called when a signal or [`abort`](std::process::abort) ends the process. Hooks are
+/// called in the reverse order of their registration, by the thread that ends the process; the other threads still run.
+///
+/// The thread-local values of the calling thread that have a destructor are gone by then, so `hook` must not use them:
+/// neither `tracing` nor `std::thread::current`. A panic in it aborts the process.
+///
+/// # Errors
+/// The operating system has no memory for it.
+///
+/// # References
+/// [atexit(3)](https://man7.org/linux/man-pages/man3/atexit.3.html)
+pub fn at_exit(hook: extern "C" fn()) -> io::Result<()> {
+    sys::at_exit::register(hook)
+}
+
+/// Ends this process without its [hooks](at_exit), and without what the C library has buffered: nothing is waited for.
+///
+/// # References
+/// [_exit(2)](https://man7.org/linux/man-pages/man2/_exit.2.html)
+pub fn exit_at_once(code: i32) -> ! {
+    sys::at_exit::exit_at_once(code)
 }
 
 impl Process {

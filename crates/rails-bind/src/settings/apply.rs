@@ -89,7 +89,7 @@ pub enum ApplyError {
     Held {
         /// The setting.
         setting: Setting,
-        /// The process.
+        /// The process, by its number in its own PID namespace.
         by: u32,
     },
 
@@ -315,8 +315,8 @@ fn refuse_held(session: &Session<'_>, changes: &[Change]) -> Result<(), ApplyErr
     let live = session.live()?;
     for Change { setting, .. } in changes {
         // Guards within one process may be nested.
-        if let Some(by) = live.get(setting).filter(|by| **by != std::process::id()) {
-            return Err(ApplyError::Held { setting: setting.clone(), by: *by });
+        if let Some(holder) = live.get(setting).filter(|holder| !holder.is_own) {
+            return Err(ApplyError::Held { setting: setting.clone(), by: holder.pid });
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! The functions here check nothing and explain nothing; their safe callers do.
 
+pub(crate) mod at_exit;
 mod free_list;
 pub(crate) mod mapping;
 pub(crate) mod mempolicy;

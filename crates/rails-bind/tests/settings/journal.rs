@@ -92,6 +92,26 @@ fn settings_of_a_living_process_stay() {
     holder.kill();
 }
 
+/// Each of two containers that share the journal may have a process of the same number.
+#[test]
+fn a_holder_of_the_same_number_elsewhere_is_another() {
+    hold_if_asked();
+    let machine = Machine::new();
+    let holder = Holder::start(&machine, "journal::a_holder_of_the_same_number_elsewhere_is_another");
+    let ours = std::process::id();
+    machine.rewrite_record(|record| record["owner"]["pid"] = ours.into());
+    let error = machine.host().apply(&machine.journal(), &[moved(24, "1")], Refusals::Fail).expect_err("it is held");
+    assert!(matches!(error, ApplyError::Held { by, .. } if by == ours), "{error}");
+    // The holder's death loses no original value.
+    holder.kill();
+    let guard = machine.host().apply(&machine.journal(), &[moved(24, "1")], Refusals::Fail).expect("nobody holds it");
+    // Guards of one process may be nested.
+    drop(machine.host().apply(&machine.journal(), &[moved(24, "3")], Refusals::Fail).expect("this process holds it"));
+    assert_eq!(machine.affinity(24), "1");
+    drop(guard);
+    assert_eq!(machine.affinity(24), "0-3");
+}
+
 #[test]
 fn later_changes_are_undone_by_force_alone() {
     hold_if_asked();

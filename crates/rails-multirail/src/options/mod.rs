@@ -31,6 +31,7 @@ pub struct StreamOptions {
     pub(crate) connect_timeout: Duration,
     pub(crate) join_grace: Duration,
     pub(crate) linger: Duration,
+    pub(crate) close_timeout: Duration,
     pub(crate) outage_limit: Duration,
     pub(crate) weights: Vec<u32>,
     pub(crate) interleaved_messages: bool,
@@ -95,6 +96,7 @@ impl StreamOptions {
             connect_timeout: Duration::from_secs(15),
             join_grace: Duration::from_secs(1),
             linger: Duration::from_secs(10),
+            close_timeout: Duration::from_secs(30),
             outage_limit: Duration::from_secs(10),
             weights: Vec::new(),
             interleaved_messages: false,
@@ -226,10 +228,18 @@ impl StreamOptions {
     ///
     /// The stream ends sooner if all bytes are delivered, and the peer has ended its own direction or was told that
     /// nobody reads it. Bytes that are not delivered in time are thrown away: the peer gets
-    /// [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes these were.
+    /// [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes these were. The end of
+    /// the process waits as long ([`MultiRailStream`](crate::MultiRailStream)).
     #[must_use]
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
+    }
+
+    /// The longest time that [`close`](crate::MultiRailStream::close) waits without any progress: the peer takes none of
+    /// the written bytes, or it sends nothing and does not end its own direction. Default: 30 s.
+    #[must_use]
+    pub fn close_timeout(self, timeout: Duration) -> Self {
+        Self { close_timeout: timeout, ..self }
     }
 
     /// The weights of this end's rails under [`Policy::Weighted`], by rail; a rail beyond the list has a weight of 1.
@@ -281,6 +291,7 @@ impl StreamOptions {
             ("a connect timeout in seconds", self.connect_timeout),
             ("a join grace in seconds", self.join_grace),
             ("a linger in seconds", self.linger),
+            ("a close timeout in seconds", self.close_timeout),
             ("an outage limit in seconds", self.outage_limit),
         ] {
             bounded(what, time.as_secs(), 0, 1 << 30)?;
@@ -354,6 +365,7 @@ mod tests {
         let for_ever = Duration::MAX;
         for endless in [
             options().linger(for_ever),
+            options().close_timeout(for_ever),
             options().outage_limit(for_ever),
             options().connect_timeout(for_ever),
             options().join_grace(for_ever),

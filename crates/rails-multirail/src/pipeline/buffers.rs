@@ -1,4 +1,4 @@
-//! Buffers that come back to the stage that fills them.
+//! Buffers that come back to the stage that fills them, with the bytes of the item before.
 
 use super::stats::BufferStats;
 use rails_bind::memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy};

@@ -184,7 +184,8 @@ impl<T> Output<T> {
         }
     }
 
-    /// A buffer of the link to the next stage, once one is free. A pool whose buffers are all out holds the stage up:
+    /// A buffer of the link to the next stage, once one is free. It has the bytes of the item that it carried last, so the
+    /// stage overwrites it, or says how many of its bytes are the item's. A pool whose buffers are all out holds the stage up:
     /// this is the back-pressure on a source.
     ///
     /// # Errors
@@ -216,7 +217,7 @@ impl<T> Output<T> {
         taken.map_err(|Closed| self.closed().into())
     }
 
-    /// A buffer, if one is free at this moment.
+    /// A buffer, if one is free at this moment, with the bytes of the item that it carried last.
     ///
     /// # Errors
     /// [`NoBuffer`].

@@ -188,7 +188,7 @@ fn rails_are_told_of_as_long_as_they_run() {
     let known = usize::from(rails[RailId(1)].stats().usage.unwrap().migrations.is_some());
     assert!(types.len() >= RAIL_METRICS.len() - 1 && types.contains_key("rails_rail_migrations") == (known == 1));
 
-    rails.shutdown(Duration::from_secs(20)).unwrap();
+    rails.blocking_shutdown(Duration::from_secs(20)).unwrap();
     drop(waiting);
     let (types, series) = parse(&metrics.to_prometheus());
     assert_eq!(series["rails_rail_tasks{set=\"a\",rail=\"1\"}"], 0.0);

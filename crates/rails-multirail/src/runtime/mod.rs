@@ -7,9 +7,10 @@ mod task;
 
 pub use placement::Placement;
 pub use shutdown::ShutdownError;
+pub(crate) use shutdown::{Stopping, end_dropped};
 pub use task::{Panic, RailTask, TaskError};
 
-use crate::RailId;
+use crate::{RailId, last_work};
 use parking::Parking;
 use placement::{Beside, CurrentPlacement, Unbound};
 use rails_bind::{
@@ -21,11 +22,15 @@ use rails_bind::{
 };
 use rails_task::{AttachError, TaskQueues};
 use rails_topo::{CpuSet, NodeId};
-use shutdown::{Alive, Life, Stage};
+use shutdown::{Alive, Life, Stage, outcome};
 use std::{
     future::Future,
     io,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -56,8 +61,9 @@ pub struct RailRuntimeBuilder {
 
 /// A pinned thread with a tokio `current_thread` runtime.
 ///
-/// Dropping it stops the runtime as [`shutdown`](Self::shutdown) does with a limit of [`DROP_LIMIT`], and logs a rail
-/// that goes on. On the rail's own thread, dropping it does not wait.
+/// Dropping it stops the runtime as [`blocking_shutdown`](Self::blocking_shutdown) does with a limit of [`DROP_LIMIT`],
+/// and logs a rail that goes on. In a task, and on a thread for blocking work of a runtime, dropping it does not wait: a
+/// thread of its own does, and the process does not end before that thread has waited.
 #[derive(Debug)]
 pub struct RailRuntime {
     name: String,
@@ -68,11 +74,13 @@ pub struct RailRuntime {
     thread_id: std::thread::ThreadId,
     /// Until the first call to stop: dropping it stops the runtime.
     running: Mutex<Option<oneshot::Sender<()>>>,
+    /// Whether the runtime was told to stop. Its thread may go on for a while.
+    is_stopping: AtomicBool,
     /// Until a caller has waited for its end, in vain or not.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The time that dropping a [`RailRuntime`] or the last clone of [`Rails`](crate::Rails) waits at most.
+/// The time that the drop of a [`RailRuntime`], or of the last clone of [`Rails`](crate::Rails), waits at most.
 pub const DROP_LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest time that [`RailRuntimeBuilder::spin`] sets.
@@ -214,7 +222,7 @@ impl RailRuntimeBuilder {
         let (stop, stopped) = oneshot::channel();
         let (name, life) = (self.name.clone(), Arc::new(Life::new()));
         let parking = Arc::new(Parking::new(self.spin, self.tasks.clone()));
-        let alive = Alive(life.clone());
+        let alive = Alive { life: life.clone(), rail: name.clone() };
         if name.contains('\0') {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "a thread's name has no null bytes");
             return Err(RuntimeError::Spawn { name, source });
@@ -229,7 +237,8 @@ impl RailRuntimeBuilder {
                 let thread_id = thread.thread().id();
                 let placement = Arc::new(CurrentPlacement::new(placement));
                 let (running, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
-                Ok(RailRuntime { name, handle, placement, parking, life, thread_id, running, thread })
+                let is_stopping = AtomicBool::new(false);
+                Ok(RailRuntime { name, handle, placement, parking, life, thread_id, running, is_stopping, thread })
             }
             Ok(Err(error)) => {
                 // The thread ends after it has reported its error.
@@ -251,6 +260,7 @@ impl RailRuntimeBuilder {
         parking: Arc<Parking>,
         alive: &Alive,
     ) {
+        last_work::done_on_this_thread();
         // This thread has inherited the affinity and policy of the thread that started it. The bindings below are the
         // rail's alone.
         let unbound = Unbound::of_this_thread();
@@ -267,7 +277,7 @@ impl RailRuntimeBuilder {
                 let _ = report.send(Ok((placement, runtime.handle().clone())));
                 runtime.block_on(parking.until(stopped));
                 parking.detach();
-                alive.0.enter(Stage::Stopping);
+                alive.life.enter(Stage::Stopping);
                 // This drops the tasks, and then waits for blocking work, without a limit: the limits are the
                 // waiting callers'.
                 drop(runtime);
@@ -376,12 +386,16 @@ impl RailRuntime {
 
     /// Runs a task on the rail, from any thread. A panic ends the task alone: [`TaskError::Panicked`] has its payload.
     /// On the rail itself this is `tokio::spawn`; from elsewhere it wakes the rail's thread.
+    ///
+    /// A rail that was told to [stop](Self::shutdown) takes no task: the future is dropped, and the task is
+    /// [`TaskError::Cancelled`]. So are the tasks of the other calls. `tokio::spawn` in a task of the rail takes them for
+    /// as long as that task runs.
     pub fn spawn<F>(&self, future: F) -> RailTask<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        RailTask::new(self.handle.spawn(future))
+        if self.is_stopping() { RailTask::refused() } else { RailTask::new(self.handle.spawn(future)) }
     }
 
     /// Runs a task that need not be `Send`, from any thread: the rail's thread calls `make` and keeps the future. On the
@@ -392,6 +406,9 @@ impl RailRuntime {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
+        if self.is_stopping() {
+            return RailTask::refused();
+        }
         // A destructor at the thread's end, and a caller that has entered another runtime, are on the thread and yet
         // outside the runtime.
         if self.is_current() && Handle::try_current().is_ok_and(|current| current.id() == self.handle.id()) {
@@ -437,7 +454,7 @@ impl RailRuntime {
     /// The work stays where it is if the rail moves, also on the core of an exclusive rail, whose claim moves on. A thread
     /// that cannot be placed, for want of a CPU that is online, computes where the scheduler puts it, and logs a warning.
     /// [`RailTask::abort`] stops the work only before it has begun. [`shutdown`](Self::shutdown) waits for it, and starts
-    /// none once the rail's tasks have been dropped.
+    /// none.
     ///
     /// # Panics
     /// As [`tokio::task::spawn_blocking`]: if the operating system gives no thread, and the pool has none.
@@ -446,6 +463,9 @@ impl RailRuntime {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        if self.is_stopping() {
+            return RailTask::refused();
+        }
         let (placement, rail) = (self.placement.clone(), self.thread_id);
         RailTask::new(self.handle.spawn_blocking(move || {
             let _placed = Beside::of(&placement.get(), rail);
@@ -458,51 +478,73 @@ impl RailRuntime {
         std::thread::current().id() == self.thread_id
     }
 
-    /// Stops the runtime, and blocks the calling thread until it has ended, for `limit` at most. The runtime drops its
-    /// tasks at their next await, and starts no further blocking work then. A task that is spawned after that is
-    /// [`TaskError::Cancelled`]. A rail that has stopped already is not an error.
+    /// Stops the runtime, and waits until it has ended, for `limit` at most. The runtime drops its tasks at their next
+    /// await, and takes no further ones: a task that is spawned after this call is [`TaskError::Cancelled`], also if the
+    /// rail does not end in time. A rail that has stopped already is not an error.
     ///
-    /// In a task of another runtime, call it in `spawn_blocking`.
+    /// The rail stops also if the future is dropped before it is ready.
     ///
     /// # Errors
     /// [`ShutdownError`] if the rail has not ended in that time. Its thread then ends by itself, once it can.
-    pub fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
+    pub async fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
         // An instant beyond the clock's range is no limit.
-        self.shutdown_until(limit, Instant::now().checked_add(limit))
+        self.shutdown_by(limit, Instant::now().checked_add(limit)).await
     }
 
-    pub(crate) fn shutdown_until(&self, limit: Duration, deadline: Option<Instant>) -> Result<(), ShutdownError> {
+    pub(crate) async fn shutdown_by(&self, limit: Duration, deadline: Option<Instant>) -> Result<(), ShutdownError> {
         self.stop();
-        let rail = self.name.clone();
-        if self.is_current() || Beside::is_of(self.thread_id) {
-            return Err(ShutdownError::OnTheRail { rail });
-        }
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match self.life.wait_for_end(deadline) {
-            Stage::Running => Err(ShutdownError::Occupied { rail, limit }),
-            Stage::Stopping => Err(ShutdownError::Blocking { rail, limit }),
-            Stage::Ended => {
-                if thread.is_some_and(|thread| thread.join().is_err()) {
-                    tracing::error!(rail, "a rail's thread panicked");
-                }
-                Ok(())
-            }
-        }
+        self.refuse_own_threads()?;
+        drop(self.take_thread());
+        outcome(self.life.ended(deadline).await, self.name.clone(), limit)
     }
 
-    /// The end of a rail that is dropped. A rail that a caller has waited for already is not waited for again.
-    pub(crate) fn end_by(&self, deadline: Instant) {
-        if self.thread.lock().unwrap_or_else(PoisonError::into_inner).is_none() {
-            return;
+    /// As [`shutdown`](Self::shutdown), and blocks the calling thread, which should run no tasks.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn blocking_shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
+        self.blocking_shutdown_by(limit, Instant::now().checked_add(limit))
+    }
+
+    pub(crate) fn blocking_shutdown_by(&self, limit: Duration, deadline: Option<Instant>) -> Result<(), ShutdownError> {
+        self.stop();
+        self.refuse_own_threads()?;
+        let thread = self.take_thread();
+        outcome(self.life.wait_for_end(deadline), self.name.clone(), limit)?;
+        // `Alive` has told of a panic.
+        drop(thread.map(JoinHandle::join));
+        Ok(())
+    }
+
+    /// Fails on threads that the rail's end waits for.
+    fn refuse_own_threads(&self) -> Result<(), ShutdownError> {
+        if self.is_current() || Beside::is_of(self.thread_id) {
+            return Err(ShutdownError::OnTheRail { rail: self.name.clone() });
         }
-        match self.shutdown_until(DROP_LIMIT, Some(deadline)) {
-            Ok(()) | Err(ShutdownError::OnTheRail { .. }) => {}
-            Err(error) => tracing::warn!(%error, "a dropped rail goes on"),
-        }
+        Ok(())
+    }
+
+    fn take_thread(&self) -> Option<JoinHandle<()>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Stops a rail that is dropped. `None` if a caller has waited for its end already: it is not waited for again.
+    pub(crate) fn stop_dropped(&self) -> Option<Stopping> {
+        self.stop();
+        let thread = self.take_thread()?;
+        Some(Stopping { rail: self.name.clone(), life: self.life.clone(), thread })
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(SeqCst)
     }
 
     /// Stops the runtime without waiting.
     pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, SeqCst);
         drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
@@ -528,6 +570,6 @@ impl RailRuntime {
 
 impl Drop for RailRuntime {
     fn drop(&mut self) {
-        self.end_by(Instant::now() + DROP_LIMIT);
+        end_dropped(self.stop_dropped().into_iter().collect());
     }
 }

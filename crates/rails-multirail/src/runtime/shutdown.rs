@@ -1,9 +1,14 @@
 //! The end of a rail's thread.
 
+use super::DROP_LIMIT;
+use crate::last_work::{self, LastWork};
 use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    pin::pin,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
+use tokio::{runtime::Handle, sync::Notify, time::timeout_at};
 
 /// Why a rail's runtime has not stopped. Its thread ends by itself as soon as the cause has gone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,17 +53,23 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Life {
     stage: Mutex<Stage>,
+    /// Wakes threads that wait for the end.
     changed: Condvar,
+    /// Wakes tasks that wait for the end.
+    ended: Notify,
 }
 
 impl Life {
     pub(super) fn new() -> Self {
-        Self { stage: Mutex::new(Stage::Running), changed: Condvar::new() }
+        Self { stage: Mutex::new(Stage::Running), changed: Condvar::new(), ended: Notify::new() }
     }
 
     pub(super) fn enter(&self, stage: Stage) {
         *self.lock() = stage;
         self.changed.notify_all();
+        if stage == Stage::Ended {
+            self.ended.notify_waiters();
+        }
     }
 
     pub(super) fn stage(&self) -> Stage {
@@ -66,6 +77,22 @@ impl Life {
     }
 
     /// Waits for the end until `deadline`, and returns the stage then.
+    pub(super) async fn ended(&self, deadline: Option<Instant>) -> Stage {
+        let ended = async {
+            let mut ended = pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if self.stage() != Stage::Ended {
+                ended.await;
+            }
+        };
+        match deadline {
+            Some(deadline) => drop(timeout_at(deadline.into(), ended).await),
+            None => ended.await,
+        }
+        self.stage()
+    }
+
+    /// Blocks the calling thread until the end, or until `deadline`, and returns the stage then.
     pub(super) fn wait_for_end(&self, deadline: Option<Instant>) -> Stage {
         let mut stage = self.lock();
         while *stage != Stage::Ended {
@@ -85,10 +112,65 @@ impl Life {
 }
 
 /// Held by the thread to its end, by a panic too.
-pub(super) struct Alive(pub(super) std::sync::Arc<Life>);
+pub(super) struct Alive {
+    pub(super) life: Arc<Life>,
+    pub(super) rail: String,
+}
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        self.0.enter(Stage::Ended);
+        if thread::panicking() {
+            tracing::error!(rail = self.rail, "a rail's thread panicked");
+        }
+        self.life.enter(Stage::Ended);
+    }
+}
+
+/// A rail that was told to stop, whose end nobody has waited for.
+pub(crate) struct Stopping {
+    pub(super) rail: String,
+    pub(super) life: Arc<Life>,
+    pub(super) thread: JoinHandle<()>,
+}
+
+impl Stopping {
+    /// Waits for the end until `deadline`, and logs a rail that goes on.
+    fn end_by(self, deadline: Instant) {
+        let Self { rail, life, thread } = self;
+        match outcome(life.wait_for_end(Some(deadline)), rail, DROP_LIMIT) {
+            // `Alive` has told of a panic.
+            Ok(()) => drop(thread.join()),
+            Err(error) => tracing::warn!(%error, "a dropped rail goes on"),
+        }
+    }
+}
+
+/// Waits for the end of rails that were dropped, for [`DROP_LIMIT`] at most. A thread that runs tasks has another thread
+/// wait, as its tasks would wait with it; so has the thread of a rail, which may be one of those that stop.
+pub(crate) fn end_dropped(rails: Vec<Stopping>) {
+    if rails.is_empty() {
+        return;
+    }
+    let deadline = Instant::now() + DROP_LIMIT;
+    let wait = move || rails.into_iter().for_each(|rail| rail.end_by(deadline));
+    if Handle::try_current().is_err() && !last_work::is_done_on_this_thread() {
+        return wait();
+    }
+    let last_work = LastWork::new(deadline, None);
+    let waiting = move || {
+        wait();
+        drop(last_work);
+    };
+    if let Err(error) = thread::Builder::new().name("rails-end".to_owned()).spawn(waiting) {
+        tracing::debug!(%error, "no thread waits for the end of dropped rails");
+    }
+}
+
+/// The result of waiting for a rail that has come to that stage.
+pub(super) fn outcome(stage: Stage, rail: String, limit: Duration) -> Result<(), ShutdownError> {
+    match stage {
+        Stage::Running => Err(ShutdownError::Occupied { rail, limit }),
+        Stage::Stopping => Err(ShutdownError::Blocking { rail, limit }),
+        Stage::Ended => Ok(()),
     }
 }

@@ -18,7 +18,8 @@ use tokio::{
 /// handle does not stop the task.
 #[derive(Debug)]
 pub struct RailTask<T> {
-    task: JoinHandle<T>,
+    /// `None` if the rail did not take the task.
+    task: Option<JoinHandle<T>>,
     /// Closed as soon as an [`Inner`] task of it has dropped its future.
     inner: Option<oneshot::Sender<Infallible>>,
     /// Whether the task was cancelled, and its inner task is waited for.
@@ -44,7 +45,12 @@ type Payload = Box<dyn Any + Send>;
 
 impl<T> RailTask<T> {
     pub(super) fn new(task: JoinHandle<T>) -> Self {
-        Self { task, inner: None, is_cancelled: false }
+        Self { task: Some(task), inner: None, is_cancelled: false }
+    }
+
+    /// A task that a rail which stops did not take.
+    pub(super) fn refused() -> Self {
+        Self { task: None, inner: None, is_cancelled: true }
     }
 
     /// A task that waits for an [`Inner`] one. The inner one's future holds the other end of the channel.
@@ -54,12 +60,13 @@ impl<T> RailTask<T> {
 
     /// Stops the task at its next await, which drops its future. A task that has ended keeps its result.
     pub fn abort(&self) {
-        self.task.abort();
+        self.task.iter().for_each(JoinHandle::abort);
     }
 
     /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
-        self.task.is_finished() && self.inner.as_ref().is_none_or(oneshot::Sender::is_closed)
+        self.task.as_ref().is_none_or(JoinHandle::is_finished)
+            && self.inner.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 }
 
@@ -67,8 +74,10 @@ impl<T> Future for RailTask<T> {
     type Output = Result<T, TaskError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if !self.is_cancelled {
-            let result = ready!(Pin::new(&mut self.task).poll(context)).map_err(TaskError::from);
+        if !self.is_cancelled
+            && let Some(task) = &mut self.task
+        {
+            let result = ready!(Pin::new(task).poll(context)).map_err(TaskError::from);
             if !matches!(result, Err(TaskError::Cancelled)) {
                 return Poll::Ready(result);
             }

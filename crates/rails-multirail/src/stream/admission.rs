@@ -318,7 +318,7 @@ mod tests {
                 let any = (Ipv4Addr::UNSPECIFIED, 0).into();
                 let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
                 let opened_by = OpeningLane { joining, peer_certificates, local: any, peer: any };
-                Shared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by)
+                Shared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by, &options)
             })
         }
 

@@ -447,7 +447,7 @@ impl Dialer {
                     local: connection.local_addr(),
                     peer: connection.peer_addr(),
                 };
-                *opened = Some(Shared::new(id, state, self.rails.clone(), opened_by));
+                *opened = Some(Shared::new(id, state, self.rails.clone(), opened_by, &self.options));
                 shared.clone_from(opened);
             }
             shared.is_some()

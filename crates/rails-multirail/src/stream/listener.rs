@@ -461,7 +461,7 @@ impl Registry {
                         local: lane.local_addr(),
                         peer: lane.peer_addr(),
                     };
-                    Shared::new(stream, connection, self.rails.clone(), opened_by)
+                    Shared::new(stream, connection, self.rails.clone(), opened_by, &self.options)
                 };
                 match self.streams.open(stream, lane.peer_addr().ip(), place, make) {
                     Ok(opening) => return Ok(opening),

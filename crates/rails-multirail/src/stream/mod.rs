@@ -24,6 +24,7 @@ mod messages;
 mod pool;
 mod shared;
 mod stats;
+mod streams;
 mod supervisor;
 mod sync;
 mod yield_budget;
@@ -37,10 +38,11 @@ pub(crate) use links::LinkChanges;
 pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 pub use stats::{LaneStats, StreamStats, ThreadStats};
+pub(crate) use streams::Streams;
 
 use crate::{
-    AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses, error::FailedLane,
-    rails::Rails,
+    AddLaneError, CloseError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses,
+    error::FailedLane, rails::Rails,
 };
 use bytes::Bytes;
 use dialer::{Dialer, Path};
@@ -63,6 +65,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{broadcast, mpsc},
+    time::timeout,
 };
 
 /// An ordered, reliable stream of bytes in both directions, over every lane that is up.
@@ -83,10 +86,13 @@ use tokio::{
 ///   fail with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe); unlike with TCP it still receives all bytes written
 ///   here. Bytes that cannot be delivered in time are thrown away: the peer gets an error, and the log a warning. Only
 ///   [`abort`](Self::abort) gives the stream up at once.
-/// - **The end of the process** ends its lanes. The kernel delivers the bytes of a `TcpStream` after the process has
-///   ended; the bytes of this stream are delivered by the rails' threads, so a program should shut its streams down or
-///   [close](Self::close) them before it ends. Dropping [`Rails`] does not wait: lingering streams keep the rails that
-///   they need.
+/// - **Flushing** it does nothing: lanes send written bytes as soon as they have room. As with a `TcpStream`, flushed
+///   bytes are not yet at the peer.
+/// - **The end of the process**, by a return from `main` or by [`exit`](std::process::exit), waits until the streams
+///   that were dropped have delivered their bytes, within their linger and two seconds. A signal or
+///   [`abort`](std::process::abort) does not, and streams that were not dropped are not waited for. Only
+///   [`Rails::drain`], a [shutdown](tokio::io::AsyncWriteExt::shutdown) and [`close`](Self::close) tell the program that
+///   the bytes have arrived.
 /// - **Memory** is bounded: for arriving bytes by this end's window, for sent bytes by the send buffer and the peer's
 ///   window.
 ///
@@ -314,12 +320,30 @@ impl MultiRailStream {
     /// Ends both directions and gives the statistics: shuts the write side down, reads the peer's bytes to their end
     /// and drops them (the caller should have read those that matter), and waits until the lanes are closed.
     ///
+    /// It waits for the peer as long as there is progress, and without any for [`StreamOptions::close_timeout`].
+    ///
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps fails, or if the peer has
-    /// dropped the stream with unread bytes ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped)).
+    /// dropped the stream with unread bytes ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped));
+    /// [`CloseError`] if the peer does not come to its end.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
     pub async fn close(mut self) -> IoResult<StreamStats> {
-        poll_fn(|context| self.poll_delivered(context)).await?;
-        while self.read_bytes().await?.is_some() {}
+        let (stream, limit) = (self.id(), self.shared.close_timeout);
+        loop {
+            let before = self.shared.bytes_at_risk();
+            if let Ok(delivered) = timeout(limit, poll_fn(|context| self.poll_delivered(context))).await {
+                delivered?;
+                break;
+            }
+            let bytes = self.shared.bytes_at_risk();
+            if bytes >= before {
+                return Err(CloseError::NotDelivered { stream, bytes, limit }.into());
+            }
+        }
+        let not_ended = |_| CloseError::NotEnded { stream, limit };
+        while timeout(limit, self.read_bytes()).await.map_err(not_ended)??.is_some() {}
         self.wait_for_lanes().await;
         Ok(self.stats())
     }
@@ -388,7 +412,6 @@ impl AsyncWrite for MultiRailStream {
 /// Ends the stream; the lanes deliver the written bytes in the background.
 impl Drop for MultiRailStream {
     fn drop(&mut self) {
-        let unread = self.reading.len() as u64 + self.shared.unread.load(Relaxed);
-        self.shared.with(|state| state.connection.drop_application(Instant::now(), unread));
+        self.shared.drop_application(self.reading.len() as u64 + self.shared.unread.load(Relaxed));
     }
 }

@@ -8,7 +8,12 @@ use super::{
     pool::Pool,
     stats::{StreamStats, ThreadStats},
 };
-use crate::{Rail, RailId, StreamError, error::LaneError, rails::Rails};
+use crate::{
+    Rail, RailId, StreamError, StreamOptions,
+    error::{LaneError, UndeliveredStream},
+    last_work::LastWork,
+    rails::Rails,
+};
 use bytes::Bytes;
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
@@ -20,9 +25,10 @@ use rails_topo::NodeSet;
 use std::{
     io::{Error as IoError, ErrorKind, Result as IoResult},
     net::SocketAddr,
+    pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::{
     runtime::{self, Handle},
@@ -45,6 +51,12 @@ pub(crate) struct Shared {
     pub(crate) over: watch::Sender<bool>,
     /// Wakes the supervisor.
     pub(crate) supervise: Notify,
+    /// Wakes those who wait until the stream has delivered its bytes.
+    delivered: Notify,
+    /// Held while a dropped stream delivers its bytes: the process does not end without it.
+    last_work: Mutex<Option<LastWork>>,
+    /// How long `close` waits without progress.
+    pub(super) close_timeout: Duration,
     start: Instant,
     /// Whether the stream's summary was logged.
     summarized: Mutex<bool>,
@@ -155,7 +167,13 @@ impl State {
 
 impl Shared {
     /// One end of a stream. The caller starts its [supervisor](super::supervisor::supervise).
-    pub(crate) fn new(id: StreamId, connection: Connection, rails: Rails, opened_by: OpeningLane) -> Arc<Self> {
+    pub(crate) fn new(
+        id: StreamId,
+        connection: Connection,
+        rails: Rails,
+        opened_by: OpeningLane,
+        options: &StreamOptions,
+    ) -> Arc<Self> {
         let buffers = Pool::new(connection.window());
         let state = State {
             connection,
@@ -166,7 +184,7 @@ impl Shared {
             writer: None,
             arrived: 0,
         };
-        Arc::new(Self {
+        let shared = Arc::new(Self {
             id,
             opened_by,
             buffers,
@@ -175,10 +193,15 @@ impl Shared {
             unread: AtomicU64::new(0),
             over: watch::Sender::new(false),
             supervise: Notify::new(),
+            delivered: Notify::new(),
+            last_work: Mutex::new(None),
+            close_timeout: options.close_timeout,
             start: Instant::now(),
             summarized: Mutex::new(false),
             rails,
-        })
+        });
+        shared.rails.streams().add(&shared);
+        shared
     }
 
     /// Calls `act` under the lock, and then wakes the tasks that the connection names.
@@ -381,6 +404,61 @@ impl Shared {
         }
     }
 
+    /// The application drops the stream, with `unread` bytes that it had taken and not read. The lanes deliver its bytes.
+    pub(crate) fn drop_application(&self, unread: u64) {
+        let bound = Instant::now() + self.lock().connection.linger() + LAST_WORDS;
+        // Before the supervisor can hear of the end.
+        *self.last_work() = Some(LastWork::new(bound, Some(self.id)));
+        let has_delivered = self.with(|state| {
+            state.connection.drop_application(Instant::now(), unread);
+            state.connection.has_delivered()
+        });
+        if has_delivered {
+            self.has_delivered();
+        }
+    }
+
+    /// The stream has delivered its bytes, or failed.
+    pub(super) fn has_delivered(&self) {
+        drop(self.last_work().take());
+        self.delivered.notify_waiters();
+    }
+
+    /// The written bytes that the peer does not have.
+    pub(super) fn bytes_at_risk(&self) -> u64 {
+        self.lock().connection.bytes_at_risk()
+    }
+
+    /// Whether the application has dropped the stream or shut it down, and the peer does not have all.
+    pub(crate) fn is_delivering(&self) -> bool {
+        let state = self.lock();
+        state.connection.is_finished() && !state.connection.has_delivered()
+    }
+
+    /// Waits until the stream has delivered its bytes, or has failed.
+    pub(crate) async fn delivered(&self) {
+        loop {
+            let mut delivered = pin!(self.delivered.notified());
+            delivered.as_mut().enable();
+            if self.lock().connection.has_delivered() {
+                return;
+            }
+            delivered.await;
+        }
+    }
+
+    /// The bytes that the peer does not have, if there are any, or the peer has not heard of the stream's end.
+    pub(crate) fn undelivered(&self) -> Option<UndeliveredStream> {
+        let state = self.lock();
+        let (bytes, failure) = (state.connection.bytes_at_risk(), state.connection.failure().cloned());
+        let is_left = bytes > 0 || !state.connection.has_delivered();
+        is_left.then_some(UndeliveredStream { stream: self.id, bytes, failure })
+    }
+
+    fn last_work(&self) -> MutexGuard<'_, Option<LastWork>> {
+        self.last_work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Logs the stream's summary once. When this returns, it is in the log.
     pub(crate) fn summarize(&self) {
         let mut done = self.summarized.lock().unwrap_or_else(PoisonError::into_inner);
@@ -506,3 +584,7 @@ impl Drop for Shared {
         self.summarize();
     }
 }
+
+/// How long the end of a process waits beyond a stream's linger: a second for the lanes to close, and one for a busy
+/// machine.
+const LAST_WORDS: Duration = Duration::from_secs(2);

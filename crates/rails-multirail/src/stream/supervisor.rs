@@ -45,6 +45,7 @@ impl Supervisor {
         if bytes > 0 {
             tracing::warn!(stream = %shared.id, bytes, failure, "a dropped stream ended before the peer had all written bytes");
         }
+        shared.has_delivered();
     }
 }
 
@@ -94,12 +95,16 @@ async fn tidy(shared: &Shared) {
 async fn keep_time(shared: &Shared) {
     let mut alarm = pin!(sleep(Duration::ZERO));
     loop {
-        let (over, timeout) = shared.with(|state| {
-            state.connection.handle_timeout(Instant::now());
-            (state.connection.needs_no_lane(), state.connection.poll_timeout())
+        let (over, delivered, timeout) = shared.with(|state| {
+            let connection = &mut state.connection;
+            connection.handle_timeout(Instant::now());
+            (connection.needs_no_lane(), connection.has_delivered(), connection.poll_timeout())
         });
         if over {
             return;
+        }
+        if delivered {
+            shared.has_delivered();
         }
         tokio::select! {
             () = shared.supervise.notified() => {}

@@ -190,7 +190,7 @@ fn a_stage_of_a_stopped_rail_is_named() {
         },
     );
     let running = pipeline.start().unwrap();
-    rails.shutdown(Duration::from_secs(60)).unwrap();
+    rails.blocking_shutdown(Duration::from_secs(60)).unwrap();
     let error = runtime().block_on(running.join()).unwrap_err();
     assert_eq!(named(&error), "sink");
     assert!(matches!(error.failure, StageFailure::Cancelled), "{error:?}");

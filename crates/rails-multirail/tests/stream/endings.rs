@@ -1,6 +1,6 @@
 //! How streams end: dropped, half-closed, aborted, and by both ends at once.
 
-use crate::util::{failure, listener, options, pair, pattern, rails};
+use crate::util::{PATIENCE, failure, listener, options, pair, pattern, rails};
 use bytes::Bytes;
 use rails_multirail::{EventKind, Failure, MultiRailStream, Priority, StreamEvent};
 use rails_proto::wire::ResetReason;
@@ -166,6 +166,71 @@ async fn dropped_stream_whose_peer_does_not_read() {
     let error = far.read_to_end(&mut got).await.unwrap_err();
     assert_eq!(failure(&error), &Failure::Reset(ResetReason::Dropped));
     assert!(got == sent[..64 << 10], "a window full, and then an error: no end of file");
+}
+
+/// The peer lives, reads nothing or says nothing, and keeps its end open.
+#[tokio::test]
+async fn closing_waits_no_longer_than_its_limit_without_progress() {
+    let rails = rails(2);
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(1 << 20);
+    for (written, expected) in [(1 << 20, "the peer has taken none of the last"), (3, "it has not ended its direction")]
+    {
+        let (mut near, _far) = pair(&rails, &small.clone().close_timeout(Duration::from_millis(50))).await;
+        near.write_all(&pattern(written)).await.unwrap();
+        let error = in_time(near.close()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn draining_waits_for_streams_that_end() {
+    let (near_rails, far_rails) = (rails(2), rails(2));
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(1 << 20).linger(PATIENCE);
+    let (listener, addresses) = listener(&far_rails, &small).await;
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        let near = MultiRailStream::connect(&near_rails, &addresses, &small).await.unwrap();
+        ends.push((near, listener.accept().await.unwrap()));
+    }
+    let sent = pattern(1 << 20);
+    for (near, _) in &mut ends {
+        near.write_all(&sent).await.unwrap();
+    }
+    near_rails.drain(PATIENCE).await.expect("streams that are open are not waited for");
+    let (open, mut shut, dropped) = (ends.remove(0), ends.remove(0), ends.remove(0));
+    assert!(timeout(Duration::ZERO, shut.0.shutdown()).await.is_err(), "the peer reads nothing");
+    let name = dropped.0.id();
+    drop(dropped.0);
+    let left = near_rails.drain(Duration::from_millis(1)).await.unwrap_err();
+    assert_eq!(left.streams.len(), 2, "{left}");
+    let of_the_dropped = left.streams.iter().find(|stream| stream.stream == name).expect("it has bytes left");
+    assert!((1..=1 << 20).contains(&of_the_dropped.bytes) && of_the_dropped.failure.is_none(), "{left}");
+    let reads = |mut far: MultiRailStream| async move {
+        let mut got = Vec::new();
+        far.read_to_end(&mut got).await.map(|_| got)
+    };
+    let (drained, one, other) =
+        in_time(async { tokio::join!(near_rails.drain(PATIENCE), reads(shut.1), reads(dropped.1)) }).await;
+    drained.expect("the peer reads");
+    assert!(one.unwrap() == sent && other.unwrap() == sent);
+    drop(open);
+}
+
+/// The bytes of a stream that fails meanwhile are lost, and so named.
+#[tokio::test]
+async fn draining_names_streams_that_fail() {
+    let (near_rails, far_rails) = (rails(2), rails(2));
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(1 << 20).linger(PATIENCE);
+    let (listener, addresses) = listener(&far_rails, &small).await;
+    let mut near = MultiRailStream::connect(&near_rails, &addresses, &small).await.unwrap();
+    let far = listener.accept().await.unwrap();
+    near.write_all(&pattern(1 << 20)).await.unwrap();
+    drop(near);
+    let (drained, ()) = in_time(async { tokio::join!(near_rails.drain(PATIENCE), async { far.abort() }) }).await;
+    let left = drained.unwrap_err();
+    assert_eq!(left.streams[0].failure, Some(Failure::Reset(ResetReason::Dropped)), "{left}");
+    assert!(left.streams[0].bytes > 0, "{left}");
 }
 
 /// Neither end has an error.

@@ -64,6 +64,17 @@ impl Connection {
         self.ending.settled || self.failure.is_some()
     }
 
+    /// For how long the lanes still deliver written bytes after the application has dropped the stream.
+    pub fn linger(&self) -> Duration {
+        self.ending.linger
+    }
+
+    /// Whether this end owes its peer nothing: the peer has every written byte and the end, or reads no more. If both directions are over, the peer has
+    /// heard of that too. A stream that has failed owes nothing.
+    pub fn has_delivered(&self) -> bool {
+        self.needs_no_lane() || self.is_sending_over() && !self.is_receiving_over()
+    }
+
     /// When every lane of an abandoned stream ends, even with bytes in flight.
     pub(super) fn lanes_end(&self) -> Option<Instant> {
         Some(self.ending.abandoned? + self.ending.linger + FAREWELL)
@@ -103,7 +114,7 @@ impl Connection {
         let unread = self.scheduler.give_up(read);
         self.ending.stopped = Some(self.or_fail(now, unread)?);
         self.wakes.writer = true;
-        self.wakes.supervisor |= self.is_done();
+        self.wakes.supervisor = true;
         self.wake_all_lanes();
         self.observe(now);
         Ok(())
@@ -127,7 +138,12 @@ impl Connection {
 
     /// How many of its bytes the peer does not have, if the application has dropped the stream and the stream has failed since.
     pub fn undelivered(&self) -> u64 {
-        if self.failure.is_none() || self.ending.linger_until.is_none() || self.is_sending_over() {
+        if self.failure.is_none() || self.ending.linger_until.is_none() { 0 } else { self.bytes_at_risk() }
+    }
+
+    /// How many written bytes the peer does not have, as far as this end knows; none if the peer reads no more.
+    pub fn bytes_at_risk(&self) -> u64 {
+        if self.is_sending_over() {
             return 0;
         }
         self.scheduler.bytes_unacknowledged() + self.scheduler.bytes_waiting() as u64

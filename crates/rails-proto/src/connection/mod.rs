@@ -499,12 +499,14 @@ impl Connection {
         if self.scheduler.lags(now, lane.0) {
             self.wake_all_lanes();
         }
-        self.wakes.writer |= self.scheduler.is_complete();
+        if self.scheduler.is_complete() {
+            self.wakes.writer = true;
+            self.wakes.supervisor = true;
+        }
         if self.lanes[lane.0].leaving {
             self.wake(lane);
         }
         if self.is_done() {
-            self.wakes.supervisor = true;
             self.wake_all_lanes();
         }
         self.observe(now);

@@ -209,6 +209,15 @@ impl Journal {
     }
 }
 
+/// The living process that holds a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LiveHolder {
+    /// Its number, in its own PID namespace.
+    pub(super) pid: u32,
+    /// Whether it is this process.
+    pub(super) is_own: bool,
+}
+
 /// The journal under its lock.
 #[derive(Debug)]
 pub(super) struct Session<'a> {
@@ -241,7 +250,7 @@ impl Session<'_> {
             let mut left = Vec::new();
             for entry in found.document.entries.iter().rev() {
                 let outcome = match live.get(&entry.setting) {
-                    Some(by) => PutBack::Held { by: *by },
+                    Some(holder) => PutBack::Held { by: holder.pid },
                     None => put_back(host, entry, force),
                 };
                 // A setting that another program has changed since stays recorded, so that it can still be put back by
@@ -262,12 +271,13 @@ impl Session<'_> {
     }
 
     /// The changes of living processes that are not put back yet.
-    pub(super) fn live(&self) -> Result<HashMap<Setting, u32>, JournalError> {
+    pub(super) fn live(&self) -> Result<HashMap<Setting, LiveHolder>, JournalError> {
         let mut live = HashMap::new();
         for path in self.paths()? {
             if let Some(found) = read_record(&path)?.filter(|found| found.abandoned.is_none()) {
-                let pid = found.document.owner.pid;
-                live.extend(found.document.entries.into_iter().map(|entry| (entry.setting, pid)));
+                let is_own = record::is_own(&self.journal.folder, &path)?;
+                let holder = LiveHolder { pid: found.document.owner.pid, is_own };
+                live.extend(found.document.entries.into_iter().map(|entry| (entry.setting, holder)));
             }
         }
         Ok(live)

@@ -7,19 +7,22 @@ use crate::settings::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeSet,
     env,
     fs::{self, File, TryLockError},
     io::{self, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// The owner of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Owner {
-    /// Its process.
+    /// The number of its process, in the PID namespace of that process: another namespace may have another process of
+    /// that number.
     pub pid: u32,
     /// Its command line.
     pub command: String,
@@ -122,6 +125,8 @@ pub(crate) struct OpenRecord {
     document: Document,
     /// Whether the file has the text of `document`.
     is_written: bool,
+    /// Dropped after `held`.
+    _own: OwnRecord,
 }
 
 impl OpenRecord {
@@ -140,9 +145,10 @@ impl OpenRecord {
         // The lock of the journal is held, so no other process takes the same number; until the record's text is
         // complete there is no file of that name, and `rewrite` puts it there in one step.
         let lock = File::open(folder).map_err(|source| file_error("open", folder, source))?;
+        let id = record_id(&lock, sequence).map_err(|source| file_error("look at", folder, source))?;
         let mut held = Held { path, lock };
         held.rewrite(&document)?;
-        Ok(Self { held, document, is_written: true })
+        Ok(Self { held, document, is_written: true, _own: OwnRecord::new(id) })
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
@@ -201,6 +207,52 @@ impl OpenRecord {
         self.document.kept = true;
         self.held.rewrite(&self.document)
     }
+}
+
+/// A record by its folder's device and inode, and by its own number.
+type RecordId = (u64, u64, u64);
+
+fn record_id(folder: &File, sequence: u64) -> io::Result<RecordId> {
+    let folder = folder.metadata()?;
+    Ok((folder.dev(), folder.ino(), sequence))
+}
+
+/// A record that this process holds, until this is dropped. The lock on a record says that a process holds it, and not
+/// whether that is this one; nor does the number of its process, which another PID namespace may have too.
+#[derive(Debug)]
+struct OwnRecord(RecordId);
+
+impl OwnRecord {
+    fn new(id: RecordId) -> Self {
+        own_records().1.insert(id);
+        Self(id)
+    }
+}
+
+impl Drop for OwnRecord {
+    fn drop(&mut self) {
+        own_records().1.remove(&self.0);
+    }
+}
+
+/// The records that this process holds.
+fn own_records() -> MutexGuard<'static, (u32, BTreeSet<RecordId>)> {
+    static OWN: Mutex<(u32, BTreeSet<RecordId>)> = Mutex::new((0, BTreeSet::new()));
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if own.0 != process::id() {
+        // A forked child: the records are its parent's.
+        *own = (process::id(), BTreeSet::new());
+    }
+    own
+}
+
+/// Whether this process holds the record.
+pub(super) fn is_own(folder: &Path, path: &Path) -> Result<bool, JournalError> {
+    let failed = |source| file_error("look at", folder, source);
+    let folder = File::open(folder).map_err(failed)?;
+    let Some(sequence) = sequence(path) else { return Ok(false) };
+    let id = record_id(&folder, sequence).map_err(failed)?;
+    Ok(own_records().1.contains(&id))
 }
 
 /// Reads a record, and locks it if nobody else holds it; `None` if it has gone.

@@ -1,0 +1,111 @@
+//! The end of the process, which waits for the work that the application has left to the rails' threads.
+
+use crate::StreamId;
+use rails_bind::process::at_exit;
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    process,
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+    thread,
+    time::Instant,
+};
+
+/// Work that the process does not end without, within the time that it was given: a stream that delivers its bytes
+/// after it was dropped, or rails that stop. The work ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct LastWork(u64);
+
+/// The work of the process.
+#[derive(Debug)]
+struct All {
+    work: BTreeMap<u64, Entry>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    until: Instant,
+    /// The stream that delivers its bytes; `None` for rails that stop.
+    stream: Option<StreamId>,
+}
+
+impl LastWork {
+    /// Has the end of the process wait until `until` at most.
+    pub(crate) fn new(until: Instant, stream: Option<StreamId>) -> Self {
+        let mut all = lock();
+        let before = PROCESS.swap(process::id(), SeqCst);
+        if before == 0
+            && let Err(error) = at_exit(wait)
+        {
+            tracing::warn!(%error, "the end of the process does not wait for dropped streams");
+        } else if before != process::id() {
+            // The work of the process that this one was forked from, whose threads are not here.
+            all.work.clear();
+        }
+        let number = all.next;
+        all.next += 1;
+        all.work.insert(number, Entry { until, stream });
+        Self(number)
+    }
+}
+
+impl Drop for LastWork {
+    fn drop(&mut self) {
+        lock().work.remove(&self.0);
+        CHANGED.notify_all();
+    }
+}
+
+/// Marks the calling thread as one that does such work: it cannot wait for it when it ends the process.
+pub(crate) fn done_on_this_thread() {
+    DOES_WORK.set(true);
+}
+
+/// Whether [`done_on_this_thread`] was called on the calling thread.
+pub(crate) fn is_done_on_this_thread() -> bool {
+    DOES_WORK.get()
+}
+
+/// Waits for all work when the process ends.
+extern "C" fn wait() {
+    // A process that was forked from this one has none of its threads, and perhaps a lock that one of them held.
+    if PROCESS.load(SeqCst) != process::id() {
+        return;
+    }
+    let mut all = lock();
+    while !is_done_on_this_thread()
+        && let Some(until) = all.work.values().map(|entry| entry.until).max()
+    {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        all = CHANGED.wait_timeout(all, left).unwrap_or_else(PoisonError::into_inner).0;
+    }
+    let streams: Vec<String> = all.work.values().filter_map(|entry| Some(entry.stream?.to_string())).collect();
+    drop(all);
+    if !streams.is_empty() {
+        // The thread-local values that subscribers use are gone on the calling thread.
+        let tell =
+            move || tracing::warn!(?streams, "the process ends before dropped streams have delivered their bytes");
+        let _ = thread::Builder::new().spawn(tell).map(thread::JoinHandle::join);
+    }
+}
+
+fn lock() -> MutexGuard<'static, All> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static ALL: Mutex<All> = Mutex::new(All { work: BTreeMap::new(), next: 0 });
+static CHANGED: Condvar = Condvar::new();
+/// The process whose work it is; 0 before the first.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    // Without a destructor, so that it is there when the process ends.
+    static DOES_WORK: Cell<bool> = const { Cell::new(false) };
+}

@@ -1,0 +1,151 @@
+//! A program that writes, drops its stream and returns from `main`: the end of the process waits for the bytes.
+//!
+//! The test program runs itself again: the test [`child`] is that program where it finds an address in the environment.
+
+use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
+use rails_topo::Topology;
+use std::{env, net::SocketAddr, process::Stdio, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    time::timeout,
+};
+
+/// Drops its handles in async code, as a program does whose `main` is asynchronous.
+#[tokio::test]
+async fn bytes_dropped_in_async_code_arrive() {
+    let (far, child) = accept(Kind::Async).await;
+    everything_arrives(far, child).await;
+}
+
+#[tokio::test]
+async fn bytes_dropped_by_a_blocking_main_arrive() {
+    let (far, child) = accept(Kind::Blocking).await;
+    everything_arrives(far, child).await;
+}
+
+/// `std::process::exit` runs no destructor; the stream was dropped before.
+#[tokio::test]
+async fn bytes_dropped_before_an_exit_arrive() {
+    let (far, child) = accept(Kind::Exits).await;
+    everything_arrives(far, child).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_is_waited_for_no_longer_than_the_linger() {
+    let (_far, child) = accept(Kind::Impatient).await;
+    let output = in_time(child.wait_with_output()).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let log = String::from_utf8(output.stderr).unwrap();
+    let warnings: Vec<&str> =
+        log.lines().filter(|line| line.contains("before the peer had all written bytes")).collect();
+    assert_eq!(warnings.len(), 1, "{log}");
+    let bytes = warnings[0].split_once(" bytes=").unwrap().1.split(' ').next().unwrap();
+    assert!((1..=BYTES).contains(&bytes.parse::<usize>().unwrap()), "{log}");
+}
+
+/// The task that exits runs on the rail, which cannot deliver meanwhile.
+#[tokio::test]
+async fn an_exit_on_a_rail_says_that_bytes_are_lost() {
+    let (_far, child) = accept(Kind::ExitsOnTheRail).await;
+    let output = in_time(child.wait_with_output()).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("the process ends before dropped streams have delivered their bytes"), "{log}");
+}
+
+async fn everything_arrives(mut far: MultiRailStream, child: Child) {
+    let mut bytes = Vec::new();
+    in_time(far.read_to_end(&mut bytes)).await.unwrap();
+    assert!(bytes == vec![7; BYTES], "{} bytes of {BYTES}", bytes.len());
+    let output = in_time(child.wait_with_output()).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// How the child ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    Async,
+    Blocking,
+    Exits,
+    Impatient,
+    ExitsOnTheRail,
+}
+
+const KINDS: [Kind; 5] = [Kind::Async, Kind::Blocking, Kind::Exits, Kind::Impatient, Kind::ExitsOnTheRail];
+
+/// Starts a child, and accepts its stream.
+async fn accept(kind: Kind) -> (MultiRailStream, Child) {
+    let rails = rails();
+    let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options()).await.unwrap();
+    let addresses: Vec<String> = listener.local_addrs().iter().map(|address| address.socket.to_string()).collect();
+    let mut command = Command::new(env::current_exe().expect("it is running"));
+    command
+        .args(["--exact", "child", "--nocapture"])
+        .env(ADDRESSES, addresses.join(","))
+        .env(KIND, format!("{kind:?}"));
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().expect("it starts");
+    (in_time(listener.accept()).await.expect("the child connects"), child)
+}
+
+#[test]
+fn child() {
+    let Ok(addresses) = env::var(ADDRESSES) else { return };
+    let addresses: Vec<SocketAddr> = addresses.split(',').map(|address| address.parse().unwrap()).collect();
+    let kind = env::var(KIND).unwrap();
+    let kind = KINDS.into_iter().find(|known| format!("{known:?}") == kind).unwrap();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
+    let rails = rails();
+    if kind == Kind::ExitsOnTheRail {
+        let (rail, own) = (rails.iter().next().unwrap().runtime().handle().clone(), rails.clone());
+        return rail
+            .block_on(rail.spawn(async move {
+                drop(written(&own, &addresses, kind).await);
+                std::process::exit(0);
+            }))
+            .unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if kind == Kind::Blocking {
+        let stream = runtime.block_on(written(&rails, &addresses, kind));
+        drop(runtime);
+        drop(stream);
+        return;
+    }
+    runtime.block_on(async move {
+        drop(written(&rails, &addresses, kind).await);
+        if kind == Kind::Exits {
+            std::process::exit(0);
+        }
+    });
+}
+
+/// A stream that has written all bytes, which the peer does not have yet.
+async fn written(rails: &Rails, addresses: &[SocketAddr], kind: Kind) -> MultiRailStream {
+    let linger = if kind == Kind::Impatient { Duration::from_millis(300) } else { PATIENCE };
+    let options = options().send_buffer(BYTES).linger(linger);
+    let mut stream = MultiRailStream::connect(rails, addresses, &options).await.unwrap();
+    stream.write_all(&vec![7; BYTES]).await.unwrap();
+    stream.flush().await.unwrap();
+    stream
+}
+
+fn rails() -> Rails {
+    let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(2)).unwrap();
+    Rails::build(&plan).unwrap()
+}
+
+/// The window is small, so that most bytes wait for the reader.
+fn options() -> StreamOptions {
+    let secret = Secret::pre_shared(b"sixteen bytes!!!").unwrap();
+    StreamOptions::new(secret).join_grace(PATIENCE).longest_chunk(64 << 10).window(256 << 10)
+}
+
+async fn in_time<T>(step: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, step).await.expect("no step hangs")
+}
+
+const ADDRESSES: &str = "RAILS_TEST_ADDRESSES";
+const KIND: &str = "RAILS_TEST_KIND";
+const BYTES: usize = 8 << 20;
+const PATIENCE: Duration = Duration::from_secs(60);

@@ -3,13 +3,15 @@
 // The protocol alone takes the time as an argument.
 #![allow(clippy::disallowed_methods)]
 
+mod hostile;
 mod secure;
 mod streams;
 
 use bytes::{Bytes, BytesMut};
+use hostile::{Place, RawPeer};
 use rails_celeritas::proto::{
     connection::Failure,
-    wire::{Control, ErrorList, FrameWriter, SegmentHeader, Token},
+    wire::{Control, ErrorList, FrameWriter},
 };
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, OpenError, ReceiveError, SendError};
 use rails_topo::{Bandwidth, DataSize};
@@ -322,25 +324,13 @@ async fn message_into_tiny_blocks() {
 #[tokio::test]
 async fn segments_follow_the_peers_port() {
     let listener = options().listen(anywhere()).unwrap();
-    let mut control = TcpStream::connect(listener.local_addr()).await.unwrap();
-    let [first, second] = ["127.0.0.1:0"; 2].map(|local| std::net::UdpSocket::bind(local).unwrap());
-    let token = [7; 8];
-    let port = first.local_addr().unwrap().port().to_be_bytes();
-    let greeting = [b"celerity\0\x01", &port[..], &token, &1472_u16.to_be_bytes(), &[0, 0]].concat();
-    let greet = async {
-        control.write_all(&greeting).await.unwrap();
-        let mut theirs = [0; 24];
-        control.read_exact(&mut theirs).await.unwrap();
-        control.write_all(&[0]).await.unwrap();
-        Token(u64::from_be_bytes(theirs[12..20].try_into().unwrap()))
-    };
-    let (far, token) = tokio::join!(listener.accept(), greet);
-    let far = far.unwrap();
+    let (mut peer, far) = RawPeer::connect(&listener).await;
+    let (first, second) = (&peer.segments, std::net::UdpSocket::bind(anywhere()).unwrap());
     let sent = pattern(4_000, 1);
     let segment = |packet: u64| {
         let at = packet * 1_000;
-        let header = SegmentHeader { packet, token, offset: at, message: 0, message_len: 4_000, in_message: at };
-        [&header.encode()[..], &sent[at as usize..at as usize + 1_000]].concat()
+        let place = Place { message: 0, message_len: 4_000, in_message: at };
+        peer.segment(packet, at, place, &sent[at as usize..at as usize + 1_000])
     };
     first.send_to(&segment(0), far.segments_addr()).unwrap();
     second.send_to(&segment(1), far.segments_addr()).unwrap();
@@ -354,7 +344,7 @@ async fn segments_follow_the_peers_port() {
     assert!(message.blocks.concat() == sent);
 
     let limits = ErrorList { limit: 500, message_limit: 1, ..ErrorList::default() };
-    control.write_all(&FrameWriter::default().frame(&Control::ErrorList(limits))).await.unwrap();
+    peer.control.write_all(&FrameWriter::default().frame(&Control::ErrorList(limits))).await.unwrap();
     drop(far.send(cut(&pattern(500, 2), 500)).unwrap());
     second.set_nonblocking(true).unwrap();
     let second = tokio::net::UdpSocket::from_std(second).unwrap();

@@ -99,7 +99,7 @@ fn receive(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol, 
     match script.byte() % 5 {
         0 => reserved.push(end.reserve(now, None)),
         1 => reserved.push(end.reserve(now, Some(vec![BytesMut::zeroed(script.number() as usize % 65_536)]))),
-        2 => reserved.pop().into_iter().for_each(|message| end.release(now, message)),
+        2 => reserved.pop().into_iter().for_each(|message| end.release(message)),
         3 => end.refuse_all(now),
         _ => reserved.retain(|message| {
             let outcome = end.take(now, *message);

@@ -4,8 +4,10 @@ use crate::script::Script;
 use bytes::BytesMut;
 use rails_celeritas::proto::{
     connection::{ConnectionProtocol, Event, Parameters},
+    incoming::Outcome,
     rate::Fixed,
-    wire::{Control, ErrorList, FrameReader, Header, SegmentHeader, ShortHeader, Token},
+    receiver::Payload,
+    wire::{self, Control, ErrorList, FrameReader, Header, SegmentHeader, ShortHeader, Token},
 };
 use rails_topo::Bandwidth;
 use std::time::{Duration, Instant};
@@ -14,7 +16,8 @@ use std::time::{Duration, Instant};
 pub(crate) fn bytes(data: &[u8]) {
     if let Ok(length) = Header::len_of(data) {
         let (header, payload) = data.split_at(length);
-        match Header::decode(header, payload.len()) {
+        let decoded = Header::decode(header, payload.len());
+        match decoded {
             Ok(Header::Segment(segment)) => {
                 assert!(segment.in_message + payload.len() as u64 <= segment.message_len, "{segment:?}");
                 assert_eq!(&segment.encode(), header);
@@ -22,6 +25,12 @@ pub(crate) fn bytes(data: &[u8]) {
             Ok(Header::Short(short)) => assert_eq!(&short.encode(), header),
             Ok(Header::Probe(_)) | Err(_) => {}
         }
+        let (head, head_len) = wire::head(header, [payload]);
+        let datagram = [&head[..head_len], payload].concat();
+        assert_eq!(wire::open(&datagram), decoded.map(|header| (header, payload.len())));
+    }
+    if let Ok((header, payload_len)) = wire::open(data) {
+        assert_eq!(Header::decode(&data[..Header::len_of(data).unwrap()], payload_len), Ok(header));
     }
     let mut reader = FrameReader::default();
     reader.push(data);
@@ -32,7 +41,8 @@ pub(crate) fn bytes(data: &[u8]) {
     }
 }
 
-/// The end never panics, never has more under way than it may, and is silent once it has failed.
+/// The end never panics, never has more under way than it may, and is silent once it has failed. Nothing that the kernel
+/// could write into the places that are offered to it changes a message that has arrived.
 pub(crate) fn peer(data: &[u8]) {
     let (mut script, mut now) = (Script::new(data), Instant::now());
     let most_unacknowledged = 1500 + script.number() % 100_000;
@@ -59,7 +69,10 @@ pub(crate) fn peer(data: &[u8]) {
                 end.poll_transmit(now, 44, &mut burst);
                 assert!(burst.is_empty() || !has_failed);
             }
-            2 => segment(&mut script, now, &mut end),
+            2 => {
+                offer(&mut script, &mut end);
+                segment(&mut script, now, &mut end);
+            }
             3 => receive(&mut script, now, &mut end, &mut reserved),
             4 => {
                 now += Duration::from_micros(script.number() % 10_000_000);
@@ -86,9 +99,16 @@ fn receive(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol, 
     match script.byte() % 5 {
         0 => reserved.push(end.reserve(now, None)),
         1 => reserved.push(end.reserve(now, Some(vec![BytesMut::zeroed(script.number() as usize % 65_536)]))),
-        2 => reserved.pop().into_iter().for_each(|message| end.release(now, message)),
+        2 => reserved.pop().into_iter().for_each(|message| end.release(message)),
         3 => end.refuse_all(now),
-        _ => reserved.retain(|message| end.take(now, *message).is_none()),
+        _ => reserved.retain(|message| {
+            let outcome = end.take(now, *message);
+            if let Some(Outcome::Message(message)) = &outcome {
+                let bytes = message.blocks.iter().flatten();
+                assert!(bytes.zip(0..).all(|(byte, place)| *byte == pattern(message.number, place)), "{message:?}");
+            }
+            outcome.is_none()
+        }),
     }
 }
 
@@ -110,13 +130,45 @@ fn segment(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol) 
         {
             assert!(header.in_message + u64::from(payload_len) <= header.message_len, "{header:?}");
             assert!(header.in_message <= header.offset && header.offset as u32 == short.offset, "{header:?}");
-            let _ = end.handle_segment(now, &header, payload_len);
+            land(now, end, &header, payload_len);
         }
         return;
     }
     if let Ok(header) = SegmentHeader::decode(&header.encode(), payload_len as usize) {
-        let _ = end.handle_segment(now, &header, payload_len);
+        land(now, end, &header, payload_len);
     }
+}
+
+/// The driver's part: the payload of a segment lands in its place.
+fn land(now: Instant, end: &mut ConnectionProtocol, header: &SegmentHeader, payload_len: u32) {
+    let new = match end.handle_segment(now, header, payload_len) {
+        Ok(Payload::New) => vec![header.in_message..header.in_message + u64::from(payload_len)],
+        Ok(Payload::Partly(new)) => new,
+        Ok(Payload::Duplicate) | Err(_) => return,
+    };
+    let Some(memory) = end.memory(header.message) else { return };
+    for part in new {
+        let bytes: Vec<u8> = part.clone().map(|place| pattern(header.message, place)).collect();
+        memory.write(part.start, &bytes);
+    }
+}
+
+/// The driver's part: the kernel writes any datagram to the places of the bytes that are expected.
+fn offer(script: &mut Script<'_>, end: &mut ConnectionProtocol) {
+    let Some((message, places)) = end.receiver().expected(script.number()) else { return };
+    let places = places.start..places.end.min(places.start + 65_536);
+    if let Some(memory) = end.memory(message) {
+        let offered = memory.slices(places.clone()).into_iter().map(|slice| {
+            slice.fill(0);
+            slice.len() as u64
+        });
+        assert_eq!(offered.sum::<u64>(), places.end - places.start, "{places:?} of message {message}");
+    }
+}
+
+/// The byte of a message at that place, which is not zero.
+fn pattern(message: u32, place: u64) -> u8 {
+    ((u64::from(message) * 7 + place % 251 * 13) % 255) as u8 + 1
 }
 
 fn frame(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol) {
@@ -164,8 +216,8 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
     let short = ShortHeader { token: Token(1 << 40), packet: 8, offset: 102_864 };
     vec![
         frames.iter().flat_map(Control::encode).collect(),
-        [&header.encode()[..], &[7; 1432]].concat(),
-        [&short.encode()[..], &[7; 1452]].concat(),
+        [&wire::head(&header.encode(), [&[7; 1428][..]]).0[..], &[7; 1428]].concat(),
+        [&wire::head(&short.encode(), [&[7; 1448][..]]).0[..24], &[7; 1448]].concat(),
     ]
 }
 
@@ -173,6 +225,6 @@ pub(crate) fn scripts() -> Vec<Vec<u8>> {
     // A message is submitted, the limits come, it leaves, and a list tells that a part of it is missing.
     let send = [0, 228, 0, 0, 100, 0, 7, 4, 0, 0, 0, 228, 1, 0, 0, 0, 50, 0, 0, 0, 4, 200, 100, 1];
     let list = [7, 4, 1, 0, 2, 228, 1, 0, 0, 0, 50, 200, 5, 152, 200, 11, 48, 1, 0, 200, 5, 152, 1];
-    let receive = [3, 228, 1, 0, 0, 0, 50, 2, 0, 0, 0, 247, 0, 1, 0, 0, 0, 0, 0, 0, 0, 200, 5, 152, 0, 5];
+    let receive = [3, 228, 1, 0, 0, 0, 50, 2, 0, 0, 0, 0, 247, 0, 1, 0, 0, 0, 0, 0, 0, 0, 200, 5, 152, 0, 5];
     vec![[&[100], &send[..], &list].concat(), [&[100], &receive[..]].concat()]
 }

@@ -4,7 +4,7 @@ use super::{ahead::HelperStats, outgoing::Outgoing, sealing::Sealing};
 use crate::proto::{
     connection::ConnectionProtocol,
     sender::Segment,
-    wire::{HEADER_LEN, seal_len},
+    wire::{HEAD_LEN, guard_len, head},
 };
 use rails_net::UdpSocket;
 use rails_proto::seal::PacketSealer;
@@ -22,6 +22,8 @@ pub(super) struct Bursts {
     /// Those that are to leave, the first of which may have left.
     burst: Vec<Segment>,
     left: usize,
+    /// The headers of those that are not sealed, each with its check: so many of these bytes.
+    heads: Vec<([u8; HEAD_LEN], usize)>,
     sealing: Option<Sealing>,
     /// The sealed bytes of the next ones, until the socket takes them: a packet is sealed once.
     sealed: Vec<u8>,
@@ -86,7 +88,14 @@ impl Bursts {
                 protocol.poll_transmit(now, most, &mut self.burst);
             }
         }
-        let Some(sealing) = &mut self.sealing else { return };
+        let Some(sealing) = &mut self.sealing else {
+            self.heads.clear();
+            self.heads.extend(self.burst.iter().map(|segment| {
+                let header = segment.encode_header();
+                head(&header[..segment.header_len()], outgoing.slices(segment).into_iter().flatten())
+            }));
+            return;
+        };
         while !self.burst.is_empty() && sealing.has_room(now) {
             let mut due = Vec::new();
             protocol.poll_transmit(now, most, &mut due);
@@ -123,13 +132,14 @@ impl Bursts {
 
     fn make_probe(&mut self, protocol: &mut ConnectionProtocol, now: Instant) -> Option<(u64, Vec<u8>)> {
         let (header, padding) = protocol.poll_probe(now)?;
-        let mut datagram = header.encode().to_vec();
-        datagram.resize(HEADER_LEN + padding as usize, 0);
-        if let Some(sealing) = &mut self.sealing {
-            let (bytes, payload) = datagram.split_at_mut(HEADER_LEN);
-            let tag = sealing.sealer.seal(header.packet, bytes, payload);
-            datagram.extend_from_slice(&tag);
-        }
+        let (bytes, mut payload) = (header.encode(), vec![0; padding as usize]);
+        let datagram = match &mut self.sealing {
+            Some(sealing) => {
+                let tag = sealing.sealer.seal(header.packet, &bytes, &mut payload);
+                [&bytes[..], &payload, &tag].concat()
+            }
+            None => [&head(&bytes, [&payload[..]]).0[..], &payload].concat(),
+        };
         Some((header.packet, datagram))
     }
 
@@ -143,13 +153,14 @@ impl Bursts {
     /// Sends the rest of the burst by one call.
     fn send(&mut self, socket: &UdpSocket, to: SocketAddr, outgoing: &Outgoing) -> io::Result<()> {
         let (segments, whole) = self.next();
-        let headers: Vec<[u8; HEADER_LEN]> = segments.iter().map(Segment::encode_header).collect();
         let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(3 * segments.len());
         let mut count = 0;
-        for (segment, header) in segments.iter().zip(&headers) {
+        for (segment, (head, length)) in segments.iter().zip(&self.heads[self.left..]) {
+            let Some(payload) = outgoing.slices(segment) else { break };
             let before = slices.len();
-            slices.push(IoSlice::new(&header[..segment.header_len()]));
-            if !outgoing.slices(segment, &mut slices) || slices.len() > UdpSocket::MOST_SLICES {
+            slices.push(IoSlice::new(&head[..*length]));
+            slices.extend(payload.map(IoSlice::new));
+            if slices.len() > UdpSocket::MOST_SLICES {
                 slices.truncate(before);
                 break;
             }
@@ -168,13 +179,13 @@ impl Bursts {
     /// Sends one segment from a copy of its payload.
     fn send_copied(&mut self, socket: &UdpSocket, to: SocketAddr, outgoing: &Outgoing) -> io::Result<()> {
         let segment = self.burst[self.left];
-        let mut slices = Vec::new();
-        if !outgoing.slices(&segment, &mut slices) {
+        let Some(payload) = outgoing.slices(&segment) else {
             self.left += 1;
             return Ok(());
-        }
-        let mut datagram = segment.encode_header()[..segment.header_len()].to_vec();
-        slices.iter().for_each(|slice| datagram.extend_from_slice(slice));
+        };
+        let (head, length) = &self.heads[self.left];
+        let mut datagram = head[..*length].to_vec();
+        payload.for_each(|slice| datagram.extend_from_slice(slice));
         let sent = socket.try_send(&[IoSlice::new(&datagram)], None, Some(to), None);
         self.took(1, datagram.len(), &sent);
         sent.map(drop)
@@ -206,10 +217,8 @@ impl Bursts {
 
     /// Seals a segment, unless its message was given up since.
     fn seal(&mut self, segment: &Segment, outgoing: &Outgoing) -> bool {
-        let mut slices = Vec::new();
-        let is_there = outgoing.slices(segment, &mut slices);
-        let Some(sealing) = self.sealing.as_mut().filter(|_| is_there) else { return false };
-        sealing.seal(segment, slices.iter().map(|slice| &slice[..]), &mut self.sealed);
+        let (Some(sealing), Some(payload)) = (&mut self.sealing, outgoing.slices(segment)) else { return false };
+        sealing.seal(segment, payload, &mut self.sealed);
         true
     }
 
@@ -225,7 +234,7 @@ impl Bursts {
 
 /// The bytes of a segment's datagram.
 fn datagram_len(segment: &Segment, is_sealed: bool) -> usize {
-    segment.header_len() + segment.payload_len as usize + seal_len(is_sealed)
+    segment.header_len() + segment.payload_len as usize + guard_len(is_sealed)
 }
 
 /// The most segments of one call, of which this is the first.

@@ -6,7 +6,7 @@ use rails_proto::handshake::Message;
 /// The length of a greeting.
 pub(super) const GREETING_LEN: usize = 24;
 /// The version of the protocol: both ends have the same.
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 
 /// What each end tells first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -128,7 +128,11 @@ impl Connection {
     }
 
     /// Receives the next message, in memory of this end. `None`: the peer sends no more. Callers get messages in the order
-    /// of their calls. A caller that is dropped leaves its message to the next one, unless a later caller waits already.
+    /// of their calls.
+    ///
+    /// # Cancel safety
+    /// It is cancel safe: a caller that is dropped leaves its message to the next call. Callers that wait already keep
+    /// theirs, so messages may come out of order then.
     ///
     /// # Errors
     /// [`ReceiveError`]. After one that names a message, the next call gets the next message.
@@ -139,6 +143,12 @@ impl Connection {
     /// Receives the next message into these blocks, each as long as it is: [`BytesMut::zeroed`] makes one. Segments that
     /// come as expected land there without a copy, if this is called before the message comes. The message has the blocks,
     /// cut to its length.
+    ///
+    /// A message that is longer is refused. If all of it has arrived before this call, and the peer may know, then it comes
+    /// in memory of this end all the same.
+    ///
+    /// # Cancel safety
+    /// As [`receive`](Self::receive); the blocks are gone.
     ///
     /// # Errors
     /// As [`receive`](Self::receive). The blocks are gone then.
@@ -243,7 +253,7 @@ struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.connection.shared.change(|state| state.protocol.release(Instant::now(), number));
+            self.connection.shared.change(|state| state.protocol.release(number));
         }
     }
 }

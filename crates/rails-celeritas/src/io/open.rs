@@ -13,7 +13,7 @@ use crate::proto::{
     control::ControlChannel,
     peer_address::PeerAddress,
     round::Round,
-    wire::{HEADER_LEN, Token, seal_len},
+    wire::{HEADER_LEN, Token, guard_len},
 };
 use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
 use rails_task::Helpers;
@@ -113,9 +113,9 @@ impl CeleritasOptions {
         let own = Greeting { token, port, most_datagram };
         let mut channel = Greetings { control: &mut control, remote, seals: &mut seals };
         let (theirs, round_trip) = channel.exchange(&own, begins).await?;
-        let seal = seal_len(seals.segments.is_some()) as u32;
+        let guard = guard_len(seals.segments.is_some()) as u32;
         let most_datagram = most_datagram.min(theirs.most_datagram);
-        let payload = |datagram: u16| u32::from(datagram) - HEADER_LEN as u32 - seal;
+        let payload = |datagram: u16| u32::from(datagram) - HEADER_LEN as u32 - guard;
         let mut peer = remote;
         peer.set_port(theirs.port);
         let parameters = Parameters {
@@ -123,7 +123,7 @@ impl CeleritasOptions {
             most_payload: payload(most_datagram),
             base_payload: payload(most_datagram.min(base)),
             floor_payload: remote.is_ipv4().then(|| payload(FLOOR)),
-            overhead: headers + seal,
+            overhead: headers + guard,
             most_unacknowledged: self.most_unacknowledged.as_bytes(),
             window: self.window.as_bytes(),
             most_message: self.most_message.as_bytes(),

@@ -2,7 +2,7 @@
 
 use crate::proto::{blocks::SentBlocks, sender::Segment};
 use bytes::Bytes;
-use std::{collections::BTreeMap, io::IoSlice};
+use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
 /// The messages of a connection that were submitted and have not arrived.
@@ -71,12 +71,11 @@ impl Outgoing {
         true
     }
 
-    /// Adds the slices of a segment's payload. Returns whether its message is still there.
-    pub(super) fn slices<'a>(&'a self, segment: &Segment, slices: &mut Vec<IoSlice<'a>>) -> bool {
+    /// The slices of a segment's payload, if its message is still there.
+    pub(super) fn slices(&self, segment: &Segment) -> Option<impl Iterator<Item = &[u8]>> {
         // A segment of a message that was given up is not in flight any more.
-        let Some(sent) = self.messages.get(&segment.header.message) else { return false };
+        let sent = self.messages.get(&segment.header.message)?;
         let start = segment.header.in_message;
-        sent.blocks.slices(start..start + u64::from(segment.payload_len), slices);
-        true
+        Some(sent.blocks.slices(start..start + u64::from(segment.payload_len)))
     }
 }

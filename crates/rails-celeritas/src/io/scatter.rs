@@ -2,14 +2,15 @@
 //!
 //! A train of segments is received by one call into a list of buffers, `[header, payload]` for each. The payloads are
 //! the places of the bytes that come next. If a segment is another one, because one was lost or is sent again, then its
-//! payload is copied to its place. The buffers are always places whose bytes are missing, so nothing is overwritten.
+//! payload is copied to its place. The kernel writes before anybody has read a header, so the buffers are always places
+//! of missing bytes by the receiver's own knowledge. A datagram that is none of the connection's leaves them missing.
 
 use super::{ahead::HelperStats, sealing::Opening};
 use crate::proto::{
     connection::ConnectionProtocol,
     peer_address::PeerAddress,
     receiver::Payload,
-    wire::{HEADER_LEN, Header, ProbeHeader, SHORT_HEADER_LEN, SegmentHeader, Token},
+    wire::{CHECK_LEN, HEAD_LEN, HEADER_LEN, Header, ProbeHeader, SHORT_HEADER_LEN, SegmentHeader, Token, check, open},
 };
 use rails_net::{Received, UdpSocket};
 use rails_proto::seal::PacketOpener;
@@ -28,13 +29,14 @@ pub(super) struct Scatter {
     pub(super) peer: PeerAddress,
     /// Opens segments, if they are sealed.
     opening: Option<Opening>,
-    headers: Vec<[u8; HEADER_LEN]>,
+    /// The headers of a train, each with its check.
+    heads: Vec<[u8; HEAD_LEN]>,
     /// Takes all bytes for which there is no other place.
     rest: Vec<u8>,
-    /// The highest segment so far: the next ones are expected behind it.
-    highest: Option<SegmentHeader>,
-    /// The bytes of the headers and of the payloads of the expected segments.
-    header_len: usize,
+    /// The offset of the highest segment so far: the next ones are expected behind it.
+    highest: Option<u64>,
+    /// The bytes of the heads and of the payloads of the expected segments.
+    head_len: usize,
     payload_len: usize,
     /// The segments for which places are offered: twice those of the longest of the last trains.
     train: usize,
@@ -68,21 +70,21 @@ struct Offered {
     message: u32,
     /// The bytes of the message that the payloads are places of.
     bytes: Range<u64>,
-    /// The bytes of each header, and of each payload but the last.
-    header_len: usize,
+    /// The bytes of each head, and of each payload but the last.
+    head_len: usize,
     payload_len: usize,
 }
 
 impl Offered {
-    /// The bytes of a header and a payload.
+    /// The bytes of a head and a payload.
     fn slot(&self) -> usize {
-        self.header_len + self.payload_len
+        self.head_len + self.payload_len
     }
 
     /// The bytes of the buffers before the rest.
     fn slots(&self) -> usize {
         let payload = (self.bytes.end - self.bytes.start) as usize;
-        payload + payload.div_ceil(self.payload_len) * self.header_len
+        payload + payload.div_ceil(self.payload_len) * self.head_len
     }
 
     /// The first byte of the message in the payload with that index.
@@ -103,10 +105,10 @@ impl Scatter {
             token,
             peer,
             opening: opener.map(|opener| Opening::new(token, opener, helpers)),
-            headers: vec![[0; HEADER_LEN]; MOST_EXPECTED],
+            heads: vec![[0; HEAD_LEN]; MOST_EXPECTED],
             rest: vec![0; UdpSocket::MOST_BURST_BYTES],
             highest: None,
-            header_len: HEADER_LEN,
+            head_len: HEAD_LEN,
             payload_len: 0,
             train: MOST_EXPECTED,
             moved: Vec::new(),
@@ -130,7 +132,7 @@ impl Scatter {
             self.opening = Some(opening);
             return received;
         }
-        let expected = self.expected(protocol);
+        let expected = self.highest.and_then(|highest| protocol.receiver().expected(highest));
         let (received, offered) = self.fill(socket, expected, protocol)?;
         self.stats.calls += 1;
         protocol.set_overflowed(received.dropped.into());
@@ -151,7 +153,7 @@ impl Scatter {
             let end = received.bytes.min(start + datagram);
             let in_place = aligned.and_then(|offered| {
                 let header = self.in_place(start..end, offered, protocol)?;
-                Some((header, offered.header_len, (end - start - offered.header_len) as u32))
+                Some((header, offered.head_len - CHECK_LEN, (end - start - offered.head_len) as u32))
             });
             if let Some((header, header_len, payload_len)) = in_place {
                 self.stats.in_place += 1;
@@ -264,15 +266,6 @@ impl Scatter {
         }
     }
 
-    /// The missing bytes behind the highest segment, in its message.
-    fn expected(&self, protocol: &ConnectionProtocol) -> Option<(u32, Range<u64>)> {
-        let highest = self.highest?;
-        let (start, end) = (highest.start(), highest.start() + highest.message_len);
-        let missing = protocol.receiver().next_missing(highest.offset + 1);
-        let missing = missing.start..missing.end.min(end);
-        (!missing.is_empty()).then(|| (highest.message, missing.start - start..missing.end - start))
-    }
-
     /// Makes the call.
     fn fill(
         &mut self,
@@ -286,19 +279,19 @@ impl Scatter {
         if let Some((message, missing)) = expected
             && let Some(memory) = protocol.memory(message)
         {
-            let (header_len, payload_len) = (self.header_len, self.payload_len);
-            let segments = self.train.min(UdpSocket::MOST_BURST_BYTES / (header_len + payload_len));
+            let (head_len, payload_len) = (self.head_len, self.payload_len);
+            let segments = self.train.min(UdpSocket::MOST_BURST_BYTES / (head_len + payload_len));
             let most = segments * payload_len;
             let bytes = missing.start..missing.end.min(missing.start + most as u64);
             let mut slices = memory.slices(bytes.clone()).into_iter();
             let mut slice: &mut [u8] = &mut [];
             let mut left = (bytes.end - bytes.start) as usize;
-            for header in &mut self.headers {
+            for head in &mut self.heads {
                 if left == 0 {
                     break;
                 }
                 let before = (buffers.len(), left);
-                buffers.push(IoSliceMut::new(&mut header[..header_len]));
+                buffers.push(IoSliceMut::new(&mut head[..head_len]));
                 let mut wanted = payload_len.min(left);
                 left -= wanted;
                 while wanted > 0 {
@@ -318,7 +311,7 @@ impl Scatter {
                     break;
                 }
             }
-            offered = Some(Offered { message, bytes: bytes.start..bytes.end - left as u64, header_len, payload_len });
+            offered = Some(Offered { message, bytes: bytes.start..bytes.end - left as u64, head_len, payload_len });
         }
         buffers.push(IoSliceMut::new(&mut self.rest));
         Ok((socket.try_receive(&mut buffers)?, offered))
@@ -329,15 +322,18 @@ impl Scatter {
         &self,
         datagram: Range<usize>,
         offered: &Offered,
-        protocol: &ConnectionProtocol,
+        protocol: &mut ConnectionProtocol,
     ) -> Option<SegmentHeader> {
-        let payload_len = datagram.len().checked_sub(offered.header_len)?;
+        let payload_len = datagram.len().checked_sub(offered.head_len)?;
         if datagram.end > offered.slots() {
             return None;
         }
         let index = datagram.start / offered.slot();
-        let header = Header::decode(&self.headers[index][..offered.header_len], payload_len).ok()?;
-        if header.token() != self.token {
+        let (bytes, told) = self.heads[index][..offered.head_len].split_at(offered.head_len - CHECK_LEN);
+        let header = Header::decode(bytes, payload_len).ok().filter(|header| header.token() == self.token)?;
+        let start = offered.start(index);
+        let payload = protocol.memory(offered.message)?.slices(start..start + payload_len as u64);
+        if check(bytes, payload.iter().map(|slice| &**slice)) != told {
             return None;
         }
         let header = match header {
@@ -345,7 +341,7 @@ impl Scatter {
             Header::Short(short) => protocol.receiver().lookup(&short, payload_len as u32)?,
             Header::Probe(_) => return None,
         };
-        ((header.message, header.in_message) == (offered.message, offered.start(index))).then_some(header)
+        ((header.message, header.in_message) == (offered.message, start)).then_some(header)
     }
 
     /// Copies a datagram of the connection out of the buffers, wherever its bytes lie in them. Returns its header, and the
@@ -359,17 +355,17 @@ impl Scatter {
         let begin = self.moved.len();
         let mut at = datagram.start;
         if let Some(offered) = offered {
-            let Offered { header_len, payload_len, .. } = *offered;
+            let Offered { head_len, payload_len, .. } = *offered;
             let mut memory = protocol.memory(offered.message);
             let in_slots = datagram.end.min(offered.slots());
             while at < in_slots {
                 let (index, within) = (at / offered.slot(), at % offered.slot());
-                if within < header_len {
-                    let count = (header_len - within).min(in_slots - at);
-                    self.moved.extend_from_slice(&self.headers[index][within..within + count]);
+                if within < head_len {
+                    let count = (head_len - within).min(in_slots - at);
+                    self.moved.extend_from_slice(&self.heads[index][within..within + count]);
                     at += count;
                 } else {
-                    let from = within - header_len;
+                    let from = within - head_len;
                     let count = (payload_len - from).min(in_slots - at);
                     let start = offered.start(index) + from as u64;
                     for slice in memory.as_mut()?.slices(start..start + count as u64) {
@@ -383,16 +379,11 @@ impl Scatter {
         if at < datagram.end {
             self.moved.extend_from_slice(&self.rest[at - slots..datagram.end - slots]);
         }
-        let datagram = &self.moved[begin..];
-        let found = Header::len_of(datagram).and_then(|length| {
-            let header = Header::decode(&datagram[..length], datagram.len() - length)?;
-            Ok((header, begin + length..self.moved.len()))
-        });
-        let found = found.ok().filter(|(header, _)| header.token() == self.token);
+        let found = open(&self.moved[begin..]).ok().filter(|(header, _)| header.token() == self.token);
         if found.is_none() {
             self.moved.truncate(begin);
         }
-        found
+        found.map(|(header, payload_len)| (header, self.moved.len() - payload_len..self.moved.len()))
     }
 
     /// Tells the protocol of a segment.
@@ -405,10 +396,11 @@ impl Scatter {
         protocol: &mut ConnectionProtocol,
     ) -> Option<Payload> {
         let taken = protocol.handle_segment(now, header, payload_len).ok()?;
-        if self.highest.is_none_or(|highest| header.offset > highest.offset) {
-            self.highest = Some(*header);
+        // A duplicate may name any place.
+        if taken != Payload::Duplicate && self.highest.is_none_or(|highest| header.offset >= highest) {
+            self.highest = Some(header.offset);
             if header.in_message + u64::from(payload_len) < header.message_len {
-                (self.header_len, self.payload_len) = (header_len, payload_len as usize);
+                (self.head_len, self.payload_len) = (header_len + CHECK_LEN, payload_len as usize);
             }
         }
         Some(taken)

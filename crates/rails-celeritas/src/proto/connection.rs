@@ -243,12 +243,9 @@ impl ConnectionProtocol {
         message
     }
 
-    /// The caller that has reserved a message has gone: the next caller gets it, unless a later one waits already.
-    pub fn release(&mut self, now: Instant, message: u32) {
-        if self.incoming.release(message) {
-            self.refuse(message);
-        }
-        self.raise_limits(now);
+    /// The caller that has reserved a message has gone: the next caller gets it.
+    pub fn release(&mut self, message: u32) {
+        self.incoming.release(message);
     }
 
     /// Nobody receives any more: the messages of the peer that have not arrived are refused, also those that come.
@@ -282,13 +279,14 @@ impl ConnectionProtocol {
         }
     }
 
-    /// Nobody receives the peer's messages any more. Those of this end are still delivered, for a few seconds: then the
-    /// connection has [closed](Event::Closed) or [failed](Failure::Abandoned).
+    /// Nobody receives the peer's messages any more: they are [refused](Self::refuse_all). Those of this end are still
+    /// delivered, for a few seconds: then the connection has [closed](Event::Closed) or [failed](Failure::Abandoned).
     pub fn abandon(&mut self, now: Instant) {
         if self.has_ended() || self.is_abandoned() {
             return;
         }
         self.finish();
+        self.refuse_all(now);
         self.abandoned_until = Some(now + LONGEST_FAREWELL);
     }
 
@@ -644,8 +642,8 @@ impl ConnectionProtocol {
         while let Some(arrival) = self.receiver.poll_arrival() {
             match arrival {
                 Arrival::Begun { message, length } => {
-                    // One that has come as a whole cannot be given up.
-                    if !self.incoming.begin(message, length) && !self.receiver.has_ended_message(message) {
+                    // The frame leaves before the list by which the peer would learn that all of it has arrived.
+                    if !self.incoming.begin(message, length) {
                         self.refuse(message);
                     }
                 }

@@ -14,10 +14,10 @@ pub(crate) struct Incoming {
     messages: BTreeMap<u32, Arriving>,
     /// The callers' blocks for messages that have not begun.
     posted: BTreeMap<u32, Vec<BytesMut>>,
-    /// The message that the next caller receives.
+    /// All messages below have had a caller.
     next: u32,
-    /// Those that have not begun, and whose callers have gone while later ones wait.
-    unwanted: BTreeSet<u32>,
+    /// Those of them whose callers have gone while later ones waited: the next callers get them.
+    free: BTreeSet<u32>,
     /// Those that have begun and were refused, until the peer has given them up, or they are whole all the same.
     refused: BTreeSet<u32>,
     /// Nobody receives any more.
@@ -78,7 +78,7 @@ impl Incoming {
             messages: BTreeMap::new(),
             posted: BTreeMap::new(),
             next: 0,
-            unwanted: BTreeSet::new(),
+            free: BTreeSet::new(),
             refused: BTreeSet::new(),
             is_over: false,
             count: None,
@@ -95,18 +95,20 @@ impl Incoming {
         }
     }
 
-    /// A message begins. Returns whether it is wanted.
+    /// A message begins. Returns whether it is wanted: the peer has to be told if it is not, before it is told of arrivals.
     pub(crate) fn begin(&mut self, number: u32, length: u64) -> bool {
         let posted = self.posted.remove(&number);
         let mut message = Arriving::new(length);
         match posted {
-            _ if self.unwanted.remove(&number) || self.is_over => {
+            _ if self.is_over => {
                 self.refuse(number, message);
                 return false;
             }
             Some(blocks) => message.give(blocks, &mut self.consumed),
             // A caller waits for it, and takes it in this end's blocks.
-            None if number < self.next => message.accept(self.most_message, &mut self.consumed),
+            None if number < self.next && !self.free.contains(&number) => {
+                message.accept(self.most_message, &mut self.consumed)
+            }
             None => {}
         }
         let is_wanted = !message.is_too_long;
@@ -114,43 +116,33 @@ impl Incoming {
         is_wanted
     }
 
-    /// Reserves the next message for a caller. Returns its number, and whether it is refused.
+    /// Reserves the next message for a caller. Returns its number, and whether it is refused: it is too long, and has not
+    /// arrived as a whole.
     pub(crate) fn reserve(&mut self, blocks: Option<Vec<BytesMut>>) -> (u32, bool) {
-        let number = self.next;
-        // The peer sends no message with the last of all numbers.
-        self.next = self.next.saturating_add(1);
+        let number = self.free.pop_first().unwrap_or_else(|| {
+            let number = self.next;
+            // The peer sends no message with the last of all numbers.
+            self.next = self.next.saturating_add(1);
+            number
+        });
         let Some(message) = self.messages.get_mut(&number) else {
             blocks.map(|blocks| self.posted.insert(number, blocks));
             return (number, false);
         };
+        let was_too_long = message.is_too_long;
         match blocks {
             Some(blocks) => message.give(blocks, &mut self.consumed),
             None => message.accept(self.most_message, &mut self.consumed),
         }
-        (number, message.is_too_long && message.end.is_none())
+        (number, message.is_too_long && !was_too_long)
     }
 
-    /// The caller of a message has gone. Returns whether it is refused: it has begun, and nobody gets it.
-    pub(crate) fn release(&mut self, number: u32) -> bool {
+    /// The caller of a message has gone: the next caller gets it.
+    pub(crate) fn release(&mut self, number: u32) {
         self.posted.remove(&number);
-        if number.checked_add(1) == Some(self.next) {
-            // The next caller gets it, and those before it whose callers have gone as well.
-            self.next = number;
-            while self.next.checked_sub(1).is_some_and(|before| self.unwanted.remove(&before)) {
-                self.next -= 1;
-            }
-            return false;
-        }
-        match self.messages.remove(&number) {
-            Some(message) => {
-                let is_refused = message.end.is_none();
-                self.refuse(number, message);
-                is_refused
-            }
-            None => {
-                self.unwanted.insert(number);
-                false
-            }
+        self.free.insert(number);
+        while self.next.checked_sub(1).is_some_and(|before| self.free.remove(&before)) {
+            self.next -= 1;
         }
     }
 
@@ -158,7 +150,6 @@ impl Incoming {
     pub(crate) fn refuse_all(&mut self) -> Vec<u32> {
         self.is_over = true;
         self.posted.clear();
-        self.unwanted.clear();
         let messages = std::mem::take(&mut self.messages);
         let arriving = messages.into_iter().filter(|(_, message)| message.end.is_none() && !message.is_too_long);
         let refused: Vec<u32> = arriving.map(|(number, _)| number).collect();
@@ -187,9 +178,6 @@ impl Incoming {
             return;
         }
         let mut message = self.messages.remove(&number).unwrap_or_else(|| Arriving::new(length));
-        if self.unwanted.remove(&number) {
-            return message.consume(&mut self.consumed);
-        }
         (message.end, message.memory) = (Some(End::GivenUp), Memory::own(0));
         self.messages.insert(number, message);
     }
@@ -246,19 +234,23 @@ impl Arriving {
         Self { length, memory: Memory::own(length), is_consumed: false, is_too_long: false, end: None }
     }
 
-    /// The caller's blocks take it, if they hold it.
+    /// The caller's blocks take it, if they hold it. One that has arrived as a whole is not refused any more: it stays in
+    /// the memory where it is.
     fn give(&mut self, blocks: Vec<BytesMut>, consumed: &mut u64) {
+        let has_room = Memory::given_capacity(&blocks) >= self.length;
         match self.end {
             Some(End::GivenUp) => {}
-            _ if Memory::given_capacity(&blocks) < self.length => self.is_too_long = true,
-            _ => self.memory.give(blocks, self.length),
+            _ if self.is_too_long => {}
+            _ if has_room => self.memory.give(blocks, self.length),
+            Some(End::Whole) => {}
+            None => self.is_too_long = true,
         }
         self.consume(consumed);
     }
 
     /// Blocks of this end take it, also beyond the window.
-    fn accept(&mut self, most: u64, consumed: &mut u64) {
-        self.is_too_long |= self.end.is_none() && self.length > most;
+    fn accept(&mut self, longest: u64, consumed: &mut u64) {
+        self.is_too_long |= self.end.is_none() && self.length > longest;
         self.consume(consumed);
     }
 
@@ -291,9 +283,40 @@ mod tests {
         let (number, _) = incoming.reserve(Some(vec![BytesMut::zeroed(5_000)]));
         assert!(incoming.begin(number, 5_000));
         incoming.whole(number);
-        assert!(!incoming.release(number));
+        incoming.release(number);
         assert_eq!(incoming.reserve(None), (number, false));
         assert!(matches!(incoming.take(number), Some(Outcome::Message(_))));
+    }
+
+    /// Also while a later caller waits, and if the message begins after that.
+    #[test]
+    fn message_of_a_gone_caller_goes_to_the_next() {
+        for begins_before in [true, false] {
+            let mut incoming = Incoming::new(10_000, 1_000);
+            let [first, second] = [(); 2].map(|()| incoming.reserve(None).0);
+            if begins_before {
+                assert!(incoming.begin(first, 500));
+                incoming.whole(first);
+            }
+            incoming.release(first);
+            if !begins_before {
+                assert!(incoming.begin(first, 500));
+                incoming.whole(first);
+            }
+            assert_eq!(incoming.reserve(None), (first, false));
+            assert!(matches!(incoming.take(first), Some(Outcome::Message(_))), "{begins_before}");
+            assert_eq!((incoming.reserve(None).0, second), (2, 1));
+        }
+    }
+
+    /// The peer has been told that it arrived.
+    #[test]
+    fn whole_message_is_taken_without_room_for_it() {
+        let mut incoming = Incoming::new(10_000, 1_000);
+        assert!(incoming.begin(0, 5_000));
+        incoming.whole(0);
+        assert_eq!(incoming.reserve(Some(vec![BytesMut::zeroed(10)])), (0, false));
+        assert!(matches!(incoming.take(0), Some(Outcome::Message(_))));
     }
 
     #[test]
@@ -301,26 +324,25 @@ mod tests {
         let mut incoming = Incoming::new(10_000, 1_000);
         for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
             (0..3).for_each(|number| assert_eq!(incoming.reserve(None), (number, false)));
-            assert_eq!(order.map(|number| incoming.release(number)), [false; 3]);
-            assert!(incoming.unwanted.is_empty() && incoming.next == 0, "{order:?}");
+            order.into_iter().for_each(|number| incoming.release(number));
+            assert!(incoming.free.is_empty() && incoming.next == 0, "{order:?}");
         }
     }
 
     #[test]
     fn refused_messages_leave_no_record() {
         let mut incoming = Incoming::new(10_000, 1_000);
-        // Too long, given up before it begins and after, and arriving when its caller goes.
-        (0..4).for_each(|number| assert_eq!(incoming.reserve(None), (number, false)));
-        assert!(!incoming.begin(0, 5_000));
-        assert!(matches!(incoming.take(0), Some(Outcome::TooLong { length: 5_000 })));
+        // Too long, and given up or whole all the same.
+        (0..2).for_each(|number| assert_eq!(incoming.reserve(None), (number, false)));
+        for number in 0..2 {
+            assert!(!incoming.begin(number, 5_000));
+            assert!(incoming.memory(number).is_none());
+            assert!(matches!(incoming.take(number), Some(Outcome::TooLong { length: 5_000 })));
+        }
         incoming.given_up(0, 5_000);
-        assert!(!incoming.release(1));
-        incoming.given_up(1, 7);
-        assert!(incoming.begin(2, 500) && incoming.release(2));
-        assert!(incoming.memory(2).is_none());
-        incoming.whole(2);
-        assert!(incoming.messages.is_empty() && incoming.refused.is_empty() && incoming.unwanted.is_empty());
-        assert_eq!(incoming.limits(0).0, 5_507 + 10_000);
+        incoming.whole(1);
+        assert!(incoming.messages.is_empty() && incoming.refused.is_empty());
+        assert_eq!(incoming.limits(0).0, 10_000 + 10_000);
     }
 
     #[test]

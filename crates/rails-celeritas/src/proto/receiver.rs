@@ -322,10 +322,14 @@ impl Receiver {
         self.complete
     }
 
-    /// The first missing bytes from that offset on, to which the next segments may be expected to belong.
-    pub fn next_missing(&self, from: u64) -> Range<u64> {
-        let from = from.max(self.complete);
-        self.above.gaps(&(from..u64::MAX)).next().unwrap_or(u64::MAX..u64::MAX)
+    /// The first missing bytes from that offset on, which the next segments are expected to bring, if they are of a
+    /// message that is arriving: its number, and their places in it. No byte of them has arrived.
+    pub fn expected(&self, from: u64) -> Option<(u32, Range<u64>)> {
+        let missing = self.above.gaps(&(from.max(self.complete)..u64::MAX)).next()?;
+        let (_, number) = self.starts.range(..=missing.start).next_back()?;
+        let message = &self.messages.get(number)?.bytes;
+        let places = missing.start - message.start..missing.end.min(message.end).saturating_sub(message.start);
+        (!places.is_empty()).then_some((*number, places))
     }
 
     /// The counters.

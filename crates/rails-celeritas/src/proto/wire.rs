@@ -4,6 +4,7 @@
 //! A segment's header has one of two lengths, and those of a burst are mostly alike, so that a receiver can lay headers
 //! and payloads of a whole burst apart before it has seen them. Numbers are in network byte order.
 
+use crc_fast::{CrcAlgorithm, Digest};
 use rails_proto::seal::{PacketOpener, PacketSealer, TAG_LEN};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -12,6 +13,10 @@ use std::ops::Range;
 pub const HEADER_LEN: usize = 40;
 /// The bytes of the header of a segment whose message the peer knows.
 pub const SHORT_HEADER_LEN: usize = 20;
+/// The bytes between the header and the payload of a datagram without a seal, which tell whether it was damaged.
+pub const CHECK_LEN: usize = 4;
+/// The most bytes of a header and its check.
+pub const HEAD_LEN: usize = HEADER_LEN + CHECK_LEN;
 /// The most bytes of a frame of the control channel, without its length.
 pub const MOST_FRAME: usize = 16 << 10;
 /// The most missing ranges of one error list: an encoded one takes at most 20 bytes.
@@ -85,6 +90,9 @@ pub enum HeaderError {
     /// Its bytes lie outside of its message, or before the connection's first.
     #[error("a segment lies outside of its message")]
     Place,
+    /// It was damaged on the way.
+    #[error("a datagram was damaged on the way")]
+    Check,
 }
 
 /// A frame of the control channel, which delivers in order and without loss.
@@ -313,6 +321,34 @@ impl Header {
     }
 }
 
+/// The check of a datagram without a seal: CRC-32C of its header and its payload, which may lie in several slices.
+pub fn check<'a>(header: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> [u8; CHECK_LEN] {
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(header);
+    payload.into_iter().for_each(|slice| digest.update(slice));
+    // It is 32 bits wide.
+    (digest.finalize() as u32).to_be_bytes()
+}
+
+/// A header with its check behind it: so many of these bytes.
+pub fn head<'a>(header: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> ([u8; HEAD_LEN], usize) {
+    let (mut head, length) = ([0; HEAD_LEN], header.len() + CHECK_LEN);
+    head[..header.len()].copy_from_slice(header);
+    head[header.len()..length].copy_from_slice(&check(header, payload));
+    (head, length)
+}
+
+/// The header of a datagram without a seal, and the bytes of its payload, which are the last ones.
+///
+/// # Errors
+/// [`HeaderError`].
+pub fn open(datagram: &[u8]) -> Result<(Header, usize), HeaderError> {
+    let (header, rest) = datagram.split_at(Header::len_of(datagram)?);
+    let (told, payload) = rest.split_at_checked(CHECK_LEN).ok_or(HeaderError::Short(datagram.len()))?;
+    let decoded = Header::decode(header, payload.len())?;
+    if check(header, [payload]) == told { Ok((decoded, payload.len())) } else { Err(HeaderError::Check) }
+}
+
 fn number(header: &[u8], range: Range<usize>) -> u64 {
     header[range].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
@@ -418,6 +454,11 @@ impl FrameReader {
     }
 }
 
+/// The bytes of a datagram beside its header and its payload: those of its seal or its check.
+pub(crate) fn guard_len(is_sealed: bool) -> usize {
+    if is_sealed { TAG_LEN } else { CHECK_LEN }
+}
+
 /// The bytes of a seal, where there is one.
 pub(crate) fn seal_len(is_sealed: bool) -> usize {
     if is_sealed { TAG_LEN } else { 0 }
@@ -458,12 +499,12 @@ impl std::fmt::Debug for Token {
     }
 }
 
-/// The first byte of a segment: version 1 in the upper half, kind 1 in the lower one.
-const SEGMENT: u8 = 0x11;
-/// The first byte of a probe: version 1, kind 2.
-const PROBE: u8 = 0x12;
-/// The first byte of a segment with a short header: version 1, kind 3.
-const SHORT: u8 = 0x13;
+/// The first byte of a segment: version 2 in the upper half, kind 1 in the lower one.
+const SEGMENT: u8 = 0x21;
+/// The first byte of a probe: version 2, kind 2.
+const PROBE: u8 = 0x22;
+/// The first byte of a segment with a short header: version 2, kind 3.
+const SHORT: u8 = 0x23;
 
 #[cfg(test)]
 mod tests {

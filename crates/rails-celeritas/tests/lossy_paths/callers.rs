@@ -46,7 +46,24 @@ impl Callers {
         if !self.waiting.is_empty() && self.rng.random_bool(self.impatience) {
             let gone = self.waiting.swap_remove(self.rng.random_range(0..self.waiting.len()));
             network.release(self.end, gone);
+            // Another caller gets its message.
+            self.is_over = false;
         }
+        self.come(network, is_last);
+    }
+
+    /// Takes the messages that nobody has taken when both ends have closed.
+    pub(crate) fn take_the_rest(&mut self, network: &mut Network) {
+        self.waiting.drain(..).for_each(|number| drop(network.take(self.end, number)));
+        loop {
+            let number = network.reserve(self.end, None);
+            if let None | Some(Outcome::None) = network.take(self.end, number) {
+                return;
+            }
+        }
+    }
+
+    fn come(&mut self, network: &mut Network, is_last: bool) {
         if network.passed() < self.come_at && !is_last {
             return;
         }

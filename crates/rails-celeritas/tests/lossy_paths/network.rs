@@ -209,7 +209,7 @@ impl Network {
 
     /// The caller of a reserved message has gone.
     pub(crate) fn release(&mut self, at: End, number: u32) {
-        self.ends[at].release(self.now, number);
+        self.ends[at].release(number);
     }
 
     /// Takes a reserved message at that end, whose bytes have to be those that were sent.
@@ -220,6 +220,10 @@ impl Network {
             assert_eq!((message.number, bytes.len() as u64), (number, oracle.length(number)));
             let is_intact = bytes.iter().zip(0..).all(|(byte, place)| *byte == pattern(number, place));
             assert!(is_intact || oracle.deceived, "message {number} has other bytes");
+            self.oracles[1 - at].taken(number);
+        }
+        if let Some(Outcome::TooLong { .. }) = &outcome {
+            self.oracles[1 - at].too_long(number);
         }
         outcome
     }

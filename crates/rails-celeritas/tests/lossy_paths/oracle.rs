@@ -24,6 +24,10 @@ struct Message {
     is_abandoned: bool,
     /// The receiver knows.
     is_given_up: bool,
+    /// A caller has it.
+    is_taken: bool,
+    /// A caller was told that there was no room for it.
+    is_too_long: bool,
 }
 
 impl Oracle {
@@ -84,6 +88,7 @@ impl Oracle {
         assert!(!message.is_delivered, "message {number} is delivered twice");
         let is_whole = message.arrived.gaps(&(0..message.length)).next().is_none();
         assert!(self.deceived || is_whole && message.is_whole, "message {number} is delivered with bytes missing");
+        assert!(!message.is_too_long, "message {number} is delivered, and the receiver has dropped it");
         message.is_delivered = true;
     }
 
@@ -95,6 +100,22 @@ impl Oracle {
         let message = self.messages.get_mut(&number).expect("it was submitted");
         assert!(message.is_abandoned && !message.is_given_up && !message.is_whole);
         message.is_given_up = true;
+    }
+
+    pub(crate) fn taken(&mut self, number: u32) {
+        let message = self.messages.get_mut(&number).expect("it was submitted");
+        assert!(!std::mem::replace(&mut message.is_taken, true), "message {number} is taken twice");
+    }
+
+    pub(crate) fn too_long(&mut self, number: u32) {
+        let message = self.messages.get_mut(&number).expect("it was submitted");
+        assert!(!message.is_delivered, "message {number} was delivered, and there is no room for it");
+        message.is_too_long = true;
+    }
+
+    /// Whether callers have all messages of which the sender knows that they have arrived.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.messages.values().all(|message| message.is_taken || !message.is_delivered)
     }
 
     /// How many messages have arrived as a whole, and how many the receiver knows to be given up.

@@ -39,7 +39,7 @@ impl Tier {
         drawn: [
             ("simulation", "losses::", "0..10000"),
             ("simulation", "properties::", "0..1000"),
-            ("lossy_paths", "properties::", "0..10000"),
+            ("lossy_paths", "properties::", "0..20000"),
         ],
         longest: "30m",
         fuzz: (Build::Quick, 1),

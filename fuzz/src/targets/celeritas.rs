@@ -56,6 +56,7 @@ pub(crate) fn peer(data: &[u8]) {
         window: script.number(),
         most_message: 1 << 16,
         round_trip: Duration::from_millis(20),
+        max_silence: Duration::from_secs(5),
         depth: Duration::from_millis(2),
         burst: Duration::from_micros(250),
     };

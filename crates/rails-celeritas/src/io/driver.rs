@@ -162,6 +162,10 @@ impl Io for Moving<'_> {
     fn shut(&mut self) -> io::Result<()> {
         socket2::SockRef::from(&self.sockets.control).shutdown(Shutdown::Write)
     }
+
+    fn is_acknowledged(&mut self) -> bool {
+        rails_net::is_acknowledged(&self.sockets.control).unwrap_or(false)
+    }
 }
 
 impl Driver {
@@ -197,9 +201,8 @@ impl Driver {
         if is_blocked {
             look(sockets.segments.poll_send_ready(context))?;
         }
-        let now = Instant::now();
-        let due = self.round.poll_timeout(now, &state.protocol, is_blocked);
-        self.timer.set(now, due)?;
+        let due = self.round.poll_timeout(&state.protocol, is_blocked);
+        self.timer.set(Instant::now(), due)?;
         look(self.timer.poll(context))?;
         Ok(is_ready)
     }

@@ -182,7 +182,9 @@ impl Lane for CeleritasLane {
         stats.least_rtt = Some(round_trip.least());
         // Bytes that are to be sent again are not in flight, and not acknowledged either.
         let is_unacknowledged = state.protocol.unacknowledged() > 0;
-        stats.unacknowledged_packets = Some(state.protocol.packets_in_flight().max(is_unacknowledged.into()));
+        let packets = state.protocol.packets_in_flight().max(is_unacknowledged.into());
+        // As over TCP: nothing is overdue at a host that lives, whose process is stopped.
+        stats.unacknowledged_packets = Some(if state.protocol.peer_is_stopped() { 0 } else { packets });
         stats.bytes_acknowledged = Some(sender.acknowledged_bytes);
         stats.since_acknowledgement = Some(state.protocol.heard_at().elapsed());
         stats.bytes_retransmitted = Some(sender.retransmitted_bytes);

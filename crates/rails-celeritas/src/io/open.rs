@@ -128,6 +128,7 @@ impl CeleritasOptions {
             window: self.window.as_bytes(),
             most_message: self.most_message.as_bytes(),
             round_trip,
+            max_silence: self.max_silence,
             depth: self.depth,
             burst: self.burst,
         };

@@ -21,6 +21,7 @@ pub struct CeleritasOptions {
     pub(super) local: LocalEnd,
     pub(super) udp: UdpOptions,
     pub(super) greeting_limit: Duration,
+    pub(super) max_silence: Duration,
 }
 
 impl CeleritasOptions {
@@ -56,6 +57,7 @@ impl CeleritasOptions {
             local: LocalEnd::Any,
             udp: UdpOptions::new().send_buffer(DataSize::bytes(4 << 20)).receive_buffer(DataSize::bytes(8 << 20)),
             greeting_limit: Duration::from_secs(10),
+            max_silence: Duration::from_secs(5),
         }
     }
 
@@ -96,6 +98,13 @@ impl CeleritasOptions {
         Self { depth: time, ..self }
     }
 
+    /// The time after which a path fails the connection on which nothing arrives, while segments are under way. Default:
+    /// 5 s, and never less than eight probe timeouts of the path. It counts while both ends look: not while the process of
+    /// one is stopped or computes. As over TCP, a peer whose process is stopped and whose host lives is waited for.
+    pub fn max_silence(self, time: Duration) -> Self {
+        Self { max_silence: time, ..self }
+    }
+
     /// How the ends authenticate each other. Default: [`Security::insecure`]. With a secret or TLS, every segment and every
     /// control frame is sealed (AES-256-GCM), also with [`Security::psk`]. Both ends need the same. It takes this crate's
     /// feature `encryption`, TLS its feature `tls`.
@@ -126,6 +135,7 @@ impl fmt::Debug for CeleritasOptions {
             .field("most_datagram", &self.most_datagram)
             .field("depth", &self.depth)
             .field("burst", &self.burst)
+            .field("max_silence", &self.max_silence)
             .field("security", &self.security)
             .field("local", &self.local)
             .field("udp", &self.udp)

@@ -11,7 +11,7 @@ use super::{
     receiver::{Arrival, Payload, Receiver, ReceiverStats, Rejection},
     round_trip::RoundTrip,
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
-    silence::{MOST_SILENCE, Silence},
+    silence::{Patience, Silence},
     wire::{Control, HEADER_LEN, ProbeHeader, SegmentHeader, ShortHeader, Token},
 };
 use bytes::BytesMut;
@@ -44,6 +44,8 @@ pub struct Parameters {
     pub most_message: u64,
     /// The round-trip time that the handshake has taken.
     pub round_trip: Duration,
+    /// The time without news after which the connection fails: so long, and [`MIN_PROBES`] probe timeouts at least.
+    pub max_silence: Duration,
     /// The time whose bytes may leave at once after a pause or a late timer.
     pub depth: Duration,
     /// The most time on the wire of one burst, and so of one system call.
@@ -199,7 +201,7 @@ impl ConnectionProtocol {
             return Err(SubmitError::PeerClosed);
         }
         if self.sender.unacknowledged() == 0 {
-            self.silence.begin(now, self.pause());
+            self.silence.begin(now, self.patience());
         }
         let number = self.sender.submit(length)?;
         self.controller.set_busy(true);
@@ -376,7 +378,7 @@ impl ConnectionProtocol {
             let Some(segment) = self.sender.take(now) else { break };
             if !segment.is_again && self.sender.unacknowledged() == u64::from(segment.payload_len) {
                 // There was nothing to hear of before.
-                self.silence.begin(now, self.pause());
+                self.silence.begin(now, self.patience());
             }
             self.pacer.spend(now, wire);
             budget -= wire;
@@ -458,6 +460,9 @@ impl ConnectionProtocol {
         if self.has_failed {
             return;
         }
+        if self.silence.hear_of_peer(now, self.patience()) {
+            self.sender.distrust_samples();
+        }
         if let Err(failure) = self.handle_frame(now, frame) {
             self.fail(failure);
         }
@@ -488,7 +493,7 @@ impl ConnectionProtocol {
             self.pacer.ready_at(backlog.min(self.burst_len()))
         });
         let probe = self.next_probe().map(|_| self.pacer.ready_at(1)).or(self.path_mtu.poll_timeout());
-        let silent = (self.sender.unacknowledged() > 0).then(|| self.silence.next_at(self.pause()));
+        let silent = self.silence.next_at(self.patience()).filter(|_| self.sender.unacknowledged() > 0);
         let expiry = self.deadlines.first();
         let list = self.receiver.poll_timeout().filter(|_| !self.is_closed && !self.peer_is_closed);
         let overdue = self.sender.poll_timeout(self.peer_delay());
@@ -503,7 +508,7 @@ impl ConnectionProtocol {
         }
         // Before messages are given up: they are under way as long as the silence lasts.
         let is_waiting = self.sender.unacknowledged() > 0;
-        if let Some(silence) = self.silence.is_too_long(now, is_waiting) {
+        if let Some(silence) = self.silence.is_too_long(now, is_waiting, self.patience()) {
             return self.fail(match self.sender.stats().acknowledged_bytes {
                 _ if self.path_mtu.is_too_small() => Failure::SmallPath,
                 0 => Failure::Blocked,
@@ -526,11 +531,43 @@ impl ConnectionProtocol {
         }
         self.path_mtu.handle_timeout(now);
         self.heed_path_mtu();
-        if self.sender.unacknowledged() > 0 && now >= self.silence.next_at(self.pause()) {
+        let next_at = self.silence.next_at(self.patience()).filter(|_| self.sender.unacknowledged() > 0);
+        if next_at.is_some_and(|at| at <= now) {
             self.silence.halve();
             self.path_mtu.suspect();
             self.set_rate(now);
+            if self.silence.ask(now) {
+                self.frames.push_back(self.round_trip_frame());
+            }
         }
+    }
+
+    /// This end has not looked for that time, though it would have: its process was stopped, or its clock has jumped. With
+    /// a time of zero it looks, and has not heard all that has come.
+    pub fn handle_absence(&mut self, now: Instant, time: Duration) {
+        self.silence.excuse(now, time, self.patience());
+        self.abandoned_until = self.abandoned_until.map(|until| until + time);
+        if !time.is_zero() {
+            self.sender.distrust_samples();
+        }
+    }
+
+    /// Whether the peer has left a question unanswered: then the driver asks the kernel whether the peer's host has all
+    /// bytes of the control channel.
+    pub fn doubts_peer(&self, now: Instant) -> bool {
+        self.sender.unacknowledged() > 0 && self.silence.doubts_peer(now, self.patience())
+    }
+
+    /// The peer's host has all bytes of the control channel.
+    pub fn handle_acknowledged(&mut self, now: Instant) {
+        if self.doubts_peer(now) {
+            self.silence.wait_for_peer();
+        }
+    }
+
+    /// Whether the peer's process is stopped, as far as this end knows: its host lives.
+    pub fn peer_is_stopped(&self) -> bool {
+        self.silence.peer_is_stopped()
     }
 
     /// The next news for the application.
@@ -610,6 +647,7 @@ impl ConnectionProtocol {
             }
             Control::RoundTrip(microseconds) => {
                 self.receiver.set_round_trip(Duration::from_micros((*microseconds).into()));
+                self.receiver.answer(now);
             }
             Control::GiveUp { message, start, length } => {
                 let end = start.checked_add(*length).ok_or(Rejection::Contradiction)?;
@@ -744,9 +782,12 @@ impl ConnectionProtocol {
         let now = self.sender.round_trip().smoothed();
         if now.abs_diff(self.told_round_trip) > self.told_round_trip / 4 {
             self.told_round_trip = now;
-            let microseconds = u32::try_from(now.as_micros()).unwrap_or(u32::MAX);
-            self.frames.push_back(Control::RoundTrip(microseconds));
+            self.frames.push_back(self.round_trip_frame());
         }
+    }
+
+    fn round_trip_frame(&self) -> Control {
+        Control::RoundTrip(u32::try_from(self.told_round_trip.as_micros()).unwrap_or(u32::MAX))
     }
 
     /// How long the peer may hold news of an arrival back.
@@ -754,9 +795,10 @@ impl ConnectionProtocol {
         2 * (self.told_round_trip / 8).max(Duration::from_millis(2))
     }
 
-    /// The time without news after which the rate is halved.
-    fn pause(&self) -> Duration {
-        (3 * self.sender.round_trip().smoothed()).clamp(LEAST_SILENCE, MOST_SILENCE / 2)
+    fn patience(&self) -> Patience {
+        let round_trip = self.sender.round_trip();
+        let limit = self.parameters.max_silence.max(MIN_PROBES * round_trip.probe(self.peer_delay()));
+        Patience { pause: (3 * round_trip.smoothed()).max(LEAST_SILENCE).min(limit / 2), limit }
     }
 
     fn set_rate(&mut self, now: Instant) {
@@ -784,6 +826,8 @@ const PROBE_DELAY: Duration = Duration::from_millis(20);
 const MOST_ARRIVED_PROBES: usize = 16;
 /// The frames that wait for the control channel before messages of the peer are refused no more.
 const MOST_FRAMES: usize = 1 << 16;
+/// The probe timeouts of a silence that ends a connection: with pauses that double, three probes at least have gone out.
+pub const MIN_PROBES: u32 = 8;
 /// The least time without news after which the rate is halved.
 const LEAST_SILENCE: Duration = Duration::from_millis(300);
 /// The time in which a connection that nobody holds any more delivers its last messages, and waits for the peer to close:

@@ -174,6 +174,10 @@ mod tests {
         fn shut(&mut self) -> io::Result<()> {
             self.shutdown(Shutdown::Write)
         }
+
+        fn is_acknowledged(&mut self) -> bool {
+            true
+        }
     }
 
     #[test]
@@ -220,6 +224,7 @@ mod tests {
             window: 1 << 20,
             most_message: 1 << 20,
             round_trip: Duration::from_millis(1),
+            max_silence: Duration::from_secs(5),
             depth: Duration::from_millis(1),
             burst: Duration::from_millis(1),
         };

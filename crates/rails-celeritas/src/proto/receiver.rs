@@ -145,6 +145,11 @@ impl Receiver {
         self.interval = interval(round_trip);
     }
 
+    /// The sender asks for an error list, also one without news.
+    pub fn answer(&mut self, now: Instant) {
+        self.tell(now);
+    }
+
     /// The longest time for which news of an arrival waits.
     pub fn interval(&self) -> Duration {
         self.interval
@@ -269,7 +274,7 @@ impl Receiver {
         self.overflowed = datagrams;
     }
 
-    /// The error list, once it is time for one: at most one in each interval, and none without news.
+    /// The error list, once it is time for one: at most one in each interval, and none without news or a question.
     pub fn poll_error_list(&mut self, now: Instant) -> Option<ErrorList> {
         self.list_at.take_if(|at| *at <= now)?;
         self.listed_at = Some(now);

@@ -37,18 +37,25 @@ pub trait Io {
     /// # Errors
     /// The socket's.
     fn shut(&mut self) -> io::Result<()>;
+
+    /// Whether the peer's host has acknowledged all bytes that were written to the control channel.
+    fn is_acknowledged(&mut self) -> bool;
 }
 
 /// The rounds of a connection's driver.
 #[derive(Debug, Default)]
 pub struct Round {
     control: ControlChannel,
+    /// When the last round began.
+    ran_at: Option<Instant>,
+    /// When the driver was to be woken after it.
+    asked: Option<Instant>,
 }
 
 impl Round {
     /// The rounds of a connection with that control channel.
     pub fn new(control: ControlChannel) -> Self {
-        Self { control }
+        Self { control, ..Self::default() }
     }
 
     /// Does all that can be done now. Returns whether another round may find more at once.
@@ -60,20 +67,35 @@ impl Round {
     }
 
     fn work(&mut self, now: Instant, protocol: &mut ConnectionProtocol, io: &mut impl Io) -> Result<bool, Broken> {
+        self.ran_at = Some(now);
+        let late = self.asked.take().map_or(Duration::ZERO, |asked| now.saturating_duration_since(asked));
         let has_segments = io.receive(now, protocol);
         let has_frames = self.control.read(now, protocol, io)?;
+        // A runtime that comes late may not know of the input that waits.
+        let is_late = late > LATE;
+        if is_late || has_frames {
+            protocol.handle_absence(now, if is_late { late } else { Duration::ZERO });
+        }
+        if protocol.doubts_peer(now) && !self.control.has_unsent() && io.is_acknowledged() {
+            protocol.handle_acknowledged(now);
+        }
         protocol.handle_timeout(now);
         let has_more = io.transmit(now, protocol);
         self.control.write(now, protocol, io)?;
-        Ok(has_segments || has_frames || has_more)
+        let is_worthwhile = has_segments || has_frames || has_more;
+        self.asked = is_worthwhile.then_some(now);
+        Ok(is_worthwhile)
     }
 
     /// When the next round is due, if nothing comes before. `is_blocked`: the socket for segments has not taken all.
-    pub fn poll_timeout(&mut self, now: Instant, protocol: &ConnectionProtocol, is_blocked: bool) -> Option<Instant> {
-        let due = protocol.poll_timeout();
+    pub fn poll_timeout(&mut self, protocol: &ConnectionProtocol, is_blocked: bool) -> Option<Instant> {
         // The protocol would have more to send, if the sockets took it.
         let is_blocked = is_blocked || self.control.is_blocked();
-        due.map(|due| if is_blocked { due.max(now + BLOCKED_PAUSE) } else { due })
+        let pause = if is_blocked { BLOCKED_PAUSE } else { Duration::ZERO };
+        // The time may have passed since the round, if the process was stopped in between.
+        let earliest = self.ran_at.map(|ran| ran + pause);
+        self.asked = protocol.poll_timeout().map(|due| earliest.map_or(due, |earliest| due.max(earliest)));
+        self.asked
     }
 
     /// The control channel.
@@ -84,3 +106,5 @@ impl Round {
 
 /// The least time between the rounds of timers while a socket takes nothing: it wakes the driver when it does.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(1);
+/// A driver that comes later by this than it wanted to was held up: the runtime's other tasks take less.
+const LATE: Duration = Duration::from_millis(100);

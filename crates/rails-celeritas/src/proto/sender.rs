@@ -56,6 +56,8 @@ pub struct Sender {
     /// Packets below this number were sent before, or while, there was less to send than the rate allowed.
     limited_until: u64,
     delivered: VecDeque<u32>,
+    /// Packets below this number give no sample of the round trip: an end was stopped while they were under way.
+    sampled_from: u64,
     stats: SenderStats,
 }
 
@@ -229,6 +231,7 @@ impl Sender {
             large_losses: 0,
             limited_until: 0,
             delivered: VecDeque::new(),
+            sampled_from: 0,
             stats: SenderStats::default(),
         }
     }
@@ -508,6 +511,11 @@ impl Sender {
         }
     }
 
+    /// One of the ends was stopped: the answers to the packets under way tell nothing of the path.
+    pub fn distrust_samples(&mut self) {
+        self.sampled_from = self.next_packet;
+    }
+
     /// Changes the most bytes of a segment, for those that are sent from now on.
     pub fn set_most_payload(&mut self, bytes: u32) {
         self.most_payload = bytes.max(1);
@@ -540,11 +548,11 @@ impl Sender {
         let last = self.in_flight.back()?;
         let first = self.round_trip.probe(delay);
         let doubled = first.saturating_mul(1 << self.probes.min(31));
-        Some(last.sent_at + doubled.min(first.max(LONGEST_PROBE)))
+        Some(last.sent_at + doubled.min(LONGEST_PROBE.max(MAX_BACKOFF * first)))
     }
 
     fn sample(&mut self, now: Instant, list: &ErrorList) -> Option<Duration> {
-        if self.largest.is_some_and(|largest| list.largest <= largest) {
+        if list.largest < self.sampled_from || self.largest.is_some_and(|largest| list.largest <= largest) {
             return None;
         }
         let index = self.in_flight.binary_search_by_key(&list.largest, |packet| packet.number).ok()?;
@@ -665,9 +673,10 @@ const REORDERING: u64 = 3;
 /// So many large packets are lost in a row where the path has become too small, and hardly anywhere else: with a loss of
 /// 20 %, once in ten million.
 const SUSPECT_LOSSES: u32 = 10;
-/// The pauses between probes double up to this, or stay those of the round trip: in five seconds of silence fifty of
-/// them are sent, so that a path which loses most packets is told from a dead one.
+/// The pauses between probes double (RFC 9002, section 6.2.1) up to this, or to so many probe timeouts. On a short path
+/// fifty of them are sent in five seconds of silence, so that one which loses most packets is told from a dead one.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: u32 = 4;
 
 #[cfg(test)]
 mod tests {

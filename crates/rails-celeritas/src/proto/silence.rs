@@ -1,13 +1,18 @@
 //! How long nothing was heard of a path on which segments were under way.
+//!
+//! Time counts while both ends look. This end does not while its process computes or is stopped, or while its clock
+//! jumps: its driver comes late then. Whether the peer looks is asked over the control channel. If its host acknowledges
+//! the question and its process does not answer, then the process is stopped, and TCP would wait too.
 
 use std::time::{Duration, Instant};
 
 /// The time without news. It passes while segments are under way, also those that are given up in the end.
 #[derive(Debug)]
 pub struct Silence {
-    /// When the last news came, or this end began to wait for some, less the time that it has waited in vain before.
+    /// When the last news came, or this end began to wait for some, and later by all time that does not count. It is
+    /// earlier by the time that this end has waited in vain before.
     since: Instant,
-    /// When this end began to wait.
+    /// When this end began to wait, and later by all time that does not count.
     began_at: Instant,
     /// The time that it has waited in vain before.
     before: Duration,
@@ -15,29 +20,58 @@ pub struct Silence {
     ended_at: Instant,
     /// How often the rate was halved since the last news.
     halvings: u32,
+    /// When the peer was asked for a sign of life that has not come.
+    asked_at: Option<Instant>,
+    /// The peer's host has the question, and its process has not answered.
+    peer_is_stopped: bool,
+}
+
+/// The times of a silence, which depend on the path's round trip.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// The time without news after which the rate is halved, and the peer is asked.
+    pub pause: Duration,
+    /// The time without news after which a connection fails.
+    pub limit: Duration,
 }
 
 impl Silence {
     /// There is nothing to wait for yet.
     pub fn new(now: Instant) -> Self {
-        Self { since: now, began_at: now, before: Duration::ZERO, ended_at: now, halvings: 0 }
+        Self {
+            since: now,
+            began_at: now,
+            before: Duration::ZERO,
+            ended_at: now,
+            halvings: 0,
+            asked_at: None,
+            peer_is_stopped: false,
+        }
     }
 
-    /// The sender has segments under way again. The peer gets a `pause` at least to tell of them, however long it was silent
+    /// The sender has segments under way again. The peer gets a pause at least to tell of them, however long it was silent
     /// before.
-    pub fn begin(&mut self, now: Instant, pause: Duration) {
-        if now.saturating_duration_since(self.ended_at) > MOST_SILENCE {
+    pub fn begin(&mut self, now: Instant, patience: Patience) {
+        if now.saturating_duration_since(self.ended_at) > patience.limit {
             // The path may have come back long ago.
             self.before = Duration::ZERO;
         }
-        let before = self.before.min(MOST_SILENCE.saturating_sub(pause));
-        (self.began_at, self.since) = (now, now.checked_sub(before).unwrap_or(now));
+        (self.began_at, self.since) = (now, now.checked_sub(self.before).unwrap_or(now));
+        self.excuse(now, Duration::ZERO, patience);
     }
 
     /// No segment is under way any more: they were given up.
     pub fn end(&mut self, now: Instant) {
-        self.before += now.saturating_duration_since(self.began_at);
+        let counted_until = self.asked_at.filter(|_| self.peer_is_stopped).unwrap_or(now);
+        self.before += counted_until.saturating_duration_since(self.began_at);
         self.ended_at = now;
+    }
+
+    /// That much time does not count. The peer gets a pause at least from now on.
+    pub fn excuse(&mut self, now: Instant, time: Duration, Patience { pause, limit }: Patience) {
+        let earliest = now.checked_sub(limit.saturating_sub(pause)).unwrap_or(now);
+        self.since = (self.since + time).min(now).max(earliest);
+        self.began_at = (self.began_at + time).min(now);
     }
 
     /// Segments have arrived.
@@ -51,15 +85,55 @@ impl Silence {
         (self.since, self.began_at, self.before) = (now, now, Duration::ZERO);
     }
 
-    /// The time without news, if it has been too long.
-    pub fn is_too_long(&self, now: Instant, is_waiting: bool) -> Option<Duration> {
+    /// The peer's process has said something. Returns whether it was stopped before.
+    pub fn hear_of_peer(&mut self, now: Instant, patience: Patience) -> bool {
+        let waited = self.asked_at.take().map_or(Duration::ZERO, |asked| now.saturating_duration_since(asked));
+        let was_stopped = std::mem::take(&mut self.peer_is_stopped) || waited > patience.pause;
+        if was_stopped {
+            self.excuse(now, waited, patience);
+        }
+        was_stopped
+    }
+
+    /// Whether the peer is to be asked for a sign of life, once in each silence of its process.
+    pub fn ask(&mut self, now: Instant) -> bool {
+        let is_first = self.asked_at.is_none();
+        self.asked_at.get_or_insert(now);
+        is_first
+    }
+
+    /// Whether the peer has left a question unanswered for long. Then it matters whether its host has it.
+    pub fn doubts_peer(&self, now: Instant, patience: Patience) -> bool {
+        !self.peer_is_stopped && self.answers_by(patience).is_some_and(|by| now >= by)
+    }
+
+    /// The peer's host has the question. Nothing is judged until the peer's process says something.
+    pub fn wait_for_peer(&mut self) {
+        self.peer_is_stopped = true;
+    }
+
+    /// Whether the peer's process is stopped.
+    pub fn peer_is_stopped(&self) -> bool {
+        self.peer_is_stopped
+    }
+
+    /// The time without news, if it has been too long, and the peer has had a pause to answer a question.
+    pub fn is_too_long(&self, now: Instant, is_waiting: bool, patience: Patience) -> Option<Duration> {
         let time = if is_waiting { now.saturating_duration_since(self.since) } else { self.before };
-        (time >= MOST_SILENCE).then_some(time)
+        let may_answer = self.peer_is_stopped || self.answers_by(patience).is_some_and(|by| now < by);
+        (time >= patience.limit && !may_answer).then_some(time)
     }
 
     /// When the rate is to be halved once more, or the silence is too long, while this end waits.
-    pub fn next_at(&self, pause: Duration) -> Instant {
-        self.since + (pause * (self.halvings + 1)).min(MOST_SILENCE)
+    pub fn next_at(&self, patience: Patience) -> Option<Instant> {
+        let Patience { pause, limit } = patience;
+        let next = self.since + pause.saturating_mul(self.halvings + 1).min(limit);
+        (!self.peer_is_stopped).then(|| self.answers_by(patience).map_or(next, |by| by.max(next)))
+    }
+
+    /// When the peer has had a pause to answer a question.
+    fn answers_by(&self, patience: Patience) -> Option<Instant> {
+        self.asked_at.map(|asked| asked + patience.pause)
     }
 
     /// The rate is halved once more.
@@ -78,43 +152,88 @@ impl Silence {
     }
 }
 
-/// The time without news after which a connection fails.
-pub const MOST_SILENCE: Duration = Duration::from_secs(5);
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
-    const PAUSE: Duration = Duration::from_millis(300);
+    const LIMIT: Duration = Duration::from_secs(5);
+    const PATIENCE: Patience = Patience { pause: Duration::from_millis(300), limit: LIMIT };
+
+    fn is_too_long(silence: &Silence, now: Instant) -> bool {
+        silence.is_too_long(now, true, PATIENCE).is_some()
+    }
 
     #[test]
     fn waits_in_vain_add_up() {
         let mut now = Instant::now();
         let mut silence = Silence::new(now);
         for _ in 0..50 {
-            assert_eq!(silence.is_too_long(now, false), None);
-            silence.begin(now, PAUSE);
+            assert_eq!(silence.is_too_long(now, false, PATIENCE), None);
+            silence.begin(now, PATIENCE);
             now += 100 * MS;
             silence.end(now);
             now += 1_000 * MS;
         }
-        assert_eq!(silence.is_too_long(now, false), Some(MOST_SILENCE));
+        assert_eq!(silence.is_too_long(now, false, PATIENCE), Some(LIMIT));
         silence.hear(now);
-        assert_eq!(silence.is_too_long(now, false), None);
+        assert_eq!(silence.is_too_long(now, false, PATIENCE), None);
     }
 
     #[test]
     fn old_waits_are_forgotten() {
         let begin = Instant::now();
-        for (idle, left) in [(4_000 * MS, PAUSE), (3_600_000 * MS, MOST_SILENCE)] {
+        for (idle, left) in [(4_000 * MS, PATIENCE.pause), (3_600_000 * MS, LIMIT)] {
             let mut silence = Silence::new(begin);
-            silence.begin(begin, PAUSE);
+            silence.begin(begin, PATIENCE);
             silence.end(begin + 4_990 * MS);
             let now = begin + 4_990 * MS + idle;
-            silence.begin(now, PAUSE);
-            assert_eq!(silence.is_too_long(now + left - MS, true), None);
-            assert!(silence.is_too_long(now + left, true).is_some());
+            silence.begin(now, PATIENCE);
+            assert!(!is_too_long(&silence, now + left - MS));
+            assert!(is_too_long(&silence, now + left));
         }
+    }
+
+    #[test]
+    fn time_that_this_end_does_not_look_is_none() {
+        let begin = Instant::now();
+        let mut silence = Silence::new(begin);
+        silence.begin(begin, PATIENCE);
+        silence.excuse(begin + 21_000 * MS, 20_000 * MS, PATIENCE);
+        assert!(!is_too_long(&silence, begin + 24_999 * MS));
+        assert!(is_too_long(&silence, begin + 25_000 * MS));
+        // An end that comes back at the limit hears the peer first.
+        silence.excuse(begin + 60_000 * MS, 35_000 * MS, PATIENCE);
+        assert!(!is_too_long(&silence, begin + 60_299 * MS));
+        assert!(is_too_long(&silence, begin + 60_300 * MS));
+    }
+
+    #[test]
+    fn stopped_peer_is_waited_for() {
+        let begin = Instant::now();
+        let mut silence = Silence::new(begin);
+        silence.begin(begin, PATIENCE);
+        assert!(silence.ask(begin + 300 * MS) && !silence.ask(begin + 500 * MS));
+        assert!(!silence.doubts_peer(begin + 599 * MS, PATIENCE) && silence.doubts_peer(begin + 600 * MS, PATIENCE));
+        silence.wait_for_peer();
+        assert!(!is_too_long(&silence, begin + 3_600_000 * MS));
+        assert_eq!(silence.next_at(PATIENCE), None);
+        // It runs again, and tells of no arrival: the path is silent.
+        assert!(silence.hear_of_peer(begin + 3_600_300 * MS, PATIENCE));
+        assert!(!is_too_long(&silence, begin + 3_604_999 * MS));
+        assert!(is_too_long(&silence, begin + 3_605_000 * MS));
+    }
+
+    /// A peer that answers is running, and its path is dead.
+    #[test]
+    fn answers_without_arrivals_excuse_nothing() {
+        let begin = Instant::now();
+        let mut silence = Silence::new(begin);
+        silence.begin(begin, PATIENCE);
+        for pause in 1..16 {
+            let now = begin + pause * PATIENCE.pause;
+            assert!(silence.ask(now) && !silence.hear_of_peer(now + 20 * MS, PATIENCE));
+        }
+        assert!(is_too_long(&silence, begin + LIMIT));
     }
 }

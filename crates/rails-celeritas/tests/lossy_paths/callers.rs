@@ -38,6 +38,9 @@ impl Callers {
 
     /// Takes the messages that have come, and waits for others; at last also if their time has not come.
     pub(crate) fn work(&mut self, network: &mut Network, is_last: bool) {
+        if network.is_stopped(self.end) {
+            return;
+        }
         self.waiting.retain(|number| {
             let outcome = network.take(self.end, *number);
             self.is_over |= matches!(outcome, Some(Outcome::None));

@@ -56,6 +56,10 @@ pub(crate) struct Network {
     /// Whether the control channel to this end delivers.
     pub(crate) control_works: [bool; 2],
     pub(crate) now: Instant,
+    /// How far the clock of an end has jumped ahead.
+    ahead: [Duration; 2],
+    /// Until when the process of an end is stopped.
+    stopped: [Option<Instant>; 2],
     begin: Instant,
     free_at: [Instant; 2],
     /// When the last bytes of the control channel from each end arrive: those behind them come no earlier.
@@ -92,6 +96,8 @@ struct Sockets<'a> {
     inbox: &'a mut Inbox,
     oracles: &'a mut [Oracle; 2],
     max_unacknowledged: u64,
+    is_blind: bool,
+    is_acknowledged: bool,
     segments: Vec<Segment>,
     probes: Vec<(ProbeHeader, u32)>,
     control: Vec<u8>,
@@ -128,6 +134,7 @@ pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
         window: u64::MAX,
         most_message: u64::MAX,
         round_trip,
+        max_silence: Duration::from_secs(5),
         depth: Duration::from_millis(1),
         burst: Duration::from_micros(250),
     }
@@ -149,6 +156,8 @@ impl Network {
             paths,
             control_works: [true; 2],
             now,
+            ahead: [Duration::ZERO; 2],
+            stopped: [None; 2],
             begin: now,
             free_at: [now; 2],
             control_at: [now; 2],
@@ -171,16 +180,37 @@ impl Network {
         self.now - self.begin
     }
 
+    /// The clock of an end.
+    fn time(&self, end: End) -> Instant {
+        self.now + self.ahead[end]
+    }
+
+    /// The clock of an end jumps.
+    pub(crate) fn jump(&mut self, end: End, by: Duration) {
+        self.ahead[end] += by;
+    }
+
+    /// The process of an end is stopped for that time. Its kernel goes on.
+    pub(crate) fn stop(&mut self, end: End, time: Duration) {
+        self.stopped[end] = Some(self.now + time);
+    }
+
+    pub(crate) fn is_stopped(&self, end: End) -> bool {
+        self.stopped[end].is_some()
+    }
+
     /// Submits a message at that end.
     pub(crate) fn send(&mut self, from: End, length: u64) -> u32 {
-        let number = self.ends[from].submit(self.now, length).expect("it can be sent");
+        let now = self.time(from);
+        let number = self.ends[from].submit(now, length).expect("it can be sent");
         self.oracles[from].submitted(number, length);
         number
     }
 
     /// Gives a message of that end up. Returns whether it was under way.
     pub(crate) fn give_up(&mut self, from: End, message: u32) -> bool {
-        let was_under_way = self.ends[from].give_up(self.now, message);
+        let now = self.time(from);
+        let was_under_way = self.ends[from].give_up(now, message);
         if was_under_way {
             self.oracles[from].abandoned(message);
             self.work();
@@ -197,14 +227,16 @@ impl Network {
     /// The application of that end is gone.
     pub(crate) fn abandon(&mut self, end: End) {
         self.abandoned[end] = true;
-        self.ends[end].abandon(self.now);
+        let now = self.time(end);
+        self.ends[end].abandon(now);
         self.work();
     }
 
     /// The next message at that end is reserved, for a caller with blocks of that many bytes or without blocks.
     pub(crate) fn reserve(&mut self, at: End, blocks: Option<usize>) -> u32 {
         let blocks = blocks.map(|bytes| vec![BytesMut::zeroed(bytes / 3), BytesMut::zeroed(bytes - bytes / 3)]);
-        self.ends[at].reserve(self.now, blocks)
+        let now = self.time(at);
+        self.ends[at].reserve(now, blocks)
     }
 
     /// The caller of a reserved message has gone.
@@ -214,7 +246,8 @@ impl Network {
 
     /// Takes a reserved message at that end, whose bytes have to be those that were sent.
     pub(crate) fn take(&mut self, at: End, number: u32) -> Option<Outcome> {
-        let outcome = self.ends[at].take(self.now, number);
+        let now = self.time(at);
+        let outcome = self.ends[at].take(now, number);
         if let Some(Outcome::Message(message)) = &outcome {
             let (oracle, bytes) = (&self.oracles[1 - at], message.blocks.concat());
             assert_eq!((message.number, bytes.len() as u64), (number, oracle.length(number)));
@@ -237,7 +270,10 @@ impl Network {
                 return true;
             }
             let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
-            let timers = [0, 1].map(|end| self.rounds[end].poll_timeout(self.now, &self.ends[end], false));
+            let timers = [0, 1].map(|end| {
+                let due = self.rounds[end].poll_timeout(&self.ends[end], false).map(|due| due - self.ahead[end]);
+                self.stopped[end].or(due)
+            });
             let Some(next) = timers.into_iter().flatten().chain(arrival).min() else { return false };
             if next > self.begin + limit {
                 return false;
@@ -256,23 +292,37 @@ impl Network {
     /// Both drivers do all that they can do now.
     fn work(&mut self) {
         for end in 0..2 {
-            while !self.is_over[end] && self.round(end) {}
+            if self.stopped[end].is_some_and(|until| until > self.now) {
+                continue;
+            }
+            // Its runtime has not asked the kernel yet for what has come in the meantime.
+            if self.stopped[end].take().is_some() && !self.is_over[end] {
+                self.round(end, true);
+            }
+            while !self.is_over[end] && self.round(end, false) {}
+            // It waits.
+            self.rounds[end].poll_timeout(&self.ends[end], false);
         }
     }
 
-    /// The driver of an end does one round. Returns whether another one may find more.
-    fn round(&mut self, end: End) -> bool {
+    /// The driver of an end does one round, perhaps blind for its input. Returns whether another one may find more.
+    fn round(&mut self, end: End, is_blind: bool) -> bool {
+        let now = self.time(end);
+        let is_acknowledged =
+            self.control_works == [true; 2] && self.control_at[end] + self.paths[1 - end].delay <= self.now;
         let mut sockets = Sockets {
             end,
             inbox: &mut self.inboxes[end],
             oracles: &mut self.oracles,
             max_unacknowledged: self.max_unacknowledged,
+            is_blind,
+            is_acknowledged,
             segments: Vec::new(),
             probes: Vec::new(),
             control: Vec::new(),
             is_shut: false,
         };
-        let worked = self.rounds[end].run(self.now, &mut self.ends[end], &mut sockets);
+        let worked = self.rounds[end].run(now, &mut self.ends[end], &mut sockets);
         let Sockets { segments, probes, control, is_shut, .. } = sockets;
         segments.iter().for_each(|segment| self.transmit(end, segment));
         for (header, padding) in probes {
@@ -387,13 +437,17 @@ impl Inbox {
         match item {
             Item::Control(bytes) => self.control.extend(bytes),
             Item::Close => self.is_shut = true,
-            datagram => self.datagrams.push_back(datagram),
+            datagram if self.datagrams.len() < RECEIVE_BUFFER => self.datagrams.push_back(datagram),
+            _ => {}
         }
     }
 }
 
 impl Io for Sockets<'_> {
     fn receive(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
+        if self.is_blind {
+            return false;
+        }
         for datagram in self.inbox.datagrams.drain(..self.inbox.datagrams.len().min(DATAGRAMS)).collect::<Vec<_>>() {
             self.take(now, datagram, protocol);
         }
@@ -416,6 +470,9 @@ impl Io for Sockets<'_> {
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.is_blind {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         match io::Read::read(&mut self.inbox.control, bytes)? {
             0 if !self.inbox.is_shut => Err(io::ErrorKind::WouldBlock.into()),
             count => Ok(count),
@@ -430,6 +487,10 @@ impl Io for Sockets<'_> {
     fn shut(&mut self) -> io::Result<()> {
         assert!(!mem::replace(&mut self.is_shut, true));
         Ok(())
+    }
+
+    fn is_acknowledged(&mut self) -> bool {
+        self.is_acknowledged
     }
 }
 
@@ -486,6 +547,8 @@ impl Sockets<'_> {
     }
 }
 
+/// The datagrams that the kernel keeps for a socket.
+const RECEIVE_BUFFER: usize = 5_000;
 /// The datagrams that a round receives.
 const DATAGRAMS: usize = 64;
 /// The longest message whose bytes are put into memory.

@@ -77,6 +77,13 @@ fn run(seed: u64, corruption: f64) -> Network {
     // A path that becomes another one.
     let moves = rng.random_bool(0.2).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
     let delay = Duration::from_micros(10u64.pow(rng.random_range(1..6))).min(Duration::from_millis(300));
+    // Processes that are stopped, and clocks that jump.
+    let absences: Vec<(usize, usize, bool, Duration)> = (0..[0, 0, 0, 1, 4][rng.random_range(0..5)])
+        .map(|_| {
+            let time = [10, 300, 3_000, 4_900, 6_000, 60_000][rng.random_range(0..6)];
+            (rng.random_range(1..200), rng.random_range(0..2), rng.random_bool(0.7), Duration::from_millis(time))
+        })
+        .collect();
     let mut steps = 0;
     let mut step = |network: &mut Network, is_last: bool| {
         steps += 1;
@@ -88,6 +95,9 @@ fn run(seed: u64, corruption: f64) -> Network {
         }
         for (_, end, message) in given_up.iter().filter(|(step, ..)| *step == steps) {
             network.give_up(*end, *message);
+        }
+        for (_, end, is_stop, time) in absences.iter().filter(|(step, ..)| *step == steps) {
+            if *is_stop { network.stop(*end, *time) } else { network.jump(*end, *time) }
         }
         if let Some((_, end)) = abandoned.filter(|(step, _)| *step == steps) {
             network.abandon(end);

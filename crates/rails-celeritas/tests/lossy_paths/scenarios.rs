@@ -121,6 +121,70 @@ fn silent_peer_halves_the_rate_and_ends_it() {
     assert!(network.passed() < Duration::from_secs(6));
 }
 
+/// In mid-transfer, and beside a segment that is alone under way.
+#[test]
+fn stopped_process_ends_no_connection() {
+    for (end, seconds, length) in [(0, 20, MESSAGE), (1, 20, MESSAGE), (1, 3_600, MESSAGE), (0, 20, 100), (1, 20, 100)]
+    {
+        let mut network = network(31, 0.001, 495);
+        network.send(0, length);
+        network.run(network.passed() + 5 * MS, |_| false);
+        network.stop(end, Duration::from_secs(seconds));
+        let limit = network.passed() + Duration::from_secs(seconds + 10);
+        let over = network.run(limit, |network| network.oracles[0].is_satisfied());
+        assert!(over && network.failures == [None, None], "end {end}, {seconds} s: {:?}", network.failures);
+        let round_trip = network.ends[0].round_trip();
+        assert!(round_trip.smoothed() < 100 * MS, "an end that is stopped is no long path: {round_trip:?}");
+    }
+}
+
+#[test]
+fn clock_that_jumps_ends_no_connection() {
+    for end in 0..2 {
+        let mut network = network(32, 0.001, 495);
+        network.send(0, MESSAGE);
+        for jumps in 1..4 {
+            network.run(network.passed() + 50 * MS, |_| false);
+            network.jump(end, jumps * Duration::from_secs(20));
+        }
+        let over = network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied());
+        assert!(over && network.failures == [None, None], "end {end}: {:?}", network.failures);
+    }
+}
+
+/// Its kernel acknowledges nothing more.
+#[test]
+fn host_that_is_gone_ends_the_connection() {
+    let mut network = network(33, 0.0, 495);
+    network.send(0, MESSAGE);
+    network.run(network.passed() + 50 * MS, |_| false);
+    network.stop(1, Duration::from_secs(3_600));
+    network.control_works = [false; 2];
+    let limit = network.passed() + Duration::from_secs(6);
+    assert!(network.run(limit, |network| network.failures[0].is_some()));
+    assert!(matches!(network.failures[0], Some(Failure::Silent(_))), "{:?}", network.failures);
+}
+
+/// The last segment is repeated several times before the connection is given up, however long the round trip is.
+#[test]
+fn lost_tail_is_repeated_at_any_round_trip() {
+    for round_trip in [MS, 19 * MS, 300 * MS, 1_600 * MS, 5_000 * MS] {
+        let path = Path { delay: round_trip / 2, ..wan(0.0) };
+        let ends = [0, 1].map(|end| parameters(round_trip, end));
+        let mut network = Network::new(34, [path.clone(), path], ends, fixed(20));
+        network.run(round_trip, |_| false);
+        network.send(0, 100_000);
+        assert!(network.run(Duration::from_secs(30), |network| network.oracles[0].is_satisfied()));
+        network.paths[0].largest = 0;
+        let (begin, before) = (network.passed(), network.ends[0].stats().0);
+        network.send(0, 100);
+        assert!(network.run(Duration::from_secs(600), |network| network.failures[0].is_some()));
+        let (took, sent) = (network.passed() - begin, network.ends[0].stats().0.segments - before.segments);
+        println!("{round_trip:?}: {sent} transmissions in {took:?}");
+        assert!(sent >= 4 && took >= Duration::from_secs(5), "{round_trip:?}: {sent} in {took:?}");
+    }
+}
+
 /// A single segment, which is repeated in vain.
 #[test]
 fn silence_after_one_segment_ends_it_too() {

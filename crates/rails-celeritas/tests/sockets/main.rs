@@ -389,6 +389,73 @@ async fn segments_follow_the_peers_port() {
     assert_eq!(timeout(PATIENCE, segment).await.unwrap(), far.segments_addr());
 }
 
+/// A connection and its peer, which receives as `receive` says on a thread of its own, as another process would.
+async fn pair_with_thread<R: Future<Output = ()>>(
+    options: CeleritasOptions,
+    receive: impl FnOnce(Connection) -> R + Send + 'static,
+) -> (Connection, std::thread::JoinHandle<()>) {
+    let (tell, address) = tokio::sync::oneshot::channel();
+    let far = options.clone();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = far.listen(anywhere()).unwrap();
+            tell.send(listener.local_addr()).unwrap();
+            receive(listener.accept().await.unwrap()).await;
+        });
+    });
+    (options.connect(address.await.unwrap()).await.unwrap(), thread)
+}
+
+/// The runtime of an end computes for longer than the peer may be silent.
+#[tokio::test]
+async fn runtime_that_computes_ends_no_connection() {
+    let limit = Duration::from_millis(200);
+    let (near, thread) = pair_with_thread(options().max_silence(limit), async |far: Connection| {
+        while let Some(message) = timeout(PATIENCE, far.receive()).await.unwrap().unwrap() {
+            assert!(message.blocks.concat() == pattern(300_000, message.number));
+        }
+        far.close().await.unwrap();
+    })
+    .await;
+    // So the round trip is known, by which the limit is longer.
+    assert_eq!(near.send(cut(&pattern(300_000, 0), 8192)).unwrap().await, Ok(Delivery::Arrived));
+    let mut sent = vec![near.send(cut(&pattern(300_000, 1), 8192)).unwrap()];
+    for seed in 2..4 {
+        while near.stats().unacknowledged == 0 {
+            tokio::task::yield_now().await;
+        }
+        std::thread::sleep(2 * limit);
+        // The driver is woken before the runtime has asked the kernel for what has come.
+        sent.push(near.send(cut(&pattern(300_000, seed), 8192)).unwrap());
+    }
+    for sending in sent {
+        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+    }
+    timeout(PATIENCE, near.close()).await.unwrap().unwrap();
+    thread.join().unwrap();
+}
+
+/// The peer's process is stopped for longer than it may be silent. Its kernel lives.
+#[tokio::test]
+async fn peer_that_is_stopped_is_waited_for() {
+    let limit = Duration::from_millis(200);
+    let (near, thread) = pair_with_thread(options().max_silence(limit), async move |far: Connection| {
+        while far.stats().receiver.bytes == 0 {
+            tokio::task::yield_now().await;
+        }
+        std::thread::sleep(3 * limit);
+        let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
+        assert!(message.blocks.concat() == pattern(3_000_000, 1));
+        far.close().await.unwrap();
+    })
+    .await;
+    let sending = near.send(cut(&pattern(3_000_000, 1), 8192)).unwrap();
+    assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+    timeout(PATIENCE, near.close()).await.unwrap().unwrap();
+    thread.join().unwrap();
+}
+
 #[tokio::test]
 async fn datagrams_of_others_change_nothing() {
     let (near, far) = pair().await;

@@ -9,7 +9,7 @@ use rails_topo::Bandwidth;
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds};
 use socket2::SockRef;
-use std::{net::SocketAddr, os::fd::AsFd, time::Duration};
+use std::{io, net::SocketAddr, os::fd::AsFd, time::Duration};
 
 /// A connection's figures, from `TCP_INFO` and `TCP_CONGESTION`.
 ///
@@ -161,6 +161,16 @@ impl TcpStats {
             send_buffer_limited: micros(Field::SNDBUF_LIMITED),
         })
     }
+}
+
+/// Whether the peer's host has acknowledged all bytes that were written to a TCP socket: it lives, whatever its process
+/// does.
+///
+/// # Errors
+/// The kernel's.
+pub fn is_acknowledged(socket: &impl AsFd) -> io::Result<bool> {
+    let info = TcpInfo::of(socket.as_fd())?;
+    Ok([Field::UNACKED, Field::NOTSENT_BYTES].into_iter().all(|field| info.u32(field) == Some(0)))
 }
 
 impl TcpState {

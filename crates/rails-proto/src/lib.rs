@@ -10,6 +10,7 @@
 //! - [`seal`]: the encryption of a lane's frames;
 //! - [`pairing`]: which rail here leads to which rail of the peer;
 //! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret; [`security`]: the application's choice among the modes;
+//! - [`admission`]: which connections a listener keeps while their peers have not proved themselves;
 //! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`messages`]: the same for messages: they wait by priority, and arrive in their own buffers;
 //! - [`policy`]: which bytes a lane takes next;
@@ -25,6 +26,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
 pub mod address;
+pub mod admission;
 pub mod backoff;
 pub mod chunk;
 pub mod connection;

@@ -5,11 +5,15 @@ use super::{OptionError, bounded};
 /// Limits on the resources that peers take at a [`MultiRailListener`](crate::MultiRailListener), for all peers together
 /// and for each.
 ///
-/// A peer is an IP address: for streams and memory that of the lane that opened the stream, and for handshakes that of
-/// each lane. A peer with many addresses counts as many peers; the limits for all peers together bound such a peer. The
-/// listener refuses a stream beyond a limit with the limit's name, and open streams go on. Handshakes end soon, so
-/// further ones wait: beyond the limit for all peers in the socket's backlog; beyond the limit for one peer the
-/// listener tells the peer to try again, which [`MultiRailStream::connect`](crate::MultiRailStream::connect) does.
+/// A peer is an IP address: for streams and memory that of the lane that opened the stream. A peer with many addresses
+/// counts as many peers; the limits for all peers together bound such a peer. The listener refuses a stream beyond a
+/// limit with the limit's name, and open streams go on.
+///
+/// For handshakes a peer is an IPv4 address or an IPv6 network of 64 bits ([`Origin`](rails_proto::admission::Origin)),
+/// since anyone may have such a network. At their limits a silent connection makes room for the next, and its peer is told
+/// to try again, which
+/// [`MultiRailStream::connect`](crate::MultiRailStream::connect) does. The module
+/// [`admission`](rails_proto::admission) says which one: peers that flood a listener displace each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub(crate) handshakes: usize,
@@ -35,9 +39,7 @@ impl Limits {
     /// The most connections in their handshake. Default: 256. Each costs a socket and a task, for at most
     /// [`StreamOptions::handshake_timeout`](crate::StreamOptions::handshake_timeout). Before a peer is authenticated,
     /// the listener keeps less than a kilobyte of its bytes; under TLS, rustls keeps state from at most 64 KiB of them.
-    ///
-    /// At the limit the listener accepts no more connections: they wait in the backlog of the socket
-    /// ([`TcpTransport::backlog`](rails_net::TcpTransport::backlog)).
+    /// A quarter of them is for lanes of open streams, one for connections from the addresses of their peers.
     #[must_use]
     pub fn handshakes(self, most: usize) -> Self {
         Self { handshakes: most, ..self }

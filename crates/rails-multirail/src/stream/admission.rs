@@ -2,36 +2,33 @@
 
 use super::{MultiRailStream, shared::Shared};
 use crate::Limits;
-use rails_proto::handshake::{Credentials, Limit, Refusal, StreamId};
+use rails_proto::{
+    admission::{self, Entry, HandshakeId, Origin, Standing},
+    handshake::{Credentials, Limit, Refusal, StreamId},
+    parameters::MOST_LANES,
+};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{mpsc, oneshot};
 
-/// The handshakes under way, by peer.
+/// The handshakes under way.
 #[derive(Debug)]
-pub(super) struct Handshakes {
-    per_peer: usize,
-    /// One permit for each handshake that may be under way, over all peers.
-    all: Arc<Semaphore>,
-    by_peer: Mutex<HashMap<IpAddr, usize>>,
-}
+pub(super) struct Handshakes(Mutex<Table>);
 
-/// One handshake, which counts until this is dropped.
-#[derive(Debug)]
-pub(super) struct HandshakePermit {
-    _of_peer: PeerPermit,
-    _of_all: OwnedSemaphorePermit,
-}
+type Table = admission::Handshakes<oneshot::Sender<Limit>>;
 
-/// The handshake's part in the count of its peer.
+/// The place of one handshake, until this is dropped.
 #[derive(Debug)]
-struct PeerPermit {
+pub(super) struct Place {
     handshakes: Arc<Handshakes>,
-    peer: IpAddr,
+    id: HandshakeId,
 }
+
+/// Told when a handshake has to make room for another, with the limit that was reached.
+pub(super) type Eviction = oneshot::Receiver<Limit>;
 
 /// The open streams, those among them that their initiators have not confirmed yet, and the latest that have ended.
 #[derive(Debug)]
@@ -48,16 +45,20 @@ pub(super) struct Unaccepted(Option<MultiRailStream>);
 
 #[derive(Debug, Default)]
 struct Known {
-    open: HashMap<StreamId, Entry>,
+    open: HashMap<StreamId, Opened>,
     /// The names of streams that have ended, the latest last, at most [`MOST_ENDED`].
     ended: VecDeque<StreamId>,
+    /// The origins of the lanes of open streams, each with the number of streams.
+    familiar: HashMap<Origin, usize>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Opened {
     shared: Weak<Shared>,
     /// The peer whose lane opened the stream.
     peer: IpAddr,
+    /// The origins of its lanes, at most [`MOST_LANES`].
+    origins: BTreeSet<Origin>,
     /// The place in the accept queue, until the initiator has confirmed the stream.
     announcement: Option<Announcement>,
 }
@@ -86,47 +87,45 @@ pub(super) enum Full {
 
 impl Handshakes {
     pub(super) fn new(limits: Limits) -> Arc<Self> {
-        let all = Arc::new(Semaphore::new(limits.handshakes.min(Semaphore::MAX_PERMITS)));
-        Arc::new(Self { per_peer: limits.handshakes_per_peer, all, by_peer: Mutex::default() })
+        Arc::new(Self(Mutex::new(Table::new(limits.handshakes, limits.handshakes_per_peer))))
     }
 
-    /// Waits for a place for one more handshake.
+    /// Gives a place to a connection from this address. At a limit another handshake is told to make room for it.
     ///
     /// # Errors
-    /// The peer has reached its limit.
-    pub(super) async fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<HandshakePermit, Limit> {
-        let of_peer = self.enter_of_peer(peer)?;
-        // The semaphore is never closed.
-        let of_all = self.all.clone().acquire_owned().await.map_err(|_| Limit::Handshakes)?;
-        Ok(HandshakePermit { _of_peer: of_peer, _of_all: of_all })
+    /// The limit whose places are all taken by peers that have proved themselves.
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr, is_familiar: bool) -> Result<(Place, Eviction), Limit> {
+        let (tell, eviction) = oneshot::channel();
+        let entry = self.lock().enter(peer, is_familiar, tell);
+        let id = match entry {
+            Entry::Free(id) => id,
+            Entry::Instead { id, evicted, limit } => {
+                // It fails where the handshake has just ended.
+                let _ = evicted.send(limit);
+                id
+            }
+            Entry::Refused(limit) => return Err(limit),
+        };
+        Ok((Place { handshakes: self.clone(), id }, eviction))
     }
 
-    fn enter_of_peer(self: &Arc<Self>, peer: IpAddr) -> Result<PeerPermit, Limit> {
-        let peer = peer.to_canonical();
-        let mut by_peer = self.lock();
-        let of_peer = by_peer.get(&peer).copied().unwrap_or_default();
-        if of_peer >= self.per_peer {
-            return Err(Limit::PeerHandshakes);
-        }
-        by_peer.insert(peer, of_peer + 1);
-        Ok(PeerPermit { handshakes: self.clone(), peer })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.by_peer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for PeerPermit {
+impl Place {
+    /// The peer has sent a message of the handshake, and has this standing unless it has a better one.
+    pub(super) fn heard(&self, standing: Standing) {
+        self.handshakes.lock().heard(self.id, standing);
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
-        let mut by_peer = self.handshakes.lock();
-        // A peer without handshakes is forgotten, so that the table is no longer than the number of handshakes.
-        if let Some(count) = by_peer.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                by_peer.remove(&self.peer);
-            }
-        }
+        // The handle wakes a task when it is dropped, so it is dropped without the lock.
+        let handle = self.handshakes.lock().leave(self.id);
+        drop(handle);
     }
 }
 
@@ -152,7 +151,7 @@ impl Streams {
             return Err(Full::Exists);
         }
         let of_peer = |confirmed: bool| {
-            let counts = |entry: &&Entry| entry.peer == peer && (!confirmed || entry.announcement.is_none());
+            let counts = |entry: &&Opened| entry.peer == peer && (!confirmed || entry.announcement.is_none());
             open.values().filter(counts).count()
         };
         let confirmed = open.values().filter(|entry| entry.announcement.is_none()).count();
@@ -170,21 +169,41 @@ impl Streams {
             }
         }
         let shared = make();
-        open.insert(stream, Entry { shared: Arc::downgrade(&shared), peer, announcement: Some(announcement) });
+        let entry = Opened {
+            shared: Arc::downgrade(&shared),
+            peer,
+            origins: BTreeSet::new(),
+            announcement: Some(announcement),
+        };
+        open.insert(stream, entry);
         Ok(Opening { streams: self, shared })
     }
 
-    /// Notes that the initiator has the stream, and gives its place in the accept queue the first time.
-    pub(super) fn confirm(&self, stream: StreamId) -> Option<Announcement> {
-        self.lock().open.get_mut(&stream)?.announcement.take()
+    /// Notes that the initiator has the stream, by a lane from this address, and gives its place in the accept queue the
+    /// first time.
+    pub(super) fn confirm(&self, stream: StreamId, from: IpAddr) -> Option<Announcement> {
+        let mut known = self.lock();
+        known.greet(stream, from);
+        known.open.get_mut(&stream)?.announcement.take()
     }
 
-    /// A lane joins, so the initiator has the stream, which is not forgotten from now on. Gives the stream, and its
-    /// place in the accept queue the first time.
-    pub(super) fn join(&self, stream: StreamId) -> Option<(Arc<Shared>, Option<Announcement>)> {
+    /// A lane from this address joins, so the initiator has the stream, which is not forgotten from now on. Gives the
+    /// stream, and its place in the accept queue the first time.
+    pub(super) fn join(&self, stream: StreamId, from: IpAddr) -> Option<(Arc<Shared>, Option<Announcement>)> {
         let mut known = self.lock();
-        let entry = known.open.get_mut(&stream)?;
-        Some((entry.shared.upgrade()?, entry.announcement.take()))
+        let shared = known.open.get(&stream)?.shared.upgrade()?;
+        known.greet(stream, from);
+        Some((shared, known.open.get_mut(&stream)?.announcement.take()))
+    }
+
+    /// Whether a lane of an open stream has come from the origin of this address.
+    pub(super) fn is_familiar(&self, peer: IpAddr) -> bool {
+        self.lock().familiar.contains_key(&Origin::of(peer))
+    }
+
+    /// Whether a stream of that name is open.
+    pub(super) fn is_open(&self, stream: StreamId) -> bool {
+        self.find(stream).is_some()
     }
 
     fn find(&self, stream: StreamId) -> Option<Arc<Shared>> {
@@ -226,18 +245,30 @@ impl Drop for Unaccepted {
 }
 
 impl Known {
+    /// Notes where a lane of a stream has come from.
+    fn greet(&mut self, stream: StreamId, from: IpAddr) {
+        let Some(entry) = self.open.get_mut(&stream) else { return };
+        let origin = Origin::of(from);
+        if entry.origins.len() < MOST_LANES && entry.origins.insert(origin) {
+            *self.familiar.entry(origin).or_default() += 1;
+        }
+    }
+
     /// Replaces each stream that has ended by its name.
     fn forget_ended(&mut self) {
-        let ended = &mut self.ended;
-        self.open.retain(|stream, entry| {
-            let is_there = entry.shared.strong_count() > 0;
-            if !is_there {
-                ended.push_back(*stream);
+        for (stream, entry) in self.open.extract_if(|_, entry| entry.shared.strong_count() == 0) {
+            self.ended.push_back(stream);
+            for origin in entry.origins {
+                if let Some(streams) = self.familiar.get_mut(&origin) {
+                    *streams -= 1;
+                    if *streams == 0 {
+                        self.familiar.remove(&origin);
+                    }
+                }
             }
-            is_there
-        });
-        let surplus = ended.len().saturating_sub(MOST_ENDED);
-        ended.drain(..surplus);
+        }
+        let surplus = self.ended.len().saturating_sub(MOST_ENDED);
+        self.ended.drain(..surplus);
     }
 }
 
@@ -277,22 +308,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn handshakes_are_limited_until_they_end() {
+    async fn a_handshake_makes_room_for_another() {
         let handshakes = Handshakes::new(Limits::default().handshakes(3).handshakes_per_peer(2));
-        let first = handshakes.enter(peer(1)).await.unwrap();
-        let _second = handshakes.enter(peer(1)).await.unwrap();
-        assert_eq!(handshakes.enter(peer(1)).await.unwrap_err(), Limit::PeerHandshakes);
-        let mapped = "::ffff:10.0.0.1".parse().unwrap();
-        assert_eq!(handshakes.enter(mapped).await.unwrap_err(), Limit::PeerHandshakes, "the same, written as IPv6");
-        let other = handshakes.enter(peer(2)).await.unwrap();
-        let (waits, ()) = tokio::join!(handshakes.enter(peer(3)), async {
-            assert_eq!(handshakes.all.available_permits(), 0);
-            drop(first);
-        });
-        drop(waits.unwrap());
-        let _third = handshakes.enter(peer(1)).await.unwrap();
-        drop(other);
-        assert_eq!(handshakes.lock().len(), 1, "a peer without handshakes is forgotten");
+        let enter = |peer| handshakes.enter(peer, false).unwrap();
+        let (first, evicted) = enter(peer(1));
+        let (second, _stays) = enter(peer(1));
+        let (third, mut stays) = enter("::ffff:10.0.0.1".parse().unwrap());
+        assert_eq!(evicted.await, Ok(Limit::PeerHandshakes));
+        drop((first, second));
+        assert_eq!(handshakes.lock().len(), 1, "a place is free when its handshake ends");
+        third.heard(Standing::Greeted);
+        let _others = [peer(2), peer(3), peer(4)].map(enter);
+        assert!(stays.try_recv().is_err(), "mute peers make room for each other");
     }
 
     /// A maker of streams with an accept queue.
@@ -325,8 +352,8 @@ mod tests {
         /// Opens a stream that its initiator confirms.
         fn opened(&self, streams: &Streams, number: u8, from: u8) -> Result<Arc<Shared>, Full> {
             let opening = self.open(streams, number, from)?;
-            assert!(streams.confirm(StreamId([number; 16])).is_some());
-            assert!(streams.confirm(StreamId([number; 16])).is_none(), "it is announced once");
+            assert!(streams.confirm(StreamId([number; 16]), peer(from)).is_some());
+            assert!(streams.confirm(StreamId([number; 16]), peer(from)).is_none(), "it is announced once");
             Ok(opening.shared.clone())
         }
     }
@@ -349,6 +376,23 @@ mod tests {
         assert_eq!(house.opened(&streams, 4, 1).err(), Some(Full::Open(Limit::PeerStreams)));
         let _last = house.opened(&streams, 4, 2).unwrap();
         assert_eq!(house.opened(&streams, 5, 3).err(), Some(Full::Open(Limit::Streams)));
+    }
+
+    #[test]
+    fn peers_are_familiar_while_their_streams_are_open() {
+        let house = House::new();
+        let streams = Streams::new(Limits::default(), 40);
+        let [first, second] = [1, 2].map(|number| house.opened(&streams, number, 1).unwrap());
+        assert!(streams.join(StreamId([1; 16]), peer(2)).is_some(), "a lane of another rail");
+        let is_familiar = |last| {
+            streams.lock().forget_ended();
+            streams.is_familiar(peer(last))
+        };
+        assert_eq!([1, 2, 3].map(is_familiar), [true, true, false]);
+        drop(first);
+        assert_eq!([1, 2, 3].map(is_familiar), [true, false, false], "the other stream is open");
+        drop(second);
+        assert_eq!([1, 2, 3].map(is_familiar), [false; 3]);
     }
 
     #[test]
@@ -376,10 +420,11 @@ mod tests {
         let house = House::new();
         let streams = Streams::new(Limits::default(), 40);
         let opening = house.open(&streams, 1, 1).unwrap();
-        let (_shared, announcement) = streams.join(StreamId([1; 16])).unwrap();
+        let (_shared, announcement) = streams.join(StreamId([1; 16]), peer(1)).unwrap();
         assert!(announcement.is_some(), "the lane that joined announces it");
         drop(opening);
-        let (_, announcement) = streams.join(StreamId([1; 16])).expect("the stream outlives the lane that opened it");
+        let (_, announcement) =
+            streams.join(StreamId([1; 16]), peer(1)).expect("the stream outlives the lane that opened it");
         assert!(announcement.is_none(), "it is announced once");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     MultiRailStream,
-    admission::{Announcement, HandshakePermit, Handshakes, Opening, Streams, Unaccepted},
+    admission::{Announcement, Eviction, Handshakes, Opening, Place, Streams, Unaccepted},
     discovery,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
@@ -18,6 +18,7 @@ use futures_util::{Stream, stream};
 use rails_net::{Acceptor, IncomingLane, Lane};
 use rails_proto::{
     LaneAddress, Scheme,
+    admission::Standing,
     handshake::{
         Credentials, HandshakeError, Hello, LONGEST_PLAIN, Limit, Message, Mode, PREFIX_LEN, Proved, Purpose, Refusal,
         Responder, ResponderStep, StreamId,
@@ -35,7 +36,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    sync::{Mutex as AsyncMutex, Notify, mpsc, mpsc::error::TryRecvError, watch},
+    sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, mpsc::error::TryRecvError, watch},
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -48,8 +49,8 @@ use tokio::{
 /// attempts that lose.
 ///
 /// [`Limits`](crate::Limits) protect it against floods ([`StreamOptions::limits`]). By default at most 256 handshakes
-/// are under way, 64 of them from one peer's address; at most 1,024 streams are open, 256 of them of one peer, whose
-/// windows have at most 4 GiB together. A handshake, including that of TLS, may take
+/// are under way, 64 of them from one address, and at a limit a silent peer makes room for the next; at most 1,024
+/// streams are open, 256 of them of one peer, whose windows have at most 4 GiB together. A handshake, including that of TLS, may take
 /// [`StreamOptions::handshake_timeout`] (5 s). At most 64 streams wait to be accepted.
 #[derive(Debug)]
 pub struct MultiRailListener {
@@ -258,22 +259,29 @@ impl Registry {
     /// Accepts lanes until the listener is closed or the acceptor fails with a permanent error.
     async fn listen(self: Arc<Self>, scheme: Scheme, mut acceptor: Box<dyn Acceptor>) {
         let mut ended = self.ended.subscribe();
+        let unread = Arc::new(Semaphore::new(MOST_UNREAD));
+        let mut failures = 0u64;
         loop {
-            let accepted = tokio::select! {
-                accepted = poll_fn(|context| acceptor.poll_accept(context)) => accepted,
+            let next = async {
+                let unread = unread.clone().acquire_owned().await;
+                (unread, poll_fn(|context| acceptor.poll_accept(context)).await)
+            };
+            let (unread, accepted) = tokio::select! {
+                next = next => next,
                 _ = ended.wait_for(is_closed) => return,
             };
             match accepted {
-                Ok(lane) => tokio::select! {
-                    // While all permits are taken, further lanes wait in the acceptor's backlog.
-                    permit = self.handshakes.enter(lane.peer_addr().ip()) => match permit {
-                        Ok(permit) => self.clone().take_in(permit, scheme, lane),
-                        Err(limit) => send_away(lane, limit).await,
-                    },
-                    _ = ended.wait_for(is_closed) => return,
-                },
+                Ok(lane) => {
+                    failures = 0;
+                    self.clone().take_in(lane, scheme, unread.ok());
+                }
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(address = %acceptor.local_addr(), %error, "a connection was not accepted");
+                    failures += 1;
+                    let address = acceptor.local_addr();
+                    match failures {
+                        1 => tracing::warn!(%address, %error, "a connection was not accepted"),
+                        _ => tracing::debug!(%address, %error, failures, "a connection was not accepted again"),
+                    }
                     // If the process has run out of file descriptors, trying again at once would spin.
                     sleep(PAUSE).await;
                 }
@@ -296,29 +304,39 @@ impl Registry {
         }
     }
 
-    /// Opens a lane on the runtime that drives the lanes of its rail.
-    fn take_in(self: Arc<Self>, permit: HandshakePermit, scheme: Scheme, lane: IncomingLane) {
+    /// Opens a lane on the runtime that drives the lanes of its rail. Gives `unread` back when the rail has come to read
+    /// the lane: a listener that is faster than its rails would evict lanes whose peers have spoken and are not heard.
+    fn take_in(self: Arc<Self>, lane: IncomingLane, scheme: Scheme, unread: Option<OwnedSemaphorePermit>) {
         let rail = self.rail_of(lane.local_addr()).unwrap_or_else(|| {
             // No rail has the address: lanes on it are spread over all rails.
             RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len())
         });
+        let peer = lane.peer_addr();
+        let place = self.handshakes.enter(peer.ip(), self.streams.is_familiar(peer.ip()));
         let (home, registry) = (self.options.driver.home(&self.rails, rail), self.clone());
         drop(home.runtime().spawn(async move {
-            let peer = lane.peer_addr();
-            match lane.open() {
-                Ok(lane) => registry.serve(permit, Joining { lane, rail, scheme }).await,
+            let lane = match lane.open() {
+                Ok(lane) => lane,
                 Err(error) => {
-                    tracing::warn!(%peer, error = with_causes(&error), "a connection was lost on its way to its rail")
+                    tracing::warn!(%peer, error = with_causes(&error), "a connection was lost on its way to its rail");
+                    return;
                 }
-            }
+            };
+            // A runtime knows what has arrived at a socket once it has looked for events.
+            let _ = timeout(PAUSE, poll_fn(|context| lane.poll_submit_ready(context))).await;
+            drop(unread);
+            registry.serve(Joining { lane, rail, scheme }, place).await
         }));
     }
 
     /// Performs the handshake on a connection, and drives its lane to the end.
-    async fn serve(self: Arc<Self>, permit: HandshakePermit, joining: Joining) {
+    async fn serve(self: Arc<Self>, joining: Joining, place: Result<(Place, Eviction), Limit>) {
         let peer = joining.lane.peer_addr();
-        let lane = self.join(joining).await;
-        drop((permit, self));
+        let lane = match place {
+            Ok((place, eviction)) => self.join(joining, place, eviction).await,
+            Err(limit) => Err(send_away(&*joining.lane, limit)),
+        };
+        drop(self);
         match lane {
             Ok(Some(lane)) => drop(lane.run().await),
             Ok(None) => tracing::debug!(%peer, "a peer has asked for the lanes of this listener"),
@@ -336,15 +354,26 @@ impl Registry {
 
     /// Performs the responder's side of the handshake within its timeout. Gives the lane, or `None` if the peer only
     /// asked for the lanes.
-    async fn join(&self, joining: Joining) -> Result<Option<LaneDriver>, JoinError> {
-        let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining));
+    async fn join(&self, joining: Joining, place: Place, eviction: Eviction) -> Result<Option<LaneDriver>, JoinError> {
+        let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining, &place, eviction));
         joined.await.map_err(|_| JoinError::Timeout)?
     }
 
-    async fn shake_hands(&self, joining: Joining) -> Result<Option<LaneDriver>, JoinError> {
+    async fn shake_hands(
+        &self,
+        joining: Joining,
+        place: &Place,
+        eviction: Eviction,
+    ) -> Result<Option<LaneDriver>, JoinError> {
         let Joining { lane, rail, scheme } = joining;
-        let proved = self.authenticate(&*lane).await?;
+        let proved = tokio::select! {
+            // A peer whose proof has arrived is not sent away.
+            biased;
+            proved = self.authenticate(&*lane, place) => proved?,
+            Ok(limit) = eviction => return Err(send_away(&*lane, limit)),
+        };
         let Hello { purpose, stream, lane: index, .. } = proved.hello;
+        let peer = lane.peer_addr().ip();
         match purpose {
             Purpose::Discover => {
                 let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -358,13 +387,13 @@ impl Registry {
                 proved.confirm(&read_message(&*lane, LONGEST_PLAIN).await?)?;
                 let shared = opening.shared.clone();
                 let up = LaneDriver::up(shared.clone(), index, rail, lane, proved.seals, &self.options).await;
-                self.announce(&shared, self.streams.confirm(stream));
+                self.announce(&shared, self.streams.confirm(stream, peer));
                 Ok(Some(up.ok_or(JoinError::StreamOver)?))
             }
             Purpose::Join => {
                 // An initiator that joins a stream has it, even if the confirmation was lost with the lane that opened
                 // it.
-                let Some((shared, announcement)) = self.streams.join(stream) else {
+                let Some((shared, announcement)) = self.streams.join(stream, peer) else {
                     self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
                     return Err(self.no_such(stream));
                 };
@@ -398,8 +427,8 @@ impl Registry {
         if self.streams.has_ended(stream) { JoinError::StreamOver } else { HandshakeError::NoSuchStream.into() }
     }
 
-    async fn authenticate(&self, lane: &dyn Lane) -> Result<Proved, JoinError> {
-        let (mut responder, challenge, stream) = match self.greet(lane).await {
+    async fn authenticate(&self, lane: &dyn Lane, place: &Place) -> Result<Proved, JoinError> {
+        let (mut responder, challenge, stream) = match self.greet(lane, place).await {
             Ok(greeted) => greeted,
             Err(error) => {
                 if let JoinError::Handshake(error) = &error
@@ -414,9 +443,13 @@ impl Registry {
         loop {
             send_messages(lane, &messages).await?;
             let message = read_message(lane, responder.longest_next()).await?;
+            place.heard(Standing::Greeted);
             match responder.handle(message) {
                 Ok(ResponderStep::Send(next)) => messages = next,
-                Ok(ResponderStep::Proved(proved)) => return Ok(*proved),
+                Ok(ResponderStep::Proved(proved)) => {
+                    place.heard(Standing::Proved);
+                    return Ok(*proved);
+                }
                 Err(error) => {
                     self.tell(lane, &responder.farewell(&error)).await;
                     return Err(match error {
@@ -428,10 +461,12 @@ impl Registry {
         }
     }
 
-    async fn greet(&self, lane: &dyn Lane) -> Result<(Responder, Message, StreamId), JoinError> {
+    async fn greet(&self, lane: &dyn Lane, place: &Place) -> Result<(Responder, Message, StreamId), JoinError> {
         let Message::Hello(hello) = read_message(lane, LONGEST_PLAIN).await? else {
             return Err(HandshakeError::Disorder.into());
         };
+        let names_stream = hello.purpose == Purpose::Join && self.streams.is_open(hello.stream);
+        place.heard(if names_stream { Standing::Member } else { Standing::Greeted });
         let credentials = match (&self.credentials, hello.purpose) {
             (Credentials::TlsServer(_), Purpose::Join) => match self.streams.joining(hello.stream) {
                 Some(joining) => joining,
@@ -484,18 +519,18 @@ fn is_closed(ended: &Option<ListenerClosed>) -> bool {
     matches!(ended, Some(ListenerClosed::Closed))
 }
 
-/// Refuses a connection beyond the limit for now, without waiting for the peer, and closes it.
-async fn send_away(lane: IncomingLane, limit: Limit) {
-    tracing::debug!(peer = %lane.peer_addr(), "a peer was asked to connect again: there are {limit}");
-    let Ok(lane) = lane.open() else { return };
-    // A lane that is new on its runtime is not ready before the runtime has polled its socket.
-    let _ = timeout(PAUSE, poll_fn(|context| lane.poll_submit_ready(context))).await;
+/// Tells the peer of a connection that has no place to try again, without waiting for it.
+fn send_away(lane: &dyn Lane, limit: Limit) -> JoinError {
+    let refusal = Refusal::Busy(limit);
     // The kernel resets a connection that is closed with unread bytes, and the refusal may be lost with it.
     let _ = lane.try_receive(&mut [std::io::IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
-    let _ = lane.try_submit(&Message::Refused(Refusal::Busy(limit)).encode(), &[]);
+    let _ = lane.try_submit(&Message::Refused(refusal).encode(), &[]);
+    JoinError::Refusing(refusal)
 }
 
 /// The most streams that may wait to be accepted.
 const BACKLOG: usize = 64;
-/// The pause of a listening socket after an accept has failed.
+/// The most connections of one address that their rails have not come to read.
+const MOST_UNREAD: usize = 32;
+/// The pause of a listening socket after an accept has failed, and the longest wait for a new socket's events.
 const PAUSE: Duration = Duration::from_millis(50);

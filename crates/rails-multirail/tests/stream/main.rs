@@ -19,6 +19,7 @@ mod peer;
 mod redial;
 mod security;
 mod stats;
+mod strangers;
 mod transfer;
 mod transports;
 mod util;

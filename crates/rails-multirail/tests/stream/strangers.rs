@@ -1,0 +1,139 @@
+//! Peers that connect, say nothing and never stop.
+
+use crate::util::{PATIENCE, Relay, listener, options, rails};
+use rails_multirail::{MultiRailListener, MultiRailStream, Rails, StreamOptions};
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
+    time::{sleep, timeout},
+};
+
+/// Mute connections, made until this is dropped. The first [`STAYING`] stay as long as the listener lets them.
+struct Flood {
+    made: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+const MUTE: usize = 1000;
+/// More than a listener keeps.
+const STAYING: usize = 300;
+const PASSING: usize = 100;
+
+impl Flood {
+    /// A flood from these addresses in turn.
+    fn start(sources: Vec<IpAddr>, to: SocketAddr) -> Self {
+        let (made, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (counter, is_over) = (made.clone(), over.clone());
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let mut mute = VecDeque::new();
+                for source in sources.iter().cycle() {
+                    let socket = TcpSocket::new_v4().unwrap();
+                    // The kernel does not keep the ports of a closed connection.
+                    socket.set_zero_linger().unwrap();
+                    socket.bind((*source, 0).into()).unwrap();
+                    let connecting = async { mute.push_back(socket.connect(to).await.unwrap()) };
+                    let is_over = async {
+                        while !is_over.load(SeqCst) {
+                            sleep(Duration::from_millis(5)).await;
+                        }
+                    };
+                    tokio::select! {
+                        biased;
+                        () = is_over => return,
+                        () = connecting => {}
+                    }
+                    if mute.len() > STAYING + PASSING {
+                        mute.remove(STAYING);
+                    }
+                    if counter.fetch_add(1, SeqCst) >= MUTE {
+                        sleep(Duration::from_micros(200)).await;
+                    }
+                }
+            });
+        });
+        Self { made, over, thread: Some(thread) }
+    }
+
+    /// Waits until that many further connections were made.
+    async fn rises_by(&self, count: usize) {
+        let made = self.made.load(SeqCst);
+        let rises = async {
+            while self.made.load(SeqCst) < made + count {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(PATIENCE, rises).await.expect("the listener accepts mute peers too");
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        self.over.store(true, SeqCst);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+/// The address of the honest peers, and others.
+fn floods() -> [Vec<IpAddr>; 2] {
+    let many = (0..MUTE as u32).map(|number| Ipv4Addr::from_bits(0x7f10_0000 + number).into());
+    [vec![Ipv4Addr::LOCALHOST.into()], many.collect()]
+}
+
+#[tokio::test]
+async fn mute_peers_keep_nobody_out() {
+    let rails = rails(2);
+    let options = options().outage_limit(Duration::from_secs(10));
+    for sources in floods() {
+        let (listener, addresses) = listener(&rails, &options).await;
+        let mut relays = Vec::new();
+        for address in &addresses {
+            relays.push(Relay::start_lasting(*address).await);
+        }
+        let remotes: Vec<SocketAddr> = relays.iter().map(|relay| relay.address).collect();
+        let mut lasting = open(&rails, &listener, &remotes, &options).await;
+        let flood = Flood::start(sources, addresses[0]);
+        flood.rises_by(MUTE).await;
+        for _ in 0..5 {
+            let mut opened = open(&rails, &listener, &addresses, &options).await;
+            exchange(&mut opened).await;
+        }
+        // The listener accepts lanes that are dialled again.
+        for round in 1..4 {
+            relays.iter().for_each(Relay::cut);
+            exchange(&mut lasting).await;
+            let both_are_back = async {
+                while lasting.0.stats().lanes.iter().any(|lane| lane.joined <= round) || lasting.0.lanes_up() < 2 {
+                    sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(PATIENCE, both_are_back).await.expect("the lanes come back");
+        }
+        flood.rises_by(1).await;
+    }
+}
+
+type Ends = (MultiRailStream, MultiRailStream);
+
+async fn open(rails: &Rails, listener: &MultiRailListener, to: &[SocketAddr], options: &StreamOptions) -> Ends {
+    let both = async { tokio::join!(MultiRailStream::connect(rails, to, options), listener.accept()) };
+    let (near, far) = timeout(PATIENCE, both).await.expect("strangers hold nobody up");
+    (near.expect("each connect succeeds"), far.unwrap())
+}
+
+async fn exchange((near, far): &mut Ends) {
+    near.write_all(b"hello").await.unwrap();
+    timeout(PATIENCE, far.read_exact(&mut [0; 5])).await.expect("the bytes arrive").unwrap();
+}

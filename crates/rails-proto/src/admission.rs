@@ -1,0 +1,357 @@
+//! Which connections a listener keeps while their peers have not proved themselves, so that none of them keeps the
+//! others out.
+//!
+//! At a limit a silent connection makes room for the next: one of the lowest [`Standing`] that has more than its share of
+//! the places, of the [`Origin`] that has most of those, and of that the one that has been silent longest. So a flood
+//! displaces itself: that of one origin the connections of this origin, that of mute peers no peer that speaks, and that
+//! of peers that speak none that has just come.
+
+use crate::handshake::Limit;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    net::{IpAddr, Ipv6Addr},
+};
+
+/// The place in the network that a connection comes from, as a listener counts connections: an IPv4 address, or an IPv6
+/// network of 64 bits (RFC 6177: a site has at least one). Link-local IPv6 addresses, which all hosts of a link take
+/// from one such network, count one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Origin(IpAddr);
+
+/// The evidence that the peer of a connection is no stranger. Each kind but the last has a quarter of a limit's places as
+/// its share; others use those that it leaves free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// The peer has sent nothing.
+    Mute,
+    /// The peer has sent nothing, and a peer of the same origin has an open stream at this listener.
+    Familiar,
+    /// The peer has begun to speak the protocol.
+    Greeted,
+    /// The peer has named an open stream, whose name only its ends know.
+    Member,
+    /// The peer has proved itself. It makes no room for others: it may already rely on the listener.
+    Proved,
+}
+
+/// The connections of a listener in their handshake, each with the caller's handle `T` to end it.
+#[derive(Debug)]
+pub struct Handshakes<T> {
+    max: usize,
+    max_per_origin: usize,
+    pending: BTreeMap<HandshakeId, Pending<T>>,
+    /// The number of events so far, by which connections are named and their silence compared.
+    events: u64,
+}
+
+/// Names a connection in its handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HandshakeId(u64);
+
+/// The outcome for a connection that has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Entry<T> {
+    /// There was a place for it.
+    Free(HandshakeId),
+    /// Another connection has made room for it, and is forgotten: the caller ends that one.
+    Instead {
+        /// The name of the connection that has come.
+        id: HandshakeId,
+        /// The handle of the other one.
+        evicted: T,
+        /// The limit that was reached.
+        limit: Limit,
+    },
+    /// Every place of this limit is taken by a peer that has proved itself, which will soon be over.
+    Refused(Limit),
+}
+
+#[derive(Debug)]
+struct Pending<T> {
+    origin: Origin,
+    standing: Standing,
+    /// The latest event of this connection.
+    heard: u64,
+    handle: T,
+}
+
+impl Origin {
+    /// The origin of a connection from this address.
+    pub fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(ip) if !ip.is_unicast_link_local() => Ipv6Addr::from_bits(ip.to_bits() & !0 << 64).into(),
+            ip => ip,
+        })
+    }
+}
+
+impl<T> Handshakes<T> {
+    /// Connections of which at most `max` are in their handshake at a time, and at most `max_per_origin` of one origin.
+    /// Either is at least 1.
+    pub fn new(max: usize, max_per_origin: usize) -> Self {
+        let [max, max_per_origin] = [max, max_per_origin].map(|limit| limit.max(1));
+        Self { max, max_per_origin, pending: BTreeMap::new(), events: 0 }
+    }
+
+    /// Takes in a connection whose peer has sent nothing so far; at a limit it looks at all others.
+    pub fn enter(&mut self, peer: IpAddr, is_familiar: bool, handle: T) -> Entry<T> {
+        let origin = Origin::of(peer);
+        let standing = if is_familiar { Standing::Familiar } else { Standing::Mute };
+        let of_origin = self.pending.values().filter(|pending| pending.origin == origin).count();
+        let (limit, victim) = if of_origin >= self.max_per_origin {
+            (Limit::PeerHandshakes, self.victim(origin, standing, self.max_per_origin, |other| other == origin))
+        } else if self.pending.len() >= self.max {
+            (Limit::Handshakes, self.victim(origin, standing, self.max, |_| true))
+        } else {
+            return Entry::Free(self.add(origin, standing, handle));
+        };
+        match victim.and_then(|id| self.leave(id)) {
+            Some(evicted) => Entry::Instead { id: self.add(origin, standing, handle), evicted, limit },
+            None => Entry::Refused(limit),
+        }
+    }
+
+    /// The listener has heard of a connection, whose peer has this standing unless it has a better one.
+    pub fn heard(&mut self, id: HandshakeId, standing: Standing) {
+        let heard = self.event();
+        if let Some(pending) = self.pending.get_mut(&id) {
+            pending.standing = pending.standing.max(standing);
+            pending.heard = heard;
+        }
+    }
+
+    /// Forgets a connection whose handshake is over, and gives its handle; `None` if it has made room for another.
+    pub fn leave(&mut self, id: HandshakeId) -> Option<T> {
+        Some(self.pending.remove(&id)?.handle)
+    }
+
+    /// The number of connections in their handshake.
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether no connection is in its handshake.
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    fn add(&mut self, origin: Origin, standing: Standing, handle: T) -> HandshakeId {
+        let heard = self.event();
+        let id = HandshakeId(heard);
+        self.pending.insert(id, Pending { origin, standing, heard, handle });
+        id
+    }
+
+    /// The connection that makes room for one of this origin and standing, among those that share the limit `max`.
+    fn victim(
+        &self,
+        origin: Origin,
+        standing: Standing,
+        max: usize,
+        shares_limit: impl Fn(Origin) -> bool,
+    ) -> Option<HandshakeId> {
+        let sharing = self.pending.iter().filter(|(_, pending)| shares_limit(pending.origin));
+        let mut by_standing: BTreeMap<Standing, Vec<(&HandshakeId, &Pending<T>)>> = BTreeMap::new();
+        for connection in sharing.filter(|(_, pending)| pending.standing < Standing::Proved) {
+            by_standing.entry(connection.1.standing).or_default().push(connection);
+        }
+        let takes_too_many = |(loser, connections): &(&Standing, &Vec<_>)| {
+            connections.len() + usize::from(**loser == standing) > max / SHARES
+        };
+        let (loser, connections) = by_standing.iter().find(takes_too_many).or(by_standing.first_key_value())?;
+
+        let mut by_origin = HashMap::from([(origin, usize::from(*loser == standing))]);
+        connections.iter().for_each(|(_, pending)| *by_origin.entry(pending.origin).or_default() += 1);
+        let rank = |(_, pending): &&(_, &Pending<T>)| (by_origin[&pending.origin], Reverse(pending.heard));
+        connections.iter().max_by_key(rank).map(|(id, _)| **id)
+    }
+
+    fn event(&mut self) -> u64 {
+        self.events += 1;
+        self.events
+    }
+}
+
+/// The number of standings with a share of the places.
+const SHARES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stranger(number: u32) -> IpAddr {
+        IpAddr::from((0x7f01_0000 + number).to_be_bytes())
+    }
+
+    fn enter(handshakes: &mut Handshakes<u32>, peer: IpAddr, is_familiar: bool) -> HandshakeId {
+        match handshakes.enter(peer, is_familiar, 0) {
+            Entry::Free(id) | Entry::Instead { id, .. } => id,
+            Entry::Refused(limit) => panic!("{limit}"),
+        }
+    }
+
+    /// Lets mute peers in, after which the named connections are still there.
+    fn outlast(handshakes: &mut Handshakes<u32>, kept: &[HandshakeId], flood: impl Iterator<Item = IpAddr>) {
+        for peer in flood {
+            enter(handshakes, peer, false);
+            assert!(kept.iter().all(|id| handshakes.pending.contains_key(id)), "{peer} displaced another");
+        }
+    }
+
+    #[test]
+    fn ipv6_is_counted_by_network() {
+        let origin = |text: &str| Origin::of(text.parse().unwrap());
+        assert_eq!(origin("2001:db8:0:1::1"), origin("2001:db8:0:1:ffff::2"));
+        assert_ne!(origin("2001:db8:0:1::1"), origin("2001:db8:0:2::1"));
+        assert_ne!(origin("fe80::1"), origin("fe80::2"), "hosts of one link");
+        assert_eq!(origin("::ffff:10.0.0.1"), origin("10.0.0.1"), "the same, written as IPv6");
+        assert_ne!(origin("10.0.0.1"), origin("10.0.0.2"));
+    }
+
+    #[test]
+    fn mute_peers_of_one_origin_displace_each_other() {
+        let mut handshakes = Handshakes::new(256, 64);
+        let honest = enter(&mut handshakes, stranger(1), false);
+        outlast(&mut handshakes, &[honest], std::iter::repeat_n(stranger(2), 1000));
+        assert_eq!(handshakes.len(), 65);
+        let next = handshakes.enter(stranger(2), false, 3);
+        assert!(matches!(next, Entry::Instead { limit: Limit::PeerHandshakes, .. }), "{next:?}");
+    }
+
+    #[test]
+    fn those_who_speak_outlast_mute_peers() {
+        let mut handshakes = Handshakes::new(256, 64);
+        let honest = enter(&mut handshakes, stranger(1), false);
+        handshakes.heard(honest, Standing::Greeted);
+        outlast(&mut handshakes, &[honest], std::iter::repeat_n(stranger(1), 1000));
+        outlast(&mut handshakes, &[honest], (0..1000).map(stranger));
+        assert_eq!(handshakes.len(), 256);
+        let next = handshakes.enter(stranger(2000), false, 3);
+        assert!(matches!(next, Entry::Instead { limit: Limit::Handshakes, .. }), "{next:?}");
+    }
+
+    #[test]
+    fn lanes_of_a_known_peer_have_places_for_themselves() {
+        let mut handshakes = Handshakes::new(256, 64);
+        outlast(&mut handshakes, &[], (0..1000).map(stranger));
+        let lanes: Vec<_> = (0..64).map(|_| enter(&mut handshakes, stranger(5000), true)).collect();
+        outlast(&mut handshakes, &lanes, (0..1000).map(stranger));
+    }
+
+    /// A peer that has just come has sent nothing, since nobody has read it yet.
+    #[test]
+    fn newcomers_outlast_peers_that_speak_and_stop() {
+        let mut handshakes = Handshakes::new(256, 64);
+        let greeted = |handshakes: &mut Handshakes<u32>, number| {
+            let id = enter(handshakes, stranger(number), false);
+            handshakes.heard(id, Standing::Greeted);
+        };
+        (0..1000).for_each(|number| greeted(&mut handshakes, number));
+        let honest = enter(&mut handshakes, stranger(5000), false);
+        (0..1000).for_each(|number| greeted(&mut handshakes, number));
+        assert!(handshakes.pending.contains_key(&honest));
+        let named = enter(&mut handshakes, stranger(5000), false);
+        handshakes.heard(named, Standing::Member);
+        (0..1000).for_each(|number| greeted(&mut handshakes, number));
+        assert!(handshakes.pending.contains_key(&named));
+    }
+
+    #[test]
+    fn a_limit_of_one_admits_each_newcomer() {
+        let mut handshakes = Handshakes::new(1, 1);
+        let first = enter(&mut handshakes, stranger(1), false);
+        handshakes.heard(first, Standing::Member);
+        let second = enter(&mut handshakes, stranger(2), false);
+        assert!(handshakes.pending.contains_key(&second) && handshakes.len() == 1);
+    }
+
+    #[test]
+    fn peers_that_have_proved_themselves_make_no_room() {
+        let mut handshakes = Handshakes::new(8, 4);
+        let proved = |handshakes: &mut Handshakes<u32>, number| {
+            let id = enter(handshakes, stranger(number), false);
+            handshakes.heard(id, Standing::Proved);
+            id
+        };
+        let first: Vec<_> = (0..4).map(|_| proved(&mut handshakes, 1)).collect();
+        assert_eq!(handshakes.enter(stranger(1), false, 0), Entry::Refused(Limit::PeerHandshakes));
+        outlast(&mut handshakes, &first, (0..100).map(|number| stranger(10 + number)));
+        let _others: Vec<_> = (0..4).map(|number| proved(&mut handshakes, 200 + number)).collect();
+        assert_eq!(handshakes.enter(stranger(2), false, 0), Entry::Refused(Limit::Handshakes));
+        assert_eq!(handshakes.leave(first[0]), Some(0));
+        outlast(&mut handshakes, &first[1..], std::iter::once(stranger(2)));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Enter { peer: u32, is_familiar: bool },
+        Heard { index: usize, standing: Standing },
+        Leave { index: usize },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let standing =
+            prop_oneof![Just(Standing::Mute), Just(Standing::Greeted), Just(Standing::Member), Just(Standing::Proved)];
+        prop_oneof![
+            4 => (0..8u32, any::<bool>()).prop_map(|(peer, is_familiar)| Step::Enter { peer, is_familiar }),
+            2 => (0..40usize, standing).prop_map(|(index, standing)| Step::Heard { index, standing }),
+            1 => (0..40usize).prop_map(|index| Step::Leave { index }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn limits_hold_and_shares_are_kept(
+            steps in prop::collection::vec(step(), 1..60), max in 1..14usize, of_origin in 1..14usize
+        ) {
+            let mut handshakes: Handshakes<u32> = Handshakes::new(max, of_origin);
+            let mut entered = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Enter { peer, is_familiar } => {
+                        let before: BTreeMap<_, _> =
+                            handshakes.pending.iter().map(|(id, pending)| (*id, pending.standing)).collect();
+                        let (id, limit) = match handshakes.enter(stranger(peer), is_familiar, 0) {
+                            Entry::Free(id) => (id, None),
+                            Entry::Instead { id, limit, .. } => (id, Some(limit)),
+                            Entry::Refused(_) => continue,
+                        };
+                        entered.push(id);
+                        let gone: Vec<_> =
+                            before.iter().filter(|(id, _)| !handshakes.pending.contains_key(id)).collect();
+                        prop_assert_eq!(gone.len(), usize::from(limit.is_some()));
+                        let (Some(limit), Some((_, standing))) = (limit, gone.first()) else { continue };
+                        let is_of_peer = |pending: &&Pending<_>| pending.origin == Origin::of(stranger(peer));
+                        let shares = |pending: &&Pending<_>| limit == Limit::Handshakes || is_of_peer(pending);
+                        let limited = if limit == Limit::Handshakes { max } else { of_origin };
+                        let of = |standing: Standing| {
+                            let same = |pending: &&Pending<_>| pending.standing == standing;
+                            handshakes.pending.values().filter(shares).filter(same).count()
+                        };
+                        prop_assert!(**standing < Standing::Proved);
+                        prop_assert!(
+                            of(**standing) >= limited / SHARES || of(Standing::Proved) > 0 || limited < SHARES,
+                            "one within its share made room"
+                        );
+                    }
+                    Step::Heard { index, standing } => {
+                        if let Some(id) = entered.get(index) {
+                            handshakes.heard(*id, standing);
+                        }
+                    }
+                    Step::Leave { index } => {
+                        if let Some(id) = entered.get(index) {
+                            handshakes.leave(*id);
+                        }
+                    }
+                }
+                prop_assert!(handshakes.len() <= max);
+                let mut by_origin: HashMap<Origin, usize> = HashMap::new();
+                handshakes.pending.values().for_each(|pending| *by_origin.entry(pending.origin).or_default() += 1);
+                prop_assert!(by_origin.values().all(|count| *count <= of_origin));
+            }
+        }
+    }
+}

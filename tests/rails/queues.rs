@@ -140,7 +140,7 @@ fn rail_has_the_helpers_of_its_further_cores() {
         let block = bytes::Bytes::from(vec![7; 10 << 20]);
         let begun = Instant::now();
         while near.stats().helpers.done == 0 {
-            let sending = near.send(vec![block.clone()]).unwrap();
+            let sending = near.send(vec![block.clone()]).await.unwrap();
             let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
             assert!(message.blocks.concat() == block);
             sending.await.unwrap();

@@ -28,10 +28,10 @@
 //! let (near, far) = tokio::join!(options.connect(address), listener.accept());
 //! let (near, far) = (near?, far?);
 //!
-//! let sending = near.send(vec![Bytes::from_static(b"two "), Bytes::from_static(b"blocks")])?;
+//! let sending = near.send(vec![Bytes::from_static(b"two "), Bytes::from_static(b"blocks")]).await?;
 //! let message = far.receive().await?.expect("one was sent");
 //! assert_eq!(message.blocks.concat(), b"two blocks");
-//! sending.await?; // the sender knows that it has arrived
+//! sending.await?; // it has arrived; a message that was refused or given up is an error
 //! # Ok(())
 //! # }
 //! ```
@@ -64,5 +64,5 @@ pub use proto::{
 
 pub use io::{
     CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, Connection, ConnectionError,
-    ConnectionStats, Delivery, HelperStats, OpenError, ReceiveError, ScatterStats, SendError, Sending,
+    ConnectionStats, HelperStats, OpenError, ReceiveError, ScatterStats, SendError, Sending,
 };

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionStats, OpenError, ReceiveError, SharedRate};
 use rails_multirail::{LaneAddress, Security};
-use rails_topo::Bandwidth;
+use rails_topo::{Bandwidth, DataSize};
 use std::{num::NonZeroU32, time::Duration};
 use tokio::time::{Instant, sleep};
 
@@ -66,6 +66,8 @@ async fn measure(to: LaneAddress, security: Security, most: Bandwidth, json: boo
     let mut search = Search::new(most);
     let shared = SharedRate::new(search.next().unwrap_or(most));
     let options = CeleritasOptions::shared(&shared, NonZeroU32::MIN).security(security);
+    // All messages are the same block.
+    let options = options.max_unsent(DataSize::bytes(u64::MAX));
     let report = stop.or(async {
         let connection = options.connect(to.socket).await.map_err(|error| not_connected(error, to))?;
         while let Some(rate) = search.next() {
@@ -86,7 +88,7 @@ async fn attempt(connection: &Connection, rate: Bandwidth) -> Result<Trial> {
     // Enough to send for the whole time, and for the round trip behind it.
     let bytes = rate.as_bits_per_second() as f64 / 8.0 * (2.0 * time.as_secs_f64());
     let count = (bytes / BLOCK as f64).ceil() as usize;
-    let sending: Result<Vec<_>, _> = (0..count).map(|_| connection.send(vec![block.clone()])).collect();
+    let sending: Result<Vec<_>, _> = (0..count).map(|_| connection.try_send(vec![block.clone()])).collect();
     let sending = sending?;
     // The queue of the path has the time to fill.
     sleep(time / 2).await;

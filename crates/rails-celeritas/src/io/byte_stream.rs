@@ -42,10 +42,19 @@ struct Reading {
 pub(super) struct Waiting {
     /// The message that the reader waits for.
     reader: Option<(u32, Waker)>,
-    /// The writer waits until fewer bytes than these wait unsent.
-    writer: Option<(u64, Waker)>,
+    pub(super) writer: Option<Writer>,
     /// A caller waits until all messages have arrived.
     flush: Option<Waker>,
+}
+
+/// A caller that waits for room.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// It waits until no more bytes than these wait unsent.
+    pub(super) unsent: u64,
+    /// Or until a message has failed.
+    pub(super) heeds_failures: bool,
+    pub(super) waker: Waker,
 }
 
 impl ByteStream {
@@ -104,7 +113,10 @@ impl ByteStream {
         if state.end.is_some() || state.outgoing.has_failed() || state.protocol.unsent() < threshold {
             return Poll::Ready(Ok(()));
         }
-        state.waiting.writer = Some((threshold, context.waker().clone()));
+        let writer = Writer { unsent: threshold - 1, heeds_failures: true, waker: context.waker().clone() };
+        let replaced = state.waiting.writer.replace(writer);
+        drop(state);
+        drop(replaced);
         Poll::Pending
     }
 
@@ -224,9 +236,11 @@ impl super::driver::State {
         let (protocol, is_delivered) = (&self.protocol, self.outgoing.is_empty());
         let waiting = &mut self.waiting;
         let reader = waiting.reader.take_if(|(awaited, _)| has_ended || protocol.has_outcome(*awaited));
-        let writer = waiting.writer.take_if(|(threshold, _)| has_ended || has_failed || protocol.unsent() < *threshold);
+        let writer = waiting
+            .writer
+            .take_if(|writer| has_ended || has_failed && writer.heeds_failures || protocol.unsent() <= writer.unsent);
         let flush = waiting.flush.take_if(|_| has_ended || has_failed || is_delivered);
-        [reader.map(|(_, waker)| waker), writer.map(|(_, waker)| waker), flush]
+        [reader.map(|(_, waker)| waker), writer.map(|writer| writer.waker), flush]
     }
 }
 

@@ -5,8 +5,8 @@ use super::{
     ahead::HelperStats,
     bursts::Bursts,
     byte_stream::Waiting,
-    error::ConnectionError,
-    outgoing::{Delivery, Outgoing},
+    error::{ConnectionError, SendError},
+    outgoing::{Outgoing, Settled},
     scatter::{Scatter, ScatterStats},
 };
 use crate::proto::{
@@ -88,9 +88,10 @@ impl Shared {
 
     /// Tells the callers of news, after a change by the driver.
     fn announce(&self, mut state: MutexGuard<'_, State>) {
-        let woken = state.take_woken();
+        let (woken, settled) = (state.take_woken(), state.outgoing.take_settled());
         // They may call back at once.
         drop(state);
+        settled.into_iter().for_each(Settled::tell);
         woken.into_iter().flatten().for_each(Waker::wake);
         self.changed.notify_waiters();
     }
@@ -99,8 +100,9 @@ impl Shared {
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.lock();
         let result = change(&mut state);
-        let waker = state.waker.take();
+        let (waker, settled) = (state.waker.take(), state.outgoing.take_settled());
         drop(state);
+        settled.into_iter().for_each(Settled::tell);
         waker.into_iter().for_each(Waker::wake);
         result
     }
@@ -120,9 +122,9 @@ impl State {
     /// Tells of the protocol's news.
     fn tell(&mut self, event: Event, peer: SocketAddr) {
         match event {
-            Event::Delivered { message } => self.outgoing.settle(message, Delivery::Arrived),
-            Event::Expired { message } => self.outgoing.settle(message, Delivery::Expired),
-            Event::Refused { message } => self.outgoing.settle(message, Delivery::Refused),
+            Event::Delivered { message } => self.outgoing.settle(message, Ok(())),
+            Event::Expired { message } => self.outgoing.settle(message, Err(SendError::Expired(message))),
+            Event::Refused { message } => self.outgoing.settle(message, Err(SendError::Refused(message))),
             Event::Closed => self.finish(Ok(())),
             Event::Failed(Failure::Blocked) => self.finish(Err(ConnectionError::Blocked { remote: peer })),
             Event::Failed(failure) => self.finish(Err(failure.into())),

@@ -134,7 +134,7 @@ pub enum ConnectionError {
     Stopped,
 }
 
-/// Why a message could not be sent.
+/// Why a message could not be sent, or has not arrived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -147,6 +147,15 @@ pub enum SendError {
     /// This end has said that it sends no more.
     #[error("the connection is closed for sending")]
     Closed,
+    /// As many bytes wait to be sent as [may](super::CeleritasOptions::max_unsent), or another caller waits for room.
+    #[error("the messages before this one wait to be sent, and take all the room")]
+    Full,
+    /// The peer does not want the message, or has no memory for it.
+    #[error("the peer has refused message {0}")]
+    Refused(u32),
+    /// The message had not arrived by its deadline, and was given up. It may have arrived all the same.
+    #[error("message {0} had not arrived by its deadline")]
+    Expired(u32),
 }
 
 /// Why a message could not be received. The next one may be.

@@ -21,7 +21,6 @@ pub use error::{ConnectionError, OpenError, ReceiveError, SendError};
 pub use lane::CeleritasTransport;
 pub use listener::CeleritasListener;
 pub use options::CeleritasOptions;
-pub use outgoing::Delivery;
 pub use scatter::ScatterStats;
 pub use stream::CeleritasStream;
 
@@ -31,18 +30,22 @@ use crate::proto::{
     receiver::ReceiverStats,
     sender::SenderStats,
 };
+use byte_stream::Writer;
 use bytes::{Bytes, BytesMut};
 use driver::{Shared, State};
 use rails_topo::Bandwidth;
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
-use tokio::sync::oneshot;
+use tokio::{
+    sync::{Mutex, oneshot},
+    time::timeout_at,
+};
 
 /// One end of a connection that carries messages both ways. Dropping it ends the connection at once: see
 /// [`close`](Self::close).
@@ -54,15 +57,20 @@ pub struct Connection {
     segments: SocketAddr,
     /// The index of the interface that segments leave by.
     link: u32,
+    /// The bytes that may wait unsent.
+    max_unsent: u64,
+    /// The callers that send wait for room one after the other.
+    turns: Mutex<()>,
 }
 
-/// A message on its way. It is a future of the outcome; dropping it does not stop the message.
+/// A message on its way. It is a future of its arrival: `Ok` says that all of it is in the peer's memory, and any other end
+/// is an error. It is cancel safe: dropping it does not stop the message.
 #[derive(Debug)]
 #[must_use = "the message goes on its way, and its outcome is not known without this"]
 pub struct Sending {
     number: u32,
     shared: Arc<Shared>,
-    done: oneshot::Receiver<Delivery>,
+    done: oneshot::Receiver<Result<(), SendError>>,
 }
 
 /// The figures of a connection.
@@ -91,40 +99,73 @@ pub struct ConnectionStats {
 
 impl Connection {
     /// Sends a message: these blocks, one after the other, without copying them. They are kept until they have arrived.
-    /// Messages are sent in the order of the calls, and several are on their way at a time. It waits for nothing.
+    /// Messages are sent in the order of the calls, and several are on their way at a time.
+    ///
+    /// It waits until there is room among the bytes that [wait unsent](CeleritasOptions::max_unsent), and not for the
+    /// arrival: [`Sending`] does. A message that is longer than all the room waits until there is no other.
+    ///
+    /// # Cancel safety
+    /// It is cancel safe: a call that is dropped before it returns has sent nothing, and holds no later one up.
     ///
     /// # Errors
     /// [`SendError`], also for a message without bytes.
-    pub fn send(&self, blocks: Vec<Bytes>) -> Result<Sending, SendError> {
-        self.submit(blocks, None)
+    pub async fn send(&self, blocks: Vec<Bytes>) -> Result<Sending, SendError> {
+        self.send_in_turn(blocks, None).await
     }
 
     /// Sends a message that is worth something for that long alone, as a frame of video: it is given up as a whole if it
-    /// has not arrived by then ([`Delivery::Expired`]), and the peer is told ([`ReceiveError::GivenUp`]).
+    /// has not arrived by then ([`SendError::Expired`]), and the peer is told ([`ReceiveError::GivenUp`]). The time begins
+    /// with the call; if all of it passes without room, the message is not sent ([`SendError::Full`]).
+    ///
+    /// # Cancel safety
+    /// As [`send`](Self::send).
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub fn send_within(&self, blocks: Vec<Bytes>, time: Duration) -> Result<Sending, SendError> {
-        self.submit(blocks, Some(time))
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with time enabled.
+    pub async fn send_within(&self, blocks: Vec<Bytes>, time: Duration) -> Result<Sending, SendError> {
+        // A time beyond the clock's range is no deadline.
+        let Some(deadline) = Instant::now().checked_add(time) else { return self.send(blocks).await };
+        let sending = self.send_in_turn(blocks, Some(deadline));
+        timeout_at(deadline.into(), sending).await.unwrap_or(Err(SendError::Full))
     }
 
-    fn submit(&self, blocks: Vec<Bytes>, time: Option<Duration>) -> Result<Sending, SendError> {
-        let blocks = SentBlocks::new(blocks);
-        let (number, done) = self.shared.change(|state| {
-            match &state.end {
-                Some(Err(error)) => return Err(error.clone().into()),
-                _ if state.end.is_some() || state.protocol.is_finished() => return Err(SendError::Closed),
-                _ => {}
+    /// As [`send`](Self::send), for a caller that may not wait. A clone of the blocks shares their memory, if they are
+    /// needed again.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send), and [`SendError::Full`] without room, or while another caller waits for it.
+    pub fn try_send(&self, blocks: Vec<Bytes>) -> Result<Sending, SendError> {
+        let mut blocks = Some(SentBlocks::new(blocks));
+        let _turn = self.turns.try_lock().map_err(|_| SendError::Full)?;
+        self.sending(self.shared.change(|state| state.submit(&mut blocks, None, self.max_unsent)))
+    }
+
+    /// Sends once it is the caller's turn and there is room.
+    async fn send_in_turn(&self, blocks: Vec<Bytes>, deadline: Option<Instant>) -> Result<Sending, SendError> {
+        let mut blocks = Some(SentBlocks::new(blocks));
+        let _turn = self.turns.lock().await;
+        let room = blocks.iter().map(|blocks| self.max_unsent.saturating_sub(blocks.len())).sum();
+        poll_fn(|context| {
+            let (outcome, _replaced) = self.shared.change(|state| {
+                let outcome = state.submit(&mut blocks, deadline, self.max_unsent);
+                let is_full = matches!(outcome, Err(SendError::Full));
+                let writer = || Writer { unsent: room, heeds_failures: false, waker: context.waker().clone() };
+                let replaced = is_full.then(|| state.waiting.writer.replace(writer()));
+                (outcome, replaced)
+            });
+            match outcome {
+                Err(SendError::Full) => Poll::Pending,
+                outcome => Poll::Ready(self.sending(outcome)),
             }
-            let now = Instant::now();
-            let number = state.protocol.submit(now, blocks.len())?;
-            // A time beyond the clock's range is no deadline.
-            if let Some(deadline) = time.and_then(|time| now.checked_add(time)) {
-                state.protocol.set_deadline(number, deadline);
-            }
-            Ok((number, state.outgoing.insert(number, blocks)))
-        })?;
-        Ok(Sending { number, shared: Arc::clone(&self.shared), done })
+        })
+        .await
+    }
+
+    fn sending(&self, submitted: Result<Submitted, SendError>) -> Result<Sending, SendError> {
+        submitted.map(|(number, done)| Sending { number, shared: Arc::clone(&self.shared), done })
     }
 
     /// Receives the next message, in memory of this end. `None`: the peer sends no more. Callers get messages in the order
@@ -163,6 +204,9 @@ impl Connection {
 
     /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived, or were refused or
     /// given up. Messages of the peer that nobody has received are lost: those that have not arrived are refused.
+    ///
+    /// # Cancel safety
+    /// It has the connection: dropping it is as dropping the connection, which ends at once.
     ///
     /// # Errors
     /// [`ConnectionError`] if the connection ends before.
@@ -237,6 +281,34 @@ impl Connection {
     }
 }
 
+impl State {
+    /// Submits a message if there is room, and takes the blocks then.
+    fn submit(
+        &mut self,
+        blocks: &mut Option<SentBlocks>,
+        deadline: Option<Instant>,
+        max_unsent: u64,
+    ) -> Result<Submitted, SendError> {
+        match &self.end {
+            Some(Err(error)) => return Err(error.clone().into()),
+            _ if self.end.is_some() || self.protocol.is_finished() => return Err(SendError::Closed),
+            _ => {}
+        }
+        let length = blocks.as_ref().map_or(0, SentBlocks::len);
+        let unsent = self.protocol.unsent();
+        if unsent > 0 && unsent.saturating_add(length) > max_unsent {
+            return Err(SendError::Full);
+        }
+        let number = self.protocol.submit(Instant::now(), length)?;
+        deadline.into_iter().for_each(|deadline| self.protocol.set_deadline(number, deadline));
+        let blocks = blocks.take().expect("a message is submitted once");
+        Ok((number, self.outgoing.insert(number, blocks)))
+    }
+}
+
+/// The number of a message that was submitted, and the channel of its outcome.
+type Submitted = (u32, oneshot::Receiver<Result<(), SendError>>);
+
 impl Drop for Connection {
     fn drop(&mut self) {
         // The messages of an abandoned one are still delivered.
@@ -268,20 +340,20 @@ impl Sending {
     pub fn give_up(self) {
         self.shared.change(|state| {
             if state.protocol.give_up(Instant::now(), self.number) {
-                state.outgoing.settle(self.number, Delivery::GivenUp);
+                state.outgoing.forget(self.number);
             }
         });
     }
 }
 
 impl Future for Sending {
-    type Output = Result<Delivery, ConnectionError>;
+    type Output = Result<(), SendError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.done).poll(context).map(|done| {
-            done.map_err(|_| match &self.shared.lock().end {
-                Some(Err(error)) => error.clone(),
-                _ => ConnectionError::Stopped,
+            done.unwrap_or_else(|_| match &self.shared.lock().end {
+                Some(Err(error)) => Err(error.clone().into()),
+                _ => Err(ConnectionError::Stopped.into()),
             })
         })
     }

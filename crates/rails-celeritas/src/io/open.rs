@@ -164,7 +164,8 @@ impl Greeted {
             timer,
         };
         tokio::spawn(driver);
-        Ok(Connection { shared, local, peer: remote, segments: arrives_at, link })
+        let (max_unsent, turns) = (options.max_unsent.as_bytes(), Default::default());
+        Ok(Connection { shared, local, peer: remote, segments: arrives_at, link, max_unsent, turns })
     }
 }
 

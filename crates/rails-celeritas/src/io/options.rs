@@ -14,6 +14,7 @@ pub struct CeleritasOptions {
     pub(super) window: DataSize,
     pub(super) most_message: DataSize,
     pub(super) most_unacknowledged: DataSize,
+    pub(super) max_unsent: DataSize,
     pub(super) most_datagram: u16,
     pub(super) depth: Duration,
     pub(super) burst: Duration,
@@ -50,6 +51,7 @@ impl CeleritasOptions {
             window: DataSize::bytes(16 << 20),
             most_message: DataSize::bytes(256 << 20),
             most_unacknowledged: DataSize::bytes(64 << 20),
+            max_unsent: DataSize::bytes(16 << 20),
             most_datagram: 8972,
             depth: Duration::from_millis(2),
             burst: Duration::from_micros(250),
@@ -77,6 +79,13 @@ impl CeleritasOptions {
     /// and 50 ms has under way. It takes about 40 bytes of memory for each segment.
     pub fn most_unacknowledged(self, size: DataSize) -> Self {
         Self { most_unacknowledged: size, ..self }
+    }
+
+    /// The most bytes of messages that wait to be sent before [`Connection::send`](super::Connection::send) waits.
+    /// Default: 16 MiB. A message that is longer is taken alone. The connection keeps the messages that wait, and those of
+    /// which [sent bytes](Self::most_unacknowledged) may be missing.
+    pub fn max_unsent(self, size: DataSize) -> Self {
+        Self { max_unsent: size, ..self }
     }
 
     /// The most bytes of a datagram, without the headers of IP and UDP; 64 at least. Default: 8972, and never more than
@@ -132,6 +141,7 @@ impl fmt::Debug for CeleritasOptions {
             .field("window", &self.window)
             .field("most_message", &self.most_message)
             .field("most_unacknowledged", &self.most_unacknowledged)
+            .field("max_unsent", &self.max_unsent)
             .field("most_datagram", &self.most_datagram)
             .field("depth", &self.depth)
             .field("burst", &self.burst)

@@ -1,5 +1,6 @@
 //! The messages that are sent, and their memory, until they have arrived.
 
+use super::SendError;
 use crate::proto::{blocks::SentBlocks, sender::Segment};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -9,43 +10,44 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     messages: BTreeMap<u32, Sent>,
-    /// A message has come to another end than its arrival.
+    /// Those that have come to an end, until nobody holds the lock: what follows runs the application's code.
+    settled: Vec<Settled>,
+    /// A message was refused, or was too late.
     has_failed: bool,
 }
 
 #[derive(Debug)]
 struct Sent {
     blocks: SentBlocks,
-    done: oneshot::Sender<Delivery>,
+    done: oneshot::Sender<Result<(), SendError>>,
 }
 
-/// The outcome of a message that was sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// All of it has arrived in the peer's memory.
-    Arrived,
-    /// The peer does not want it, or has no memory for it.
-    Refused,
-    /// This end has given it up.
-    GivenUp,
-    /// It had not arrived by its deadline, and was given up. It may have arrived all the same.
-    Expired,
+/// A message that has come to an end. Its memory is freed, and the caller that waits for it woken, by
+/// [`tell`](Self::tell).
+#[derive(Debug)]
+pub(super) struct Settled {
+    sent: Sent,
+    /// `None`: the caller learns of the connection's end.
+    outcome: Option<Result<(), SendError>>,
 }
 
 impl Outgoing {
-    pub(super) fn insert(&mut self, number: u32, blocks: SentBlocks) -> oneshot::Receiver<Delivery> {
+    pub(super) fn insert(&mut self, number: u32, blocks: SentBlocks) -> oneshot::Receiver<Result<(), SendError>> {
         let (done, wait) = oneshot::channel();
         self.messages.insert(number, Sent { blocks, done });
         wait
     }
 
-    /// The message has come to that. Its memory is free.
-    pub(super) fn settle(&mut self, number: u32, delivery: Delivery) {
-        self.has_failed |= delivery != Delivery::Arrived;
-        if let Some(sent) = self.messages.remove(&number) {
-            // Nobody may wait for it.
-            let _ = sent.done.send(delivery);
-        }
+    /// The message has come to that.
+    pub(super) fn settle(&mut self, number: u32, outcome: Result<(), SendError>) {
+        self.has_failed |= outcome.is_err();
+        let sent = self.messages.remove(&number);
+        self.settled.extend(sent.map(|sent| Settled { sent, outcome: Some(outcome) }));
+    }
+
+    /// The message was given up, and nobody waits for it.
+    pub(super) fn forget(&mut self, number: u32) {
+        self.settled.extend(self.messages.remove(&number).map(|sent| Settled { sent, outcome: None }));
     }
 
     /// Whether all messages have come to an end.
@@ -53,14 +55,20 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    /// Whether one was refused, given up or too late.
+    /// Whether one was refused or too late.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
 
     /// Lets go of all messages: those who wait learn of the connection's end.
     pub(super) fn clear(&mut self) {
-        self.messages.clear();
+        let messages = std::mem::take(&mut self.messages).into_values();
+        self.settled.extend(messages.map(|sent| Settled { sent, outcome: None }));
+    }
+
+    /// The messages that have come to an end since the last call: they are to be told, and dropped, without the lock.
+    pub(super) fn take_settled(&mut self) -> Vec<Settled> {
+        std::mem::take(&mut self.settled)
     }
 
     /// Adds the pieces of a segment's payload, which keep their memory. Returns whether its message is still there.
@@ -77,5 +85,17 @@ impl Outgoing {
         let sent = self.messages.get(&segment.header.message)?;
         let start = segment.header.in_message;
         Some(sent.blocks.slices(start..start + u64::from(segment.payload_len)))
+    }
+}
+
+impl Settled {
+    pub(super) fn tell(self) {
+        let Sent { blocks, done } = self.sent;
+        // The memory is free when the caller learns of it.
+        drop(blocks);
+        if let Some(outcome) = self.outcome {
+            // Nobody may wait for it.
+            let _ = done.send(outcome);
+        }
     }
 }

@@ -7,9 +7,7 @@ mod netem;
 mod path_mtu;
 
 use bytes::Bytes;
-use rails_celeritas::{
-    CeleritasOptions, Connection, ConnectionError, ConnectionStats, Delivery, SendError, SharedRate,
-};
+use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, ConnectionStats, SendError, SharedRate};
 use rails_lab::{EmulatedLink, LinkLab, Shape, Side};
 use rails_topo::Bandwidth;
 use std::{
@@ -62,10 +60,13 @@ fn carry(lab: &LinkLab, options: &CeleritasOptions, bytes: usize) -> ConnectionS
     let near = async |address| {
         let connection = connect(options, address).await;
         let block = Bytes::from(vec![7; bytes]);
-        let sent: Vec<_> = (0..4).map(|_| connection.send(vec![block.clone()]).expect("it is open")).collect();
+        let mut sent = Vec::new();
+        for _ in 0..4 {
+            sent.push(connection.send(vec![block.clone()]).await.expect("it is open"));
+        }
         connection.finish();
         for sending in sent {
-            assert_eq!(sending.await, Ok(Delivery::Arrived));
+            assert_eq!(sending.await, Ok(()));
         }
         let stats = connection.stats();
         connection.close().await.expect("it ends well");
@@ -125,8 +126,8 @@ fn netns_link_local_addresses() {
         let address = SocketAddrV6::new("fe80::b".parse().expect("it is one"), 7600, 0, scope);
         let connection = connect(&options, address.into()).await;
         assert!(matches!(connection.segments_addr(), SocketAddr::V6(own) if own.scope_id() == scope));
-        let sending = connection.send(vec![Bytes::from(vec![7; 1_000_000])]).expect("it is open");
-        assert_eq!(sending.await, Ok(Delivery::Arrived));
+        let sending = connection.try_send(vec![Bytes::from(vec![7; 1_000_000])]).expect("it is open");
+        assert_eq!(sending.await, Ok(()));
         connection.close().await.expect("it ends well");
     };
     let far = async |address: SocketAddr| {
@@ -150,7 +151,7 @@ fn netns_shares_of_one_link_follow_the_weights() {
         }
         let block = Bytes::from(vec![7; 60_000_000]);
         for connection in &connections {
-            drop(connection.send(vec![block.clone()]).expect("it is open"));
+            drop(connection.try_send(vec![block.clone()]).expect("it is open"));
         }
         let arrived = || connections.iter().map(|one| one.stats().sender.acknowledged_bytes).collect::<Vec<_>>();
         let until = async |bytes| {
@@ -194,10 +195,10 @@ fn netns_path_without_udp_is_told() {
     lab.set_udp_blocked(Side::B, 0, true).expect("root may do that");
     let near = async |address| {
         let connection = connect(&CeleritasOptions::fixed(Bandwidth::mbps(100)), address).await;
-        let sending = connection.send(vec![Bytes::from(vec![7; 1_000_000])]).expect("it is open");
+        let sending = connection.try_send(vec![Bytes::from(vec![7; 1_000_000])]).expect("it is open");
         let blocked = sending.await.expect_err("nothing passes");
-        assert!(matches!(blocked, ConnectionError::Blocked { .. }), "{blocked}");
-        assert!(matches!(connection.send(vec![Bytes::from_static(b"x")]), Err(SendError::Connection(_))));
+        assert!(matches!(blocked, SendError::Connection(ConnectionError::Blocked { .. })), "{blocked}");
+        assert!(matches!(connection.try_send(vec![Bytes::from_static(b"x")]), Err(SendError::Connection(_))));
     };
     let far = async |address| {
         let listener = CeleritasOptions::fixed(Bandwidth::mbps(100)).listen(address).expect("it is free");

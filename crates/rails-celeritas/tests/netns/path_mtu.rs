@@ -2,7 +2,7 @@
 
 use crate::{call, connect, receive_all, run};
 use bytes::Bytes;
-use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, proto::connection::Failure};
+use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, SendError, proto::connection::Failure};
 use rails_lab::{LinkLab, Shape, Side};
 use rails_topo::Bandwidth;
 use std::time::{Duration, Instant};
@@ -50,13 +50,13 @@ fn netns_path_mtu_is_found_and_found_again() {
         let near = async |address| {
             let connection = connect(&options(), address).await;
             let bytes = Bytes::from(vec![7; 20_000_000]);
-            let first = connection.send(vec![bytes.clone()]).expect("it is open");
+            let first = connection.try_send(vec![bytes.clone()]).expect("it is open");
             let found = until_found(&connection, before).await;
-            assert_eq!(first.await, Ok(Delivery::Arrived));
-            let second = connection.send(vec![bytes]).expect("it is open");
+            assert_eq!(first.await, Ok(()));
+            let second = connection.try_send(vec![bytes]).expect("it is open");
             limit(&lab, after);
             let again = until_found(&connection, after).await;
-            assert_eq!(second.await, Ok(Delivery::Arrived));
+            assert_eq!(second.await, Ok(()));
             println!("{before} found after {found:?}, {after} after {again:?}");
             connection.close().await.expect("it ends well");
         };
@@ -75,9 +75,9 @@ fn netns_path_below_the_least_mtu_is_told() {
     limit(&lab, 1000);
     let near = async |address| {
         let connection = connect(&options(), address).await;
-        let sending = connection.send(vec![Bytes::from(vec![7; 1_000_000])]).expect("it is open");
+        let sending = connection.try_send(vec![Bytes::from(vec![7; 1_000_000])]).expect("it is open");
         let error = sending.await.expect_err("its segments are too large");
-        assert!(matches!(error, ConnectionError::Protocol(Failure::SmallPath)), "{error}");
+        assert!(matches!(error, SendError::Connection(ConnectionError::Protocol(Failure::SmallPath))), "{error}");
     };
     let far = async |address| {
         let listener = options().listen(address).expect("it is free");

@@ -5,6 +5,7 @@
 
 mod hostile;
 mod secure;
+mod sending;
 mod streams;
 
 use bytes::{Bytes, BytesMut};
@@ -13,7 +14,7 @@ use rails_celeritas::proto::{
     connection::Failure,
     wire::{Control, ErrorList, FrameWriter},
 };
-use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, Delivery, OpenError, ReceiveError, SendError};
+use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, OpenError, ReceiveError, SendError};
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{
@@ -57,21 +58,25 @@ fn cut(bytes: &[u8], block: usize) -> Vec<Bytes> {
 async fn messages_of_many_sizes_arrive_in_order() {
     let (near, far) = pair().await;
     let sizes = [1, 100, 1432, 1433, 70_000, 3_000_000, 1, 20_000_000, 4096];
-    let sent: Vec<_> = sizes
-        .iter()
-        .zip(0..)
-        .map(|(size, seed)| near.send(cut(&pattern(*size, seed), 100_000)).expect("it is open"))
-        .collect();
-    near.finish();
-    for (size, seed) in sizes.iter().zip(0..) {
-        let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().expect("it was sent");
-        assert_eq!(message.number, seed);
-        assert!(message.blocks.concat() == pattern(*size, seed), "message {seed} differs");
-    }
-    assert!(far.receive().await.unwrap().is_none());
-    for sending in sent {
-        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
-    }
+    let send = async {
+        let mut sent = Vec::new();
+        for (size, seed) in sizes.iter().zip(0..) {
+            sent.push(near.send(cut(&pattern(*size, seed), 100_000)).await.expect("it is open"));
+        }
+        near.finish();
+        for sending in sent {
+            assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(()));
+        }
+    };
+    let receive = async {
+        for (size, seed) in sizes.iter().zip(0..) {
+            let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().expect("it was sent");
+            assert_eq!(message.number, seed);
+            assert!(message.blocks.concat() == pattern(*size, seed), "message {seed} differs");
+        }
+        assert!(far.receive().await.unwrap().is_none());
+    };
+    tokio::join!(send, receive);
     let (near, far) = tokio::join!(near.close(), far.close());
     assert_eq!((near, far), (Ok(()), Ok(())));
 }
@@ -81,11 +86,11 @@ async fn blocks_land_in_the_callers_memory() {
     let (near, far) = pair().await;
     let bytes = pattern(10_000_000, 9);
     let receiving = far.receive_into((0..2560).map(|_| BytesMut::zeroed(4096)).collect());
-    let sending = near.send(cut(&bytes, 4096)).unwrap();
+    let sending = near.try_send(cut(&bytes, 4096)).unwrap();
     let message = timeout(PATIENCE, receiving).await.unwrap().unwrap().unwrap();
     assert_eq!(message.blocks.len(), 2560);
     assert!(message.blocks.concat() == bytes);
-    assert_eq!(sending.await, Ok(Delivery::Arrived));
+    assert_eq!(sending.await, Ok(()));
     let scatter = far.stats().scatter;
     println!("{scatter:?}");
     assert!(scatter.in_place > 9 * scatter.copied, "{scatter:?}");
@@ -95,10 +100,10 @@ async fn blocks_land_in_the_callers_memory() {
 async fn both_directions_at_a_time() {
     let (near, far) = pair().await;
     let exchange = async |own: &Connection, seed| {
-        let sending = own.send(cut(&pattern(5_000_000, seed), 1 << 20)).unwrap();
+        let sending = own.try_send(cut(&pattern(5_000_000, seed), 1 << 20)).unwrap();
         let message = own.receive().await.unwrap().unwrap();
         assert!(message.blocks.concat() == pattern(5_000_000, 3 - seed));
-        assert_eq!(sending.await, Ok(Delivery::Arrived));
+        assert_eq!(sending.await, Ok(()));
     };
     let both = async { tokio::join!(exchange(&near, 1), exchange(&far, 2)) };
     timeout(PATIENCE, both).await.unwrap();
@@ -111,7 +116,7 @@ async fn sender_halts_at_the_window_of_a_mute_reader() {
     let window = 1_000_000;
     let (near, far) = pair_of(options(), options().window(DataSize::bytes(window))).await;
     for seed in 0..40 {
-        drop(near.send(cut(&pattern(100_000, seed), 8192)).unwrap());
+        drop(near.try_send(cut(&pattern(100_000, seed), 8192)).unwrap());
     }
     // Nothing more comes once the window is full.
     let mut before = u64::MAX;
@@ -130,37 +135,37 @@ async fn sender_halts_at_the_window_of_a_mute_reader() {
 async fn message_without_memory_is_refused_alone() {
     let small = options().window(DataSize::bytes(100_000)).most_message(DataSize::bytes(300_000));
     let (near, far) = pair_of(options(), small).await;
-    let too_long = near.send(cut(&pattern(400_000, 1), 8192)).unwrap();
-    let longer_than_the_window = near.send(cut(&pattern(300_000, 2), 8192)).unwrap();
+    let too_long = near.try_send(cut(&pattern(400_000, 1), 8192)).unwrap();
+    let longer_than_the_window = near.try_send(cut(&pattern(300_000, 2), 8192)).unwrap();
     let refused = timeout(PATIENCE, far.receive()).await.unwrap();
     assert_eq!(refused.unwrap_err(), ReceiveError::TooLong { number: 0, length: 400_000 });
     let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
     assert!(message.blocks.concat() == pattern(300_000, 2));
-    assert_eq!(timeout(PATIENCE, too_long).await.unwrap(), Ok(Delivery::Refused));
-    assert_eq!(timeout(PATIENCE, longer_than_the_window).await.unwrap(), Ok(Delivery::Arrived));
+    assert_eq!(timeout(PATIENCE, too_long).await.unwrap(), Err(SendError::Refused(0)));
+    assert_eq!(timeout(PATIENCE, longer_than_the_window).await.unwrap(), Ok(()));
 }
 
 #[tokio::test]
 async fn message_that_is_given_up_is_told() {
     let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(5)), options()).await;
-    let first = near.send(cut(&pattern(10_000_000, 1), 8192)).unwrap();
-    let second = near.send(cut(&pattern(1_000, 2), 8192)).unwrap();
+    let first = near.try_send(cut(&pattern(10_000_000, 1), 8192)).unwrap();
+    let second = near.try_send(cut(&pattern(1_000, 2), 8192)).unwrap();
     while far.stats().receiver.bytes == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     first.give_up();
     assert_eq!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap_err(), ReceiveError::GivenUp(0));
     assert!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap().blocks.concat() == pattern(1_000, 2));
-    assert_eq!(second.await, Ok(Delivery::Arrived));
+    assert_eq!(second.await, Ok(()));
 }
 
 #[tokio::test]
 async fn message_expires_at_its_deadline() {
     let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(5)), options()).await;
-    let late = near.send_within(cut(&pattern(10_000_000, 1), 8192), Duration::from_millis(50)).unwrap();
-    let in_time = near.send_within(cut(&pattern(1_000, 2), 8192), Duration::MAX).unwrap();
-    assert_eq!(timeout(PATIENCE, late).await.unwrap(), Ok(Delivery::Expired));
-    assert_eq!(timeout(PATIENCE, in_time).await.unwrap(), Ok(Delivery::Arrived));
+    let late = near.send_within(cut(&pattern(10_000_000, 1), 8192), Duration::from_millis(50)).await.unwrap();
+    let in_time = near.send_within(cut(&pattern(1_000, 2), 8192), Duration::MAX).await.unwrap();
+    assert_eq!(timeout(PATIENCE, late).await.unwrap(), Err(SendError::Expired(0)));
+    assert_eq!(timeout(PATIENCE, in_time).await.unwrap(), Ok(()));
     assert_eq!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap_err(), ReceiveError::GivenUp(0));
     assert!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap().blocks.concat() == pattern(1_000, 2));
 }
@@ -172,31 +177,32 @@ async fn caller_that_is_dropped_leaves_its_message() {
     timeout(Duration::from_millis(20), far.receive_into(vec![BytesMut::zeroed(10)]))
         .await
         .expect_err("nothing was sent");
-    let sending = near.send(cut(&pattern(1_000_000, 1), 8192)).unwrap();
+    let sending = near.try_send(cut(&pattern(1_000_000, 1), 8192)).unwrap();
     let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
     assert!(message.number == 0 && message.blocks.concat() == pattern(1_000_000, 1));
-    assert_eq!(sending.await, Ok(Delivery::Arrived));
+    assert_eq!(sending.await, Ok(()));
 }
 
 #[tokio::test]
 async fn end_of_the_peer_is_told_to_all_who_wait() {
     let (near, far) = pair().await;
-    let sending = near.send(cut(&pattern(50_000_000, 1), 1 << 20)).unwrap();
+    let sending = near.try_send(cut(&pattern(50_000_000, 1), 1 << 20)).unwrap();
     let receive = near.receive();
     drop(far);
     let cut_off = timeout(PATIENCE, sending).await.unwrap().unwrap_err();
+    let SendError::Connection(cut_off) = cut_off else { panic!("{cut_off}") };
     assert!(matches!(cut_off, ConnectionError::Protocol(Failure::Cut) | ConnectionError::Control(_)), "{cut_off}");
     assert!(matches!(timeout(PATIENCE, receive).await.unwrap(), Err(ReceiveError::Connection(_))));
-    assert!(matches!(near.send(cut(&[1], 1)), Err(SendError::Connection(_))));
+    assert!(matches!(near.try_send(cut(&[1], 1)), Err(SendError::Connection(_))));
 }
 
 #[tokio::test]
 async fn wrong_input_is_refused() {
     let (near, _far) = pair().await;
-    assert!(matches!(near.send(Vec::new()), Err(SendError::Submit(_))));
-    assert!(matches!(near.send(vec![Bytes::new()]), Err(SendError::Submit(_))));
+    assert!(matches!(near.send(Vec::new()).await, Err(SendError::Submit(_))));
+    assert!(matches!(near.send(vec![Bytes::new()]).await, Err(SendError::Submit(_))));
     near.finish();
-    assert!(matches!(near.send(cut(&[1], 1)), Err(SendError::Closed)));
+    assert!(matches!(near.try_send(cut(&[1], 1)), Err(SendError::Closed)));
 }
 
 #[tokio::test]
@@ -232,11 +238,11 @@ async fn other_protocols_and_versions_are_refused() {
 async fn end_that_closes_early_refuses_the_rest() {
     for (count, bytes) in [(20, 50_000), (1, 40_000_000), (20_000, 10)] {
         let (near, far) = pair().await;
-        let sent: Vec<_> = (0..count).map(|seed| near.send(cut(&pattern(bytes, seed), 8192)).unwrap()).collect();
+        let sent: Vec<_> = (0..count).map(|seed| near.try_send(cut(&pattern(bytes, seed), 8192)).unwrap()).collect();
         let closed = timeout(PATIENCE, async { tokio::join!(near.close(), far.close()) }).await.unwrap();
         assert_eq!(closed, (Ok(()), Ok(())), "{count} of {bytes}");
         for sending in sent {
-            assert!(matches!(sending.await, Ok(Delivery::Arrived | Delivery::Refused)));
+            assert!(matches!(sending.await, Ok(()) | Err(SendError::Refused(_))));
         }
     }
 }
@@ -249,11 +255,11 @@ async fn message_of_one_segment_is_refused() {
         let receive = far.receive_into(vec![BytesMut::zeroed(10)]);
         let send = async {
             tokio::task::yield_now().await;
-            near.send(cut(&pattern(1_000, 1), 1_000)).unwrap().await
+            near.try_send(cut(&pattern(1_000, 1), 1_000)).unwrap().await
         };
         let (received, sent) = timeout(PATIENCE, async { tokio::join!(receive, send) }).await.unwrap();
         assert_eq!(received.unwrap_err(), ReceiveError::TooLong { number, length: 1_000 });
-        assert_eq!(sent, Ok(Delivery::Refused));
+        assert_eq!(sent, Err(SendError::Refused(number)));
     }
 }
 
@@ -261,8 +267,8 @@ async fn message_of_one_segment_is_refused() {
 #[tokio::test]
 async fn message_that_has_arrived_is_not_refused() {
     let (near, far) = pair().await;
-    let sending = near.send(cut(&pattern(1_000, 1), 1_000)).unwrap();
-    assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+    let sending = near.try_send(cut(&pattern(1_000, 1), 1_000)).unwrap();
+    assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(()));
     let message = timeout(PATIENCE, far.receive_into(vec![BytesMut::zeroed(10)])).await.unwrap().unwrap().unwrap();
     assert_eq!(message.blocks.concat(), pattern(1_000, 1));
     let (near, far) = timeout(PATIENCE, async { tokio::join!(near.close(), far.close()) }).await.unwrap();
@@ -279,9 +285,9 @@ async fn cancelled_receive_loses_no_message() {
         soon.expect_err("nothing was sent");
     });
     first.expect_err("nothing was sent");
-    let sent: Vec<_> = (0..3).map(|seed| near.send(cut(&pattern(1_000, seed), 1_000)).unwrap()).collect();
+    let sent: Vec<_> = (0..3).map(|seed| near.try_send(cut(&pattern(1_000, seed), 1_000)).unwrap()).collect();
     for sending in sent {
-        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(()));
     }
     let second = timeout(PATIENCE, second).await.unwrap().unwrap().unwrap();
     let [third, fourth] = [far.receive().await.unwrap().unwrap(), far.receive().await.unwrap().unwrap()];
@@ -300,7 +306,7 @@ async fn mute_peers_hold_nobody_up() {
     let opened = async { tokio::join!(listener.accept(), options.connect(address)) };
     let (accepted, connected) = timeout(PATIENCE, opened).await.expect("nobody waits for the mute ones");
     let (near, far) = (connected.unwrap(), accepted.unwrap());
-    drop(near.send(cut(&pattern(1_000, 1), 8192)).unwrap());
+    drop(near.try_send(cut(&pattern(1_000, 1), 8192)).unwrap());
     assert!(far.receive().await.unwrap().unwrap().blocks.concat() == pattern(1_000, 1));
 }
 
@@ -314,23 +320,23 @@ async fn ipv4_peer_of_a_listener_on_all_addresses() {
     let (near, far) = (near.unwrap(), far.unwrap());
     assert!(far.peer_addr().is_ipv4() && far.local_addr() == address && far.segments_addr().is_ipv4());
     for (from, to) in [(&near, &far), (&far, &near)] {
-        let sending = from.send(cut(&pattern(100_000, 3), 4096)).unwrap();
+        let sending = from.try_send(cut(&pattern(100_000, 3), 4096)).unwrap();
         assert_eq!(to.receive().await.unwrap().unwrap().blocks.concat(), pattern(100_000, 3));
-        assert_eq!(sending.await, Ok(Delivery::Arrived));
+        assert_eq!(sending.await, Ok(()));
     }
 }
 
 #[tokio::test]
 async fn caller_that_has_gone_leaves_what_has_arrived() {
     let (near, far) = pair_of(CeleritasOptions::fixed(Bandwidth::mbps(20)), options()).await;
-    let sending = near.send(cut(&pattern(400_000, 1), 8192)).unwrap();
+    let sending = near.try_send(cut(&pattern(400_000, 1), 8192)).unwrap();
     for blocks in [1, 3] {
         let room = (0..blocks).map(|_| BytesMut::zeroed(600_000 / blocks)).collect();
         timeout(Duration::from_millis(40), far.receive_into(room)).await.expect_err("it takes 160 ms");
     }
     let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
     assert!(message.blocks.concat() == pattern(400_000, 1));
-    assert_eq!(sending.await, Ok(Delivery::Arrived));
+    assert_eq!(sending.await, Ok(()));
 }
 
 /// The places of a segment may be more than the kernel takes in one call.
@@ -340,10 +346,10 @@ async fn message_into_tiny_blocks() {
     for (size, seed) in [(1, 1), (8, 2), (10, 3), (48, 4)] {
         let blocks = vec![BytesMut::zeroed(size); 100_000 / size];
         let sent = pattern(100_000 / size * size, seed);
-        let send = async { near.send(cut(&sent, 8192)).unwrap().await };
+        let send = async { near.try_send(cut(&sent, 8192)).unwrap().await };
         let exchanged = timeout(PATIENCE, async { tokio::join!(far.receive_into(blocks), send) }).await;
         let (message, delivery) = exchanged.expect("it comes to an end");
-        assert_eq!(delivery, Ok(Delivery::Arrived));
+        assert_eq!(delivery, Ok(()));
         assert!(message.unwrap().unwrap().blocks.concat() == sent, "blocks of {size}");
     }
 }
@@ -373,7 +379,7 @@ async fn segments_follow_the_peers_port() {
 
     let limits = ErrorList { limit: 500, message_limit: 1, ..ErrorList::default() };
     peer.control.write_all(&FrameWriter::default().frame(&Control::ErrorList(limits))).await.unwrap();
-    drop(far.send(cut(&pattern(500, 2), 500)).unwrap());
+    drop(far.try_send(cut(&pattern(500, 2), 500)).unwrap());
     second.set_nonblocking(true).unwrap();
     let second = tokio::net::UdpSocket::from_std(second).unwrap();
     let mut datagram = [0; 2_000];
@@ -460,7 +466,7 @@ async fn peer_that_is_stopped_is_waited_for() {
 async fn datagrams_of_others_change_nothing() {
     let (near, far) = pair().await;
     let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let sending = near.send(cut(&pattern(5_000_000, 1), 8192)).unwrap();
+    let sending = near.try_send(cut(&pattern(5_000_000, 1), 8192)).unwrap();
     for _ in 0..100 {
         stranger.send_to(&[0x11; 1472], near.segments_addr()).unwrap();
         stranger.send_to(&[0x11; 1472], far.segments_addr()).unwrap();
@@ -468,5 +474,5 @@ async fn datagrams_of_others_change_nothing() {
     }
     let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
     assert!(message.blocks.concat() == pattern(5_000_000, 1));
-    assert_eq!(sending.await, Ok(Delivery::Arrived));
+    assert_eq!(sending.await, Ok(()));
 }

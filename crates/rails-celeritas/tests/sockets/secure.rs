@@ -1,7 +1,7 @@
 //! Connections with a secret or TLS.
 
 use crate::{PATIENCE, anywhere, cut, options, pair_of, pattern};
-use rails_celeritas::{CeleritasOptions, Connection, Delivery, OpenError};
+use rails_celeritas::{CeleritasOptions, Connection, OpenError};
 use rails_proto::{
     handshake::HandshakeError,
     secret::Secret,
@@ -33,14 +33,14 @@ fn tls() -> (CeleritasOptions, CeleritasOptions) {
 async fn exchange(near: Connection, far: Connection) {
     let sizes = [1, 1432, 70_000, 3_000_000];
     let sent: Vec<_> =
-        sizes.iter().zip(0..).map(|(size, seed)| near.send(cut(&pattern(*size, seed), 5000)).unwrap()).collect();
-    drop(far.send(cut(&pattern(500_000, 9), 100_000)).unwrap());
+        sizes.iter().zip(0..).map(|(size, seed)| near.try_send(cut(&pattern(*size, seed), 5000)).unwrap()).collect();
+    drop(far.try_send(cut(&pattern(500_000, 9), 100_000)).unwrap());
     for (size, seed) in sizes.iter().zip(0..) {
         let message = timeout(PATIENCE, far.receive()).await.expect("it does not hang").unwrap().expect("it was sent");
         assert!(message.blocks.concat() == pattern(*size, seed), "message {seed} differs");
     }
     for sending in sent {
-        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(()));
     }
     let message = timeout(PATIENCE, near.receive()).await.expect("it does not hang").unwrap().expect("it was sent");
     assert!(message.blocks.concat() == pattern(500_000, 9));
@@ -91,10 +91,10 @@ async fn helpers_seal_and_open() {
     let mut rounds = 0;
     // The helper gets time sooner or later.
     while near.stats().helpers.done == 0 || far.stats().helpers.done == 0 {
-        let sending = near.send(cut(&bytes, 100_000)).unwrap();
+        let sending = near.try_send(cut(&bytes, 100_000)).unwrap();
         let message = timeout(PATIENCE, far.receive()).await.expect("it does not hang").unwrap().expect("it was sent");
         assert!(message.blocks.concat() == bytes, "the message of round {rounds} differs");
-        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(()));
         rounds += 1;
         assert!(rounds < 1000, "{:?} {:?}", near.stats().helpers, far.stats().helpers);
     }

@@ -72,7 +72,7 @@ async fn written_bytes_outlive_their_stream() {
 async fn reader_learns_of_a_peer_that_stops_midway() {
     let (near, far) = pair().await;
     let mut far = far.into_stream();
-    drop(near.send(vec![Bytes::from(pattern(30_000_000, 5))]).unwrap());
+    drop(near.try_send(vec![Bytes::from(pattern(30_000_000, 5))]).unwrap());
     far.read_exact(&mut [0; 0]).await.unwrap();
     drop(near);
     let mut got = Vec::new();
@@ -85,8 +85,8 @@ async fn reader_learns_of_a_peer_that_stops_midway() {
 async fn stream_fails_where_a_message_is_missing() {
     let (near, far) = pair().await;
     let mut far = far.into_stream();
-    drop(near.send_within(vec![Bytes::from_static(b"late")], Duration::ZERO).unwrap());
-    drop(near.send(vec![Bytes::from_static(b"next")]).unwrap());
+    drop(near.send_within(vec![Bytes::from_static(b"late")], Duration::ZERO).await.unwrap());
+    drop(near.try_send(vec![Bytes::from_static(b"next")]).unwrap());
     let error = timeout(PATIENCE, far.read_u8()).await.expect("it does not hang").unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
@@ -97,8 +97,8 @@ async fn stream_fails_where_a_message_is_missing() {
 async fn missing_message_fails_all_later_reads() {
     let (near, far) = pair().await;
     let mut far = far.into_stream();
-    let first = near.send(vec![Bytes::from(pattern(1_000, 1))]).unwrap();
-    let late = near.send_within(vec![Bytes::from_static(b"late")], Duration::ZERO).unwrap();
+    let first = near.try_send(vec![Bytes::from(pattern(1_000, 1))]).unwrap();
+    let late = near.send_within(vec![Bytes::from_static(b"late")], Duration::ZERO).await.unwrap();
     let _outcomes = timeout(PATIENCE, async { tokio::join!(first, late) }).await.expect("they come to an end");
     // The frame that tells of the late one is on its way.
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -212,7 +212,7 @@ fn send_messages(options: &CeleritasOptions, address: SocketAddr, progress: &Pro
         let send = async {
             let mut last = None;
             while !progress.is_over() {
-                let next = connection.send(vec![block.clone()]).map_err(io::Error::other)?;
+                let next = connection.send(vec![block.clone()]).await.map_err(io::Error::other)?;
                 // Two are under way at a time.
                 if let Some(last) = last.replace(next) {
                     last.await.map_err(io::Error::other)?;

@@ -57,6 +57,7 @@ pub(crate) fn peer(data: &[u8]) {
         most_message: 1 << 16,
         round_trip: Duration::from_millis(20),
         max_silence: Duration::from_secs(5),
+        keep_alive: None,
         depth: Duration::from_millis(2),
         burst: Duration::from_micros(250),
     };

@@ -129,6 +129,7 @@ impl CeleritasOptions {
             most_message: self.most_message.as_bytes(),
             round_trip,
             max_silence: self.max_silence,
+            keep_alive: self.keep_alive,
             depth: self.depth,
             burst: self.burst,
         };

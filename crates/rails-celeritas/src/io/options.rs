@@ -23,6 +23,7 @@ pub struct CeleritasOptions {
     pub(super) udp: UdpOptions,
     pub(super) greeting_limit: Duration,
     pub(super) max_silence: Duration,
+    pub(super) keep_alive: Option<Duration>,
 }
 
 impl CeleritasOptions {
@@ -60,6 +61,7 @@ impl CeleritasOptions {
             udp: UdpOptions::new().send_buffer(DataSize::bytes(4 << 20)).receive_buffer(DataSize::bytes(8 << 20)),
             greeting_limit: Duration::from_secs(10),
             max_silence: Duration::from_secs(5),
+            keep_alive: Some(Duration::from_secs(25)),
         }
     }
 
@@ -114,6 +116,13 @@ impl CeleritasOptions {
         Self { max_silence: time, ..self }
     }
 
+    /// The time without a datagram of this end after which it sends an empty one, as long as the connection is open: a NAT
+    /// may forget an end that only receives. Default: 25 s, for NATs of the Internet forget a binding after 30 s and more
+    /// (RFC 9308, section 3.2). `None`, where no NAT is: an idle connection sends nothing.
+    pub fn keep_alive(self, time: impl Into<Option<Duration>>) -> Self {
+        Self { keep_alive: time.into(), ..self }
+    }
+
     /// How the ends authenticate each other. Default: [`Security::insecure`]. With a secret or TLS, every segment and every
     /// control frame is sealed (AES-256-GCM), also with [`Security::psk`]. Both ends need the same. It takes this crate's
     /// feature `encryption`, TLS its feature `tls`.
@@ -146,6 +155,7 @@ impl fmt::Debug for CeleritasOptions {
             .field("depth", &self.depth)
             .field("burst", &self.burst)
             .field("max_silence", &self.max_silence)
+            .field("keep_alive", &self.keep_alive)
             .field("security", &self.security)
             .field("local", &self.local)
             .field("udp", &self.udp)

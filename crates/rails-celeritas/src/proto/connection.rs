@@ -46,6 +46,9 @@ pub struct Parameters {
     pub round_trip: Duration,
     /// The time without news after which the connection fails: so long, and [`MIN_PROBES`] probe timeouts at least.
     pub max_silence: Duration,
+    /// The time without a datagram of this end after which it sends an empty one, so that no NAT forgets it; `None` to
+    /// send none.
+    pub keep_alive: Option<Duration>,
     /// The time whose bytes may leave at once after a pause or a late timer.
     pub depth: Duration,
     /// The most time on the wire of one burst, and so of one system call.
@@ -73,6 +76,8 @@ pub struct ConnectionProtocol {
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
     told_round_trip: Duration,
+    /// When the last datagram left.
+    sent_at: Instant,
     events: VecDeque<Event>,
     /// The number of all messages of the peer, once it is known.
     peer_messages: Option<u32>,
@@ -179,6 +184,7 @@ impl ConnectionProtocol {
             given_up: RangeSet::new(),
             deadlines: Deadlines::default(),
             told_round_trip: parameters.round_trip,
+            sent_at: now,
             events: VecDeque::new(),
             peer_messages: None,
             is_finished: false,
@@ -381,6 +387,7 @@ impl ConnectionProtocol {
                 self.silence.begin(now, self.patience());
             }
             self.pacer.spend(now, wire);
+            self.sent_at = now;
             budget -= wire;
             burst.push(segment);
             let was_short = std::mem::replace(&mut self.was_short, segment.is_short);
@@ -392,8 +399,24 @@ impl ConnectionProtocol {
         }
     }
 
-    /// The next probe of the path's MTU, which leaves now: its header, and the number of padding bytes behind it.
+    /// The next probe, of the path's MTU or to keep a NAT's binding, which leaves now: its header, and the number of padding
+    /// bytes behind it.
     pub fn poll_probe(&mut self, now: Instant) -> Option<(ProbeHeader, u32)> {
+        let (packet, size) = self.poll_mtu_probe(now).or_else(|| {
+            self.keep_alive_at().filter(|at| *at <= now)?;
+            Some((self.sender.take_number(), KEEP_ALIVE_PADDING))
+        })?;
+        self.sent_at = now;
+        self.pacer.spend(now, self.parameters.wire_len(size));
+        Some((ProbeHeader { token: self.parameters.peer_token, packet }, size))
+    }
+
+    /// When a datagram is to leave so that a NAT between the ends keeps the binding of this one.
+    fn keep_alive_at(&self) -> Option<Instant> {
+        self.parameters.keep_alive.filter(|_| !self.has_ended()).map(|time| self.sent_at + time)
+    }
+
+    fn poll_mtu_probe(&mut self, now: Instant) -> Option<(u64, u32)> {
         while let Some(size) = self.next_probe()
             && self.pacer.time_of(self.parameters.wire_len(size)) > LONGEST_PROBE
             && !self.path_mtu.is_suspect()
@@ -408,8 +431,7 @@ impl ConnectionProtocol {
         let packet = self.sender.take_number();
         let round_trip = self.sender.round_trip();
         self.path_mtu.take_probe(now, packet, round_trip.probe(round_trip.smoothed().max(PROBE_DELAY)))?;
-        self.pacer.spend(now, self.parameters.wire_len(size));
-        Some((ProbeHeader { token: self.parameters.peer_token, packet }, size))
+        Some((packet, size))
     }
 
     /// The size of the next probe. A silent path is not searched.
@@ -497,7 +519,7 @@ impl ConnectionProtocol {
         let expiry = self.deadlines.first();
         let list = self.receiver.poll_timeout().filter(|_| !self.is_closed && !self.peer_is_closed);
         let overdue = self.sender.poll_timeout(self.peer_delay());
-        let timers = [ready, probe, silent, expiry, overdue, list, self.abandoned_until];
+        let timers = [ready, probe, silent, expiry, overdue, list, self.abandoned_until, self.keep_alive_at()];
         timers.into_iter().flatten().min()
     }
 
@@ -820,6 +842,8 @@ pub const LEAST_MTU: u32 = 1280;
 const LONG_MESSAGE: u64 = 64 << 10;
 /// The most time on the wire of a probe that looks for a larger MTU: segments wait for it.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);
+/// A datagram has a byte behind its header.
+const KEEP_ALIVE_PADDING: u32 = 1;
 /// How long a peer may take to answer a probe on a short path: it may have other things to do.
 const PROBE_DELAY: Duration = Duration::from_millis(20);
 /// The most probes of the peer that wait to be answered: a round of its search has fewer.

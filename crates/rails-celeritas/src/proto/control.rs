@@ -225,6 +225,7 @@ mod tests {
             most_message: 1 << 20,
             round_trip: Duration::from_millis(1),
             max_silence: Duration::from_secs(5),
+            keep_alive: None,
             depth: Duration::from_millis(1),
             burst: Duration::from_millis(1),
         };

@@ -135,6 +135,7 @@ pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
         most_message: u64::MAX,
         round_trip,
         max_silence: Duration::from_secs(5),
+        keep_alive: None,
         depth: Duration::from_millis(1),
         burst: Duration::from_micros(250),
     }

@@ -242,6 +242,25 @@ fn idle_ends_have_no_timer() {
     assert!(network.failures.iter().all(Option::is_none));
 }
 
+/// Also that of an end which only receives.
+#[test]
+fn idle_ends_keep_the_bindings_of_nats() {
+    let keep_alive = Some(Duration::from_secs(25));
+    let ends = [0, 1].map(|end| Parameters { keep_alive, ..parameters(19 * MS, end) });
+    let mut network = Network::new(14, [wan(0.0), wan(0.0)], ends, fixed(495));
+    network.send(0, 3_000_000);
+    network.run(Duration::from_secs(10), |_| false);
+    let before = network.counts.map(|counts| counts.sent);
+    network.run(Duration::from_secs(260), |_| false);
+    let sent = [0, 1].map(|end| network.counts[end].sent - before[end]);
+    assert_eq!(sent, [10, 10]);
+    assert!(network.failures == [None, None], "{:?}", network.failures);
+    (0..2).for_each(|end| network.finish(end));
+    network.reserve(1, None);
+    assert!(!network.run(Duration::from_secs(3_600), |_| false), "an end that has closed sends nothing");
+    assert_eq!((network.closed, network.counts[0].sent - before[0]), ([true; 2], 10));
+}
+
 #[test]
 fn strange_giving_up_ends_the_connection() {
     for (message, start, length) in

@@ -56,6 +56,7 @@ pub(crate) fn adaptive(options: AdaptiveOptions) -> impl FnOnce(Instant, Duratio
                 most_message: u64::MAX,
                 round_trip,
                 max_silence: Duration::from_secs(5),
+                keep_alive: None,
                 depth: Duration::from_millis(2),
                 burst: Duration::from_micros(250),
             };

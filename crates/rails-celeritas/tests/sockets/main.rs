@@ -357,7 +357,7 @@ async fn message_into_tiny_blocks() {
 /// As a NAT does it that forgets a connection which it has seen.
 #[tokio::test]
 async fn segments_follow_the_peers_port() {
-    let listener = options().listen(anywhere()).unwrap();
+    let listener = options().keep_alive(Duration::from_millis(20)).listen(anywhere()).unwrap();
     let (mut peer, far) = RawPeer::connect(&listener).await;
     let (first, second) = (&peer.segments, std::net::UdpSocket::bind(anywhere()).unwrap());
     let sent = pattern(4_000, 1);
@@ -393,6 +393,9 @@ async fn segments_follow_the_peers_port() {
         }
     };
     assert_eq!(timeout(PATIENCE, segment).await.unwrap(), far.segments_addr());
+    // An end that has nothing to send keeps the NAT's binding.
+    let kept = async { while second.recv_from(&mut datagram).await.unwrap().0 > 60 {} };
+    timeout(PATIENCE, kept).await.unwrap();
 }
 
 /// A connection and its peer, which receives as `receive` says on a thread of its own, as another process would.

@@ -129,8 +129,15 @@ impl Rails {
         let lanes: CpuSet = plan.rails.iter().filter_map(PlannedRail::bound_cpu).collect();
         let rails: Result<Vec<Rail>, RuntimeError> =
             plan.rails.iter().map(|planned| Rail::build(planned, &lanes, &claims, &adjust)).collect();
+        let rails = rails?;
+        for rail in &rails {
+            let (planned, placement) = (rail.planned(), rail.runtime.placement());
+            let node = planned.node.map(tracing::field::display);
+            let cpus = placement.cpus.got();
+            tracing::info!(rail = %rail.id, interface = planned.interface, address = ?planned.address, %cpus, node, "a rail runs");
+        }
         Ok(Self(Arc::new(Inner {
-            rails: rails?.into(),
+            rails: rails.into(),
             link_changes: LinkChanges::default(),
             dialers: Dialers::default(),
             streams: Streams::default(),

@@ -67,6 +67,7 @@ mod error;
 mod links;
 mod local_end;
 mod netlink;
+mod repeated;
 mod route;
 mod socket;
 mod steering;
@@ -79,6 +80,7 @@ mod udp;
 pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionError, StatsError};
 pub use links::{LinkChange, LinkWatch};
 pub use local_end::LocalEnd;
+pub use repeated::Repeated;
 pub use route::local_address_towards;
 pub use steering::{Arrival, SteeredListeners, listen_steered};
 pub use tcp::{

@@ -298,7 +298,7 @@ const MOST_ENDED: usize = 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::shared::OpeningLane;
+    use crate::stream::shared::{OpeningLane, Role};
     use crate::{RailRequest, Rails, Security, StreamOptions, plan_rails};
     use rails_topo::Topology;
     use std::net::Ipv4Addr;
@@ -344,7 +344,7 @@ mod tests {
                 let connection = options.connection(options.parameters(), false);
                 let any = (Ipv4Addr::UNSPECIFIED, 0).into();
                 let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
-                let opened_by = OpeningLane { joining, peer_certificates, local: any, peer: any };
+                let opened_by = OpeningLane { role: Role::Accepted, joining, peer_certificates, local: any, peer: any };
                 Shared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by, &options)
             })
         }

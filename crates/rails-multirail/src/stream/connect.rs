@@ -68,6 +68,7 @@ pub(super) async fn connect(
         Some(mut stream) => {
             let failed = dialer.failed_lanes();
             failed.iter().for_each(|lane| tracing::warn!(stream = %stream.id(), "lane did not come up: {lane}"));
+            stream.shared.log_opened(stream.lanes_up());
             stream.dialing = Some(Dialing { dialer, next: count as u16 });
             Ok(stream)
         }

@@ -4,7 +4,7 @@ use super::{
     MultiRailStream, discovery,
     join::{initiate, jitter, nonce, random, send_messages},
     lane::LaneDriver,
-    shared::{OpeningLane, Shared},
+    shared::{OpeningLane, Role, Shared},
     supervisor::supervise,
 };
 use crate::{
@@ -442,6 +442,7 @@ impl Dialer {
                 let failed = self.failed();
                 (0..self.lanes).filter(|lane| !failed.contains_key(lane)).for_each(|lane| state.dialled(lane));
                 let opened_by = OpeningLane {
+                    role: Role::Opened,
                     joining: joined.joining,
                     peer_certificates: joined.peer_certificates,
                     local: connection.local_addr(),

@@ -46,12 +46,19 @@ impl EventLog {
         Self { stream, start: Instant::now(), kept: VecDeque::new(), listeners: None }
     }
 
-    /// Adds an event; `whose` is the lane's number and rail, and `error` the error with which the lane ended.
-    pub(super) fn add(&mut self, event: Event, whose: Option<(u16, RailId)>, error: Option<String>) {
+    /// Adds an event; `whose` is the lane's number and rail, and `error` the error with which the lane ended. If
+    /// `loses_nothing`, all bytes of both ends have arrived, and a peer that has ended is no reason for a warning.
+    pub(super) fn add(
+        &mut self,
+        event: Event,
+        whose: Option<(u16, RailId)>,
+        error: Option<String>,
+        loses_nothing: bool,
+    ) {
         let at = event.at.saturating_duration_since(self.start);
         let (lane, rail) = whose.unzip();
         let event = StreamEvent { at, lane, rail, kind: event.kind, error };
-        event.log(self.stream);
+        event.log(self.stream, loses_nothing);
         if self.kept.len() == MOST_KEPT {
             self.kept.pop_front();
         }
@@ -63,7 +70,17 @@ impl EventLog {
     }
 
     /// Logs why the stream stands still, and the state of each lane.
-    pub(super) fn log_standstill(&self, cause: StandstillCause, stood_for: Duration, lanes: &[LaneProgress]) {
+    pub(super) fn log_standstill(
+        &self,
+        cause: StandstillCause,
+        stood_for: Duration,
+        lanes: &[LaneProgress],
+        loses_nothing: bool,
+    ) {
+        if loses_nothing && cause == StandstillCause::NoLane {
+            tracing::info!(stream = %self.stream, ?stood_for, "the peer has gone with all bytes, and without the end");
+            return;
+        }
         let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
         let lanes = lanes.join("; ");
         tracing::warn!(stream = %self.stream, ?cause, ?stood_for, lanes, "the stream makes no progress: {cause}");
@@ -79,14 +96,19 @@ impl EventLog {
 }
 
 impl StreamEvent {
-    /// Logs a lost, stalled or unused lane and a standstill as a warning, and other events at a lower level.
-    fn log(&self, stream: StreamId) {
+    /// Logs a lost, stalled or unused lane and a standstill as a warning, and other events at a lower level; so too the
+    /// ends of lanes with which nothing is lost.
+    fn log(&self, stream: StreamId, loses_nothing: bool) {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);
         match self.kind {
             EventKind::Stalled { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane cannot be used"),
+            EventKind::Outage if loses_nothing => tracing::debug!(%stream, event = ?self.kind, "no lane is left"),
             EventKind::Outage => tracing::warn!(%stream, event = ?self.kind, "no lane can be used"),
             EventKind::Unused { .. } => tracing::warn!(%stream, lane, event = ?self.kind, "a lane is not used"),
+            EventKind::Ended { .. } if error.is_some() && loses_nothing => {
+                tracing::info!(%stream, lane, error, event = ?self.kind, "a lane has ended, and nothing is lost with it");
+            }
             EventKind::Ended { .. } if error.is_some() => {
                 tracing::warn!(%stream, lane, error, event = ?self.kind, "a lane was lost");
             }

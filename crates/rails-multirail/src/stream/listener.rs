@@ -6,7 +6,7 @@ use super::{
     discovery,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
-    shared::{OpeningLane, Shared},
+    shared::{OpeningLane, Role, Shared},
     supervisor::supervise,
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     rails::Rails,
 };
 use futures_util::{Stream, stream};
-use rails_net::{Acceptor, IncomingLane, Lane};
+use rails_net::{Acceptor, IncomingLane, Lane, Repeated};
 use rails_proto::{
     LaneAddress, Scheme,
     admission::Standing,
@@ -33,7 +33,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, mpsc::error::TryRecvError, watch},
@@ -91,6 +91,8 @@ struct Registry {
     turn: AtomicUsize,
     /// The number of addresses that still accept connections.
     acceptors: AtomicUsize,
+    /// The warnings that every connection of a stranger could repeat.
+    warnings: Repeated,
 }
 
 /// Wakes every task that waits in `accept`, for each new stream and, when this is dropped, for the end.
@@ -137,6 +139,7 @@ impl MultiRailListener {
             bound: Mutex::default(),
             turn: AtomicUsize::new(0),
             acceptors: AtomicUsize::new(addresses.len()),
+            warnings: Repeated::new(),
         });
         let mut listener = Self {
             incoming: Mutex::new(incoming),
@@ -167,6 +170,8 @@ impl MultiRailListener {
             listener.addresses.push(bound);
             listener.listening.get_mut().push(task);
         }
+        let addresses: Vec<String> = listener.addresses.iter().map(LaneAddress::to_string).collect();
+        tracing::info!(addresses = addresses.join(","), rails = rails.len(), "a listener accepts streams");
         Ok(listener)
     }
 
@@ -260,7 +265,6 @@ impl Registry {
     async fn listen(self: Arc<Self>, scheme: Scheme, mut acceptor: Box<dyn Acceptor>) {
         let mut ended = self.ended.subscribe();
         let unread = Arc::new(Semaphore::new(MOST_UNREAD));
-        let mut failures = 0u64;
         loop {
             let next = async {
                 let unread = unread.clone().acquire_owned().await;
@@ -271,16 +275,11 @@ impl Registry {
                 _ = ended.wait_for(is_closed) => return,
             };
             match accepted {
-                Ok(lane) => {
-                    failures = 0;
-                    self.clone().take_in(lane, scheme, unread.ok());
-                }
+                Ok(lane) => self.clone().take_in(lane, scheme, unread.ok()),
                 Err(error) if error.is_transient() => {
-                    failures += 1;
-                    let address = acceptor.local_addr();
-                    match failures {
-                        1 => tracing::warn!(%address, %error, "a connection was not accepted"),
-                        _ => tracing::debug!(%address, %error, failures, "a connection was not accepted again"),
+                    if let Some(left_out) = self.warnings.due(Instant::now(), &error.to_string()) {
+                        let address = acceptor.local_addr();
+                        tracing::warn!(%address, %error, left_out, "a connection was not accepted");
                     }
                     // If the process has run out of file descriptors, trying again at once would spin.
                     sleep(PAUSE).await;
@@ -336,9 +335,12 @@ impl Registry {
             Ok((place, eviction)) => self.join(joining, place, eviction).await,
             Err(limit) => Err(send_away(&*joining.lane, limit)),
         };
-        drop(self);
         match lane {
-            Ok(Some(lane)) => drop(lane.run().await),
+            Ok(Some(lane)) => {
+                // The lane does not keep the listener's state.
+                drop(self);
+                lane.run().await;
+            }
             Ok(None) => tracing::debug!(%peer, "a peer has asked for the lanes of this listener"),
             // An initiator closes the connection if another of its lanes was first, and a lane that was joining when
             // its stream ended is too late.
@@ -348,7 +350,13 @@ impl Registry {
             Err(error @ JoinError::Refusing(Refusal::Busy(_))) => {
                 tracing::debug!(%peer, error = with_causes(&error), "a peer was asked to try a lane again");
             }
-            Err(error) => tracing::warn!(%peer, error = with_causes(&error), "a lane was refused"),
+            Err(error) => {
+                let error = with_causes(&error);
+                match self.warnings.due(Instant::now(), &error) {
+                    Some(left_out) => tracing::warn!(%peer, error, left_out, "a lane was refused"),
+                    None => tracing::debug!(%peer, error, "a lane was refused"),
+                }
+            }
         }
     }
 
@@ -412,6 +420,7 @@ impl Registry {
     fn announce(&self, shared: &Arc<Shared>, announcement: Option<Announcement>) {
         if let Some(place) = announcement {
             supervise(shared.clone());
+            shared.log_opened(*shared.lanes_up.borrow());
             let stream = Unaccepted::new(MultiRailStream::new(shared.clone()));
             // `close` waits for this borrow: in the queue of a closed listener the stream would stay for ever.
             let ended = self.ended.borrow();
@@ -491,6 +500,7 @@ impl Registry {
                 let make = || {
                     let connection = self.options.connection(parameters, false);
                     let opened_by = OpeningLane {
+                        role: Role::Accepted,
                         joining: proved.joining.clone(),
                         peer_certificates: proved.peer_certificates.clone(),
                         local: lane.local_addr(),

@@ -64,9 +64,28 @@ pub(crate) struct Shared {
     rails: Rails,
 }
 
+/// The end of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Role {
+    /// It has opened the stream.
+    Opened,
+    Accepted,
+}
+
+impl Role {
+    /// In the log.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Opened => "opened",
+            Self::Accepted => "accepted",
+        }
+    }
+}
+
 /// The facts of a stream that come from the lane that opened it.
 #[derive(Debug)]
 pub(crate) struct OpeningLane {
+    pub(crate) role: Role,
     /// The credentials with which other lanes join.
     pub(crate) joining: Credentials,
     /// The peer's certificate chain in DER, its own certificate first.
@@ -145,6 +164,7 @@ impl State {
     }
 
     fn note_events(&mut self) {
+        let loses_nothing = self.connection.loses_nothing();
         while let Some(event) = self.connection.poll_event() {
             let mut error = None;
             let lane = event.lane.map(|lane| {
@@ -158,9 +178,9 @@ impl State {
             });
             if let EventKind::Standstill { cause, stood_for } = event.kind {
                 let lanes = self.connection.lane_progress(event.at).collect::<Vec<_>>();
-                self.events.log_standstill(cause, stood_for, &lanes);
+                self.events.log_standstill(cause, stood_for, &lanes, loses_nothing);
             }
-            self.events.add(event, lane, error);
+            self.events.add(event, lane, error, loses_nothing);
         }
     }
 }
@@ -459,12 +479,37 @@ impl Shared {
         self.last_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs the stream's summary once. When this returns, it is in the log.
+    /// Logs that the stream is open, with these lanes.
+    pub(super) fn log_opened(&self, lanes: usize) {
+        let OpeningLane { role, local, peer, .. } = &self.opened_by;
+        tracing::info!(stream = %self.id, role = role.name(), %local, %peer, lanes, "a stream is open");
+    }
+
+    /// Logs the stream's end and its summary once. When this returns, they are in the log.
     pub(crate) fn summarize(&self) {
         let mut done = self.summarized.lock().unwrap_or_else(PoisonError::into_inner);
-        if !std::mem::replace(&mut *done, true) && tracing::enabled!(tracing::Level::DEBUG) {
+        if std::mem::replace(&mut *done, true) {
+            return;
+        }
+        if tracing::enabled!(tracing::Level::INFO) {
+            self.log_ended();
+        }
+        if tracing::enabled!(tracing::Level::DEBUG) {
             self.stats().log();
         }
+    }
+
+    fn log_ended(&self) {
+        let (figures, failure, lanes) = {
+            let state = self.lock();
+            let failure = state.connection.failure().map(ToString::to_string);
+            (state.connection.figures(Instant::now()), failure, state.lane_metrics.len())
+        };
+        let OpeningLane { role, local, peer, .. } = &self.opened_by;
+        tracing::info!(
+            stream = %self.id, role = role.name(), %local, %peer, lanes, bytes_written = figures.sent.0,
+            bytes_read = figures.read, duration = ?self.start.elapsed(), failure, "a stream has ended"
+        );
     }
 
     /// The kept events.

@@ -165,7 +165,7 @@ impl StreamStats {
             bytes_sent_again = self.bytes_sent_again, bytes_read = self.bytes_read, bytes_duplicated = self.bytes_duplicated,
             most_bytes_reordered = self.reordered.map(|reordered| reordered.most_bytes),
             send_window_most_used = self.send_window.most_share(), receive_window_most_used = self.receive_window.most_share(),
-            stalls = ?self.stalls, threads = ?self.threads, "a stream has ended"
+            stalls = ?self.stalls, threads = ?self.threads, "the summary of a stream"
         );
     }
 }

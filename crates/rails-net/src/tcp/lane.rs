@@ -5,7 +5,9 @@ use super::{
     socket_options,
     zero_copy::{ZeroCopySender, ZeroCopyStats},
 };
-use crate::{KeepAlive, Lane, OptionError, StatsError, TcpStats, TcpTransport, socket, sys::option::SocketOption};
+use crate::{
+    KeepAlive, Lane, OptionError, Repeated, StatsError, TcpStats, TcpTransport, socket, sys::option::SocketOption,
+};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout},
@@ -21,7 +23,7 @@ use std::{
     net::{Shutdown, SocketAddr},
     os::fd::{AsFd, BorrowedFd},
     sync::{PoisonError, RwLock, RwLockReadGuard},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{io::Interest, net::TcpStream};
 
@@ -113,7 +115,13 @@ impl TcpLane {
     ) -> Result<Self, OptionError> {
         let deviations = deviations(&SockRef::from(&stream), options)?;
         for deviation in &deviations {
-            tracing::warn!(%local, %peer, %deviation, "the kernel changed an option of a lane");
+            // The kernel treats the options of every lane alike.
+            match CHANGED.due(Instant::now(), &deviation.to_string()) {
+                Some(left_out) => {
+                    tracing::warn!(%local, %peer, %deviation, left_out, "the kernel changed an option of a lane");
+                }
+                None => tracing::debug!(%local, %peer, %deviation, "the kernel changed an option of a lane"),
+            }
         }
         let busy_poll = options.busy_poll.map(BusyPoll::new);
         let zero_copy = match options.zero_copy {
@@ -347,3 +355,6 @@ fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, OptionError> {
         device: socket::bound_device(socket)?,
     })
 }
+
+/// The warnings of changed options.
+static CHANGED: Repeated = Repeated::new();

@@ -2,13 +2,13 @@
 
 use super::{bursts::Bursts, pacing::Pacer, room::Room, stats::Counters};
 use crate::{
-    BindEndError, Deviation, UdpError, UdpOptions, UdpSocket,
+    BindEndError, Deviation, Repeated, UdpError, UdpOptions, UdpSocket,
     socket::{self, get, set},
     sys::option::SocketOption,
 };
 use rails_topo::DataSize;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, time::Instant};
 
 impl UdpOptions {
     /// Opens a socket at `local`, which is not connected; for port 0 the kernel chooses a port, which
@@ -126,7 +126,12 @@ impl UdpOptions {
         let room = Room::of(&socket).map_err(failed)?;
         let socket = tokio::net::UdpSocket::from_std(socket.into()).map_err(failed)?;
         for deviation in &deviations {
-            tracing::warn!(%address, %deviation, "the kernel changed an option of a UDP socket");
+            match CHANGED.due(Instant::now(), &deviation.to_string()) {
+                Some(left_out) => {
+                    tracing::warn!(%address, %deviation, left_out, "the kernel changed an option of a UDP socket");
+                }
+                None => tracing::debug!(%address, %deviation, "the kernel changed an option of a UDP socket"),
+            }
         }
         let socket = UdpSocket {
             socket,
@@ -162,3 +167,6 @@ impl UdpOptions {
 fn c_int(size: DataSize) -> usize {
     size.as_bytes().min(libc::c_int::MAX as u64) as usize
 }
+
+/// The warnings of changed options.
+static CHANGED: Repeated = Repeated::new();

@@ -64,15 +64,30 @@ impl Connection {
         self.ending.settled || self.failure.is_some()
     }
 
+    /// Whether nothing is lost if every lane ends now: the peer has every written byte, and it has ended its own direction, or the application reads
+    /// no more.
+    pub fn loses_nothing(&self) -> bool {
+        self.bytes_at_risk() == 0 && (self.incoming.is_complete() || self.ending.nobody_reads)
+    }
+
     /// For how long the lanes still deliver written bytes after the application has dropped the stream.
     pub fn linger(&self) -> Duration {
         self.ending.linger
     }
 
     /// Whether this end owes its peer nothing: the peer has every written byte and the end, or reads no more. If both directions are over, the peer has
-    /// heard of that too. A stream that has failed owes nothing.
+    /// heard of that too; if the application has dropped the stream, the peer's bytes are acknowledged. A stream that has failed owes nothing.
     pub fn has_delivered(&self) -> bool {
-        self.needs_no_lane() || self.is_sending_over() && !self.is_receiving_over()
+        self.needs_no_lane() || self.is_sending_over() && !self.is_receiving_over() && !self.owes_last_acknowledgement()
+    }
+
+    fn owes_last_acknowledgement(&self) -> bool {
+        self.ending.linger_until.is_some() && self.lanes.iter().any(|lane| lane.up && lane.since.is_some())
+    }
+
+    /// A lane has acknowledged what has arrived on it.
+    pub(super) fn has_acknowledged(&mut self) {
+        self.wakes.supervisor |= self.ending.linger_until.is_some();
     }
 
     /// When every lane of an abandoned stream ends, even with bytes in flight.

@@ -137,6 +137,7 @@ impl Connection {
         state.last_ack = LastAckSent { chunks: state.chunks, limit, complete };
         state.unacknowledged = 0;
         state.since = None;
+        self.has_acknowledged();
         true
     }
 

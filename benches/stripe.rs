@@ -22,7 +22,7 @@ fn scheduler(criterion: &mut Criterion) {
     // Time is an argument: at one moment nothing is overdue, every lane is fast, and reading a clock is not measured.
     let now = Instant::now();
     for policy in [Policy::Adaptive, Policy::Static] {
-        let mut scheduler = Scheduler::new(policy.build(), CHUNK, 4 << 20, WINDOW);
+        let mut scheduler = Scheduler::new(policy.build(), CHUNK, 4 << 20, WINDOW, WINDOW);
         (0..LANES).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
         let (payload, mut taken) = (Bytes::from(vec![0; CHUNK]), 0u64);
         group.bench_function(format!("take and acknowledge/{policy:?}"), |bencher| {

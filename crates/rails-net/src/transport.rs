@@ -132,7 +132,7 @@ impl fmt::Debug for IncomingLane {
 /// | [`ConnectionReset`](io::ErrorKind::ConnectionReset) or [`BrokenPipe`](io::ErrorKind::BrokenPipe) of a lane | The peer has ended the lane |
 /// | another error of a lane | The path is at fault: the stream dials the lane again |
 /// | zero bytes received | The peer has closed its sending side |
-/// | [`unacknowledged_packets`](TransportStats::unacknowledged_packets) while [`bytes_acknowledged`](TransportStats::bytes_acknowledged) stands still | The lane has stalled after a few round trips: other lanes carry its chunks |
+/// | [`unacknowledged_packets`](TransportStats::unacknowledged_packets) while [`bytes_acknowledged`](TransportStats::bytes_acknowledged) stands still, and [`peer_window_bytes`](TransportStats::peer_window_bytes) is not zero | The lane has stalled after a few round trips: other lanes carry its chunks |
 /// | [`least_rtt`](TransportStats::least_rtt), or else [`rtt`](TransportStats::rtt) | The time that a chunk takes on this lane |
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The local address.
@@ -281,6 +281,9 @@ pub struct TransportStats {
     /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
+    /// Bytes that the peer's host takes at the moment; zero while the peer's application does not read. A lane whose peer
+    /// takes nothing has not stalled.
+    pub peer_window_bytes: Option<u64>,
     /// Rate of the latest delivery.
     #[serde(rename = "rate_bits_per_second")]
     pub rate: Option<Bandwidth>,

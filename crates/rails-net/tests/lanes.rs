@@ -1,5 +1,6 @@
 //! Lanes over the loopback interface: their local ends, their options and their counters.
 
+use bytes::Bytes;
 use rails_net::{
     BindEndError, ConnectError, Deviation, KeepAlive, Lane, ListenError, LocalEnd, TcpAcceptor, TcpLane, TcpState,
     TcpTransport, TransportDetails,
@@ -77,7 +78,7 @@ async fn default_options_at_both_ends() {
         assert!(settings.no_delay);
         assert_eq!(settings.not_sent_lowat, Some(DataSize::bytes(1 << 20)));
         assert_eq!(settings.keepalive, Some(KeepAlive::default()));
-        assert_eq!(settings.user_timeout, Some(Duration::from_secs(20)));
+        assert_eq!(settings.user_timeout, None, "it would end the lane of a peer that only does not read");
         // `None` if the kernel does not have the option.
         assert!(settings.rto_max.is_none_or(|longest| longest == Duration::from_secs(1)), "{settings:?}");
         assert_eq!(settings.device, None);
@@ -123,7 +124,7 @@ async fn given_options_at_both_ends() {
 
 #[tokio::test]
 async fn keepalive_and_user_timeout_can_be_left_off() {
-    let options = TcpTransport::new().keepalive(None).user_timeout(None);
+    let options = TcpTransport::new().keepalive(None).user_timeout(Duration::from_secs(1)).user_timeout(None);
     let (near, _far) = pair(&options, &options).await;
     let settings = near.settings().expect("readable");
     assert_eq!((settings.keepalive, settings.user_timeout), (None, None));
@@ -175,6 +176,21 @@ async fn a_lane_counts_what_it_carries() {
     assert!(sent.delivery_rate.is_some_and(|rate| rate.as_bits_per_second() > 0), "{sent:?}");
     assert!(sent.congestion_window_segments > 0 && sent.segment_size_bytes > 0, "{sent:?}");
     assert!(!sent.congestion.is_empty() && !got.congestion.is_empty());
+}
+
+#[tokio::test]
+async fn the_window_of_a_peer_that_does_not_read() {
+    let small = TcpTransport::new().receive_buffer(DataSize::bytes(16 << 10));
+    let (near, _far) = pair(&TcpTransport::new(), &small).await;
+    assert!(near.stats().expect("readable").peer_window_bytes.is_none_or(|bytes| bytes > 0));
+    let bytes = [Bytes::from(vec![7; 64 << 10])];
+    let closes = async {
+        while near.stats().expect("readable").peer_window_bytes.is_some_and(|bytes| bytes > 0) {
+            let _ = near.try_submit(&[], &bytes);
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), closes).await.expect("the peer's host takes no more bytes");
 }
 
 #[tokio::test]

@@ -14,13 +14,13 @@ pub struct TransportParameters {
 /// The most chunks that a sender keeps unacknowledged, for a peer with that window. A receiver takes twice as many unfinished pieces as such a
 /// sender can leave, and no more: its records of tiny pieces must stay a small part of its window.
 pub(crate) fn most_chunks(window: u64) -> usize {
-    (window.min(MOST_KEPT) >> 11).max(1 << 10) as usize
+    (window.min(MAX_WINDOW) >> 11).max(1 << 10) as usize
 }
 
 /// The most lanes that a stream has at a time; the lanes' numbers lie below it.
 pub const MOST_LANES: usize = 64;
-/// The most bytes that an end keeps for its peer, even if the peer claims a larger window: the largest window that can be set.
-pub(crate) const MOST_KEPT: u64 = 1 << 30;
+/// The largest window that can be set, and the most bytes that an end keeps unacknowledged for a peer that claims a larger one.
+pub(crate) const MAX_WINDOW: u64 = 1 << 30;
 /// How late a driver may handle a timeout: it may let the timers of many streams ring together.
 pub const TIMER_SLACK: Duration = Duration::from_millis(5);
 /// How long an acknowledgement waits for more chunks. The delay costs memory at the sender, not speed, so it is about as long as the round trip

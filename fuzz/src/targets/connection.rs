@@ -28,6 +28,7 @@ pub(crate) fn run(data: &[u8]) {
     let config = Config {
         longest_chunk: OWN_CHUNK,
         send_buffer: SEND_BUFFER,
+        max_unacknowledged: 1 + script.number() % (1 << 20),
         parameters: ours,
         outage_limit,
         linger,

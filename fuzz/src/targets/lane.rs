@@ -25,6 +25,7 @@ pub(crate) fn run(data: &[u8]) {
     let config = Config {
         longest_chunk: 1 << 16,
         send_buffer: 1 << 16,
+        max_unacknowledged: WINDOW,
         parameters,
         outage_limit: Duration::from_secs(10),
         linger: Duration::from_secs(2),

@@ -22,7 +22,7 @@ pub(crate) fn run(data: &[u8]) {
 /// Records with two lanes, of which the second is lost at the end.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let record = |policy: Policy| {
-        let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20);
+        let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20, 1 << 20);
         scheduler.record_decisions(30);
         (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
         scheduler.write(Bytes::from(vec![0; 100 << 10]));

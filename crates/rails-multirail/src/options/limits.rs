@@ -20,6 +20,7 @@ pub struct Limits {
     pub(crate) handshakes_per_peer: usize,
     pub(crate) streams: usize,
     pub(crate) streams_per_peer: usize,
+    pub(crate) memory: u64,
     pub(crate) memory_per_peer: u64,
 }
 
@@ -30,7 +31,8 @@ impl Default for Limits {
             handshakes_per_peer: 64,
             streams: 1024,
             streams_per_peer: 256,
-            memory_per_peer: 4 << 30,
+            memory: 36 << 30,
+            memory_per_peer: 9 << 30,
         }
     }
 }
@@ -63,8 +65,21 @@ impl Limits {
         Self { streams_per_peer: most, ..self }
     }
 
-    /// The largest sum of the windows of one peer's streams, in bytes: as many unread bytes a peer can make this end
-    /// keep. Default: 4 GiB, which is 256 streams with the default window.
+    /// The most bytes that all streams together can make this end keep. Default: 36 GiB, which is 1,024 streams with the
+    /// default options. A machine with less memory sets less.
+    ///
+    /// A stream counts from its opening to its end with the sum of its [window](crate::StreamOptions::window), its
+    /// [send buffer](crate::StreamOptions::send_buffer) and its
+    /// [unacknowledged bytes](crate::StreamOptions::max_unacknowledged): 36 MiB with the default options. It takes so
+    /// much only if its peer floods it, and acknowledges and reads nothing, while the application writes and does not
+    /// read.
+    #[must_use]
+    pub fn memory(self, bytes: u64) -> Self {
+        Self { memory: bytes, ..self }
+    }
+
+    /// The most bytes that the streams of one peer can make this end keep, counted as for [`memory`](Self::memory).
+    /// Default: 9 GiB, which is 256 streams with the default options.
     #[must_use]
     pub fn memory_per_peer(self, bytes: u64) -> Self {
         Self { memory_per_peer: bytes, ..self }
@@ -80,6 +95,7 @@ impl Limits {
         ] {
             bounded(what, most as u64, 1, u64::MAX)?;
         }
+        bounded("a limit of memory in bytes", self.memory, 1, u64::MAX)?;
         bounded("a limit of memory per peer in bytes", self.memory_per_peer, 1, u64::MAX)
     }
 }

@@ -25,6 +25,7 @@ pub struct StreamOptions {
     pub(crate) driver: Driver,
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
+    max_unacknowledged: Option<u64>,
     pub(crate) window: u64,
     transports: BTreeMap<Scheme, Arc<dyn Transport>>,
     pub(crate) handshake_timeout: Duration,
@@ -90,6 +91,7 @@ impl StreamOptions {
             driver: Driver::default(),
             longest_chunk: 512 << 10,
             send_buffer: 4 << 20,
+            max_unacknowledged: None,
             window: 16 << 20,
             transports: BTreeMap::from([(Scheme::TCP, Arc::new(TcpTransport::new()) as Arc<dyn Transport>)]),
             handshake_timeout: Duration::from_secs(5),
@@ -162,20 +164,36 @@ impl StreamOptions {
         Self { send_buffer: bytes, ..self }
     }
 
+    /// The most sent bytes that this end keeps until the peer acknowledges them, from the longest chunk to 1 GiB.
+    /// Default: as much as this end's [window](Self::window).
+    ///
+    /// The peer states its window and chooses when it acknowledges. This bound is the sender's own: it sends no byte
+    /// further than that behind the first one that is not acknowledged, and then waits for the peer, even if the peer's
+    /// window is larger. For a long path, raise it at the end that sends and the window at the end that reads.
+    ///
+    /// A [`Bytes`](bytes::Bytes) counts by its own length, not by that of the buffer which it is a part of.
+    #[must_use]
+    pub fn max_unacknowledged(self, bytes: impl Into<Option<u64>>) -> Self {
+        Self { max_unacknowledged: bytes.into(), ..self }
+    }
+
     /// The most unread bytes that this end takes, from the longest chunk to 1 GiB. Default: 16 MiB.
     ///
     /// The window must hold the bytes that all lanes carry while the slowest lane carries one chunk; otherwise the fast
     /// lanes wait for it. The default suits 8 lanes of 200 Mbit/s with 80 ms, or 2 of 25 Gbit/s with 2.7 ms. For longer
-    /// paths or faster links, raise it together with the kernel's `tcp_rmem`.
+    /// paths or faster links, raise it together with the kernel's `tcp_rmem`, and at the peer
+    /// [`max_unacknowledged`](Self::max_unacknowledged).
     ///
     /// # Memory of a stream
     /// This end's memory for arriving bytes is at most the window and a tenth of it, and 1 MiB for each lane, for every
     /// behaviour of the peer: with the default, 17.6 MiB and 1 MiB per lane (`tests/memory` floods a stream in a dozen
     /// ways and reads the process's resident set). The stream allocates it as needed: an idle stream has next to none,
     /// because it frees a buffer that was not used for 10 s. Bytes that the application has received and not dropped
-    /// are the application's, and do not count. For sending, the stream keeps bytes up to the
-    /// [send buffer](Self::send_buffer) and the peer's window, without a copy of those that came as
-    /// [`Bytes`](bytes::Bytes). The kernel's socket buffers do not count.
+    /// are the application's, and do not count. For sending, the stream keeps at most the
+    /// [send buffer](Self::send_buffer), one message and the bytes that [wait for the peer's
+    /// acknowledgement](Self::max_unacknowledged), without a copy of those that came as [`Bytes`](bytes::Bytes): with
+    /// the default, 20 MiB. Its notes on them take at most a fifth of that, and 0.5 MiB for each lane: as much only if
+    /// the peer takes nothing but tiny chunks. The kernel's socket buffers do not count.
     #[must_use]
     pub fn window(self, bytes: u64) -> Self {
         Self { window: bytes, ..self }
@@ -298,6 +316,7 @@ impl StreamOptions {
         }
         self.limits.validate()?;
         bounded("recorded decisions", *recorded_decisions as u64, 0, 1 << 20)?;
+        bounded("unacknowledged bytes", self.unacknowledged(), *longest_chunk as u64, 1 << 30)?;
         bounded("a window in bytes", *window, *longest_chunk as u64, 1 << 30)
     }
 
@@ -326,6 +345,16 @@ impl StreamOptions {
         self.weights.get(rail.0).copied().unwrap_or(1)
     }
 
+    fn unacknowledged(&self) -> u64 {
+        self.max_unacknowledged.unwrap_or(self.window)
+    }
+
+    /// The most bytes that a stream makes this end keep for the peer: those that nobody has read, that wait to be sent and
+    /// that wait for an acknowledgement.
+    pub(crate) fn memory_of_stream(&self) -> u64 {
+        self.window + self.send_buffer as u64 + self.unacknowledged()
+    }
+
     pub(crate) fn parameters(&self) -> TransportParameters {
         TransportParameters { longest_chunk: self.longest_chunk as u32, window: self.window }
     }
@@ -335,6 +364,7 @@ impl StreamOptions {
         let config = Config {
             longest_chunk: self.longest_chunk,
             send_buffer: self.send_buffer,
+            max_unacknowledged: self.unacknowledged(),
             parameters: self.parameters(),
             outage_limit: self.outage_limit,
             linger: self.linger,
@@ -382,6 +412,8 @@ mod tests {
         assert!(options().longest_chunk(1 << 9).validate().is_err());
         assert!(options().parallel(0).validate().is_err() && options().parallel(65).validate().is_err());
         assert!(options().window(1 << 10).validate().is_err(), "a window holds a chunk");
+        assert!(options().max_unacknowledged(1 << 10).validate().is_err(), "a chunk waits for its acknowledgement");
+        assert!(options().max_unacknowledged(1 << 31).validate().is_err());
         for both in [options().window(1 << 12).longest_chunk(1 << 12), options().longest_chunk(1 << 12).window(1 << 12)]
         {
             assert_eq!(both.validate(), Ok(()), "in either order");

@@ -424,6 +424,7 @@ impl ActiveLane {
             bytes_acknowledged: stats.bytes_acknowledged,
             since_acknowledgement: stats.since_acknowledgement,
             unacknowledged_packets: stats.unacknowledged_packets,
+            peer_window_bytes: stats.peer_window_bytes,
         }
     }
 }

@@ -34,8 +34,8 @@ pub(super) type Eviction = oneshot::Receiver<Limit>;
 #[derive(Debug)]
 pub(super) struct Streams {
     limits: Limits,
-    /// The bytes that each stream may make the listener keep: its window.
-    window: u64,
+    /// The bytes that each stream may make the listener keep.
+    memory: u64,
     known: Mutex<Known>,
 }
 
@@ -130,8 +130,9 @@ impl Drop for Place {
 }
 
 impl Streams {
-    pub(super) fn new(limits: Limits, window: u64) -> Self {
-        Self { limits, window, known: Mutex::default() }
+    /// No stream yet. Each may make the listener keep `memory` bytes.
+    pub(super) fn new(limits: Limits, memory: u64) -> Self {
+        Self { limits, memory, known: Mutex::default() }
     }
 
     /// Adds the stream that `make` returns, if the limits allow it. It is announced once it is
@@ -155,10 +156,11 @@ impl Streams {
             open.values().filter(counts).count()
         };
         let confirmed = open.values().filter(|entry| entry.announcement.is_none()).count();
-        let bytes = |streams: usize| (streams as u64 + 1).saturating_mul(self.window);
-        let Limits { streams, streams_per_peer, memory_per_peer, .. } = self.limits;
+        let bytes = |streams: usize| (streams as u64 + 1).saturating_mul(self.memory);
+        let Limits { streams, streams_per_peer, memory, memory_per_peer, .. } = self.limits;
         for (is_full, limit) in [
             ([confirmed >= streams, open.len() >= streams], Limit::Streams),
+            ([bytes(confirmed) > memory, bytes(open.len()) > memory], Limit::Memory),
             ([true, false].map(|confirmed| of_peer(confirmed) >= streams_per_peer), Limit::PeerStreams),
             ([true, false].map(|confirmed| bytes(of_peer(confirmed)) > memory_per_peer), Limit::PeerMemory),
         ] {
@@ -367,9 +369,13 @@ mod tests {
         assert_eq!(full(1), Some(Full::Exists));
         let _second = house.opened(&streams, 2, 1).unwrap();
         let memory = Some(Full::Open(Limit::PeerMemory));
-        assert_eq!(full(3), memory, "three windows of 40 bytes are more than 100");
+        assert_eq!(full(3), memory, "three streams of 40 bytes are more than 100");
         drop(first);
         let _third = house.opened(&streams, 3, 1).unwrap();
+
+        let streams = Streams::new(Limits::default().memory(100), 40);
+        let _kept = [(1, 1), (2, 2)].map(|(number, from)| house.opened(&streams, number, from).unwrap());
+        assert_eq!(house.opened(&streams, 3, 3).err(), Some(Full::Open(Limit::Memory)), "of all peers together");
 
         let streams = Streams::new(Limits::default().streams(4).streams_per_peer(2), 40);
         let _kept = [(1, 1), (2, 1), (3, 2)].map(|(number, from)| house.opened(&streams, number, from).unwrap());

@@ -50,8 +50,9 @@ use tokio::{
 ///
 /// [`Limits`](crate::Limits) protect it against floods ([`StreamOptions::limits`]). By default at most 256 handshakes
 /// are under way, 64 of them from one address, and at a limit a silent peer makes room for the next; at most 1,024
-/// streams are open, 256 of them of one peer, whose windows have at most 4 GiB together. A handshake, including that of TLS, may take
-/// [`StreamOptions::handshake_timeout`] (5 s). At most 64 streams wait to be accepted.
+/// streams are open, 256 of them of one peer, which can make this end keep at most 36 GiB, and 9 GiB for one peer. A
+/// handshake, including that of TLS, may take [`StreamOptions::handshake_timeout`] (5 s). At most 64 streams wait to be
+/// accepted.
 #[derive(Debug)]
 pub struct MultiRailListener {
     incoming: Mutex<mpsc::Receiver<Unaccepted>>,
@@ -131,7 +132,7 @@ impl MultiRailListener {
             rails: rails.clone(),
             options: options.clone(),
             credentials,
-            streams: Streams::new(options.limits, options.window),
+            streams: Streams::new(options.limits, options.memory_of_stream()),
             incoming: sender,
             arrived: Arrived(arrived.clone()),
             ended: ended.clone(),

@@ -50,6 +50,8 @@ impl Field {
     pub(crate) const SNDBUF_LIMITED: Self = Self(184);
     pub(crate) const BYTES_SENT: Self = Self(200);
     pub(crate) const BYTES_RETRANS: Self = Self(208);
+    /// Since Linux 5.17.
+    pub(crate) const SND_WND: Self = Self(228);
 }
 
 impl TcpInfo {

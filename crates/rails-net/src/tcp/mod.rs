@@ -184,6 +184,7 @@ impl TcpLane {
             unacknowledged_packets: Some(tcp.unacked_segments.into()),
             bytes_acknowledged: tcp.bytes_acked,
             since_acknowledgement: tcp.since_acknowledgement,
+            peer_window_bytes: tcp.peer_window_bytes.map(u64::from),
             rate: tcp.delivery_rate,
             bytes_retransmitted: tcp.bytes_retransmitted,
             packets_retransmitted: Some(tcp.retransmitted_segments.into()),

@@ -79,7 +79,7 @@ impl TcpTransport {
             busy_poll: None,
             connect_timeout: Duration::from_secs(10),
             keepalive: Some(KeepAlive::default()),
-            user_timeout: Some(Duration::from_secs(20)),
+            user_timeout: None,
             rto_max: Some(Duration::from_secs(1)),
             reuse_address: true,
             reuse_port: false,
@@ -254,12 +254,19 @@ impl TcpTransport {
         self
     }
 
-    /// How long sent data may wait for its acknowledgement before the kernel gives the connection up
+    /// How long data may wait to be acknowledged, or to be sent, before the kernel gives the connection up
     /// (`TCP_USER_TIMEOUT`), in milliseconds, rounded up. It also bounds the probes of [`keepalive`](Self::keepalive).
     ///
     /// # Default
-    /// 20 s. Opening a lane with zero fails. None: the system's, which retransmits for some 15 minutes
-    /// (`net.ipv4.tcp_retries2`).
+    /// None: the kernel gives up after `net.ipv4.tcp_retries2` transmissions without an answer. That takes 14 s with the
+    /// default of [`rto_max`](Self::rto_max), and a quarter of an hour before Linux 6.15. A stream does not wait for it:
+    /// it moves the bytes of a lane without acknowledgements to other lanes, and dials the lane again. Opening a lane
+    /// with zero fails.
+    ///
+    /// # Cost
+    /// The time also runs while the peer's window is closed, although its kernel answers each probe
+    /// (`tcp_probe_timer` in net/ipv4/tcp_timer.c): a peer that is alive loses the lane if its process is stopped, or does
+    /// not read, for as long.
     pub fn user_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.user_timeout = timeout.into();
         self
@@ -294,8 +301,8 @@ impl TcpTransport {
     ///
     /// # Cost
     /// A packet each second on a lane without acknowledgements. Without a [`user_timeout`](Self::user_timeout), the
-    /// kernel gives the connection up after as many retransmissions as before (`net.ipv4.tcp_retries2`), which now take
-    /// less time.
+    /// kernel gives the connection up after as many retransmissions as before (`net.ipv4.tcp_retries2`), which take less
+    /// time: 14 s with the default.
     ///
     /// # Worth
     /// A link was down for 4 s behind a bridge, and the accepting end sent. The link carried bytes again 3.1 s later;

@@ -62,6 +62,8 @@ pub struct TcpStats {
     pub lost_segments: u32,
     /// Congestion window.
     pub congestion_window_segments: u32,
+    /// The peer's receive window, as it last stated it. Zero while the peer's application reads nothing.
+    pub peer_window_bytes: Option<u32>,
     /// Payload of the largest segment to send.
     pub segment_size_bytes: u32,
 
@@ -151,6 +153,7 @@ impl TcpStats {
             unacked_segments: info.u32(Field::UNACKED)?,
             lost_segments: info.u32(Field::LOST)?,
             congestion_window_segments: info.u32(Field::SND_CWND)?,
+            peer_window_bytes: info.u32(Field::SND_WND),
             segment_size_bytes: info.u32(Field::SND_MSS)?,
             not_sent_bytes: info.u32(Field::NOTSENT_BYTES),
             delivery_rate_app_limited: delivery_rate.and(info.u8(Field::FLAGS)).map(|flags| flags & APP_LIMITED != 0),

@@ -37,6 +37,9 @@ pub struct Figures {
     pub reissued: Reissued,
     /// Bytes that arrived more than once, and the chunks that held such bytes.
     pub duplicated: ByteCount,
+    /// Bytes that this end keeps for the peer: those that wait for a lane, and those from the first unacknowledged one to the last that a lane has taken. At
+    /// most [`Config::send_buffer`](super::Config::send_buffer) and [`Config::max_unacknowledged`](super::Config::max_unacknowledged) together, and one message.
+    pub kept: u64,
     /// The peer's window.
     pub sending: WindowUse,
     /// This end's window.
@@ -106,8 +109,9 @@ impl Connection {
             read: self.incoming.bytes_read(),
             reissued: self.scheduler.reissued(),
             duplicated: ByteCount { bytes: self.incoming.bytes_duplicated(), chunks: self.duplicates.chunks },
+            kept: self.scheduler.bytes_kept(),
             sending: WindowUse {
-                size_bytes: self.scheduler.bounds().0,
+                size_bytes: self.scheduler.peer_window(),
                 used_bytes: self.scheduler.window_used(),
                 most_used_bytes: self.peaks.sending,
             },

@@ -21,12 +21,12 @@ pub enum NotForMessages {
     /// The application has used the stream for bytes before.
     #[error("bytes were written to it, or its write side was shut down, before")]
     InUse,
-    /// The chunks or the peer's window are too small.
-    #[error("the ends take chunks of {chunk} bytes, and the peer has a window of {window}; messages need 64 and 2048")]
+    /// The chunks, the peer's window or the bytes that this end keeps for the peer are too small.
+    #[error("the ends take chunks of {chunk} bytes, and {window} may be on their way; messages need 64 and 2048")]
     TooSmall {
         /// The longest chunk that both ends take.
         chunk: usize,
-        /// The peer's window.
+        /// The most bytes that may be on their way: the peer's window, or less ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
         window: u64,
     },
 }
@@ -39,7 +39,7 @@ impl Connection {
     /// # Errors
     /// [`NotForMessages`]; the stream is as it was.
     pub fn carry_messages(&mut self, now: Instant) -> Result<(), NotForMessages> {
-        let (window, chunk) = self.scheduler.bounds();
+        let (window, chunk) = (self.scheduler.send_window(), self.scheduler.longest_chunk());
         if chunk < LEAST_CHUNK || window < LEAST_WINDOW {
             return Err(NotForMessages::TooSmall { chunk, window });
         }
@@ -52,9 +52,10 @@ impl Connection {
         Ok(())
     }
 
-    /// The longest message that the peer has room for, in bytes, and its window.
+    /// The longest message that can be sent, in bytes, and the most bytes that may be on their way: the peer's window, or less
+    /// ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
     pub fn longest_message(&self) -> (u64, u64) {
-        let (window, _) = self.scheduler.bounds();
+        let window = self.scheduler.send_window();
         (longest_message(window), window)
     }
 

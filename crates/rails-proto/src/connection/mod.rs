@@ -70,6 +70,9 @@ pub struct Config {
     pub longest_chunk: usize,
     /// The number of bytes that may wait for a lane.
     pub send_buffer: usize,
+    /// How far behind the first byte that the peer has not acknowledged this end may send, even if the peer's window is larger: this end keeps these bytes,
+    /// and the peer chooses both its window and when it acknowledges.
+    pub max_unacknowledged: u64,
     /// The parameters that this end tells its peer.
     pub parameters: TransportParameters,
     /// How long the stream waits without a usable lane before it fails.
@@ -170,7 +173,13 @@ impl Connection {
     pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: TransportParameters) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
-            scheduler: Scheduler::new(policy, longest_chunk, config.send_buffer, theirs.window),
+            scheduler: Scheduler::new(
+                policy,
+                longest_chunk,
+                config.send_buffer,
+                config.max_unacknowledged,
+                theirs.window,
+            ),
             incoming: Incoming::new(config.parameters.window),
             form: None,
             parameters: config.parameters,

@@ -164,6 +164,7 @@ mod tests {
         let config = Config {
             longest_chunk: 1 << 16,
             send_buffer: 1 << 20,
+            max_unacknowledged: parameters.window,
             parameters,
             outage_limit: LIMIT,
             linger: LIMIT,

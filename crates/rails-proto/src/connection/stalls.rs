@@ -14,8 +14,8 @@ pub struct Stalls {
     /// All written bytes were sent, and the application had not finished.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// Bytes waited, and the peer's window was full: the peer's application reads more slowly, or a lane is late with the first missing
-    /// bytes.
+    /// Bytes waited, and the peer's window was full, or as many bytes waited for its acknowledgement as this end keeps: the peer's application reads more
+    /// slowly, or a lane is late with the first missing bytes.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
     /// Bytes waited, the window had room, and every usable lane was busy: the links are the limit.

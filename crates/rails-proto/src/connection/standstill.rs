@@ -259,8 +259,15 @@ mod tests {
     fn connection() -> Connection {
         let parameters = TransportParameters { longest_chunk: 1000, window: 1_000_000 };
         let (outage_limit, linger) = (100 * MS, 100 * MS);
-        let config =
-            Config { longest_chunk: 1000, send_buffer: 1 << 20, parameters, outage_limit, linger, redials: true };
+        let config = Config {
+            longest_chunk: 1000,
+            send_buffer: 1 << 20,
+            max_unacknowledged: parameters.window,
+            parameters,
+            outage_limit,
+            linger,
+            redials: true,
+        };
         Connection::new(config, Policy::Adaptive.build(), parameters)
     }
 

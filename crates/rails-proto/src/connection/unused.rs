@@ -146,7 +146,15 @@ mod tests {
     fn connection<const N: usize>(now: Instant) -> (Connection, [LaneId; N]) {
         let parameters = TransportParameters { longest_chunk: 1000, window: 1_000_000 };
         let (outage_limit, linger, redials) = (100 * MS, 100 * MS, true);
-        let config = Config { longest_chunk: 1000, send_buffer: 1 << 20, parameters, outage_limit, linger, redials };
+        let config = Config {
+            longest_chunk: 1000,
+            send_buffer: 1 << 20,
+            max_unacknowledged: parameters.window,
+            parameters,
+            outage_limit,
+            linger,
+            redials,
+        };
         let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
         let lanes = std::array::from_fn(|number| {
             let traits = LaneTraits { number: number as u16, ..LaneTraits::default() };

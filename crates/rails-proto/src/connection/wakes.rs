@@ -155,6 +155,7 @@ mod tests {
         let config = Config {
             longest_chunk: 1 << 10,
             send_buffer: 1 << 16,
+            max_unacknowledged: parameters.window,
             parameters,
             outage_limit: limit,
             linger: limit,

@@ -152,7 +152,10 @@ pub enum Limit {
     /// Streams of the initiator's address: `Limits::streams_per_peer`.
     #[error("as many streams of this peer as it takes (Limits::streams_per_peer)")]
     PeerStreams,
-    /// Windows of the streams of the initiator's address: `Limits::memory_per_peer`.
+    /// Memory promised to the streams of all peers together: `Limits::memory`.
+    #[error("as much memory promised to streams as it takes (Limits::memory)")]
+    Memory,
+    /// Memory promised to the streams of the initiator's address: `Limits::memory_per_peer`.
     #[error("as much memory promised to the streams of this peer as it takes (Limits::memory_per_peer)")]
     PeerMemory,
 }
@@ -328,7 +331,7 @@ impl TransportParameters {
 }
 
 impl Refusal {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 18] = [
         Self::Version,
         Self::Mode,
         Self::Secret,
@@ -345,6 +348,8 @@ impl Refusal {
         Self::Busy(Limit::Handshakes),
         Self::Busy(Limit::PeerHandshakes),
         Self::Busy(Limit::Waiting),
+        Self::Full(Limit::Memory),
+        Self::Busy(Limit::Memory),
     ];
 
     /// Its number on the wire, from 1.

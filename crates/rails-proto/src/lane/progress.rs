@@ -19,6 +19,8 @@ pub struct TransportSample {
     pub since_acknowledgement: Option<Duration>,
     /// The number of packets in flight.
     pub unacknowledged_packets: Option<u64>,
+    /// The number of bytes that the peer's host takes at the moment.
+    pub peer_window_bytes: Option<u64>,
 }
 
 /// Gives the stream the transport's figures when it checks progress.
@@ -52,13 +54,19 @@ impl Progress {
 
     /// Makes a sample from the transport's figures. The peer's data carries acknowledgements even while this end's packets are lost, so only an
     /// acknowledgement of new bytes counts. A lane whose transport does not give both figures never stalls.
+    ///
+    /// While the peer's window is closed, its host waits for the peer's process, which is busy or stopped: no other lane would get further. The transport
+    /// goes on asking, and fails the lane if the host does not answer.
     fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {
             self.acknowledged = acknowledged;
             self.since = now.checked_sub(sample.since_acknowledgement.unwrap_or_default()).or(Some(now));
         }
-        let waits = sample.bytes_acknowledged.and(sample.unacknowledged_packets).is_some_and(|packets| packets > 0);
+        let has_room = sample.peer_window_bytes.is_none_or(|bytes| bytes > 0);
+        let is_in_flight =
+            sample.bytes_acknowledged.and(sample.unacknowledged_packets).is_some_and(|packets| packets > 0);
+        let waits = has_room && is_in_flight;
         LinkSample {
             rtt: sample.rtt,
             rtt_variation: sample.rtt_variation,
@@ -99,5 +107,14 @@ mod tests {
         let idle = TransportSample { unacknowledged_packets: Some(0), ..sample(1_000, 900 * MS) };
         assert_eq!(progress.sample(Instant::now(), &idle).stalled_for, None);
         assert_eq!(progress.sample(Instant::now(), &TransportSample::default()).stalled_for, None);
+    }
+
+    #[test]
+    fn a_peer_without_room_is_no_stall() {
+        let begin = Instant::now();
+        let mut progress = Progress::new(LaneId(0));
+        let at = |bytes| TransportSample { peer_window_bytes: Some(bytes), ..sample(1_000, 31_000 * MS) };
+        assert_eq!(progress.sample(begin + 31_000 * MS, &at(0)).stalled_for, None);
+        assert_eq!(progress.sample(begin + 31_000 * MS, &at(1)).stalled_for, Some(31_000 * MS));
     }
 }

@@ -274,7 +274,15 @@ mod tests {
     fn end(now: Instant) -> (Connection, LaneProtocol<Vec<u8>>) {
         let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
         let (longest_chunk, send_buffer, redials) = (1 << 16, 1 << 20, false);
-        let config = Config { longest_chunk, send_buffer, parameters, outage_limit: LINGER, linger: LINGER, redials };
+        let config = Config {
+            longest_chunk,
+            send_buffer,
+            max_unacknowledged: parameters.window,
+            parameters,
+            outage_limit: LINGER,
+            linger: LINGER,
+            redials,
+        };
         let mut connection = Connection::new(config, Policy::default().build(), parameters);
         let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
         let mut protocol = LaneProtocol::new(lane, None, None);

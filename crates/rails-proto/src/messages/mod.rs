@@ -15,7 +15,7 @@ pub use buffer::{MessageBuffer, MessageMemory};
 pub use inbox::{Delivery, Inbox, Lent, Place};
 pub use outbox::Outbox;
 
-use crate::{chunk::Priority, parameters::MOST_KEPT};
+use crate::{chunk::Priority, parameters::MAX_WINDOW};
 use bytes::{Buf, Bytes};
 
 /// A message.
@@ -51,7 +51,7 @@ pub fn longest_packet(window: u64) -> u64 {
 /// The longest range for which an end with that window has room sooner or later. It leaves out the last quarter: the end may have read that much without
 /// having told its peer.
 fn longest_range(window: u64) -> u64 {
-    let window = window.min(MOST_KEPT);
+    let window = window.min(MAX_WINDOW);
     (window - window / 4) / SLOT * SLOT
 }
 

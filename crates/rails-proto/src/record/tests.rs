@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, time::Instant};
 
 /// A record with two lanes, of which the second is slower, is lost, and rejoins.
 fn record(policy: Policy, capacity: usize) -> Record {
-    let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20);
+    let mut scheduler = Scheduler::new(policy.build(), 16 << 10, 1 << 20, 1 << 20, 1 << 20);
     scheduler.record_decisions(capacity);
     let start = Instant::now();
     let traits = |number, rtt| LaneTraits { number, weight: 0, rtt: Some(Duration::from_millis(rtt)) };

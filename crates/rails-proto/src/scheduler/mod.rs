@@ -20,7 +20,7 @@ pub use reissued::{ByteCount, Reissued};
 
 use crate::{
     chunk::Priority,
-    parameters::{MOST_KEPT, most_chunks},
+    parameters::{MAX_WINDOW, most_chunks},
     policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy},
     record::{Record, RecordedEvent, Recorder},
     violation::Violation,
@@ -28,7 +28,7 @@ use crate::{
 };
 use bytes::Bytes;
 use lane::Lane;
-use outstanding::Outstanding;
+use outstanding::{Outstanding, Segment};
 use std::time::{Duration, Instant};
 use unsent::Unsent;
 
@@ -38,16 +38,20 @@ use unsent::Unsent;
 /// until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is lost ([`Scheduler::lane_lost`]) or stalls ([`Scheduler::stall`]) before
 /// that, they are requeued for another lane. The policy may also send a chunk again on a second lane; the peer drops the copy that arrives second.
 ///
-/// The scheduler never sends beyond the peer's window, so its memory is bounded by that window and its own buffer.
+/// The peer chooses its window, and when it acknowledges. So the scheduler has a bound of its own for the bytes that it keeps until they are acknowledged:
+/// it sends no byte further than that behind the first unacknowledged one. Its memory is bounded by that and by its buffer, whatever the peer does.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
     longest_chunk: usize,
     buffer: usize,
+    /// How far behind the first unacknowledged byte the scheduler may send. A range, not a sum: an acknowledged part of a buffer frees nothing while another
+    /// part of it is unacknowledged.
+    max_unacknowledged: u64,
     /// The peer's window. The limit minus the window is the offset up to which the peer has read.
     window: u64,
-    /// The offset up to which this end may send.
-    limit: u64,
+    /// The offset up to which the peer lets this end send.
+    peer_limit: u64,
     unsent: Unsent,
     /// The bytes that were sent and are not known to be delivered, and the lanes that hold them.
     outstanding: Outstanding,
@@ -72,14 +76,21 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// Creates a scheduler that shares bytes out by `policy` in chunks of at most `longest_chunk` bytes, keeps at most `buffer` bytes that no lane has
-    /// taken, and starts with the peer's `window`.
-    pub fn new(policy: Box<dyn StripePolicy>, longest_chunk: usize, buffer: usize, window: u64) -> Self {
+    /// taken and at most `max_unacknowledged` that the peer has not acknowledged, and starts with the peer's `window`.
+    pub fn new(
+        policy: Box<dyn StripePolicy>,
+        longest_chunk: usize,
+        buffer: usize,
+        max_unacknowledged: u64,
+        window: u64,
+    ) -> Self {
         Self {
             policy,
             longest_chunk: longest_chunk.max(1),
             buffer,
+            max_unacknowledged: max_unacknowledged.clamp(1, MAX_WINDOW),
             window,
-            limit: window.min(MOST_KEPT),
+            peer_limit: window,
             unsent: Unsent::default(),
             outstanding: Outstanding::default(),
             lanes: Vec::new(),
@@ -126,7 +137,7 @@ impl Scheduler {
 
     /// Takes messages from here on. Returns whether it can: the application has written nothing and not finished the stream.
     pub fn carry_messages(&mut self) -> bool {
-        self.unsent.carry_messages(self.longest_chunk, self.window)
+        self.unsent.carry_messages(self.longest_chunk, self.send_window())
     }
 
     /// Takes a message to send; it waits behind more urgent ones.
@@ -137,9 +148,25 @@ impl Scheduler {
         self.unsent.send(priority, message);
     }
 
-    /// The peer's window, and the longest chunk that both ends take.
-    pub(crate) fn bounds(&self) -> (u64, usize) {
-        (self.window, self.longest_chunk)
+    /// The peer's window.
+    pub(crate) fn peer_window(&self) -> u64 {
+        self.window
+    }
+
+    /// The most bytes of the stream that may be on their way at a time: the peer's window, or this end's bound if that is less.
+    pub(crate) fn send_window(&self) -> u64 {
+        self.window.min(self.max_unacknowledged)
+    }
+
+    /// The longest chunk that both ends take.
+    pub(crate) fn longest_chunk(&self) -> usize {
+        self.longest_chunk
+    }
+
+    /// How many bytes this end keeps for the peer: those that no lane has taken, and the range from the first unacknowledged byte to the last that a lane has
+    /// taken.
+    pub fn bytes_kept(&self) -> u64 {
+        self.unsent.bytes() as u64 + (self.unsent.next() - self.first_unacknowledged())
     }
 
     /// The application will write no more.
@@ -289,7 +316,7 @@ impl Scheduler {
 
     /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks may still get none.
     pub fn lanes_worth_of_work(&self) -> usize {
-        let ready = self.unsent.ready(self.limit).filter(|_| self.may_keep_more());
+        let ready = self.unsent.ready(self.limit()).filter(|_| self.may_keep_more());
         self.outstanding.requeued_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
     }
 
@@ -310,7 +337,7 @@ impl Scheduler {
         if ack.chunks > sent || consumed > self.unsent.next() || ack.complete && !self.unsent.is_end_cut() {
             return Err(never_sent());
         }
-        self.limit = self.limit.max(ack.limit.min(consumed.saturating_add(MOST_KEPT)));
+        self.peer_limit = self.peer_limit.max(ack.limit);
         self.consumed = self.consumed.max(consumed);
         let answers = self.lanes[lane].stalled && ack.chunks > self.lanes[lane].first;
         self.lanes[lane].observe(now, ack.chunks);
@@ -408,7 +435,7 @@ impl Scheduler {
     /// The view of the policy.
     fn view(&self) -> SchedulerView<'_> {
         SchedulerView {
-            waiting: self.unsent.ready(self.limit).filter(|_| self.may_keep_more()),
+            waiting: self.unsent.ready(self.limit()).filter(|_| self.may_keep_more()),
             requeued: self.outstanding.requeued().next().map(|first| Requeued {
                 bytes: self.outstanding.requeued_size().1 as usize,
                 first: first.length() as usize,
@@ -420,6 +447,16 @@ impl Scheduler {
         }
     }
 
+    /// The offset up to which this end may send: as far as the peer lets it, and as far as it keeps bytes for the peer.
+    fn limit(&self) -> u64 {
+        self.peer_limit.min(self.first_unacknowledged().saturating_add(self.max_unacknowledged))
+    }
+
+    /// The offset of the first byte that a lane has taken and the peer has not acknowledged.
+    fn first_unacknowledged(&self) -> u64 {
+        self.outstanding.first().map_or(self.unsent.next(), Segment::offset)
+    }
+
     fn refresh_lane_views(&mut self) {
         for (lane_view, lane) in self.lane_views.iter_mut().zip(&self.lanes) {
             *lane_view = lane.lane_view(self.now);
@@ -428,13 +465,13 @@ impl Scheduler {
 
     /// Whether a lane has so many chunks in flight that it takes no more. Each takes memory, even if another lane has delivered it.
     fn is_overfull(&self, lane: usize) -> bool {
-        self.lanes[lane].in_flight.len() >= most_chunks(self.window)
+        self.lanes[lane].in_flight.len() >= most_chunks(self.send_window())
     }
 
     /// Whether the scheduler may keep one more chunk until it is acknowledged. Tiny chunks cost more memory than they have bytes, at either end. A window
     /// full of chunks of two kibibytes stays below this bound.
     fn may_keep_more(&self) -> bool {
-        self.outstanding.len() < most_chunks(self.window)
+        self.outstanding.len() < most_chunks(self.send_window())
     }
 
     /// The lanes that may answer for their chunks.

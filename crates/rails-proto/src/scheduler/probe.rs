@@ -36,7 +36,7 @@ impl Scheduler {
     pub fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
         self.refresh_lane_views();
         let length = self.chunk_length(lane);
-        let waiting = self.unsent.ready(self.limit).unwrap_or(0);
+        let waiting = self.unsent.ready(self.limit()).unwrap_or(0);
         self.view().arrivals(lane, length.min(waiting), waiting)
     }
 

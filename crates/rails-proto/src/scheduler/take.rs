@@ -84,7 +84,7 @@ impl Scheduler {
     pub(super) fn carry_out(&mut self, decision: Decision, lane: usize) -> Option<(Chunk, Cause)> {
         match decision {
             Decision::New(most) if self.may_keep_more() => {
-                let chunk = self.unsent.cut(self.limit, most.clamp(1, self.longest_chunk))?;
+                let chunk = self.unsent.cut(self.limit(), most.clamp(1, self.longest_chunk))?;
                 self.outstanding.send(chunk.clone(), lane);
                 Some((chunk, Cause::New))
             }
@@ -125,6 +125,6 @@ impl Scheduler {
         }
         let others =
             || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());
-        self.outstanding.requeued_size().0 > 0 || self.unsent.ready(self.limit).is_some() || others()
+        self.outstanding.requeued_size().0 > 0 || self.unsent.ready(self.limit()).is_some() || others()
     }
 }

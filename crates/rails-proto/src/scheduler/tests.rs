@@ -8,7 +8,7 @@ use crate::{
 use proptest::prelude::*;
 
 fn scheduler(policy: Policy) -> Scheduler {
-    let mut scheduler = Scheduler::new(policy.build(), 10, 1000, 100);
+    let mut scheduler = Scheduler::new(policy.build(), 10, 1000, 100, 100);
     scheduler.lane_up(0, LaneTraits::default());
     scheduler.lane_up(1, LaneTraits::default());
     scheduler
@@ -58,7 +58,7 @@ fn static_shares_of_small_writes() {
 
 #[test]
 fn weighted_shares_follow_the_weights() {
-    let mut scheduler = Scheduler::new(Policy::Weighted.build(), 12, 1 << 20, 1 << 20);
+    let mut scheduler = Scheduler::new(Policy::Weighted.build(), 12, 1 << 20, 1 << 20, 1 << 20);
     [4, 1, 0]
         .into_iter()
         .enumerate()
@@ -108,7 +108,7 @@ fn chunks_that_stay_with_a_stalled_lane() {
 
 /// Lane 2 was fast and has a long chunk in flight; lane 0 is not known and takes 16 KiB at a time.
 fn a_long_chunk_in_flight_on_lane_2() -> (Scheduler, Chunk) {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 80 << 10, 1 << 20, 1 << 20);
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 80 << 10, 1 << 20, 1 << 20, 1 << 20);
     (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     scheduler.write(Bytes::from(vec![1; 96 << 10]));
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
@@ -240,7 +240,7 @@ fn reinjection_from_a_much_slower_lane() {
 
 #[test]
 fn a_slow_lane_is_given_short_chunks() {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
     (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     scheduler.write(Bytes::from(vec![0; 60 << 20]));
     assert_eq!(scheduler.chunk_length(0), FIRST_CHUNK);
@@ -283,7 +283,7 @@ fn reinjection_of_an_overdue_chunk() {
 /// chunks for ever.
 #[test]
 fn late_copies_tell_how_slow_a_lane_is() {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
     (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     let length = FIRST_CHUNK as u64;
     scheduler.write(Bytes::from(vec![0; FIRST_CHUNK]));
@@ -303,7 +303,7 @@ fn late_copies_tell_how_slow_a_lane_is() {
 /// The past rate of a stuck lane does not count, though no acknowledgement corrects the estimate.
 #[test]
 fn nothing_is_left_to_a_stuck_lane() {
-    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20);
+    let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);
     (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     let after = |milliseconds| now() + Duration::from_millis(milliseconds);
     scheduler.write(Bytes::from(vec![0; 32 << 20]));
@@ -380,7 +380,7 @@ impl StripePolicy for Never {
 
 #[test]
 fn a_policy_that_gives_nothing_is_overruled() {
-    let mut scheduler = Scheduler::new(Box::new(Never), 10, 1000, 100);
+    let mut scheduler = Scheduler::new(Box::new(Never), 10, 1000, 100, 100);
     (0..2).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
     scheduler.write(Bytes::from(vec![1; 20]));
     assert!(scheduler.take(now(), 0).is_none() && !scheduler.wants(now(), 1));
@@ -428,7 +428,7 @@ proptest! {
         policy in prop_oneof![Just(Policy::Adaptive), Just(Policy::Static), Just(Policy::Weighted)],
         steps in prop::collection::vec((0u8..7, 0usize..3, 1usize..40), 1..300),
     ) {
-        let mut scheduler = Scheduler::new(policy.build(), 16, 64, 128);
+        let mut scheduler = Scheduler::new(policy.build(), 16, 64, 100, 128);
         (0..3).for_each(|lane| scheduler.lane_up(lane, LaneTraits::default()));
         let mut written = 0u8;
         let mut expected = Vec::new();
@@ -453,7 +453,7 @@ proptest! {
                     counts[lane] += 1;
                 },
                 4 => {
-                    let limit = scheduler.limit;
+                    let limit = scheduler.peer_limit;
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
                 5 => scheduler.stall(lane),
@@ -463,7 +463,7 @@ proptest! {
                     counts[lane] = 0;
                 }
             }
-            prop_assert!(scheduler.bytes_unacknowledged() <= 128 && scheduler.unsent.bytes() <= 64);
+            prop_assert!(scheduler.bytes_kept() <= 100 + 64 && scheduler.unsent.bytes() <= 64);
         }
         scheduler.finish();
         // From here on lane 1 alone is left, and the peer reads everything.

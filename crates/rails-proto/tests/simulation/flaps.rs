@@ -59,7 +59,15 @@ fn a_lane_that_is_slow_is_tried_at_little_cost() {
 fn a_lane_that_stalled_while_unused_is_tried() {
     let parameters = TransportParameters { longest_chunk: 64 << 10, window: MIB };
     let (longest_chunk, send_buffer) = (64 << 10, 1 << 20);
-    let config = Config { longest_chunk, send_buffer, parameters, outage_limit: DOWN, linger: DOWN, redials: true };
+    let config = Config {
+        longest_chunk,
+        send_buffer,
+        max_unacknowledged: parameters.window,
+        parameters,
+        outage_limit: DOWN,
+        linger: DOWN,
+        redials: true,
+    };
     let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
     let start = Instant::now();
     let send = |connection: &mut Connection, at: Duration, lane: LaneId| {

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 const WINDOW: u64 = 10_000;
 const LONGEST_CHUNK: u32 = 1_000;
+/// The most bytes that an end keeps unacknowledged.
+const UNACKNOWLEDGED: u64 = 4 << 20;
 const LINGER: Duration = Duration::from_secs(10);
 
 fn connection_to(theirs: TransportParameters) -> Connection {
@@ -25,8 +27,9 @@ fn connection_to(theirs: TransportParameters) -> Connection {
 
 fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: TransportParameters) -> Connection {
     let parameters = TransportParameters { longest_chunk: LONGEST_CHUNK, window: WINDOW };
-    let (outage_limit, linger) = (Duration::ZERO, LINGER);
-    let config = Config { longest_chunk, send_buffer, parameters, outage_limit, linger, redials: false };
+    let (max_unacknowledged, outage_limit, linger) = (UNACKNOWLEDGED, Duration::ZERO, LINGER);
+    let config =
+        Config { longest_chunk, send_buffer, max_unacknowledged, parameters, outage_limit, linger, redials: false };
     Connection::new(config, Policy::Adaptive.build(), theirs)
 }
 
@@ -272,20 +275,91 @@ fn reset_before_and_after_the_end() {
     assert_eq!(connection.read(now), None);
 }
 
-/// A peer may claim a window of any size; the memory for the peer is bounded nevertheless.
-#[test]
-fn memory_for_a_peer_with_a_boundless_window() {
-    let now = Instant::now();
-    let mebibyte = Bytes::from(vec![1; 1 << 20]);
-    let mut connection =
-        connection_with(1 << 20, 1 << 20, TransportParameters { longest_chunk: u32::MAX, window: u64::MAX });
-    let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
-    let mut sent = 0;
+/// Writes as much as the end takes, and sends it on `lane`. Returns the number of bytes that the end keeps then.
+fn fill(connection: &mut Connection, now: Instant, lane: LaneId) -> u64 {
     while connection.writable_bytes() > 0 {
-        connection.write(now, mebibyte.slice(..connection.writable_bytes()));
-        sent += drain(&mut connection, now, lane);
-        assert!(sent <= 1 << 30, "{sent} bytes are in flight");
+        connection.write(now, Bytes::from(vec![1; connection.writable_bytes()]));
+        drain(connection, now, lane);
     }
+    connection.figures(now).kept
+}
+
+/// A peer may claim a window of any size, and acknowledge nothing.
+#[test]
+fn bytes_kept_for_a_peer_that_never_acknowledges() {
+    let now = Instant::now();
+    for window in [1 << 40, 1 << 62, u64::MAX] {
+        let theirs = TransportParameters { longest_chunk: u32::MAX, window };
+        let mut connection = connection_with(1 << 20, 1 << 20, theirs);
+        let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
+        assert_eq!(fill(&mut connection, now, lane), UNACKNOWLEDGED + (1 << 20));
+        // The peer says that it takes more, and has received nothing.
+        connection.handle_ack(now, lane, &ack(0, window)).unwrap();
+        assert_eq!(fill(&mut connection, now, lane), UNACKNOWLEDGED + (1 << 20));
+        connection.handle_ack(now, lane, &ack(1, window)).unwrap();
+        assert!(drain(&mut connection, now, lane) > 0, "the end sends on when the peer acknowledges");
+    }
+}
+
+/// One missing byte keeps the whole buffer in memory that the application has written it in.
+#[test]
+fn bytes_kept_for_a_peer_that_leaves_one_out() {
+    let now = Instant::now();
+    let theirs = TransportParameters { longest_chunk: 1_000, window: 1 << 62 };
+    let mut connection = connection_with(1 << 20, 1 << 20, theirs);
+    let [slow, lane] = [0, 1].map(|number| {
+        connection.lane_up(now, LaneTraits { number, ..LaneTraits::default() }).expect("there is room for the lane")
+    });
+    connection.write(now, Bytes::from(vec![1; 1_000]));
+    assert_eq!(drain(&mut connection, now, slow), 1_000);
+    let (mut sent, mut chunks) = (0, 0);
+    while sent < 4 * UNACKNOWLEDGED {
+        connection.write(now, Bytes::from(vec![1; connection.writable_bytes()]));
+        let bytes = drain(&mut connection, now, lane);
+        if bytes == 0 {
+            break;
+        }
+        (sent, chunks) = (sent + bytes, chunks + bytes.div_ceil(1_000));
+        connection.handle_ack(now, lane, &ack(chunks, 1 << 62)).unwrap();
+    }
+    assert_eq!((sent + 1_000, connection.figures(now).kept), (UNACKNOWLEDGED, UNACKNOWLEDGED + (1 << 20)));
+}
+
+/// The same with messages, some of which wait until there is room for all of them.
+#[test]
+fn messages_kept_for_a_peer_that_never_acknowledges() {
+    let now = Instant::now();
+    for length in [0, 100, 20_000, 300_000] {
+        let theirs = TransportParameters { longest_chunk: u32::MAX, window: 1 << 62 };
+        let mut connection = connection_with(1 << 20, 1 << 20, theirs);
+        connection.carry_messages(now).unwrap();
+        assert!(connection.longest_message().0 < UNACKNOWLEDGED);
+        let lane = connection.lane_up(now, LaneTraits::default()).unwrap();
+        while connection.writable_bytes() > 0 {
+            connection.send(now, Priority::NORMAL, Bytes::from(vec![1; length]));
+            drain(&mut connection, now, lane);
+        }
+        let kept = connection.figures(now).kept;
+        assert!(kept <= UNACKNOWLEDGED + (1 << 20) + length as u64, "{kept} bytes in messages of {length}");
+    }
+}
+
+/// An end whose peer reads nothing has one answer to whatever has arrived, and none that waits.
+#[test]
+fn answers_for_a_peer_that_does_not_read() {
+    let now = Instant::now();
+    let mut connection = connection(1);
+    for offset in 0..10 * WINDOW {
+        data(&mut connection, now, chunk(offset, 1, false)).unwrap();
+        assert!(connection.read(now).is_some());
+        connection.handle_leave(now, LaneId(0), offset % 2 == 0);
+    }
+    let mut control = Vec::new();
+    assert_eq!(connection.poll_transmit(now, LaneId(0), &mut control), Transmit::Send(None));
+    let frames = control.chunks(FRAME_LEN).map(|frame| Frame::decode(frame.try_into().unwrap()).unwrap());
+    let told = Ack { chunks: 10 * WINDOW, limit: 11 * WINDOW, complete: false };
+    assert_eq!(frames.collect::<Vec<_>>(), [Frame::Ack(told), Frame::Leave { drained: true }]);
+    assert_eq!(connection.poll_transmit(now, LaneId(0), &mut control), Transmit::Close);
 }
 
 /// Tiny chunks cost more memory than they have bytes.

@@ -227,6 +227,7 @@ impl Pipe {
             bytes_acknowledged: Some(self.acknowledged),
             since_acknowledgement: self.progress.map(|at| now.saturating_duration_since(at)),
             unacknowledged_packets: Some((self.held > 0).into()),
+            peer_window_bytes: None,
         }
     }
 

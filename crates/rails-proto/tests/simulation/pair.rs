@@ -33,6 +33,7 @@ pub(crate) struct Scenario {
     pub(crate) contrary: Option<Contrary>,
     pub(crate) longest_chunk: usize,
     pub(crate) send_buffer: usize,
+    pub(crate) max_unacknowledged: u64,
     pub(crate) window: u64,
     pub(crate) outage_limit: Duration,
     pub(crate) linger: Duration,
@@ -66,6 +67,7 @@ impl Scenario {
             contrary: None,
             longest_chunk: 256 << 10,
             send_buffer: 4 << 20,
+            max_unacknowledged: 16 << 20,
             window: 16 << 20,
             outage_limit: Duration::from_secs(10),
             linger: Duration::from_secs(3_000),
@@ -137,6 +139,7 @@ struct World {
     helped: bool,
     window: u64,
     send_buffer: usize,
+    max_unacknowledged: u64,
     ends: [End; 2],
     lanes: Vec<Lane>,
     /// The planned events, in order of time; the number orders events of one time as they were planned.
@@ -235,8 +238,16 @@ impl World {
     fn new(scenario: &Scenario) -> Self {
         let start = Instant::now();
         let parameters = TransportParameters { longest_chunk: scenario.longest_chunk as u32, window: scenario.window };
-        let Scenario { longest_chunk, send_buffer, outage_limit, linger, .. } = *scenario;
-        let config = |redials| Config { longest_chunk, send_buffer, parameters, outage_limit, linger, redials };
+        let Scenario { longest_chunk, send_buffer, max_unacknowledged, outage_limit, linger, .. } = *scenario;
+        let config = |redials| Config {
+            longest_chunk,
+            send_buffer,
+            max_unacknowledged,
+            parameters,
+            outage_limit,
+            linger,
+            redials,
+        };
         let end = |end: usize| End {
             connection: Connection::new(config(end == 0), scenario.build_policy(), parameters),
             application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
@@ -255,6 +266,7 @@ impl World {
             helped: scenario.helped,
             window: scenario.window,
             send_buffer,
+            max_unacknowledged,
             ends,
             lanes: Vec::new(),
             script: BTreeMap::new(),
@@ -412,7 +424,9 @@ impl World {
             assert_eq!(written, application.written);
             assert_eq!(connection.received().0, application.read);
         }
-        assert!(written - consumed <= self.window + most_written, "the end keeps more than it may");
+        assert!(written - consumed <= self.window + most_written, "the end sends more than it may");
+        let kept = connection.figures(self.now).kept;
+        assert!(kept <= self.max_unacknowledged + most_written, "the end keeps {kept} bytes");
         let is_lost = |end: usize| matches!(self.ends[end].connection.failure(), Some(Failure::LanesLost { .. }));
         match self.ends[end].connection.failure() {
             None | Some(Failure::LanesLost { .. }) => {}

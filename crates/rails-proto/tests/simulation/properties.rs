@@ -135,13 +135,16 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
     let policy = prop_oneof![4 => Just(Policy::Adaptive), 1 => Just(Policy::Static), 1 => Just(Policy::Weighted)];
     let window = prop_oneof![1u64..100, 1_000u64..20_000, 20_000u64..500_000];
     let chunk = prop_oneof![1usize..2_000, 2_000usize..64_000];
-    let sizes = (window, chunk, prop_oneof![1usize..100, 1_000usize..200_000]);
+    // Mostly the peer's window is the narrower bound of the two.
+    let unacknowledged = prop_oneof![1 => 1u64..100, 1 => 1_000u64..20_000, 4 => Just(500_000)];
+    let sizes = (window, chunk, prop_oneof![1usize..100, 1_000usize..200_000], unacknowledged);
     let outage_limit = prop_oneof![2 => Just(Duration::from_secs(10)), 1 => time(2_000), 1 => Just(Duration::ZERO)];
     let lanes = prop::collection::vec(lane(), 1..5);
     (any::<u64>(), policy, sizes, outage_limit, lanes, habits(), habits()).prop_map(
-        |(seed, policy, (window, chunk, send_buffer), outage_limit, lanes, first, second)| {
+        |(seed, policy, (window, chunk, send_buffer, max_unacknowledged), outage_limit, lanes, first, second)| {
             // Windows and buffers of a few bytes are for streams of a few bytes.
-            let most = (window.min(chunk as u64).min(send_buffer as u64)).saturating_mul(1_000);
+            let least = window.min(chunk as u64).min(send_buffer as u64).min(max_unacknowledged);
+            let most = least.saturating_mul(1_000);
             let shorten = |habits: Habits| {
                 let total = habits.total.min(most);
                 Habits { total, goes: habits.goes.map(|at| at.min(total)), ..habits }
@@ -153,6 +156,7 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
                 contrary: None,
                 longest_chunk: chunk.min(window as usize),
                 send_buffer,
+                max_unacknowledged,
                 window,
                 outage_limit,
                 linger: Duration::from_secs(3_000),
@@ -167,7 +171,8 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
 pub(crate) fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
     let window = prop_oneof![1 => LEAST_WINDOW..8_192, 2 => 8_192u64..500_000];
     (scenarios(), window, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
-        let longest = longest_message(window) as usize;
+        let max_unacknowledged = scenario.max_unacknowledged.max(LEAST_WINDOW);
+        let longest = longest_message(window.min(max_unacknowledged)) as usize;
         let messages = |habits: &Habits, total| {
             let stall = habits.stall.map(|(at, pause)| (at % total, pause));
             let longest_write = habits.longest_write.min(longest);
@@ -180,7 +185,7 @@ pub(crate) fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
         let habits = [messages(&scenario.habits[0], first), messages(&scenario.habits[1], second)];
         let habits = habits.map(|habits| Habits { longest_write: habits.longest_write.min(longest_write), ..habits });
         let longest_chunk = scenario.longest_chunk.clamp(64, window as usize);
-        Scenario { window, longest_chunk, habits, ..scenario }
+        Scenario { window, max_unacknowledged, longest_chunk, habits, ..scenario }
     })
 }
 

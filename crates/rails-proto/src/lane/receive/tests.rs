@@ -24,6 +24,7 @@ impl End {
         let config = Config {
             longest_chunk: 1 << 19,
             send_buffer: 1 << 20,
+            max_unacknowledged: parameters.window,
             parameters,
             outage_limit: limit,
             linger: limit,

@@ -50,7 +50,15 @@ impl Pair {
         let Story { messages, policy, longest_chunk, window, lanes, .. } = *story;
         let parameters = TransportParameters { longest_chunk: longest_chunk as u32, window };
         let (send_buffer, outage_limit, linger) = (1 << 20, FOR_EVER, FOR_EVER);
-        let config = |redials| Config { longest_chunk, send_buffer, parameters, outage_limit, linger, redials };
+        let config = |redials| Config {
+            longest_chunk,
+            send_buffer,
+            max_unacknowledged: parameters.window,
+            parameters,
+            outage_limit,
+            linger,
+            redials,
+        };
         let mut ends = [true, false].map(|redials| Connection::new(config(redials), policy.build(), parameters));
         let now = Instant::now();
         if messages {

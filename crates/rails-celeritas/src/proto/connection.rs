@@ -8,7 +8,7 @@ use super::{
     pacer::Pacer,
     path_mtu::PathMtu,
     rate::RateController,
-    receiver::{Arrival, Payload, Receiver, ReceiverStats, Rejection},
+    receiver::{Arrival, LEAST_INTERVAL, Payload, Receiver, ReceiverStats, Rejection},
     round_trip::RoundTrip,
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
     silence::{MOST_SILENCE, Silence},
@@ -70,7 +70,8 @@ pub struct ConnectionProtocol {
     given_up: RangeSet<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
-    told_round_trip: Duration,
+    /// The round trip that the peer knows of.
+    told_round_trip: Option<Duration>,
     events: VecDeque<Event>,
     /// The number of all messages of the peer, once it is known.
     peer_messages: Option<u32>,
@@ -165,7 +166,7 @@ impl ConnectionProtocol {
         let path_mtu = PathMtu::new(base_payload, most_payload, around, parameters.floor_payload);
         let mut protocol = Self {
             sender: Sender::new(peer_token, path_mtu.current(), most_unacknowledged, round_trip),
-            receiver: Receiver::new(parameters.round_trip),
+            receiver: Receiver::new(),
             incoming: Incoming::new(parameters.window, parameters.most_message),
             pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(path_mtu.current())),
             controller,
@@ -176,7 +177,7 @@ impl ConnectionProtocol {
             frames: VecDeque::new(),
             given_up: RangeSet::new(),
             deadlines: Deadlines::default(),
-            told_round_trip: parameters.round_trip,
+            told_round_trip: None,
             events: VecDeque::new(),
             peer_messages: None,
             is_finished: false,
@@ -200,6 +201,9 @@ impl ConnectionProtocol {
         }
         if self.sender.unacknowledged() == 0 {
             self.silence.begin(now, self.pause());
+        }
+        if self.sender.is_done() {
+            self.controller.resume(now);
         }
         let number = self.sender.submit(length)?;
         self.controller.set_busy(true);
@@ -739,11 +743,12 @@ impl ConnectionProtocol {
         self.pacer.set_least(self.least_burst());
     }
 
-    /// Tells the peer a round-trip time that has changed by a quarter.
+    /// Tells the peer the least round-trip time: the first one, and one that has changed by a quarter. Queues change it
+    /// little, and so does the time that a handshake takes.
     fn tell_round_trip(&mut self) {
-        let now = self.sender.round_trip().smoothed();
-        if now.abs_diff(self.told_round_trip) > self.told_round_trip / 4 {
-            self.told_round_trip = now;
+        let Some(now) = self.sender.least_round_trip() else { return };
+        if self.told_round_trip.is_none_or(|told| now.abs_diff(told) > told / 4) {
+            self.told_round_trip = Some(now);
             let microseconds = u32::try_from(now.as_micros()).unwrap_or(u32::MAX);
             self.frames.push_back(Control::RoundTrip(microseconds));
         }
@@ -751,7 +756,7 @@ impl ConnectionProtocol {
 
     /// How long the peer may hold news of an arrival back.
     fn peer_delay(&self) -> Duration {
-        2 * (self.told_round_trip / 8).max(Duration::from_millis(2))
+        2 * (self.told_round_trip.unwrap_or_default() / 8).max(LEAST_INTERVAL)
     }
 
     /// The time without news after which the rate is halved.

@@ -8,7 +8,7 @@ use super::{
     pacer::Pacer,
     path_mtu::PathMtu,
     rate::RateController,
-    receiver::{Arrival, Payload, Receiver, ReceiverStats, Rejection},
+    receiver::{Arrival, LEAST_INTERVAL, Payload, Receiver, ReceiverStats, Rejection},
     round_trip::RoundTrip,
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
     silence::{Patience, Silence},
@@ -75,7 +75,8 @@ pub struct ConnectionProtocol {
     given_up: RangeSet<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
-    told_round_trip: Duration,
+    /// The round trip that the peer knows of.
+    told_round_trip: Option<Duration>,
     /// When the last datagram left.
     sent_at: Instant,
     events: VecDeque<Event>,
@@ -172,7 +173,7 @@ impl ConnectionProtocol {
         let path_mtu = PathMtu::new(base_payload, most_payload, around, parameters.floor_payload);
         let mut protocol = Self {
             sender: Sender::new(peer_token, path_mtu.current(), most_unacknowledged, round_trip),
-            receiver: Receiver::new(parameters.round_trip),
+            receiver: Receiver::new(),
             incoming: Incoming::new(parameters.window, parameters.most_message),
             pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(path_mtu.current())),
             controller,
@@ -183,7 +184,7 @@ impl ConnectionProtocol {
             frames: VecDeque::new(),
             given_up: RangeSet::new(),
             deadlines: Deadlines::default(),
-            told_round_trip: parameters.round_trip,
+            told_round_trip: None,
             sent_at: now,
             events: VecDeque::new(),
             peer_messages: None,
@@ -208,6 +209,9 @@ impl ConnectionProtocol {
         }
         if self.sender.unacknowledged() == 0 {
             self.silence.begin(now, self.patience());
+        }
+        if self.sender.is_done() {
+            self.controller.resume(now);
         }
         let number = self.sender.submit(length)?;
         self.controller.set_busy(true);
@@ -799,22 +803,24 @@ impl ConnectionProtocol {
         self.pacer.set_least(self.least_burst());
     }
 
-    /// Tells the peer a round-trip time that has changed by a quarter.
+    /// Tells the peer the least round-trip time: the first one, and one that has changed by a quarter. Queues change it
+    /// little, and so does the time that a handshake takes.
     fn tell_round_trip(&mut self) {
-        let now = self.sender.round_trip().smoothed();
-        if now.abs_diff(self.told_round_trip) > self.told_round_trip / 4 {
-            self.told_round_trip = now;
+        let Some(now) = self.sender.least_round_trip() else { return };
+        if self.told_round_trip.is_none_or(|told| now.abs_diff(told) > told / 4) {
+            self.told_round_trip = Some(now);
             self.frames.push_back(self.round_trip_frame());
         }
     }
 
     fn round_trip_frame(&self) -> Control {
-        Control::RoundTrip(u32::try_from(self.told_round_trip.as_micros()).unwrap_or(u32::MAX))
+        let round_trip = self.told_round_trip.unwrap_or(self.parameters.round_trip);
+        Control::RoundTrip(u32::try_from(round_trip.as_micros()).unwrap_or(u32::MAX))
     }
 
     /// How long the peer may hold news of an arrival back.
     fn peer_delay(&self) -> Duration {
-        2 * (self.told_round_trip / 8).max(Duration::from_millis(2))
+        2 * (self.told_round_trip.unwrap_or_default() / 8).max(LEAST_INTERVAL)
     }
 
     fn patience(&self) -> Patience {

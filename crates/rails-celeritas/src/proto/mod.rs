@@ -15,6 +15,7 @@ pub mod connection;
 pub mod control;
 pub mod deadlines;
 pub mod incoming;
+mod least;
 pub mod pacer;
 pub mod path_mtu;
 pub mod peer_address;

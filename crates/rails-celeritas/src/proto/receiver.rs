@@ -110,9 +110,15 @@ pub struct ReceiverStats {
     pub error_lists: u64,
 }
 
+impl Default for Receiver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Receiver {
     /// A half that takes nothing until [`raise_limits`](Self::raise_limits) says so.
-    pub fn new(round_trip: Duration) -> Self {
+    pub fn new() -> Self {
         Self {
             complete: 0,
             above: RangeSet::new(),
@@ -123,7 +129,8 @@ impl Receiver {
             message_limit: 0,
             largest: None,
             overflowed: 0,
-            interval: interval(round_trip),
+            // It is the sender that measures round trips.
+            interval: LEAST_INTERVAL,
             list_at: None,
             listed_at: None,
             arrivals: VecDeque::new(),
@@ -140,7 +147,8 @@ impl Receiver {
         }
     }
 
-    /// The round-trip time by the sender: an error list goes out in each eighth of it, and in each 2 ms at most.
+    /// The least round-trip time by the sender: an error list goes out in each eighth of it, and in each 2 ms at most. Before
+    /// it is known, one goes out in each 2 ms.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.interval = interval(round_trip);
     }
@@ -415,7 +423,7 @@ fn interval(round_trip: Duration) -> Duration {
 }
 
 /// Error lists cost the sender's core and the way back; more of them would not find losses earlier than a round trip.
-const LEAST_INTERVAL: Duration = Duration::from_millis(2);
+pub(super) const LEAST_INTERVAL: Duration = Duration::from_millis(2);
 /// A short header this many packets older than the largest is dropped: its offset could be one of before. So many packets
 /// of 64 KiB are 2^30 bytes, and as many were under way when it was sent.
 const OLDEST: u64 = 1 << 14;
@@ -440,7 +448,7 @@ mod tests {
 
     /// A receiver that has all bytes below `start`, and the first 1,000 of message 1 behind them.
     fn receiver(now: Instant, start: u64, message_len: u64) -> Receiver {
-        let mut receiver = Receiver::new(Duration::from_millis(1));
+        let mut receiver = Receiver::new();
         receiver.raise_limits(now, u64::MAX, 2);
         receiver.give_up(now, 0, 0..start).unwrap();
         receiver.handle(now, &header(0, start, 0, message_len), 1_000).unwrap();
@@ -469,7 +477,7 @@ mod tests {
     #[test]
     fn late_short_headers_are_of_no_later_message() {
         let now = Instant::now();
-        let mut receiver = Receiver::new(Duration::from_millis(1));
+        let mut receiver = Receiver::new();
         receiver.raise_limits(now, u64::MAX, 2);
         // The peer gives message 0 up, of whose bytes one of packet 4 is still on its way.
         receiver.give_up(now, 0, 0..1 << 32).unwrap();

@@ -5,6 +5,7 @@
 //! or as lost.
 
 use super::{
+    least::Least,
     round_trip::RoundTrip,
     wire::{ErrorList, HEADER_LEN, MOST_MESSAGE, SHORT_HEADER_LEN, SegmentHeader, ShortHeader, Token},
 };
@@ -47,6 +48,7 @@ pub struct Sender {
     received: u64,
     complete: u64,
     round_trip: RoundTrip,
+    least: Least,
     /// Probes since the last news.
     probes: u32,
     /// Payloads above this size count as large.
@@ -226,6 +228,7 @@ impl Sender {
             received: 0,
             complete: 0,
             round_trip,
+            least: Least::default(),
             probes: 0,
             small_payload: most_payload,
             large_losses: 0,
@@ -499,6 +502,11 @@ impl Sender {
         self.round_trip
     }
 
+    /// The least round trip of the last 10 s; `None` before the first.
+    pub fn least_round_trip(&self) -> Option<Duration> {
+        self.least.get()
+    }
+
     /// Limits the bytes that are sent and not acknowledged further. Lost bytes are sent again all the same.
     pub fn set_window(&mut self, bytes: u64) {
         self.window = bytes;
@@ -559,7 +567,9 @@ impl Sender {
         let whole = now.saturating_duration_since(self.in_flight[index].sent_at);
         let delay = Duration::from_micros(list.delay_us.into());
         self.round_trip.sample(whole, delay);
-        Some(whole.saturating_sub(delay))
+        let sample = whole.saturating_sub(delay);
+        self.least.sample(now, sample);
+        Some(sample)
     }
 
     /// Takes those lost bytes for arrived that are not missing after all. Returns their number.

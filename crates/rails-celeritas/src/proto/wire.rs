@@ -101,7 +101,7 @@ pub enum HeaderError {
 pub enum Control {
     /// The receiver tells which bytes have arrived.
     ErrorList(ErrorList),
-    /// The sender tells its round-trip time in microseconds: the receiver sends an error list in each eighth of it.
+    /// The sender tells its least round-trip time in microseconds: the receiver sends an error list in each eighth of it.
     RoundTrip(u32),
     /// The sender gives a message up.
     GiveUp {

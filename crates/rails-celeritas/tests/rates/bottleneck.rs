@@ -20,12 +20,31 @@ pub(crate) struct Line {
     pub(crate) loss: f64,
 }
 
+impl Counts {
+    /// The share of the packets that the queue dropped.
+    pub(crate) fn drops(&self) -> f64 {
+        self.dropped as f64 / self.sent.max(1) as f64
+    }
+
+    /// The mean time in the queue, in seconds.
+    pub(crate) fn wait(&self) -> f64 {
+        self.waited / (self.sent - self.dropped).max(1) as f64
+    }
+
+    /// In Mbit/s.
+    pub(crate) fn mbps(&self, time: Duration) -> f64 {
+        self.passed / time.as_secs_f64() / 1e6
+    }
+}
+
 /// The counts of one flow.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) sent: u64,
     /// Dropped by the full queue.
     pub(crate) dropped: u64,
+    /// The seconds that all others have waited in it.
+    pub(crate) waited: f64,
     /// The bits of the IP packets that have passed the line.
     pub(crate) passed: f64,
 }
@@ -34,7 +53,6 @@ pub(crate) struct Bottleneck {
     pub(crate) line: Line,
     pub(crate) flows: Vec<Box<dyn Flow>>,
     pub(crate) counts: Vec<Counts>,
-    begin: Instant,
     now: Instant,
     free_at: Instant,
     due: Vec<Option<Instant>>,
@@ -52,7 +70,6 @@ impl Bottleneck {
             line,
             flows: Vec::new(),
             counts: Vec::new(),
-            begin: now,
             now,
             free_at: now,
             due: Vec::new(),
@@ -73,8 +90,9 @@ impl Bottleneck {
         flow
     }
 
-    pub(crate) fn passed(&self) -> Duration {
-        self.now - self.begin
+    /// The time that a packet would wait now.
+    pub(crate) fn queued(&self) -> Duration {
+        self.free_at.saturating_duration_since(self.now)
     }
 
     /// Runs for that long. Returns what each flow has done meanwhile.
@@ -104,6 +122,7 @@ impl Bottleneck {
         let minus = |(now, then): (&Counts, Counts)| Counts {
             sent: now.sent - then.sent,
             dropped: now.dropped - then.dropped,
+            waited: now.waited - then.waited,
             passed: now.passed - then.passed,
         };
         self.counts.iter().zip(before).map(minus).collect()
@@ -129,6 +148,7 @@ impl Bottleneck {
             count.dropped += 1;
             return;
         }
+        count.waited += (begin - self.now).as_secs_f64();
         let bits = wire as f64 * 8.0;
         self.free_at = begin + Duration::from_secs_f64(bits / self.line.bits_per_second);
         count.passed += bits;

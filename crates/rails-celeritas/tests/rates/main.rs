@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_methods)]
 
 mod bottleneck;
+mod changes;
 mod flows;
+mod grid;
 mod rivals;
 mod scenarios;

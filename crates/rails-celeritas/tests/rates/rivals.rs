@@ -89,7 +89,7 @@ impl Flow for Cubic {
         let round_trip = news.round_trip.as_secs_f64();
         if news.lost > 0 && self.cut_at + news.round_trip <= now {
             self.most = self.window;
-            self.window *= 0.7;
+            self.window = (self.window * 0.7).max(2.0);
             self.threshold = self.window;
             self.cut_at = now;
         } else if self.window < self.threshold {
@@ -141,7 +141,8 @@ pub(crate) fn bbr(now: Instant, round_trip: Duration) -> Box<dyn Flow> {
     Box::new(Bbr {
         books: Books::default(),
         rates: [10.0 / round_trip.as_secs_f64()].into(),
-        base: round_trip,
+        // The first round trip is shorter.
+        base: 2 * round_trip + Duration::from_secs(1),
         base_at: now,
         round_at: now,
         round: 0,
@@ -204,7 +205,8 @@ impl Flow for Bbr {
             let last = self.rates.back_mut().expect("there is one");
             *last = last.max(news.rate);
         }
-        if self.round_at + self.base <= now {
+        // Few packets are under way while it probes: such rounds tell nothing of the rate.
+        if self.round_at + self.base <= now && self.probes_until.is_none() {
             self.end_round(now);
         }
     }

@@ -1,111 +1,79 @@
-//! Paths of real rates.
+//! Flows alone, and beside others.
 
 use crate::{
-    bottleneck::{Bottleneck, Counts, Line},
-    flows::adaptive,
+    bottleneck::{Bottleneck, Line},
+    flows::{Plan, adaptive},
     rivals::{bbr, cubic},
 };
-use rails_celeritas::proto::rate::AdaptiveOptions;
 use std::time::Duration;
 
 const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
 
 fn line(mbps: f64, queue_ms: u32, loss: f64) -> Line {
     Line { bits_per_second: mbps * 1e6, queue: queue_ms * MS, delay: Duration::from_micros(9_500), loss }
 }
 
-fn mbps(counts: &[Counts], time: Duration) -> Vec<f64> {
-    counts.iter().map(|count| (count.passed / time.as_secs_f64() / 1e5).round() / 10.0).collect()
-}
-
-fn dropped(counts: &[Counts]) -> f64 {
-    let sum = |count: fn(&Counts) -> u64| counts.iter().map(count).sum::<u64>() as f64;
-    sum(|count| count.dropped) / sum(|count| count.sent)
-}
-
-fn new() -> AdaptiveOptions {
-    AdaptiveOptions::new()
-}
-
 #[test]
-fn one_flow_at_any_loss() {
-    for queue in [20, 5] {
-        for loss in [0.0, 1e-4, 1e-3, 1e-2, 5e-2] {
-            let mut path = Bottleneck::new(1, line(500.0, queue, loss));
-            path.add(adaptive(new()));
-            let first = path.run(1000 * MS);
-            let then = path.run(3000 * MS);
-            let all = &path.counts;
-            println!(
-                "queue {queue} loss {loss}: {:?} then {:?} dropped {:.5} then {:.5}",
-                mbps(&first, 1000 * MS),
-                mbps(&then, 3000 * MS),
-                dropped(all),
-                dropped(&then)
-            );
-        }
+fn loss_of_the_path_does_not_slow_a_flow() {
+    for (queue, loss) in [(20, 0.0), (20, 1e-2), (5, 1e-3), (5, 5e-2)] {
+        let mut path = Bottleneck::new(1, line(500.0, queue, loss));
+        path.add(adaptive(Plan::endless()));
+        let first = path.run(S)[0];
+        assert!(first.mbps(S) > 350.0 && first.drops() < 0.05, "queue {queue} ms, loss {loss}: {first:?}");
+        let then = path.run(S)[0];
+        assert!(then.mbps(S) > 490.0 && then.drops() < 0.002, "queue {queue} ms, loss {loss}: {then:?}");
     }
 }
 
-#[test]
-fn capacity_changes() {
-    let mut path = Bottleneck::new(1, line(500.0, 20, 0.0));
-    path.add(adaptive(new()));
-    for capacity in [500.0, 100.0, 500.0] {
-        path.line.bits_per_second = capacity * 1e6;
-        for _ in 0..6 {
-            let counts = path.run(500 * MS);
-            println!("{:?}: {:?} dropped {:.4}", path.passed(), mbps(&counts, 500 * MS), dropped(&counts));
-        }
+/// Flows that begin one after the other. Returns their rates after some time, of which the least is 1.
+fn share(flows: usize, line: Line) -> Vec<f64> {
+    let mut path = Bottleneck::new(1, line);
+    for _ in 0..flows {
+        path.add(adaptive(Plan::endless()));
+        path.run(S);
     }
+    path.run(6 * S);
+    let counts = path.run(2 * S);
+    let rates: Vec<f64> = counts.iter().map(|count| count.mbps(2 * S)).collect();
+    assert!(rates.iter().sum::<f64>() > 0.95 * line.bits_per_second / 1e6, "{rates:?}");
+    assert!(counts.iter().all(|count| count.drops() < 0.015), "{counts:?}");
+    let least = rates.iter().copied().fold(f64::MAX, f64::min);
+    rates.iter().map(|rate| rate / least).collect()
 }
 
 #[test]
-fn flows_share() {
-    for (flows, queue) in [(2, 20), (4, 20), (2, 5), (4, 5)] {
-        let mut path = Bottleneck::new(1, line(200.0, queue, 0.0));
-        for _ in 0..flows {
-            path.add(adaptive(new()));
-            path.run(1000 * MS);
-        }
-        for _ in 0..6 {
-            let counts = path.run(1500 * MS);
-            println!(
-                "queue {queue} {:?}: {:?} dropped {:.4}",
-                path.passed(),
-                mbps(&counts, 1500 * MS),
-                dropped(&counts)
-            );
-        }
-    }
+fn two_flows_share() {
+    let rates = share(2, line(100.0, 20, 0.0));
+    assert!(rates.iter().all(|rate| *rate < 1.2), "{rates:?}");
 }
 
 #[test]
-fn beside_rivals() {
-    for is_bbr in [false, true] {
+fn four_flows_share_a_short_queue() {
+    let rates = share(4, line(150.0, 5, 0.0));
+    assert!(rates.iter().all(|rate| *rate < 1.8), "{rates:?}");
+}
+
+/// BBR leaves little to whoever came later, also to CUBIC.
+#[test]
+fn rivals_leave_a_share_and_get_one() {
+    for (rival, name, least) in [(cubic as fn(_, _) -> _, "CUBIC", 10.0), (bbr, "BBR", 2.0)] {
         for rival_first in [false, true] {
             let mut path = Bottleneck::new(1, line(100.0, 20, 0.0));
-            let rival = if is_bbr { bbr } else { cubic };
-            if rival_first {
-                path.add(rival);
-            } else {
-                path.add(adaptive(new()));
+            let own = if rival_first { 1 } else { 0 };
+            for is_rival in [rival_first, !rival_first] {
+                if is_rival {
+                    path.add(rival)
+                } else {
+                    path.add(adaptive(Plan::endless()))
+                };
+                path.run(2 * S);
             }
-            path.run(2000 * MS);
-            if rival_first {
-                path.add(adaptive(new()));
-            } else {
-                path.add(rival);
-            }
-            for _ in 0..5 {
-                let counts = path.run(4000 * MS);
-                println!(
-                    "bbr {is_bbr} rival first {rival_first} {:?}: {:?} dropped {:.4}",
-                    path.passed(),
-                    mbps(&counts, 4000 * MS),
-                    dropped(&counts)
-                );
-            }
+            path.run(8 * S);
+            let counts = path.run(8 * S);
+            let (own, other) = (counts[own].mbps(8 * S), counts[1 - own].mbps(8 * S));
+            assert!(own > least && other > 40.0, "{own} beside {other} of {name}, which was first: {rival_first}");
+            assert!(own + other > 90.0, "{own} beside {other} of {name}, which was first: {rival_first}");
         }
     }
 }

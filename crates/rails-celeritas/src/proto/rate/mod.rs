@@ -36,4 +36,9 @@ pub trait RateController: fmt::Debug + Send {
     fn set_busy(&mut self, is_busy: bool) {
         let _ = is_busy;
     }
+
+    /// The connection sends again, after it had nothing to send for some time. The default does nothing.
+    fn resume(&mut self, now: Instant) {
+        let _ = now;
+    }
 }

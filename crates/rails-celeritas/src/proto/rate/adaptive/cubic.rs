@@ -12,10 +12,10 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    /// A window that carries `rate` over this round trip.
+    /// A window that carried `rate` over this round trip, and is cut.
     pub(super) fn new(now: Instant, rate: f64, round_trip: Duration) -> Self {
         let window = rate * round_trip.as_secs_f64() / PACKET;
-        Self { most: window, first: window, since: now }
+        Self { most: window, first: window * KEPT, since: now }
     }
 
     /// The rate that the window carries.
@@ -30,6 +30,11 @@ impl Cubic {
         }
         let window = self.window(now, round_trip);
         *self = Self { most: window, first: window * KEPT, since: now };
+    }
+
+    /// The window was not used for that time, which is no evidence: it does not grow.
+    pub(super) fn hold(&mut self, time: Duration) {
+        self.since += time;
     }
 
     fn window(&self, now: Instant, round_trip: Duration) -> f64 {

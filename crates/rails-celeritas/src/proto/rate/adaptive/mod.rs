@@ -11,7 +11,7 @@ mod path;
 use super::RateController;
 use crate::proto::{round_trip::RoundTrip, sender::Feedback};
 use cubic::Cubic;
-use path::{Path, Rates};
+use path::{EMPTY, Path, Rates};
 use rails_topo::Bandwidth;
 use std::time::{Duration, Instant};
 
@@ -38,13 +38,19 @@ pub struct Adaptive {
     empty_rounds: i32,
     /// Whether the last round lost more than the path always does.
     is_lossy: bool,
+    /// The highest rate at which packets have arrived in a round. It ages.
+    peak: f64,
     /// The queue at which packets were dropped, and when.
     depth: Option<(Instant, Duration)>,
     refreshed_at: Option<Instant>,
-    crowded_since: Option<Instant>,
+    crowded_since: Option<(Instant, f64)>,
     /// Consecutive refreshes in which the queue did not run empty.
     full_refreshes: u32,
     handled_at: Option<Instant>,
+    /// When packets arrived last that were sent at the whole rate.
+    used_at: Option<Instant>,
+    /// The bytes that have arrived since the start.
+    delivered: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +67,20 @@ enum State {
     Settle { from: Instant, low_until: Instant, until: Instant, held: Held },
     /// Others keep the queue full: CUBIC's window.
     Compete(Cubic),
+}
+
+impl State {
+    fn is_start(&self) -> bool {
+        matches!(self, Self::Startup { .. } | Self::Drain { .. })
+    }
+
+    fn is_competing(&self) -> bool {
+        match self {
+            Self::Compete(_) => true,
+            Self::Refresh { held, .. } | Self::Settle { held, .. } => held.cubic.is_some(),
+            Self::Startup { .. } | Self::Drain { .. } | Self::Cruise => false,
+        }
+    }
 }
 
 /// What goes on after a pause.
@@ -83,12 +103,12 @@ struct Round {
 }
 
 impl AdaptiveOptions {
-    /// Between 1 Mbit/s and all that the path carries, beginning with 5 Mbit/s.
+    /// Between 100 kbit/s and all that the path carries, beginning with 5 Mbit/s.
     pub fn new() -> Self {
-        Self { least: Bandwidth::mbps(1), most: None, first: Bandwidth::mbps(5) }
+        Self { least: Bandwidth::bits_per_second(100_000), most: None, first: Bandwidth::mbps(5) }
     }
 
-    /// The rate below which no congestion slows a connection down. Default: 1 Mbit/s.
+    /// The rate below which no congestion slows a connection down. Default: 100 kbit/s.
     pub fn least(self, rate: Bandwidth) -> Self {
         Self { least: rate, ..self }
     }
@@ -125,21 +145,33 @@ impl RateController for Adaptive {
     }
 
     fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip) {
+        self.delivered += feedback.delivered as f64;
+        if feedback.is_limited {
+            self.forget_unused(now);
+        } else {
+            self.used_at = Some(now);
+        }
         let step = self.handled_at.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
-        if step > LONG_PAUSE {
-            self.path.forget_lists();
-        }
-        self.path.handle(now, feedback, round_trip, self.span());
+        let is_evidence = self.path.handle(now, feedback, self.rate, self.span());
         self.round.add(feedback, self.path.latest_queue(), self.path.newest_queue());
-        let begin = *self.round.begin.get_or_insert(now);
-        if now >= begin + self.path.round() {
-            let round = std::mem::replace(&mut self.round, Round { begin: Some(now), ..Round::default() });
-            self.end_round(now, &round);
+        if is_evidence {
+            let begin = *self.round.begin.get_or_insert(now);
+            let round = self.path.round();
+            let is_known = self.round.count() >= ROUND_PACKETS || now >= begin + LONGEST_ROUND * round;
+            if now >= begin + round && is_known {
+                let round = std::mem::replace(&mut self.round, Round { begin: Some(now), ..Round::default() });
+                self.peak = round.rate(now - begin, self.path.packet()).max(self.peak * aged(now - begin));
+                self.end_round(now, &round);
+            }
+            self.go_on(now, step, feedback.is_limited, round_trip);
         }
-        self.go_on(now, step, feedback.is_limited, round_trip);
         let most = self.options.most.map_or(f64::MAX, |most| most.as_bits_per_second() as f64);
         self.rate = self.rate.max(self.options.least.as_bits_per_second() as f64).min(most);
         self.set_window();
+    }
+
+    fn resume(&mut self, now: Instant) {
+        self.forget_unused(now);
     }
 }
 
@@ -147,21 +179,26 @@ impl Adaptive {
     /// A rate that begins with the first one of the options.
     pub fn new(options: AdaptiveOptions) -> Self {
         let most = options.most.unwrap_or(options.first);
-        Self {
+        let mut new = Self {
             options,
             rate: options.first.min(most).as_bits_per_second() as f64,
-            window: u64::MAX,
+            window: 0,
             path: Path::default(),
             state: State::Startup { best: 0.0, stalled: 0 },
             round: Round::default(),
             empty_rounds: 0,
             is_lossy: false,
+            peak: 0.0,
             depth: None,
             refreshed_at: None,
             crowded_since: None,
             full_refreshes: 0,
             handled_at: None,
-        }
+            used_at: None,
+            delivered: 0.0,
+        };
+        new.set_window();
+        new
     }
 
     /// The share of packets that the path loses without a queue.
@@ -177,21 +214,24 @@ impl Adaptive {
             State::Startup { best, .. } => {
                 if queue > self.startup_queue() {
                     self.drain(now, best);
-                } else if !is_limited && self.path.newest_queue() <= self.path.tolerance() {
+                } else if !is_limited && self.path.newest_queue() <= self.tolerance() {
                     let grown = self.rate * (step.min(round).as_secs_f64() / round.as_secs_f64()).exp2();
                     let most = rates.map_or(self.rate, |rates| MOST_AHEAD * rates.judged);
                     self.rate = grown.min(most.max(self.rate));
                 }
             }
             State::Drain { until, best } => {
-                let best = best.max(self.passing(rates, is_limited));
+                // What the queue has dropped did not pass.
+                let best = best.max(rates.map_or(0.0, |rates| rates.delivered));
                 self.state = State::Drain { until, best };
-                self.rate = best * DRAINING;
-                if queue <= self.path.tolerance() || now >= until {
+                if best > 0.0 {
+                    self.rate = best * DRAINING;
+                }
+                if queue <= self.tolerance() || now >= until {
                     self.settle(now, now, Held { rate: best, cubic: None });
                 }
             }
-            State::Cruise => self.cruise(now, rates, is_limited),
+            State::Cruise => self.cruise(now, step, rates, is_limited),
             State::Refresh { from, until, held } => {
                 if now >= until {
                     self.settle(from, now, held);
@@ -200,16 +240,42 @@ impl Adaptive {
             State::Settle { until, held, .. } => {
                 if now >= until {
                     self.go_back(now, held);
-                } else if held.cubic.is_none() && queue > self.crowded_queue() {
+                } else if held.cubic.is_none() && (queue > self.crowded_queue() || self.is_lossy) {
                     self.state = State::Cruise;
                 }
             }
-            State::Compete(cubic) => self.rate = cubic.rate(now, round_trip.smoothed()),
+            State::Compete(mut cubic) if is_limited => {
+                cubic.hold(step);
+                self.state = State::Compete(cubic);
+            }
+            State::Compete(cubic) => {
+                let most = rates.map_or(self.rate, |rates| MOST_AHEAD * rates.judged);
+                self.rate = cubic.rate(now, round_trip.smoothed()).min(most);
+            }
+        }
+    }
+
+    /// A rate that was long not used is no evidence of the path as it is by now (RFC 7661): half of it is forgotten in each
+    /// [`HALF_LIFE`], unless packets have arrived at half of it, and it doubles as at the start.
+    fn forget_unused(&mut self, now: Instant) {
+        let unused = self.used_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        if unused < HALF_LIFE {
+            return;
+        }
+        self.used_at = Some(now);
+        let idle = self.round.begin.map_or(Duration::ZERO, |begin| now.saturating_duration_since(begin));
+        let evident = (2.0 * self.peak * aged(idle)).max(self.options.first.as_bits_per_second() as f64);
+        let rate = (self.rate * aged(unused)).max(evident);
+        if rate < self.rate {
+            self.rate = rate;
+            self.state = State::Startup { best: 0.0, stalled: 0 };
+            self.delivered = 0.0;
+            self.set_window();
         }
     }
 
     /// Sets the rate by which the queue comes to its target.
-    fn cruise(&mut self, now: Instant, rates: Option<Rates>, is_limited: bool) {
+    fn cruise(&mut self, now: Instant, step: Duration, rates: Option<Rates>, is_limited: bool) {
         let round = self.path.round().as_secs_f64();
         let queue = self.path.queue(now);
         let short = self.target().as_secs_f64() - queue.as_secs_f64();
@@ -221,8 +287,12 @@ impl Adaptive {
         if self.is_lossy {
             change = change.min(-LOSSY_CUT);
         }
-        let passing = self.passing(rates, is_limited);
-        let rate = passing * (1.0 + change.clamp(-MOST_CUT, MOST_GROWTH));
+        let mut change = change.clamp(-MOST_CUT, MOST_GROWTH);
+        if rates.is_none() || is_limited {
+            // It changes the present rate, and not that of a round ago.
+            change *= (step.as_secs_f64() / round).min(1.0);
+        }
+        let rate = self.passing(rates, is_limited) * (1.0 + change);
         if !is_limited || rate < self.rate {
             self.rate = rate;
         }
@@ -240,7 +310,7 @@ impl Adaptive {
             self.depth = Some((now, round.longest_queue.max(LEAST_DEPTH)));
         }
         self.depth = self.depth.filter(|(at, _)| now < *at + DEPTH_WINDOW);
-        let is_empty = queue <= self.path.tolerance();
+        let is_empty = queue <= self.tolerance();
         self.empty_rounds = if is_empty && !self.is_lossy { (self.empty_rounds + 1).min(16) } else { 0 };
         match &mut self.state {
             State::Startup { best, stalled } => {
@@ -268,7 +338,7 @@ impl Adaptive {
                     cubic.cut(now, self.path.round());
                 }
                 let held = Held { rate: self.rate, cubic: Some(*cubic) };
-                if self.refreshed_at.is_none_or(|at| at + REFRESH_PAUSE <= now) {
+                if self.refreshed_at.is_none_or(|at| at + REFRESH_PAUSE.max(8 * self.refresh_time()) <= now) {
                     self.refresh(now, held.cubic);
                 }
             }
@@ -284,23 +354,32 @@ impl Adaptive {
         }
         if queue <= self.crowded_queue() {
             self.crowded_since = None;
-        } else if *self.crowded_since.get_or_insert(now) + CROWDED_TIME <= now {
+            return;
+        }
+        let (since, rate) = *self.crowded_since.get_or_insert((now, self.rate));
+        if since + CROWDED_TIME.max(8 * self.path.empty_round()) <= now {
             self.crowded_since = None;
-            self.state = self.compete(now);
+            // As a rival would have done, whose queue this is.
+            self.state = self.compete(now, rate);
         }
     }
 
     fn drain(&mut self, now: Instant, best: f64) {
         self.state = State::Drain { until: now + 4 * self.path.round(), best };
-        self.rate = best.max(self.passing(self.path.rates(), false)) * DRAINING;
+        self.rate *= DRAINING;
     }
 
     /// Sends slowly for a round, so that the queue runs empty.
     fn refresh(&mut self, now: Instant, cubic: Option<Cubic>) {
         self.refreshed_at = Some(now);
         let held = Held { rate: self.rate, cubic };
-        self.state = State::Refresh { from: now, until: now + self.path.base() + REFRESH_MORE, held };
+        self.state = State::Refresh { from: now, until: now + self.refresh_time(), held };
         self.rate *= REFRESHING;
+    }
+
+    /// The time in which this connection's own queue runs empty at a lower rate, and packets tell of it.
+    fn refresh_time(&self) -> Duration {
+        self.path.base() + self.path.latest_queue().mul_f64(1.0 / (1.0 - REFRESHING)) + REFRESH_MORE
     }
 
     /// Sends at the former rate until lists tell of it alone.
@@ -316,13 +395,13 @@ impl Adaptive {
         self.state = match held.cubic {
             _ if is_emptied => State::Cruise,
             Some(cubic) => State::Compete(cubic),
-            None if self.full_refreshes >= FULL_REFRESHES => self.compete(now),
+            None if self.full_refreshes >= FULL_REFRESHES => self.compete(now, self.rate),
             None => State::Cruise,
         };
     }
 
-    fn compete(&self, now: Instant) -> State {
-        State::Compete(Cubic::new(now, self.rate, self.path.round()))
+    fn compete(&self, now: Instant, rate: f64) -> State {
+        State::Compete(Cubic::new(now, rate, self.path.round()))
     }
 
     /// The rate at which this connection's packets pass the bottleneck.
@@ -338,14 +417,26 @@ impl Adaptive {
     /// The queue that this connection wants.
     fn target(&self) -> Duration {
         let wanted = TARGET.as_secs_f64() * (TARGET_RATE / self.rate.max(1.0)).sqrt();
-        let most = self.depth.map_or(MOST_TARGET, |(_, depth)| depth.min(MOST_TARGET)).as_secs_f64() * USED_DEPTH;
+        let most = self.depth.map_or(MOST_TARGET, |(_, depth)| depth.min(MOST_TARGET)).mul_f64(USED_DEPTH);
+        let most = most.min((self.path.base() / 3).max(LEAST_TARGET)).as_secs_f64();
         // It falls as the rate rises in a short queue too.
-        self.path.tolerance() + Duration::from_secs_f64(wanted / (1.0 + (wanted / most).powi(4)).powf(0.25))
+        self.tolerance() + Duration::from_secs_f64(wanted / (1.0 + (wanted / most).powi(4)).powf(0.25))
+    }
+
+    /// A queue that it takes for none, as the round trip is never quite the same.
+    fn tolerance(&self) -> Duration {
+        EMPTY + self.path.base() / 64 + self.packets(0.5)
     }
 
     /// A queue that others make.
     fn crowded_queue(&self) -> Duration {
-        2 * self.target().min(CROWDED_TARGET) + CROWDED_MORE
+        self.target().mul_f64(1.3) + EMPTY
+    }
+
+    /// The time that packets take at the bottleneck, at the most.
+    fn packets(&self, packets: f64) -> Duration {
+        let time = packets * self.path.packet() / self.rate.max(self.peak).max(1.0);
+        Duration::from_secs_f64(time).min(self.path.base().mul_f64(packets / 4.0))
     }
 
     fn startup_queue(&self) -> Duration {
@@ -354,7 +445,13 @@ impl Adaptive {
 
     /// The time of which the rates are an average: a round, and twenty packets.
     fn span(&self) -> Duration {
-        (self.path.round() * 5 / 4).max(Duration::from_secs_f64(20.0 * 12_000.0 / self.rate.max(1.0)))
+        let packets = Duration::from_secs_f64(20.0 * self.path.packet() / self.rate.max(1.0));
+        (self.path.empty_round() * 5 / 4).max(packets)
+    }
+
+    /// The bytes that may be under way before any have arrived: ten packets at the default first rate (RFC 6928).
+    fn first_window(&self) -> f64 {
+        FIRST_WINDOW.as_secs_f64() * self.options.first.as_bits_per_second() as f64 / 8.0
     }
 
     fn set_window(&mut self) {
@@ -362,8 +459,13 @@ impl Adaptive {
             State::Refresh { held, .. } | State::Settle { held, .. } => held.rate,
             _ => self.rate,
         };
-        let bytes = rate / 8.0 * 2.0 * self.path.round().as_secs_f64();
-        self.window = (bytes as u64).max(LEAST_WINDOW);
+        // The queue of others lengthens the way. One of its own does not.
+        let is_competing = self.state.is_competing();
+        let round = if is_competing { self.path.round() } else { self.path.empty_round() + self.target() };
+        let bytes = rate / 8.0 * 2.0 * round.as_secs_f64();
+        // At the start as many as have arrived may be under way beside the first ones.
+        let most = if self.state.is_start() { self.first_window() + 2.0 * self.delivered } else { f64::MAX };
+        self.window = bytes.min(most).max(LEAST_WINDOW * self.path.packet() / 8.0) as u64;
     }
 }
 
@@ -379,6 +481,16 @@ impl Round {
     fn count(&self) -> f64 {
         self.arrived + self.lost
     }
+
+    /// The rate at which packets of that many bits have arrived in that time.
+    fn rate(&self, time: Duration, packet: f64) -> f64 {
+        self.arrived * packet / time.as_secs_f64().max(1e-6)
+    }
+}
+
+/// The part of a former rate that is left after that time.
+fn aged(time: Duration) -> f64 {
+    (-time.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2()
 }
 
 impl Path {
@@ -398,8 +510,9 @@ const MOST_PATH_LOSS: f64 = 0.1;
 /// The queue that a connection of [`TARGET_RATE`] wants, beside the tolerance; it goes with the root of the rate.
 const TARGET: Duration = Duration::from_micros(1_500);
 const TARGET_RATE: f64 = 500e6;
-/// All targets are below this, and below that part of the queue at which packets were dropped in this time.
+/// All targets are below this, a quarter of the least round trip unless that is shorter than the next, and below that part of the queue at which packets were dropped in this time.
 const MOST_TARGET: Duration = Duration::from_millis(50);
+const LEAST_TARGET: Duration = Duration::from_millis(1);
 const USED_DEPTH: f64 = 0.8;
 const LEAST_DEPTH: Duration = Duration::from_millis(1);
 const DEPTH_WINDOW: Duration = Duration::from_secs(30);
@@ -425,11 +538,14 @@ const LOSSY_CUT: f64 = 0.05;
 const KNOWN_LOSS: f64 = 200.0;
 /// So many times after each other the queue did not run empty: others fill it.
 const FULL_REFRESHES: u32 = 2;
-/// A queue above twice the target, or twice this, by this, for this time, is one that others make.
-const CROWDED_TARGET: Duration = Duration::from_millis(5);
-const CROWDED_MORE: Duration = Duration::from_millis(2);
+/// A queue above twice the target, and two packets, by this, for this time, may be one that others make.
 const CROWDED_TIME: Duration = Duration::from_millis(500);
-/// A window that lets bursts leave at low rates.
-const LEAST_WINDOW: u64 = 128 << 10;
-/// Lists before such a pause tell nothing.
-const LONG_PAUSE: Duration = Duration::from_secs(1);
+/// The time in which half of a former rate is forgotten.
+const HALF_LIFE: Duration = Duration::from_secs(10);
+/// The packets of a window that lets bursts leave at low rates.
+const LEAST_WINDOW: f64 = 10.0;
+/// The time at the first rate in which as many bytes leave as may be under way before the first list.
+const FIRST_WINDOW: Duration = Duration::from_millis(24);
+/// A round has so many packets, if it does not take too many round trips.
+const ROUND_PACKETS: f64 = 16.0;
+const LONGEST_ROUND: u32 = 8;

@@ -1,6 +1,6 @@
 //! The model of a path: how fast it delivers, how long its round trip is, and which loss it always has.
 
-use crate::proto::{round_trip::RoundTrip, sender::Feedback};
+use crate::proto::{least::Least, receiver::LEAST_INTERVAL, sender::Feedback};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -11,11 +11,16 @@ use std::{
 pub(super) struct Path {
     /// The lists of the latest round, and the last one before it.
     lists: VecDeque<List>,
-    /// Round trips of which no later one is shorter: the first is the least of the window.
-    least: VecDeque<(Instant, Duration)>,
+    /// The latest round trips.
+    samples: VecDeque<(Instant, Duration)>,
+    least: Least,
     /// The last time at which the round trip was about the least.
     pub(super) emptied_at: Option<Instant>,
-    interval: Duration,
+    /// The bits of a packet, as of the latest ones.
+    packet: f64,
+    /// When the latest list came, and whether it came late and was no evidence.
+    heard_at: Option<Instant>,
+    is_late: bool,
     /// The share of packets that are lost without a queue.
     pub(super) loss: f64,
     /// The packets by which it is known.
@@ -26,7 +31,6 @@ pub(super) struct Path {
 #[derive(Debug, Clone, Copy)]
 struct List {
     at: Instant,
-    round_trip: Option<Duration>,
     /// The bits that have arrived, and those that were judged, lost ones included.
     delivered: f64,
     judged: f64,
@@ -43,49 +47,70 @@ pub(super) struct Rates {
 }
 
 impl Path {
-    /// Takes an error list, and keeps as many as tell of `span`.
-    pub(super) fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip, span: Duration) {
-        self.interval = (round_trip.smoothed() / 8).max(LEAST_INTERVAL);
+    /// Takes an error list, and keeps as many as tell of `span`. Returns whether it is evidence of the path.
+    ///
+    /// A list that comes late, and those that come with it, tell of a pause of either end, or of the control channel. If
+    /// the next one is late as well, then the path is slow.
+    pub(super) fn handle(&mut self, now: Instant, feedback: &Feedback, rate: f64, span: Duration) -> bool {
+        let pause = self.heard_at.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        let patience = LATE_INTERVALS * (self.interval() + Duration::from_secs_f64(self.packet() / rate.max(1.0)));
+        self.is_late = if self.is_late { pause.is_zero() } else { pause > patience };
+        if self.is_late || feedback.is_limited {
+            // What was sent since the last list is less than could have been.
+            self.lists.clear();
+        }
         let delivered = feedback.delivered as f64 * 8.0;
-        let packet = delivered / feedback.segments.max(1) as f64;
-        let judged = delivered + packet * feedback.lost_segments as f64;
-        self.lists.push_back(List { at: now, round_trip: feedback.round_trip, delivered, judged });
+        if feedback.segments > 0 {
+            self.packet = delivered / feedback.segments as f64;
+        }
+        let judged = delivered + self.packet() * feedback.lost_segments as f64;
+        let sample = feedback.round_trip.filter(|_| !self.is_late);
+        self.lists.push_back(List { at: now, delivered, judged });
         while self.lists.get(1).is_some_and(|second| second.at + span <= now) {
             self.lists.pop_front();
         }
         while self.lists.len() > MOST_LISTS {
             self.lists.pop_front();
         }
-        let Some(sample) = feedback.round_trip else { return };
-        while self.least.back().is_some_and(|(_, last)| *last >= sample) {
-            self.least.pop_back();
+        let Some(sample) = sample else { return !self.is_late };
+        self.least.sample(now, sample);
+        self.samples.push_back((now, sample));
+        while self.samples.len() > SAMPLES {
+            self.samples.pop_front();
         }
-        self.least.push_back((now, sample));
-        while self.least.front().is_some_and(|(at, _)| *at + BASE_WINDOW <= now) {
-            self.least.pop_front();
-        }
-        if sample <= self.base() + EMPTY {
+        if sample <= self.base() + EMPTY + Duration::from_secs_f64(self.packet() / 2.0 / rate.max(1.0)) {
             self.emptied_at = Some(now);
         }
+        true
+    }
+
+    /// The pause between two error lists.
+    fn interval(&self) -> Duration {
+        (self.base() / 8).max(LEAST_INTERVAL)
+    }
+
+    /// The bits of a packet.
+    pub(super) fn packet(&self) -> f64 {
+        if self.packet > 0.0 { self.packet } else { UNKNOWN_PACKET }
     }
 
     /// The least round trip of the last seconds.
     pub(super) fn base(&self) -> Duration {
-        self.least.front().map_or(UNKNOWN_BASE, |(_, least)| *least)
+        self.least.get().unwrap_or(UNKNOWN_BASE)
     }
 
     /// The time in which a change of the rate is known to have had its effect: a round trip, and the pause between error
     /// lists.
     pub(super) fn round(&self) -> Duration {
-        self.latest(3).unwrap_or(self.base()) + self.interval
+        self.latest(3).unwrap_or(self.base()) + self.interval()
     }
 
     /// The longest that packets have waited in queues, at the least, in the time of half a round trip.
     pub(super) fn queue(&self, now: Instant) -> Duration {
         let since = now.checked_sub(self.base() / 2);
-        let recent = self.lists.iter().rev().enumerate();
-        let recent = recent.take_while(|(index, list)| *index < 2 || since.is_none_or(|since| list.at >= since));
-        let least = recent.filter_map(|(_, list)| list.round_trip).min();
+        let recent = self.samples.iter().rev().enumerate();
+        let recent = recent.take_while(|(index, (at, _))| *index < 2 || since.is_none_or(|since| *at >= since));
+        let least = recent.map(|(_, (_, sample))| *sample).min();
         least.unwrap_or_default().saturating_sub(self.base())
     }
 
@@ -110,28 +135,25 @@ impl Path {
         Some(Rates { delivered: sum(|list| list.delivered), judged: sum(|list| list.judged) })
     }
 
-    /// Forgets the lists, as after a pause.
-    pub(super) fn forget_lists(&mut self) {
-        self.lists.clear();
-    }
-
-    /// A queue that a sender takes for none, as the round trip is never quite the same.
-    pub(super) fn tolerance(&self) -> Duration {
-        EMPTY + self.base() / 64
+    /// The time between a change of the rate and its effect, and the pause between error lists, without a queue.
+    pub(super) fn empty_round(&self) -> Duration {
+        self.base() + self.interval()
     }
 
     fn latest(&self, lists: usize) -> Option<Duration> {
-        self.lists.iter().rev().filter_map(|list| list.round_trip).take(lists).min()
+        self.samples.iter().rev().map(|(_, sample)| *sample).take(lists).min()
     }
 }
 
-/// The time for which a round trip is the path's least one (10 s in BBR).
-const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// A base before the first sample.
 const UNKNOWN_BASE: Duration = Duration::from_millis(20);
-/// The receiver sends no list earlier after another.
-const LEAST_INTERVAL: Duration = Duration::from_millis(2);
 /// A round trip is about the least if it exceeds it by no more.
-const EMPTY: Duration = Duration::from_micros(500);
+pub(super) const EMPTY: Duration = Duration::from_micros(500);
+/// A list is late after so many intervals.
+const LATE_INTERVALS: u32 = 4;
+/// The bits of a packet before the first has arrived.
+const UNKNOWN_PACKET: f64 = 12_000.0;
+/// The round trips that are kept: half a round has about five.
+const SAMPLES: usize = 64;
 /// The most lists that are kept: a round has about ten.
 const MOST_LISTS: usize = 256;

@@ -1,0 +1,50 @@
+//! The least round trip of the last seconds.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// Forgets samples after a time, so that a path may become a longer one.
+#[derive(Debug, Default)]
+pub(crate) struct Least {
+    /// Samples of which no later one is shorter: the first is the least.
+    samples: VecDeque<(Instant, Duration)>,
+}
+
+impl Least {
+    pub(crate) fn sample(&mut self, now: Instant, round_trip: Duration) {
+        while self.samples.back().is_some_and(|(_, last)| *last >= round_trip) {
+            self.samples.pop_back();
+        }
+        self.samples.push_back((now, round_trip));
+        while self.samples.front().is_some_and(|(at, _)| *at + WINDOW <= now) {
+            self.samples.pop_front();
+        }
+    }
+
+    pub(crate) fn get(&self) -> Option<Duration> {
+        self.samples.front().map(|(_, least)| *least)
+    }
+}
+
+/// The time for which a round trip is the path's least one (10 s in BBR).
+const WINDOW: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_forgotten() {
+        let (begin, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut least = Least::default();
+        assert_eq!(least.get(), None);
+        for (at, sample, expected) in
+            [(0, 20, 20), (1_000, 30, 20), (2_000, 25, 20), (10_000, 40, 25), (12_000, 50, 40)]
+        {
+            least.sample(begin + at * ms, sample * ms);
+            assert_eq!(least.get(), Some(expected * ms), "after {at} ms");
+        }
+    }
+}

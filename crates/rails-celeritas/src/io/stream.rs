@@ -3,6 +3,7 @@
 use super::{Connection, ConnectionStats, byte_stream::ByteStream};
 use bytes::Bytes;
 use std::{
+    future::poll_fn,
     io::{self, IoSliceMut},
     net::SocketAddr,
     pin::Pin,
@@ -15,9 +16,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Each write becomes a message of its own, of at most 256 KiB: a [`BufWriter`](tokio::io::BufWriter) in front of small
 /// writes saves datagrams. Bytes are copied once at each end; [`write_bytes`](Self::write_bytes) saves the first copy.
 ///
-/// A flush waits until all written bytes are in the peer's memory, and so does a shutdown, which also tells the peer
-/// that no more follow. Dropping it delivers the written bytes for up to 5 s, if the runtime lives on, and drops those
-/// that were not read.
+/// Written bytes leave by themselves, so a flush does nothing, as that of a `TcpStream` and of a `MultiRailStream`.
+/// [`delivered`](Self::delivered) waits until they are in the peer's memory, and so does a shutdown, which also tells the
+/// peer that no more follow. Dropping it delivers the written bytes for up to 5 s, if the runtime lives on, and drops
+/// those that were not read.
 #[derive(Debug)]
 pub struct CeleritasStream(ByteStream);
 
@@ -31,14 +33,28 @@ impl Connection {
 impl CeleritasStream {
     /// Writes these bytes without copying them. They are kept until they have arrived.
     ///
+    /// # Cancel safety
+    /// It is not cancel safe: if it is dropped, some of the bytes may have been written, from the first one on.
+    ///
     /// # Errors
     /// The connection's.
     pub async fn write_bytes(&mut self, mut bytes: Bytes) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written = std::future::poll_fn(|context| self.poll_try(context, &bytes)).await?;
+            let written = poll_fn(|context| self.poll_try(context, &bytes)).await?;
             bytes = bytes.split_off(written);
         }
         Ok(())
+    }
+
+    /// Waits until all bytes that were written are in the peer's memory. One caller at a time waits.
+    ///
+    /// # Cancel safety
+    /// It is cancel safe: it changes nothing.
+    ///
+    /// # Errors
+    /// The connection's, and [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the peer takes no more bytes.
+    pub async fn delivered(&mut self) -> io::Result<()> {
+        poll_fn(|context| self.0.poll_delivered(context)).await
     }
 
     /// The local address of the control channel.
@@ -95,8 +111,9 @@ impl AsyncWrite for CeleritasStream {
         }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_delivered(context)
+    /// Does nothing: written bytes leave as soon as the rate lets them.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

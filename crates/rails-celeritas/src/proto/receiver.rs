@@ -376,7 +376,7 @@ impl Receiver {
         let after = self.messages.range(message..).next();
         before.is_none_or(|(_, before)| before.bytes.end <= place.start)
             && after.is_none_or(|(_, after)| place.end <= after.bytes.start)
-            && self.above.gaps(place).map(|gap| len(&gap)).sum::<u64>() == len(place)
+            && !self.above.overlaps(place)
             && self.complete <= place.start
     }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use rangemap::RangeSet;
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     ops::Range,
     time::{Duration, Instant},
 };
@@ -37,8 +37,10 @@ pub struct Sender {
     unsent: u64,
     /// The first byte that was never sent.
     next: u64,
-    /// By packet number.
+    /// Those with a number above the highest that has arrived, by number.
     in_flight: VecDeque<Packet>,
+    /// The others.
+    passed: Passed,
     next_packet: u64,
     lost: RangeSet<u64>,
     unacknowledged: u64,
@@ -46,7 +48,7 @@ pub struct Sender {
     largest: Option<u64>,
     /// The segments that have arrived by it, those that came twice included.
     received: u64,
-    complete: u64,
+    heard: Heard,
     round_trip: RoundTrip,
     least: Least,
     /// Probes since the last news.
@@ -61,6 +63,9 @@ pub struct Sender {
     /// Packets below this number give no sample of the round trip: an end was stopped while they were under way.
     sampled_from: u64,
     stats: SenderStats,
+    /// The packets that lists were compared with.
+    #[cfg(test)]
+    looked_at: usize,
 }
 
 /// A message that is being sent.
@@ -69,8 +74,24 @@ struct Outgoing {
     number: u32,
     start: u64,
     length: u64,
-    /// The peer has bytes of it, and so knows its place.
-    is_known: bool,
+}
+
+/// The bytes that have arrived, by the latest error list.
+#[derive(Debug, Default)]
+struct Heard {
+    complete: u64,
+    known: u64,
+    missing: RangeSet<u64>,
+}
+
+/// Packets that later ones have overtaken, and of which it is not known what became of them: a list did not reach so far,
+/// or was too early to tell. A list looks at those that it can tell of, and at no others.
+#[derive(Debug, Default)]
+struct Passed {
+    /// By their first bytes.
+    packets: BTreeMap<u64, Packet>,
+    /// Their first bytes by number.
+    starts: BTreeMap<u64, u64>,
 }
 
 /// A transmission.
@@ -221,12 +242,13 @@ impl Sender {
             unsent: 0,
             next: 0,
             in_flight: VecDeque::new(),
+            passed: Passed::default(),
+            heard: Heard::default(),
             next_packet: 0,
             lost: RangeSet::new(),
             unacknowledged: 0,
             largest: None,
             received: 0,
-            complete: 0,
             round_trip,
             least: Least::default(),
             probes: 0,
@@ -236,6 +258,8 @@ impl Sender {
             delivered: VecDeque::new(),
             sampled_from: 0,
             stats: SenderStats::default(),
+            #[cfg(test)]
+            looked_at: 0,
         }
     }
 
@@ -285,6 +309,7 @@ impl Sender {
             dropped += if is_dropped { len(&packet.bytes) } else { 0 };
             !is_dropped
         });
+        dropped += self.passed.take(bytes.clone()).iter().map(|packet| len(&packet.bytes)).sum::<u64>();
         self.unacknowledged -= dropped;
         if bytes.contains(&self.next) {
             self.unsent -= bytes.end - self.next;
@@ -306,10 +331,10 @@ impl Sender {
     fn next(&self) -> Option<Next> {
         if let Some(lost) = self.lost.first() {
             let message = self.message_of(lost.start)?;
-            return Some(self.cut(lost.start..lost.end.min(message.bytes().end), message.is_known, true));
+            return Some(self.cut(lost.start..lost.end.min(message.bytes().end), self.heard.knows(message), true));
         }
         let mut next = match self.message_of(self.next) {
-            Some(message) => self.cut(self.next..message.bytes().end, message.is_known, false),
+            Some(message) => self.cut(self.next..message.bytes().end, self.heard.knows(message), false),
             None => {
                 let (_, length) = self.waiting.front().filter(|(number, _)| *number < self.message_limit)?;
                 self.cut(self.next..self.next + length, false, false)
@@ -342,7 +367,7 @@ impl Sender {
         let Next { offset, payload_len, is_short, is_again } = self.next()?;
         if self.message_of(offset).is_none() {
             let (number, length) = self.waiting.pop_front()?;
-            self.begun.push_back(Outgoing { number, start: offset, length, is_known: false });
+            self.begun.push_back(Outgoing { number, start: offset, length });
         }
         let message = self.message_of(offset)?;
         let header = SegmentHeader {
@@ -380,8 +405,8 @@ impl Sender {
         if told > self.next {
             return Err(Violation::Bytes { told, sent: self.next });
         }
-        if list.complete < self.complete {
-            return Err(Violation::Sunk { told: list.complete, before: self.complete });
+        if list.complete < self.heard.complete {
+            return Err(Violation::Sunk { told: list.complete, before: self.heard.complete });
         }
         if list.received > 0 && list.largest >= self.next_packet {
             return Err(Violation::Packet { told: list.largest, sent: self.next_packet });
@@ -396,14 +421,9 @@ impl Sender {
             self.largest = self.largest.max(Some(list.largest));
         }
         feedback.is_limited = self.largest.is_none_or(|largest| largest < self.limited_until);
-        let missing: RangeSet<u64> = list.missing_ranges().collect();
-        feedback.acknowledged = self.clear_lost(list.known, &missing);
-        let has_arrived =
-            |bytes: &Range<u64>| bytes.end <= list.complete || bytes.end <= list.known && !missing.overlaps(bytes);
-        let judged = self.judge(now, |bytes| match has_arrived(bytes) {
-            true => Some(true),
-            false => (bytes.end <= list.known).then_some(false),
-        });
+        self.heard = Heard { complete: list.complete, known: told, missing: list.missing_ranges().collect() };
+        feedback.acknowledged = self.clear_lost(list);
+        let judged = self.judge(now);
         feedback.acknowledged += judged.arrived;
         feedback.delivered = feedback.acknowledged + judged.headers;
         (feedback.segments, feedback.lost_segments) = (judged.segments, judged.lost_segments);
@@ -413,19 +433,14 @@ impl Sender {
         if feedback.acknowledged > 0 {
             self.probes = 0;
         }
-        self.complete = self.complete.max(list.complete);
-        let begun = self.begun.iter_mut().take_while(|message| message.start < told);
-        for message in begun.filter(|message| !message.is_known) {
-            let told = message.start..message.bytes().end.min(list.known);
-            message.is_known = message.start < list.complete || missing.gaps(&told).next().is_some();
-        }
-        while let Some(message) = self.begun.front().filter(|message| message.bytes().end <= self.complete) {
+        while let Some(message) = self.begun.front().filter(|message| message.bytes().end <= list.complete) {
             self.delivered.push_back(message.number);
             self.begun.pop_front();
         }
         if self.begun.is_empty() {
             // Transmissions of bytes whose earlier ones have arrived.
             self.in_flight.clear();
+            self.passed = Passed::default();
             self.unacknowledged = 0;
         }
         debug_assert_eq!(self.unacknowledged, self.counted(), "a byte is in two places, or in none");
@@ -435,24 +450,31 @@ impl Sender {
     /// When something is to be done without news: see [`handle_timeout`](Self::handle_timeout). The peer tells what has
     /// arrived within `delay`.
     pub fn poll_timeout(&self, delay: Duration) -> Option<Instant> {
-        let first = self.in_flight.front()?;
-        let overtaken = self.largest.is_some_and(|largest| first.number < largest);
-        let lost_at = overtaken.then(|| first.sent_at + self.round_trip.reordering());
+        let first = self.passed.first().filter(|first| self.largest.is_some_and(|largest| first.number < largest));
+        let lost_at = first.map(|first| first.sent_at + self.round_trip.reordering());
         lost_at.into_iter().chain(self.probe_at(delay)).min()
     }
 
     /// Takes packets to be lost that later ones have overtaken for long, and the last one if nothing was heard for long:
     /// sent again, it tells of those before it. Returns the bytes.
     pub fn handle_timeout(&mut self, now: Instant, delay: Duration) -> u64 {
-        let complete = self.complete;
-        let judged = self.judge(now, |bytes| Some(bytes.end <= complete));
+        let (complete, patience) = (self.heard.complete, self.round_trip.reordering());
+        let mut judged = Judged::default();
+        while let Some(first) = self.passed.first()
+            && self.largest.is_some_and(|largest| first.number < largest)
+            && first.sent_at + patience <= now
+        {
+            let Some(first) = self.passed.pop_first() else { break };
+            let has_arrived = first.bytes.end <= complete;
+            self.settle(first, has_arrived, &mut judged);
+        }
         self.unacknowledged -= judged.arrived;
         if judged.lost > 0 || self.probe_at(delay).is_none_or(|at| now < at) {
             return judged.lost;
         }
         self.probes += 1;
         self.stats.probes += 1;
-        match self.in_flight.pop_back() {
+        match self.in_flight.pop_back().or_else(|| self.passed.pop_last()) {
             // An earlier transmission of these bytes has arrived.
             Some(last) if last.bytes.end <= complete => self.unacknowledged -= len(&last.bytes),
             Some(last) => self.lost.insert(last.bytes),
@@ -484,7 +506,7 @@ impl Sender {
 
     /// The packets that were sent, and are neither known to have arrived nor taken to be lost.
     pub fn packets_in_flight(&self) -> u64 {
-        self.in_flight.len() as u64
+        (self.in_flight.len() + self.passed.packets.len()) as u64
     }
 
     /// Whether everything that was submitted has arrived.
@@ -494,7 +516,7 @@ impl Sender {
 
     /// All bytes of the peer have arrived below this offset: the memory of messages below it is free.
     pub fn complete(&self) -> u64 {
-        self.complete
+        self.heard.complete
     }
 
     /// The round-trip time.
@@ -553,7 +575,7 @@ impl Sender {
 
     /// When the last packet is sent again if nothing is heard.
     fn probe_at(&self, delay: Duration) -> Option<Instant> {
-        let last = self.in_flight.back()?;
+        let last = self.in_flight.back().or_else(|| self.passed.last())?;
         let first = self.round_trip.probe(delay);
         let doubled = first.saturating_mul(1 << self.probes.min(31));
         Some(last.sent_at + doubled.min(LONGEST_PROBE.max(MAX_BACKOFF * first)))
@@ -573,47 +595,57 @@ impl Sender {
     }
 
     /// Takes those lost bytes for arrived that are not missing after all. Returns their number.
-    fn clear_lost(&mut self, known: u64, missing: &RangeSet<u64>) -> u64 {
-        let mut still = RangeSet::new();
-        for lost in self.lost.iter() {
-            if lost.end > known {
-                still.insert(lost.start.max(known)..lost.end);
+    fn clear_lost(&mut self, list: &ErrorList) -> u64 {
+        let mut cleared = 0;
+        for arrived in list.arrived_ranges() {
+            if self.lost.is_empty() {
+                break;
             }
-            still.extend(missing.overlapping(lost).map(|gap| gap.start.max(lost.start)..gap.end.min(lost.end)));
+            let lost = self.lost.overlapping(&arrived);
+            cleared += lost.map(|lost| lost.end.min(arrived.end) - lost.start.max(arrived.start)).sum::<u64>();
+            self.lost.remove(arrived);
         }
-        let before = std::mem::replace(&mut self.lost, still);
-        before.iter().map(len).sum::<u64>() - self.lost.iter().map(len).sum::<u64>()
+        cleared
     }
 
-    /// Judges the packets up to the largest that has arrived: whether all their bytes have arrived, which may be
-    /// unknown. Those that have not are lost if later ones have overtaken them by number or by time.
-    fn judge(&mut self, now: Instant, has_arrived: impl Fn(&Range<u64>) -> Option<bool>) -> Judged {
-        let Some(largest) = self.largest else { return Judged::default() };
-        let passed = self.in_flight.partition_point(|packet| packet.number <= largest);
+    /// Judges the packets up to the largest that has arrived, as far as the latest list tells of their bytes: whether all
+    /// of them have arrived. Those that have not are lost if later ones have overtaken them by number or by time. Each
+    /// packet is looked at once or twice, whatever lists come.
+    fn judge(&mut self, now: Instant) -> Judged {
+        let mut judged = Judged::default();
+        let Some(largest) = self.largest else { return judged };
         let patience = self.round_trip.reordering();
         let is_late = |packet: &Packet| packet.number + REORDERING <= largest || packet.sent_at + patience <= now;
-        let (mut judged, mut kept) = (Judged::default(), Vec::new());
-        for packet in self.in_flight.drain(..passed) {
-            let size = len(&packet.bytes) + u64::from(header_len(packet.is_short));
-            let is_large = size > u64::from(self.small_payload + header_len(false));
-            match has_arrived(&packet.bytes) {
-                Some(true) => {
-                    judged.arrived += len(&packet.bytes);
-                    judged.segments += 1;
-                    judged.headers += u64::from(header_len(packet.is_short));
-                    self.large_losses = if is_large { 0 } else { self.large_losses };
-                }
-                Some(false) if packet.number < largest && is_late(&packet) => {
-                    judged.lost += len(&packet.bytes);
-                    judged.lost_segments += 1;
-                    self.large_losses += u32::from(is_large);
-                    self.lost.insert(packet.bytes);
-                }
-                _ => kept.push(packet),
+        let newly = self.in_flight.partition_point(|packet| packet.number <= largest);
+        let mut packets = self.passed.take(0..self.heard.known);
+        packets.extend(self.in_flight.drain(..newly));
+        #[cfg(test)]
+        (self.looked_at += packets.len());
+        for packet in packets {
+            match self.heard.has_arrived(&packet.bytes) {
+                Some(true) => self.settle(packet, true, &mut judged),
+                Some(false) if packet.number < largest && is_late(&packet) => self.settle(packet, false, &mut judged),
+                _ => self.passed.insert(packet),
             }
         }
-        kept.into_iter().rev().for_each(|packet| self.in_flight.push_front(packet));
         judged
+    }
+
+    /// A packet has arrived, or is lost.
+    fn settle(&mut self, packet: Packet, has_arrived: bool, judged: &mut Judged) {
+        let size = len(&packet.bytes) + u64::from(header_len(packet.is_short));
+        let is_large = size > u64::from(self.small_payload + header_len(false));
+        if has_arrived {
+            judged.arrived += len(&packet.bytes);
+            judged.segments += 1;
+            judged.headers += u64::from(header_len(packet.is_short));
+            self.large_losses = if is_large { 0 } else { self.large_losses };
+        } else {
+            judged.lost += len(&packet.bytes);
+            judged.lost_segments += 1;
+            self.large_losses += u32::from(is_large);
+            self.lost.insert(packet.bytes);
+        }
     }
 
     /// The new bytes that the limits leave room for.
@@ -623,13 +655,14 @@ impl Sender {
     }
 
     fn counted(&self) -> u64 {
-        self.in_flight.iter().map(|packet| len(&packet.bytes)).chain(self.lost.iter().map(len)).sum()
+        let packets = self.in_flight.iter().chain(self.passed.packets.values());
+        packets.map(|packet| len(&packet.bytes)).chain(self.lost.iter().map(len)).sum()
     }
 
     /// The segment that begins a range of a message.
     fn cut(&self, range: Range<u64>, is_known: bool, is_again: bool) -> Next {
         // The peer tells offsets apart that lie closer together than half of the numbers that a short header has.
-        let is_short = is_known && range.start < self.complete + SHORT_REACH && self.next < self.complete + SHORT_REACH;
+        let is_short = is_known && range.start.max(self.next) < self.heard.complete + SHORT_REACH;
         let most = self.most_payload + header_len(false) - header_len(is_short);
         let payload_len = (range.end - range.start).min(most.into()) as u32;
         Next { offset: range.start, payload_len, is_short, is_again }
@@ -639,6 +672,59 @@ impl Sender {
     fn message_of(&self, offset: u64) -> Option<&Outgoing> {
         let index = self.begun.partition_point(|message| message.bytes().end <= offset);
         self.begun.get(index).filter(|message| message.start <= offset)
+    }
+}
+
+impl Heard {
+    /// Whether all of these bytes have arrived; `None` if that is not known.
+    fn has_arrived(&self, bytes: &Range<u64>) -> Option<bool> {
+        match bytes.end <= self.complete {
+            true => Some(true),
+            false => (bytes.end <= self.known).then(|| !self.missing.overlaps(bytes)),
+        }
+    }
+
+    /// Whether the peer has bytes of a message, and so knows its place.
+    fn knows(&self, message: &Outgoing) -> bool {
+        let told = message.start..message.bytes().end.min(self.known);
+        message.start < self.complete || !told.is_empty() && self.missing.gaps(&told).next().is_some()
+    }
+}
+
+impl Passed {
+    fn insert(&mut self, packet: Packet) {
+        self.starts.insert(packet.number, packet.bytes.start);
+        self.packets.insert(packet.bytes.start, packet);
+    }
+
+    /// Takes the packets out that begin in this range.
+    fn take(&mut self, starts: Range<u64>) -> Vec<Packet> {
+        let mut taken = Vec::new();
+        while let Some((&start, _)) = self.packets.range(starts.clone()).next() {
+            taken.extend(self.packets.remove(&start));
+        }
+        for packet in &taken {
+            self.starts.remove(&packet.number);
+        }
+        taken
+    }
+
+    /// The packet with the lowest number.
+    fn first(&self) -> Option<&Packet> {
+        self.packets.get(self.starts.first_key_value()?.1)
+    }
+
+    /// The packet with the highest number.
+    fn last(&self) -> Option<&Packet> {
+        self.packets.get(self.starts.last_key_value()?.1)
+    }
+
+    fn pop_first(&mut self) -> Option<Packet> {
+        self.packets.remove(&self.starts.pop_first()?.1)
+    }
+
+    fn pop_last(&mut self) -> Option<Packet> {
+        self.packets.remove(&self.starts.pop_last()?.1)
     }
 }
 
@@ -691,6 +777,44 @@ const MAX_BACKOFF: u32 = 4;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lists that tell nothing new, and as little as they can of what is under way.
+    #[test]
+    fn lists_cost_no_walk_over_all_packets() {
+        let now = Instant::now();
+        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(Duration::from_millis(1)));
+        sender.raise_limits(u64::MAX, u32::MAX);
+        let (packets, lists) = (4_000, 1_000);
+        sender.submit(1 << 40).unwrap();
+        let list = |largest, complete, known, missing| ErrorList {
+            received: 1,
+            largest,
+            complete,
+            known,
+            missing,
+            ..ErrorList::default()
+        };
+        let take = |sender: &mut Sender| {
+            for _ in 0..packets {
+                sender.take(now).unwrap();
+            }
+        };
+        let handle = |sender: &mut Sender, known, missing: Vec<(u64, u64)>| {
+            for _ in 0..lists {
+                sender.handle(now, &list(packets - 1, 0, known, missing.clone())).unwrap();
+            }
+        };
+        take(&mut sender);
+        // The highest has arrived, and nothing is known of the others.
+        handle(&mut sender, 0, Vec::new());
+        assert_eq!(sender.looked_at, packets as usize);
+        // Half of them are lost, and are sent again, of which nothing is known.
+        let half = packets * 500;
+        handle(&mut sender, half, vec![(0, half)]);
+        take(&mut sender);
+        handle(&mut sender, half, vec![(0, half)]);
+        assert_eq!(sender.looked_at, packets as usize * 3 / 2);
+    }
 
     #[test]
     fn short_headers_go_to_a_peer_that_knows_the_message() {

@@ -18,9 +18,10 @@ pub const CHECK_LEN: usize = 4;
 /// The most bytes of a header and its check.
 pub const HEAD_LEN: usize = HEADER_LEN + CHECK_LEN;
 /// The most bytes of a frame of the control channel, without its length.
-pub const MOST_FRAME: usize = 16 << 10;
-/// The most missing ranges of one error list: an encoded one takes at most 20 bytes.
-pub const MOST_RANGES: usize = 512;
+pub const MOST_FRAME: usize = 64_000;
+/// The most missing ranges of one error list, of which an encoded one takes at most 20 bytes. A list ends before the range
+/// that would be one more, so a sender repeats at most so many in a round trip.
+pub const MOST_RANGES: usize = 3_000;
 /// The most bytes of a message: the header has 48 bits for its length.
 pub const MOST_MESSAGE: u64 = (1 << 48) - 1;
 
@@ -378,6 +379,18 @@ impl ErrorList {
         })
     }
 
+    /// The ranges that have arrived, as offsets in rising order.
+    pub(crate) fn arrived_ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let ends = self.missing_ranges().map(|missing| (missing.start, missing.end));
+        let mut end = 0;
+        let arrived = ends.chain([(self.known.max(self.complete), 0)]).map(move |(start, next)| {
+            let arrived = end..start;
+            end = next;
+            arrived
+        });
+        arrived.filter(|arrived| !arrived.is_empty())
+    }
+
     fn check(&self) -> Result<(), FrameError> {
         let mut end = Some(self.complete);
         for (gap, length) in &self.missing {
@@ -597,7 +610,10 @@ mod tests {
         let list = ErrorList { known: 1 << 30, ..ErrorList::default() }.with_missing(ranges);
         assert_eq!(list.known, 10 * MOST_RANGES as u64);
         assert_eq!(list.missing_ranges().count(), MOST_RANGES);
-        assert_eq!(list.missing_ranges().last(), Some(10 * 511..10 * 511 + 5));
+        let last = 10 * (MOST_RANGES as u64 - 1);
+        assert_eq!(list.missing_ranges().last(), Some(last..last + 5));
+        assert_eq!(list.arrived_ranges().nth(1), Some(15..20));
+        assert_eq!(list.arrived_ranges().last(), Some(last + 5..last + 10));
         list.check().unwrap();
         assert!(Control::ErrorList(list).encode().len() <= MOST_FRAME + 2);
     }

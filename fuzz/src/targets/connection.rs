@@ -32,7 +32,6 @@ pub(crate) fn run(data: &[u8]) {
         parameters: ours,
         outage_limit,
         linger,
-        redials: script.flag(),
     };
     let now = Instant::now();
     let mut end = End {

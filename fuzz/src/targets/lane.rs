@@ -29,7 +29,6 @@ pub(crate) fn run(data: &[u8]) {
         parameters,
         outage_limit: Duration::from_secs(10),
         linger: Duration::from_secs(2),
-        redials: script.flag(),
     };
     let now = Instant::now();
     let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);

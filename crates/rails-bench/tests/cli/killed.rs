@@ -12,11 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the survivor may take to end: the kernel of the killed process tells it at once, or refuses the next connection.
+/// How long the survivor may take to end.
 const BOUND: Duration = Duration::from_secs(30);
-/// Given to both sides: how streams are kept, that silence would be waited for much longer than the test waits, and the rate
-/// of lanes of Celeritas.
-const STREAM: &[&str] = &["--insecure", "--outage-limit", "600", "--rate", "400mbit"];
+/// Given to both sides: how streams are kept, and the rate of lanes of Celeritas.
+const STREAM: &[&str] = &["--insecure", "--rate", "400mbit"];
+/// The sender would wait for silence much longer than the test waits: the kernel of the killed receiver tells it.
+const SENDER: &[&str] = &["--outage-limit", "600"];
+/// The receiver, which dials nobody, waits for the sender until its limit.
+const RECEIVER: &[&str] = &["--outage-limit", "2"];
 /// Of each side, where `RAILS_RUNS` says nothing: a moment takes a second or two.
 const MOMENTS: usize = 8;
 /// As many times as many, until one of them is in the middle of a file.
@@ -162,11 +165,12 @@ impl Batch {
     }
 
     fn receiver(&self, more: &[&str]) -> Receiver {
-        Receiver::start_at(self.lanes.listen, &self.inbox, STREAM.iter().chain(more).copied())
+        Receiver::start_at(self.lanes.listen, &self.inbox, STREAM.iter().chain(RECEIVER).chain(more).copied())
     }
 
     fn send(&self, to: &str) -> (Child, mpsc::Receiver<String>) {
-        start(rails_bench(["send", text(&self.source), "--to", to].into_iter().chain(STREAM.iter().copied())))
+        let arguments = ["send", text(&self.source), "--to", to];
+        start(rails_bench(arguments.iter().chain(STREAM).chain(SENDER).copied()))
     }
 
     /// How long a transfer takes that nobody disturbs, from the start of the sender's process.

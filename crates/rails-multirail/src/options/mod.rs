@@ -185,15 +185,17 @@ impl StreamOptions {
     /// [`max_unacknowledged`](Self::max_unacknowledged).
     ///
     /// # Memory of a stream
-    /// This end's memory for arriving bytes is at most the window and a tenth of it, and 1 MiB for each lane, for every
-    /// behaviour of the peer: with the default, 17.6 MiB and 1 MiB per lane (`tests/memory` floods a stream in a dozen
-    /// ways and reads the process's resident set). The stream allocates it as needed: an idle stream has next to none,
-    /// because it frees a buffer that was not used for 10 s. Bytes that the application has received and not dropped
-    /// are the application's, and do not count. For sending, the stream keeps at most the
-    /// [send buffer](Self::send_buffer), one message and the bytes that [wait for the peer's
-    /// acknowledgement](Self::max_unacknowledged), without a copy of those that came as [`Bytes`](bytes::Bytes): with
-    /// the default, 20 MiB. Its notes on them take at most a fifth of that, and 0.5 MiB for each lane: as much only if
-    /// the peer takes nothing but tiny chunks. The kernel's socket buffers do not count.
+    /// This end's memory for arriving bytes is at most the window and a tenth of it, and for each lane half a mebibyte
+    /// and the [longest chunk](Self::longest_chunk), for every behaviour of the peer: with the default, 17.6 MiB and
+    /// 1 MiB per lane (`tests/memory` floods a stream in a dozen ways and reads the process's resident set). The stream
+    /// allocates it as needed: an idle stream has next to none, because it frees a buffer that was not used for 10 s.
+    /// Bytes that the application has received and not dropped are the application's, and do not count.
+    ///
+    /// For sending, the stream keeps at most the [send buffer](Self::send_buffer), one message and the bytes that
+    /// [wait for the peer's acknowledgement](Self::max_unacknowledged), without a copy of those that came as
+    /// [`Bytes`](bytes::Bytes): with the default, 20 MiB. Its notes on them take at most a fifth of that, and half a
+    /// mebibyte for each lane: as much only if the peer takes nothing but tiny chunks. The kernel's socket buffers do not
+    /// count.
     #[must_use]
     pub fn window(self, bytes: u64) -> Self {
         Self { window: bytes, ..self }
@@ -268,7 +270,13 @@ impl StreamOptions {
     }
 
     /// How long a stream without a usable lane (every lane is down or stalled) waits before it fails. Default: 10 s.
-    /// With zero it fails as soon as the last lane is lost.
+    /// With zero it fails as soon as the last lane is lost. Each end has its own limit.
+    ///
+    /// It also holds where the peer's host has closed or reset every lane: a middlebox can do that as well, and the lanes
+    /// come back. So the end that accepts hears only then that the other end was killed;
+    /// [`EventKind::Outage`](crate::EventKind::Outage) tells of the outage at once, and a listener
+    /// with a shorter limit gives up sooner. The end that dials fails before, if the peer's host has ended every lane
+    /// and refuses every new one. The limit does not run while a lane is up and the peer only does not read.
     #[must_use]
     pub fn outage_limit(self, limit: Duration) -> Self {
         Self { outage_limit: limit, ..self }
@@ -359,8 +367,8 @@ impl StreamOptions {
         TransportParameters { longest_chunk: self.longest_chunk as u32, window: self.window }
     }
 
-    /// This end of a new stream, to a peer with these parameters; `redials` says whether this end dials lanes again.
-    pub(crate) fn connection(&self, theirs: TransportParameters, redials: bool) -> Connection {
+    /// This end of a new stream, to a peer with these parameters.
+    pub(crate) fn connection(&self, theirs: TransportParameters) -> Connection {
         let config = Config {
             longest_chunk: self.longest_chunk,
             send_buffer: self.send_buffer,
@@ -368,7 +376,6 @@ impl StreamOptions {
             parameters: self.parameters(),
             outage_limit: self.outage_limit,
             linger: self.linger,
-            redials,
         };
         let mut connection = Connection::new(config, self.policy.build(), theirs);
         if self.recorded_decisions > 0 {

@@ -343,7 +343,7 @@ mod tests {
             let options = StreamOptions::new(Security::insecure());
             let place = self.queue.clone().try_reserve_owned().unwrap();
             streams.open(StreamId([number; 16]), peer(from), place, || {
-                let connection = options.connection(options.parameters(), false);
+                let connection = options.connection(options.parameters());
                 let any = (Ipv4Addr::UNSPECIFIED, 0).into();
                 let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
                 let opened_by = OpeningLane { role: Role::Accepted, joining, peer_certificates, local: any, peer: any };

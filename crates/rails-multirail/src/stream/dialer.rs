@@ -438,7 +438,7 @@ impl Dialer {
         let mut shared = None;
         self.opened.send_if_modified(|opened| {
             if opened.is_none() {
-                let mut state = self.options.connection(joined.parameters, true);
+                let mut state = self.options.connection(joined.parameters);
                 let failed = self.failed();
                 (0..self.lanes).filter(|lane| !failed.contains_key(lane)).for_each(|lane| state.dialled(lane));
                 let opened_by = OpeningLane {

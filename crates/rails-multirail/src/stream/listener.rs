@@ -499,7 +499,7 @@ impl Registry {
         let refusal = match self.incoming.clone().try_reserve_owned() {
             Ok(place) => {
                 let make = || {
-                    let connection = self.options.connection(parameters, false);
+                    let connection = self.options.connection(parameters);
                     let opened_by = OpeningLane {
                         role: Role::Accepted,
                         joining: proved.joining.clone(),

@@ -271,7 +271,8 @@ async fn removed_lane_that_is_dialled_again() {
     assert_eq!(near.lanes_up(), 2);
 }
 
-/// The kernel of a process that was killed closes its connections, and refuses new ones.
+/// The kernel of a process that was killed closes its connections, and refuses new ones. The end that accepts sees only the
+/// former, which a middlebox does too.
 #[tokio::test]
 async fn a_peer_that_was_killed_is_not_waited_for() {
     let rails = rails(2);
@@ -281,8 +282,7 @@ async fn a_peer_that_was_killed_is_not_waited_for() {
     near.write_all(b"delivered").await.unwrap();
     far.read_exact(&mut [0; 9]).await.unwrap();
     relays.iter().for_each(|relay| relay.cut());
-    let (dialled, accepted) = tokio::join!(timeout(PATIENCE, near.read_u8()), timeout(PATIENCE, far.read_u8()));
-    for error in [dialled.expect("not for a minute").unwrap_err(), accepted.expect("not for a minute").unwrap_err()] {
-        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
-    }
+    let dialled = timeout(PATIENCE, near.read_u8()).await.expect("not for a minute").unwrap_err();
+    assert_eq!(dialled.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(timeout(Duration::from_millis(100), far.read_u8()).await.is_err(), "the lanes may come back");
 }

@@ -28,6 +28,15 @@ pub(super) struct Health {
     link_is_down: bool,
 }
 
+/// A time without a usable lane.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outage {
+    /// When the last usable lane was lost.
+    since: Instant,
+    /// From when on the outage limit runs: a time in which this end's process was stopped does not count.
+    counts_from: Instant,
+}
+
 impl Health {
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled_since.is_some()
@@ -147,18 +156,22 @@ impl Connection {
         self.check_standstill(now);
         if self.linger_until().is_some_and(|at| at <= now) {
             self.end_lingering(now);
-        } else if self.outage_ends().is_some_and(|at| at <= now) {
-            self.fail_for_want_of_lanes(now);
+        } else if let Some(late) = self.outage_ends().and_then(|at| now.checked_duration_since(at)) {
+            match &mut self.outage {
+                // This end's process was stopped meanwhile: it could neither hear of lanes nor dial them.
+                Some(outage) if late >= PAUSE => outage.counts_from = now,
+                _ => self.fail_for_want_of_lanes(now),
+            }
         }
         self.ending.settled |= self.lanes_end().is_some_and(|at| at <= now);
     }
 
     /// When a stream without a usable lane fails.
     pub(super) fn outage_ends(&self) -> Option<Instant> {
-        let since = self.outage_since.filter(|_| self.failure.is_none() && !self.is_done())?;
+        let outage = self.outage.filter(|_| self.failure.is_none() && !self.is_done())?;
         // With an outage limit of zero, the stream still waits for a stalled lane.
         let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
-        waits.then_some(since + self.outage_timeout())
+        waits.then_some(outage.counts_from + self.outage_limit)
     }
 
     /// Takes the oldest event.
@@ -240,16 +253,16 @@ impl Connection {
         if self.is_done() || self.failure.is_some() {
             return;
         }
-        match self.outage_since {
+        match self.outage {
             None if !usable => {
-                self.outage_since = Some(now);
+                self.outage = Some(Outage { since: now, counts_from: now });
                 self.tell(now, None, EventKind::Outage);
                 if self.outage_limit.is_zero() {
                     self.handle_timeout(now);
                 }
             }
-            Some(since) if usable => {
-                self.outage_since = None;
+            Some(Outage { since, .. }) if usable => {
+                self.outage = None;
                 self.tell(now, None, EventKind::Resumed { after: now.saturating_duration_since(since) });
             }
             _ => {}
@@ -268,6 +281,8 @@ impl Connection {
     }
 }
 
+/// A driver comes later than this only if its process did not run: timers of a busy machine are late by much less.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// A lane without progress for so many round trips is stalled: a single loss delays an acknowledgement by no more than two.
 const PROGRESS_ROUND_TRIPS: u32 = 3;
 /// No lane stalls sooner than this: a peer may delay an acknowledgement by 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine may schedule threads

@@ -45,6 +45,7 @@ use crate::{
 use bytes::Bytes;
 use ending::Ending;
 use figures::Peaks;
+use health::Outage;
 use incoming::Incoming;
 use lane::{Lane, LastAckSent};
 use paths::Paths;
@@ -75,12 +76,10 @@ pub struct Config {
     pub max_unacknowledged: u64,
     /// The parameters that this end tells its peer.
     pub parameters: TransportParameters,
-    /// How long the stream waits without a usable lane before it fails.
+    /// How long the stream waits without a usable lane before it fails, however it lost the last one.
     pub outage_limit: Duration,
     /// For how long the lanes still deliver written bytes after the application has dropped the stream.
     pub linger: Duration,
-    /// Whether this end dials lost lanes again, and not its peer.
-    pub redials: bool,
 }
 
 /// One end of one stream. The [module](self) describes how a driver uses it.
@@ -99,9 +98,8 @@ pub struct Connection {
     /// The failure of the stream.
     failure: Option<Failure>,
     outage_limit: Duration,
-    /// When the last usable lane was lost; `None` while there is one.
-    outage_since: Option<Instant>,
-    redials: bool,
+    /// `None` while there is a usable lane.
+    outage: Option<Outage>,
     paths: Paths,
     events: VecDeque<Event>,
     wakes: Wakes,
@@ -188,8 +186,7 @@ impl Connection {
             answering: None,
             failure: None,
             outage_limit: config.outage_limit,
-            outage_since: None,
-            redials: config.redials,
+            outage: None,
             paths: Paths::default(),
             events: VecDeque::new(),
             wakes: Wakes::default(),
@@ -290,7 +287,7 @@ impl Connection {
         }
         let last_ack = LastAckSent { limit: self.parameters.window, ..LastAckSent::default() };
         self.lanes[free] = Lane { up: true, last_ack, ..Lane::default() };
-        self.paths.up(traits.number, traits.rtt);
+        self.paths.up(traits.number);
         self.scheduler.lane_up(free, traits);
         self.tell(now, Some(LaneId(free)), EventKind::Joined);
         self.watch_for_outage(now);

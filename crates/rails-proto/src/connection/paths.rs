@@ -1,11 +1,11 @@
 //! Conclusions about the peer from the ends of its lanes: it is unreachable, or its process is gone.
 //!
-//! When the peer's process dies, its kernel closes or resets every connection at once and refuses new ones. This end believes the kernel, as TCP does.
-//! [`Config::outage_limit`](super::Config::outage_limit) is for an unreachable peer. A middlebox can reset connections too, but then the end that dials gets
-//! through again. The end that accepts waits for that: 1.5 s and four round trips.
+//! A lane that the peer's kernel closes or resets is no goodbye: a middlebox can cut every lane of a stream that goes on, and so does a peer that gives a
+//! lane up and dials it again. So an end without a lane waits for [`Config::outage_limit`](super::Config::outage_limit). The end that dials may know more:
+//! when the peer's process has died, the peer's kernel refuses every new connection, and this end believes the kernel, as TCP does.
 
 use super::{Connection, LaneId};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,8 +37,6 @@ pub(super) struct Paths(Vec<Path>);
 struct Path {
     number: u16,
     state: State,
-    /// The round trip of the first packets.
-    rtt: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +54,8 @@ enum State {
 }
 
 impl Paths {
-    pub(super) fn up(&mut self, number: u16, rtt: Option<Duration>) {
-        let path = Path { number, state: State::Up, rtt: rtt.unwrap_or_default() };
+    pub(super) fn up(&mut self, number: u16) {
+        let path = Path { number, state: State::Up };
         match self.0.iter_mut().find(|path| path.number == number) {
             Some(known) => *known = path,
             None => self.0.push(path),
@@ -74,7 +72,7 @@ impl Paths {
 
     fn dialled(&mut self, number: u16) {
         if self.0.iter().all(|path| path.number != number) {
-            self.0.push(Path { number, state: State::Dialled, rtt: Duration::ZERO });
+            self.0.push(Path { number, state: State::Dialled });
         }
     }
 
@@ -101,10 +99,6 @@ impl Paths {
             path.state = state;
         }
     }
-
-    fn are_closed_by_peer(&self) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|path| path.state == State::ClosedByPeer)
-    }
 }
 
 impl Connection {
@@ -122,15 +116,6 @@ impl Connection {
         }
     }
 
-    /// How long this end waits for a usable lane.
-    pub(super) fn outage_timeout(&self) -> Duration {
-        if self.redials || !self.paths.are_closed_by_peer() {
-            return self.outage_limit;
-        }
-        let rtt = self.paths.0.iter().map(|path| path.rtt).max().unwrap_or_default();
-        self.outage_limit.min(REDIAL_GRACE + ROUND_TRIPS * rtt)
-    }
-
     /// Notes how a lane ended. The lane is still in the list of lanes.
     pub(super) fn note_end(&mut self, lane: LaneId, end: LaneEnd) {
         let number = self.scheduler.number(lane.0);
@@ -144,22 +129,17 @@ impl Connection {
     }
 }
 
-/// How long the accepting end waits for a lane when the peer's kernel has closed all: the peer dials at once, and its kernel sends a lost SYN again after 1 s.
-const REDIAL_GRACE: Duration = Duration::from_millis(1500);
-/// The round trips that the accepting end waits in addition: three for the connection and the handshake, and one because the peer may learn of the loss that
-/// much later.
-const ROUND_TRIPS: u32 = 4;
-
 #[cfg(test)]
 mod tests {
     use super::{super::*, *};
     use crate::policy::Policy;
+    use std::time::Duration;
 
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(10);
 
     /// Creates one end with that many lanes.
-    fn end(redials: bool, lanes: u16, now: Instant) -> (Connection, Vec<LaneId>) {
+    fn end(lanes: u16, now: Instant) -> (Connection, Vec<LaneId>) {
         let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
         let config = Config {
             longest_chunk: 1 << 16,
@@ -168,7 +148,6 @@ mod tests {
             parameters,
             outage_limit: LIMIT,
             linger: LIMIT,
-            redials,
         };
         let mut connection = Connection::new(config, Policy::default().build(), parameters);
         let traits = |number| LaneTraits { number, weight: 1, rtt: Some(20 * MS) };
@@ -184,7 +163,7 @@ mod tests {
     fn a_peer_that_closed_and_refuses_every_lane_is_gone() {
         let now = Instant::now();
         for refused in [Refused::Connection, Refused::Stream] {
-            let (mut connection, lanes) = end(true, 2, now);
+            let (mut connection, lanes) = end(2, now);
             lanes.iter().for_each(|lane| connection.lane_down(now, *lane, LaneEnd::ByPeer));
             connection.dial_failed(now, 0, Some(refused));
             assert!(!has_failed(&connection), "this end has not dialled the other path yet");
@@ -199,7 +178,7 @@ mod tests {
     #[test]
     fn a_refusal_of_one_lane_leaves_the_stream() {
         let now = Instant::now();
-        let (mut connection, lanes) = end(true, 2, now);
+        let (mut connection, lanes) = end(2, now);
         connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
         connection.dial_failed(now, 0, Some(Refused::Stream));
         assert!(!has_failed(&connection));
@@ -213,7 +192,7 @@ mod tests {
     #[test]
     fn first_dial_of_a_path_is_waited_for() {
         let now = Instant::now();
-        let (mut connection, lanes) = end(true, 1, now);
+        let (mut connection, lanes) = end(1, now);
         connection.dialled(0);
         connection.dialled(1);
         connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
@@ -222,7 +201,7 @@ mod tests {
         connection.dial_failed(now, 1, None);
         assert!(has_failed(&connection), "the other address does not answer either");
 
-        let (mut connection, lanes) = end(true, 1, now);
+        let (mut connection, lanes) = end(1, now);
         connection.dialled(1);
         connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
         connection.dial_failed(now, 0, Some(Refused::Connection));
@@ -234,7 +213,7 @@ mod tests {
     #[test]
     fn a_stalled_lane_outweighs_refused_connections() {
         let now = Instant::now();
-        let (mut connection, lanes) = end(true, 2, now);
+        let (mut connection, lanes) = end(2, now);
         connection.lane_down(now, lanes[0], LaneEnd::Lost);
         connection.lane_down(now, lanes[1], LaneEnd::ByPeer);
         connection.dial_failed(now, 0, Some(Refused::Connection));
@@ -245,37 +224,42 @@ mod tests {
     }
 
     #[test]
-    fn the_accepting_end_waits_briefly_for_a_redial() {
+    fn an_end_without_a_lane_waits_for_its_limit() {
         let now = Instant::now();
-        let (mut connection, lanes) = end(false, 2, now);
-        connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
-        assert_eq!(connection.poll_timeout(), None, "a lane is up");
-        connection.lane_down(now, lanes[1], LaneEnd::ByPeer);
-        let grace = REDIAL_GRACE + 80 * MS;
-        assert_eq!(connection.poll_timeout(), Some(now + grace));
-        connection.lane_up(now + grace / 2, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
-        connection.handle_timeout(now + grace);
-        assert!(!has_failed(&connection), "a middlebox had cut the lanes");
+        for ends in [[LaneEnd::ByPeer; 2], [LaneEnd::Lost; 2], [LaneEnd::Lost, LaneEnd::ByPeer]] {
+            let (mut connection, lanes) = end(2, now);
+            connection.lane_down(now, lanes[0], ends[0]);
+            assert_eq!(connection.poll_timeout(), None, "a lane is up");
+            connection.lane_down(now, lanes[1], ends[1]);
+            assert_eq!(connection.poll_timeout(), Some(now + LIMIT), "{ends:?}");
+            connection.handle_timeout(now + LIMIT - MS);
+            assert!(!has_failed(&connection), "{ends:?}");
+            connection.handle_timeout(now + LIMIT);
+            assert!(has_failed(&connection), "{ends:?}");
+        }
     }
 
     #[test]
-    fn the_accepting_end_waits_its_limit_in_silence() {
+    fn a_lane_in_time_ends_the_wait() {
         let now = Instant::now();
-        let (mut connection, lanes) = end(false, 2, now);
-        connection.lane_down(now, lanes[0], LaneEnd::Lost);
-        connection.lane_down(now, lanes[1], LaneEnd::ByPeer);
-        assert_eq!(connection.poll_timeout(), Some(now + LIMIT));
+        let (mut connection, lanes) = end(1, now);
+        connection.lane_down(now, lanes[0], LaneEnd::ByPeer);
+        connection.lane_up(now + LIMIT - MS, LaneTraits::default()).unwrap();
+        assert_eq!(connection.poll_timeout(), None);
+        connection.handle_timeout(now + LIMIT);
+        assert!(!has_failed(&connection), "a middlebox had cut the lane");
     }
 
     #[test]
     fn a_lane_that_was_taken_out_or_replaced_says_nothing() {
         let now = Instant::now();
-        let (mut connection, lanes) = end(false, 2, now);
+        let (mut connection, lanes) = end(2, now);
         connection.leave(now, lanes[0]);
         connection.lane_down(now, lanes[0], LaneEnd::Lost);
         let successor = connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
         connection.lane_down(now, lanes[1], LaneEnd::Lost);
         connection.lane_down(now, successor, LaneEnd::ByPeer);
-        assert_eq!(connection.poll_timeout(), Some(now + REDIAL_GRACE));
+        connection.dial_failed(now, 1, Some(Refused::Connection));
+        assert!(has_failed(&connection), "of the lanes that were to stay, the peer's kernel has refused all");
     }
 }

@@ -4,7 +4,7 @@
 //! one lane, that lane's own check begins this watch, and so its thread must not be blocked. An idle stream waits for nothing and sets no timer; the last
 //! timer runs out once after the stream has become idle.
 
-use super::{Connection, EventKind, LaneId};
+use super::{Connection, EventKind, LaneId, health::PAUSE};
 use serde::Serialize;
 use std::{
     fmt,
@@ -110,11 +110,15 @@ impl Connection {
 
     /// Checks whether the stream stands still, if the time for that has come.
     pub(super) fn check_standstill(&mut self, now: Instant) {
-        if self.standstill.check_at.is_none_or(|at| now < at) {
-            return;
-        }
+        let Some(late) = self.standstill.check_at.and_then(|at| now.checked_duration_since(at)) else { return };
         self.standstill.check_at = None;
         let Some(since) = self.standstill.since else { return };
+        if late >= PAUSE {
+            // This end's process was stopped, and what has arrived meanwhile is still to be taken in.
+            self.standstill.since = Some(if self.standstill.told { since } else { now });
+            self.standstill.check_at = Some(now + FIRST_WARNING);
+            return;
+        }
         let stood_for = now.saturating_duration_since(since);
         // The first acknowledgement of a distant peer takes several round trips.
         let least = FIRST_WARNING.max(4 * self.longest_round_trip());
@@ -164,7 +168,8 @@ impl Connection {
         self.standstill.since = Some(at);
         if std::mem::take(&mut self.standstill.told) {
             self.standstill.check_at = Some(at + FIRST_WARNING);
-            self.tell(now, None, EventKind::Moved { after: at.saturating_duration_since(since) });
+            // An event has reported more than up to `at`, where only a check that came later has found the progress.
+            self.tell(now, None, EventKind::Moved { after: now.saturating_duration_since(since) });
         }
     }
 
@@ -266,7 +271,6 @@ mod tests {
             parameters,
             outage_limit,
             linger,
-            redials: true,
         };
         Connection::new(config, Policy::Adaptive.build(), parameters)
     }

@@ -145,7 +145,7 @@ mod tests {
     /// A stream with idle lanes.
     fn connection<const N: usize>(now: Instant) -> (Connection, [LaneId; N]) {
         let parameters = TransportParameters { longest_chunk: 1000, window: 1_000_000 };
-        let (outage_limit, linger, redials) = (100 * MS, 100 * MS, true);
+        let (outage_limit, linger) = (100 * MS, 100 * MS);
         let config = Config {
             longest_chunk: 1000,
             send_buffer: 1 << 20,
@@ -153,7 +153,6 @@ mod tests {
             parameters,
             outage_limit,
             linger,
-            redials,
         };
         let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
         let lanes = std::array::from_fn(|number| {

@@ -159,7 +159,6 @@ mod tests {
             parameters,
             outage_limit: limit,
             linger: limit,
-            redials: false,
         };
         let mut connection = Connection::new(config, Policy::default().build(), parameters);
         for number in 0..3 {

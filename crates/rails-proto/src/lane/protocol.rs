@@ -273,7 +273,7 @@ mod tests {
     /// Creates one end of a stream, with a lane that has nothing to send.
     fn end(now: Instant) -> (Connection, LaneProtocol<Vec<u8>>) {
         let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
-        let (longest_chunk, send_buffer, redials) = (1 << 16, 1 << 20, false);
+        let (longest_chunk, send_buffer) = (1 << 16, 1 << 20);
         let config = Config {
             longest_chunk,
             send_buffer,
@@ -281,7 +281,6 @@ mod tests {
             parameters,
             outage_limit: LINGER,
             linger: LINGER,
-            redials,
         };
         let mut connection = Connection::new(config, Policy::default().build(), parameters);
         let lane = connection.lane_up(now, LaneTraits::default()).unwrap();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub(super) struct Assembly {
     /// The pieces by the offset at which they begin; together they are the whole message.
     pieces: BTreeMap<u32, Piece>,
-    /// Parts that arrived whole on one lane while another held their piece, with their offsets.
+    /// Parts that arrived whole on one lane while another held their piece, with their offsets; no two overlap.
     came_meanwhile: Vec<(u32, Bytes)>,
     /// The bytes in full pieces.
     filled: u32,
@@ -119,7 +119,7 @@ impl Assembly {
             let slice = part.slice((from - at) as usize..(until - at) as usize);
             match piece.state {
                 State::Full => {}
-                State::Taken { in_hand: true, .. } => self.came_meanwhile.push((from, slice)),
+                State::Taken { in_hand: true, .. } => self.keep_meanwhile(from, slice),
                 State::Taken { lane, filled, .. } => {
                     let mut buffer = BytesMut::zeroed(piece.length as usize);
                     buffer[..filled as usize].copy_from_slice(&piece.bytes[..filled as usize]);
@@ -140,6 +140,18 @@ impl Assembly {
         }
         self.filled += new;
         (new, ousted)
+    }
+
+    /// Keeps a part of a piece that a lane holds, unless the same has come before. An honest peer cuts a part anew, and never across an earlier cut; of
+    /// another's overlapping parts the last one stays, so that all together are no longer than the message.
+    fn keep_meanwhile(&mut self, at: u32, part: Bytes) {
+        let end = |at: u32, part: &Bytes| at + part.len() as u32;
+        let until = end(at, &part);
+        if self.came_meanwhile.iter().any(|(from, known)| *from <= at && until <= end(*from, known)) {
+            return;
+        }
+        self.came_meanwhile.retain(|(from, known)| end(*from, known) <= at || until <= *from);
+        self.came_meanwhile.push((at, part));
     }
 
     /// Takes the message, if all of it has arrived.
@@ -254,6 +266,21 @@ mod tests {
                 assert_eq!(assembly.take_whole().unwrap()[..], [1, 1, 9, 9, 9, 9, 9, 9, 9, 9]);
             }
         }
+    }
+
+    #[test]
+    fn copies_of_a_piece_in_hand_are_kept_once() {
+        let mut assembly = Assembly::new(MessageBuffer::zeroed(10));
+        assert!(assembly.claim(0, 0, 10));
+        let piece = assembly.lend(0, 0).unwrap();
+        let parts = [(0, 4), (0, 10), (0, 10), (3, 5), (0, 10), (9, 1)];
+        for (at, length) in parts.into_iter().cycle().take(100) {
+            assert_eq!(assembly.copy(at, &Bytes::from(vec![9; length])).0, 0);
+            let kept: usize = assembly.came_meanwhile.iter().map(|(_, part)| part.len()).sum();
+            assert!(kept <= 10, "{kept} bytes");
+        }
+        assert_eq!(assembly.give_back(0, 0, piece, 0).len(), 1);
+        assert_eq!(assembly.take_whole().unwrap()[..], [9; 10]);
     }
 
     #[test]

@@ -66,7 +66,6 @@ fn a_lane_that_stalled_while_unused_is_tried() {
         parameters,
         outage_limit: DOWN,
         linger: DOWN,
-        redials: true,
     };
     let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
     let start = Instant::now();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rails_proto::{
     chunk::{Chunk, Content, Packet, Part, Priority},
     connection::{Config, Connection, Failure, LaneEnd, LaneId, NotForMessages, Transmit},
-    messages::{MessageBuffer, Place},
+    messages::{Inbox, MessageBuffer, Place, packet_space},
     parameters::TransportParameters,
     policy::Policy,
     reassembler::Admission,
@@ -28,8 +28,7 @@ fn connection_to(theirs: TransportParameters) -> Connection {
 fn connection_with(longest_chunk: usize, send_buffer: usize, theirs: TransportParameters) -> Connection {
     let parameters = TransportParameters { longest_chunk: LONGEST_CHUNK, window: WINDOW };
     let (max_unacknowledged, outage_limit, linger) = (UNACKNOWLEDGED, Duration::ZERO, LINGER);
-    let config =
-        Config { longest_chunk, send_buffer, max_unacknowledged, parameters, outage_limit, linger, redials: false };
+    let config = Config { longest_chunk, send_buffer, max_unacknowledged, parameters, outage_limit, linger };
     Connection::new(config, Policy::Adaptive.build(), theirs)
 }
 
@@ -552,6 +551,25 @@ fn messages_that_cannot_be_cost_nothing() {
     let refused =
         connection.admit_content(Instant::now(), LaneId(0), &chunk(0, 0, false).0, &part(20_000, 0), &mut None);
     assert_eq!(refused, Err(MessageViolation::Part { length: 0, at: 0, total: 20_000 }.into()));
+}
+
+/// A copy costs the same, however many messages wait. With a pass over all of them for each, this takes minutes.
+#[test]
+fn copies_behind_the_end_of_many_messages() {
+    let window = 16 << 20;
+    let mut inbox = Inbox::new(window);
+    let payload = Bytes::from_static(&[0; 4]);
+    let space = packet_space(4);
+    for _ in 0..4 {
+        for first in 0..window / space {
+            let packet = Content::Packet(Packet { priority: Priority::NORMAL, first, count: 1 });
+            let header = DataHeader::of(first * space, std::slice::from_ref(&payload), false);
+            inbox.insert(&header, &packet, payload.clone()).unwrap();
+        }
+        let end = DataHeader { offset: window, length: 0, fin: true, checksum: 0 };
+        inbox.insert(&end, &Content::Bytes, Bytes::new()).unwrap();
+    }
+    assert!(inbox.is_complete());
 }
 
 /// Another lane can fill the part that a lost lane had begun.

@@ -40,6 +40,8 @@ pub(crate) struct Scenario {
     /// Whether other threads submit some of the chunks of lanes.
     pub(crate) helped: bool,
     pub(crate) lanes: Vec<LaneSpec>,
+    /// The times at which the process of an end is stopped: when, for how long, and which end. Its transport goes on.
+    pub(crate) pauses: Vec<(Duration, Duration, usize)>,
     pub(crate) habits: [Habits; 2],
 }
 
@@ -73,6 +75,7 @@ impl Scenario {
             linger: Duration::from_secs(3_000),
             helped: false,
             lanes,
+            pauses: Vec::new(),
             habits: [Habits::bulk(total), Habits::bulk(0)],
         }
     }
@@ -141,6 +144,8 @@ struct World {
     send_buffer: usize,
     max_unacknowledged: u64,
     ends: [End; 2],
+    /// Until when each end's process is stopped.
+    paused_until: [Instant; 2],
     lanes: Vec<Lane>,
     /// The planned events, in order of time; the number orders events of one time as they were planned.
     script: BTreeMap<(Instant, u64), Happening>,
@@ -224,6 +229,19 @@ enum Happening {
         lane: usize,
         end: usize,
     },
+    /// An end learns that the link under a lane has gone down or come up.
+    Link {
+        lane: usize,
+        end: usize,
+        is_up: bool,
+    },
+    Pause {
+        end: usize,
+        time: Duration,
+    },
+    Resume {
+        end: usize,
+    },
 }
 
 /// A task that can run now.
@@ -239,17 +257,9 @@ impl World {
         let start = Instant::now();
         let parameters = TransportParameters { longest_chunk: scenario.longest_chunk as u32, window: scenario.window };
         let Scenario { longest_chunk, send_buffer, max_unacknowledged, outage_limit, linger, .. } = *scenario;
-        let config = |redials| Config {
-            longest_chunk,
-            send_buffer,
-            max_unacknowledged,
-            parameters,
-            outage_limit,
-            linger,
-            redials,
-        };
+        let config = Config { longest_chunk, send_buffer, max_unacknowledged, parameters, outage_limit, linger };
         let end = |end: usize| End {
-            connection: Connection::new(config(end == 0), scenario.build_policy(), parameters),
+            connection: Connection::new(config, scenario.build_policy(), parameters),
             application: Application::new(scenario.habits[end].clone(), end, scenario.seed),
             events: Vec::new(),
             has_had_a_lane: false,
@@ -268,12 +278,16 @@ impl World {
             send_buffer,
             max_unacknowledged,
             ends,
+            paused_until: [start; 2],
             lanes: Vec::new(),
             script: BTreeMap::new(),
             planned: 0,
         };
         for (number, spec) in (0..).zip(&scenario.lanes) {
             world.add_lane(number, spec.clone());
+        }
+        for (at, time, end) in scenario.pauses.iter().copied() {
+            world.plan(at, Happening::Pause { end, time });
         }
         world
     }
@@ -334,9 +348,10 @@ impl World {
     fn pick(&mut self) -> Option<Ready> {
         let mut ready = Vec::new();
         for (index, lane) in self.lanes.iter().enumerate() {
-            ready.extend((0..2).filter(|end| lane.is_ready(*end)).map(|end| Ready::Lane(index, end)));
+            let is_ready = |end: &usize| !self.is_paused(*end) && lane.is_ready(*end);
+            ready.extend((0..2).filter(is_ready).map(|end| Ready::Lane(index, end)));
         }
-        for (index, end) in self.ends.iter().enumerate() {
+        for (index, end) in self.ends.iter().enumerate().filter(|(index, _)| !self.is_paused(*index)) {
             let is_ready = |task| match task {
                 Task::Ready => true,
                 Task::Until(at) => at <= self.now,
@@ -496,17 +511,26 @@ impl World {
     fn next_event(&self) -> Option<Instant> {
         let script = self.script.keys().map(|(at, _)| *at).take(1);
         let pipes = self.lanes.iter().flat_map(|lane| &lane.pipes).filter_map(Pipe::next_event);
-        let lanes = self.lanes.iter().flat_map(|lane| &lane.sides).filter_map(|side| side.timeout);
-        let tasks = self.ends.iter().flat_map(|end| [end.application.reader, end.application.writer]);
+        let running = || (0..2).filter(|end: &usize| !self.is_paused(*end));
+        let sides = running().flat_map(|end| self.lanes.iter().map(move |lane| &lane.sides[end]));
+        let lanes = sides.filter_map(|side| side.timeout);
+        let tasks = running().flat_map(|end| [self.ends[end].application.reader, self.ends[end].application.writer]);
         let tasks = tasks.filter_map(|task| if let Task::Until(at) = task { Some(at) } else { None });
-        let timeouts = self.ends.iter().filter_map(|end| end.connection.poll_timeout());
+        let timeouts = running().filter_map(|end| self.ends[end].connection.poll_timeout());
         script.chain(pipes).chain(lanes).chain(tasks).chain(timeouts).min()
     }
 
     /// Runs the events that are due by now.
     fn happen(&mut self) {
         while let Some(first) = self.script.first_entry().filter(|first| first.key().0 <= self.now) {
-            match first.remove() {
+            let happening = first.remove();
+            // A process that is stopped learns of it later.
+            if let Some(until) = happening.learns().map(|end| self.paused_until[end]).filter(|until| *until > self.now)
+            {
+                self.plan(until - self.start, happening);
+                continue;
+            }
+            match happening {
                 Happening::Open { lane, end } => self.open(lane, end),
                 Happening::Rate { lane, rate } => {
                     self.lanes[lane].pipes.iter_mut().for_each(|pipe| pipe.set_rate(self.now, rate));
@@ -530,13 +554,36 @@ impl World {
                     self.ends[end].connection.dial_failed(self.now, self.lanes[lane].number, Some(Refused::Stream));
                     self.settle(end);
                 }
+                Happening::Link { lane, end, is_up } => {
+                    if let Some(id) = self.lanes[lane].sides[end].id() {
+                        let connection = &mut self.ends[end].connection;
+                        if is_up {
+                            connection.link_up(self.now, id)
+                        } else {
+                            connection.link_down(self.now, id)
+                        }
+                        self.settle(end);
+                    }
+                }
+                Happening::Pause { end, time } => {
+                    self.paused_until[end] = self.paused_until[end].max(self.now + time);
+                    let over = self.paused_until[end] - self.start;
+                    self.plan(over, Happening::Resume { end });
+                }
+                // Its tasks come in any order: some timeouts may be handled first.
+                Happening::Resume { end } if !self.is_paused(end) && self.random.random_bool(0.5) => {
+                    self.receive_on_all(end);
+                }
+                Happening::Resume { .. } => {}
             }
         }
-        for end in 0..2 {
+        let running: Vec<usize> = (0..2).filter(|end| !self.is_paused(*end)).collect();
+        for end in running.iter().copied() {
             self.ends[end].connection.handle_timeout(self.now);
             self.settle(end);
         }
-        for (lane, end) in (0..self.lanes.len()).flat_map(|lane| [(lane, 0), (lane, 1)]) {
+        let sides = |lane| running.iter().map(move |end| (lane, *end));
+        for (lane, end) in (0..self.lanes.len()).flat_map(sides) {
             let Lane { sides, pipes, .. } = &mut self.lanes[lane];
             let Side { up: Some((_, protocol)), timeout, idle, .. } = &mut sides[end] else { continue };
             if timeout.is_some_and(|at| at <= self.now) {
@@ -554,6 +601,23 @@ impl World {
                 for parcel in self.lanes[lane].pipes[1 - end].arrivals(self.now) {
                     self.arrive(lane, end, parcel);
                 }
+            }
+        }
+        for end in running {
+            self.receive_on_all(end);
+        }
+    }
+
+    fn is_paused(&self, end: usize) -> bool {
+        self.now < self.paused_until[end]
+    }
+
+    /// Has each lane read what arrived while its process was stopped.
+    fn receive_on_all(&mut self, end: usize) {
+        for lane in 0..self.lanes.len() {
+            let Side { up, arrived, low_water, is_closed, .. } = &self.lanes[lane].sides[end];
+            if up.is_some() && (*is_closed || arrived.len() >= *low_water) {
+                self.receive(lane, end);
             }
         }
     }
@@ -621,8 +685,7 @@ impl World {
     }
 
     fn stop(&mut self, lane: usize, stop: Stop, begins: bool) {
-        let Lane { sides, pipes, .. } = &mut self.lanes[lane];
-        for (sender, pipe) in pipes.iter_mut().enumerate() {
+        for (sender, pipe) in self.lanes[lane].pipes.iter_mut().enumerate() {
             // The bytes lost towards one end include the acknowledgements of that end's bytes.
             match stop {
                 Stop::OneWay(end) if end == sender => pipe.stop(self.now, begins),
@@ -630,16 +693,8 @@ impl World {
                 Stop::BothWays | Stop::LinkDown(_) => pipe.stop(self.now, begins),
             }
         }
-        if let Stop::LinkDown(end) = stop
-            && let Some(id) = sides[end].id()
-        {
-            let connection = &mut self.ends[end].connection;
-            if begins {
-                connection.link_down(self.now, id)
-            } else {
-                connection.link_up(self.now, id)
-            }
-            self.settle(end);
+        if let Stop::LinkDown(end) = stop {
+            self.plan_in(Duration::ZERO, Happening::Link { lane, end, is_up: !begins });
         }
     }
 
@@ -658,13 +713,15 @@ impl World {
         match parcel {
             Parcel::Bytes(bytes) => {
                 side.arrived.extend_from_slice(&bytes);
-                if side.arrived.len() >= side.low_water {
+                if side.arrived.len() >= side.low_water && !self.is_paused(end) {
                     self.receive(lane, end);
                 }
             }
             Parcel::End => {
                 side.is_closed = true;
-                self.receive(lane, end);
+                if !self.is_paused(end) {
+                    self.receive(lane, end);
+                }
             }
         }
     }
@@ -748,6 +805,23 @@ impl World {
             let _ = connection.take_wakes();
             if done || failure.is_some() {
                 assert_eq!((connection.is_done(), connection.failure().cloned()), (done, failure));
+            }
+        }
+    }
+}
+
+impl Happening {
+    /// The end whose process learns of it.
+    fn learns(self) -> Option<usize> {
+        match self {
+            Self::Helped { end, .. }
+            | Self::Open { end, .. }
+            | Self::Lost { end, .. }
+            | Self::Leave { end, .. }
+            | Self::Refused { end, .. }
+            | Self::Link { end, .. } => Some(end),
+            Self::Rate { .. } | Self::Break { .. } | Self::Stop { .. } | Self::Pause { .. } | Self::Resume { .. } => {
+                None
             }
         }
     }

@@ -140,8 +140,18 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
     let sizes = (window, chunk, prop_oneof![1usize..100, 1_000usize..200_000], unacknowledged);
     let outage_limit = prop_oneof![2 => Just(Duration::from_secs(10)), 1 => time(2_000), 1 => Just(Duration::ZERO)];
     let lanes = prop::collection::vec(lane(), 1..5);
-    (any::<u64>(), policy, sizes, outage_limit, lanes, habits(), habits()).prop_map(
-        |(seed, policy, (window, chunk, send_buffer, max_unacknowledged), outage_limit, lanes, first, second)| {
+    let pause = prop::collection::vec((time(2_000), time(60_000), 0usize..2), 1..3);
+    let pauses = prop_oneof![3 => Just(Vec::new()), 1 => pause];
+    (any::<u64>(), policy, sizes, outage_limit, (lanes, pauses), habits(), habits()).prop_map(
+        |(
+            seed,
+            policy,
+            (window, chunk, send_buffer, max_unacknowledged),
+            outage_limit,
+            (lanes, pauses),
+            first,
+            second,
+        )| {
             // Windows and buffers of a few bytes are for streams of a few bytes.
             let least = window.min(chunk as u64).min(send_buffer as u64).min(max_unacknowledged);
             let most = least.saturating_mul(1_000);
@@ -161,6 +171,7 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
                 outage_limit,
                 linger: Duration::from_secs(3_000),
                 lanes,
+                pauses,
                 habits: [shorten(first), shorten(second)],
             }
         },

@@ -2,7 +2,7 @@
 
 use crate::{
     application::Habits,
-    network::LaneSpec,
+    network::{LaneSpec, Stop},
     pair::{Outcome, Scenario},
 };
 use rails_proto::{
@@ -139,6 +139,36 @@ fn acknowledgements_lost_with_their_lane() {
     let habits = [Habits::bulk(16 * MIB), Habits { stall: Some((0, ms(300))), ..Habits::bulk(0) }];
     let outcome = Scenario { habits, ..Scenario::one_way(0, lanes) }.run();
     assert!(outcome.duplicated[1] > 0, "{outcome:?}");
+}
+
+/// The transport of a process that is stopped goes on: its lanes are up, and no limit runs.
+#[test]
+fn a_process_that_is_stopped_for_a_minute() {
+    for end in 0..2 {
+        let outage_limit = ms(500);
+        let pauses = vec![(ms(100), ms(60_000), end)];
+        let outcome = Scenario { outage_limit, pauses, ..Scenario::one_way(64 * MIB, lanes(&[400, 100])) }.run();
+        assert!(outcome.read_end.iter().all(Option::is_some), "{outcome:?}");
+        let outage = |(_, kind): &(Duration, EventKind)| matches!(kind, EventKind::Outage | EventKind::Stalled { .. });
+        assert!(!outcome.events.iter().flatten().any(outage), "{outcome:?}");
+        let stood = |(_, kind): &(Duration, EventKind)| matches!(kind, EventKind::Standstill { .. });
+        assert_eq!(outcome.events.map(|events| events.iter().any(stood)), [end == 1, false], "the sender waits for it");
+    }
+}
+
+/// The process is stopped in an outage, which ends long before the process goes on.
+#[test]
+fn an_outage_of_a_process_that_is_stopped() {
+    for seed in 0..8 {
+        for end in 0..2 {
+            let mut lanes = lanes(&[400]);
+            lanes[0].stops = vec![(ms(100), ms(1_000), Stop::BothWays)];
+            let outage_limit = ms(5_000);
+            let pauses = vec![(ms(600), ms(30_000), end)];
+            let outcome = Scenario { seed, outage_limit, pauses, ..Scenario::one_way(64 * MIB, lanes) }.run();
+            assert_eq!(outcome.failures, [None, None]);
+        }
+    }
 }
 
 /// A lane that carries nothing any more, without an error.

@@ -20,7 +20,6 @@ fn connection(window: u64) -> Connection {
         parameters,
         outage_limit,
         linger,
-        redials: true,
     };
     Connection::new(config, Policy::Adaptive.build(), parameters)
 }

@@ -28,7 +28,6 @@ impl End {
             parameters,
             outage_limit: limit,
             linger: limit,
-            redials: false,
         };
         let mut connection = Connection::new(config, Policy::Adaptive.build(), parameters);
         let lane = connection.lane_up(Instant::now(), LaneTraits::default()).unwrap();

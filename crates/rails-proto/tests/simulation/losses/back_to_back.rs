@@ -50,16 +50,15 @@ impl Pair {
         let Story { messages, policy, longest_chunk, window, lanes, .. } = *story;
         let parameters = TransportParameters { longest_chunk: longest_chunk as u32, window };
         let (send_buffer, outage_limit, linger) = (1 << 20, FOR_EVER, FOR_EVER);
-        let config = |redials| Config {
+        let config = Config {
             longest_chunk,
             send_buffer,
             max_unacknowledged: parameters.window,
             parameters,
             outage_limit,
             linger,
-            redials,
         };
-        let mut ends = [true, false].map(|redials| Connection::new(config(redials), policy.build(), parameters));
+        let mut ends = [0, 1].map(|_| Connection::new(config, policy.build(), parameters));
         let now = Instant::now();
         if messages {
             ends.iter_mut().for_each(|end| end.carry_messages(now).expect("nothing was written"));

@@ -53,7 +53,8 @@ pub struct BufferPool {
 /// A buffer of a pool, and the only way to its bytes. Dropping it, on any thread, gives it back, and wakes the task that
 /// waits for one.
 ///
-/// **It has the bytes of its last owner**, unless it was taken by [`BufferPool::take_zeroed`]. `Bytes::from_owner` makes it a `Bytes` without a copy.
+/// **It has the bytes of its last owner**, unless it was taken by [`BufferPool::take_zeroed`]. `Bytes::from_owner` makes
+/// it a `Bytes` without a copy.
 pub struct PooledBuffer {
     slot: Slot,
 }
@@ -105,8 +106,9 @@ impl BufferPool {
         Some(buffer)
     }
 
-    /// A free buffer, with the bytes of its last owner; while all are out, the task is woken once one has come back. One task at a time waits for a pool: if
-    /// several do, only the one that called last is woken. The pool keeps its waker until then.
+    /// A free buffer, with the bytes of its last owner; while all are out, the task is woken once one has come back. One
+    /// task at a time waits for a pool: if several do, only the one that called last is woken. The pool keeps its waker
+    /// until then.
     ///
     /// # Examples
     /// ```

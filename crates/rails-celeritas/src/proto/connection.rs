@@ -19,6 +19,7 @@ use rails_topo::Bandwidth;
 use rangemap::RangeSet;
 use std::{
     collections::VecDeque,
+    task::Waker,
     time::{Duration, Instant},
 };
 
@@ -206,7 +207,7 @@ impl ConnectionProtocol {
             self.controller.resume(now);
         }
         let number = self.sender.submit(length)?;
-        self.controller.set_busy(true);
+        self.heed_busy();
         Ok(number)
     }
 
@@ -226,7 +227,7 @@ impl ConnectionProtocol {
         if was_waiting && self.sender.unacknowledged() == 0 {
             self.silence.end(now);
         }
-        self.controller.set_busy(!self.sender.is_done());
+        self.heed_busy();
         if message >= self.sender.message_limit() {
             self.given_up.insert(message..message + 1);
         } else {
@@ -567,6 +568,16 @@ impl ConnectionProtocol {
         self.sender.packets_in_flight()
     }
 
+    /// The connection's task is about to work and to wait: it is woken once the rate grows by what others do.
+    pub fn watch(&mut self, waker: &Waker) {
+        self.controller.watch(waker);
+    }
+
+    /// The tasks of other connections that have more to do by what happened here. They are to be woken under no lock.
+    pub fn take_woken(&mut self) -> Vec<Waker> {
+        self.controller.take_woken()
+    }
+
     /// When the peer's last news came, or this end began to wait for some.
     pub fn heard_at(&self) -> Instant {
         self.silence.since()
@@ -608,7 +619,7 @@ impl ConnectionProtocol {
                     self.deadlines.remove(message);
                     self.events.push_back(Event::Delivered { message });
                 }
-                self.controller.set_busy(!self.sender.is_done());
+                self.heed_busy();
                 self.tell_given_up();
                 self.tell_round_trip();
             }
@@ -762,6 +773,11 @@ impl ConnectionProtocol {
     /// The time without news after which the rate is halved.
     fn pause(&self) -> Duration {
         (3 * self.sender.round_trip().smoothed()).clamp(LEAST_SILENCE, MOST_SILENCE / 2)
+    }
+
+    /// A connection whose peer takes nothing leaves its part of a rate to others.
+    fn heed_busy(&mut self) {
+        self.controller.set_busy(self.sender.is_busy());
     }
 
     fn set_rate(&mut self, now: Instant) {

@@ -5,6 +5,7 @@
 
 mod hostile;
 mod secure;
+mod shares;
 mod streams;
 
 use bytes::{Bytes, BytesMut};

@@ -59,7 +59,7 @@ mod io;
 
 pub use proto::{
     incoming::Message,
-    rate::{AdaptiveOptions, SharedRate},
+    rate::{AdaptiveOptions, NoRate, SharedRate},
 };
 
 pub use io::{

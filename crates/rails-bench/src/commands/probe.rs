@@ -64,14 +64,14 @@ fn address(flag: &str, address: &Address) -> Result<LaneAddress> {
 
 async fn measure(to: LaneAddress, security: Security, most: Bandwidth, json: bool, mut stop: Stop) -> Result<Exit> {
     let mut search = Search::new(most);
-    let shared = SharedRate::new(search.next().unwrap_or(most));
+    let shared = SharedRate::new(search.next().unwrap_or(most))?;
     let options = CeleritasOptions::shared(&shared, NonZeroU32::MIN).security(security);
     // All messages are the same block.
     let options = options.max_unsent(DataSize::bytes(u64::MAX));
     let report = stop.or(async {
         let connection = options.connect(to.socket).await.map_err(|error| not_connected(error, to))?;
         while let Some(rate) = search.next() {
-            shared.set(rate);
+            shared.set(rate)?;
             search.take(attempt(&connection, rate).await.with_context(|| format!("--to {to}"))?);
         }
         let stats = connection.stats();

@@ -89,10 +89,11 @@ impl Shared {
     /// Tells the callers of news, after a change by the driver.
     fn announce(&self, mut state: MutexGuard<'_, State>) {
         let (woken, settled) = (state.take_woken(), state.outgoing.take_settled());
+        let others = state.protocol.take_woken();
         // They may call back at once.
         drop(state);
         settled.into_iter().for_each(Settled::tell);
-        woken.into_iter().flatten().for_each(Waker::wake);
+        woken.into_iter().flatten().chain(others).for_each(Waker::wake);
         self.changed.notify_waiters();
     }
 
@@ -217,6 +218,7 @@ impl Future for Driver {
         let driver = &mut *self;
         let shared = Arc::clone(&driver.shared);
         let mut state = shared.lock();
+        state.protocol.watch(context.waker());
         for _ in 0..ROUNDS {
             let worked = driver.work(&mut state);
             let is_worthwhile = worked.unwrap_or_else(|broken| {

@@ -19,6 +19,7 @@ use rails_topo::Bandwidth;
 use rangemap::RangeSet;
 use std::{
     collections::VecDeque,
+    task::Waker,
     time::{Duration, Instant},
 };
 
@@ -214,7 +215,7 @@ impl ConnectionProtocol {
             self.controller.resume(now);
         }
         let number = self.sender.submit(length)?;
-        self.controller.set_busy(true);
+        self.heed_busy();
         Ok(number)
     }
 
@@ -234,7 +235,7 @@ impl ConnectionProtocol {
         if was_waiting && self.sender.unacknowledged() == 0 {
             self.silence.end(now);
         }
-        self.controller.set_busy(!self.sender.is_done());
+        self.heed_busy();
         if message >= self.sender.message_limit() {
             self.given_up.insert(message..message + 1);
         } else {
@@ -626,6 +627,16 @@ impl ConnectionProtocol {
         self.sender.packets_in_flight()
     }
 
+    /// The connection's task is about to work and to wait: it is woken once the rate grows by what others do.
+    pub fn watch(&mut self, waker: &Waker) {
+        self.controller.watch(waker);
+    }
+
+    /// The tasks of other connections that have more to do by what happened here. They are to be woken under no lock.
+    pub fn take_woken(&mut self) -> Vec<Waker> {
+        self.controller.take_woken()
+    }
+
     /// When the peer's last news came, or this end began to wait for some.
     pub fn heard_at(&self) -> Instant {
         self.silence.since()
@@ -667,7 +678,7 @@ impl ConnectionProtocol {
                     self.deadlines.remove(message);
                     self.events.push_back(Event::Delivered { message });
                 }
-                self.controller.set_busy(!self.sender.is_done());
+                self.heed_busy();
                 self.tell_given_up();
                 self.tell_round_trip();
             }
@@ -827,6 +838,11 @@ impl ConnectionProtocol {
         let round_trip = self.sender.round_trip();
         let limit = self.parameters.max_silence.max(MIN_PROBES * round_trip.probe(self.peer_delay()));
         Patience { pause: (3 * round_trip.smoothed()).max(LEAST_SILENCE).min(limit / 2), limit }
+    }
+
+    /// A connection whose peer takes nothing leaves its part of a rate to others.
+    fn heed_busy(&mut self) {
+        self.controller.set_busy(self.sender.is_busy());
     }
 
     fn set_rate(&mut self, now: Instant) {

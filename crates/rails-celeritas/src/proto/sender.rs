@@ -514,6 +514,11 @@ impl Sender {
         self.begun.is_empty() && self.waiting.is_empty()
     }
 
+    /// Whether something may be sent, or is under way.
+    pub fn is_busy(&self) -> bool {
+        self.unacknowledged > 0 || self.next().is_some()
+    }
+
     /// All bytes of the peer have arrived below this offset: the memory of messages below it is free.
     pub fn complete(&self) -> u64 {
         self.heard.complete

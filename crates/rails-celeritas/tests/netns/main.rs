@@ -143,7 +143,7 @@ fn netns_shares_of_one_link_follow_the_weights() {
     let lab = LinkLab::builder().link(Shape::mbit(200)).build().expect("labs can be built here");
     let weights = [1, 1, 2, 4];
     let near = async |address| {
-        let rate = SharedRate::new(Bandwidth::mbps(190));
+        let rate = SharedRate::new(Bandwidth::mbps(190)).expect("it is a rate");
         let mut connections = Vec::new();
         for weight in weights {
             let options = CeleritasOptions::shared(&rate, NonZeroU32::new(weight).expect("it is not zero"));

@@ -6,6 +6,7 @@
 mod hostile;
 mod secure;
 mod sending;
+mod shares;
 mod streams;
 
 use bytes::{Bytes, BytesMut};

@@ -6,11 +6,11 @@ mod shared;
 
 pub use adaptive::{Adaptive, AdaptiveOptions};
 pub use fixed::Fixed;
-pub use shared::{Shared, SharedRate};
+pub use shared::{NoRate, Shared, SharedRate};
 
 use super::{round_trip::RoundTrip, sender::Feedback};
 use rails_topo::Bandwidth;
-use std::{fmt, time::Instant};
+use std::{fmt, task::Waker, time::Instant};
 
 /// Decides the rate of a connection, from what its error lists tell. It has no clock: time is an argument.
 ///
@@ -32,9 +32,22 @@ pub trait RateController: fmt::Debug + Send {
         u64::MAX
     }
 
-    /// The connection has something to send or to hear of from now on, or has not. The default does nothing.
+    /// The connection has something that it may send, or something to hear of, from now on, or has not. The default does
+    /// nothing.
     fn set_busy(&mut self, is_busy: bool) {
         let _ = is_busy;
+    }
+
+    /// The connection's task is about to look at the rate, and to wait: the waker is called once the rate grows otherwise
+    /// than by a call of this controller. It takes the place of an earlier one. The default does nothing.
+    fn watch(&mut self, waker: &Waker) {
+        let _ = waker;
+    }
+
+    /// The tasks of other connections whose rates have grown by calls of this controller: whoever made the calls wakes
+    /// them once it holds no lock. The default has none.
+    fn take_woken(&mut self) -> Vec<Waker> {
+        Vec::new()
     }
 
     /// The connection sends again, after it had nothing to send for some time. The default does nothing.

@@ -448,3 +448,22 @@ fn path_below_the_least_mtu_is_told() {
     network.run(Duration::from_secs(20), |network| network.failures[0].is_some());
     assert!(matches!(network.failures[0], Some(Failure::SmallPath)), "{:?}", network.failures);
 }
+
+/// More ranges are missing in a round trip than a short list tells of.
+#[test]
+fn lists_cap_no_long_lossy_path() {
+    let path = |loss| Path { delay: 100 * MS, queue: 20_000_000, ..wan(loss) };
+    let ends = [0, 1].map(|end| Parameters { most_unacknowledged: 64 << 20, ..parameters(200 * MS, end) });
+    let mut network = Network::new(7, [path(0.1), path(0.0)], ends, fixed(495));
+    for _ in 0..8 {
+        network.send(0, MESSAGE);
+    }
+    let mut acknowledged = [1_500, 2_500].map(|at| {
+        network.run(at * MS, |_| false);
+        network.ends[0].stats().0.acknowledged_bytes
+    });
+    acknowledged[1] -= acknowledged[0];
+    println!("{} Mbit/s", acknowledged[1] * 8 / 1_000_000);
+    // Of 495 Mbit/s, 1432 of 1500 bytes are payload, of which a tenth is lost.
+    assert!(acknowledged[1] * 8 >= 400_000_000, "{acknowledged:?}");
+}

@@ -64,5 +64,5 @@ pub use proto::{
 
 pub use io::{
     CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, Connection, ConnectionError,
-    ConnectionStats, HelperStats, OpenError, ReceiveError, ScatterStats, SendError, Sending,
+    ConnectionStats, HelperStats, OpenError, ReceiveError, ScatterStats, SendError, Sending, TurnedAway,
 };

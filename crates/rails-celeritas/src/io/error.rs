@@ -78,6 +78,14 @@ pub enum OpenError {
         /// The mode.
         mode: Mode,
     },
+    /// This build cannot seal segments, which every mode but the insecure one does.
+    #[error(
+        "segments cannot be sealed, as mode {mode} asks: this build is without rails-celeritas' feature `encryption`"
+    )]
+    NoEncryption {
+        /// The mode.
+        mode: Mode,
+    },
     /// The interface towards the peer takes no packets of 1,280 bytes.
     #[error("the interface towards {remote} has an MTU of {mtu}, and {LEAST_MTU} are needed")]
     SmallMtu {
@@ -108,6 +116,17 @@ pub enum OpenError {
         /// The error of the operating system.
         source: io::Error,
     },
+}
+
+impl OpenError {
+    /// Whether the listener that gives this error accepts no connection any more.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            Self::Accept(error) => !error.is_transient(),
+            Self::Ended { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// Why a connection has ended before everything had arrived.

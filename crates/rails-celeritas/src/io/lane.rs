@@ -100,19 +100,13 @@ impl Acceptor for CeleritasAcceptor {
     }
 
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>> {
-        loop {
-            let local = self.local_addr();
-            match ready!(self.listener.poll_greeted(context)) {
-                Some(Ok(greeted)) => return Poll::Ready(Ok(incoming(greeted))),
-                Some(Err(OpenError::Accept(error))) => return Poll::Ready(Err(error)),
-                // It concerns one peer.
-                Some(Err(error)) => tracing::warn!(address = %local, %error, "a peer opened no lane"),
-                None => {
-                    let source = OpenError::Ended { address: local }.into();
-                    return Poll::Ready(Err(AcceptError::Other { local, source }));
-                }
-            }
-        }
+        let local = self.local_addr();
+        let greeted = ready!(self.listener.poll_greeted(context));
+        Poll::Ready(match greeted.unwrap_or(Err(OpenError::Ended { address: local })) {
+            Ok(greeted) => Ok(incoming(greeted)),
+            Err(OpenError::Accept(error)) => Err(error),
+            Err(error) => Err(AcceptError::Other { local, source: error.into() }),
+        })
     }
 }
 

@@ -1,23 +1,34 @@
 //! Accepting connections that peers open.
 
-use super::{CeleritasOptions, Connection, OpenError, open::Greeted};
-use rails_net::TcpAcceptor;
+use super::{
+    CeleritasOptions, Connection, OpenError,
+    open::Greeted,
+    places::{Place, Places, TurnedAway, turn_away},
+};
+use rails_net::{AcceptError, TcpAcceptor, TcpLane};
 use std::{
     net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
 use tokio::{
-    sync::{Mutex, mpsc},
+    sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
+    time::{sleep, timeout},
 };
 
 /// Accepts the connections that peers open to one address. A task on the runtime where it was opened exchanges the
-/// greetings.
+/// greetings. Peers that do not greet, or cannot authenticate themselves, are its own business: it
+/// [counts](Self::turned_away) them, and tells of them with `tracing`.
+///
+/// At most 256 peers greet at a time, 64 of them of one IPv4 address or IPv6 network of 64 bits; each has 10 s. At a
+/// limit a silent peer makes room for the next ([`rails_proto::admission`]).
 #[derive(Debug)]
 pub struct CeleritasListener {
     local: SocketAddr,
-    greeted: Mutex<mpsc::Receiver<Result<Greeted, OpenError>>>,
+    greeted: AsyncMutex<mpsc::Receiver<Result<Greeted, OpenError>>>,
+    turned_away: Arc<Mutex<TurnedAway>>,
     /// Ends with the listener.
     _task: JoinSet<()>,
 }
@@ -27,18 +38,19 @@ impl CeleritasOptions {
     /// [`local_addr`](CeleritasListener::local_addr) then has.
     ///
     /// # Errors
-    /// [`OpenError::Listen`], [`OpenError::NoRate`].
+    /// [`OpenError::Listen`], [`OpenError::NoRate`], [`OpenError::Role`], [`OpenError::NoEncryption`].
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
     pub fn listen(&self, address: SocketAddr) -> Result<CeleritasListener, OpenError> {
-        self.check()?;
+        self.check(false)?;
         let acceptor = self.control().listen(address)?;
         let local = acceptor.local_addr();
         let (sender, greeted) = mpsc::channel(MOST_GREETED);
+        let turned_away = Arc::<Mutex<TurnedAway>>::default();
         let mut task = JoinSet::new();
-        task.spawn(accept_all(self.clone(), acceptor, sender));
-        Ok(CeleritasListener { local, greeted: Mutex::new(greeted), _task: task })
+        task.spawn(accept_all(self.clone(), acceptor, sender, turned_away.clone()));
+        Ok(CeleritasListener { local, greeted: AsyncMutex::new(greeted), turned_away, _task: task })
     }
 }
 
@@ -48,56 +60,130 @@ impl CeleritasListener {
         self.local
     }
 
-    /// Waits for the next connection, which the calling thread's runtime drives. A peer whose greeting fails is an error
-    /// of that peer alone: call it again. Cancelling it loses no connection. At most 64 peers greet at a time; the kernel
-    /// keeps the others waiting.
+    /// Waits for the next connection, which the calling thread's runtime drives. A shortage of descriptors is waited out.
+    /// Cancelling it loses no connection.
     ///
     /// # Errors
-    /// [`OpenError`]; [`OpenError::Accept`] is permanent.
+    /// [`OpenError::Accept`] and then [`OpenError::Ended`], if no connection can be accepted any more: both are
+    /// [permanent](OpenError::is_permanent).
     pub async fn accept(&self) -> Result<Connection, OpenError> {
-        let greeted = self.greeted.lock().await.recv().await;
-        greeted.unwrap_or(Err(OpenError::Ended { address: self.local }))?.start()
+        loop {
+            let greeted = self.greeted.lock().await.recv().await;
+            let error = match greeted.unwrap_or(Err(OpenError::Ended { address: self.local }))?.start() {
+                Ok(connection) => return Ok(connection),
+                Err(error) => error,
+            };
+            turn_away(&self.turned_away, self.local, Some(&error));
+            sleep(PAUSE).await;
+        }
     }
 
-    /// The next peer that has greeted, or its error; `None` after the last.
+    /// The peers that it has turned away so far.
+    pub fn turned_away(&self) -> TurnedAway {
+        *self.turned_away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next peer that has greeted, or why there is none any more; `None` after that.
     pub(super) fn poll_greeted(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Greeted, OpenError>>> {
         self.greeted.get_mut().poll_recv(context)
     }
 }
 
 /// Exchanges the greetings with all peers, several at a time: a mute one holds nobody up.
-async fn accept_all(options: CeleritasOptions, acceptor: TcpAcceptor, out: mpsc::Sender<Result<Greeted, OpenError>>) {
-    let mut greetings: JoinSet<Result<Greeted, OpenError>> = JoinSet::new();
+async fn accept_all(
+    options: CeleritasOptions,
+    acceptor: TcpAcceptor,
+    out: mpsc::Sender<Result<Greeted, OpenError>>,
+    turned_away: Arc<Mutex<TurnedAway>>,
+) {
+    let address = acceptor.local_addr();
+    let (places, unread) = (Places::new(), Arc::new(Semaphore::new(MOST_UNREAD)));
+    let mut greetings: JoinSet<Result<Greeted, Option<OpenError>>> = JoinSet::new();
+    let mut failures = 0u64;
     loop {
-        let outcome = tokio::select! {
+        let greeted = tokio::select! {
             Some(greeted) = greetings.join_next() => {
                 greeted.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
             }
-            accepted = acceptor.accept(), if greetings.len() < MOST_GREETINGS => match accepted {
+            (unread, accepted) = next_lane(&acceptor, &unread) => match accepted {
                 Ok(lane) => {
-                    let (remote, control, options) = (lane.peer_addr(), lane.into_stream(), options.clone());
-                    greetings.spawn(async move { options.answer(control, remote).await });
-                    continue;
+                    failures = 0;
+                    match places.enter(lane.peer_addr().ip()) {
+                        Ok((place, told)) => {
+                            let answering = Answering { options: options.clone(), place, told, unread };
+                            greetings.spawn(answering.answer(lane));
+                            continue;
+                        }
+                        Err(_limit) => Err(None),
+                    }
                 }
                 Err(error) if error.is_transient() => {
-                    tracing::warn!(address = %acceptor.local_addr(), %error, "a connection was not accepted");
+                    failures += 1;
+                    match failures {
+                        1 => tracing::warn!(%address, %error, "a connection was not accepted"),
+                        _ => tracing::debug!(%address, %error, failures, "a connection was not accepted again"),
+                    }
                     // Without descriptors the next call would fail at once.
-                    tokio::time::sleep(PAUSE).await;
+                    sleep(PAUSE).await;
                     continue;
                 }
-                Err(error) => Err(error.into()),
+                Err(error) => {
+                    // It fails where the listener is gone.
+                    let _ = out.send(Err(error.into())).await;
+                    return;
+                }
             },
         };
-        let is_last = matches!(outcome, Err(OpenError::Accept(_)));
-        if out.send(outcome).await.is_err() || is_last {
-            return;
+        let refused = match greeted {
+            Ok(greeted) => match out.send(Ok(greeted)).await {
+                Ok(()) => continue,
+                Err(_gone) => return,
+            },
+            Err(refused) => refused,
+        };
+        turn_away(&turned_away, address, refused.as_ref());
+    }
+}
+
+/// The next connection, once few others wait for their tasks: the listener would displace peers whose words nobody has
+/// read yet.
+async fn next_lane(
+    acceptor: &TcpAcceptor,
+    unread: &Arc<Semaphore>,
+) -> (Option<OwnedSemaphorePermit>, Result<TcpLane, AcceptError>) {
+    let unread = unread.clone().acquire_owned().await.ok();
+    (unread, acceptor.accept().await)
+}
+
+/// A peer that greets.
+struct Answering {
+    options: CeleritasOptions,
+    place: Place,
+    /// Told when it has to make room.
+    told: oneshot::Receiver<()>,
+    unread: Option<OwnedSemaphorePermit>,
+}
+
+impl Answering {
+    /// Exchanges the greetings; `None` is the error of a peer that has made room for another.
+    async fn answer(self, lane: TcpLane) -> Result<Greeted, Option<OpenError>> {
+        let Self { options, place, told, unread } = self;
+        let (remote, control) = (lane.peer_addr(), lane.into_stream());
+        // A runtime knows what has arrived at a socket once it has looked for events.
+        let _ = timeout(PAUSE, control.writable()).await;
+        drop(unread);
+        tokio::select! {
+            // A peer whose greeting has arrived is not sent away.
+            biased;
+            greeted = options.answer(control, remote, &place) => greeted.map_err(Some),
+            Ok(()) = told => Err(None),
         }
     }
 }
 
-/// The most peers that greet a listener at a time.
-const MOST_GREETINGS: usize = 64;
+/// The most connections that their tasks have not come to read.
+const MOST_UNREAD: usize = 32;
 /// The most peers that have greeted and wait for a caller.
 const MOST_GREETED: usize = 64;
-/// The pause after a connection could not be accepted.
+/// The pause after a connection could not be accepted, and the longest wait for a new socket's events.
 const PAUSE: Duration = Duration::from_millis(50);

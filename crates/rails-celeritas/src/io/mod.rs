@@ -11,6 +11,7 @@ mod listener;
 mod open;
 mod options;
 mod outgoing;
+mod places;
 mod scatter;
 mod sealing;
 mod secure;
@@ -21,6 +22,7 @@ pub use error::{ConnectionError, OpenError, ReceiveError, SendError};
 pub use lane::CeleritasTransport;
 pub use listener::CeleritasListener;
 pub use options::CeleritasOptions;
+pub use places::TurnedAway;
 pub use scatter::ScatterStats;
 pub use stream::CeleritasStream;
 

@@ -5,6 +5,7 @@ use super::{
     bursts::Bursts,
     driver::{Driver, Shared, Sockets},
     greeting::{Greeting, NoGreeting, VERSION},
+    places::Place,
     scatter::Scatter,
     secure::{self, Seals},
 };
@@ -16,6 +17,7 @@ use crate::proto::{
     wire::{HEADER_LEN, Token, guard_len},
 };
 use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
+use rails_proto::admission::Standing;
 use rails_task::Helpers;
 use rails_topo::DataSize;
 use std::{
@@ -55,18 +57,20 @@ impl CeleritasOptions {
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
     pub async fn connect(&self, remote: SocketAddr) -> Result<Connection, OpenError> {
-        self.check()?;
+        self.check(true)?;
         let opening = async {
             let control = self.control().connect(remote).await?.into_stream();
-            self.greet(control, remote, true).await
+            self.greet(control, remote, None).await
         };
         self.in_time(remote, opening).await?.start()
     }
 
-    /// Whether a connection with these options can send at all.
-    pub(super) fn check(&self) -> Result<(), OpenError> {
-        let rate = (self.controller)().rate();
-        if rate.as_bits_per_second() > 0 { Ok(()) } else { Err(OpenError::NoRate) }
+    /// Whether connections with these options can be opened by this end, which begins them or answers.
+    pub(super) fn check(&self, begins: bool) -> Result<(), OpenError> {
+        if (self.controller)().rate().as_bits_per_second() == 0 {
+            return Err(OpenError::NoRate);
+        }
+        secure::check(&self.security, begins, rails_proto::seal::IS_AVAILABLE)
     }
 
     /// The options of the control channel: an idle connection to a host that has gone ends too, and its segments pass
@@ -77,8 +81,13 @@ impl CeleritasOptions {
     }
 
     /// Accepts a connection whose control channel a peer has opened.
-    pub(super) async fn answer(&self, control: TcpStream, remote: SocketAddr) -> Result<Greeted, OpenError> {
-        self.in_time(remote, self.greet(control, remote, false)).await
+    pub(super) async fn answer(
+        &self,
+        control: TcpStream,
+        remote: SocketAddr,
+        place: &Place,
+    ) -> Result<Greeted, OpenError> {
+        self.in_time(remote, self.greet(control, remote, Some(place))).await
     }
 
     async fn in_time<T>(
@@ -90,11 +99,23 @@ impl CeleritasOptions {
         timeout(limit, opening).await.unwrap_or(Err(OpenError::Silent { remote, limit }))
     }
 
-    async fn greet(&self, mut control: TcpStream, remote: SocketAddr, begins: bool) -> Result<Greeted, OpenError> {
+    /// Exchanges the greetings. The end that answers has a place for that.
+    async fn greet(
+        &self,
+        mut control: TcpStream,
+        remote: SocketAddr,
+        place: Option<&Place>,
+    ) -> Result<Greeted, OpenError> {
         let greeting = |source| OpenError::Greeting { remote, source };
         let local = canonical(control.local_addr().map_err(greeting)?);
         let remote = canonical(remote);
-        let mut seals = secure::handshake(&mut control, remote, &self.security, begins).await?;
+        let mut seals = secure::handshake(&mut control, remote, &self.security, place).await?;
+        let mut channel = Greetings { control: &mut control, remote, seals: &mut seals };
+        // A stranger that says nothing, or speaks another protocol, costs no socket for segments.
+        let theirs = match place {
+            Some(place) => Some(channel.answered(place).await?),
+            None => None,
+        };
         let device = self.local.device().map_or(LocalEnd::Any, |device| LocalEnd::Device(device.to_owned()));
         let mut any_port = local;
         any_port.set_port(0);
@@ -111,8 +132,7 @@ impl CeleritasOptions {
         let token = Token(u64::from_ne_bytes(random()?));
         let port = segments.local_addr().map_err(greeting)?.port();
         let own = Greeting { token, port, most_datagram };
-        let mut channel = Greetings { control: &mut control, remote, seals: &mut seals };
-        let (theirs, round_trip) = channel.exchange(&own, begins).await?;
+        let (theirs, round_trip) = channel.exchange(&own, theirs).await?;
         let guard = guard_len(seals.segments.is_some()) as u32;
         let most_datagram = most_datagram.min(theirs.most_datagram);
         let payload = |datagram: u16| u32::from(datagram) - HEADER_LEN as u32 - guard;
@@ -178,21 +198,32 @@ struct Greetings<'a> {
 }
 
 impl Greetings<'_> {
-    /// Exchanges greetings. The end that opens greets first. Returns the peer's, and the round-trip time.
-    async fn exchange(&mut self, own: &Greeting, begins: bool) -> Result<(Greeting, Duration), OpenError> {
-        if begins {
-            let sent = Instant::now();
-            self.send(&own.encode()).await?;
+    /// The greeting that this end answers, or the error of a peer that has to learn of this end's version and security.
+    async fn answered(&mut self, place: &Place) -> Result<Result<Greeting, OpenError>, OpenError> {
+        let theirs = self.greeting().await;
+        place.heard(Standing::Greeted);
+        match theirs {
+            Err(OpenError::Version { .. } | OpenError::Secured { .. }) | Ok(_) => Ok(theirs),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Exchanges greetings. The end that opens greets first; the other one has theirs. Returns the peer's, and the
+    /// round-trip time.
+    async fn exchange(
+        &mut self,
+        own: &Greeting,
+        theirs: Option<Result<Greeting, OpenError>>,
+    ) -> Result<(Greeting, Duration), OpenError> {
+        let sent = Instant::now();
+        self.send(&own.encode()).await?;
+        let Some(theirs) = theirs else {
             let theirs = self.greeting().await?;
             let round_trip = sent.elapsed();
             // The peer takes its own time.
             self.send(&[ANSWER]).await?;
             return Ok((theirs, round_trip));
-        }
-        let theirs = self.greeting().await;
-        let sent = Instant::now();
-        // A peer of another version learns of this one.
-        self.send(&own.encode()).await?;
+        };
         let theirs = theirs?;
         let [ANSWER] = self.receive().await? else { return Err(OpenError::Foreign { remote: self.remote }) };
         Ok((theirs, sent.elapsed()))

@@ -125,7 +125,7 @@ impl CeleritasOptions {
 
     /// How the ends authenticate each other. Default: [`Security::insecure`]. With a secret or TLS, every segment and every
     /// control frame is sealed (AES-256-GCM), also with [`Security::psk`]. Both ends need the same. It takes this crate's
-    /// feature `encryption`, TLS its feature `tls`.
+    /// feature `encryption`, TLS its feature `tls`: without them, connecting and listening fail.
     pub fn security(self, security: impl Into<Security>) -> Self {
         Self { security: security.into(), ..self }
     }

@@ -1,9 +1,10 @@
 //! The handshake of a connection with a secret or TLS: that of lanes (rails-proto), on the control channel, before the
 //! greeting.
 
-use super::{OpenError, greeting::MAGIC};
+use super::{OpenError, greeting::MAGIC, places::Place};
 use crate::proto::wire::{FrameReader, FrameWriter};
 use rails_proto::{
+    admission::Standing,
     handshake::{
         Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, Responder,
         ResponderStep, StreamId,
@@ -26,20 +27,36 @@ pub(super) struct Seals {
     pub(super) segments: Option<PacketSeals>,
 }
 
-/// Runs the handshake, if the security asks for one.
+/// Whether an end that begins connections, or answers, can do so with this security, in a build that can seal or not.
+pub(super) fn check(security: &Security, begins: bool, can_seal: bool) -> Result<(), OpenError> {
+    let mode = security.mode();
+    let credentials = if begins { security.initiator() } else { security.responder() };
+    match mode {
+        Mode::Insecure => Ok(()),
+        _ if credentials.is_none() => Err(OpenError::Role { mode }),
+        _ if !can_seal => Err(OpenError::NoEncryption { mode }),
+        _ => Ok(()),
+    }
+}
+
+/// Runs the handshake, if the security asks for one. The end that answers has a place for that.
 pub(super) async fn handshake(
     control: &mut TcpStream,
     remote: SocketAddr,
     security: &Security,
-    begins: bool,
+    place: Option<&Place>,
 ) -> Result<Seals, OpenError> {
-    if security.mode() == Mode::Insecure {
+    let mode = security.mode();
+    if mode == Mode::Insecure {
         return Ok(Seals::default());
     }
-    let credentials = if begins { security.initiator() } else { security.responder() };
-    let credentials = credentials.ok_or(OpenError::Role { mode: security.mode() })?;
+    let credentials = if place.is_none() { security.initiator() } else { security.responder() };
+    let credentials = credentials.ok_or(OpenError::Role { mode })?;
     let mut channel = Channel { control, remote };
-    if begins { channel.initiate(credentials).await } else { channel.respond(credentials).await }
+    match place {
+        Some(place) => channel.respond(credentials, place).await,
+        None => channel.initiate(credentials).await,
+    }
 }
 
 /// The control channel during the handshake.
@@ -76,10 +93,11 @@ impl Channel<'_> {
         }
     }
 
-    async fn respond(&mut self, credentials: Credentials) -> Result<Seals, OpenError> {
+    async fn respond(&mut self, credentials: Credentials, place: &Place) -> Result<Seals, OpenError> {
         let Message::Hello(hello) = self.receive(rails_proto::handshake::LONGEST_PLAIN).await? else {
             return Err(self.failed(HandshakeError::Disorder));
         };
+        place.heard(Standing::Greeted);
         let started = Responder::start(credentials, hello, PARAMETERS, super::open::random()?);
         let (mut responder, challenge) = match started {
             Ok(started) => started,
@@ -91,9 +109,11 @@ impl Channel<'_> {
         self.send(&[challenge]).await?;
         loop {
             let message = self.receive(responder.longest_next()).await?;
+            place.heard(Standing::Greeted);
             match responder.handle(message) {
                 Ok(ResponderStep::Send(messages)) => self.send(&messages).await?,
                 Ok(ResponderStep::Proved(proved)) => {
+                    place.heard(Standing::Proved);
                     self.send(std::slice::from_ref(&proved.accept)).await?;
                     let confirmation = self.receive(rails_proto::handshake::LONGEST_PLAIN).await?;
                     proved.confirm(&confirmation).map_err(|error| self.failed(error))?;
@@ -150,3 +170,25 @@ impl Seals {
 
 /// Those of a stream, which this connection is none of.
 const PARAMETERS: TransportParameters = TransportParameters { longest_chunk: 1, window: 1 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rails_proto::{secret::Secret, security::TlsClient};
+
+    #[test]
+    fn security_that_no_connection_has_is_refused() {
+        let psk = Security::psk(Secret::pre_shared(b"0123456789abcdef").unwrap());
+        for begins in [true, false] {
+            assert!(check(&Security::insecure(), begins, false).is_ok());
+            assert!(check(&psk, begins, true).is_ok());
+            let refused = check(&psk, begins, false);
+            assert!(matches!(refused, Err(OpenError::NoEncryption { mode: Mode::PreSharedKey })), "{refused:?}");
+        }
+        let made = rcgen::generate_simple_self_signed(vec!["storage".to_owned()]).unwrap();
+        let client = TlsClient::trusting(made.cert.pem().as_bytes(), "storage").unwrap();
+        let client = Security::tls_client(client);
+        assert!(check(&client, true, true).is_ok());
+        assert!(matches!(check(&client, false, true), Err(OpenError::Role { .. })));
+    }
+}

@@ -6,6 +6,7 @@
 mod hostile;
 mod secure;
 mod sending;
+mod strangers;
 mod streams;
 
 use bytes::{Bytes, BytesMut};
@@ -17,11 +18,7 @@ use rails_celeritas::proto::{
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, OpenError, ReceiveError, SendError};
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use tokio::{io::AsyncWriteExt, net::TcpListener, time::timeout};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -207,20 +204,6 @@ async fn wrong_input_is_refused() {
 
 #[tokio::test]
 async fn other_protocols_and_versions_are_refused() {
-    let listener = options().listen(anywhere()).unwrap();
-    let address = listener.local_addr();
-    let call = async |bytes: &[u8]| {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(bytes).await.unwrap();
-        let mut answer = [0; 24];
-        let _ = stream.read_exact(&mut answer).await;
-        let _ = stream.write_all(&[0]).await;
-    };
-    let (refused, ()) = tokio::join!(listener.accept(), call(b"GET / HTTP/1.1\r\nHost: me\r\n\r\n"));
-    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
-    let (refused, ()) = tokio::join!(listener.accept(), call(b"celerity\xff\xff\x10\x10aaaaaaaa\x05\xdc\0\0"));
-    assert!(matches!(refused, Err(OpenError::Version { theirs: 0xffff, .. })), "{refused:?}");
-
     let other = TcpListener::bind(anywhere()).await.unwrap();
     let remote = other.local_addr().unwrap();
     let answer = async {
@@ -292,22 +275,6 @@ async fn cancelled_receive_loses_no_message() {
     let second = timeout(PATIENCE, second).await.unwrap().unwrap().unwrap();
     let [third, fourth] = [far.receive().await.unwrap().unwrap(), far.receive().await.unwrap().unwrap()];
     assert_eq!([second.number, third.number, fourth.number], [1, 0, 2]);
-}
-
-#[tokio::test]
-async fn mute_peers_hold_nobody_up() {
-    let listener = options().listen(anywhere()).unwrap();
-    let address = listener.local_addr();
-    let mut mute = Vec::new();
-    for _ in 0..10 {
-        mute.push(TcpStream::connect(address).await.unwrap());
-    }
-    let options = options();
-    let opened = async { tokio::join!(listener.accept(), options.connect(address)) };
-    let (accepted, connected) = timeout(PATIENCE, opened).await.expect("nobody waits for the mute ones");
-    let (near, far) = (connected.unwrap(), accepted.unwrap());
-    drop(near.try_send(cut(&pattern(1_000, 1), 8192)).unwrap());
-    assert!(far.receive().await.unwrap().unwrap().blocks.concat() == pattern(1_000, 1));
 }
 
 /// A socket for both families has IPv4 peers too.

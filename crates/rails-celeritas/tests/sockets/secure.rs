@@ -1,7 +1,7 @@
 //! Connections with a secret or TLS.
 
 use crate::{PATIENCE, anywhere, cut, options, pair_of, pattern};
-use rails_celeritas::{CeleritasOptions, Connection, OpenError};
+use rails_celeritas::{CeleritasOptions, Connection, OpenError, TurnedAway};
 use rails_proto::{
     handshake::HandshakeError,
     secret::Secret,
@@ -9,7 +9,7 @@ use rails_proto::{
 };
 use rails_task::{Helpers, TaskQueues};
 use rails_topo::{Bandwidth, Topology};
-use std::thread;
+use std::{thread, time::Duration};
 use tokio::time::timeout;
 
 fn secret(text: &[u8]) -> Secret {
@@ -104,40 +104,49 @@ async fn helpers_seal_and_open() {
     helper.join().unwrap();
 }
 
-/// The errors of both ends.
-async fn refusals(near: CeleritasOptions, far: CeleritasOptions) -> (OpenError, OpenError) {
+/// The error of the end that connects, and the peers that the other one has turned away.
+async fn refusal(near: CeleritasOptions, far: CeleritasOptions) -> (OpenError, TurnedAway) {
     let listener = far.listen(anywhere()).unwrap();
     let address = listener.local_addr();
-    let both = async { tokio::join!(near.connect(address), listener.accept()) };
-    let (near, far) = timeout(PATIENCE, both).await.expect("it does not hang");
-    (near.expect_err("it is refused"), far.expect_err("it refuses"))
+    let near = tokio::select! {
+        near = near.connect(address) => near,
+        far = listener.accept() => panic!("{far:?}"),
+    };
+    let turned_away = async {
+        while listener.turned_away() == TurnedAway::default() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        listener.turned_away()
+    };
+    (near.expect_err("it is refused"), timeout(PATIENCE, turned_away).await.expect("it refuses"))
 }
 
 #[tokio::test]
 async fn another_secret_is_refused() {
-    let (near, far) = refusals(psk(), options().security(secret(b"another secret..."))).await;
-    assert!(matches!(far, OpenError::Handshake { source: HandshakeError::Secret, .. }), "{far:?}");
+    let (near, far) = refusal(psk(), options().security(secret(b"another secret..."))).await;
+    assert_eq!(far.untrusted, 1, "{far:?}");
     assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Refused(_), .. }), "{near:?}");
 }
 
 #[tokio::test]
 async fn one_end_alone_without_security() {
-    let (_, far) = refusals(options(), psk()).await;
-    assert!(matches!(far, OpenError::Unsecured { .. }), "{far:?}");
-    let (_, far) = refusals(psk(), options()).await;
-    assert!(matches!(far, OpenError::Secured { .. }), "{far:?}");
+    let (_, far) = refusal(options(), psk()).await;
+    assert_eq!(far.untrusted, 1, "{far:?}");
+    let (near, far) = refusal(psk(), options()).await;
+    assert_eq!(far.untrusted, 1, "{far:?}");
+    assert!(matches!(near, OpenError::Unsecured { .. }), "{near:?}");
 }
 
 #[tokio::test]
 async fn other_modes_and_certificates_are_refused() {
     let (near, _) = tls();
-    let (near, far) = refusals(near, psk()).await;
-    assert!(matches!(far, OpenError::Handshake { source: HandshakeError::Mode { .. }, .. }), "{far:?}");
+    let (near, far) = refusal(near, psk()).await;
+    assert_eq!(far.untrusted, 1, "{far:?}");
     assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Mode { .. }, .. }), "{near:?}");
     let ((near, _), (_, far)) = (tls(), tls());
-    let (near, far) = refusals(near, far).await;
+    let (near, far) = refusal(near, far).await;
     assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Tls(_), .. }), "{near:?}");
-    assert!(matches!(far, OpenError::Handshake { .. }), "{far:?}");
+    assert_eq!(far.untrusted, 1, "{far:?}");
 }
 
 #[tokio::test]
@@ -145,8 +154,7 @@ async fn wrong_options_are_refused_at_once() {
     let none = CeleritasOptions::fixed(rails_topo::Bandwidth::mbps(0));
     assert!(matches!(none.listen(anywhere()), Err(OpenError::NoRate)));
     assert!(matches!(none.connect(anywhere()).await, Err(OpenError::NoRate)));
-    let (client, _) = tls();
-    let listener = client.listen(anywhere()).unwrap();
-    let (_near, far) = tokio::join!(client.connect(listener.local_addr()), listener.accept());
-    assert!(matches!(far, Err(OpenError::Role { .. })), "{far:?}");
+    let (client, server) = tls();
+    assert!(matches!(client.listen(anywhere()), Err(OpenError::Role { .. })));
+    assert!(matches!(server.connect(anywhere()).await, Err(OpenError::Role { .. })));
 }

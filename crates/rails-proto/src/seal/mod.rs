@@ -45,6 +45,9 @@ pub use packets::{PACKETS_PER_KEY, PacketOpener, PacketSealer, PacketSeals};
 
 use crate::wire::FRAME_LEN;
 
+/// Whether this build can seal: it has the feature `encryption`.
+pub const IS_AVAILABLE: bool = cfg!(feature = "encryption");
+
 /// Bytes of the tag behind each record.
 pub const TAG_LEN: usize = 16;
 

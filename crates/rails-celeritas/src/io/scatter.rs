@@ -10,6 +10,7 @@ use crate::proto::{
     connection::ConnectionProtocol,
     peer_address::PeerAddress,
     receiver::Payload,
+    replay::ReplayWindow,
     wire::{CHECK_LEN, HEAD_LEN, HEADER_LEN, Header, ProbeHeader, SHORT_HEADER_LEN, SegmentHeader, Token, check, open},
 };
 use rails_net::{Received, UdpSocket};
@@ -17,6 +18,7 @@ use rails_proto::seal::PacketOpener;
 use rails_task::Helpers;
 use std::{
     io::{self, IoSliceMut},
+    net::SocketAddr,
     ops::Range,
     time::Instant,
 };
@@ -27,6 +29,8 @@ pub(super) struct Scatter {
     token: Token,
     /// The peer's address for segments.
     pub(super) peer: PeerAddress,
+    /// The packets that have come.
+    seen: ReplayWindow,
     /// Opens segments, if they are sealed.
     opening: Option<Opening>,
     /// The headers of a train, each with its check.
@@ -55,6 +59,8 @@ pub struct ScatterStats {
     pub copied: u64,
     /// Datagrams that are not of the connection.
     pub foreign: u64,
+    /// Datagrams that had come before, which the path has doubled, or somebody sends again.
+    pub repeated: u64,
     /// System calls that received segments.
     pub calls: u64,
 }
@@ -104,6 +110,7 @@ impl Scatter {
         Self {
             token,
             peer,
+            seen: ReplayWindow::new(),
             opening: opener.map(|opener| Opening::new(token, opener, helpers)),
             heads: vec![[0; HEAD_LEN]; MOST_EXPECTED],
             rest: vec![0; UdpSocket::MOST_BURST_BYTES],
@@ -156,12 +163,12 @@ impl Scatter {
                 Some((header, offered.head_len - CHECK_LEN, (end - start - offered.head_len) as u32))
             });
             if let Some((header, header_len, payload_len)) = in_place {
-                self.stats.in_place += 1;
-                self.peer.handle(header.packet, received.from);
-                self.handle(now, &header, header_len, payload_len, protocol);
+                if self.is_new(header.packet, received.from) {
+                    self.stats.in_place += 1;
+                    self.handle(now, &header, header_len, payload_len, protocol);
+                }
             } else if let Some((header, bytes)) = self.keep(start..end, offered, protocol) {
-                self.peer.handle(header.packet(), received.from);
-                match Self::expand(header, bytes.len(), protocol) {
+                match self.expand(header, received.from, bytes.len(), protocol) {
                     Some(Datagram::Segment { header, header_len }) => later.push((header, header_len, bytes)),
                     Some(Datagram::Probe(probe)) => protocol.handle_probe(&probe),
                     None => {}
@@ -219,8 +226,7 @@ impl Scatter {
                 self.stats.foreign += 1;
                 continue;
             };
-            self.peer.handle(header.packet(), opened.from);
-            match Self::expand(header, payload.len(), protocol) {
+            match self.expand(header, opened.from, payload.len(), protocol) {
                 Some(Datagram::Segment { header, header_len }) => {
                     self.place(now, &header, header_len, &opened.bytes[payload], protocol);
                 }
@@ -232,8 +238,27 @@ impl Scatter {
         true
     }
 
-    /// A datagram of the connection with so many bytes behind its header; `None` for a segment that is to be dropped.
-    fn expand(header: Header, payload_len: usize, protocol: &mut ConnectionProtocol) -> Option<Datagram> {
+    /// Whether a packet of the connection has not come before. Then the peer is where it came from.
+    fn is_new(&mut self, packet: u64, from: SocketAddr) -> bool {
+        let is_new = self.seen.insert(packet);
+        match is_new {
+            true => self.peer.handle(packet, from),
+            false => self.stats.repeated += 1,
+        }
+        is_new
+    }
+
+    /// A datagram of the connection with so many bytes behind its header; `None` for one that is to be dropped.
+    fn expand(
+        &mut self,
+        header: Header,
+        from: SocketAddr,
+        payload_len: usize,
+        protocol: &mut ConnectionProtocol,
+    ) -> Option<Datagram> {
+        if !self.is_new(header.packet(), from) {
+            return None;
+        }
         match header {
             Header::Segment(header) => Some(Datagram::Segment { header, header_len: HEADER_LEN }),
             Header::Short(short) => {

@@ -344,6 +344,9 @@ async fn segments_follow_the_peers_port() {
     second.send_to(&segment(3), far.segments_addr()).unwrap();
     let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
     assert!(message.blocks.concat() == sent);
+    // What somebody repeats is no news of the path.
+    let stats = far.stats();
+    assert_eq!((stats.receiver.segments, stats.scatter.repeated), (4, 2));
 
     let limits = ErrorList { limit: 500, message_limit: 1, ..ErrorList::default() };
     peer.control.write_all(&FrameWriter::default().frame(&Control::ErrorList(limits))).await.unwrap();

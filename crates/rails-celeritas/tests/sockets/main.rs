@@ -19,11 +19,7 @@ use rails_celeritas::proto::{
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, OpenError, ReceiveError, SendError};
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    time::timeout,
-};
+use tokio::{io::AsyncWriteExt, net::TcpListener, time::timeout};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -431,18 +431,18 @@ async fn runtime_that_computes_ends_no_connection() {
     })
     .await;
     // So the round trip is known, by which the limit is longer.
-    assert_eq!(near.send(cut(&pattern(300_000, 0), 8192)).unwrap().await, Ok(Delivery::Arrived));
-    let mut sent = vec![near.send(cut(&pattern(300_000, 1), 8192)).unwrap()];
+    assert_eq!(near.send(cut(&pattern(300_000, 0), 8192)).await.unwrap().await, Ok(()));
+    let mut sent = vec![near.send(cut(&pattern(300_000, 1), 8192)).await.unwrap()];
     for seed in 2..4 {
         while near.stats().unacknowledged == 0 {
             tokio::task::yield_now().await;
         }
         std::thread::sleep(2 * limit);
         // The driver is woken before the runtime has asked the kernel for what has come.
-        sent.push(near.send(cut(&pattern(300_000, seed), 8192)).unwrap());
+        sent.push(near.send(cut(&pattern(300_000, seed), 8192)).await.unwrap());
     }
     for sending in sent {
-        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+        assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(()));
     }
     timeout(PATIENCE, near.close()).await.unwrap().unwrap();
     thread.join().unwrap();
@@ -462,8 +462,8 @@ async fn peer_that_is_stopped_is_waited_for() {
         far.close().await.unwrap();
     })
     .await;
-    let sending = near.send(cut(&pattern(3_000_000, 1), 8192)).unwrap();
-    assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(Delivery::Arrived));
+    let sending = near.send(cut(&pattern(3_000_000, 1), 8192)).await.unwrap();
+    assert_eq!(timeout(PATIENCE, sending).await.unwrap(), Ok(()));
     timeout(PATIENCE, near.close()).await.unwrap().unwrap();
     thread.join().unwrap();
 }

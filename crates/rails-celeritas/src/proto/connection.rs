@@ -539,6 +539,7 @@ impl ConnectionProtocol {
         if self.has_ended() {
             return;
         }
+        self.silence.look(now);
         // Before messages are given up: they are under way as long as the silence lasts.
         let is_waiting = self.sender.unacknowledged() > 0;
         if let Some(silence) = self.silence.is_too_long(now, is_waiting, self.patience()) {

@@ -69,12 +69,14 @@ impl Round {
     fn work(&mut self, now: Instant, protocol: &mut ConnectionProtocol, io: &mut impl Io) -> Result<bool, Broken> {
         self.ran_at = Some(now);
         let late = self.asked.take().map_or(Duration::ZERO, |asked| now.saturating_duration_since(asked));
+        if late > LATE {
+            // Before the input, whose times it concerns. A runtime that comes late may not know of all that waits.
+            protocol.handle_absence(now, late);
+        }
         let has_segments = io.receive(now, protocol);
         let has_frames = self.control.read(now, protocol, io)?;
-        // A runtime that comes late may not know of the input that waits.
-        let is_late = late > LATE;
-        if is_late || has_frames {
-            protocol.handle_absence(now, if is_late { late } else { Duration::ZERO });
+        if has_frames {
+            protocol.handle_absence(now, Duration::ZERO);
         }
         if protocol.doubts_peer(now) && !self.control.has_unsent() && io.is_acknowledged() {
             protocol.handle_acknowledged(now);

@@ -16,6 +16,8 @@ pub struct Silence {
     began_at: Instant,
     /// The time that it has waited in vain before.
     before: Duration,
+    /// When the driver has looked last: a caller may come while it is held up.
+    looked_at: Instant,
     /// When it stopped to wait in vain.
     ended_at: Instant,
     /// How often the rate was halved since the last news.
@@ -42,6 +44,7 @@ impl Silence {
             since: now,
             began_at: now,
             before: Duration::ZERO,
+            looked_at: now,
             ended_at: now,
             halvings: 0,
             asked_at: None,
@@ -60,9 +63,14 @@ impl Silence {
         self.excuse(now, Duration::ZERO, patience);
     }
 
+    /// The driver looks, and has heard all that had come.
+    pub fn look(&mut self, now: Instant) {
+        self.looked_at = now;
+    }
+
     /// No segment is under way any more: they were given up.
     pub fn end(&mut self, now: Instant) {
-        let counted_until = self.asked_at.filter(|_| self.peer_is_stopped).unwrap_or(now);
+        let counted_until = self.asked_at.filter(|_| self.peer_is_stopped).unwrap_or(self.looked_at);
         self.before += counted_until.saturating_duration_since(self.began_at);
         self.ended_at = now;
     }
@@ -172,6 +180,7 @@ mod tests {
             assert_eq!(silence.is_too_long(now, false, PATIENCE), None);
             silence.begin(now, PATIENCE);
             now += 100 * MS;
+            silence.look(now);
             silence.end(now);
             now += 1_000 * MS;
         }
@@ -186,6 +195,7 @@ mod tests {
         for (idle, left) in [(4_000 * MS, PATIENCE.pause), (3_600_000 * MS, LIMIT)] {
             let mut silence = Silence::new(begin);
             silence.begin(begin, PATIENCE);
+            silence.look(begin + 4_990 * MS);
             silence.end(begin + 4_990 * MS);
             let now = begin + 4_990 * MS + idle;
             silence.begin(now, PATIENCE);
@@ -206,6 +216,17 @@ mod tests {
         silence.excuse(begin + 60_000 * MS, 35_000 * MS, PATIENCE);
         assert!(!is_too_long(&silence, begin + 60_299 * MS));
         assert!(is_too_long(&silence, begin + 60_300 * MS));
+    }
+
+    /// A caller gives the last message up before the driver comes back.
+    #[test]
+    fn caller_that_comes_first_counts_no_absence() {
+        let begin = Instant::now();
+        let mut silence = Silence::new(begin);
+        silence.begin(begin, PATIENCE);
+        silence.look(begin + 100 * MS);
+        silence.end(begin + 60_000 * MS);
+        assert_eq!(silence.is_too_long(begin + 60_000 * MS, false, PATIENCE), None);
     }
 
     #[test]

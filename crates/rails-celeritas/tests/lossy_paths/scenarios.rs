@@ -149,6 +149,8 @@ fn clock_that_jumps_ends_no_connection() {
         }
         let over = network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied());
         assert!(over && network.failures == [None, None], "end {end}: {:?}", network.failures);
+        let round_trip = network.ends[0].round_trip();
+        assert!(round_trip.smoothed() < 100 * MS, "a clock that jumps is no long path: {round_trip:?}");
     }
 }
 

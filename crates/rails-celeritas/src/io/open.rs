@@ -168,7 +168,8 @@ impl Greeted {
         let control = TcpStream::from_std(control).map_err(system("the control channel"))?;
         let timer = Timer::new().map_err(system("a timer"))?;
         let arrives_at = segments.local_addr().map_err(|source| OpenError::Greeting { remote, source })?;
-        let protocol = ConnectionProtocol::new(Instant::now(), parameters, (options.controller)());
+        let mut protocol = ConnectionProtocol::new(Instant::now(), parameters, (options.controller)());
+        protocol.skip_numbers(u64::from_ne_bytes(random()?));
         let shared = Arc::new(Shared::new(protocol));
         let Seals { reader, writer, segments: seals } = seals;
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();

@@ -200,6 +200,12 @@ impl ConnectionProtocol {
         protocol
     }
 
+    /// Skips packet numbers from the beginning on, by a seed that the peer does not know, so that a peer which acknowledges
+    /// what has not arrived is found.
+    pub fn skip_numbers(&mut self, seed: u64) {
+        self.sender.skip_numbers(seed);
+    }
+
     /// Submits a message of that length. Returns its number.
     ///
     /// # Errors

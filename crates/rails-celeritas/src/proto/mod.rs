@@ -25,4 +25,5 @@ pub mod round;
 pub mod round_trip;
 pub mod sender;
 pub mod silence;
+mod skipped;
 pub mod wire;

@@ -6,7 +6,9 @@
 
 use super::{
     least::Least,
+    receiver::LEAST_INTERVAL,
     round_trip::RoundTrip,
+    skipped::Skipped,
     wire::{ErrorList, HEADER_LEN, MOST_MESSAGE, SHORT_HEADER_LEN, SegmentHeader, ShortHeader, Token},
 };
 use rangemap::RangeSet;
@@ -42,6 +44,7 @@ pub struct Sender {
     /// The others.
     passed: Passed,
     next_packet: u64,
+    skipped: Option<Skipped>,
     lost: RangeSet<u64>,
     unacknowledged: u64,
     /// The highest packet number that has arrived, by the latest error list.
@@ -198,6 +201,12 @@ pub enum Violation {
         /// That of an earlier list.
         before: u64,
     },
+    /// It names a packet that was left out: it acknowledges what has not arrived.
+    #[error("the peer has received packet {told}, which was left out")]
+    Skipped {
+        /// The packet number.
+        told: u64,
+    },
     /// It names a packet that was not sent.
     #[error("the peer has received packet {told}, and {sent} were sent")]
     Packet {
@@ -245,6 +254,7 @@ impl Sender {
             passed: Passed::default(),
             heard: Heard::default(),
             next_packet: 0,
+            skipped: None,
             lost: RangeSet::new(),
             unacknowledged: 0,
             largest: None,
@@ -369,10 +379,12 @@ impl Sender {
             let (number, length) = self.waiting.pop_front()?;
             self.begun.push_back(Outgoing { number, start: offset, length });
         }
+        self.message_of(offset)?;
+        let packet = self.take_number();
         let message = self.message_of(offset)?;
         let header = SegmentHeader {
             token: self.token,
-            packet: self.next_packet,
+            packet,
             offset,
             message: message.number,
             message_len: message.length,
@@ -389,8 +401,7 @@ impl Sender {
             self.unsent -= length;
             self.unacknowledged += length;
         }
-        self.in_flight.push_back(Packet { number: self.next_packet, sent_at: now, bytes, is_short });
-        self.next_packet += 1;
+        self.in_flight.push_back(Packet { number: packet, sent_at: now, bytes, is_short });
         self.stats.segments += 1;
         self.stats.bytes += length;
         Some(Segment { header, is_short, payload_len, is_again })
@@ -410,6 +421,12 @@ impl Sender {
         }
         if list.received > 0 && list.largest >= self.next_packet {
             return Err(Violation::Packet { told: list.largest, sent: self.next_packet });
+        }
+        if let Some(skipped) = self.skipped.as_mut().filter(|_| list.received > 0) {
+            if skipped.contains(list.largest) {
+                return Err(Violation::Skipped { told: list.largest });
+            }
+            skipped.forget_below(list.largest);
         }
         self.raise_limits(list.limit, list.message_limit);
         self.stats.error_lists += 1;
@@ -569,8 +586,15 @@ impl Sender {
 
     /// The number of a packet that is no segment, which leaves now.
     pub fn take_number(&mut self) -> u64 {
-        self.next_packet += 1;
-        self.next_packet - 1
+        let number = self.skipped.as_mut().map_or(self.next_packet, |skipped| skipped.pass(self.next_packet));
+        self.next_packet = number + 1;
+        number
+    }
+
+    /// Skips packet numbers from the beginning on, by a seed that the peer does not know: one that acknowledges packets
+    /// before they arrive names one of these sooner or later.
+    pub fn skip_numbers(&mut self, seed: u64) {
+        self.skipped = Some(Skipped::new(seed));
     }
 
     /// The counters.
@@ -594,9 +618,15 @@ impl Sender {
         let whole = now.saturating_duration_since(self.in_flight[index].sent_at);
         let delay = Duration::from_micros(list.delay_us.into());
         self.round_trip.sample(whole, delay);
-        let sample = whole.saturating_sub(delay);
+        // A peer that claims a longer one would hide the queues on the path.
+        let sample = whole.saturating_sub(delay.min(self.most_delay()));
         self.least.sample(now, sample);
         Some(sample)
+    }
+
+    /// The longest delay of a list that is believed: twice the pause between two.
+    fn most_delay(&self) -> Duration {
+        2 * (self.round_trip.smoothed() / 8).max(LEAST_INTERVAL)
     }
 
     /// Takes those lost bytes for arrived that are not missing after all. Returns their number.
@@ -819,6 +849,21 @@ mod tests {
         take(&mut sender);
         handle(&mut sender, half, vec![(0, half)]);
         assert_eq!(sender.looked_at, packets as usize * 3 / 2);
+    }
+
+    #[test]
+    fn long_delays_hide_no_queue() {
+        let (begin, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(20 * ms));
+        sender.raise_limits(u64::MAX, u32::MAX);
+        sender.submit(1_000_000).unwrap();
+        for (delay, expected) in [(0, 100), (3, 97), (80, 85)] {
+            let packet = sender.take(begin).unwrap().header.packet;
+            let list =
+                ErrorList { largest: packet, received: packet + 1, delay_us: delay * 1_000, ..ErrorList::default() };
+            let sample = sender.handle(begin + 100 * ms, &list).unwrap().round_trip.unwrap();
+            assert!(sample.abs_diff(expected * ms) < 10 * ms, "{delay} ms: {sample:?}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub struct Token(pub u64);
 pub struct SegmentHeader {
     /// The connection.
     pub token: Token,
-    /// The packet number. Every transmission has its own, one more than the last (below 2^56).
+    /// The packet number. Every transmission has its own, above the last (below 2^56). Some are left out.
     pub packet: u64,
     /// The place of the first byte among all bytes of the connection in this direction.
     pub offset: u64,

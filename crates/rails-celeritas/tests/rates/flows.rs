@@ -77,25 +77,30 @@ impl Plan {
     }
 }
 
+/// Those of an end whose handshake has taken that long.
+pub(crate) fn parameters(end: u64, round_trip: Duration) -> Parameters {
+    Parameters {
+        peer_token: Token(end),
+        most_payload: 1432,
+        base_payload: 1432,
+        floor_payload: None,
+        overhead: 28,
+        most_unacknowledged: 1 << 30,
+        window: u64::MAX,
+        most_message: u64::MAX,
+        round_trip,
+        max_silence: Duration::from_secs(5),
+        keep_alive: None,
+        depth: Duration::from_millis(2),
+        burst: Duration::from_micros(250),
+    }
+}
+
 /// A connection that looks for its rate.
 pub(crate) fn adaptive(plan: Plan) -> impl FnOnce(Instant, Duration) -> Box<dyn Flow> {
     move |now, round_trip| {
         let ends = [0, 1].map(|end| {
-            let parameters = Parameters {
-                peer_token: Token(end),
-                most_payload: 1432,
-                base_payload: 1432,
-                floor_payload: None,
-                overhead: 28,
-                most_unacknowledged: 1 << 30,
-                window: u64::MAX,
-                most_message: u64::MAX,
-                round_trip: round_trip + plan.late,
-                max_silence: Duration::from_secs(5),
-                keep_alive: None,
-                depth: Duration::from_millis(2),
-                burst: Duration::from_micros(250),
-            };
+            let parameters = parameters(end, round_trip + plan.late);
             ConnectionProtocol::new(now, parameters, Box::new(Adaptive::new(plan.options)))
         });
         let Plan { mut source, pauses, .. } = plan;

@@ -31,7 +31,7 @@ impl Cell {
             delay: round_trip / 2,
             loss: 0.0,
         };
-        let time = Duration::from_secs(if mbps > 50.0 { 8 } else { 20 });
+        let time = Duration::from_secs(if mbps > 50.0 { 8 } else { 20 }).max(160 * round_trip);
         let alone = |make: &dyn Fn(Instant, Duration) -> Box<dyn Flow>| {
             let mut path = Bottleneck::new(1, line);
             path.add(make);

@@ -7,5 +7,6 @@ mod bottleneck;
 mod changes;
 mod flows;
 mod grid;
+mod optimist;
 mod rivals;
 mod scenarios;

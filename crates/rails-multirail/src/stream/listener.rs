@@ -320,7 +320,7 @@ impl Registry {
             let lane = match lane.open() {
                 Ok(lane) => lane,
                 Err(error) => {
-                    tracing::warn!(%peer, error = with_causes(&error), "a connection was lost on its way to its rail");
+                    tracing::debug!(%peer, error = with_causes(&error), "a connection was lost on its way to its rail");
                     return;
                 }
             };
@@ -352,6 +352,10 @@ impl Registry {
             }
             Err(error @ JoinError::Refusing(Refusal::Busy(_))) => {
                 tracing::debug!(%peer, error = with_causes(&error), "a peer was asked to try a lane again");
+            }
+            // Strangers say nothing or anything, and nobody here can mend that.
+            Err(error) if is_of_stranger(&error) => {
+                tracing::debug!(%peer, error = with_causes(&error), "a stranger did not join");
             }
             Err(error) => {
                 let error = with_causes(&error);
@@ -532,6 +536,15 @@ fn is_closed(ended: &Option<ListenerClosed>) -> bool {
     matches!(ended, Some(ListenerClosed::Closed))
 }
 
+/// Whether the peer was silent, or sent bytes that no lane sends.
+fn is_of_stranger(error: &JoinError) -> bool {
+    match error {
+        JoinError::Timeout => true,
+        JoinError::Handshake(error) => !error.is_lasting(),
+        _ => false,
+    }
+}
+
 /// Tells the peer of a connection that has no place to try again, without waiting for it.
 fn send_away(lane: &dyn Lane, limit: Limit) -> JoinError {
     let refusal = Refusal::Busy(limit);
@@ -547,3 +560,20 @@ const BACKLOG: usize = 64;
 const MOST_UNREAD: usize = 32;
 /// The pause of a listening socket after an accept has failed, and the longest wait for a new socket's events.
 const PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stranger chooses the bytes, so that each of its errors may be another one.
+    #[test]
+    fn strangers_are_worth_no_warning() {
+        let foreign = HandshakeError::NotRails { first: *b"GET " };
+        for stranger in [JoinError::Timeout, foreign.into(), HandshakeError::Disorder.into()] {
+            assert!(is_of_stranger(&stranger), "{stranger}");
+        }
+        for peer in [HandshakeError::Secret, HandshakeError::Mode { ours: Mode::Tls }] {
+            assert!(!is_of_stranger(&peer.into()), "somebody has to mend it");
+        }
+    }
+}

@@ -364,14 +364,14 @@ impl MultiRailStream {
     /// Shuts the write side down, and waits until the peer has every byte. A peer that reads no more is an error unless
     /// it has read every byte.
     fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        let mut poll = |state: &mut shared::State| {
+        let poll = |state: &mut shared::State| {
             ready!(self.shared.poll_finish(state))?;
             match self.shared.write_error(state) {
                 Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),
                 _ => Poll::Ready(Ok(())),
             }
         };
-        self.shared.poll_as_writer(context, || self.shared.with(&mut poll))
+        self.shared.poll_as_writer(context, || self.shared.with(poll))
     }
 
     /// Gives the stream up at once: throws away the bytes that the peer does not have yet. The peer gets an error

@@ -113,7 +113,8 @@ impl StreamOptions {
         Self { policy: PolicySource::Ours(policy), ..self }
     }
 
-    /// Shares bytes by the application's own policy: each stream calls `make` once.
+    /// Shares bytes by the application's own policy: each stream calls `make` once. The policy is called under the stream's lock,
+    /// so it must not use streams: a call that would wait for that lock panics.
     #[must_use]
     pub fn own_policy(self, make: impl Fn() -> Box<dyn StripePolicy> + Send + Sync + 'static) -> Self {
         Self { policy: PolicySource::Own(Arc::new(make)), ..self }

@@ -7,6 +7,7 @@ use super::{
     lending::Lending,
     pool::ChunkBuffer,
     shared::{Shared, State},
+    turn::{Turn, Word},
     yield_budget::YieldBudget,
 };
 use crate::RailId;
@@ -16,7 +17,7 @@ use rails_proto::{
     connection::{Connection, LaneId},
     lane::{LaneError, LaneProtocol, Next, READ_AHEAD, Received, Stream, TransportSample},
     messages::MessageBuffer,
-    policy::TRACE_TARGET,
+    policy::{TRACE_TARGET, Traced},
     seal::Seals,
 };
 use rails_task::Helpers;
@@ -24,7 +25,7 @@ use rails_topo::DataSize;
 use std::{
     cell::Cell,
     io,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak, atomic::Ordering::Relaxed},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, atomic::Ordering::Relaxed},
     task::{Context, Poll, Wake, Waker, ready},
     time::Instant,
 };
@@ -37,9 +38,8 @@ use tokio::{
 /// A lane that has joined. Its task on its rail drives it. A call of the application drives it too, inline: a small write
 /// is sent, and a small arrival received, on the caller's thread, without a switch to the rail's.
 ///
-/// Both hold the lock of the protocol while they drive, and neither waits for it. If the lock is taken, a caller
-/// [wakes](Self::wake_task) the task, and the task tries again: a caller that had to wake a waiting task would pay for it
-/// with every message. The lock of the protocol is taken before the lock of the stream, never after it.
+/// They take [turns](Turn), and neither waits for one: a thread that finds the turn taken leaves word with the thread that
+/// has it. The lock of the protocol is taken in a turn, and before the lock of the stream, never after it.
 #[derive(Debug)]
 pub(crate) struct ActiveLane {
     pub(crate) id: LaneId,
@@ -48,7 +48,8 @@ pub(crate) struct ActiveLane {
     /// Notified when the lane has stalled.
     pub(crate) stalled: Arc<Notify>,
     settings: LaneSettings,
-    /// `None` before the lane's task starts and after it has ended.
+    turn: Turn,
+    /// `None` before the lane's task starts and after it has ended. Only the end of the task may find it locked.
     driven: Mutex<Option<Driven>>,
     /// Wakes the lane's task.
     task: Arc<TaskWaker>,
@@ -86,6 +87,16 @@ pub(crate) struct LaneSettings {
     pub(super) application: Option<runtime::Id>,
 }
 
+/// The lane in the hands of a thread that has the turn.
+pub(super) struct Driving<'a> {
+    // Fields are dropped in this order: the lock is free when the turn ends.
+    driven: MutexGuard<'a, Option<Driven>>,
+    _turn: OpenTurn<'a>,
+}
+
+/// A turn, which ends on drop.
+struct OpenTurn<'a>(&'a ActiveLane);
+
 /// Wakes the task of a lane.
 #[derive(Debug, Default)]
 struct TaskWaker(Notify);
@@ -100,7 +111,8 @@ struct Arrival {
 impl ActiveLane {
     pub(super) fn new(id: LaneId, lane: Arc<dyn Lane>, metrics: Arc<LaneMetrics>, settings: LaneSettings) -> Arc<Self> {
         let (stalled, driven, task, arrival) = Default::default();
-        Arc::new(Self { id, lane, metrics, stalled, settings, driven, task, arrival, handoff: Handoff::new() })
+        let (turn, handoff) = (Turn::new(), Handoff::new());
+        Arc::new(Self { id, lane, metrics, stalled, settings, turn, driven, task, arrival, handoff })
     }
 
     /// Starts the protocol, on the lane's rail. Before this, the handshake has the connection.
@@ -121,28 +133,47 @@ impl ActiveLane {
 
     /// Ends the protocol: no call drives the lane any more.
     pub(super) fn stop(&self) {
-        *self.lock() = None;
+        let driven = self.lock().take();
+        // It may hold bytes of the application.
+        drop(driven);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Driven>> {
         self.driven.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lane, unless another thread drives it.
-    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Option<Driven>>> {
-        match self.driven.try_lock() {
-            Ok(driven) => Some(driven),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+    /// The lane, unless another thread drives it: that thread gets `word`.
+    fn begin_or_leave(&self, word: Word) -> Option<Driving<'_>> {
+        self.turn.begin_or_leave(word).then(|| Driving { driven: self.lock(), _turn: OpenTurn(self) })
+    }
+
+    /// The lane for its task. A thread that drives it wakes the task at its end.
+    pub(super) fn drive(&self) -> Option<Driving<'_>> {
+        self.begin_or_leave(Word::WAKE_TASK)
+    }
+
+    /// Has the task drive the lane once more, after the turn of a thread that drives it.
+    fn wake_task(&self) {
+        self.leave_or_wake(Word::WAKE_TASK);
+    }
+
+    /// Has the thread that drives the lane send, or else the task.
+    pub(crate) fn wake_to_send(&self) {
+        self.leave_or_wake(Word::SEND);
+    }
+
+    fn leave_or_wake(&self, word: Word) {
+        if !self.turn.leave(word) {
+            self.task.0.notify_one();
         }
     }
 
-    /// Has the task drive the lane once more.
-    pub(crate) fn wake_task(&self) {
-        self.task.0.notify_one();
+    /// Whether the lane has something to send, as others have told the calling thread, which has the turn.
+    pub(super) fn takes_word_to_send(&self) -> bool {
+        self.turn.take(Word::SEND)
     }
 
-    /// Resolves when [`wake_task`](Self::wake_task) was called.
+    /// Resolves when the task is to drive the lane once more.
     pub(super) async fn woken(&self) {
         self.task.0.notified().await;
     }
@@ -166,7 +197,7 @@ impl ActiveLane {
     /// Whether a reader that waits receives the next arrival. A thread that drives the lane and is woken by itself polls the
     /// socket busily, and goes on with it.
     pub(super) fn may_pass_on(&self) -> bool {
-        self.handoff.is_inline() && self.try_lock().is_some()
+        self.handoff.is_inline() && !self.turn.is_taken()
     }
 
     /// Passes an arrival on to the reader, or leaves it to the task.
@@ -178,24 +209,28 @@ impl ActiveLane {
         }
     }
 
-    /// Sends on the caller's thread, without waiting: the task sends the bytes for which the lane has no room.
+    /// Sends on the caller's thread, without waiting: the task sends the bytes for which the lane has no room, and a thread
+    /// that drives the lane sends all.
     pub(super) fn transmit_inline(&self, shared: &Shared) {
-        self.drive_inline(shared, |driven| {
-            driven.protocol.wake();
-            let waker = Waker::from(self.task.clone());
-            let mut access = Access::elsewhere(shared, self);
-            match self.poll_transmit(&mut Context::from_waker(&waker), &mut access, driven) {
-                Poll::Ready(Err(_)) if driven.reports != self.home() => self.go_home(),
-                Poll::Ready(end) => driven.protocol.close_sending(end.map_err(LaneError::from)),
-                Poll::Pending => {}
-            }
-        });
+        self.drive_inline(shared, Word::SEND, |driven| self.send(shared, driven));
+    }
+
+    /// Sends on the thread of a caller that has the turn.
+    fn send(&self, shared: &Shared, driven: &mut Driven) {
+        driven.protocol.wake();
+        let waker = Waker::from(self.task.clone());
+        let mut access = Access::elsewhere(shared, self);
+        match self.poll_transmit(&mut Context::from_waker(&waker), &mut access, driven) {
+            Poll::Ready(Err(_)) if driven.reports != self.home() => self.go_home(),
+            Poll::Ready(end) => driven.protocol.close_sending(end.map_err(LaneError::from)),
+            Poll::Pending => {}
+        }
     }
 
     /// Receives a small arrival on the caller's thread. Leaves a larger one to the task.
     pub(super) fn receive_inline(&self, shared: &Shared) {
         self.handoff.reader_comes();
-        let received = self.drive_inline(shared, |driven| {
+        let received = self.drive_inline(shared, Word::WAKE_TASK, |driven| {
             if driven.small >= SMALL_UNTIL_MOVED
                 && let Ok(caller) = Handle::try_current()
                 && (self.settings.application == Some(caller.id()) || shared.rail_of(caller.id()).is_some())
@@ -249,14 +284,19 @@ impl ActiveLane {
         }
     }
 
-    /// Calls `act` with the lane, unless another thread drives it: its task does the work then.
-    fn drive_inline<T>(&self, shared: &Shared, act: impl FnOnce(&mut Driven) -> T) -> Option<T> {
-        let mut driven = self.try_lock();
-        let Some(driven) = driven.as_mut().and_then(|driven| driven.as_mut()) else {
+    /// Calls `act` with the lane, unless another thread drives it: that thread gets `word`.
+    fn drive_inline<T>(&self, shared: &Shared, word: Word, act: impl FnOnce(&mut Driven) -> T) -> Option<T> {
+        let mut driving = self.begin_or_leave(word)?;
+        let Some(driven) = &mut *driving.driven else {
+            // The task sends when it starts.
             self.wake_task();
             return None;
         };
         let done = act(driven);
+        // One more round costs less than a switch to the task's thread. The task sends what comes later.
+        if self.turn.take(Word::SEND) {
+            self.send(shared, driven);
+        }
         let at = driven.protocol.poll_timeout(&mut Access::elsewhere(shared, self));
         let is_earlier = at.is_some_and(|at| driven.alarm.is_none_or(|alarm| tick(at) < alarm));
         if is_earlier || driven.protocol.end().is_some() {
@@ -429,6 +469,24 @@ impl ActiveLane {
     }
 }
 
+impl Driving<'_> {
+    /// The part of the lane that is driven.
+    ///
+    /// # Panics
+    /// Before the lane's task has started it.
+    pub(super) fn driven(&mut self) -> &mut Driven {
+        self.driven.as_mut().expect("the task has started it")
+    }
+}
+
+impl Drop for OpenTurn<'_> {
+    fn drop(&mut self) {
+        if self.0.turn.end() {
+            self.0.wake_task();
+        }
+    }
+}
+
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -468,16 +526,25 @@ impl<'a> Access<'a> {
     fn elsewhere(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
         Self { shared, lane, is_task: false }
     }
+
+    fn act<T>(&self, act: impl FnOnce(&mut Connection) -> T) -> T {
+        let act = |state: &mut State| act(&mut state.connection);
+        if self.is_task { self.shared.with(act) } else { self.shared.with_inline(act) }
+    }
 }
 
 impl Stream for Access<'_> {
     type Buffer = ChunkBuffer;
 
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T {
-        // The scheduler traces its decisions, and does not know the name of the stream, so the span adds it.
+        if !tracing::enabled!(target: TRACE_TARGET, tracing::Level::TRACE) {
+            return self.act(act);
+        }
+        let (result, decisions) = self.act(|connection| connection.traced(act));
+        // A decision does not know the name of the stream, so the span adds it.
         let span = tracing::trace_span!(target: TRACE_TARGET, "stream", id = %self.shared.id);
-        let act = |state: &mut State| span.in_scope(|| act(&mut state.connection));
-        if self.is_task { self.shared.with(act) } else { self.shared.with_inline(act) }
+        span.in_scope(|| decisions.iter().for_each(Traced::log));
+        result
     }
 
     fn chunk(&mut self, length: usize) -> ChunkBuffer {

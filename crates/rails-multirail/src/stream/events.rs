@@ -31,59 +31,63 @@ pub struct StreamEvent {
     pub error: Option<String>,
 }
 
-/// Keeps the newest events, and passes them to subscribers.
+/// Keeps the newest events, and those of which subscribers and the log are to hear.
 #[derive(Debug)]
 pub(super) struct EventLog {
-    stream: StreamId,
     start: Instant,
     kept: VecDeque<StreamEvent>,
+    /// The events that nobody was told of yet; a standstill with the state of each lane.
+    news: Vec<News>,
+    /// Whether a thread publishes events.
+    is_publishing: bool,
     /// Made by the first subscriber: its queue is several times the size of all else in a stream.
     listeners: Option<broadcast::Sender<StreamEvent>>,
 }
 
 impl EventLog {
-    pub(super) fn new(stream: StreamId) -> Self {
-        Self { stream, start: Instant::now(), kept: VecDeque::new(), listeners: None }
+    pub(super) fn new() -> Self {
+        let (kept, news, is_publishing, listeners) = Default::default();
+        Self { start: Instant::now(), kept, news, is_publishing, listeners }
     }
 
-    /// Adds an event; `whose` is the lane's number and rail, and `error` the error with which the lane ended. If
-    /// `loses_nothing`, all bytes of both ends have arrived, and a peer that has ended is no reason for a warning.
+    /// Adds an event; `whose` is the lane's number and rail, `error` the error with which the lane ended, and `lanes` the
+    /// state of each lane in a standstill. If `loses_nothing`, all bytes of both ends have arrived, and a peer that has ended
+    /// is no reason for a warning.
     pub(super) fn add(
         &mut self,
         event: Event,
         whose: Option<(u16, RailId)>,
         error: Option<String>,
+        lanes: Vec<LaneProgress>,
         loses_nothing: bool,
     ) {
         let at = event.at.saturating_duration_since(self.start);
         let (lane, rail) = whose.unzip();
         let event = StreamEvent { at, lane, rail, kind: event.kind, error };
-        event.log(self.stream, loses_nothing);
         if self.kept.len() == MOST_KEPT {
             self.kept.pop_front();
         }
-        if let Some(listeners) = &self.listeners {
-            // This fails if the subscribers are gone, which is fine.
-            let _ = listeners.send(event.clone());
-        }
-        self.kept.push_back(event);
+        self.kept.push_back(event.clone());
+        self.news.push(News { event, lanes, loses_nothing });
     }
 
-    /// Logs why the stream stands still, and the state of each lane.
-    pub(super) fn log_standstill(
-        &self,
-        cause: StandstillCause,
-        stood_for: Duration,
-        lanes: &[LaneProgress],
-        loses_nothing: bool,
-    ) {
-        if loses_nothing && cause == StandstillCause::NoLane {
-            tracing::info!(stream = %self.stream, ?stood_for, "the peer has gone with all bytes, and without the end");
-            return;
+    /// Whether there are events that nobody was told of yet.
+    pub(super) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Takes the events that nobody was told of yet, and gives the subscribers, if any. `None` if there is nothing to tell,
+    /// or if another thread publishes events, which calls this once more.
+    pub(super) fn begin_publishing(&mut self) -> Option<(Vec<News>, Option<broadcast::Sender<StreamEvent>>)> {
+        if self.is_publishing || self.news.is_empty() {
+            return None;
         }
-        let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
-        let lanes = lanes.join("; ");
-        tracing::warn!(stream = %self.stream, ?cause, ?stood_for, lanes, "the stream makes no progress: {cause}");
+        self.is_publishing = true;
+        Some((std::mem::take(&mut self.news), self.listeners.clone()))
+    }
+
+    pub(super) fn end_publishing(&mut self) {
+        self.is_publishing = false;
     }
 
     pub(super) fn kept(&self) -> Vec<StreamEvent> {
@@ -95,10 +99,24 @@ impl EventLog {
     }
 }
 
+/// An event of which subscribers and the log are to hear.
+#[derive(Debug)]
+pub(super) struct News {
+    pub(super) event: StreamEvent,
+    lanes: Vec<LaneProgress>,
+    loses_nothing: bool,
+}
+
+impl News {
+    pub(super) fn log(&self, stream: StreamId) {
+        self.event.log(stream, &self.lanes, self.loses_nothing);
+    }
+}
+
 impl StreamEvent {
-    /// Logs a lost, stalled or unused lane and a standstill as a warning, and other events at a lower level; so too the
-    /// ends of lanes with which nothing is lost.
-    fn log(&self, stream: StreamId, loses_nothing: bool) {
+    /// Logs a lost, stalled or unused lane and a standstill, with the state of each of the `lanes`, as a warning, and other
+    /// events at a lower level; so too the ends of lanes with which nothing is lost.
+    fn log(&self, stream: StreamId, lanes: &[LaneProgress], loses_nothing: bool) {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);
         match self.kind {
@@ -115,8 +133,13 @@ impl StreamEvent {
             EventKind::Restored { .. } | EventKind::Resumed { .. } => {
                 tracing::info!(%stream, lane, event = ?self.kind, "a lane can be used again");
             }
-            // `log_standstill` has logged it with its lanes.
-            EventKind::Standstill { .. } => {}
+            EventKind::Standstill { cause: StandstillCause::NoLane, stood_for } if loses_nothing => {
+                tracing::info!(%stream, ?stood_for, "the peer has gone with all bytes, and without the end");
+            }
+            EventKind::Standstill { cause, stood_for } => {
+                let lanes = lanes.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                tracing::warn!(%stream, ?cause, ?stood_for, lanes, "the stream makes no progress: {cause}");
+            }
             EventKind::Moved { after } => tracing::warn!(%stream, ?after, "the stream makes progress again"),
             _ => tracing::debug!(%stream, lane, event = ?self.kind, "an event of a lane"),
         }

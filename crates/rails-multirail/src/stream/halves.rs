@@ -1,6 +1,9 @@
 //! The two directions of a stream as separate halves.
 
-use super::{MultiRailStream, shared::Shared};
+use super::{
+    MultiRailStream, lock,
+    shared::{Shared, State},
+};
 use bytes::{Buf, Bytes, BytesMut};
 use rails_proto::connection::Connection;
 use std::{
@@ -13,7 +16,10 @@ use std::{
     task::{Context, Poll, ready},
     time::Instant,
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::coop,
+};
 
 /// The receiving direction of a [`MultiRailStream`], borrowed ([`MultiRailStream::split`]).
 #[derive(Debug)]
@@ -90,6 +96,8 @@ impl ReadHalf<'_> {
                 Some(bytes) => *self.reading = bytes,
                 None => return Ok(None),
             }
+        } else {
+            coop::consume_budget().await;
         }
         Ok(Some(self.reading.split_to(limit.min(self.reading.len()))))
     }
@@ -100,6 +108,7 @@ impl ReadHalf<'_> {
     /// As there.
     pub fn poll_read_bytes(&mut self, context: &mut Context<'_>) -> Poll<IoResult<Option<Bytes>>> {
         if !self.reading.is_empty() {
+            ready!(coop::poll_proceed(context)).made_progress();
             return Poll::Ready(Ok(Some(std::mem::take(self.reading))));
         }
         self.shared.poll_next(context, Connection::read)
@@ -116,6 +125,8 @@ impl AsyncRead for ReadHalf<'_> {
                 Some(bytes) => *self.reading = bytes,
                 None => return Poll::Ready(Ok(())),
             }
+        } else {
+            ready!(coop::poll_proceed(context)).made_progress();
         }
         let count = buffer.remaining().min(self.reading.len());
         buffer.put_slice(&self.reading[..count]);
@@ -143,30 +154,49 @@ impl WriteHalf<'_> {
     /// # Errors
     /// As there.
     pub fn poll_write_bytes(&mut self, context: &mut Context<'_>, bytes: &mut Bytes) -> Poll<IoResult<usize>> {
-        self.shared.write(bytes.len(), |state| {
+        self.poll_take(context, bytes, lock::keep)
+    }
+
+    /// Writes as many of the bytes as there is room for, in the form in which `keep` gives them.
+    fn poll_take(
+        &self,
+        context: &mut Context<'_>,
+        bytes: &mut Bytes,
+        keep: fn(Bytes) -> Bytes,
+    ) -> Poll<IoResult<usize>> {
+        let length = bytes.len();
+        let mut take = |state: &mut State| {
             if bytes.is_empty() {
                 // An empty write succeeds at once, with or without room.
                 return Poll::Ready(self.shared.writable(state).map(|()| 0));
             }
-            let room = ready!(self.shared.poll_room(state, context))?;
-            let taken = bytes.split_to(room.min(bytes.len()));
+            let room = ready!(self.shared.poll_room(state))?;
+            let taken = keep(bytes.split_to(room.min(bytes.len())));
             let length = taken.len();
             state.connection.write(Instant::now(), taken);
             Poll::Ready(Ok(length))
-        })
+        };
+        self.shared.poll_as_writer(context, || self.shared.write(length, &mut take))
+    }
+
+    /// The room for at most `length` bytes.
+    fn poll_room(&self, context: &mut Context<'_>, length: usize) -> Poll<IoResult<usize>> {
+        let room =
+            ready!(self.shared.poll_as_writer(context, || self.shared.with(|state| self.shared.poll_room(state))))?;
+        Poll::Ready(Ok(room.min(length).min(MOST_COPIED)))
     }
 }
 
 impl AsyncWrite for WriteHalf<'_> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
         // The copy happens outside the lock. A short buffer is copied without asking for room, because there nearly
         // always is some. For a long one, this half is the only writer, so the room cannot shrink meanwhile.
         let most = match buffer.len() {
             short @ ..=SHORT => short,
-            length => ready!(self.shared.with(|state| self.shared.poll_room(state, context)))?.min(length),
+            length => ready!(self.poll_room(context, length))?,
         };
-        let mut copy = Bytes::copy_from_slice(&buffer[..most.min(MOST_COPIED)]);
-        self.poll_write_bytes(context, &mut copy)
+        let mut copy = Bytes::copy_from_slice(&buffer[..most]);
+        self.poll_take(context, &mut copy, |copy| copy)
     }
 
     /// Does nothing: lanes send bytes as soon as they have room.
@@ -175,24 +205,24 @@ impl AsyncWrite for WriteHalf<'_> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.shared.with(|state| self.shared.poll_finish(state, context))
+        self.shared.poll_as_writer(context, || self.shared.with(|state| self.shared.poll_finish(state)))
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<IoResult<usize>> {
         if slices.iter().all(|slice| slice.is_empty()) {
             return self.poll_write(context, &[]);
         }
-        let room = ready!(self.shared.with(|state| self.shared.poll_room(state, context)))?;
+        let room = ready!(self.poll_room(context, MOST_COPIED))?;
         let mut copy = BytesMut::new();
         for slice in slices {
-            let rest = room.min(MOST_COPIED) - copy.len();
+            let rest = room - copy.len();
             copy.extend_from_slice(&slice[..slice.len().min(rest)]);
         }
-        self.poll_write_bytes(context, &mut copy.freeze())
+        self.poll_take(context, &mut copy.freeze(), |copy| copy)
     }
 
     fn is_write_vectored(&self) -> bool {

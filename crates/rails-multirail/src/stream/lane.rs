@@ -74,21 +74,24 @@ impl LaneDriver {
         let mut budget = YieldBudget::new();
         let mut alarm = pin!(sleep(Duration::ZERO));
         let mut woken = pin!(lane.woken());
-        let (mut watch, mut taken_since) = (None, None);
+        let (mut watch, mut is_woken) = (None, false);
         loop {
             let step = poll_fn(|context| {
-                let Some(mut driven) = lane.try_lock() else { return Poll::Ready(Step::Taken) };
-                taken_since = None;
-                let driven = driven.as_mut().expect("the task has started it");
+                // From here on every wake polls this task again, so it comes before the reason to wake is looked at.
+                while woken.as_mut().poll(context).is_ready() {
+                    woken.set(lane.woken());
+                    is_woken = true;
+                }
+                let Some(mut driving) = lane.drive() else { return Poll::Pending };
                 loop {
-                    // From here on every wake polls this task again, so it comes before the reason to wake is looked at.
-                    while woken.as_mut().poll(context).is_ready() {
-                        woken.set(lane.woken());
-                        driven.protocol.wake();
-                    }
+                    let driven = driving.driven();
                     let has_ended = self.watch_reader(&mut watch);
                     // The lane receives first: a received acknowledgement may open the window for the next chunk.
                     let received = lane.receive(shared, driven, &mut budget);
+                    // Arrivals may have woken this lane itself.
+                    if std::mem::take(&mut is_woken) | lane.takes_word_to_send() {
+                        driven.protocol.wake();
+                    }
                     lane.transmit(context, shared, driven);
                     if has_ended {
                         driven.protocol.rest(&mut Access::on_rail(shared, lane));
@@ -115,10 +118,6 @@ impl LaneDriver {
             match step.await {
                 Step::End(end) => return end,
                 Step::Yield => yield_now().await,
-                Step::Taken => {
-                    let since = *taken_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() < LONGEST_INLINE { yield_now().await } else { sleep(TRY_AGAIN).await }
-                }
             }
         }
     }
@@ -165,11 +164,4 @@ enum Step {
     End(Result<(), LaneError>),
     /// The other tasks of the thread come first.
     Yield,
-    /// A caller drives the lane.
-    Taken,
 }
-
-/// Nearly all inline calls take less time than this, unless the caller's thread has lost its CPU.
-const LONGEST_INLINE: Duration = Duration::from_micros(50);
-/// How often the task then tries again.
-const TRY_AGAIN: Duration = Duration::from_millis(1);

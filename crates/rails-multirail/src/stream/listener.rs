@@ -37,7 +37,7 @@ use std::{
 };
 use tokio::{
     sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, mpsc::error::TryRecvError, watch},
-    task::JoinHandle,
+    task::{JoinHandle, coop},
     time::{sleep, timeout},
 };
 
@@ -185,6 +185,8 @@ impl MultiRailListener {
     /// # Errors
     /// [`ListenerClosed`] after the listener has stopped, on every call from then on.
     pub async fn accept(&self) -> Result<MultiRailStream, ListenerClosed> {
+        // A listener at which a stream always waits must not starve the other tasks of the caller's thread.
+        coop::consume_budget().await;
         // A waiting task holds no lock, so a task that is not polled does not keep streams from others.
         loop {
             let mut arrived = pin!(self.arrived.notified());

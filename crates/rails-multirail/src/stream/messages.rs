@@ -1,6 +1,6 @@
 //! Messages over a stream.
 
-use super::{MultiRailStream, StreamStats};
+use super::{MultiRailStream, StreamStats, lock, shared::State};
 use bytes::Bytes;
 use rails_proto::{
     chunk::Priority,
@@ -15,6 +15,7 @@ use std::{
     task::{Context, Poll, ready},
     time::Instant,
 };
+use tokio::task::coop;
 
 /// Messages in both directions over every lane that is up. Each message arrives once and whole, and messages of one
 /// priority arrive in the order of sending.
@@ -198,14 +199,18 @@ impl MessageSender {
         priority: Priority,
     ) -> Poll<IoResult<()>> {
         let length = message.as_ref().map_or(0, Bytes::len);
-        self.stream.shared.write(length, |state| {
-            check_length(length, state.connection.longest_message())?;
-            ready!(self.stream.shared.poll_room(state, context))?;
-            if let Some(message) = message.take() {
-                state.connection.send(Instant::now(), priority, message);
-            }
-            Poll::Ready(Ok(()))
-        })
+        let shared = &self.stream.shared;
+        shared.poll_as_writer(context, || shared.write(length, |state| self.poll_take(state, message, priority)))
+    }
+
+    /// Takes the message if there is room for it.
+    fn poll_take(&self, state: &mut State, message: &mut Option<Bytes>, priority: Priority) -> Poll<IoResult<()>> {
+        check_length(message.as_ref().map_or(0, Bytes::len), state.connection.longest_message())?;
+        ready!(self.stream.shared.poll_room(state))?;
+        if let Some(message) = message.take() {
+            state.connection.send(Instant::now(), priority, lock::keep(message));
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Sends a message if there is room for it now.
@@ -213,9 +218,9 @@ impl MessageSender {
     /// # Errors
     /// [`TrySendError::Full`] with the message if there is no room; otherwise as [`send`](Self::send).
     pub fn try_send(&mut self, message: Bytes, priority: Priority) -> Result<(), TrySendError> {
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        let mut message = Some(message);
-        match self.poll_send(&mut context, &mut message, priority) {
+        let (length, mut message) = (message.len(), Some(message));
+        // No task waits for this, and one that waits in `send` goes on waiting.
+        match self.stream.shared.write(length, |state| self.poll_take(state, &mut message, priority)) {
             Poll::Ready(sent) => Ok(sent?),
             Poll::Pending => Err(TrySendError::Full(message.unwrap_or_default())),
         }
@@ -264,6 +269,9 @@ impl MessageReceiver {
     /// As there.
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<IoResult<Option<Message>>> {
         loop {
+            if !self.packet.is_empty() {
+                ready!(coop::poll_proceed(context)).made_progress();
+            }
             if let Some(payload) = next_of_packet(&mut self.packet, self.packet_length) {
                 return Poll::Ready(Ok(Some(Message { priority: self.priority, payload })));
             }

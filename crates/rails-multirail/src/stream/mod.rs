@@ -20,6 +20,7 @@ mod lane_metrics;
 mod lending;
 mod links;
 mod listener;
+mod lock;
 mod messages;
 mod pool;
 mod shared;
@@ -27,6 +28,9 @@ mod stats;
 mod streams;
 mod supervisor;
 mod sync;
+mod turn;
+#[cfg(test)]
+mod turn_model;
 mod yield_budget;
 
 pub use decisions::Decisions;
@@ -360,13 +364,14 @@ impl MultiRailStream {
     /// Shuts the write side down, and waits until the peer has every byte. A peer that reads no more is an error unless
     /// it has read every byte.
     fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.shared.with(|state| {
-            ready!(self.shared.poll_finish(state, context))?;
+        let poll = |state: &mut shared::State| {
+            ready!(self.shared.poll_finish(state))?;
             match self.shared.write_error(state) {
                 Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),
                 _ => Poll::Ready(Ok(())),
             }
-        })
+        };
+        self.shared.poll_as_writer(context, || self.shared.with(poll))
     }
 
     /// Gives the stream up at once: throws away the bytes that the peer does not have yet. The peer gets an error

@@ -5,6 +5,7 @@ use super::{
     events::{EventLog, StreamEvent},
     lane_metrics::LaneMetrics,
     links::LinkReports,
+    lock::{Lock, Locked, leave_to_others},
     pool::Pool,
     stats::{StreamStats, ThreadStats},
 };
@@ -15,6 +16,7 @@ use crate::{
     rails::Rails,
 };
 use bytes::Bytes;
+use futures_util::task::AtomicWaker;
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
     connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, NoLane, Wakes},
@@ -27,22 +29,27 @@ use std::{
     net::SocketAddr,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 use tokio::{
     runtime::{self, Handle},
     sync::{Notify, broadcast, watch},
+    task::coop,
 };
 
-/// One end of a stream, shared by its handle and its lanes. They hold the lock for a decision, never for I/O.
+/// One end of a stream, shared by its handle and its lanes. They hold the lock for a decision, never for I/O, and never
+/// for [foreign code](super::lock).
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: StreamId,
     pub(crate) opened_by: OpeningLane,
     /// The buffers into which lanes receive chunks and large messages.
     pub(crate) buffers: Arc<Pool>,
-    state: Mutex<State>,
+    state: Lock<State>,
+    /// The task that waits to read, and the one that waits to write. Each looks once more after it has registered.
+    reader: AtomicWaker,
+    writer: AtomicWaker,
     /// The number of lanes that are up.
     pub(crate) lanes_up: watch::Sender<usize>,
     /// Bytes that a dropped receiving half had taken from the stream and not handed out.
@@ -103,9 +110,11 @@ pub(crate) struct State {
     lanes: Vec<LaneSlot>,
     /// The metrics of every lane, past or present.
     lane_metrics: Vec<Arc<LaneMetrics>>,
+    /// Lanes that came up less those that ended, since `lanes_up` was told.
+    lanes_came: isize,
     events: EventLog,
-    pub(crate) reader: Option<Waker>,
-    pub(crate) writer: Option<Waker>,
+    is_reader_waiting: bool,
+    is_writer_waiting: bool,
     /// The lanes whose arrivals the reader receives, as a set of slots.
     arrived: u64,
 }
@@ -176,11 +185,11 @@ impl State {
                 }
                 (slot.metrics.index, slot.metrics.rail)
             });
-            if let EventKind::Standstill { cause, stood_for } = event.kind {
-                let lanes = self.connection.lane_progress(event.at).collect::<Vec<_>>();
-                self.events.log_standstill(cause, stood_for, &lanes, loses_nothing);
-            }
-            self.events.add(event, lane, error, loses_nothing);
+            let lanes = match event.kind {
+                EventKind::Standstill { .. } => self.connection.lane_progress(event.at).collect(),
+                _ => Vec::new(),
+            };
+            self.events.add(event, lane, error, lanes, loses_nothing);
         }
     }
 }
@@ -199,16 +208,19 @@ impl Shared {
             connection,
             lanes: Vec::new(),
             lane_metrics: Vec::new(),
-            events: EventLog::new(id),
-            reader: None,
-            writer: None,
+            lanes_came: 0,
+            events: EventLog::new(),
+            is_reader_waiting: false,
+            is_writer_waiting: false,
             arrived: 0,
         };
         let shared = Arc::new(Self {
             id,
             opened_by,
             buffers,
-            state: Mutex::new(state),
+            state: Lock::new(state),
+            reader: AtomicWaker::new(),
+            writer: AtomicWaker::new(),
             lanes_up: watch::Sender::new(0),
             unread: AtomicU64::new(0),
             over: watch::Sender::new(false),
@@ -226,13 +238,13 @@ impl Shared {
 
     /// Calls `act` under the lock, and then wakes the tasks that the connection names.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        self.act(Connection::take_wakes, act, |lane| lane.wake_task())
+        self.act(Connection::take_wakes, act, |lane| lane.wake_to_send())
     }
 
     /// The same for a thread that lets a lane send, and calls [`with`](Self::with) after it: idle lanes may not have to stand
     /// by then.
     pub(super) fn with_inline<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_task())
+        self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_to_send())
     }
 
     /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline.
@@ -264,23 +276,54 @@ impl Shared {
         if wakes.supervisor {
             state.note_events();
         }
-        let reader = state.reader.take_if(|_| wakes.reader);
-        let writer = state.writer.take_if(|_| wakes.writer);
+        let reader = wakes.reader && std::mem::take(&mut state.is_reader_waiting);
+        let writer = wakes.writer && std::mem::take(&mut state.is_writer_waiting);
+        let (came, has_news) = (std::mem::take(&mut state.lanes_came), state.events.has_news());
         // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly there is one
         // lane to wake.
         let mut lanes = wakes.lanes().filter_map(|lane| state.lanes[lane.0].active.clone());
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         drop(state);
+        leave_to_others();
         // The application wakes first: its answer goes out with the frames for which the lane is woken.
-        [reader, writer].into_iter().flatten().for_each(Waker::wake);
+        if reader {
+            self.reader.wake();
+        }
+        if writer {
+            self.writer.wake();
+        }
         if let Some(lane) = first {
             lead(&lane);
         }
-        others.iter().for_each(|lane| lane.wake_task());
+        others.iter().for_each(|lane| lane.wake_to_send());
         if wakes.supervisor {
             self.supervise.notify_one();
         }
+        // The count is right before a subscriber hears of the event.
+        if came != 0 {
+            self.lanes_up.send_modify(|up| *up = up.saturating_add_signed(came));
+        }
+        if has_news {
+            self.publish();
+        }
         result
+    }
+
+    /// Tells subscribers and the log of events, in their order: one thread at a time does, and others leave theirs to it.
+    fn publish(&self) {
+        loop {
+            let next = self.lock().events.begin_publishing();
+            let Some((news, listeners)) = next else { return };
+            let _end = EndOfPublishing(self);
+            leave_to_others();
+            for news in news {
+                news.log(self.id);
+                if let Some(listeners) = &listeners {
+                    // This fails if the subscribers are gone, which is fine.
+                    let _ = listeners.send(news.event);
+                }
+            }
+        }
     }
 
     /// Waits for the next bytes or message that `read` gives; `None` at the end of the stream.
@@ -289,6 +332,9 @@ impl Shared {
         context: &mut Context<'_>,
         read: impl Fn(&mut Connection, Instant) -> Option<T>,
     ) -> Poll<IoResult<Option<T>>> {
+        // A stream that always has bytes must not starve the other tasks of the caller's thread.
+        let budget = ready!(coop::poll_proceed(context));
+        let mut is_registered = false;
         loop {
             let next = self.with(|state| {
                 if let Some(next) = read(&mut state.connection, Instant::now()) {
@@ -303,11 +349,20 @@ impl Shared {
                 if let Some(lane) = state.take_arrived() {
                     return Err(lane);
                 }
-                state.reader = Some(context.waker().clone());
+                state.is_reader_waiting |= is_registered;
                 Ok(Poll::Pending)
             });
             match next {
-                Ok(next) => return next,
+                Ok(Poll::Pending) if !is_registered => {
+                    self.reader.register(context.waker());
+                    is_registered = true;
+                }
+                Ok(next) => {
+                    if next.is_ready() {
+                        budget.made_progress();
+                    }
+                    return next;
+                }
                 Err(lane) => lane.receive_inline(self),
             }
         }
@@ -318,19 +373,37 @@ impl Shared {
         let mut state = self.lock();
         let active = state.lanes.get(lane.id.0).and_then(|slot| slot.active.as_ref());
         let is_up = active.is_some_and(|active| Arc::ptr_eq(active, lane));
-        let reader = state.reader.take_if(|_| is_up && lane.may_pass_on());
-        if reader.is_some() {
+        let is_passed_on = state.is_reader_waiting && is_up && lane.may_pass_on();
+        if is_passed_on {
+            state.is_reader_waiting = false;
             state.arrived |= 1 << lane.id.0;
         }
         drop(state);
-        let is_passed_on = reader.is_some();
         // The reader wakes first: its answer may be on its way before the task's thread is awake.
-        reader.into_iter().for_each(Waker::wake);
+        if is_passed_on {
+            leave_to_others();
+            self.reader.wake();
+        }
         lane.arrived(is_passed_on);
     }
 
+    /// Calls `poll` for the task that writes or finishes.
+    pub(crate) fn poll_as_writer<T>(&self, context: &mut Context<'_>, mut poll: impl FnMut() -> Poll<T>) -> Poll<T> {
+        // A stream that always has room must not starve the other tasks of the caller's thread.
+        let budget = ready!(coop::poll_proceed(context));
+        let mut result = poll();
+        if result.is_pending() {
+            self.writer.register(context.waker());
+            result = poll();
+        }
+        if result.is_ready() {
+            budget.made_progress();
+        }
+        result
+    }
+
     /// Shuts the write side down, and waits until the peer has every byte, or reads no more.
-    pub(crate) fn poll_finish(&self, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+    pub(crate) fn poll_finish(&self, state: &mut State) -> Poll<IoResult<()>> {
         if !state.connection.is_finished() {
             state.connection.finish(Instant::now());
         }
@@ -340,7 +413,7 @@ impl Shared {
         if let Some(error) = self.write_error(state) {
             return Poll::Ready(Err(error.into()));
         }
-        state.writer = Some(context.waker().clone());
+        state.is_writer_waiting = true;
         Poll::Pending
     }
 
@@ -356,11 +429,11 @@ impl Shared {
     }
 
     /// Waits for room, and gives it in bytes.
-    pub(crate) fn poll_room(&self, state: &mut State, context: &mut Context<'_>) -> Poll<IoResult<usize>> {
+    pub(crate) fn poll_room(&self, state: &mut State) -> Poll<IoResult<usize>> {
         self.writable(state)?;
         match state.connection.writable_bytes() {
             0 => {
-                state.writer = Some(context.waker().clone());
+                state.is_writer_waiting = true;
                 Poll::Pending
             }
             room => Poll::Ready(Ok(room)),
@@ -389,7 +462,7 @@ impl Shared {
             metrics.begin(connection);
             let active = ActiveLane::new(id, connection.clone(), metrics.clone(), settings);
             let slot = LaneSlot { error: None, link, metrics, active: Some(active.clone()) };
-            self.lanes_up.send_modify(|up| *up += 1);
+            state.lanes_came += 1;
             match state.lanes.get_mut(id.0) {
                 Some(free) => *free = slot,
                 None => state.lanes.push(slot),
@@ -414,8 +487,7 @@ impl Shared {
             let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
             slot.error = end.as_ref().err().map(LaneError::to_string);
             active.metrics.end(&active.lane, end, &did);
-            // The count is right before a subscriber hears of the event.
-            self.lanes_up.send_modify(|up| *up -= 1);
+            state.lanes_came -= 1;
             state.connection.lane_down(now, lane, how);
             state.connection.needs_no_lane() && !state.lanes.iter().any(LaneSlot::is_up)
         });
@@ -562,13 +634,7 @@ impl Shared {
 
     /// Removes lane number `index` from the stream; `false` if there is none.
     pub(crate) fn remove_lane(&self, index: u16) -> bool {
-        self.with(|state| {
-            let lane = state.lanes.iter().position(|slot| slot.is_up() && slot.metrics.index == index);
-            if let Some(lane) = lane {
-                state.connection.leave(Instant::now(), LaneId(lane));
-            }
-            lane.is_some()
-        })
+        self.with(|state| state.connection.leave_by_number(Instant::now(), index))
     }
 
     /// The error of the stream, if it has failed.
@@ -616,10 +682,17 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic under the lock is a broken invariant of the state machines, and the panic has reported it. Lanes that
-        // find it broken again report it again.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Locked<'_, State> {
+        self.state.lock()
+    }
+}
+
+/// Lets another thread publish events.
+struct EndOfPublishing<'a>(&'a Shared);
+
+impl Drop for EndOfPublishing<'_> {
+    fn drop(&mut self) {
+        self.0.lock().events.end_publishing();
     }
 }
 

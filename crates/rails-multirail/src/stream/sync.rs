@@ -1,3 +1,3 @@
-//! The atomics of the standard library. The model of [`handoff`](super::handoff) has loom's in their place.
+//! The atomics of the standard library. The models have loom's in their place.
 
-pub(super) use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};

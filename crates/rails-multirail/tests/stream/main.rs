@@ -13,6 +13,7 @@ mod listening;
 mod memory_lane;
 mod messages;
 mod opening;
+mod owners;
 mod pairing;
 #[path = "../peer/mod.rs"]
 mod peer;
@@ -23,4 +24,5 @@ mod strangers;
 mod transfer;
 mod transports;
 mod util;
+mod yielding;
 mod zero_copy;

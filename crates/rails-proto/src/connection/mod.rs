@@ -35,7 +35,7 @@ pub use wakes::Wakes;
 use crate::{
     chunk::Chunk,
     parameters::{MOST_LANES, TransportParameters},
-    policy::StripePolicy,
+    policy::{StripePolicy, Traced},
     reassembler::Admission,
     record::Record,
     scheduler::{ByteCount, LaneTraits, Scheduler},
@@ -207,6 +207,13 @@ impl Connection {
         self.scheduler.take_record()
     }
 
+    /// Calls `act`, and returns the decisions that it made, for the log.
+    pub fn traced<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> (T, Vec<Traced>) {
+        self.scheduler.trace();
+        let result = act(self);
+        (result, self.scheduler.take_traced())
+    }
+
     /// This end's window.
     pub fn window(&self) -> u64 {
         self.parameters.window
@@ -324,6 +331,13 @@ impl Connection {
             self.wake_all_lanes();
             self.observe(now);
         }
+    }
+
+    /// Takes the lane with that number out of the stream: both of its connections, if one is replacing the other. Returns whether there is one.
+    pub fn leave_by_number(&mut self, now: Instant, number: u16) -> bool {
+        let lanes: Vec<LaneId> = self.lanes().filter(|lane| self.scheduler.number(lane.0) == number).collect();
+        lanes.iter().for_each(|lane| self.leave(now, *lane));
+        !lanes.is_empty()
     }
 
     /// Whether a lane is leaving the stream.

@@ -361,6 +361,18 @@ mod tests {
     }
 
     #[test]
+    fn removal_of_a_lane_that_is_being_replaced() {
+        let now = Instant::now();
+        let (mut connection, protocol) = end(now);
+        let other = connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
+        let new = connection.lane_up(now, LaneTraits::default()).unwrap();
+        assert!(connection.leave_by_number(now, 0));
+        let is_leaving = [protocol.lane, new, other].map(|lane| connection.is_leaving(lane));
+        assert_eq!(is_leaving, [true, true, false]);
+        assert!(!connection.leave_by_number(now, 2), "there is no such lane");
+    }
+
+    #[test]
     fn linger_of_an_abandoned_lane() {
         let now = Instant::now();
         let (mut connection, mut protocol) = end(now);

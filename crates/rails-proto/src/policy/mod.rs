@@ -161,6 +161,25 @@ impl Policy {
     }
 }
 
+/// A decision for the log. The driver [logs](Self::log) it when it holds no lock: the application's subscriber may use the stream.
+#[derive(Debug)]
+pub struct Traced {
+    pub(crate) slot: usize,
+    pub(crate) number: u16,
+    pub(crate) decision: Decision,
+    pub(crate) overruled: Option<Decision>,
+    /// The offset and the length of the chunk that the lane took.
+    pub(crate) chunk: Option<(u64, u32)>,
+}
+
+impl Traced {
+    /// Logs the decision at [`TRACE_TARGET`].
+    pub fn log(&self) {
+        let Self { slot, number, decision, overruled, chunk } = self;
+        tracing::trace!(target: TRACE_TARGET, slot, number, ?decision, ?overruled, ?chunk, "decided");
+    }
+}
+
 /// The target of the `tracing` events of decisions, at the level `trace`.
 pub const TRACE_TARGET: &str = "rails_proto::decisions";
 /// The time after which newer observations make up half of the estimate of a lane's rate.

@@ -21,7 +21,7 @@ pub use reissued::{ByteCount, Reissued};
 use crate::{
     chunk::Priority,
     parameters::{MAX_WINDOW, most_chunks},
-    policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy},
+    policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy, Traced},
     record::{Record, RecordedEvent, Recorder},
     violation::Violation,
     wire::Ack,
@@ -66,6 +66,8 @@ pub struct Scheduler {
     refused_since: Option<Instant>,
     /// Keeps the decisions, if they are recorded.
     recorder: Option<Box<Recorder>>,
+    /// The decisions for the log, while the driver asks for them.
+    traced: Option<Vec<Traced>>,
     /// The peer has read everything below this offset.
     consumed: u64,
     /// Bytes and chunks that lanes took more than once.
@@ -99,6 +101,7 @@ impl Scheduler {
             streak: None,
             refused_since: None,
             recorder: None,
+            traced: None,
             consumed: 0,
             reissued: Reissued::default(),
             abandoned: None,
@@ -115,6 +118,16 @@ impl Scheduler {
     pub fn take_record(&mut self) -> Option<Record> {
         let policy = self.policy.built_in();
         self.recorder.as_mut().map(|recorder| recorder.take(policy))
+    }
+
+    /// Keeps the decisions for the log, until [`Scheduler::take_traced`] takes them.
+    pub fn trace(&mut self) {
+        self.traced.get_or_insert_default();
+    }
+
+    /// Takes the decisions since [`Scheduler::trace`], and keeps no more.
+    pub fn take_traced(&mut self) -> Vec<Traced> {
+        self.traced.take().unwrap_or_default()
     }
 
     /// How many bytes the application may write now.

@@ -3,7 +3,7 @@
 use super::{Reissued, Scheduler, lane::Transmission};
 use crate::{
     chunk::Chunk,
-    policy::{Cause, Decision, LONGEST_REFUSAL, SchedulerView, Sent, Streak, TRACE_TARGET},
+    policy::{Cause, Decision, LONGEST_REFUSAL, SchedulerView, Sent, Streak, Traced},
     record::{RecordedEvent, Snapshot},
 };
 use std::time::Instant;
@@ -30,7 +30,9 @@ impl Scheduler {
         }
         let chunk = taken.as_ref().map(|(chunk, _)| (chunk.offset, chunk.length));
         let number = self.number(lane);
-        tracing::trace!(target: TRACE_TARGET, slot = lane, number, ?decision, ?overruled, ?chunk, "decided");
+        if let Some(traced) = &mut self.traced {
+            traced.push(Traced { slot: lane, number, decision, overruled, chunk });
+        }
         if let (Some(recorder), Some(seen)) = (&mut self.recorder, seen) {
             recorder.decided(self.now, lane, (decision, overruled), seen);
         }

@@ -8,9 +8,10 @@ use std::{
     io::{self, IoSliceMut},
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
+    thread,
     time::Duration,
 };
 use tokio::{
@@ -95,6 +96,43 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         }
     };
     timeout(Duration::from_secs(30), waiting).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+/// Memory that asks its lane for statistics when it is dropped.
+struct Asking(Vec<u8>, Weak<TcpLane>, Arc<AtomicBool>);
+
+impl AsRef<[u8]> for Asking {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if let Some(lane) = self.1.upgrade() {
+            stats(&*lane);
+            self.2.store(true, SeqCst);
+        }
+    }
+}
+
+#[tokio::test]
+async fn memory_that_uses_its_lane_as_it_is_dropped() {
+    let (near, far) = pair(zero_copy()).await;
+    let (near, has_asked) = (Arc::new(near), Arc::new(AtomicBool::new(false)));
+    let payload = Bytes::from_owner(Asking(vec![7; 1 << 20], Arc::downgrade(&near), has_asked.clone()));
+    let taken = submit(&*near, &payload).await;
+    drop(payload);
+    receive(&far, taken).await;
+    // A lane that dropped the memory under its lock would wait for itself, on a thread of its own here.
+    let asked = has_asked.clone();
+    thread::spawn(move || {
+        while !asked.load(SeqCst) {
+            stats(&*near);
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+    until("the memory is dropped", || has_asked.load(SeqCst)).await;
 }
 
 #[tokio::test]

@@ -176,12 +176,15 @@ impl ZeroCopySender {
 impl Owed {
     /// Sends without a copy; `None` if the caller should send with a copy.
     fn send_without_copy(&self, control: &[u8], payload: &[Bytes], length: u64) -> Option<io::Result<usize>> {
-        let mut state = self.lock();
-        let State { ledger, spare } = &mut *state;
-        if length < self.options.least.as_bytes() || ledger.stats.stopped {
+        if length < self.options.least.as_bytes() {
             return None;
         }
-        spare.extend(settle(ledger, self.socket.as_fd()));
+        self.settle();
+        let mut state = self.lock();
+        let State { ledger, spare } = &mut *state;
+        if ledger.stats.stopped {
+            return None;
+        }
         let outstanding = ledger.stats.outstanding_bytes + length;
         if outstanding > self.options.most_outstanding.as_bytes() || ledger.outstanding() >= MOST_SENDS {
             ledger.stats.refused += 1;
@@ -221,11 +224,14 @@ impl Owed {
 
     /// Frees the memory that the kernel is done with, and returns whether there was a notice.
     fn settle(&self) -> bool {
-        let mut state = self.lock();
-        let State { ledger, spare } = &mut *state;
-        let before = ledger.stats.completed;
-        spare.extend(settle(ledger, self.socket.as_fd()));
-        ledger.stats.completed > before
+        let released = settle(&mut self.lock().ledger, self.socket.as_fd());
+        let is_told = !released.is_empty();
+        if is_told {
+            // Dropping memory may run foreign code, which must find the lock free.
+            let emptied: Vec<_> = released.into_iter().map(Kept::emptied).collect();
+            self.lock().spare.extend(emptied);
+        }
+        is_told
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -258,12 +264,12 @@ impl Kept {
     }
 }
 
-/// Reads the kernel's notices, and gives back the emptied records of the sends that it is done with.
+/// Reads the kernel's notices, and gives back the records of the sends that it is done with.
 fn settle(ledger: &mut Ledger<Kept>, socket: BorrowedFd<'_>) -> Vec<Kept> {
     let mut released = Vec::new();
     while !ledger.is_settled() {
         let Some(notice) = notices::next(socket) else { break };
-        released.extend(ledger.complete(notice.low, notice.high, notice.copied).into_iter().map(Kept::emptied));
+        released.extend(ledger.complete(notice.low, notice.high, notice.copied));
     }
     released
 }

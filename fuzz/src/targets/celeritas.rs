@@ -144,7 +144,7 @@ fn segment(script: &mut Script<'_>, now: Instant, end: &mut ConnectionProtocol) 
 /// The driver's part: the payload of a segment lands in its place.
 fn land(now: Instant, end: &mut ConnectionProtocol, header: &SegmentHeader, payload_len: u32) {
     let new = match end.handle_segment(now, header, payload_len) {
-        Ok(Payload::New) => vec![header.in_message..header.in_message + u64::from(payload_len)],
+        Ok(Payload::New) => std::iter::once(header.in_message..header.in_message + u64::from(payload_len)).collect(),
         Ok(Payload::Partly(new)) => new,
         Ok(Payload::Duplicate) | Err(_) => return,
     };

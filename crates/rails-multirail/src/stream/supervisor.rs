@@ -56,10 +56,11 @@ impl Drop for Supervisor {
         }
         let shared = self.shared.clone();
         match shared.rails().iter().nth(self.rails_tried) {
-            // A rail that has stopped drops the task at once, and so moves it on.
+            // A rail that has stopped drops the task at once, and so moves it on. One that is told to stop takes it until
+            // its lanes have ended: they would tell the peer of a failure before that.
             Some(rail) => {
                 let next = Self { shared: shared.clone(), rails_tried: self.rails_tried + 1, has_ended: false };
-                drop(rail.runtime().spawn(next.run()));
+                drop(rail.runtime().handle().spawn(next.run()));
             }
             None => {
                 shared.with(|state| state.connection.runtime_stopped(Instant::now()));

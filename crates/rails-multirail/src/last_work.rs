@@ -9,9 +9,10 @@ use std::{
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering::SeqCst},
+        mpsc,
     },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Work that the process does not end without, within the time that it was given: a stream that delivers its bytes
@@ -89,16 +90,25 @@ extern "C" fn wait() {
     let streams: Vec<String> = all.work.values().filter_map(|entry| Some(entry.stream?.to_string())).collect();
     drop(all);
     if !streams.is_empty() {
-        // The thread-local values that subscribers use are gone on the calling thread.
-        let tell =
-            move || tracing::warn!(?streams, "the process ends before dropped streams have delivered their bytes");
-        let _ = thread::Builder::new().spawn(tell).map(thread::JoinHandle::join);
+        // The thread-local values that subscribers use are gone on the calling thread, which may hold a lock that they
+        // wait for, as that of the standard output.
+        let (done, told) = mpsc::sync_channel(1);
+        let tell = move || {
+            tracing::warn!(?streams, "the process ends before dropped streams have delivered their bytes");
+            let _ = done.send(());
+        };
+        if thread::Builder::new().spawn(tell).is_ok() {
+            let _ = told.recv_timeout(MAX_TELLING);
+        }
     }
 }
 
 fn lock() -> MutexGuard<'static, All> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// How long the end of the process waits for the log.
+const MAX_TELLING: Duration = Duration::from_secs(1);
 
 static ALL: Mutex<All> = Mutex::new(All { work: BTreeMap::new(), next: 0 });
 static CHANGED: Condvar = Condvar::new();

@@ -424,7 +424,8 @@ impl ConnectionProtocol {
 
     /// When a datagram is to leave so that a NAT between the ends keeps the binding of this one.
     fn keep_alive_at(&self) -> Option<Instant> {
-        self.parameters.keep_alive.filter(|_| !self.has_ended()).map(|time| self.sent_at + time)
+        let time = self.parameters.keep_alive.filter(|_| !self.has_ended())?;
+        self.sent_at.checked_add(time.max(MIN_KEEP_ALIVE))
     }
 
     fn poll_mtu_probe(&mut self, now: Instant) -> Option<(u64, u32)> {
@@ -867,6 +868,8 @@ impl ConnectionProtocol {
 
 /// The IP packets that every path must carry (RFC 8200, section 5).
 pub const LEAST_MTU: u32 = 1280;
+/// The least time between two datagrams that keep the binding of a NAT: no NAT forgets sooner.
+const MIN_KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// A message of several bursts.
 const LONG_MESSAGE: u64 = 64 << 10;
 /// The most time on the wire of a probe that looks for a larger MTU: segments wait for it.

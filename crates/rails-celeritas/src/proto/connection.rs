@@ -868,8 +868,9 @@ impl ConnectionProtocol {
 
 /// The IP packets that every path must carry (RFC 8200, section 5).
 pub const LEAST_MTU: u32 = 1280;
-/// The least time between two datagrams that keep the binding of a NAT: no NAT forgets sooner.
-const MIN_KEEP_ALIVE: Duration = Duration::from_secs(1);
+/// The least time between two datagrams that keep the binding of a NAT, so that a caller who asks for none does not have
+/// the driver send without end.
+const MIN_KEEP_ALIVE: Duration = Duration::from_millis(10);
 /// A message of several bursts.
 const LONG_MESSAGE: u64 = 64 << 10;
 /// The most time on the wire of a probe that looks for a larger MTU: segments wait for it.

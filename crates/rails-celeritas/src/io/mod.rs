@@ -46,6 +46,7 @@ use std::{
 };
 use tokio::{
     sync::{Mutex, oneshot},
+    task::coop,
     time::timeout_at,
 };
 
@@ -272,6 +273,8 @@ impl Connection {
     }
 
     async fn wait_for<R>(&self, mut look: impl FnMut(&mut State) -> Option<R>) -> R {
+        // A caller that always finds a message lets the other tasks of its thread have their turn.
+        coop::consume_budget().await;
         loop {
             let mut changed = pin!(self.shared.changed.notified());
             changed.as_mut().enable();

@@ -9,7 +9,10 @@ use std::{
     pin::Pin,
     task::{Context, Poll, ready},
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::coop,
+};
 
 /// A connection that carries bytes both ways, made by [`Connection::into_stream`]. Both ends are made into one.
 ///
@@ -40,7 +43,7 @@ impl CeleritasStream {
     /// The connection's.
     pub async fn write_bytes(&mut self, mut bytes: Bytes) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written = poll_fn(|context| self.poll_try(context, &bytes)).await?;
+            let written = poll_fn(|context| self.poll_try(context, &[], std::slice::from_ref(&bytes))).await?;
             bytes = bytes.split_off(written);
         }
         Ok(())
@@ -72,13 +75,18 @@ impl CeleritasStream {
         self.0.connection.stats()
     }
 
-    fn poll_try(&self, context: &mut Context<'_>, bytes: &Bytes) -> Poll<io::Result<usize>> {
+    /// Writes what there is room for, within the task's budget: a caller whose peer is fast must not starve others.
+    fn poll_try(&self, context: &mut Context<'_>, copied: &[u8], shared: &[Bytes]) -> Poll<io::Result<usize>> {
+        let budget = ready!(coop::poll_proceed(context));
         loop {
-            match self.0.try_write(&[], std::slice::from_ref(bytes)) {
+            match self.0.try_write(copied, shared) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.0.poll_writable(context, 1))?;
                 }
-                outcome => return Poll::Ready(outcome),
+                outcome => {
+                    budget.made_progress();
+                    return Poll::Ready(outcome);
+                }
             }
         }
     }
@@ -86,9 +94,11 @@ impl CeleritasStream {
 
 impl AsyncRead for CeleritasStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let budget = ready!(coop::poll_proceed(context));
         loop {
             match self.0.try_read(&mut [IoSliceMut::new(buffer.initialize_unfilled())]) {
                 Ok(count) => {
+                    budget.made_progress();
                     buffer.advance(count);
                     return Poll::Ready(Ok(()));
                 }
@@ -101,14 +111,7 @@ impl AsyncRead for CeleritasStream {
 
 impl AsyncWrite for CeleritasStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            match self.0.try_write(bytes, &[]) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.0.poll_writable(context, 1))?;
-                }
-                outcome => return Poll::Ready(outcome),
-            }
-        }
+        self.poll_try(context, bytes, &[])
     }
 
     /// Does nothing: written bytes leave as soon as the rate lets them.

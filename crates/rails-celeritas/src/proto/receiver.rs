@@ -419,11 +419,13 @@ fn len(range: &Range<u64>) -> u64 {
 }
 
 fn interval(round_trip: Duration) -> Duration {
-    (round_trip / 8).max(LEAST_INTERVAL)
+    (round_trip / 8).clamp(LEAST_INTERVAL, MAX_INTERVAL)
 }
 
 /// Error lists cost the sender's core and the way back; more of them would not find losses earlier than a round trip.
 pub(super) const LEAST_INTERVAL: Duration = Duration::from_millis(2);
+/// The longest interval between lists, whatever round trip the peer states.
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// A short header this many packets older than the largest is dropped: its offset could be one of before. So many packets
 /// of 64 KiB are 2^30 bytes, and as many were under way when it was sent.
 const OLDEST: u64 = 1 << 14;

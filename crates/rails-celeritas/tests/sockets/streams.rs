@@ -59,6 +59,22 @@ async fn flush_waits_for_no_peer() {
 }
 
 #[tokio::test]
+async fn reads_that_are_always_ready_yield() {
+    let (mut near, mut far) = streams().await;
+    near.write_all(&pattern(4_096, 5)).await.unwrap();
+    timeout(PATIENCE, near.delivered()).await.expect("it does not hang").unwrap();
+    let mut ready = 0;
+    poll_fn(|context| {
+        while ready < 4_096 && pin!(far.read_u8()).poll(context).is_ready() {
+            ready += 1;
+        }
+        Poll::Ready(())
+    })
+    .await;
+    assert!((1..4_096).contains(&ready), "{ready} reads without a pause");
+}
+
+#[tokio::test]
 async fn written_bytes_outlive_their_stream() {
     let (mut near, mut far) = streams().await;
     let bytes = pattern(1_000_000, 4);

@@ -50,7 +50,7 @@ pub(super) struct Waiting {
 /// A caller that waits for room.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// It waits until no more bytes than these wait unsent.
+    /// A writer waits until no more bytes than these wait unsent.
     pub(super) unsent: u64,
     /// Or until a message has failed.
     pub(super) heeds_failures: bool,

@@ -128,7 +128,7 @@ async fn accept_all(
                     continue;
                 }
                 Err(error) => {
-                    // It fails where the listener is gone.
+                    // Sending fails where the listener is gone.
                     let _ = out.send(Err(error.into())).await;
                     return;
                 }

@@ -104,11 +104,11 @@ impl Connection {
     /// Sends a message: these blocks, one after the other, without copying them. They are kept until they have arrived.
     /// Messages are sent in the order of the calls, and several are on their way at a time.
     ///
-    /// It waits until there is room among the bytes that [wait unsent](CeleritasOptions::max_unsent), and not for the
+    /// The call waits until there is room among the bytes that [wait unsent](CeleritasOptions::max_unsent), and not for the
     /// arrival: [`Sending`] does. A message that is longer than all the room waits until there is no other.
     ///
     /// # Cancel safety
-    /// It is cancel safe: a call that is dropped before it returns has sent nothing, and holds no later one up.
+    /// Cancel safe: a call that is dropped before it returns has sent nothing, and holds no later one up.
     ///
     /// # Errors
     /// [`SendError`], also for a message without bytes.
@@ -175,7 +175,7 @@ impl Connection {
     /// of their calls.
     ///
     /// # Cancel safety
-    /// It is cancel safe: a caller that is dropped leaves its message to the next call. Callers that wait already keep
+    /// Cancel safe: a caller that is dropped leaves its message to the next call. Callers that wait already keep
     /// theirs, so messages may come out of order then.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ async fn bytes_dropped_before_an_exit_arrive() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_read_is_waited_for_no_longer_than_the_linger() {
+async fn linger_bounds_the_wait_for_an_idle_reader() {
     let (_far, child) = accept(Kind::Impatient).await;
     let output = in_time(child.wait_with_output()).await.unwrap();
     assert!(output.status.success(), "{output:?}");

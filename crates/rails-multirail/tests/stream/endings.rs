@@ -170,7 +170,7 @@ async fn dropped_stream_whose_peer_does_not_read() {
 
 /// The peer lives, reads nothing or says nothing, and keeps its end open.
 #[tokio::test]
-async fn closing_waits_no_longer_than_its_limit_without_progress() {
+async fn close_without_progress_ends_at_its_limit() {
     let rails = rails(2);
     let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(1 << 20);
     for (written, expected) in [(1 << 20, "the peer has taken none of the last"), (3, "it has not ended its direction")]

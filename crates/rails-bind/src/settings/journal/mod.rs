@@ -212,7 +212,7 @@ impl Journal {
 /// The living process that holds a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LiveHolder {
-    /// Its number, in its own PID namespace.
+    /// The process's number, in its own PID namespace.
     pub(super) pid: u32,
     /// Whether it is this process.
     pub(super) is_own: bool,

@@ -1,8 +1,9 @@
 //! Small requests over one stream of two loopback rails, beside one plain TCP connection: 32 bytes there and back, with 1,
 //! 4 and 32 of them under way.
 //!
-//! Run: `cargo bench --bench requests`. Both ends are in this process. The callers are on a runtime of their own, as below
-//! `#[tokio::main]`, or on the first rail of each end. TCP and rails take turns, so that a busy machine disturbs both.
+//! Run: `cargo bench --bench requests`, or `-- own`, `-- named` or `-- rails` for one of three places. Both ends are in this
+//! process. The callers are on a runtime of their own, as below `#[tokio::main]`; on such a runtime that the options name; or
+//! on the first rail of each end. TCP and rails take turns, so that a busy machine disturbs both.
 
 use rails::{
     multirail::{MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Secret, StreamOptions, plan_rails},
@@ -21,23 +22,31 @@ use tokio::{
 };
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
     // `cargo bench` measures; `cargo test --benches` only tries.
-    let (time, rounds) = match std::env::args().any(|argument| argument == "--bench") {
+    let (time, rounds) = match arguments.iter().any(|argument| argument == "--bench") {
         true => (Duration::from_secs(1), 5),
         false => (Duration::from_millis(20), 1),
     };
+    let wanted = arguments.iter().find(|argument| !argument.starts_with("--"));
     let application = Runtime::new().expect("a runtime");
     let [near, far] = rails();
     let own = [&application; 2].map(|runtime| runtime.handle().clone());
     let of_rails = [&near, &far].map(|rails| rails[RailId(0)].runtime().handle().clone());
+    let options = StreamOptions::new(Secret::pre_shared(b"0123456789abcdef").expect("the secret is long enough"));
+    let named = options.clone().application_runtime(application.handle());
     println!("callers   under way  transport  requests/s  p50 us  p99 us  max us   rate of TCP");
-    for (place, ends) in [("own", own), ("rails", of_rails)] {
+    for (place, ends, options) in [("own", &own, &options), ("named", &own, &named), ("rails", &of_rails, &options)] {
+        if wanted.is_some_and(|wanted| !place.contains(wanted.as_str())) {
+            continue;
+        }
         for under_way in [1, 4, 32] {
             let (mut tcp, mut striped) = (Vec::new(), Vec::new());
             for _ in 0..rounds {
-                tcp.push(application.block_on(async { exchange(plain(&ends).await, &ends, under_way, time).await }));
+                tcp.push(application.block_on(async { exchange(plain(ends).await, ends, under_way, time).await }));
                 striped.push(
-                    application.block_on(async { exchange(pair(&near, &far).await, &ends, under_way, time).await }),
+                    application
+                        .block_on(async { exchange(pair(&near, &far, options).await, ends, under_way, time).await }),
                 );
             }
             let (tcp, striped) = (Figures::median(tcp), Figures::median(striped));
@@ -75,11 +84,10 @@ fn rails() -> [Rails; 2] {
     [(); 2].map(|()| Rails::build(&plan).expect("loopback rails need no privilege"))
 }
 
-async fn pair(near: &Rails, far: &Rails) -> (MultiRailStream, MultiRailStream) {
-    let options = StreamOptions::new(Secret::pre_shared(b"0123456789abcdef").expect("the secret is long enough"));
+async fn pair(near: &Rails, far: &Rails, options: &StreamOptions) -> (MultiRailStream, MultiRailStream) {
     let addresses = [1, 2].map(|last| SocketAddr::from(([127, 0, 0, last], 0)));
-    let listener = MultiRailListener::bind(far, &addresses, &options).await.expect("loopback can be listened on");
-    let connecting = MultiRailStream::connect(near, listener.local_addrs(), &options);
+    let listener = MultiRailListener::bind(far, &addresses, options).await.expect("loopback can be listened on");
+    let connecting = MultiRailStream::connect(near, listener.local_addrs(), options);
     let (near, far) = tokio::join!(connecting, listener.accept());
     let (near, far) = (near.expect("it listens"), far.expect("one comes"));
     while near.lanes_up() < 2 || far.lanes_up() < 2 {

@@ -24,7 +24,7 @@ use tokio::{
 /// The receiving direction of a [`MultiRailStream`], borrowed ([`MultiRailStream::split`]).
 #[derive(Debug)]
 pub struct ReadHalf<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a Arc<Shared>,
     /// Bytes taken from the stream and not yet copied out.
     pub(super) reading: &'a mut Bytes,
 }
@@ -32,7 +32,7 @@ pub struct ReadHalf<'a> {
 /// The sending direction of a [`MultiRailStream`], borrowed ([`MultiRailStream::split`]).
 #[derive(Debug)]
 pub struct WriteHalf<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a Arc<Shared>,
 }
 
 /// The receiving direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it ends nothing: the
@@ -99,7 +99,9 @@ impl ReadHalf<'_> {
         } else {
             coop::consume_budget().await;
         }
-        Ok(Some(self.reading.split_to(limit.min(self.reading.len()))))
+        let bytes = self.reading.split_to(limit.min(self.reading.len()));
+        self.shared.note_at_hand(!self.reading.is_empty());
+        Ok(Some(bytes))
     }
 
     /// As [`MultiRailStream::poll_read_bytes`].
@@ -109,6 +111,7 @@ impl ReadHalf<'_> {
     pub fn poll_read_bytes(&mut self, context: &mut Context<'_>) -> Poll<IoResult<Option<Bytes>>> {
         if !self.reading.is_empty() {
             ready!(coop::poll_proceed(context)).made_progress();
+            self.shared.note_at_hand(false);
             return Poll::Ready(Ok(Some(std::mem::take(self.reading))));
         }
         self.shared.poll_next(context, Connection::read)
@@ -131,6 +134,7 @@ impl AsyncRead for ReadHalf<'_> {
         let count = buffer.remaining().min(self.reading.len());
         buffer.put_slice(&self.reading[..count]);
         self.reading.advance(count);
+        self.shared.note_at_hand(!self.reading.is_empty());
         Poll::Ready(Ok(()))
     }
 }
@@ -305,6 +309,7 @@ impl OwnedReadHalf {
 impl Drop for OwnedReadHalf {
     fn drop(&mut self) {
         self.stream.shared.unread.fetch_add(self.reading.len() as u64, Relaxed);
+        self.stream.shared.note_at_hand(false);
     }
 }
 

@@ -131,6 +131,8 @@ impl LaneDriver {
             }
             Some(Watch { from, .. }) if *from <= now => {
                 let next = Watch { from: now + ACK_TIMER, until: now + ACK_TIMER };
+                // The turn of a task that has let its writes wait may not have ended.
+                self.lane.wake_to_send();
                 *watch = self.lane.end_period().then_some(next);
                 return watch.is_none();
             }
@@ -140,7 +142,8 @@ impl LaneDriver {
     }
 }
 
-/// A period of the watch over the reader, at whose end the task checks that the reader has come for its arrivals. The first
+/// A period of the watch over the reader, at whose end the task checks that the reader has come for its arrivals, and sends
+/// the writes that [wait](super::burst) for the end of a turn. The first
 /// period lasts long enough for the peer's acknowledgement of an answer. In a conversation, each later period ends when an
 /// acknowledgement would be due, so that no arrival has to wake the task for its alarm.
 struct Watch {

@@ -273,6 +273,7 @@ impl MessageReceiver {
                 ready!(coop::poll_proceed(context)).made_progress();
             }
             if let Some(payload) = next_of_packet(&mut self.packet, self.packet_length) {
+                self.stream.shared.note_at_hand(!self.packet.is_empty());
                 return Poll::Ready(Ok(Some(Message { priority: self.priority, payload })));
             }
             match ready!(self.stream.shared.poll_next(context, Connection::receive))? {
@@ -299,6 +300,7 @@ impl Drop for MessageSender {
 impl Drop for MessageReceiver {
     fn drop(&mut self) {
         let unread = self.packet.len() as u64;
+        self.stream.shared.note_at_hand(false);
         self.stream.shared.with(|state| state.connection.stop_reading(unread));
     }
 }

@@ -3,6 +3,7 @@
 mod active_lane;
 mod admission;
 mod alarm;
+mod burst;
 mod connect;
 mod decisions;
 mod dialer;

@@ -2,6 +2,7 @@
 
 use super::{
     active_lane::{ActiveLane, LaneSettings, MOST_INLINE},
+    burst::Burst,
     events::{EventLog, StreamEvent},
     lane_metrics::LaneMetrics,
     links::LinkReports,
@@ -25,17 +26,24 @@ use rails_proto::{
 };
 use rails_topo::NodeSet;
 use std::{
+    cell::Cell,
     io::{Error as IoError, ErrorKind, Result as IoResult},
     net::SocketAddr,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{AcqRel, Relaxed},
+        },
+    },
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 use tokio::{
     runtime::{self, Handle},
     sync::{Notify, broadcast, watch},
-    task::coop,
+    task::{self, coop},
 };
 
 /// One end of a stream, shared by its handle and its lanes. They hold the lock for a decision, never for I/O, and never
@@ -54,6 +62,10 @@ pub(crate) struct Shared {
     pub(crate) lanes_up: watch::Sender<usize>,
     /// Bytes that a dropped receiving half had taken from the stream and not handed out.
     pub(crate) unread: AtomicU64,
+    /// Whether the application's handle has taken more from the stream than it has handed out.
+    at_hand: AtomicBool,
+    /// The lanes whose writes [wait](Burst) for the end of the writer's turn, as a set of slots.
+    waiting: AtomicU64,
     /// Whether the stream needs no lane any more.
     pub(crate) over: watch::Sender<bool>,
     /// Wakes the supervisor.
@@ -115,6 +127,7 @@ pub(crate) struct State {
     events: EventLog,
     is_reader_waiting: bool,
     is_writer_waiting: bool,
+    burst: Burst,
     /// The lanes whose arrivals the reader receives, as a set of slots.
     arrived: u64,
 }
@@ -212,6 +225,7 @@ impl Shared {
             events: EventLog::new(),
             is_reader_waiting: false,
             is_writer_waiting: false,
+            burst: Burst::default(),
             arrived: 0,
         };
         let shared = Arc::new(Self {
@@ -223,6 +237,8 @@ impl Shared {
             writer: AtomicWaker::new(),
             lanes_up: watch::Sender::new(0),
             unread: AtomicU64::new(0),
+            at_hand: AtomicBool::new(false),
+            waiting: AtomicU64::new(0),
             over: watch::Sender::new(false),
             supervise: Notify::new(),
             delivered: Notify::new(),
@@ -247,19 +263,70 @@ impl Shared {
         self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_to_send())
     }
 
-    /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline.
-    pub(crate) fn write<T>(&self, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
+    /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline: at once, or with those that
+    /// follow in the same turn of the writer's task.
+    pub(crate) fn write<T>(self: &Arc<Self>, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
         if length > MOST_INLINE {
             return self.with(act);
         }
-        let prefer_near = |state: &mut State| {
+        // A task of a runtime has an end of its turn.
+        let is_task = task::try_id().is_some() && Handle::try_current().is_ok();
+        let at_hand = self.at_hand.load(Relaxed);
+        let waits = Cell::new(false);
+        let write = |state: &mut State| {
             let State { connection, lanes, .. } = state;
             connection.prefer(|| lane_here(lanes));
-            act(state)
+            let result = act(state);
+            let has_more = at_hand || state.connection.is_readable();
+            waits.set(state.burst.write(Instant::now(), length, has_more) && is_task);
+            result
         };
-        let result = self.act(Connection::take_urgent_wakes, prefer_near, |lane| lane.transmit_inline(self));
-        self.with(|_| ());
+        let result = self.act(Connection::take_urgent_wakes, write, |lane| match waits.get() {
+            true => self.let_wait(lane),
+            false => lane.transmit_inline(self),
+        });
+        if !waits.get() {
+            self.send_waiting();
+            self.with(|_| ());
+        }
         result
+    }
+
+    /// Has the lane send at the end of the turn of the calling task.
+    fn let_wait(self: &Arc<Self>, lane: &ActiveLane) {
+        // The watch of the lane's task looks after the writes of a task whose turn does not end.
+        if !lane.is_watched() {
+            return lane.transmit_inline(self);
+        }
+        if self.waiting.fetch_or(1 << lane.id.0, AcqRel) == 0 {
+            // tokio polls it next on this thread. If the runtime ends instead, it is dropped.
+            let turn = EndOfTurn(self.clone());
+            drop(tokio::spawn(async move { drop(turn) }));
+        }
+    }
+
+    /// Has the lanes send whose writes wait.
+    fn send_waiting(&self) {
+        // Mostly none waits, and a load costs less than a change.
+        if self.waiting.load(Relaxed) == 0 {
+            return;
+        }
+        let waiting = self.waiting.swap(0, AcqRel);
+        let lanes: Vec<_> = {
+            let mut state = self.lock();
+            state.burst.end();
+            let lanes = state.lanes.iter().enumerate().filter(|(slot, _)| waiting & 1 << slot != 0);
+            lanes.filter_map(|(_, slot)| slot.active.clone()).collect()
+        };
+        lanes.iter().for_each(|lane| lane.transmit_inline(self));
+        self.with(|_| ());
+    }
+
+    /// Notes whether the application's handle has taken more from the stream than it has handed out.
+    pub(super) fn note_at_hand(&self, has_more: bool) {
+        if self.at_hand.load(Relaxed) != has_more {
+            self.at_hand.store(has_more, Relaxed);
+        }
     }
 
     /// Calls `act`, and then `lead` with the first lane to wake.
@@ -350,6 +417,7 @@ impl Shared {
                     return Err(lane);
                 }
                 state.is_reader_waiting |= is_registered;
+                state.burst.end();
                 Ok(Poll::Pending)
             });
             match next {
@@ -360,6 +428,8 @@ impl Shared {
                 Ok(next) => {
                     if next.is_ready() {
                         budget.made_progress();
+                    } else {
+                        self.send_waiting();
                     }
                     return next;
                 }
@@ -684,6 +754,15 @@ impl Shared {
 
     fn lock(&self) -> Locked<'_, State> {
         self.state.lock()
+    }
+}
+
+/// The end of the turn of a task that has let writes wait.
+struct EndOfTurn(Arc<Shared>);
+
+impl Drop for EndOfTurn {
+    fn drop(&mut self) {
+        self.0.send_waiting();
     }
 }
 

@@ -114,6 +114,44 @@ async fn reader_that_stays_away() {
     assert!(got == sent, "other bytes arrived");
 }
 
+/// A task that has more requests at hand, and blocks its thread until the peer has its last answer, gets there.
+#[test]
+fn blocked_thread_holds_no_answer_back() {
+    const BATCH: u8 = 32;
+    let (runtime, rails) = (Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap(), rails(2));
+    let asking = Builder::new_current_thread().enable_all().build().unwrap();
+    let (arrived, arrives) = std::sync::mpsc::channel();
+    let (mut near, mut far) = asking.block_on(pair(&rails, &options()));
+    runtime.spawn(async move {
+        loop {
+            let request = far.read_u8().await?;
+            far.write_u8(request).await?;
+            if request == BATCH / 2 {
+                arrives.recv_timeout(PATIENCE).expect("the peer gets the answer");
+            }
+        }
+        #[expect(unreachable_code, reason = "the type of the errors above")]
+        std::io::Result::Ok(())
+    });
+    let batches = async {
+        let batch: Vec<u8> = (0..BATCH).collect();
+        for _ in 0..50 {
+            near.write_all(&batch).await?;
+            for request in 0..BATCH {
+                assert_eq!(near.read_u8().await?, request);
+                if request == BATCH / 2 {
+                    arrived.send(()).expect("the peer waits");
+                }
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    asking
+        .block_on(async { timeout(PATIENCE, batches).await })
+        .expect("each answer arrives")
+        .expect("the stream holds");
+}
+
 /// A lane whose arrivals a runtime reports goes back to its rail when that runtime ends.
 #[test]
 fn runtime_of_the_reader_ends() {

@@ -262,6 +262,11 @@ impl Connection {
         Some(bytes)
     }
 
+    /// Whether bytes or a message have arrived that the application has not taken.
+    pub fn is_readable(&self) -> bool {
+        self.incoming.is_readable()
+    }
+
     /// Whether the application has read every byte that the peer wrote.
     pub fn is_read(&self) -> bool {
         self.incoming.is_finished()

@@ -1,0 +1,108 @@
+//! Small writes that follow one another at once.
+
+use std::time::{Duration, Instant};
+
+/// Says which small writes wait for the next ones, to leave in one chunk with them.
+///
+/// A task that has more requests at hand than the one it answers writes again at once. A chunk for each answer would cost a
+/// system call and a wake of the peer for each. But a task that computes between its writes must not delay them: a write
+/// waits only if the task has come back at once from each of the last [`QUICK_IN_A_ROW`] ones.
+#[derive(Debug, Default)]
+pub(super) struct Burst {
+    /// The last write, unless the task has waited since.
+    last: Option<Instant>,
+    /// The number of writes in a row that followed the one before at once.
+    quick: u32,
+    waiting: Option<Waiting>,
+}
+
+/// The writes that wait.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    /// When the first of them was written.
+    since: Instant,
+    bytes: usize,
+}
+
+impl Burst {
+    /// Whether a write of `bytes` at `now` waits for the next one. If not, those that wait leave with it. `has_more` says
+    /// whether the application has more arrivals at hand.
+    pub(super) fn write(&mut self, now: Instant, bytes: usize, has_more: bool) -> bool {
+        if let Some(last) = self.last.replace(now) {
+            let is_quick = now.saturating_duration_since(last) <= AT_ONCE;
+            self.quick = if is_quick { self.quick.saturating_add(1) } else { 0 };
+        }
+        let Waiting { since, bytes: others } = self.waiting.unwrap_or(Waiting { since: now, bytes: 0 });
+        let bytes = others + bytes;
+        let waits = has_more
+            && self.quick >= QUICK_IN_A_ROW
+            && bytes <= MAX_BYTES
+            && now.saturating_duration_since(since) <= MAX_WAIT;
+        self.waiting = waits.then_some(Waiting { since, bytes });
+        waits
+    }
+
+    /// The writes that waited leave. The task may wait before its next write, which says nothing about its haste.
+    pub(super) fn end(&mut self) {
+        (self.last, self.waiting) = (None, None);
+    }
+}
+
+/// A task that writes within this time of its last write has come back at once. A chunk of its own costs as much.
+const AT_ONCE: Duration = Duration::from_micros(20);
+/// After this many such writes in a row the next ones wait.
+const QUICK_IN_A_ROW: u32 = 8;
+/// The longest that a write waits while others follow it at once.
+const MAX_WAIT: Duration = Duration::from_micros(50);
+/// The most bytes that wait: a lane sends as many without asking its socket for room.
+const MAX_BYTES: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: Duration = Duration::from_micros(1);
+
+    /// A burst whose task has shown that it comes back at once, and its time.
+    fn of_a_quick_task() -> (Burst, Instant) {
+        let (mut burst, mut now) = (Burst::default(), Instant::now());
+        for _ in 0..=QUICK_IN_A_ROW {
+            now += US;
+            assert!(!burst.write(now, 1, false));
+        }
+        (burst, now)
+    }
+
+    #[test]
+    fn last_answer_takes_the_others_along() {
+        let (mut burst, now) = of_a_quick_task();
+        assert!(burst.write(now + US, 1, true));
+        assert!(burst.write(now + 2 * US, 1, true));
+        assert!(!burst.write(now + 3 * US, 1, false));
+        burst.end();
+        // However long the task has waited for its next request, it is still as quick.
+        assert!(burst.write(now + 1_000_000 * US, 1, true));
+    }
+
+    #[test]
+    fn task_that_computes_delays_no_second_write() {
+        let (mut burst, mut now) = of_a_quick_task();
+        assert!(burst.write(now + US, 1, true));
+        now += 5_000 * US;
+        for _ in 0..QUICK_IN_A_ROW {
+            assert!(!burst.write(now, 1, true));
+            now += US;
+        }
+        assert!(burst.write(now, 1, true));
+    }
+
+    #[test]
+    fn writes_wait_neither_long_nor_in_number() {
+        let (mut burst, now) = of_a_quick_task();
+        let waited: Vec<bool> = (1..=5).map(|count| burst.write(now + count * AT_ONCE, 1, true)).collect();
+        assert_eq!(waited, [true, true, true, false, true]);
+        let (mut burst, now) = of_a_quick_task();
+        let waited: Vec<bool> = (0..4).map(|_| burst.write(now, MAX_BYTES / 2, true)).collect();
+        assert_eq!(waited, [true, true, false, true]);
+    }
+}

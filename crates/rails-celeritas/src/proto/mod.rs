@@ -14,6 +14,7 @@ pub mod blocks;
 pub mod connection;
 pub mod control;
 pub mod deadlines;
+mod in_flight;
 pub mod incoming;
 mod least;
 pub mod pacer;

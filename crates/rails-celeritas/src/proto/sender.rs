@@ -5,6 +5,7 @@
 //! or as lost.
 
 use super::{
+    in_flight::{InFlight, Packet},
     least::Least,
     receiver::LEAST_INTERVAL,
     round_trip::RoundTrip,
@@ -14,7 +15,7 @@ use super::{
 use rangemap::RangeSet;
 use std::{
     collections::{BTreeMap, VecDeque},
-    ops::Range,
+    ops::{Range, RangeInclusive},
     time::{Duration, Instant},
 };
 
@@ -28,10 +29,12 @@ pub struct Sender {
     window: u64,
     limit: u64,
     message_limit: u32,
-    /// Those of which bytes were sent and may be missing, in order.
-    begun: VecDeque<Outgoing>,
-    /// Those of which no byte was sent: number and length.
-    waiting: VecDeque<(u32, u64)>,
+    /// Those of which bytes were sent and may be missing, by the places of their first bytes.
+    begun: BTreeMap<u64, Outgoing>,
+    /// Their places by number.
+    places: BTreeMap<u32, u64>,
+    /// The lengths of those of which no byte was sent, by number.
+    waiting: BTreeMap<u32, u64>,
     next_message: u32,
     /// The bytes of all messages that were submitted.
     submitted: u64,
@@ -40,7 +43,7 @@ pub struct Sender {
     /// The first byte that was never sent.
     next: u64,
     /// Those with a number above the highest that has arrived, by number.
-    in_flight: VecDeque<Packet>,
+    in_flight: InFlight,
     /// The others.
     passed: Passed,
     next_packet: u64,
@@ -77,6 +80,8 @@ struct Outgoing {
     number: u32,
     start: u64,
     length: u64,
+    /// The numbers of its packets in flight lie between these.
+    packets: RangeInclusive<u64>,
 }
 
 /// The bytes that have arrived, by the latest error list.
@@ -95,15 +100,6 @@ struct Passed {
     packets: BTreeMap<u64, Packet>,
     /// Their first bytes by number.
     starts: BTreeMap<u64, u64>,
-}
-
-/// A transmission.
-#[derive(Debug, Clone)]
-struct Packet {
-    number: u64,
-    sent_at: Instant,
-    bytes: Range<u64>,
-    is_short: bool,
 }
 
 /// The next segment.
@@ -244,13 +240,14 @@ impl Sender {
             window: u64::MAX,
             limit: 0,
             message_limit: 0,
-            begun: VecDeque::new(),
-            waiting: VecDeque::new(),
+            begun: BTreeMap::new(),
+            places: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             next_message: 0,
             submitted: 0,
             unsent: 0,
             next: 0,
-            in_flight: VecDeque::new(),
+            in_flight: InFlight::default(),
             passed: Passed::default(),
             heard: Heard::default(),
             next_packet: 0,
@@ -296,7 +293,7 @@ impl Sender {
         let submitted = self.submitted.checked_add(length).filter(|_| number < u32::MAX);
         self.submitted = submitted.ok_or(SubmitError::Exhausted)?;
         self.unsent += length;
-        self.waiting.push_back((number, length));
+        self.waiting.insert(number, length);
         self.next_message += 1;
         Ok(number)
     }
@@ -304,22 +301,18 @@ impl Sender {
     /// Gives a message up: no byte of it is sent any more. Returns its place among the connection's bytes, empty if none
     /// was sent; `None` if it has arrived, was given up before or never submitted. The peer has to know of it.
     pub fn give_up(&mut self, number: u32) -> Option<Range<u64>> {
-        let Ok(index) = self.begun.binary_search_by_key(&number, |message| message.number) else {
-            let index = self.waiting.binary_search_by_key(&number, |(waiting, _)| *waiting).ok()?;
-            self.unsent -= self.waiting.remove(index).map_or(0, |(_, length)| length);
+        let Some(message) = self.places.remove(&number).and_then(|start| self.begun.remove(&start)) else {
+            self.unsent -= self.waiting.remove(&number)?;
             return Some(self.next..self.next);
         };
-        let bytes = self.begun.remove(index)?.bytes();
+        let bytes = message.bytes();
         // Lost bytes of neighbours are one range.
         let lost = self.lost.overlapping(&bytes).map(|lost| lost.end.min(bytes.end) - lost.start.max(bytes.start));
         let mut dropped: u64 = lost.sum();
         self.lost.remove(bytes.clone());
-        self.in_flight.retain(|packet| {
-            let is_dropped = bytes.contains(&packet.bytes.start);
-            dropped += if is_dropped { len(&packet.bytes) } else { 0 };
-            !is_dropped
-        });
-        dropped += self.passed.take(bytes.clone()).iter().map(|packet| len(&packet.bytes)).sum::<u64>();
+        let in_flight = self.in_flight.give_up(message.packets, &bytes);
+        let passed = self.passed.take(bytes.clone());
+        dropped += in_flight + passed.iter().map(|packet| len(&packet.bytes)).sum::<u64>();
         self.unacknowledged -= dropped;
         if bytes.contains(&self.next) {
             self.unsent -= bytes.end - self.next;
@@ -346,7 +339,7 @@ impl Sender {
         let mut next = match self.message_of(self.next) {
             Some(message) => self.cut(self.next..message.bytes().end, self.heard.knows(message), false),
             None => {
-                let (_, length) = self.waiting.front().filter(|(number, _)| *number < self.message_limit)?;
+                let (_, length) = self.waiting.first_key_value().filter(|(number, _)| **number < self.message_limit)?;
                 self.cut(self.next..self.next + length, false, false)
             }
         };
@@ -369,19 +362,24 @@ impl Sender {
 
     /// The message of which the next new byte is the first: its number and length.
     pub fn next_message(&self) -> Option<(u32, u64)> {
-        self.waiting.front().copied().filter(|_| self.message_of(self.next).is_none())
+        let (number, length) = self.waiting.first_key_value()?;
+        self.message_of(self.next).is_none().then_some((*number, *length))
     }
 
     /// The next segment, which leaves now.
     pub fn take(&mut self, now: Instant) -> Option<Segment> {
         let Next { offset, payload_len, is_short, is_again } = self.next()?;
-        if self.message_of(offset).is_none() {
-            let (number, length) = self.waiting.pop_front()?;
-            self.begun.push_back(Outgoing { number, start: offset, length });
-        }
-        self.message_of(offset)?;
         let packet = self.take_number();
-        let message = self.message_of(offset)?;
+        if self.message_of(offset).is_none() {
+            let (number, length) = self.waiting.pop_first()?;
+            self.places.insert(number, offset);
+            self.begun.insert(offset, Outgoing { number, start: offset, length, packets: packet..=packet });
+        }
+        let largest = self.largest;
+        let message = self.begun.range_mut(..=offset).next_back().map(|(_, message)| message)?;
+        // The packets up to the largest that has arrived are in flight no more.
+        let is_first = largest.is_some_and(|largest| *message.packets.end() <= largest);
+        message.packets = if is_first { packet } else { *message.packets.start() }..=packet;
         let header = SegmentHeader {
             token: self.token,
             packet,
@@ -401,7 +399,7 @@ impl Sender {
             self.unsent -= length;
             self.unacknowledged += length;
         }
-        self.in_flight.push_back(Packet { number: packet, sent_at: now, bytes, is_short });
+        self.in_flight.push(Packet { number: packet, sent_at: now, bytes, is_short });
         self.stats.segments += 1;
         self.stats.bytes += length;
         Some(Segment { header, is_short, payload_len, is_again })
@@ -450,9 +448,10 @@ impl Sender {
         if feedback.acknowledged > 0 {
             self.probes = 0;
         }
-        while let Some(message) = self.begun.front().filter(|message| message.bytes().end <= list.complete) {
+        while let Some(first) = self.begun.first_entry().filter(|first| first.get().bytes().end <= list.complete) {
+            let message = first.remove();
+            self.places.remove(&message.number);
             self.delivered.push_back(message.number);
-            self.begun.pop_front();
         }
         if self.begun.is_empty() {
             // Transmissions of bytes whose earlier ones have arrived.
@@ -491,7 +490,7 @@ impl Sender {
         }
         self.probes += 1;
         self.stats.probes += 1;
-        match self.in_flight.pop_back().or_else(|| self.passed.pop_last()) {
+        match self.in_flight.pop_last().or_else(|| self.passed.pop_last()) {
             // An earlier transmission of these bytes has arrived.
             Some(last) if last.bytes.end <= complete => self.unacknowledged -= len(&last.bytes),
             Some(last) => self.lost.insert(last.bytes),
@@ -604,7 +603,7 @@ impl Sender {
 
     /// When the last packet is sent again if nothing is heard.
     fn probe_at(&self, delay: Duration) -> Option<Instant> {
-        let last = self.in_flight.back().or_else(|| self.passed.last())?;
+        let last = self.in_flight.last().or_else(|| self.passed.last())?;
         let first = self.round_trip.probe(delay);
         let doubled = first.saturating_mul(1 << self.probes.min(31));
         Some(last.sent_at + doubled.min(LONGEST_PROBE.max(MAX_BACKOFF * first)))
@@ -614,8 +613,7 @@ impl Sender {
         if list.largest < self.sampled_from || self.largest.is_some_and(|largest| list.largest <= largest) {
             return None;
         }
-        let index = self.in_flight.binary_search_by_key(&list.largest, |packet| packet.number).ok()?;
-        let whole = now.saturating_duration_since(self.in_flight[index].sent_at);
+        let whole = now.saturating_duration_since(self.in_flight.get(list.largest)?.sent_at);
         let delay = Duration::from_micros(list.delay_us.into());
         self.round_trip.sample(whole, delay);
         // A peer that claims a longer one would hide the queues on the path.
@@ -651,9 +649,8 @@ impl Sender {
         let Some(largest) = self.largest else { return judged };
         let patience = self.round_trip.reordering();
         let is_late = |packet: &Packet| packet.number + REORDERING <= largest || packet.sent_at + patience <= now;
-        let newly = self.in_flight.partition_point(|packet| packet.number <= largest);
         let mut packets = self.passed.take(0..self.heard.known);
-        packets.extend(self.in_flight.drain(..newly));
+        self.in_flight.take_until(largest, &mut packets);
         #[cfg(test)]
         (self.looked_at += packets.len());
         for packet in packets {
@@ -705,8 +702,11 @@ impl Sender {
 
     /// The message of that byte, if one of its bytes was sent.
     fn message_of(&self, offset: u64) -> Option<&Outgoing> {
-        let index = self.begun.partition_point(|message| message.bytes().end <= offset);
-        self.begun.get(index).filter(|message| message.start <= offset)
+        self.begun
+            .range(..=offset)
+            .next_back()
+            .map(|(_, message)| message)
+            .filter(|message| offset < message.bytes().end)
     }
 }
 
@@ -849,6 +849,38 @@ mod tests {
         take(&mut sender);
         handle(&mut sender, half, vec![(0, half)]);
         assert_eq!(sender.looked_at, packets as usize * 3 / 2);
+    }
+
+    /// A peer may refuse each of many messages while all of them are under way.
+    #[test]
+    fn refused_messages_cost_their_own_packets() {
+        let now = Instant::now();
+        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(Duration::from_millis(1)));
+        sender.raise_limits(u64::MAX, u32::MAX);
+        let (messages, segments) = (1_000, 4);
+        for _ in 0..messages {
+            sender.submit(segments * 1_000).unwrap();
+        }
+        while sender.take(now).is_some() {}
+        // Half of the messages are lost, and are sent again behind the others.
+        let packets = u64::from(messages) * segments;
+        let half = packets / 2 * 1_000;
+        let list = ErrorList {
+            received: 1,
+            largest: packets / 2 + 2,
+            known: half,
+            missing: vec![(0, half)],
+            ..ErrorList::default()
+        };
+        sender.handle(now, &list).unwrap();
+        while sender.take(now).is_some() {}
+        // From the middle to both sides, so that none of them is next to an end.
+        for number in (messages / 2..messages).chain((0..messages / 2).rev()) {
+            sender.give_up(number).unwrap();
+        }
+        let looked_at = sender.in_flight.looked_at as u64;
+        assert!(looked_at <= packets, "{looked_at} packets were looked at, of {packets}");
+        assert_eq!((sender.unacknowledged(), sender.packets_in_flight()), (0, 0));
     }
 
     #[test]

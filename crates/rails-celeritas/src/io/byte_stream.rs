@@ -50,7 +50,7 @@ pub(super) struct Waiting {
 /// A caller that waits for room.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// A writer waits until no more bytes than these wait unsent.
+    /// A writer waits until what waits unsent costs no more than this.
     pub(super) unsent: u64,
     /// Or until a message has failed.
     pub(super) heeds_failures: bool,
@@ -65,7 +65,7 @@ impl ByteStream {
         Self { connection, reading, most_unsent: AtomicU64::new(MOST_UNSENT) }
     }
 
-    /// The most bytes that wait unsent before a write has to wait.
+    /// The most bytes that wait unsent before a write has to wait. Each message costs more than its bytes.
     pub(super) fn most_unsent(&self) -> u64 {
         self.most_unsent.load(Relaxed)
     }
@@ -83,7 +83,7 @@ impl ByteStream {
                 Some(Ok(())) => return Err(io::ErrorKind::BrokenPipe.into()),
                 None if state.outgoing.has_failed() => return Err(io::ErrorKind::ConnectionReset.into()),
                 None if state.protocol.is_finished() => return Err(io::ErrorKind::BrokenPipe.into()),
-                None if state.protocol.unsent() >= most_unsent => return Err(io::ErrorKind::WouldBlock.into()),
+                None if state.protocol.unsent_cost() >= most_unsent => return Err(io::ErrorKind::WouldBlock.into()),
                 None => {}
             }
             let mut blocks = Vec::with_capacity(1 + payload.len());
@@ -110,7 +110,7 @@ impl ByteStream {
     pub(super) fn poll_writable(&self, context: &mut Context<'_>, divisor: u64) -> Poll<io::Result<()>> {
         let threshold = self.most_unsent().div_ceil(divisor);
         let mut state = self.shared().lock();
-        if state.end.is_some() || state.outgoing.has_failed() || state.protocol.unsent() < threshold {
+        if state.end.is_some() || state.outgoing.has_failed() || state.protocol.unsent_cost() < threshold {
             return Poll::Ready(Ok(()));
         }
         let writer = Writer { unsent: threshold - 1, heeds_failures: true, waker: context.waker().clone() };
@@ -236,9 +236,9 @@ impl super::driver::State {
         let (protocol, is_delivered) = (&self.protocol, self.outgoing.is_empty());
         let waiting = &mut self.waiting;
         let reader = waiting.reader.take_if(|(awaited, _)| has_ended || protocol.has_outcome(*awaited));
-        let writer = waiting
-            .writer
-            .take_if(|writer| has_ended || has_failed && writer.heeds_failures || protocol.unsent() <= writer.unsent);
+        let writer = waiting.writer.take_if(|writer| {
+            has_ended || has_failed && writer.heeds_failures || protocol.unsent_cost() <= writer.unsent
+        });
         let flush = waiting.flush.take_if(|_| has_ended || has_failed || is_delivered);
         [reader.map(|(_, waker)| waker), writer.map(|writer| writer.waker), flush]
     }

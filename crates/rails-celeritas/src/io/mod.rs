@@ -150,7 +150,7 @@ impl Connection {
     async fn send_in_turn(&self, blocks: Vec<Bytes>, deadline: Option<Instant>) -> Result<Sending, SendError> {
         let mut blocks = Some(SentBlocks::new(blocks));
         let _turn = self.turns.lock().await;
-        let room = blocks.iter().map(|blocks| self.max_unsent.saturating_sub(blocks.len())).sum();
+        let room = blocks.iter().map(|blocks| self.max_unsent.saturating_sub(blocks.cost())).sum();
         poll_fn(|context| {
             let (outcome, _replaced) = self.shared.change(|state| {
                 let outcome = state.submit(&mut blocks, deadline, self.max_unsent);
@@ -300,8 +300,9 @@ impl State {
             _ => {}
         }
         let length = blocks.as_ref().map_or(0, SentBlocks::len);
-        let unsent = self.protocol.unsent();
-        if unsent > 0 && unsent.saturating_add(length) > max_unsent {
+        let cost = blocks.as_ref().map_or(0, SentBlocks::cost);
+        let unsent = self.protocol.unsent_cost();
+        if unsent > 0 && unsent.saturating_add(cost) > max_unsent {
             return Err(SendError::Full);
         }
         let number = self.protocol.submit(Instant::now(), length)?;

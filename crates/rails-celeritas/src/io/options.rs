@@ -77,15 +77,18 @@ impl CeleritasOptions {
         Self { most_message: size, ..self }
     }
 
-    /// The most bytes that this end has sent and not known to have arrived. Default: 64 MiB, which a path of 10 Gbit/s
-    /// and 50 ms has under way. It takes about 40 bytes of memory for each segment.
+    /// The most bytes that this end has sent and not known to have arrived, of which each message takes
+    /// [512 more](crate::proto::sender::MESSAGE_COST) than it has. Default: 64 MiB, which a path of 10 Gbit/s and 50 ms has
+    /// under way. It takes about 40 bytes of memory for each segment.
     pub fn most_unacknowledged(self, size: DataSize) -> Self {
         Self { most_unacknowledged: size, ..self }
     }
 
     /// The most bytes of messages that wait to be sent before [`Connection::send`](super::Connection::send) waits.
-    /// Default: 16 MiB. A message that is longer is taken alone. The connection keeps the messages that wait, and those of
-    /// which [sent bytes](Self::most_unacknowledged) may be missing.
+    /// Default: 16 MiB. Each message counts [512 bytes more](crate::proto::sender::MESSAGE_COST) than it has, so that many
+    /// short ones take no more memory; blocks of few bytes take more than they count. A message that is longer is taken
+    /// alone. The connection keeps the messages that wait, and those of which
+    /// [sent bytes](Self::most_unacknowledged) may be missing.
     pub fn max_unsent(self, size: DataSize) -> Self {
         Self { max_unsent: size, ..self }
     }

@@ -1,5 +1,6 @@
 //! Memory in blocks, as one run of bytes.
 
+use super::sender::MESSAGE_COST;
 use bytes::{Bytes, BytesMut};
 use std::{collections::BTreeMap, ops::Range};
 
@@ -24,13 +25,20 @@ enum Blocks {
 }
 
 impl SentBlocks {
-    pub(crate) fn new(blocks: Vec<Bytes>) -> Self {
+    pub(crate) fn new(mut blocks: Vec<Bytes>) -> Self {
+        // They would take memory without counting anywhere.
+        blocks.retain(|block| !block.is_empty());
         let ends = ends(blocks.iter().map(Bytes::len));
         Self { blocks, ends }
     }
 
     pub(crate) fn len(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// What a message of these blocks costs while it waits.
+    pub(crate) fn cost(&self) -> u64 {
+        self.len().saturating_add(MESSAGE_COST)
     }
 
     /// The slices of these bytes.

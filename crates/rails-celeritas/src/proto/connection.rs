@@ -37,7 +37,8 @@ pub struct Parameters {
     pub floor_payload: Option<u32>,
     /// The bytes of the IP and UDP headers around a segment: 28 for IPv4, 48 for IPv6.
     pub overhead: u32,
-    /// The most bytes that are sent and not acknowledged.
+    /// The most bytes that are sent and not acknowledged, with
+    /// [`MESSAGE_COST`](super::sender::MESSAGE_COST) for each message of which some may be missing.
     pub most_unacknowledged: u64,
     /// The bytes of the peer's messages that may arrive before a caller asks for them.
     pub window: u64,
@@ -625,9 +626,10 @@ impl ConnectionProtocol {
         self.sender.unacknowledged()
     }
 
-    /// The bytes that were submitted and never sent.
-    pub fn unsent(&self) -> u64 {
-        self.sender.unsent()
+    /// The cost of all that was submitted and never sent: the bytes, and
+    /// [`MESSAGE_COST`](super::sender::MESSAGE_COST) for each message of which none was sent.
+    pub fn unsent_cost(&self) -> u64 {
+        self.sender.unsent_cost()
     }
 
     /// The packets that were sent, and are neither known to have arrived nor taken to be lost.

@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, cut, options, pair, pair_of, pattern};
 use bytes::Bytes;
-use rails_celeritas::{Connection, SendError};
+use rails_celeritas::{Connection, SendError, proto::sender::MESSAGE_COST};
 use rails_topo::DataSize;
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ const MESSAGE: usize = 100_000;
 #[tokio::test]
 async fn sends_wait_for_room() {
     let (near, far) = pair_of(
-        options().max_unsent(DataSize::bytes(10 * MESSAGE as u64)),
+        options().max_unsent(DataSize::bytes(10 * (MESSAGE as u64 + MESSAGE_COST))),
         options().window(DataSize::bytes(5 * MESSAGE as u64)),
     )
     .await;
@@ -63,6 +63,20 @@ async fn sends_wait_for_room() {
     let all = async { tokio::join!(second, third, receive) };
     let (second, third, ()) = timeout(PATIENCE, all).await.expect("room comes as messages are received");
     assert_eq!(third.unwrap().number(), second.unwrap().number() + 1);
+}
+
+/// The record of a message of one byte is longer than the message.
+#[tokio::test]
+async fn messages_of_a_byte_fill_the_room() {
+    let (near, _far) = pair_of(options().max_unsent(DataSize::bytes(100 * (1 + MESSAGE_COST))), options()).await;
+    let blocks = || vec![Bytes::new(), Bytes::from_static(b"1"), Bytes::new()];
+    // Nothing leaves before the driver has its turn.
+    for _ in 0..100 {
+        drop(near.try_send(blocks()).unwrap());
+    }
+    assert!(matches!(near.try_send(blocks()), Err(SendError::Full)));
+    // A caller that waits for room gets it.
+    drop(timeout(PATIENCE, near.send(blocks())).await.expect("they leave").unwrap());
 }
 
 #[tokio::test]

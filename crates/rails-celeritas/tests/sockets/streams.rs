@@ -2,7 +2,7 @@
 
 use crate::{PATIENCE, anywhere, options, pair, pattern};
 use bytes::Bytes;
-use rails_celeritas::{CeleritasOptions, CeleritasStream, CeleritasTransport};
+use rails_celeritas::{CeleritasOptions, CeleritasStream, CeleritasTransport, proto::sender::MESSAGE_COST};
 use rails_net::{ConnectError, Lane, LocalEnd, Transport, TransportDetails};
 use rails_topo::Bandwidth;
 use std::{
@@ -224,6 +224,18 @@ async fn lane_has_room_for_a_few_bytes_alone() {
     assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
     assert!((most..=most + (256 << 10)).contains(&taken), "{taken}");
     timeout(PATIENCE, poll_fn(|context| near.poll_room(context))).await.expect("it leaves").unwrap();
+}
+
+#[tokio::test]
+async fn writes_of_a_byte_fill_a_lane() {
+    let (near, _far) = lanes().await;
+    let most = near.most_unsent().unwrap().as_bytes();
+    let mut taken = 0;
+    while near.try_submit(&[7], &[]).is_ok() {
+        taken += 1;
+        assert!(taken <= most / MESSAGE_COST, "{taken} writes wait unsent");
+    }
+    timeout(PATIENCE, poll_fn(|context| near.poll_room(context))).await.expect("they leave").unwrap();
 }
 
 #[tokio::test]

@@ -72,9 +72,12 @@ pub struct ConnectionProtocol {
     /// The probes of the peer that are to be answered.
     arrived_probes: VecDeque<u64>,
     silence: Silence,
-    frames: VecDeque<Control>,
-    /// Messages that were given up before the peer takes any of their numbers: it is told once it does.
-    given_up: RangeSet<u32>,
+    /// Messages of the peer that nobody wants, of which it is to be told.
+    refused: RangeSet<u32>,
+    /// The peer is to be told the round trip, and to answer.
+    tells_round_trip: bool,
+    /// The number of all messages of this end, of which the peer is to be told.
+    tells_finish: Option<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
     /// The round trip that the peer knows of.
@@ -183,8 +186,9 @@ impl ConnectionProtocol {
             was_short: false,
             arrived_probes: VecDeque::new(),
             silence: Silence::new(now),
-            frames: VecDeque::new(),
-            given_up: RangeSet::new(),
+            refused: RangeSet::new(),
+            tells_round_trip: false,
+            tells_finish: None,
             deadlines: Deadlines::default(),
             told_round_trip: None,
             sent_at: now,
@@ -237,18 +241,14 @@ impl ConnectionProtocol {
             return false;
         }
         let was_waiting = self.sender.unacknowledged() > 0;
-        let Some(bytes) = self.sender.give_up(message) else { return false };
+        if !self.sender.give_up(message) {
+            return false;
+        }
         self.deadlines.remove(message);
         if was_waiting && self.sender.unacknowledged() == 0 {
             self.silence.end(now);
         }
         self.heed_busy();
-        if message >= self.sender.message_limit() {
-            self.given_up.insert(message..message + 1);
-        } else {
-            let length = bytes.end - bytes.start;
-            self.frames.push_back(Control::GiveUp { message, start: bytes.start, length });
-        }
         true
     }
 
@@ -295,7 +295,7 @@ impl ConnectionProtocol {
     /// Tells the peer the number of this end's messages: none follows. A second call does nothing.
     pub fn finish(&mut self) {
         if !std::mem::replace(&mut self.is_finished, true) && !self.peer_is_closed {
-            self.frames.push_back(Control::Finish { messages: self.sender.submitted() });
+            self.tells_finish = Some(self.sender.submitted());
         }
     }
 
@@ -341,7 +341,9 @@ impl ConnectionProtocol {
     /// Whether the sending side of the control channel is to be closed now, once: both ends have finished and have all
     /// messages, and all frames have been taken. No frame follows.
     pub fn poll_close(&mut self) -> bool {
-        let has_told = self.frames.is_empty() && self.given_up.is_empty();
+        let has_frames = self.tells_round_trip || self.tells_finish.is_some() || !self.refused.is_empty();
+        // A peer that has closed reads no frame.
+        let has_told = self.peer_is_closed || !has_frames && !self.sender.has_given_up();
         if self.has_failed || self.is_closed || !has_told || !self.is_finished {
             return false;
         }
@@ -361,9 +363,6 @@ impl ConnectionProtocol {
             return;
         }
         self.peer_is_closed = true;
-        // It reads no further frame.
-        self.frames.clear();
-        self.given_up.clear();
         // It closes once it has all, and knows that this end has all; or it was abandoned once this end has all.
         let is_whole = if self.is_abandoned() { self.sender.is_done() } else { self.has_all() };
         if is_whole { self.end_if_closed() } else { self.fail(Failure::Cut) }
@@ -509,11 +508,21 @@ impl ConnectionProtocol {
         if self.has_failed || self.is_closed || self.peer_is_closed {
             return None;
         }
-        if let Some(frame) = self.frames.pop_front() {
-            return Some(frame);
+        if std::mem::take(&mut self.tells_round_trip) {
+            return Some(self.round_trip_frame());
         }
-        let answer = self.arrived_probes.pop_front().map(|packet| Control::ProbeArrived { packet });
-        answer.or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
+        // The peer learns of a refused message before it learns that all of it has arrived, and before it may send further.
+        if let Some(message) = self.refused.first().map(|range| range.start) {
+            self.refused.remove(message..message + 1);
+            self.raise_limits(now);
+            return Some(Control::Refuse { message });
+        }
+        if let Some((message, bytes)) = self.sender.poll_given_up() {
+            return Some(Control::GiveUp { message, start: bytes.start, length: bytes.end - bytes.start });
+        }
+        let finish = self.tells_finish.take().map(|messages| Control::Finish { messages });
+        let answer = || self.arrived_probes.pop_front().map(|packet| Control::ProbeArrived { packet });
+        finish.or_else(answer).or_else(|| self.receiver.poll_error_list(now).map(Control::ErrorList))
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing happens before.
@@ -572,9 +581,7 @@ impl ConnectionProtocol {
             self.silence.halve();
             self.path_mtu.suspect();
             self.set_rate(now);
-            if self.silence.ask(now) {
-                self.frames.push_back(self.round_trip_frame());
-            }
+            self.tells_round_trip |= self.silence.ask(now);
         }
     }
 
@@ -689,7 +696,6 @@ impl ConnectionProtocol {
                     self.events.push_back(Event::Delivered { message });
                 }
                 self.heed_busy();
-                self.tell_given_up();
                 self.tell_round_trip();
             }
             Control::RoundTrip(microseconds) => {
@@ -727,7 +733,6 @@ impl ConnectionProtocol {
         while let Some(arrival) = self.receiver.poll_arrival() {
             match arrival {
                 Arrival::Begun { message, length } => {
-                    // The frame leaves before the list by which the peer would learn that all of it has arrived.
                     if !self.incoming.begin(message, length) {
                         self.refuse(message);
                     }
@@ -742,26 +747,17 @@ impl ConnectionProtocol {
 
     /// Tells the peer that a message is to be given up.
     fn refuse(&mut self, message: u32) {
-        // A peer that has closed reads no frame, and one that reads none gets the message as if it were wanted.
-        if !self.peer_is_closed && self.frames.len() < MOST_FRAMES {
-            self.frames.push_back(Control::Refuse { message });
-        }
+        self.refused.insert(message..message + 1);
     }
 
-    /// Tells the peer how far it may send now.
+    /// Tells the peer how far it may send now. While it has not read of all refused messages it may begin no further ones:
+    /// so it cannot have this end keep a record of each.
     fn raise_limits(&mut self, now: Instant) {
+        if !self.refused.is_empty() {
+            return;
+        }
         let (limit, message_limit) = self.incoming.limits(self.receiver.first_open());
         self.receiver.raise_limits(now, limit, message_limit);
-    }
-
-    /// Tells the peer of the messages that were given up, and whose numbers it takes now. Nothing of them was sent.
-    fn tell_given_up(&mut self) {
-        let taken = 0..self.sender.message_limit();
-        let messages = self.given_up.overlapping(&taken).flat_map(|range| range.start..range.end.min(taken.end));
-        self.frames.extend(messages.map(|message| Control::GiveUp { message, start: 0, length: 0 }));
-        if !taken.is_empty() {
-            self.given_up.remove(taken);
-        }
     }
 
     /// Whether all messages of this end have arrived, and all of the peer, whose number is known.
@@ -830,7 +826,7 @@ impl ConnectionProtocol {
         let Some(now) = self.sender.least_round_trip() else { return };
         if self.told_round_trip.is_none_or(|told| now.abs_diff(told) > told / 4) {
             self.told_round_trip = Some(now);
-            self.frames.push_back(self.round_trip_frame());
+            self.tells_round_trip = true;
         }
     }
 
@@ -883,8 +879,6 @@ const KEEP_ALIVE_PADDING: u32 = 1;
 const PROBE_DELAY: Duration = Duration::from_millis(20);
 /// The most probes of the peer that wait to be answered: a round of its search has fewer.
 const MOST_ARRIVED_PROBES: usize = 16;
-/// The frames that wait for the control channel before messages of the peer are refused no more.
-const MOST_FRAMES: usize = 1 << 16;
 /// The probe timeouts of a silence that ends a connection: with pauses that double, three probes at least have gone out.
 pub const MIN_PROBES: u32 = 8;
 /// The least time without news after which the rate is halved.
@@ -894,3 +888,79 @@ const LEAST_SILENCE: Duration = Duration::from_millis(300);
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 /// The rate below which no silence slows a connection: ten segments of 1,500 bytes a second, for probes.
 const LEAST_RATE: u64 = 120_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{rate::Fixed, wire::ErrorList};
+
+    fn end(now: Instant) -> ConnectionProtocol {
+        let parameters = Parameters {
+            peer_token: Token(71),
+            most_payload: 1432,
+            base_payload: 1432,
+            floor_payload: None,
+            overhead: 28,
+            most_unacknowledged: 1 << 20,
+            window: 1 << 20,
+            most_message: 1 << 20,
+            round_trip: Duration::from_millis(1),
+            max_silence: Duration::from_secs(5),
+            keep_alive: None,
+            depth: Duration::from_millis(1),
+            burst: Duration::from_millis(1),
+        };
+        ConnectionProtocol::new(now, parameters, Box::new(Fixed(Bandwidth::mbps(100))))
+    }
+
+    /// The peer reads no frame, and sends as many messages of a byte as it may.
+    #[test]
+    fn every_unwanted_message_is_refused() {
+        let now = Instant::now();
+        let mut end = end(now);
+        end.refuse_all(now);
+        let begin = |end: &mut ConnectionProtocol, message: u32| {
+            let (token, place) = (Token(2), u64::from(message));
+            let header = SegmentHeader { token, packet: place, offset: place, message, message_len: 1, in_message: 0 };
+            end.handle_segment(now, &header, 1)
+        };
+        let most = 1 << 17;
+        let taken = (0..most).take_while(|message| begin(&mut end, *message).is_ok()).count() as u32;
+        assert!(taken < most, "a peer that reads nothing may send without end");
+        let mut refused = 0;
+        while let Some(frame) = end.poll_control(now) {
+            match frame {
+                Control::Refuse { message } => {
+                    assert_eq!(message, refused);
+                    refused += 1;
+                }
+                frame => assert_eq!(refused, taken, "{frame:?} before all were refused"),
+            }
+        }
+        assert_eq!(refused, taken);
+        assert_eq!(begin(&mut end, taken), Ok(Payload::New), "it may send further");
+    }
+
+    /// The peer takes none of them at first.
+    #[test]
+    fn peer_learns_of_expired_messages_that_it_may_take() {
+        let now = Instant::now();
+        let mut end = end(now);
+        let messages = 1_000;
+        for _ in 0..messages {
+            let number = end.submit(now, 1).unwrap();
+            end.set_deadline(number, now);
+        }
+        end.handle_timeout(now);
+        assert_eq!(std::iter::from_fn(|| end.poll_event()).count() as u32, messages);
+        let given_up = |end: &mut ConnectionProtocol| {
+            let frames = std::iter::from_fn(|| end.poll_control(now));
+            frames.filter(|frame| matches!(frame, Control::GiveUp { length: 0, .. })).count() as u32
+        };
+        assert_eq!(given_up(&mut end), 0);
+        let list = ErrorList { message_limit: messages - 1, ..ErrorList::default() };
+        end.handle_control(now, &Control::ErrorList(list));
+        assert_eq!(given_up(&mut end), messages - 1);
+        assert!(!end.poll_close() && end.sender.has_given_up());
+    }
+}

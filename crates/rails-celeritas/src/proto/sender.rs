@@ -35,6 +35,10 @@ pub struct Sender {
     places: BTreeMap<u32, u64>,
     /// The lengths of those of which no byte was sent, by number.
     waiting: BTreeMap<u32, u64>,
+    /// Messages that were given up with bytes sent, and the places of those: the peer has to know of them.
+    given_up: VecDeque<(u32, Range<u64>)>,
+    /// Messages that were given up before a byte was sent. The peer has to know of them once it takes their numbers.
+    dropped: RangeSet<u32>,
     next_message: u32,
     /// The bytes of all messages that were submitted.
     submitted: u64,
@@ -244,6 +248,8 @@ impl Sender {
             begun: BTreeMap::new(),
             places: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            given_up: VecDeque::new(),
+            dropped: RangeSet::new(),
             next_message: 0,
             submitted: 0,
             unsent: 0,
@@ -277,11 +283,6 @@ impl Sender {
         self.message_limit = self.message_limit.max(message_limit);
     }
 
-    /// The peer takes messages below this number.
-    pub fn message_limit(&self) -> u32 {
-        self.message_limit
-    }
-
     /// Submits a message of that length. Returns its number.
     ///
     /// # Errors
@@ -299,12 +300,14 @@ impl Sender {
         Ok(number)
     }
 
-    /// Gives a message up: no byte of it is sent any more. Returns its place among the connection's bytes, empty if none
-    /// was sent; `None` if it has arrived, was given up before or never submitted. The peer has to know of it.
-    pub fn give_up(&mut self, number: u32) -> Option<Range<u64>> {
+    /// Gives a message up: no byte of it is sent any more, and the peer [has to know](Self::poll_given_up). Returns whether
+    /// it was under way: not if it has arrived, was given up before or never submitted.
+    pub fn give_up(&mut self, number: u32) -> bool {
         let Some(message) = self.places.remove(&number).and_then(|start| self.begun.remove(&start)) else {
-            self.unsent -= self.waiting.remove(&number)?;
-            return Some(self.next..self.next);
+            let Some(length) = self.waiting.remove(&number) else { return false };
+            self.unsent -= length;
+            self.dropped.insert(number..number + 1);
+            return true;
         };
         let bytes = message.bytes();
         // Lost bytes of neighbours are one range.
@@ -319,7 +322,23 @@ impl Sender {
             self.unsent -= bytes.end - self.next;
             self.next = bytes.end;
         }
-        Some(bytes)
+        self.given_up.push_back((number, bytes));
+        true
+    }
+
+    /// A message that was given up, of which the peer is to be told now: its number, and its place among the bytes of the
+    /// connection, which is empty if none was sent.
+    pub fn poll_given_up(&mut self) -> Option<(u32, Range<u64>)> {
+        self.given_up.pop_front().or_else(|| {
+            let number = self.dropped.first().map(|range| range.start).filter(|number| *number < self.message_limit)?;
+            self.dropped.remove(number..number + 1);
+            Some((number, 0..0))
+        })
+    }
+
+    /// Whether the peer does not know of all messages that were given up.
+    pub fn has_given_up(&self) -> bool {
+        !self.given_up.is_empty() || !self.dropped.is_empty()
     }
 
     /// The bytes of the next segment, with its header; `None` if nothing is to be sent now.
@@ -356,9 +375,10 @@ impl Sender {
         Some(next)
     }
 
-    /// Whether another message may begin: each takes memory beside that of its bytes until it has arrived.
+    /// Whether another message may begin: each takes memory beside that of its bytes until it has arrived, or the peer
+    /// was told that it was given up.
     fn may_begin(&self) -> bool {
-        let messages = self.begun.len() as u64;
+        let messages = (self.begun.len() + self.given_up.len()) as u64;
         let cost = (messages + 1).saturating_mul(MESSAGE_COST).saturating_add(self.unacknowledged);
         messages == 0 || cost <= self.most_unacknowledged
     }
@@ -889,7 +909,7 @@ mod tests {
         while sender.take(now).is_some() {}
         // From the middle to both sides, so that none of them is next to an end.
         for number in (messages / 2..messages).chain((0..messages / 2).rev()) {
-            sender.give_up(number).unwrap();
+            assert!(sender.give_up(number));
         }
         let looked_at = sender.in_flight.looked_at as u64;
         assert!(looked_at <= packets, "{looked_at} packets were looked at, of {packets}");
@@ -916,6 +936,25 @@ mod tests {
         assert_eq!(take(&mut sender), 1, "the first one again");
         sender.handle(now, &ErrorList { largest: largest + 1, ..list(begun.into()) }).unwrap();
         assert_eq!(take(&mut sender), begun);
+    }
+
+    /// The peer lets this end send whatever it has, and does not read of the messages that are given up.
+    #[test]
+    fn untold_messages_are_bounded_in_number() {
+        let now = Instant::now();
+        let most = 64;
+        let round_trip = RoundTrip::new(Duration::from_millis(1));
+        let mut sender = Sender::new(Token(71), 1_000, most * MESSAGE_COST, round_trip);
+        sender.raise_limits(u64::MAX, u32::MAX);
+        let count = std::iter::from_fn(|| {
+            let number = sender.submit(1).unwrap();
+            sender.take(now)?;
+            sender.give_up(number).then_some(())
+        });
+        let begun = count.take(2 * most as usize).count() as u64;
+        assert!((most - 1..=most).contains(&begun), "{begun} messages");
+        assert_eq!(sender.poll_given_up(), Some((0, 0..1)));
+        assert!(sender.take(now).is_some());
     }
 
     #[test]

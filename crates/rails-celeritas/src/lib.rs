@@ -63,6 +63,6 @@ pub use proto::{
 };
 
 pub use io::{
-    CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, Connection, ConnectionError,
+    CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, CloseError, Connection, ConnectionError,
     ConnectionStats, HelperStats, OpenError, ReceiveError, ScatterStats, SendError, Sending, TurnedAway,
 };

@@ -40,6 +40,8 @@ pub(super) struct State {
     pub(super) outgoing: Outgoing,
     /// The end of the connection; an error if messages are missing.
     pub(super) end: Option<Result<(), ConnectionError>>,
+    /// The bytes that the peer did not have when the caller that closes gave it up.
+    pub(super) not_closed: Option<u64>,
     pub(super) scatter: ScatterStats,
     pub(super) helpers: HelperStats,
     pub(super) waiting: Waiting,
@@ -74,6 +76,7 @@ impl Shared {
             protocol,
             outgoing: Outgoing::default(),
             end: None,
+            not_closed: None,
             scatter: ScatterStats::default(),
             helpers: HelperStats::default(),
             waiting: Waiting::default(),
@@ -126,6 +129,7 @@ impl State {
             Event::Delivered { message } => self.outgoing.settle(message, Ok(())),
             Event::Expired { message } => self.outgoing.settle(message, Err(SendError::Expired(message))),
             Event::Refused { message } => self.outgoing.settle(message, Err(SendError::Refused(message))),
+            Event::NotClosed { bytes } => self.not_closed = Some(bytes),
             Event::Closed => self.finish(Ok(())),
             Event::Failed(Failure::Blocked) => self.finish(Err(ConnectionError::Blocked { remote: peer })),
             Event::Failed(failure) => self.finish(Err(failure.into())),

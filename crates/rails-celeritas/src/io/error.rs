@@ -153,6 +153,34 @@ pub enum ConnectionError {
     Stopped,
 }
 
+/// Why [`Connection::close`](super::Connection::close) has stopped waiting for the peer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// The connection has ended before.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// The peer does not take the messages. The connection goes on to deliver them for up to 5 s, as long as its runtime
+    /// lives.
+    #[error("for {limit:?} {remote} has taken none of the last {bytes} bytes")]
+    NotDelivered {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// The bytes of messages that the peer does not have, as far as this end knows.
+        bytes: u64,
+        /// [`CeleritasOptions::close_timeout`](super::CeleritasOptions::close_timeout).
+        limit: Duration,
+    },
+    /// The peer has every message, and does not end its own direction.
+    #[error("for {limit:?} {remote} has sent nothing, and it has not ended its direction")]
+    NotEnded {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// [`CeleritasOptions::close_timeout`](super::CeleritasOptions::close_timeout).
+        limit: Duration,
+    },
+}
+
 /// Why a message could not be sent, or has not arrived.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -202,6 +230,15 @@ impl From<Broken> for ConnectionError {
         match broken {
             Broken::Stream(kind) => Self::Control(kind),
             Broken::Frame(error) => Self::Frame(error),
+        }
+    }
+}
+
+impl From<CloseError> for io::Error {
+    fn from(error: CloseError) -> Self {
+        match error {
+            CloseError::Connection(error) => error.into(),
+            error => Self::new(io::ErrorKind::TimedOut, error),
         }
     }
 }

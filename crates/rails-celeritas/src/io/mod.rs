@@ -18,7 +18,7 @@ mod secure;
 mod stream;
 
 pub use ahead::HelperStats;
-pub use error::{ConnectionError, OpenError, ReceiveError, SendError};
+pub use error::{CloseError, ConnectionError, OpenError, ReceiveError, SendError};
 pub use lane::CeleritasTransport;
 pub use listener::CeleritasListener;
 pub use options::CeleritasOptions;
@@ -62,6 +62,7 @@ pub struct Connection {
     link: u32,
     /// The bytes that may wait unsent.
     max_unsent: u64,
+    close_timeout: Duration,
     /// The callers that send wait for room one after the other.
     turns: Mutex<()>,
 }
@@ -208,17 +209,23 @@ impl Connection {
     /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived, or were refused or
     /// given up. Messages of the peer that nobody has received are lost: those that have not arrived are refused.
     ///
+    /// It waits for the peer as long as there is progress, and without any for
+    /// [`close_timeout`](CeleritasOptions::close_timeout).
+    ///
     /// # Cancel safety
     /// It has the connection: dropping it is as dropping the connection, which ends at once.
     ///
     /// # Errors
-    /// [`ConnectionError`] if the connection ends before.
-    pub async fn close(self) -> Result<(), ConnectionError> {
-        self.shared.change(|state| {
-            state.protocol.finish();
-            state.protocol.refuse_all(Instant::now());
-        });
-        self.wait_for(|state| state.end.clone()).await
+    /// [`CloseError`] if the connection ends before, or the peer does not come to its end.
+    pub async fn close(self) -> Result<(), CloseError> {
+        let (remote, limit) = (self.peer, self.close_timeout);
+        self.shared.change(|state| state.protocol.close(Instant::now(), limit));
+        self.wait_for(|state| match state.not_closed {
+            Some(0) => Some(Err(CloseError::NotEnded { remote, limit })),
+            Some(bytes) => Some(Err(CloseError::NotDelivered { remote, bytes, limit })),
+            None => state.end.clone().map(|end| end.map_err(CloseError::from)),
+        })
+        .await
     }
 
     /// The local address of the control channel.

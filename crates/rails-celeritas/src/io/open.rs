@@ -186,8 +186,16 @@ impl Greeted {
             timer,
         };
         tokio::spawn(driver);
-        let (max_unsent, turns) = (options.max_unsent.as_bytes(), Default::default());
-        Ok(Connection { shared, local, peer: remote, segments: arrives_at, link, max_unsent, turns })
+        Ok(Connection {
+            shared,
+            local,
+            peer: remote,
+            segments: arrives_at,
+            link,
+            max_unsent: options.max_unsent.as_bytes(),
+            close_timeout: options.close_timeout,
+            turns: Default::default(),
+        })
     }
 }
 

@@ -24,6 +24,7 @@ pub struct CeleritasOptions {
     pub(super) greeting_limit: Duration,
     pub(super) max_silence: Duration,
     pub(super) keep_alive: Option<Duration>,
+    pub(super) close_timeout: Duration,
 }
 
 impl CeleritasOptions {
@@ -62,6 +63,7 @@ impl CeleritasOptions {
             greeting_limit: Duration::from_secs(10),
             max_silence: Duration::from_secs(5),
             keep_alive: Some(Duration::from_secs(25)),
+            close_timeout: Duration::from_secs(30),
         }
     }
 
@@ -126,6 +128,13 @@ impl CeleritasOptions {
         Self { keep_alive: time.into(), ..self }
     }
 
+    /// The longest time that [`Connection::close`](super::Connection::close) waits without any progress: the peer takes none
+    /// of the messages, or it sends nothing and does not end its own direction. Default: 30 s. Time in which the process of
+    /// this end is stopped does not count.
+    pub fn close_timeout(self, timeout: Duration) -> Self {
+        Self { close_timeout: timeout, ..self }
+    }
+
     /// How the ends authenticate each other. Default: [`Security::insecure`]. With a secret or TLS, every segment and every
     /// control frame is sealed (AES-256-GCM), also with [`Security::psk`]. Both ends need the same. It takes this crate's
     /// feature `encryption`, TLS its feature `tls`: without them, connecting and listening fail.
@@ -159,6 +168,7 @@ impl fmt::Debug for CeleritasOptions {
             .field("burst", &self.burst)
             .field("max_silence", &self.max_silence)
             .field("keep_alive", &self.keep_alive)
+            .field("close_timeout", &self.close_timeout)
             .field("security", &self.security)
             .field("local", &self.local)
             .field("udp", &self.udp)

@@ -3,6 +3,7 @@
 
 use super::{
     blocks::Memory,
+    closing::Closing,
     deadlines::Deadlines,
     incoming::{Incoming, Outcome},
     pacer::Pacer,
@@ -94,6 +95,8 @@ pub struct ConnectionProtocol {
     peer_is_closed: bool,
     /// Nobody receives any more; until this time the messages of this end are delivered, and the peer closes.
     abandoned_until: Option<Instant>,
+    /// The wait of a caller that closes.
+    closing: Option<Closing>,
     has_failed: bool,
 }
 
@@ -122,6 +125,12 @@ pub enum Event {
     Finished {
         /// Their number.
         messages: u32,
+    },
+    /// The peer has made no progress for as long as a caller that [closes](ConnectionProtocol::close) waits. The connection
+    /// was [abandoned](ConnectionProtocol::abandon).
+    NotClosed {
+        /// The bytes of this end that are not known to have arrived; 0 if the peer alone does not close.
+        bytes: u64,
     },
     /// Both ends have all messages, and have closed. The peer of an [abandoned](ConnectionProtocol::abandon) connection has
     /// all messages, and has closed or was silent for 5 s. No event follows.
@@ -198,6 +207,7 @@ impl ConnectionProtocol {
             is_closed: false,
             peer_is_closed: false,
             abandoned_until: None,
+            closing: None,
             has_failed: false,
             parameters,
         };
@@ -297,6 +307,14 @@ impl ConnectionProtocol {
         if !std::mem::replace(&mut self.is_finished, true) && !self.peer_is_closed {
             self.tells_finish = Some(self.sender.submitted());
         }
+    }
+
+    /// A caller waits until both ends have [closed](Event::Closed), and receives nothing any more. It gives the peer up that
+    /// makes no progress for this long: an [`Event::NotClosed`].
+    pub fn close(&mut self, now: Instant, limit: Duration) {
+        self.finish();
+        self.refuse_all(now);
+        self.closing = Some(Closing::new(now, limit, self.sender.undelivered(), self.receiver.stats().segments));
     }
 
     /// Nobody receives the peer's messages any more: they are [refused](Self::refuse_all). Those of this end are still
@@ -541,7 +559,8 @@ impl ConnectionProtocol {
         let expiry = self.deadlines.first();
         let list = self.receiver.poll_timeout().filter(|_| !self.is_closed && !self.peer_is_closed);
         let overdue = self.sender.poll_timeout(self.peer_delay());
-        let timers = [ready, probe, silent, expiry, overdue, list, self.abandoned_until, self.keep_alive_at()];
+        let closing = self.closing.as_ref().and_then(Closing::poll_timeout);
+        let timers = [ready, probe, silent, expiry, overdue, list, closing, self.abandoned_until, self.keep_alive_at()];
         timers.into_iter().flatten().min()
     }
 
@@ -562,6 +581,11 @@ impl ConnectionProtocol {
         }
         while let Some(message) = self.deadlines.pop(now) {
             self.expire(now, message);
+        }
+        let (bytes, segments) = (self.sender.undelivered(), self.receiver.stats().segments);
+        if self.closing.take_if(|closing| closing.is_over(now, bytes, segments)).is_some() {
+            self.events.push_back(Event::NotClosed { bytes });
+            self.abandon(now);
         }
         if self.abandoned_until.is_some_and(|until| until <= now) {
             if !self.is_closed {
@@ -590,6 +614,7 @@ impl ConnectionProtocol {
     pub fn handle_absence(&mut self, now: Instant, time: Duration) {
         self.silence.excuse(now, time, self.patience());
         self.abandoned_until = self.abandoned_until.map(|until| until + time);
+        self.closing.iter_mut().for_each(|closing| closing.excuse(time));
         if !time.is_zero() {
             self.sender.distrust_samples();
         }

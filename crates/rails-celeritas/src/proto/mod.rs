@@ -11,6 +11,7 @@
 //! - [`control`], [`round`]: the control channel's frames, and the order in which a driver moves bytes and keeps the time.
 
 pub mod blocks;
+mod closing;
 pub mod connection;
 pub mod control;
 pub mod deadlines;

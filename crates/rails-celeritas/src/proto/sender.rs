@@ -550,6 +550,11 @@ impl Sender {
         self.unsent.saturating_add((self.waiting.len() as u64).saturating_mul(MESSAGE_COST))
     }
 
+    /// The bytes that were submitted and are not known to have arrived.
+    pub fn undelivered(&self) -> u64 {
+        self.unsent + self.unacknowledged
+    }
+
     /// The packets that were sent, and are neither known to have arrived nor taken to be lost.
     pub fn packets_in_flight(&self) -> u64 {
         (self.in_flight.len() + self.passed.packets.len()) as u64

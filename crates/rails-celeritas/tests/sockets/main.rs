@@ -16,7 +16,7 @@ use rails_celeritas::proto::{
     connection::Failure,
     wire::{Control, ErrorList, FrameWriter},
 };
-use rails_celeritas::{CeleritasOptions, Connection, ConnectionError, OpenError, ReceiveError, SendError};
+use rails_celeritas::{CeleritasOptions, CloseError, Connection, ConnectionError, OpenError, ReceiveError, SendError};
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{io::AsyncWriteExt, net::TcpListener, time::timeout};
@@ -77,6 +77,27 @@ async fn messages_of_many_sizes_arrive_in_order() {
     tokio::join!(send, receive);
     let (near, far) = tokio::join!(near.close(), far.close());
     assert_eq!((near, far), (Ok(()), Ok(())));
+}
+
+/// The peer takes part of the messages, or all of them, and never closes.
+#[tokio::test]
+async fn close_waits_for_a_peer_no_longer_than_it_may() {
+    let limit = Duration::from_millis(50);
+    for window in [1_000, 1 << 20] {
+        let near = options().close_timeout(limit);
+        let (near, far) = pair_of(near, options().window(DataSize::bytes(window))).await;
+        let remote = near.peer_addr();
+        let _sending = near.try_send(vec![Bytes::from(pattern(100_000, 1))]).unwrap();
+        let error = timeout(PATIENCE, near.close()).await.expect("it does not wait for ever").unwrap_err();
+        match window {
+            1_000 => assert_eq!(error, CloseError::NotDelivered { remote, bytes: 99_000, limit }),
+            _ => assert_eq!(error, CloseError::NotEnded { remote, limit }),
+        }
+        // It is not cut off: the peer may still take all of it.
+        let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().expect("it was sent");
+        assert!(message.blocks.concat() == pattern(100_000, 1));
+        assert!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap().is_none());
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,11 @@
 //! A connection as two runs of bytes: what is written goes out in messages, and the peer's messages are read one after
 //! the other. It waits by wakers, so that lanes and `AsyncRead` are made of it.
 
-use super::{Connection, driver::Shared};
+use super::{
+    Connection,
+    driver::{Shared, State},
+    waiting::Writer,
+};
 use crate::proto::{blocks::SentBlocks, incoming::Outcome};
 use bytes::{Buf, Bytes, BytesMut};
 use std::{
@@ -11,7 +15,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Instant,
 };
 
@@ -35,26 +39,6 @@ struct Reading {
     is_over: bool,
     /// Bytes are missing in between, for ever.
     is_broken: bool,
-}
-
-/// The callers that wait for something of a connection that carries bytes.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// The message that the reader waits for.
-    reader: Option<(u32, Waker)>,
-    pub(super) writer: Option<Writer>,
-    /// A caller waits until all messages have arrived.
-    flush: Option<Waker>,
-}
-
-/// A caller that waits for room.
-#[derive(Debug)]
-pub(super) struct Writer {
-    /// A writer waits until what waits unsent costs no more than this.
-    pub(super) unsent: u64,
-    /// Or until a message has failed.
-    pub(super) heeds_failures: bool,
-    pub(super) waker: Waker,
 }
 
 impl ByteStream {
@@ -109,15 +93,15 @@ impl ByteStream {
     /// bytes that may wait do not.
     pub(super) fn poll_writable(&self, context: &mut Context<'_>, divisor: u64) -> Poll<io::Result<()>> {
         let threshold = self.most_unsent().div_ceil(divisor);
-        let mut state = self.shared().lock();
-        if state.end.is_some() || state.outgoing.has_failed() || state.protocol.unsent_cost() < threshold {
-            return Poll::Ready(Ok(()));
-        }
-        let writer = Writer { unsent: threshold - 1, heeds_failures: true, waker: context.waker().clone() };
-        let replaced = state.waiting.writer.replace(writer);
-        drop(state);
-        drop(replaced);
-        Poll::Pending
+        let look = |state: &mut State| {
+            let has_room = state.protocol.unsent_cost() < threshold;
+            (state.end.is_some() || state.outgoing.has_failed() || has_room).then_some(Ok(()))
+        };
+        let (outcome, _unused) = self.shared().poll(context.waker().clone(), look, |waiting, waker| {
+            let writer = Writer { unsent: threshold - 1, heeds_failures: true, waker };
+            waiting.writer.replace(writer).map(|replaced| replaced.waker)
+        });
+        outcome
     }
 
     /// The peer reads zero bytes behind all that was written.
@@ -127,27 +111,38 @@ impl ByteStream {
 
     /// Waits until all that was written is in the peer's memory.
     pub(super) fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut state = self.shared().lock();
-        match &state.end {
-            Some(Err(error)) => return Poll::Ready(Err(error.clone().into())),
-            Some(Ok(())) => return Poll::Ready(Ok(())),
-            None if state.outgoing.has_failed() => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
-            None if state.outgoing.is_empty() => return Poll::Ready(Ok(())),
-            None => {}
-        }
-        state.waiting.flush = Some(context.waker().clone());
-        Poll::Pending
+        let look = |state: &mut State| match &state.end {
+            Some(Err(error)) => Some(Err(error.clone().into())),
+            Some(Ok(())) => Some(Ok(())),
+            None if state.outgoing.has_failed() => Some(Err(io::ErrorKind::ConnectionReset.into())),
+            None => state.outgoing.is_empty().then_some(Ok(())),
+        };
+        let (outcome, _unused) =
+            self.shared().poll(context.waker().clone(), look, |waiting, waker| waiting.flush.replace(waker));
+        outcome
     }
 
     /// Copies bytes that have arrived into the buffers. Returns how many; zero if the peer sends no more.
     pub(super) fn try_read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut reading = self.reading();
+        let awaited = reading.awaited;
+        let read = self.read(&mut reading, buffers);
+        let has_taken = reading.awaited != awaited;
+        drop(reading);
+        if has_taken {
+            // The driver tells the peer that it may send further.
+            self.shared().change(|_| {});
+        }
+        read
+    }
+
+    fn read(&self, reading: &mut Reading, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut buffers = buffers.iter_mut().filter(|buffer| !buffer.is_empty());
         let Some(mut buffer) = buffers.next().map(|buffer| &mut buffer[..]) else { return Ok(0) };
         let mut received = 0;
         loop {
             let Some(front) = reading.blocks.front_mut() else {
-                match self.take(&mut reading) {
+                match self.take(reading) {
                     Ok(()) if reading.is_over => return Ok(received),
                     Ok(()) => continue,
                     Err(_) if received > 0 => return Ok(received),
@@ -173,14 +168,15 @@ impl ByteStream {
 
     /// Waits until [`try_read`](Self::try_read) has bytes, the end, or an error.
     pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let reading = self.reading();
-        let mut state = self.shared().lock();
-        let is_ready = !reading.blocks.is_empty() || reading.is_over || reading.is_broken;
-        if is_ready || state.end.is_some() || state.protocol.has_outcome(reading.awaited) {
-            return Poll::Ready(Ok(()));
-        }
-        state.waiting.reader = Some((reading.awaited, context.waker().clone()));
-        Poll::Pending
+        let waker = context.waker().clone();
+        let (outcome, _unused) = {
+            let reading = self.reading();
+            let is_ready = !reading.blocks.is_empty() || reading.is_over || reading.is_broken;
+            let has_news = |state: &mut State| state.end.is_some() || state.protocol.has_outcome(reading.awaited);
+            let look = |state: &mut State| (is_ready || has_news(state)).then_some(Ok(()));
+            self.shared().poll(waker, look, |waiting, waker| waiting.receivers.insert(reading.awaited, waker))
+        };
+        outcome
     }
 
     /// Takes the next message, or learns that there is none.
@@ -191,27 +187,24 @@ impl ByteStream {
         if reading.is_broken {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        // The driver tells the peer that it may send further.
-        self.shared().change(|state| {
-            let now = Instant::now();
-            match state.protocol.take(now, reading.awaited) {
-                Some(Outcome::Message(message)) => {
-                    reading.blocks.extend(message.blocks);
-                    reading.awaited = state.protocol.reserve(now, None);
-                }
-                Some(Outcome::None) => reading.is_over = true,
-                Some(Outcome::GivenUp | Outcome::TooLong { .. }) => {
-                    reading.is_broken = true;
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                None => match &state.end {
-                    Some(Err(error)) => return Err(error.clone().into()),
-                    Some(Ok(())) => reading.is_over = true,
-                    None => return Err(io::ErrorKind::WouldBlock.into()),
-                },
+        let (state, now) = (&mut *self.shared().lock(), Instant::now());
+        match state.protocol.take(now, reading.awaited) {
+            Some(Outcome::Message(message)) => {
+                reading.blocks.extend(message.blocks);
+                reading.awaited = state.protocol.reserve(now, None);
             }
-            Ok(())
-        })
+            Some(Outcome::None) => reading.is_over = true,
+            Some(Outcome::GivenUp | Outcome::TooLong { .. }) => {
+                reading.is_broken = true;
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            None => match &state.end {
+                Some(Err(error)) => return Err(error.clone().into()),
+                Some(Ok(())) => reading.is_over = true,
+                None => return Err(io::ErrorKind::WouldBlock.into()),
+            },
+        }
+        Ok(())
     }
 
     fn reading(&self) -> MutexGuard<'_, Reading> {
@@ -226,21 +219,6 @@ impl ByteStream {
 impl Drop for ByteStream {
     fn drop(&mut self) {
         self.shared().change(|state| state.protocol.abandon(Instant::now()));
-    }
-}
-
-impl super::driver::State {
-    /// The callers whose wait is over.
-    pub(super) fn take_woken(&mut self) -> [Option<Waker>; 3] {
-        let (has_ended, has_failed) = (self.end.is_some(), self.outgoing.has_failed());
-        let (protocol, is_delivered) = (&self.protocol, self.outgoing.is_empty());
-        let waiting = &mut self.waiting;
-        let reader = waiting.reader.take_if(|(awaited, _)| has_ended || protocol.has_outcome(*awaited));
-        let writer = waiting.writer.take_if(|writer| {
-            has_ended || has_failed && writer.heeds_failures || protocol.unsent_cost() <= writer.unsent
-        });
-        let flush = waiting.flush.take_if(|_| has_ended || has_failed || is_delivered);
-        [reader.map(|(_, waker)| waker), writer.map(|writer| writer.waker), flush]
     }
 }
 

@@ -4,14 +4,16 @@
 use super::{
     ahead::HelperStats,
     bursts::Bursts,
-    byte_stream::Waiting,
     error::{ConnectionError, SendError},
+    lock::{Lock, Locked, leave_to_others},
     outgoing::{Outgoing, Settled},
     scatter::{Scatter, ScatterStats},
+    waiting::Waiting,
 };
 use crate::proto::{
     connection::{ConnectionProtocol, Event, Failure},
     control::Broken,
+    receiver::Arrival,
     round::{Io, Round},
 };
 use rails_net::{Timer, UdpSocket};
@@ -20,19 +22,15 @@ use std::{
     io,
     net::{Shutdown, SocketAddr},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Instant,
 };
-use tokio::{net::TcpStream, sync::Notify};
+use tokio::net::TcpStream;
 
 /// A connection, as its driver and its callers share it.
 #[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    /// Wakes the callers that wait for a message or for the end.
-    pub(super) changed: Notify,
-}
+pub(super) struct Shared(Lock<State>);
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -82,22 +80,19 @@ impl Shared {
             waiting: Waiting::default(),
             waker: None,
         };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self(Lock::new(state))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> Locked<'_, State> {
+        self.0.lock()
     }
 
     /// Tells the callers of news, after a change by the driver.
-    fn announce(&self, mut state: MutexGuard<'_, State>) {
+    fn announce(mut state: Locked<'_, State>) {
         let (woken, settled) = (state.take_woken(), state.outgoing.take_settled());
         let others = state.protocol.take_woken();
-        // They may call back at once.
         drop(state);
-        settled.into_iter().for_each(Settled::tell);
-        woken.into_iter().flatten().chain(others).for_each(Waker::wake);
-        self.changed.notify_waiters();
+        tell(settled, woken.into_iter().chain(others));
     }
 
     /// Changes the state, and has the driver look at it.
@@ -106,10 +101,31 @@ impl Shared {
         let result = change(&mut state);
         let (waker, settled) = (state.waker.take(), state.outgoing.take_settled());
         drop(state);
-        settled.into_iter().for_each(Settled::tell);
-        waker.into_iter().for_each(Waker::wake);
+        tell(settled, waker);
         result
     }
+
+    /// Waits until `look` finds something: until then the waker has its place among those of the callers that wait. Returns
+    /// the one that is not needed any more, which is to be dropped under no lock.
+    pub(super) fn poll<R>(
+        &self,
+        waker: Waker,
+        look: impl FnOnce(&mut State) -> Option<R>,
+        place: impl FnOnce(&mut Waiting, Waker) -> Option<Waker>,
+    ) -> (Poll<R>, Option<Waker>) {
+        let mut state = self.lock();
+        match look(&mut state) {
+            Some(found) => (Poll::Ready(found), Some(waker)),
+            None => (Poll::Pending, place(&mut state.waiting, waker)),
+        }
+    }
+}
+
+/// Tells callers of news. They may call back at once.
+fn tell(settled: Vec<Settled>, woken: impl IntoIterator<Item = Waker>) {
+    leave_to_others();
+    settled.into_iter().for_each(Settled::tell);
+    woken.into_iter().for_each(Waker::wake);
 }
 
 impl State {
@@ -120,6 +136,7 @@ impl State {
             }
             self.end = Some(end);
             self.outgoing.clear();
+            self.waiting.wake_all();
         }
     }
 
@@ -129,12 +146,17 @@ impl State {
             Event::Delivered { message } => self.outgoing.settle(message, Ok(())),
             Event::Expired { message } => self.outgoing.settle(message, Err(SendError::Expired(message))),
             Event::Refused { message } => self.outgoing.settle(message, Err(SendError::Refused(message))),
-            Event::NotClosed { bytes } => self.not_closed = Some(bytes),
+            Event::NotClosed { bytes } => {
+                self.not_closed = Some(bytes);
+                self.waiting.wake_closer();
+            }
             Event::Closed => self.finish(Ok(())),
             Event::Failed(Failure::Blocked) => self.finish(Err(ConnectionError::Blocked { remote: peer })),
             Event::Failed(failure) => self.finish(Err(failure.into())),
-            // Callers look for their messages after each round.
-            Event::Arrival(_) | Event::Finished { .. } => {}
+            Event::Arrival(
+                Arrival::Begun { message, .. } | Arrival::Whole { message } | Arrival::GivenUp { message, .. },
+            ) => self.wake_receiver(message),
+            Event::Finished { .. } => self.wake_receivers(),
         }
     }
 }
@@ -221,7 +243,10 @@ impl Future for Driver {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let driver = &mut *self;
         let shared = Arc::clone(&driver.shared);
+        // Dropped without the lock.
+        let mut waker = Some(context.waker().clone());
         let mut state = shared.lock();
+        std::mem::swap(&mut state.waker, &mut waker);
         state.protocol.watch(context.waker());
         for _ in 0..ROUNDS {
             let worked = driver.work(&mut state);
@@ -230,23 +255,22 @@ impl Future for Driver {
                 false
             });
             if state.protocol.is_over() {
-                shared.announce(state);
+                Shared::announce(state);
                 return Poll::Ready(());
             }
             if is_worthwhile {
                 continue;
             }
-            state.waker = Some(context.waker().clone());
             match driver.wait(&state, context) {
                 Ok(true) => {}
                 Ok(false) => {
-                    shared.announce(state);
+                    Shared::announce(state);
                     return Poll::Pending;
                 }
                 Err(error) => state.finish(Err(ConnectionError::Control(error.kind()))),
             }
         }
-        shared.announce(state);
+        Shared::announce(state);
         // Other tasks of the runtime come in between.
         context.waker().wake_by_ref();
         Poll::Pending
@@ -257,7 +281,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.finish(Err(ConnectionError::Stopped));
-        self.shared.announce(state);
+        Shared::announce(state);
     }
 }
 

@@ -8,6 +8,7 @@ mod error;
 mod greeting;
 mod lane;
 mod listener;
+mod lock;
 mod open;
 mod options;
 mod outgoing;
@@ -16,6 +17,7 @@ mod scatter;
 mod sealing;
 mod secure;
 mod stream;
+mod waiting;
 
 pub use ahead::HelperStats;
 pub use error::{CloseError, ConnectionError, OpenError, ReceiveError, SendError};
@@ -32,16 +34,15 @@ use crate::proto::{
     receiver::ReceiverStats,
     sender::SenderStats,
 };
-use byte_stream::Writer;
 use bytes::{Bytes, BytesMut};
 use driver::{Shared, State};
 use rails_topo::Bandwidth;
 use std::{
     future::{Future, poll_fn},
     net::SocketAddr,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 use tokio::{
@@ -49,6 +50,7 @@ use tokio::{
     task::coop,
     time::timeout_at,
 };
+use waiting::{Waiting, Writer};
 
 /// One end of a connection that carries messages both ways. Dropping it ends the connection at once: see
 /// [`close`](Self::close).
@@ -152,20 +154,21 @@ impl Connection {
         let mut blocks = Some(SentBlocks::new(blocks));
         let _turn = self.turns.lock().await;
         let room = blocks.iter().map(|blocks| self.max_unsent.saturating_sub(blocks.cost())).sum();
-        poll_fn(|context| {
-            let (outcome, _replaced) = self.shared.change(|state| {
-                let outcome = state.submit(&mut blocks, deadline, self.max_unsent);
-                let is_full = matches!(outcome, Err(SendError::Full));
-                let writer = || Writer { unsent: room, heeds_failures: false, waker: context.waker().clone() };
-                let replaced = is_full.then(|| state.waiting.writer.replace(writer()));
-                (outcome, replaced)
+        let submitted = poll_fn(|context| {
+            let submit = |state: &mut State| match state.submit(&mut blocks, deadline, self.max_unsent) {
+                Err(SendError::Full) => None,
+                outcome => Some(outcome),
+            };
+            let (outcome, _unused) = self.shared.poll(context.waker().clone(), submit, |waiting, waker| {
+                let writer = Writer { unsent: room, heeds_failures: false, waker };
+                waiting.writer.replace(writer).map(|replaced| replaced.waker)
             });
-            match outcome {
-                Err(SendError::Full) => Poll::Pending,
-                outcome => Poll::Ready(self.sending(outcome)),
-            }
+            outcome
         })
-        .await
+        .await;
+        // The driver sends it.
+        self.shared.change(|_| {});
+        self.sending(submitted)
     }
 
     fn sending(&self, submitted: Result<Submitted, SendError>) -> Result<Sending, SendError> {
@@ -220,12 +223,12 @@ impl Connection {
     pub async fn close(self) -> Result<(), CloseError> {
         let (remote, limit) = (self.peer, self.close_timeout);
         self.shared.change(|state| state.protocol.close(Instant::now(), limit));
-        self.wait_for(|state| match state.not_closed {
+        let look = |state: &mut State| match state.not_closed {
             Some(0) => Some(Err(CloseError::NotEnded { remote, limit })),
             Some(bytes) => Some(Err(CloseError::NotDelivered { remote, bytes, limit })),
             None => state.end.clone().map(|end| end.map_err(CloseError::from)),
-        })
-        .await
+        };
+        self.wait_for(look, |waiting, waker| waiting.closer.replace(waker)).await
     }
 
     /// The local address of the control channel.
@@ -263,11 +266,11 @@ impl Connection {
     async fn take(&self, blocks: Option<Vec<BytesMut>>) -> Result<Option<Message>, ReceiveError> {
         let number = self.shared.change(|state| state.protocol.reserve(Instant::now(), blocks));
         let mut turn = Turn { connection: self, number: Some(number) };
-        let outcome = self.wait_for(|state| match state.protocol.take(Instant::now(), number) {
+        let look = |state: &mut State| match state.protocol.take(Instant::now(), number) {
             Some(outcome) => Some(Ok(outcome)),
             None => state.end.clone().map(|end| end.map(|()| Outcome::None)),
-        });
-        let outcome = outcome.await;
+        };
+        let outcome = self.wait_for(look, |waiting, waker| waiting.receivers.insert(number, waker)).await;
         turn.number = None;
         // The peer may send further now.
         self.shared.change(|_| {});
@@ -279,17 +282,19 @@ impl Connection {
         }
     }
 
-    async fn wait_for<R>(&self, mut look: impl FnMut(&mut State) -> Option<R>) -> R {
+    /// Waits until `look` finds something, with the caller's waker in its `place`.
+    async fn wait_for<R>(
+        &self,
+        mut look: impl FnMut(&mut State) -> Option<R>,
+        place: impl Fn(&mut Waiting, Waker) -> Option<Waker>,
+    ) -> R {
         // A caller that always finds a message lets the other tasks of its thread have their turn.
         coop::consume_budget().await;
-        loop {
-            let mut changed = pin!(self.shared.changed.notified());
-            changed.as_mut().enable();
-            if let Some(found) = look(&mut self.shared.lock()) {
-                return found;
-            }
-            changed.await;
-        }
+        poll_fn(|context| {
+            let (outcome, _unused) = self.shared.poll(context.waker().clone(), &mut look, &place);
+            outcome
+        })
+        .await
     }
 }
 
@@ -338,7 +343,10 @@ struct Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.connection.shared.change(|state| state.protocol.release(number));
+            let _waker = self.connection.shared.change(|state| {
+                state.protocol.release(number);
+                state.waiting.receivers.remove(&number)
+            });
         }
     }
 }

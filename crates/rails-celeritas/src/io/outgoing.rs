@@ -1,6 +1,6 @@
 //! The messages that are sent, and their memory, until they have arrived.
 
-use super::SendError;
+use super::{SendError, lock::keep};
 use crate::proto::{blocks::SentBlocks, sender::Segment};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -71,11 +71,12 @@ impl Outgoing {
         std::mem::take(&mut self.settled)
     }
 
-    /// Adds the pieces of a segment's payload, which keep their memory. Returns whether its message is still there.
+    /// Adds the pieces of a segment's payload, which keep their memory, and may be dropped under the lock. Returns whether
+    /// its message is still there.
     pub(super) fn pieces(&self, segment: &Segment, pieces: &mut Vec<Bytes>) -> bool {
         let Some(sent) = self.messages.get(&segment.header.message) else { return false };
         let start = segment.header.in_message;
-        pieces.extend(sent.blocks.pieces(start..start + u64::from(segment.payload_len)));
+        pieces.extend(sent.blocks.pieces(start..start + u64::from(segment.payload_len)).map(keep));
         true
     }
 

@@ -9,6 +9,7 @@ mod sending;
 mod shares;
 mod strangers;
 mod streams;
+mod wakers;
 
 use bytes::{Bytes, BytesMut};
 use hostile::{Place, RawPeer};

@@ -118,7 +118,6 @@ async fn stream_fails_where_a_message_is_missing() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidData);
 }
 
-/// Two ends of a lane.
 /// A read that has bytes to give already hides no error of the message behind them.
 #[tokio::test]
 async fn missing_message_fails_all_later_reads() {
@@ -137,7 +136,8 @@ async fn missing_message_fails_all_later_reads() {
     }
 }
 
-async fn lanes() -> (Arc<dyn Lane>, Arc<dyn Lane>) {
+/// Two ends of a lane.
+pub(super) async fn lanes() -> (Arc<dyn Lane>, Arc<dyn Lane>) {
     let transport = CeleritasTransport::new(options());
     let mut acceptor = transport.listen(anywhere()).unwrap();
     let remote = acceptor.local_addr();

@@ -1,16 +1,18 @@
-//! The types of the cipher in a build without it. They have no values, so no code that needs one can run.
+//! The types of the cipher in a build without it. They have no values, so no code that needs one can run. Their fields
+//! hide that from the compiler elsewhere, which would warn of such code.
 
 use super::{PacketRole, Role, SEALED_FRAME_LEN, SealError, Seals, TAG_LEN};
 use crate::{secret::Secret, wire::FRAME_LEN};
 use bytes::Bytes;
+use std::convert::Infallible;
 
 /// Seals the frames of one direction of one lane: none without the feature `encryption`.
 #[derive(Debug)]
-pub enum Sealer {}
+pub struct Sealer(Infallible);
 
 /// Opens the frames of one direction of one lane: none without the feature `encryption`.
 #[derive(Debug)]
-pub enum Opener {}
+pub struct Opener(Infallible);
 
 pub(crate) fn of_packets(_: &Secret, _: &[u8; 32], _: PacketRole, _: Role) -> Option<PacketSeals> {
     None
@@ -23,33 +25,33 @@ pub(crate) fn of_lane(_: &Secret, _: &[u8; 32], _: Role) -> Option<Seals> {
 impl Sealer {
     /// Seals frames.
     pub fn seal(&mut self, _: &[u8], _: &[Bytes]) -> &[u8] {
-        match *self {}
+        match self.0 {}
     }
 
     pub(crate) fn sealed(&self) -> &[u8] {
-        match *self {}
+        match self.0 {}
     }
 }
 
 impl Opener {
     /// Opens a frame's header.
     pub fn header(&mut self, _: &[u8; SEALED_FRAME_LEN]) -> Result<[u8; FRAME_LEN], SealError> {
-        match *self {}
+        match self.0 {}
     }
 
     /// Opens a payload.
     pub fn payload(&mut self, _: &mut [u8], _: &[u8]) -> Result<(), SealError> {
-        match *self {}
+        match self.0 {}
     }
 }
 
 /// Seals the packets of one direction: none without the feature `encryption`.
 #[derive(Debug, Clone)]
-pub enum PacketSealer {}
+pub struct PacketSealer(Infallible);
 
 /// Opens the packets of one direction: none without the feature `encryption`.
 #[derive(Debug, Clone)]
-pub enum PacketOpener {}
+pub struct PacketOpener(Infallible);
 
 /// The seals of packets in both directions.
 #[derive(Debug)]
@@ -63,23 +65,23 @@ pub struct PacketSeals {
 impl PacketSealer {
     /// Has the key of a packet ready.
     pub fn advance(&mut self, _: u64) {
-        match *self {}
+        match self.0 {}
     }
 
     /// Seals a packet.
     pub fn seal(&mut self, _: u64, _: &[u8], _: &mut [u8]) -> [u8; TAG_LEN] {
-        match *self {}
+        match self.0 {}
     }
 }
 
 impl PacketOpener {
     /// Opens a packet.
     pub fn open(&mut self, _: u64, _: &[u8], _: &mut [u8], _: &[u8]) -> Result<(), SealError> {
-        match *self {}
+        match self.0 {}
     }
 
     /// Notes that a packet has opened.
     pub fn opened(&mut self, _: u64) {
-        match *self {}
+        match self.0 {}
     }
 }

@@ -1,0 +1,115 @@
+//! Who is woken, and where wakers are dropped.
+
+use super::{PATIENCE, options, pair, pattern, streams::lanes};
+use bytes::Bytes;
+use rails_net::Lane;
+use std::{
+    future::{Future, poll_fn},
+    io::IoSliceMut,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+use tokio::time::timeout;
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// A message of many rounds comes, then the end.
+#[tokio::test]
+async fn callers_are_woken_by_their_own_news() {
+    let (near, far) = pair().await;
+    let counts: [Arc<Count>; 3] = Default::default();
+    let wakers = counts.clone().map(Waker::from);
+    let mut callers = [far.receive(), far.receive(), far.receive()].map(Box::pin);
+    let mut poll = |index: usize| callers[index].as_mut().poll(&mut Context::from_waker(&wakers[index]));
+    assert!((0..3).all(|index| poll(index).is_pending()));
+    let woken = || counts.each_ref().map(|count| count.0.load(Relaxed));
+    let sending = near.try_send(vec![Bytes::from(pattern(3_000_000, 1))]).unwrap();
+    timeout(PATIENCE, sending).await.unwrap().unwrap();
+    assert_eq!(woken(), [1, 0, 0]);
+    assert!(matches!(poll(0), Poll::Ready(Ok(Some(_)))));
+    near.finish();
+    let all = async {
+        while woken() != [1, 1, 1] {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, all).await.expect("they learn of the end");
+    assert!((1..3).all(|index| matches!(poll(index), Poll::Ready(Ok(None)))));
+}
+
+/// Its destructor takes the locks of a lane.
+struct Owner(Arc<dyn Lane>);
+
+impl Wake for Owner {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.stats().unwrap();
+        self.0.try_receive(&mut [IoSliceMut::new(&mut [0])]).unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn waker_that_is_replaced_may_use_the_lane() {
+    let (near, _far) = lanes().await;
+    let payload = Bytes::from(vec![7; 1 << 18]);
+    while near.try_submit(&[], std::slice::from_ref(&payload)).is_ok() {}
+    let uses = [Lane::poll_receive_ready, Lane::poll_submit_ready, Lane::poll_room];
+    for poll in uses {
+        for _ in 0..2 {
+            let waker = Waker::from(Arc::new(Owner(Arc::clone(&near))));
+            assert!(poll(&*near, &mut Context::from_waker(&waker)).is_pending());
+        }
+        assert!(poll(&*near, &mut Context::from_waker(Waker::noop())).is_pending());
+    }
+}
+
+/// So many calls of a task are ready at once.
+const CALLS: usize = 4_096;
+
+/// How many of the calls are ready before the task has to let others have their turn.
+async fn ready_at_once(mut is_ready: impl FnMut(&mut Context<'_>) -> bool) -> usize {
+    poll_fn(|context| Poll::Ready((0..CALLS).take_while(|_| is_ready(context)).count())).await
+}
+
+#[tokio::test]
+async fn sends_that_are_always_ready_yield() {
+    let (near, _far) = pair().await;
+    let ready = ready_at_once(|context| pin!(near.send(vec![Bytes::from_static(b"1")])).poll(context).is_ready());
+    let ready = ready.await;
+    assert!((1..CALLS).contains(&ready), "{ready} sends without a pause");
+}
+
+#[tokio::test]
+async fn lane_that_is_always_ready_yields() {
+    let (near, far) = lanes().await;
+    near.try_submit(b"bytes", &[]).unwrap();
+    timeout(PATIENCE, poll_fn(|context| far.poll_receive_ready(context))).await.expect("they come").unwrap();
+    for poll in [Lane::poll_receive_ready, Lane::poll_submit_ready, Lane::poll_room] {
+        tokio::task::yield_now().await;
+        let ready = ready_at_once(|context| poll(&*far, context).is_ready()).await;
+        assert!((1..CALLS).contains(&ready), "{ready} calls without a pause");
+    }
+}
+
+#[tokio::test]
+async fn delivered_streams_yield() {
+    let (near, _far) = pair().await;
+    let mut near = near.into_stream();
+    let ready = ready_at_once(|context| pin!(near.delivered()).poll(context).is_ready()).await;
+    assert!((1..CALLS).contains(&ready), "{ready} calls without a pause");
+}

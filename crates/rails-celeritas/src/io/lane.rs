@@ -4,6 +4,7 @@ use super::{
     CeleritasListener, CeleritasOptions, OpenError,
     byte_stream::{ByteStream, MOST_WRITTEN},
     open::Greeted,
+    stream::within_budget,
 };
 use bytes::Bytes;
 use rails_net::{
@@ -137,11 +138,11 @@ impl Lane for CeleritasLane {
     }
 
     fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_writable(context, 1)
+        within_budget(context, |context| self.0.poll_writable(context, 1))
     }
 
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_writable(context, 2)
+        within_budget(context, |context| self.0.poll_writable(context, 2))
     }
 
     fn most_unsent(&self) -> Option<DataSize> {
@@ -163,7 +164,7 @@ impl Lane for CeleritasLane {
     }
 
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_readable(context)
+        within_budget(context, |context| self.0.poll_readable(context))
     }
 
     fn stats(&self) -> Result<TransportStats, StatsError> {

@@ -57,7 +57,7 @@ impl CeleritasStream {
     /// # Errors
     /// The connection's, and [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the peer takes no more bytes.
     pub async fn delivered(&mut self) -> io::Result<()> {
-        poll_fn(|context| self.0.poll_delivered(context)).await
+        poll_fn(|context| within_budget(context, |context| self.0.poll_delivered(context))).await
     }
 
     /// The local address of the control channel.
@@ -75,37 +75,44 @@ impl CeleritasStream {
         self.0.connection.stats()
     }
 
-    /// Writes what there is room for, within the task's budget: a caller whose peer is fast must not starve others.
+    /// Writes what there is room for.
     fn poll_try(&self, context: &mut Context<'_>, copied: &[u8], shared: &[Bytes]) -> Poll<io::Result<usize>> {
-        let budget = ready!(coop::poll_proceed(context));
-        loop {
-            match self.0.try_write(copied, shared) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.0.poll_writable(context, 1))?;
-                }
-                outcome => {
-                    budget.made_progress();
-                    return Poll::Ready(outcome);
+        within_budget(context, |context| {
+            loop {
+                match self.0.try_write(copied, shared) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        ready!(self.0.poll_writable(context, 1))?;
+                    }
+                    outcome => return Poll::Ready(outcome),
                 }
             }
-        }
+        })
     }
+}
+
+/// Polls within the task's budget: a caller that is always served must not starve others.
+pub(super) fn within_budget<R>(context: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
+    let budget = ready!(coop::poll_proceed(context));
+    poll(context).map(|outcome| {
+        budget.made_progress();
+        outcome
+    })
 }
 
 impl AsyncRead for CeleritasStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let budget = ready!(coop::poll_proceed(context));
-        loop {
-            match self.0.try_read(&mut [IoSliceMut::new(buffer.initialize_unfilled())]) {
-                Ok(count) => {
-                    budget.made_progress();
-                    buffer.advance(count);
-                    return Poll::Ready(Ok(()));
+        within_budget(context, |context| {
+            loop {
+                match self.0.try_read(&mut [IoSliceMut::new(buffer.initialize_unfilled())]) {
+                    Ok(count) => {
+                        buffer.advance(count);
+                        return Poll::Ready(Ok(()));
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.0.poll_readable(context))?,
+                    Err(error) => return Poll::Ready(Err(error)),
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(self.0.poll_readable(context))?,
-                Err(error) => return Poll::Ready(Err(error)),
             }
-        }
+        })
     }
 }
 
@@ -121,6 +128,6 @@ impl AsyncWrite for CeleritasStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.0.finish();
-        self.0.poll_delivered(context)
+        within_budget(context, |context| self.0.poll_delivered(context))
     }
 }

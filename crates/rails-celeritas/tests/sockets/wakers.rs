@@ -4,8 +4,9 @@ use super::{PATIENCE, pair, pattern, streams::lanes};
 use bytes::Bytes;
 use rails_net::Lane;
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io::IoSliceMut,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -75,4 +76,40 @@ async fn waker_that_is_replaced_may_use_the_lane() {
         }
         assert!(poll(&*near, &mut Context::from_waker(Waker::noop())).is_pending());
     }
+}
+
+/// So many calls of a task are ready at once.
+const CALLS: usize = 4_096;
+
+/// How many of the calls are ready before the task has to let others have their turn.
+async fn ready_at_once(mut is_ready: impl FnMut(&mut Context<'_>) -> bool) -> usize {
+    poll_fn(|context| Poll::Ready((0..CALLS).take_while(|_| is_ready(context)).count())).await
+}
+
+#[tokio::test]
+async fn sends_that_are_always_ready_yield() {
+    let (near, _far) = pair().await;
+    let ready = ready_at_once(|context| pin!(near.send(vec![Bytes::from_static(b"1")])).poll(context).is_ready());
+    let ready = ready.await;
+    assert!((1..CALLS).contains(&ready), "{ready} sends without a pause");
+}
+
+#[tokio::test]
+async fn lane_that_is_always_ready_yields() {
+    let (near, far) = lanes().await;
+    near.try_submit(b"bytes", &[]).unwrap();
+    timeout(PATIENCE, poll_fn(|context| far.poll_receive_ready(context))).await.expect("they come").unwrap();
+    for poll in [Lane::poll_receive_ready, Lane::poll_submit_ready, Lane::poll_room] {
+        tokio::task::yield_now().await;
+        let ready = ready_at_once(|context| poll(&*far, context).is_ready()).await;
+        assert!((1..CALLS).contains(&ready), "{ready} calls without a pause");
+    }
+}
+
+#[tokio::test]
+async fn delivered_streams_yield() {
+    let (near, _far) = pair().await;
+    let mut near = near.into_stream();
+    let ready = ready_at_once(|context| pin!(near.delivered()).poll(context).is_ready()).await;
+    assert!((1..CALLS).contains(&ready), "{ready} calls without a pause");
 }

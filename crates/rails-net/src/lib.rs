@@ -85,7 +85,7 @@ pub use route::local_address_towards;
 pub use steering::{Arrival, SteeredListeners, listen_steered};
 pub use tcp::{
     Deviation, KeepAlive, TcpAcceptor, TcpLane, TcpSettings, TcpState, TcpStats, TcpTransport, ZeroCopy, ZeroCopyStats,
-    is_acknowledged,
+    is_answered,
 };
 pub use timer::Timer;
 pub use transport::{Acceptor, Connecting, IncomingLane, Lane, Transport, TransportDetails, TransportStats};

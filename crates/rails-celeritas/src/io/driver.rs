@@ -192,8 +192,8 @@ impl Io for Moving<'_> {
         socket2::SockRef::from(&self.sockets.control).shutdown(Shutdown::Write)
     }
 
-    fn is_acknowledged(&mut self) -> bool {
-        rails_net::is_acknowledged(&self.sockets.control).unwrap_or(false)
+    fn peer_host_lives(&mut self) -> bool {
+        rails_net::is_answered(&self.sockets.control).unwrap_or(false)
     }
 }
 

@@ -574,6 +574,7 @@ impl ConnectionProtocol {
         let is_waiting = self.sender.unacknowledged() > 0;
         if let Some(silence) = self.silence.is_too_long(now, is_waiting, self.patience()) {
             return self.fail(match self.sender.stats().acknowledged_bytes {
+                _ if self.silence.peer_is_stopped() => Failure::Silent(silence),
                 _ if self.path_mtu.is_too_small() => Failure::SmallPath,
                 0 => Failure::Blocked,
                 _ => Failure::Silent(silence),
@@ -600,8 +601,7 @@ impl ConnectionProtocol {
         }
         self.path_mtu.handle_timeout(now);
         self.heed_path_mtu();
-        let next_at = self.silence.next_at(self.patience()).filter(|_| self.sender.unacknowledged() > 0);
-        if next_at.is_some_and(|at| at <= now) {
+        if self.sender.unacknowledged() > 0 && self.silence.is_to_halve(now, self.patience()) {
             self.silence.halve();
             self.path_mtu.suspect();
             self.set_rate(now);
@@ -620,16 +620,17 @@ impl ConnectionProtocol {
         }
     }
 
-    /// Whether the peer has left a question unanswered: then the driver asks the kernel whether the peer's host has all
-    /// bytes of the control channel.
+    /// Whether the peer has left a question unanswered: then the driver asks the kernel whether the peer's host
+    /// [lives](Self::handle_peer_host), in each pause.
     pub fn doubts_peer(&self, now: Instant) -> bool {
         self.sender.unacknowledged() > 0 && self.silence.doubts_peer(now, self.patience())
     }
 
-    /// The peer's host has all bytes of the control channel.
-    pub fn handle_acknowledged(&mut self, now: Instant) {
+    /// Whether the peer's host has answered all packets of the control channel. A peer whose host has, and whose process
+    /// has not answered, is stopped: nothing is judged until it runs again, or its host answers nothing either.
+    pub fn handle_peer_host(&mut self, now: Instant, lives: bool) {
         if self.doubts_peer(now) {
-            self.silence.wait_for_peer();
+            self.silence.look_at_host(now, lives);
         }
     }
 

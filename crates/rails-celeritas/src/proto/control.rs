@@ -175,7 +175,7 @@ mod tests {
             self.shutdown(Shutdown::Write)
         }
 
-        fn is_acknowledged(&mut self) -> bool {
+        fn peer_host_lives(&mut self) -> bool {
             true
         }
     }

@@ -38,8 +38,8 @@ pub trait Io {
     /// The socket's.
     fn shut(&mut self) -> io::Result<()>;
 
-    /// Whether the peer's host has acknowledged all bytes that were written to the control channel.
-    fn is_acknowledged(&mut self) -> bool;
+    /// Whether the peer's host has answered all packets of the control channel: it lives, whatever the peer's process does.
+    fn peer_host_lives(&mut self) -> bool;
 }
 
 /// The rounds of a connection's driver.
@@ -78,8 +78,8 @@ impl Round {
         if has_frames {
             protocol.handle_absence(now, Duration::ZERO);
         }
-        if protocol.doubts_peer(now) && !self.control.has_unsent() && io.is_acknowledged() {
-            protocol.handle_acknowledged(now);
+        if protocol.doubts_peer(now) {
+            protocol.handle_peer_host(now, io.peer_host_lives());
         }
         protocol.handle_timeout(now);
         let has_more = io.transmit(now, protocol);

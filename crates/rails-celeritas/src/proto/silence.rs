@@ -2,7 +2,8 @@
 //!
 //! Time counts while both ends look. This end does not while its process computes or is stopped, or while its clock
 //! jumps: its driver comes late then. Whether the peer looks is asked over the control channel. If its host acknowledges
-//! the question and its process does not answer, then the process is stopped, and TCP would wait too.
+//! the question and its process does not answer, then the process is stopped, and TCP would wait too: as long as the host
+//! lives.
 
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,17 @@ pub struct Silence {
     halvings: u32,
     /// When the peer was asked for a sign of life that has not come.
     asked_at: Option<Instant>,
-    /// The peer's host has the question, and its process has not answered.
-    peer_is_stopped: bool,
+    /// The host of a peer that is stopped: it has the question, and the peer's process has not answered.
+    stopped: Option<Host>,
+}
+
+/// The host of a peer whose process is stopped.
+#[derive(Debug, Clone, Copy)]
+struct Host {
+    /// When it was last known to live, and later by all time that does not count.
+    lived_at: Instant,
+    /// When the driver looked last whether it lives.
+    looked_at: Instant,
 }
 
 /// The times of a silence, which depend on the path's round trip.
@@ -48,7 +58,7 @@ impl Silence {
             ended_at: now,
             halvings: 0,
             asked_at: None,
-            peer_is_stopped: false,
+            stopped: None,
         }
     }
 
@@ -60,6 +70,8 @@ impl Silence {
             self.before = Duration::ZERO;
         }
         (self.began_at, self.since) = (now, now.checked_sub(self.before).unwrap_or(now));
+        // Nobody has looked in the meantime.
+        self.stopped = self.stopped.map(|host| Host { lived_at: now, ..host });
         self.excuse(now, Duration::ZERO, patience);
     }
 
@@ -70,7 +82,7 @@ impl Silence {
 
     /// No segment is under way any more: they were given up.
     pub fn end(&mut self, now: Instant) {
-        let counted_until = self.asked_at.filter(|_| self.peer_is_stopped).unwrap_or(self.looked_at);
+        let counted_until = self.asked_at.filter(|_| self.peer_is_stopped()).unwrap_or(self.looked_at);
         self.before += counted_until.saturating_duration_since(self.began_at);
         self.ended_at = now;
     }
@@ -78,7 +90,9 @@ impl Silence {
     /// That much time does not count. The peer gets a pause at least from now on.
     pub fn excuse(&mut self, now: Instant, time: Duration, Patience { pause, limit }: Patience) {
         let earliest = now.checked_sub(limit.saturating_sub(pause)).unwrap_or(now);
-        self.since = (self.since + time).min(now).max(earliest);
+        let later = |at: Instant| (at + time).min(now).max(earliest);
+        self.since = later(self.since);
+        self.stopped = self.stopped.map(|host| Host { lived_at: later(host.lived_at), ..host });
         self.began_at = (self.began_at + time).min(now);
     }
 
@@ -96,7 +110,7 @@ impl Silence {
     /// The peer's process has said something. Returns whether it was stopped before.
     pub fn hear_of_peer(&mut self, now: Instant, patience: Patience) -> bool {
         let waited = self.asked_at.take().map_or(Duration::ZERO, |asked| now.saturating_duration_since(asked));
-        let was_stopped = std::mem::take(&mut self.peer_is_stopped) || waited > patience.pause;
+        let was_stopped = self.stopped.take().is_some() || waited > patience.pause;
         if was_stopped {
             self.excuse(now, waited, patience);
         }
@@ -110,33 +124,62 @@ impl Silence {
         is_first
     }
 
-    /// Whether the peer has left a question unanswered for long. Then it matters whether its host has it.
+    /// Whether the peer has left a question unanswered for a pause. Then it matters whether its host lives, in each
+    /// pause.
     pub fn doubts_peer(&self, now: Instant, patience: Patience) -> bool {
-        !self.peer_is_stopped && self.answers_by(patience).is_some_and(|by| now >= by)
+        self.looks_at(patience).is_some_and(|at| now >= at)
     }
 
-    /// The peer's host has the question. Nothing is judged until the peer's process says something.
-    pub fn wait_for_peer(&mut self) {
-        self.peer_is_stopped = true;
+    /// The driver has looked whether the peer's host lives. If so, nothing is judged until the peer's process says
+    /// something, or its host is gone.
+    pub fn look_at_host(&mut self, now: Instant, lives: bool) {
+        self.stopped = match self.stopped {
+            _ if lives => Some(Host { lived_at: now, looked_at: now }),
+            host => host.map(|host| Host { looked_at: now, ..host }),
+        };
     }
 
     /// Whether the peer's process is stopped.
     pub fn peer_is_stopped(&self) -> bool {
-        self.peer_is_stopped
+        self.stopped.is_some()
     }
 
-    /// The time without news, if it has been too long, and the peer has had a pause to answer a question.
+    /// The time without news, if it has been too long, and the peer has had a pause to answer a question. Of a peer that is
+    /// stopped, it is the time without a sign of life of its host.
     pub fn is_too_long(&self, now: Instant, is_waiting: bool, patience: Patience) -> Option<Duration> {
+        if let Some(host) = self.stopped {
+            let time = now.saturating_duration_since(host.lived_at);
+            return (is_waiting && time >= patience.limit).then_some(time);
+        }
         let time = if is_waiting { now.saturating_duration_since(self.since) } else { self.before };
-        let may_answer = self.peer_is_stopped || self.answers_by(patience).is_some_and(|by| now < by);
+        let may_answer = self.answers_by(patience).is_some_and(|by| now < by);
         (time >= patience.limit && !may_answer).then_some(time)
     }
 
-    /// When the rate is to be halved once more, or the silence is too long, while this end waits.
+    /// When something is to be done, while this end waits: the rate is to be halved once more, the driver looks at the
+    /// peer's host, or the silence is too long.
     pub fn next_at(&self, patience: Patience) -> Option<Instant> {
+        match self.stopped {
+            Some(_) => self.looks_at(patience),
+            None => Some(self.halves_at(patience)),
+        }
+    }
+
+    /// Whether the rate is to be halved once more, while this end waits.
+    pub fn is_to_halve(&self, now: Instant, patience: Patience) -> bool {
+        !self.peer_is_stopped() && self.halves_at(patience) <= now
+    }
+
+    /// When the rate is to be halved once more, or the silence is too long.
+    fn halves_at(&self, patience: Patience) -> Instant {
         let Patience { pause, limit } = patience;
         let next = self.since + pause.saturating_mul(self.halvings + 1).min(limit);
-        (!self.peer_is_stopped).then(|| self.answers_by(patience).map_or(next, |by| by.max(next)))
+        self.answers_by(patience).map_or(next, |by| by.max(next))
+    }
+
+    /// When the driver is to look at the peer's host.
+    fn looks_at(&self, patience: Patience) -> Option<Instant> {
+        self.stopped.map(|host| host.looked_at + patience.pause).or_else(|| self.answers_by(patience))
     }
 
     /// When the peer has had a pause to answer a question.
@@ -236,13 +279,42 @@ mod tests {
         silence.begin(begin, PATIENCE);
         assert!(silence.ask(begin + 300 * MS) && !silence.ask(begin + 500 * MS));
         assert!(!silence.doubts_peer(begin + 599 * MS, PATIENCE) && silence.doubts_peer(begin + 600 * MS, PATIENCE));
-        silence.wait_for_peer();
-        assert!(!is_too_long(&silence, begin + 3_600_000 * MS));
-        assert_eq!(silence.next_at(PATIENCE), None);
+        for pause in 2..12_000 {
+            let now = begin + pause * PATIENCE.pause;
+            silence.look_at_host(now, true);
+            assert!(!silence.doubts_peer(now, PATIENCE) && !is_too_long(&silence, now));
+            assert!(!silence.is_to_halve(now + PATIENCE.pause, PATIENCE));
+            assert_eq!(silence.next_at(PATIENCE), Some(now + PATIENCE.pause));
+        }
         // It runs again, and tells of no arrival: the path is silent.
         assert!(silence.hear_of_peer(begin + 3_600_300 * MS, PATIENCE));
         assert!(!is_too_long(&silence, begin + 3_604_999 * MS));
         assert!(is_too_long(&silence, begin + 3_605_000 * MS));
+    }
+
+    #[test]
+    fn host_of_a_stopped_peer_has_to_live() {
+        let begin = Instant::now();
+        let mut silence = Silence::new(begin);
+        silence.begin(begin, PATIENCE);
+        assert!(silence.ask(begin + 300 * MS));
+        silence.look_at_host(begin + 600 * MS, true);
+        // This end did not look meanwhile.
+        silence.excuse(begin + 3_600_000 * MS, 3_599_000 * MS, PATIENCE);
+        let lived_at = begin + 3_599_600 * MS;
+        for pause in 1..16 {
+            let now = lived_at + pause * PATIENCE.pause;
+            assert!(silence.doubts_peer(now, PATIENCE) && !is_too_long(&silence, now));
+            silence.look_at_host(now, false);
+            assert!(!silence.doubts_peer(now, PATIENCE) && silence.peer_is_stopped());
+        }
+        let now = lived_at + LIMIT;
+        assert_eq!(silence.is_too_long(now, false, PATIENCE), None, "nobody waits");
+        assert_eq!(silence.is_too_long(now, true, PATIENCE), Some(LIMIT));
+        // A segment is under way again, after a time in which nobody looked.
+        silence.begin(now + 3_600_000 * MS, PATIENCE);
+        assert!(!is_too_long(&silence, now + 3_604_999 * MS));
+        assert!(is_too_long(&silence, now + 3_605_000 * MS));
     }
 
     /// A peer that answers is running, and its path is dead.

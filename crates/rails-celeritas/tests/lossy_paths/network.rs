@@ -64,6 +64,8 @@ pub(crate) struct Network {
     free_at: [Instant; 2],
     /// When the last bytes of the control channel from each end arrive: those behind them come no earlier.
     control_at: [Instant; 2],
+    /// Whether bytes of the control channel from each end are never acknowledged.
+    is_unacknowledged: [bool; 2],
     rounds: [Round; 2],
     inboxes: [Inbox; 2],
     /// Whose drivers have ended.
@@ -97,7 +99,7 @@ struct Sockets<'a> {
     oracles: &'a mut [Oracle; 2],
     max_unacknowledged: u64,
     is_blind: bool,
-    is_acknowledged: bool,
+    peer_host_lives: bool,
     segments: Vec<Segment>,
     probes: Vec<(ProbeHeader, u32)>,
     control: Vec<u8>,
@@ -162,6 +164,7 @@ impl Network {
             begin: now,
             free_at: [now; 2],
             control_at: [now; 2],
+            is_unacknowledged: [false; 2],
             rounds: Default::default(),
             inboxes: Default::default(),
             is_over: [false; 2],
@@ -309,15 +312,15 @@ impl Network {
     /// The driver of an end does one round, perhaps blind for its input. Returns whether another one may find more.
     fn round(&mut self, end: End, is_blind: bool) -> bool {
         let now = self.time(end);
-        let is_acknowledged =
-            self.control_works == [true; 2] && self.control_at[end] + self.paths[1 - end].delay <= self.now;
+        let acknowledged_at = self.control_at[end] + self.paths[1 - end].delay;
+        let peer_host_lives = !self.is_unacknowledged[end] && acknowledged_at <= self.now;
         let mut sockets = Sockets {
             end,
             inbox: &mut self.inboxes[end],
             oracles: &mut self.oracles,
             max_unacknowledged: self.max_unacknowledged,
             is_blind,
-            is_acknowledged,
+            peer_host_lives,
             segments: Vec::new(),
             probes: Vec::new(),
             control: Vec::new(),
@@ -390,6 +393,7 @@ impl Network {
     }
 
     fn put_control(&mut self, from: End, item: Item) {
+        self.is_unacknowledged[from] |= self.control_works != [true; 2];
         if self.control_works[1 - from] {
             self.control_at[from] = self.control_at[from].max(self.now + self.paths[from].delay);
             self.put(self.control_at[from], 1 - from, item);
@@ -490,8 +494,8 @@ impl Io for Sockets<'_> {
         Ok(())
     }
 
-    fn is_acknowledged(&mut self) -> bool {
-        self.is_acknowledged
+    fn peer_host_lives(&mut self) -> bool {
+        self.peer_host_lives
     }
 }
 

@@ -167,6 +167,25 @@ fn host_that_is_gone_ends_the_connection() {
     assert!(matches!(network.failures[0], Some(Failure::Silent(_))), "{:?}", network.failures);
 }
 
+/// TCP probes no peer while bytes are unacknowledged: here a frame that gives a message up.
+#[test]
+fn dead_host_of_a_stopped_peer_is_found() {
+    for length in [100, MESSAGE] {
+        let mut network = network(35, 0.0, 495);
+        network.send(0, length);
+        network.run(network.passed() + 5 * MS, |_| false);
+        network.stop(1, Duration::from_secs(3_600));
+        network.run(network.passed() + Duration::from_secs(60), |_| false);
+        assert!(network.ends[0].peer_is_stopped() && network.failures[0].is_none(), "{:?}", network.failures);
+        network.control_works = [false; 2];
+        let message = network.send(0, 100);
+        assert!(network.give_up(0, message));
+        let limit = network.passed() + Duration::from_secs(6);
+        assert!(network.run(limit, |network| network.failures[0].is_some()));
+        assert!(matches!(network.failures[0], Some(Failure::Silent(_))), "{:?}", network.failures);
+    }
+}
+
 /// The last segment is repeated several times before the connection is given up, however long the round trip is.
 #[test]
 fn lost_tail_is_repeated_at_any_round_trip() {

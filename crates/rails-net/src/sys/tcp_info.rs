@@ -29,6 +29,7 @@ const CAPACITY: usize = 512;
 
 impl Field {
     pub(crate) const STATE: Self = Self(0);
+    pub(crate) const PROBES: Self = Self(3);
     /// `tcpi_delivery_rate_app_limited` and `tcpi_fastopen_client_fail`: bit fields in one byte.
     pub(crate) const FLAGS: Self = Self(7);
     pub(crate) const SND_MSS: Self = Self(16);
@@ -118,6 +119,7 @@ mod tests {
     #[test]
     fn tcp_info_offsets_equal_the_c_librarys() {
         assert_eq!(Field::STATE, Field(offset_of!(libc::tcp_info, tcpi_state)));
+        assert_eq!(Field::PROBES, Field(offset_of!(libc::tcp_info, tcpi_probes)));
         assert_eq!(Field::SND_MSS, Field(offset_of!(libc::tcp_info, tcpi_snd_mss)));
         assert_eq!(Field::UNACKED, Field(offset_of!(libc::tcp_info, tcpi_unacked)));
         assert_eq!(Field::LOST, Field(offset_of!(libc::tcp_info, tcpi_lost)));

@@ -12,7 +12,7 @@ mod zero_copy;
 pub use acceptor::TcpAcceptor;
 pub use lane::{Deviation, TcpLane, TcpSettings};
 pub use options::{KeepAlive, TcpTransport};
-pub use stats::{TcpState, TcpStats, is_acknowledged};
+pub use stats::{TcpState, TcpStats, is_answered};
 pub use zero_copy::{ZeroCopy, ZeroCopyStats};
 
 use crate::{

@@ -166,14 +166,17 @@ impl TcpStats {
     }
 }
 
-/// Whether the peer's host has acknowledged all bytes that were written to a TCP socket: it lives, whatever its process
-/// does.
+/// Whether the peer's host has answered all packets of a TCP socket: those with bytes, and the probes of a closed window or
+/// of an idle connection. It lives then, whatever its process does; one that is gone answers no packet that was sent since.
 ///
 /// # Errors
 /// The kernel's.
-pub fn is_acknowledged(socket: &impl AsFd) -> io::Result<bool> {
-    let info = TcpInfo::of(socket.as_fd())?;
-    Ok([Field::UNACKED, Field::NOTSENT_BYTES].into_iter().all(|field| info.u32(field) == Some(0)))
+pub fn is_answered(socket: &impl AsFd) -> io::Result<bool> {
+    Ok(is_all_answered(&TcpInfo::of(socket.as_fd())?))
+}
+
+fn is_all_answered(info: &TcpInfo) -> bool {
+    info.u32(Field::UNACKED) == Some(0) && info.u8(Field::PROBES) == Some(0)
 }
 
 impl TcpState {
@@ -241,6 +244,14 @@ mod tests {
         assert_eq!(json["delivery_rate_bits_per_second"], 8000);
         assert_eq!(json["delivery_rate_app_limited"], true);
         assert_eq!(json["state"], "established");
+    }
+
+    /// Bytes that a closed window holds back are the process's affair.
+    #[test]
+    fn unanswered_packets_are_data_and_probes() {
+        let answered = |fields: &[(Field, &[u8])]| is_all_answered(&info(256, fields));
+        assert!(answered(&[(Field::NOTSENT_BYTES, &1_000_u32.to_ne_bytes())]));
+        assert!(!answered(&[(Field::UNACKED, &1_u32.to_ne_bytes())]) && !answered(&[(Field::PROBES, &[1])]));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Silence {
     ended_at: Instant,
     /// How often the rate was halved since the last news.
     halvings: u32,
-    /// When the peer was asked for a sign of life that has not come.
+    /// When the peer was asked for a sign of life that has not come, and later by all time that does not count.
     asked_at: Option<Instant>,
     /// The host of a peer that is stopped: it has the question, and the peer's process has not answered.
     stopped: Option<Host>,
@@ -94,6 +94,7 @@ impl Silence {
         self.since = later(self.since);
         self.stopped = self.stopped.map(|host| Host { lived_at: later(host.lived_at), ..host });
         self.began_at = (self.began_at + time).min(now);
+        self.asked_at = self.asked_at.map(|asked| (asked + time).min(now));
     }
 
     /// Segments have arrived.
@@ -315,6 +316,20 @@ mod tests {
         silence.begin(now + 3_600_000 * MS, PATIENCE);
         assert!(!is_too_long(&silence, now + 3_604_999 * MS));
         assert!(is_too_long(&silence, now + 3_605_000 * MS));
+    }
+
+    /// The peer has answered while this end did not look.
+    #[test]
+    fn absence_counts_once_beside_a_question() {
+        let begin = Instant::now();
+        let mut silence = Silence::new(begin);
+        silence.begin(begin, PATIENCE);
+        assert!(silence.ask(begin + 300 * MS));
+        silence.excuse(begin + 10_350 * MS, 10_000 * MS, PATIENCE);
+        assert!(!silence.doubts_peer(begin + 10_599 * MS, PATIENCE));
+        assert!(!silence.hear_of_peer(begin + 10_350 * MS, PATIENCE), "it was not stopped");
+        assert!(!is_too_long(&silence, begin + 14_999 * MS));
+        assert!(is_too_long(&silence, begin + 15_000 * MS));
     }
 
     /// A peer that answers is running, and its path is dead.

@@ -168,6 +168,9 @@ pub struct Feedback {
     /// The bytes of the packets in which the acknowledged bytes have arrived: with their headers, and those of IP and UDP,
     /// which the connection adds.
     pub delivered: u64,
+    /// Bytes among `acknowledged` of segments that were taken to be lost before: they count among `lost_segments` of an
+    /// earlier list, and not among `segments`.
+    pub regained: u64,
     /// Segments that have arrived, by this list.
     pub segments: u64,
     /// Segments that are taken to be lost, by this list.
@@ -466,9 +469,9 @@ impl Sender {
         }
         feedback.is_limited = self.largest.is_none_or(|largest| largest < self.limited_until);
         self.heard = Heard { complete: list.complete, known: told, missing: list.missing_ranges().collect() };
-        feedback.acknowledged = self.clear_lost(list);
+        feedback.regained = self.clear_lost(list);
         let judged = self.judge(now);
-        feedback.acknowledged += judged.arrived;
+        feedback.acknowledged = feedback.regained + judged.arrived;
         feedback.delivered = feedback.acknowledged + judged.headers;
         (feedback.segments, feedback.lost_segments) = (judged.segments, judged.lost_segments);
         feedback.lost = judged.lost;
@@ -975,6 +978,30 @@ mod tests {
             let sample = sender.handle(begin + 100 * ms, &list).unwrap().round_trip.unwrap();
             assert!(sample.abs_diff(expected * ms) < 10 * ms, "{delay} ms: {sample:?}");
         }
+    }
+
+    /// The first packet is taken to be lost when three later ones have arrived, and then arrives after all.
+    #[test]
+    fn overtaken_segment_that_arrives_is_regained() {
+        let (now, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(20 * ms));
+        sender.raise_limits(u64::MAX, u32::MAX);
+        sender.submit(10_000).unwrap();
+        (0..4).for_each(|_| drop(sender.take(now).unwrap()));
+        let list = |received, complete, missing| ErrorList {
+            received,
+            largest: 3,
+            complete,
+            known: 4_000,
+            missing,
+            ..ErrorList::default()
+        };
+        let feedback = sender.handle(now + 20 * ms, &list(3, 0, vec![(0, 1_000)])).unwrap();
+        let Feedback { acknowledged, regained, segments, lost_segments, .. } = feedback;
+        assert_eq!((acknowledged, regained, segments, lost_segments), (3_000, 0, 3, 1));
+        let feedback = sender.handle(now + 22 * ms, &list(4, 4_000, Vec::new())).unwrap();
+        let Feedback { acknowledged, regained, segments, lost_segments, .. } = feedback;
+        assert_eq!((acknowledged, regained, segments, lost_segments), (1_000, 1_000, 0, 0));
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl RateController for Adaptive {
         }
         let step = self.handled_at.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         let is_evidence = self.path.handle(now, feedback, self.rate, self.span());
-        self.round.add(feedback, self.path.latest_queue(), self.path.newest_queue());
+        self.round.add(feedback, &self.path);
         if is_evidence {
             let begin = *self.round.begin.get_or_insert(now);
             let round = self.path.round();
@@ -470,10 +470,11 @@ impl Adaptive {
 }
 
 impl Round {
-    fn add(&mut self, feedback: &Feedback, queue: Duration, newest: Duration) {
-        self.longest_queue = self.longest_queue.max(newest);
-        self.arrived += feedback.segments as f64;
-        self.lost += feedback.lost_segments as f64;
+    fn add(&mut self, feedback: &Feedback, path: &Path) {
+        let (queue, regained) = (path.latest_queue(), feedback.regained as f64 * 8.0 / path.packet());
+        self.longest_queue = self.longest_queue.max(path.newest_queue());
+        self.arrived += feedback.segments as f64 + regained;
+        self.lost = (self.lost + feedback.lost_segments as f64 - regained).max(0.0);
         self.queue = Some(self.queue.map_or(queue, |least| least.min(queue)));
         self.is_limited |= feedback.is_limited;
     }
@@ -549,3 +550,16 @@ const FIRST_WINDOW: Duration = Duration::from_millis(24);
 /// A round has so many packets, if it does not take too many round trips.
 const ROUND_PACKETS: f64 = 16.0;
 const LONGEST_ROUND: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regained_segment_is_no_loss_of_a_round() {
+        let (mut round, path) = (Round::default(), Path::default());
+        round.add(&Feedback { segments: 8, lost_segments: 2, ..Feedback::default() }, &path);
+        round.add(&Feedback { segments: 10, regained: 3_000, ..Feedback::default() }, &path);
+        assert_eq!((round.arrived, round.lost), (20.0, 0.0));
+    }
+}

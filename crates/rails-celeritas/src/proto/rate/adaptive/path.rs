@@ -59,11 +59,12 @@ impl Path {
             // What was sent since the last list is less than could have been.
             self.lists.clear();
         }
-        let delivered = feedback.delivered as f64 * 8.0;
+        let (delivered, regained) = (feedback.delivered as f64 * 8.0, feedback.regained as f64 * 8.0);
         if feedback.segments > 0 {
-            self.packet = delivered / feedback.segments as f64;
+            self.packet = (delivered - regained) / feedback.segments as f64;
         }
-        let judged = delivered + self.packet() * feedback.lost_segments as f64;
+        // Those that were regained were judged before.
+        let judged = delivered - regained + self.packet() * feedback.lost_segments as f64;
         let sample = feedback.round_trip.filter(|_| !self.is_late);
         self.lists.push_back(List { at: now, delivered, judged });
         while self.lists.get(1).is_some_and(|second| second.at + span <= now) {
@@ -157,3 +158,30 @@ const UNKNOWN_PACKET: f64 = 12_000.0;
 const SAMPLES: usize = 64;
 /// The most lists that are kept: a round has about ten.
 const MOST_LISTS: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten packets for each list, of which the second list takes two for lost that the third one regains.
+    #[test]
+    fn regained_segments_count_once() {
+        let (mut now, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut path = Path::default();
+        for (segments, lost_segments, regained) in [(10, 0, 0), (8, 2, 0), (10, 0, 2)] {
+            let feedback = Feedback {
+                delivered: 1_500 * (segments + regained),
+                regained: 1_500 * regained,
+                segments,
+                lost_segments,
+                round_trip: Some(20 * ms),
+                ..Feedback::default()
+            };
+            assert!(path.handle(now, &feedback, 60e6, 20 * ms));
+            assert_eq!(path.packet(), 12_000.0);
+            now += 2 * ms;
+        }
+        let rates = path.rates().unwrap();
+        assert_eq!((rates.judged, rates.delivered), (60e6, 60e6));
+    }
+}

@@ -28,7 +28,7 @@ struct Group {
     rate: Bandwidth,
     /// The weights of the connections that have something to send.
     busy: u64,
-    /// The tasks of connections that wait, by the numbers of their parts.
+    /// The tasks of those of them that wait, by the numbers of their parts. Nobody else has a use for a higher rate.
     waiting: HashMap<u64, Waker>,
     next: u64,
 }
@@ -40,6 +40,8 @@ pub struct Shared {
     weight: NonZeroU32,
     number: u64,
     is_busy: bool,
+    /// The task of a connection that has nothing to send.
+    idle: Option<Waker>,
     /// The tasks whose rates have grown.
     woken: Vec<Waker>,
 }
@@ -72,7 +74,7 @@ impl SharedRate {
     pub fn part(&self, weight: NonZeroU32) -> Shared {
         let mut group = self.lock();
         group.next += 1;
-        Shared { group: self.clone(), weight, number: group.next, is_busy: false, woken: Vec::new() }
+        Shared { group: self.clone(), weight, number: group.next, is_busy: false, idle: None, woken: Vec::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Group> {
@@ -103,10 +105,15 @@ impl RateController for Shared {
     fn set_busy(&mut self, is_busy: bool) {
         let weight = u64::from(self.weight.get());
         match (self.is_busy, is_busy) {
-            (false, true) => self.group.lock().busy += weight,
+            (false, true) => {
+                let mut group = self.group.lock();
+                group.busy += weight;
+                group.waiting.extend(self.idle.take().map(|waker| (self.number, waker)));
+            }
             (true, false) => {
                 let mut group = self.group.lock();
                 group.busy -= weight;
+                self.idle = group.waiting.remove(&self.number);
                 self.woken.extend(std::mem::take(&mut group.waiting).into_values());
             }
             _ => {}
@@ -116,7 +123,10 @@ impl RateController for Shared {
 
     fn watch(&mut self, waker: &Waker) {
         let waker = waker.clone();
-        let former = self.group.lock().waiting.insert(self.number, waker);
+        let former = match self.is_busy {
+            true => self.group.lock().waiting.insert(self.number, waker),
+            false => self.idle.replace(waker),
+        };
         // Under no lock of this module.
         drop(former);
     }
@@ -129,8 +139,6 @@ impl RateController for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.set_busy(false);
-        let own = self.group.lock().waiting.remove(&self.number);
-        drop(own);
         self.take_woken().into_iter().for_each(Waker::wake);
     }
 }
@@ -168,15 +176,40 @@ mod tests {
         assert_eq!(shared.part(weight(1)).rate(), Bandwidth::mbps(1));
     }
 
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicU32);
+
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
+
+    /// All three watch, as their tasks do in each of their polls.
+    #[test]
+    fn end_of_a_burst_wakes_busy_parts_alone() {
+        let counts = [(); 3].map(|()| Arc::new(Count::default()));
+        let told = || counts.each_ref().map(|count| count.0.load(std::sync::atomic::Ordering::Relaxed));
+        let shared = SharedRate::new(Bandwidth::mbps(8)).unwrap();
+        let [mut ends, mut sends, mut is_idle] = [1, 1, 1].map(|of| shared.part(weight(of)));
+        for burst in 1..=3 {
+            for (part, count) in [&mut ends, &mut sends, &mut is_idle].into_iter().zip(&counts) {
+                part.watch(&Waker::from(Arc::clone(count)));
+            }
+            sends.set_busy(true);
+            ends.set_busy(true);
+            ends.set_busy(false);
+            ends.take_woken().into_iter().for_each(Waker::wake);
+            assert_eq!(told(), [0, burst, 0]);
+        }
+        shared.set(Bandwidth::mbps(9)).unwrap();
+        sends.watch(&Waker::from(Arc::clone(&counts[1])));
+        shared.set(Bandwidth::mbps(8)).unwrap();
+        assert_eq!(told(), [0, 4, 0]);
+    }
+
     #[test]
     fn growing_parts_are_told() {
-        #[derive(Default)]
-        struct Count(std::sync::atomic::AtomicU32);
-        impl std::task::Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            }
-        }
         let count = Arc::new(Count::default());
         let told = || count.0.load(std::sync::atomic::Ordering::Relaxed);
         let waker = Waker::from(Arc::clone(&count));

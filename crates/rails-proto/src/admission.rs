@@ -3,8 +3,8 @@
 //!
 //! At a limit a silent connection makes room for the next: one of the lowest [`Standing`] that has more than its share of
 //! the places, of the [`Origin`] that has most of those, and of that the one that has been silent longest. So a flood
-//! displaces itself: that of one origin the connections of this origin, that of mute peers no peer that speaks, and that
-//! of peers that speak none that has just come.
+//! displaces itself: that of one origin the connections of this origin, that of mute peers no peer that speaks, that of
+//! peers that speak none that has just come, and that of peers that prove themselves and go no further no other origin.
 
 use crate::handshake::Limit;
 use std::{
@@ -20,7 +20,7 @@ use std::{
 pub struct Origin(IpAddr);
 
 /// The evidence that the peer of a connection is no stranger. Each kind but the last has a quarter of a limit's places as
-/// its share; others use those that it leaves free.
+/// its share, and the last has three quarters; others use those that it leaves free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The peer has sent nothing.
@@ -31,7 +31,8 @@ pub enum Standing {
     Greeted,
     /// The peer has named an open stream, whose name only its ends know.
     Member,
-    /// The peer has proved itself. It makes no room for others: it may already rely on the listener.
+    /// The peer has proved itself, and may already rely on the listener. Beyond their share, such peers make room for
+    /// an origin that has fewer connections than their own has such peers.
     Proved,
 }
 
@@ -63,11 +64,13 @@ pub enum Entry<T> {
         /// The limit that was reached.
         limit: Limit,
     },
-    /// Every place of this limit is taken by a peer that has proved itself, which will soon be over.
+    /// Nobody makes room for it. Peers that have proved themselves have most places of this limit, and will soon be
+    /// over.
     Refused(Limit),
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Pending<T> {
     origin: Origin,
     standing: Standing,
@@ -98,8 +101,7 @@ impl<T> Handshakes<T> {
     pub fn enter(&mut self, peer: IpAddr, is_familiar: bool, handle: T) -> Entry<T> {
         let origin = Origin::of(peer);
         let standing = if is_familiar { Standing::Familiar } else { Standing::Mute };
-        let of_origin = self.pending.values().filter(|pending| pending.origin == origin).count();
-        let (limit, victim) = if of_origin >= self.max_per_origin {
+        let (limit, victim) = if self.count(origin) >= self.max_per_origin {
             (Limit::PeerHandshakes, self.victim(origin, standing, self.max_per_origin, |other| other == origin))
         } else if self.pending.len() >= self.max {
             (Limit::Handshakes, self.victim(origin, standing, self.max, |_| true))
@@ -112,13 +114,14 @@ impl<T> Handshakes<T> {
         }
     }
 
-    /// The listener has heard of a connection, whose peer has this standing unless it has a better one.
-    pub fn heard(&mut self, id: HandshakeId, standing: Standing) {
+    /// The listener has heard of a connection, whose peer has this standing unless it has a better one. `false` if the
+    /// connection has made room for another.
+    pub fn heard(&mut self, id: HandshakeId, standing: Standing) -> bool {
         let heard = self.event();
-        if let Some(pending) = self.pending.get_mut(&id) {
-            pending.standing = pending.standing.max(standing);
-            pending.heard = heard;
-        }
+        let Some(pending) = self.pending.get_mut(&id) else { return false };
+        pending.standing = pending.standing.max(standing);
+        pending.heard = heard;
+        true
     }
 
     /// Forgets a connection whose handshake is over, and gives its handle; `None` if it has made room for another.
@@ -151,26 +154,51 @@ impl<T> Handshakes<T> {
         max: usize,
         shares_limit: impl Fn(Origin) -> bool,
     ) -> Option<HandshakeId> {
-        let sharing = self.pending.iter().filter(|(_, pending)| shares_limit(pending.origin));
-        let mut by_standing: BTreeMap<Standing, Vec<(&HandshakeId, &Pending<T>)>> = BTreeMap::new();
-        for connection in sharing.filter(|(_, pending)| pending.standing < Standing::Proved) {
-            by_standing.entry(connection.1.standing).or_default().push(connection);
+        let mut by_standing: BTreeMap<Standing, Vec<(HandshakeId, &Pending<T>)>> = BTreeMap::new();
+        for (id, pending) in self.pending.iter().filter(|(_, pending)| shares_limit(pending.origin)) {
+            by_standing.entry(pending.standing).or_default().push((*id, pending));
         }
-        let takes_too_many = |(loser, connections): &(&Standing, &Vec<_>)| {
-            connections.len() + usize::from(**loser == standing) > max / SHARES
-        };
-        let (loser, connections) = by_standing.iter().find(takes_too_many).or(by_standing.first_key_value())?;
+        let proved = by_standing.remove(&Standing::Proved).unwrap_or_default();
+        let with_newcomer = |loser: Standing| usize::from(loser == standing);
+        let takes_too_many =
+            |(loser, connections): &(&Standing, &Vec<_>)| connections.len() + with_newcomer(**loser) > max / SHARES;
+        if let Some((loser, connections)) = by_standing.iter().find(takes_too_many) {
+            return Some(silent_of_largest(connections, origin, with_newcomer(*loser))?.1);
+        }
+        let of_newcomer = self.count(origin);
+        if proved.len() > max - max.div_ceil(SHARES)
+            && let Some((count, id)) = silent_of_largest(&proved, origin, 0)
+            && count > of_newcomer + 1
+        {
+            return Some(id);
+        }
+        let (loser, connections) = by_standing.first_key_value()?;
+        let (_, id) = silent_of_largest(connections, origin, with_newcomer(*loser))?;
+        (self.count(self.pending[&id].origin) >= of_newcomer).then_some(id)
+    }
 
-        let mut by_origin = HashMap::from([(origin, usize::from(*loser == standing))]);
-        connections.iter().for_each(|(_, pending)| *by_origin.entry(pending.origin).or_default() += 1);
-        let rank = |(_, pending): &&(_, &Pending<T>)| (by_origin[&pending.origin], Reverse(pending.heard));
-        connections.iter().max_by_key(rank).map(|(id, _)| **id)
+    /// The number of connections of this origin.
+    fn count(&self, origin: Origin) -> usize {
+        self.pending.values().filter(|pending| pending.origin == origin).count()
     }
 
     fn event(&mut self) -> u64 {
         self.events += 1;
         self.events
     }
+}
+
+/// The connection that has been silent longest, of the origin that has most of these, and their number. The origin of a
+/// newcomer has `with_newcomer` more.
+fn silent_of_largest<T>(
+    connections: &[(HandshakeId, &Pending<T>)],
+    newcomer: Origin,
+    with_newcomer: usize,
+) -> Option<(usize, HandshakeId)> {
+    let mut by_origin = HashMap::from([(newcomer, with_newcomer)]);
+    connections.iter().for_each(|(_, pending)| *by_origin.entry(pending.origin).or_default() += 1);
+    let rank = |(_, pending): &&(HandshakeId, &Pending<T>)| (by_origin[&pending.origin], Reverse(pending.heard));
+    connections.iter().max_by_key(rank).map(|(id, pending)| (by_origin[&pending.origin], *id))
 }
 
 /// The number of standings with a share of the places.
@@ -267,21 +295,48 @@ mod tests {
         assert!(handshakes.pending.contains_key(&second) && handshakes.len() == 1);
     }
 
+    fn prove(handshakes: &mut Handshakes<u32>, number: u32) -> HandshakeId {
+        let id = enter(handshakes, stranger(number), false);
+        handshakes.heard(id, Standing::Proved);
+        id
+    }
+
     #[test]
-    fn peers_that_have_proved_themselves_make_no_room() {
+    fn proved_peers_make_no_room_for_their_origin() {
         let mut handshakes = Handshakes::new(8, 4);
-        let proved = |handshakes: &mut Handshakes<u32>, number| {
-            let id = enter(handshakes, stranger(number), false);
-            handshakes.heard(id, Standing::Proved);
-            id
-        };
-        let first: Vec<_> = (0..4).map(|_| proved(&mut handshakes, 1)).collect();
+        let first: Vec<_> = (0..4).map(|_| prove(&mut handshakes, 1)).collect();
         assert_eq!(handshakes.enter(stranger(1), false, 0), Entry::Refused(Limit::PeerHandshakes));
         outlast(&mut handshakes, &first, (0..100).map(|number| stranger(10 + number)));
-        let _others: Vec<_> = (0..4).map(|number| proved(&mut handshakes, 200 + number)).collect();
-        assert_eq!(handshakes.enter(stranger(2), false, 0), Entry::Refused(Limit::Handshakes));
         assert_eq!(handshakes.leave(first[0]), Some(0));
-        outlast(&mut handshakes, &first[1..], std::iter::once(stranger(2)));
+        outlast(&mut handshakes, &first[1..], std::iter::once(stranger(1)));
+    }
+
+    #[test]
+    fn one_proved_peer_of_each_origin_makes_no_room() {
+        let mut handshakes = Handshakes::new(8, 4);
+        let proved: Vec<_> = (0..8).map(|number| prove(&mut handshakes, number)).collect();
+        assert_eq!(handshakes.enter(stranger(10), false, 0), Entry::Refused(Limit::Handshakes));
+        assert_eq!(handshakes.leave(proved[0]), Some(0));
+        outlast(&mut handshakes, &proved[1..], (10..100).map(stranger));
+    }
+
+    /// Peers that prove themselves and go no further, as anybody can where no secret is needed.
+    #[test]
+    fn origins_of_proved_peers_keep_no_other_out() {
+        let mut handshakes = Handshakes::new(256, 64);
+        for number in 1..=4 {
+            (0..64).for_each(|_| _ = prove(&mut handshakes, number));
+        }
+        assert_eq!(handshakes.len(), 256);
+        let others: Vec<_> = (0..32).map(|number| prove(&mut handshakes, 100 + number)).collect();
+        let mute = enter(&mut handshakes, stranger(200), false);
+        for round in 0..1000 {
+            let flood = handshakes.enter(stranger(1 + round % 4), false, 0);
+            if let Entry::Free(id) | Entry::Instead { id, .. } = flood {
+                handshakes.heard(id, Standing::Proved);
+            }
+            assert!(others.iter().chain([&mute]).all(|id| handshakes.pending.contains_key(id)), "{flood:?}");
+        }
     }
 
     #[derive(Debug, Clone)]
@@ -311,8 +366,8 @@ mod tests {
             for step in steps {
                 match step {
                     Step::Enter { peer, is_familiar } => {
-                        let before: BTreeMap<_, _> =
-                            handshakes.pending.iter().map(|(id, pending)| (*id, pending.standing)).collect();
+                        let newcomer = Origin::of(stranger(peer));
+                        let before = handshakes.pending.clone();
                         let (id, limit) = match handshakes.enter(stranger(peer), is_familiar, 0) {
                             Entry::Free(id) => (id, None),
                             Entry::Instead { id, limit, .. } => (id, Some(limit)),
@@ -322,17 +377,22 @@ mod tests {
                         let gone: Vec<_> =
                             before.iter().filter(|(id, _)| !handshakes.pending.contains_key(id)).collect();
                         prop_assert_eq!(gone.len(), usize::from(limit.is_some()));
-                        let (Some(limit), Some((_, standing))) = (limit, gone.first()) else { continue };
-                        let is_of_peer = |pending: &&Pending<_>| pending.origin == Origin::of(stranger(peer));
-                        let shares = |pending: &&Pending<_>| limit == Limit::Handshakes || is_of_peer(pending);
+                        let (Some(limit), Some((_, gone))) = (limit, gone.first()) else { continue };
                         let limited = if limit == Limit::Handshakes { max } else { of_origin };
+                        let shares = |pending: &&Pending<_>| limit == Limit::Handshakes || pending.origin == newcomer;
                         let of = |standing: Standing| {
-                            let same = |pending: &&Pending<_>| pending.standing == standing;
-                            handshakes.pending.values().filter(shares).filter(same).count()
+                            let same = move |pending: &&Pending<_>| pending.standing == standing;
+                            before.values().filter(shares).filter(same)
                         };
-                        prop_assert!(**standing < Standing::Proved);
+                        if gone.standing == Standing::Proved {
+                            let of_gone = of(Standing::Proved).filter(|other| other.origin == gone.origin).count();
+                            let of_newcomer = before.values().filter(|other| other.origin == newcomer).count();
+                            prop_assert!(of_gone > of_newcomer + 1, "an origin made room for one that has as much");
+                            prop_assert!(of(Standing::Proved).count() > limited - limited.div_ceil(SHARES));
+                            continue;
+                        }
                         prop_assert!(
-                            of(**standing) >= limited / SHARES || of(Standing::Proved) > 0 || limited < SHARES,
+                            of(gone.standing).count() >= limited / SHARES || of(Standing::Proved).count() > 0,
                             "one within its share made room"
                         );
                     }

@@ -1,6 +1,6 @@
 //! Admission at a listener: the handshakes and streams of each peer, and their limits.
 
-use super::{MultiRailStream, shared::Shared};
+use super::shared::Shared;
 use crate::Limits;
 use rails_proto::{
     admission::{self, Entry, HandshakeId, Origin, Standing},
@@ -12,7 +12,7 @@ use std::{
     net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 /// The handshakes under way.
 #[derive(Debug)]
@@ -39,10 +39,6 @@ pub(super) struct Streams {
     known: Mutex<Known>,
 }
 
-/// A stream that waits to be accepted. Dropping it without accepting it aborts the stream, and so tells the peer.
-#[derive(Debug)]
-pub(super) struct Unaccepted(Option<MultiRailStream>);
-
 #[derive(Debug, Default)]
 struct Known {
     open: HashMap<StreamId, Opened>,
@@ -59,12 +55,9 @@ struct Opened {
     peer: IpAddr,
     /// The origins of its lanes, at most [`MOST_LANES`].
     origins: BTreeSet<Origin>,
-    /// The place in the accept queue, until the initiator has confirmed the stream.
-    announcement: Option<Announcement>,
+    /// Whether the initiator has the stream for certain.
+    is_confirmed: bool,
 }
-
-/// A place in the queue of streams that wait to be accepted.
-pub(super) type Announcement = mpsc::OwnedPermit<Unaccepted>;
 
 /// A stream that is being opened. Dropping this before the stream is confirmed forgets the stream: the initiator does
 /// not have it.
@@ -115,9 +108,10 @@ impl Handshakes {
 }
 
 impl Place {
-    /// The peer has sent a message of the handshake, and has this standing unless it has a better one.
-    pub(super) fn heard(&self, standing: Standing) {
-        self.handshakes.lock().heard(self.id, standing);
+    /// The peer has sent a message of the handshake, and has this standing unless it has a better one. `false` if the
+    /// place is another's.
+    pub(super) fn heard(&self, standing: Standing) -> bool {
+        self.handshakes.lock().heard(self.id, standing)
     }
 }
 
@@ -135,13 +129,11 @@ impl Streams {
         Self { limits, memory, known: Mutex::default() }
     }
 
-    /// Adds the stream that `make` returns, if the limits allow it. It is announced once it is
-    /// [confirmed](Self::confirm).
+    /// Adds the stream that `make` returns, if the limits allow it. It waits to be [confirmed](Self::confirm).
     pub(super) fn open(
         &self,
         stream: StreamId,
         peer: IpAddr,
-        announcement: Announcement,
         make: impl FnOnce() -> Arc<Shared>,
     ) -> Result<Opening<'_>, Full> {
         let peer = peer.to_canonical();
@@ -152,10 +144,10 @@ impl Streams {
             return Err(Full::Exists);
         }
         let of_peer = |confirmed: bool| {
-            let counts = |entry: &&Opened| entry.peer == peer && (!confirmed || entry.announcement.is_none());
+            let counts = |entry: &&Opened| entry.peer == peer && (!confirmed || entry.is_confirmed);
             open.values().filter(counts).count()
         };
-        let confirmed = open.values().filter(|entry| entry.announcement.is_none()).count();
+        let confirmed = open.values().filter(|entry| entry.is_confirmed).count();
         let bytes = |streams: usize| (streams as u64 + 1).saturating_mul(self.memory);
         let Limits { streams, streams_per_peer, memory, memory_per_peer, .. } = self.limits;
         for (is_full, limit) in [
@@ -171,31 +163,23 @@ impl Streams {
             }
         }
         let shared = make();
-        let entry = Opened {
-            shared: Arc::downgrade(&shared),
-            peer,
-            origins: BTreeSet::new(),
-            announcement: Some(announcement),
-        };
+        let entry = Opened { shared: Arc::downgrade(&shared), peer, origins: BTreeSet::new(), is_confirmed: false };
         open.insert(stream, entry);
         Ok(Opening { streams: self, shared })
     }
 
-    /// Notes that the initiator has the stream, by a lane from this address, and gives its place in the accept queue the
-    /// first time.
-    pub(super) fn confirm(&self, stream: StreamId, from: IpAddr) -> Option<Announcement> {
-        let mut known = self.lock();
-        known.greet(stream, from);
-        known.open.get_mut(&stream)?.announcement.take()
+    /// Notes that the initiator has the stream, by a lane from this address. Says whether that is news.
+    pub(super) fn confirm(&self, stream: StreamId, from: IpAddr) -> bool {
+        self.lock().confirm(stream, from)
     }
 
     /// A lane from this address joins, so the initiator has the stream, which is not forgotten from now on. Gives the
-    /// stream, and its place in the accept queue the first time.
-    pub(super) fn join(&self, stream: StreamId, from: IpAddr) -> Option<(Arc<Shared>, Option<Announcement>)> {
+    /// stream, and whether that is news.
+    pub(super) fn join(&self, stream: StreamId, from: IpAddr) -> Option<(Arc<Shared>, bool)> {
         let mut known = self.lock();
         let shared = known.open.get(&stream)?.shared.upgrade()?;
-        known.greet(stream, from);
-        Some((shared, known.open.get_mut(&stream)?.announcement.take()))
+        let is_news = known.confirm(stream, from);
+        Some((shared, is_news))
     }
 
     /// Whether a lane of an open stream has come from the origin of this address.
@@ -229,31 +213,16 @@ impl Streams {
     }
 }
 
-impl Unaccepted {
-    pub(super) fn new(stream: MultiRailStream) -> Self {
-        Self(Some(stream))
-    }
-
-    /// Hands the stream to the application; `None` if it has been taken.
-    pub(super) fn accept(mut self) -> Option<MultiRailStream> {
-        self.0.take()
-    }
-}
-
-impl Drop for Unaccepted {
-    fn drop(&mut self) {
-        self.0.take().into_iter().for_each(MultiRailStream::abort);
-    }
-}
-
 impl Known {
-    /// Notes where a lane of a stream has come from.
-    fn greet(&mut self, stream: StreamId, from: IpAddr) {
-        let Some(entry) = self.open.get_mut(&stream) else { return };
+    /// Notes that the initiator has a stream, and where one of the stream's lanes has come from. Says whether the former
+    /// is news.
+    fn confirm(&mut self, stream: StreamId, from: IpAddr) -> bool {
+        let Some(entry) = self.open.get_mut(&stream) else { return false };
         let origin = Origin::of(from);
         if entry.origins.len() < MOST_LANES && entry.origins.insert(origin) {
             *self.familiar.entry(origin).or_default() += 1;
         }
+        !std::mem::replace(&mut entry.is_confirmed, true)
     }
 
     /// Replaces each stream that has ended by its name.
@@ -277,7 +246,7 @@ impl Known {
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
         let mut known = self.streams.lock();
-        if known.open.get(&self.shared.id).is_some_and(|entry| entry.announcement.is_some()) {
+        if known.open.get(&self.shared.id).is_some_and(|entry| !entry.is_confirmed) {
             known.open.remove(&self.shared.id);
         }
     }
@@ -324,25 +293,21 @@ mod tests {
         assert!(stays.try_recv().is_err(), "mute peers make room for each other");
     }
 
-    /// A maker of streams with an accept queue.
+    /// A maker of streams.
     struct House {
         rails: Rails,
-        queue: mpsc::Sender<Unaccepted>,
-        _waiting: mpsc::Receiver<Unaccepted>,
     }
 
     impl House {
         fn new() -> Self {
             let topology = Topology::detect().unwrap();
             let rails = Rails::build(&plan_rails(&topology, &RailRequest::loopback(1)).unwrap()).unwrap();
-            let (queue, _waiting) = mpsc::channel(20);
-            Self { rails, queue, _waiting }
+            Self { rails }
         }
 
         fn open<'a>(&self, streams: &'a Streams, number: u8, from: u8) -> Result<Opening<'a>, Full> {
             let options = StreamOptions::new(Security::insecure());
-            let place = self.queue.clone().try_reserve_owned().unwrap();
-            streams.open(StreamId([number; 16]), peer(from), place, || {
+            streams.open(StreamId([number; 16]), peer(from), || {
                 let connection = options.connection(options.parameters());
                 let any = (Ipv4Addr::UNSPECIFIED, 0).into();
                 let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
@@ -354,8 +319,8 @@ mod tests {
         /// Opens a stream that its initiator confirms.
         fn opened(&self, streams: &Streams, number: u8, from: u8) -> Result<Arc<Shared>, Full> {
             let opening = self.open(streams, number, from)?;
-            assert!(streams.confirm(StreamId([number; 16]), peer(from)).is_some());
-            assert!(streams.confirm(StreamId([number; 16]), peer(from)).is_none(), "it is announced once");
+            assert!(streams.confirm(StreamId([number; 16]), peer(from)));
+            assert!(!streams.confirm(StreamId([number; 16]), peer(from)), "it is announced once");
             Ok(opening.shared.clone())
         }
     }
@@ -409,7 +374,6 @@ mod tests {
         let busy = Full::Opening(Limit::PeerStreams);
         assert_eq!(house.open(&streams, 2, 1).err(), Some(busy), "the opening stream may never be confirmed");
         drop(opening);
-        assert_eq!(house.queue.capacity(), 20, "its place in the queue is free again");
         assert!(!streams.has_ended(StreamId([1; 16])), "no initiator had it");
         let opened = house.opened(&streams, 2, 1).unwrap();
         assert!(streams.find(StreamId([2; 16])).is_some());
@@ -426,11 +390,11 @@ mod tests {
         let house = House::new();
         let streams = Streams::new(Limits::default(), 40);
         let opening = house.open(&streams, 1, 1).unwrap();
-        let (_shared, announcement) = streams.join(StreamId([1; 16]), peer(1)).unwrap();
-        assert!(announcement.is_some(), "the lane that joined announces it");
+        let (_shared, is_news) = streams.join(StreamId([1; 16]), peer(1)).unwrap();
+        assert!(is_news, "the lane that joined announces it");
         drop(opening);
-        let (_, announcement) =
+        let (_, is_news) =
             streams.join(StreamId([1; 16]), peer(1)).expect("the stream outlives the lane that opened it");
-        assert!(announcement.is_none(), "it is announced once");
+        assert!(!is_news, "it is announced once");
     }
 }

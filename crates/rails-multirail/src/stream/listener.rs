@@ -2,7 +2,8 @@
 
 use super::{
     MultiRailStream,
-    admission::{Announcement, Eviction, Handshakes, Opening, Place, Streams, Unaccepted},
+    accept_queue::AcceptQueue,
+    admission::{Eviction, Handshakes, Opening, Place, Streams},
     discovery,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
@@ -28,7 +29,6 @@ use rails_proto::{
 use std::{
     future::poll_fn,
     net::SocketAddr,
-    pin::pin,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -36,7 +36,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, Semaphore, mpsc, mpsc::error::TryRecvError, watch},
+    sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore},
     task::{JoinHandle, coop},
     time::{sleep, timeout},
 };
@@ -51,16 +51,12 @@ use tokio::{
 /// [`Limits`](crate::Limits) protect it against floods ([`StreamOptions::limits`]). By default at most 256 handshakes
 /// are under way, 64 of them from one address, and at a limit a silent peer makes room for the next; at most 1,024
 /// streams are open, 256 of them of one peer, which can make this end keep at most 36 GiB, and 9 GiB for one peer. A
-/// handshake, including that of TLS, may take [`StreamOptions::handshake_timeout`] (5 s). At most 64 streams wait to be
-/// accepted.
+/// handshake, including that of TLS, may take [`StreamOptions::handshake_timeout`] (5 s). While 64 streams wait to be
+/// accepted, peers that open another one are told to try again.
 #[derive(Debug)]
 pub struct MultiRailListener {
-    incoming: Mutex<mpsc::Receiver<Unaccepted>>,
-    /// Notified of each stream that comes into `incoming`, and of its end.
-    arrived: Arc<Notify>,
+    incoming: Arc<AcceptQueue>,
     addresses: Vec<LaneAddress>,
-    /// The reason why the listener has stopped, if it has.
-    ended: Arc<watch::Sender<Option<ListenerClosed>>>,
     /// The tasks that accept lanes, one for each address.
     listening: AsyncMutex<Vec<JoinHandle<()>>>,
 }
@@ -80,11 +76,7 @@ struct Registry {
     /// The listener's credentials for a lane that opens a stream.
     credentials: Credentials,
     streams: Streams,
-    incoming: mpsc::Sender<Unaccepted>,
-    /// Dropped after `incoming`, so that it tells of the end of `incoming`.
-    arrived: Arrived,
-    /// The reason why the listener has stopped, if it has.
-    ended: Arc<watch::Sender<Option<ListenerClosed>>>,
+    incoming: Arc<AcceptQueue>,
     handshakes: Arc<Handshakes>,
     /// The addresses that the listener has bound, each with its rail.
     bound: Mutex<Vec<(RailId, LaneAddress)>>,
@@ -96,12 +88,9 @@ struct Registry {
     warnings: Repeated,
 }
 
-/// Wakes every task that waits in `accept`, for each new stream and, when this is dropped, for the end.
-struct Arrived(Arc<Notify>);
-
-impl Drop for Arrived {
+impl Drop for Registry {
     fn drop(&mut self) {
-        self.0.notify_waiters();
+        self.incoming.end(ListenerClosed::RailsStopped);
     }
 }
 
@@ -125,30 +114,20 @@ impl MultiRailListener {
             return Err(BindListenerError::NoAddresses);
         }
         let credentials = options.security.responder().ok_or(BindListenerError::Security)?;
-        let (sender, incoming) = mpsc::channel(BACKLOG);
-        let ended = Arc::new(watch::Sender::default());
-        let arrived = Arc::new(Notify::new());
+        let incoming = Arc::new(AcceptQueue::new());
         let registry = Arc::new(Registry {
             rails: rails.clone(),
             options: options.clone(),
             credentials,
             streams: Streams::new(options.limits, options.memory_of_stream()),
-            incoming: sender,
-            arrived: Arrived(arrived.clone()),
-            ended: ended.clone(),
+            incoming: incoming.clone(),
             handshakes: Handshakes::new(options.limits),
             bound: Mutex::default(),
             turn: AtomicUsize::new(0),
             acceptors: AtomicUsize::new(addresses.len()),
             warnings: Repeated::new(),
         });
-        let mut listener = Self {
-            incoming: Mutex::new(incoming),
-            arrived,
-            addresses: Vec::new(),
-            ended,
-            listening: AsyncMutex::default(),
-        };
+        let mut listener = Self { incoming, addresses: Vec::new(), listening: AsyncMutex::default() };
         for (index, address) in addresses.into_iter().enumerate() {
             let rail = registry.rail_of(address.socket).unwrap_or(RailId(index % rails.len()));
             let registry = registry.clone();
@@ -187,22 +166,7 @@ impl MultiRailListener {
     pub async fn accept(&self) -> Result<MultiRailStream, ListenerClosed> {
         // A listener at which a stream always waits must not starve the other tasks of the caller's thread.
         coop::consume_budget().await;
-        // A waiting task holds no lock, so a task that is not polled does not keep streams from others.
-        loop {
-            let mut arrived = pin!(self.arrived.notified());
-            arrived.as_mut().enable();
-            let ended = self.ended.borrow().clone();
-            if is_closed(&ended) {
-                return Err(ListenerClosed::Closed);
-            }
-            let next = self.incoming.lock().unwrap_or_else(PoisonError::into_inner).try_recv();
-            match (next, ended) {
-                (Ok(stream), _) => return stream.accept().ok_or(ListenerClosed::RailsStopped),
-                (Err(_), Some(ended)) => return Err(ended),
-                (Err(TryRecvError::Disconnected), None) => return Err(ListenerClosed::RailsStopped),
-                (Err(TryRecvError::Empty), None) => arrived.await,
-            }
-        }
+        self.incoming.next().await
     }
 
     /// The accepted streams as a [`Stream`]. It ends after [`close`](Self::close), or with the error when the listener
@@ -225,13 +189,7 @@ impl MultiRailListener {
     /// Accepted streams go on, but a lane that they lose cannot come back. Dropping the listener does the same, in the
     /// background.
     pub async fn close(&self) {
-        self.ended.send_replace(Some(ListenerClosed::Closed));
-        self.arrived.notify_waiters();
-        {
-            let mut incoming = self.incoming.lock().unwrap_or_else(PoisonError::into_inner);
-            incoming.close();
-            while incoming.try_recv().is_ok() {}
-        }
+        self.incoming.close();
         let mut listening = self.listening.lock().await;
         while let Some(task) = listening.last_mut() {
             // A task that has ended with its rail or by a panic does not listen either.
@@ -249,7 +207,7 @@ impl MultiRailListener {
 
 impl Drop for MultiRailListener {
     fn drop(&mut self) {
-        self.ended.send_replace(Some(ListenerClosed::Closed));
+        self.incoming.close();
     }
 }
 
@@ -266,7 +224,6 @@ impl Registry {
 
     /// Accepts lanes until the listener is closed or the acceptor fails with a permanent error.
     async fn listen(self: Arc<Self>, scheme: Scheme, mut acceptor: Box<dyn Acceptor>) {
-        let mut ended = self.ended.subscribe();
         let unread = Arc::new(Semaphore::new(MOST_UNREAD));
         loop {
             let next = async {
@@ -275,7 +232,7 @@ impl Registry {
             };
             let (unread, accepted) = tokio::select! {
                 next = next => next,
-                _ = ended.wait_for(is_closed) => return,
+                () = self.incoming.closed() => return,
             };
             match accepted {
                 Ok(lane) => self.clone().take_in(lane, scheme, unread.ok()),
@@ -295,12 +252,7 @@ impl Registry {
                     if self.acceptors.fetch_sub(1, Relaxed) > 1 {
                         return;
                     }
-                    // The reason of a listener that has been closed meanwhile stays.
-                    self.ended.send_modify(|ended| {
-                        ended.get_or_insert(ListenerClosed::Accept(Arc::new(error)));
-                    });
-                    self.arrived.0.notify_waiters();
-                    return;
+                    return self.incoming.end(ListenerClosed::Accept(Arc::new(error)));
                 }
             }
         }
@@ -370,25 +322,31 @@ impl Registry {
     /// Performs the responder's side of the handshake within its timeout. Gives the lane, or `None` if the peer only
     /// asked for the lanes.
     async fn join(&self, joining: Joining, place: Place, eviction: Eviction) -> Result<Option<LaneDriver>, JoinError> {
-        let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining, &place, eviction));
+        let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining, place, eviction));
         joined.await.map_err(|_| JoinError::Timeout)?
     }
 
     async fn shake_hands(
         &self,
         joining: Joining,
-        place: &Place,
-        eviction: Eviction,
+        mut place: Place,
+        mut eviction: Eviction,
     ) -> Result<Option<LaneDriver>, JoinError> {
         let Joining { lane, rail, scheme } = joining;
         let proved = tokio::select! {
             // A peer whose proof has arrived is not sent away.
             biased;
-            proved = self.authenticate(&*lane, place) => proved?,
-            Ok(limit) = eviction => return Err(send_away(&*lane, limit)),
+            proved = self.authenticate(&*lane, &place) => proved?,
+            Ok(limit) = &mut eviction => return Err(send_away(&*lane, limit)),
         };
         let Hello { purpose, stream, lane: index, .. } = proved.hello;
         let peer = lane.peer_addr().ip();
+        if !place.heard(Standing::Proved) {
+            // Its proof arrived as it made room for another.
+            let entered = self.handshakes.enter(peer, self.streams.is_familiar(peer));
+            (place, eviction) = entered.map_err(|limit| send_away(&*lane, limit))?;
+            place.heard(Standing::Proved);
+        }
         match purpose {
             Purpose::Discover => {
                 let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -399,7 +357,13 @@ impl Registry {
                 let opening = self.open(&proved, &*lane).await?;
                 send_messages(&*lane, std::slice::from_ref(&proved.accept)).await?;
                 // The initiator may have opened the stream by another lane meanwhile, or given up.
-                proved.confirm(&read_message(&*lane, LONGEST_PLAIN).await?)?;
+                let confirmation = tokio::select! {
+                    biased;
+                    confirmation = read_message(&*lane, LONGEST_PLAIN) => confirmation?,
+                    // An initiator that was let in expects frames, so it is told by the end of the lane.
+                    Ok(limit) = &mut eviction => return Err(JoinError::Refusing(Refusal::Busy(limit))),
+                };
+                proved.confirm(&confirmation)?;
                 let shared = opening.shared.clone();
                 let up = LaneDriver::up(shared.clone(), index, rail, lane, proved.seals, &self.options).await;
                 self.announce(&shared, self.streams.confirm(stream, peer));
@@ -408,14 +372,14 @@ impl Registry {
             Purpose::Join => {
                 // An initiator that joins a stream has it, even if the confirmation was lost with the lane that opened
                 // it.
-                let Some((shared, announcement)) = self.streams.join(stream, peer) else {
+                let Some((shared, is_news)) = self.streams.join(stream, peer) else {
                     self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
                     return Err(self.no_such(stream));
                 };
                 // The lane is up before the peer hears of it. Otherwise frames of the peer could arrive before the
                 // lane.
                 let up = LaneDriver::up(shared.clone(), index, rail, lane.clone(), proved.seals, &self.options).await;
-                self.announce(&shared, announcement);
+                self.announce(&shared, is_news);
                 let up = up.ok_or(JoinError::StreamOver)?;
                 send_messages(&*lane, &[proved.accept]).await?;
                 Ok(Some(up))
@@ -423,18 +387,12 @@ impl Registry {
         }
     }
 
-    /// Puts a stream that its initiator has into the accept queue, the first time.
-    fn announce(&self, shared: &Arc<Shared>, announcement: Option<Announcement>) {
-        if let Some(place) = announcement {
+    /// Puts a stream that its initiator has into the accept queue, if that is news.
+    fn announce(&self, shared: &Arc<Shared>, is_news: bool) {
+        if is_news {
             supervise(shared.clone());
             shared.log_opened(*shared.lanes_up.borrow());
-            let stream = Unaccepted::new(MultiRailStream::new(shared.clone()));
-            // `close` waits for this borrow: in the queue of a closed listener the stream would stay for ever.
-            let ended = self.ended.borrow();
-            if !is_closed(&ended) {
-                place.send(stream);
-                self.arrived.0.notify_waiters();
-            }
+            self.incoming.push(MultiRailStream::new(shared.clone()));
         }
     }
 
@@ -462,10 +420,7 @@ impl Registry {
             place.heard(Standing::Greeted);
             match responder.handle(message) {
                 Ok(ResponderStep::Send(next)) => messages = next,
-                Ok(ResponderStep::Proved(proved)) => {
-                    place.heard(Standing::Proved);
-                    return Ok(*proved);
-                }
+                Ok(ResponderStep::Proved(proved)) => return Ok(*proved),
                 Err(error) => {
                     self.tell(lane, &responder.farewell(&error)).await;
                     return Err(match error {
@@ -499,28 +454,27 @@ impl Registry {
         Ok((responder, challenge, hello.stream))
     }
 
-    /// Opens a new stream, with a place in the accept queue.
+    /// Opens a new stream, if the application accepts streams fast enough.
     async fn open(&self, proved: &Proved, lane: &dyn Lane) -> Result<Opening<'_>, JoinError> {
         let Hello { stream, parameters, .. } = proved.hello;
-        let refusal = match self.incoming.clone().try_reserve_owned() {
-            Ok(place) => {
-                let make = || {
-                    let connection = self.options.connection(parameters);
-                    let opened_by = OpeningLane {
-                        role: Role::Accepted,
-                        joining: proved.joining.clone(),
-                        peer_certificates: proved.peer_certificates.clone(),
-                        local: lane.local_addr(),
-                        peer: lane.peer_addr(),
-                    };
-                    Shared::new(stream, connection, self.rails.clone(), opened_by, &self.options)
-                };
-                match self.streams.open(stream, lane.peer_addr().ip(), place, make) {
-                    Ok(opening) => return Ok(opening),
-                    Err(full) => full.refusal(),
-                }
+        let make = || {
+            let connection = self.options.connection(parameters);
+            let opened_by = OpeningLane {
+                role: Role::Accepted,
+                joining: proved.joining.clone(),
+                peer_certificates: proved.peer_certificates.clone(),
+                local: lane.local_addr(),
+                peer: lane.peer_addr(),
+            };
+            Shared::new(stream, connection, self.rails.clone(), opened_by, &self.options)
+        };
+        let refusal = if self.incoming.is_full() {
+            Refusal::Busy(Limit::Waiting)
+        } else {
+            match self.streams.open(stream, lane.peer_addr().ip(), make) {
+                Ok(opening) => return Ok(opening),
+                Err(full) => full.refusal(),
             }
-            Err(_) => Refusal::Busy(Limit::Waiting),
         };
         self.tell(lane, &[Message::Refused(refusal)]).await;
         Err(JoinError::Refusing(refusal))
@@ -530,10 +484,6 @@ impl Registry {
     async fn tell(&self, lane: &dyn Lane, messages: &[Message]) {
         let _ = send_messages(lane, messages).await;
     }
-}
-
-fn is_closed(ended: &Option<ListenerClosed>) -> bool {
-    matches!(ended, Some(ListenerClosed::Closed))
 }
 
 /// Whether the peer was silent, or sent bytes that no lane sends.
@@ -554,8 +504,6 @@ fn send_away(lane: &dyn Lane, limit: Limit) -> JoinError {
     JoinError::Refusing(refusal)
 }
 
-/// The most streams that may wait to be accepted.
-const BACKLOG: usize = 64;
 /// The most connections of one address that their rails have not come to read.
 const MOST_UNREAD: usize = 32;
 /// The pause of a listening socket after an accept has failed, and the longest wait for a new socket's events.

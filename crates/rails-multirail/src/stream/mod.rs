@@ -1,5 +1,6 @@
 //! One logical stream over several lanes.
 
+mod accept_queue;
 mod active_lane;
 mod admission;
 mod alarm;

@@ -18,15 +18,21 @@ pub(crate) async fn join(
     parameters: TransportParameters,
 ) -> (TcpStream, Joined) {
     let mut socket = TcpStream::connect(address).await.expect("it listens");
-    let hello = Hello {
-        mode: credentials.mode(),
-        purpose: Purpose::Open,
-        stream: StreamId([7; 16]),
-        lane: 0,
-        lanes: 1,
-        parameters,
-        nonce: [1; 32],
-    };
+    let joined = prove(&mut socket, StreamId([7; 16]), credentials, parameters).await;
+    let confirmation = joined.confirmation.clone().expect("the handshake opens a stream");
+    socket.write_all(&confirmation.encode()).await.expect("it reads");
+    (socket, joined)
+}
+
+/// The handshake that opens a stream of one lane, up to the confirmation.
+pub(crate) async fn prove(
+    socket: &mut TcpStream,
+    stream: StreamId,
+    credentials: Credentials,
+    parameters: TransportParameters,
+) -> Joined {
+    let mode = credentials.mode();
+    let hello = Hello { mode, purpose: Purpose::Open, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] };
     let (mut initiator, first) = Initiator::start(credentials, hello);
     let mut messages = vec![first];
     loop {
@@ -42,11 +48,7 @@ pub(crate) async fn join(
             .expect("the message is in turn")
         {
             InitiatorStep::Send(next) => messages = next,
-            InitiatorStep::Joined(joined) => {
-                let confirmation = joined.confirmation.clone().expect("the handshake opens a stream");
-                socket.write_all(&confirmation.encode()).await.expect("it reads");
-                return (socket, *joined);
-            }
+            InitiatorStep::Joined(joined) => return *joined,
         }
     }
 }

@@ -1,7 +1,11 @@
-//! Peers that connect, say nothing and never stop.
+//! Peers that connect and say nothing, or not enough, and never stop.
 
-use crate::util::{PATIENCE, Relay, listener, options, rails};
-use rails_multirail::{MultiRailListener, MultiRailStream, Rails, StreamOptions};
+use crate::{
+    peer,
+    util::{PATIENCE, Relay, listener, options, patient, rails},
+};
+use rails_multirail::{MultiRailListener, MultiRailStream, Rails, Security, StreamId, StreamOptions};
+use rails_proto::{handshake::Credentials, parameters::TransportParameters};
 use std::{
     collections::VecDeque,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -122,6 +126,29 @@ async fn mute_peers_keep_nobody_out() {
             timeout(PATIENCE, both_are_back).await.expect("the lanes come back");
         }
         flood.rises_by(1).await;
+    }
+}
+
+/// As many of one address as a listener takes, and of so many addresses as fill all places.
+#[tokio::test]
+async fn peers_that_never_confirm_keep_nobody_out() {
+    let rails = rails(1);
+    let options = patient(Security::insecure());
+    let (listener, addresses) = listener(&rails, &options).await;
+    let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
+    let mut silent = Vec::new();
+    for source in 0..4u8 {
+        for number in 0..64u8 {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.bind((Ipv4Addr::new(127, 0, 16, source), 0).into()).unwrap();
+            let mut socket = socket.connect(addresses[0]).await.unwrap();
+            let stream = StreamId([source * 64 + number; 16]);
+            let proving = peer::prove(&mut socket, stream, Credentials::Insecure, parameters);
+            timeout(PATIENCE, proving).await.expect("the listener answers at once");
+            silent.push(socket);
+        }
+        let mut opened = open(&rails, &listener, &addresses, &options).await;
+        exchange(&mut opened).await;
     }
 }
 

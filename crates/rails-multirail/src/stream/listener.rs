@@ -9,6 +9,7 @@ use super::{
     lane::LaneDriver,
     shared::{OpeningLane, Role, Shared},
     supervisor::supervise,
+    unread::Unread,
 };
 use crate::{
     BindListenerError, ListenerClosed, RailId, StreamOptions, ToLaneAddresses, addresses,
@@ -29,6 +30,7 @@ use rails_proto::{
 use std::{
     future::poll_fn,
     net::SocketAddr,
+    ops::Range,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -36,7 +38,7 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
-    sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore},
+    sync::Mutex as AsyncMutex,
     task::{JoinHandle, coop},
     time::{sleep, timeout},
 };
@@ -222,20 +224,29 @@ impl Registry {
         })
     }
 
+    /// The rails whose lanes may come in on this bound address.
+    fn rails_of(&self, bound: SocketAddr) -> Range<usize> {
+        match self.rail_of(bound) {
+            Some(RailId(rail)) if !bound.ip().to_canonical().is_unspecified() => rail..rail + 1,
+            _ => 0..self.rails.len(),
+        }
+    }
+
     /// Accepts lanes until the listener is closed or the acceptor fails with a permanent error.
     async fn listen(self: Arc<Self>, scheme: Scheme, mut acceptor: Box<dyn Acceptor>) {
-        let unread = Arc::new(Semaphore::new(MOST_UNREAD));
+        let unread = Unread::new(self.rails.len());
+        let called = self.rails_of(acceptor.local_addr());
         loop {
             let next = async {
-                let unread = unread.clone().acquire_owned().await;
-                (unread, poll_fn(|context| acceptor.poll_accept(context)).await)
+                unread.room(called.clone()).await;
+                poll_fn(|context| acceptor.poll_accept(context)).await
             };
-            let (unread, accepted) = tokio::select! {
+            let accepted = tokio::select! {
                 next = next => next,
                 () = self.incoming.closed() => return,
             };
             match accepted {
-                Ok(lane) => self.clone().take_in(lane, scheme, unread.ok()),
+                Ok(lane) => self.take_in(lane, scheme, &unread).await,
                 Err(error) if error.is_transient() => {
                     if let Some(left_out) = self.warnings.due(Instant::now(), &error.to_string()) {
                         let address = acceptor.local_addr();
@@ -258,35 +269,38 @@ impl Registry {
         }
     }
 
-    /// Opens a lane on the runtime that drives the lanes of its rail. Gives `unread` back when the rail has come to read
-    /// the lane: a listener that is faster than its rails would evict lanes whose peers have spoken and are not heard.
-    fn take_in(self: Arc<Self>, lane: IncomingLane, scheme: Scheme, unread: Option<OwnedSemaphorePermit>) {
-        let rail = self.rail_of(lane.local_addr()).unwrap_or_else(|| {
-            // No rail has the address: lanes on it are spread over all rails.
-            RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len())
-        });
-        let peer = lane.peer_addr();
-        let place = self.handshakes.enter(peer.ip(), self.streams.is_familiar(peer.ip()));
+    /// Hands a connection to the runtime that drives the lanes of its rail. A rail that does not come to read what it has
+    /// takes no more, and the peer is told to try again.
+    async fn take_in(self: &Arc<Self>, lane: IncomingLane, scheme: Scheme, unread: &Arc<Unread>) {
+        let place = match self.rail_of(lane.local_addr()) {
+            Some(rail) => unread.take(rail),
+            // No rail has the address: lanes on it are spread over the rails that have room.
+            None => (0..self.rails.len())
+                .find_map(|_| unread.take(RailId(self.turn.fetch_add(1, Relaxed) % self.rails.len()))),
+        };
+        let Some(place) = place else {
+            if let Some(lane) = first_look(lane).await {
+                let (peer, error) = (lane.peer_addr(), send_away(&*lane, Limit::Handshakes));
+                tracing::debug!(%peer, error = with_causes(&error), "the rail of a lane is busy");
+            }
+            return;
+        };
+        let rail = place.rail;
         let (home, registry) = (self.options.driver.home(&self.rails, rail), self.clone());
         drop(home.runtime().spawn(async move {
-            let lane = match lane.open() {
-                Ok(lane) => lane,
-                Err(error) => {
-                    tracing::debug!(%peer, error = with_causes(&error), "a connection was lost on its way to its rail");
-                    return;
-                }
-            };
-            // A runtime knows what has arrived at a socket once it has looked for events.
-            let _ = timeout(PAUSE, poll_fn(|context| lane.poll_submit_ready(context))).await;
-            drop(unread);
-            registry.serve(Joining { lane, rail, scheme }, place).await
+            if let Some(lane) = first_look(lane).await {
+                drop(place);
+                registry.serve(Joining { lane, rail, scheme }).await
+            }
         }));
     }
 
     /// Performs the handshake on a connection, and drives its lane to the end.
-    async fn serve(self: Arc<Self>, joining: Joining, place: Result<(Place, Eviction), Limit>) {
+    async fn serve(self: Arc<Self>, joining: Joining) {
         let peer = joining.lane.peer_addr();
-        let lane = match place {
+        // A connection has a place once its rail has come to read it: a listener that is faster than its rails would
+        // evict connections whose peers have spoken and are not heard.
+        let lane = match self.handshakes.enter(peer.ip(), self.streams.is_familiar(peer.ip())) {
             Ok((place, eviction)) => self.join(joining, place, eviction).await,
             Err(limit) => Err(send_away(&*joining.lane, limit)),
         };
@@ -486,6 +500,22 @@ impl Registry {
     }
 }
 
+/// Opens a connection on the calling runtime, and waits until the runtime knows what has arrived at the socket: it has to
+/// look for events once. `None` if the connection was lost meanwhile.
+async fn first_look(lane: IncomingLane) -> Option<Arc<dyn Lane>> {
+    let peer = lane.peer_addr();
+    match lane.open() {
+        Ok(lane) => {
+            let _ = timeout(PAUSE, poll_fn(|context| lane.poll_submit_ready(context))).await;
+            Some(lane)
+        }
+        Err(error) => {
+            tracing::debug!(%peer, error = with_causes(&error), "a connection was lost on its way to its rail");
+            None
+        }
+    }
+}
+
 /// Whether the peer was silent, or sent bytes that no lane sends.
 fn is_of_stranger(error: &JoinError) -> bool {
     match error {
@@ -504,8 +534,6 @@ fn send_away(lane: &dyn Lane, limit: Limit) -> JoinError {
     JoinError::Refusing(refusal)
 }
 
-/// The most connections of one address that their rails have not come to read.
-const MOST_UNREAD: usize = 32;
 /// The pause of a listening socket after an accept has failed, and the longest wait for a new socket's events.
 const PAUSE: Duration = Duration::from_millis(50);
 

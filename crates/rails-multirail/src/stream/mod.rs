@@ -33,6 +33,7 @@ mod sync;
 mod turn;
 #[cfg(test)]
 mod turn_model;
+mod unread;
 mod yield_budget;
 
 pub use decisions::Decisions;

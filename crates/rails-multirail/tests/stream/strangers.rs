@@ -4,13 +4,18 @@ use crate::{
     peer,
     util::{PATIENCE, Relay, listener, options, patient, rails},
 };
-use rails_multirail::{MultiRailListener, MultiRailStream, Rails, Security, StreamId, StreamOptions};
-use rails_proto::{handshake::Credentials, parameters::TransportParameters};
+use rails_multirail::{
+    Driver, Limit, MultiRailListener, MultiRailStream, Rails, Refusal, Security, StreamId, StreamOptions,
+};
+use rails_proto::{
+    handshake::{Credentials, Message},
+    parameters::TransportParameters,
+};
 use std::{
     collections::VecDeque,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread::{self, JoinHandle},
@@ -150,6 +155,37 @@ async fn peers_that_never_confirm_keep_nobody_out() {
         let mut opened = open(&rails, &listener, &addresses, &options).await;
         exchange(&mut opened).await;
     }
+}
+
+/// A listener on all addresses: a rail whose thread is occupied has more connections than wait for one rail.
+#[tokio::test]
+async fn a_busy_rail_keeps_no_other_from_its_lanes() {
+    let (ours, theirs) = (rails(1), rails(2));
+    let options = patient(Security::insecure()).driver(Driver::PerRail);
+    let listener = MultiRailListener::bind(&theirs, "0.0.0.0:0", &options).await.unwrap();
+    let port = listener.local_addrs()[0].port();
+    let (occupied, free) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+    let (occupies, frees) = (occupied.clone(), free.clone());
+    let busy = theirs.iter().nth(1).unwrap().runtime().spawn(async move {
+        occupies.wait();
+        frees.wait();
+    });
+    occupied.wait();
+    let mut mute = Vec::new();
+    for _ in 0..40 {
+        mute.push(TcpSocket::new_v4().unwrap().connect(([127, 0, 0, 2], port).into()).await.unwrap());
+    }
+    let opened = timeout(PATIENCE, async {
+        let mut opened = open(&ours, &listener, &[([127, 0, 0, 1], port).into()], &options).await;
+        exchange(&mut opened).await;
+        let mut answer = Vec::new();
+        mute[39].read_to_end(&mut answer).await.unwrap();
+        assert_eq!(answer, Message::Refused(Refusal::Busy(Limit::Handshakes)).encode());
+    });
+    let opened = opened.await;
+    free.wait();
+    busy.await.unwrap();
+    opened.expect("the free rail's lanes come up, and the others are told to try again");
 }
 
 type Ends = (MultiRailStream, MultiRailStream);

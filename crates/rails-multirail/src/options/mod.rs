@@ -256,8 +256,9 @@ impl StreamOptions {
         Self { linger, ..self }
     }
 
-    /// The longest time that [`close`](crate::MultiRailStream::close) waits without any progress: the peer takes none of
-    /// the written bytes, or it sends nothing and does not end its own direction. Default: 30 s.
+    /// The longest time that [`close`](crate::MultiRailStream::close) waits without any progress, of a stream or of
+    /// messages: the peer takes none of the written bytes, or it sends nothing and does not end its own direction.
+    /// Default: 30 s.
     #[must_use]
     pub fn close_timeout(self, timeout: Duration) -> Self {
         Self { close_timeout: timeout, ..self }

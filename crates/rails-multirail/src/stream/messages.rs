@@ -1,6 +1,6 @@
 //! Messages over a stream.
 
-use super::{MultiRailStream, StreamStats, lock, shared::State};
+use super::{MultiRailStream, StreamStats, closing, lock, shared::State};
 use bytes::Bytes;
 use rails_proto::{
     chunk::Priority,
@@ -164,11 +164,18 @@ impl MultiRailMessages {
     /// Ends both directions and gives the statistics: finishes, receives the peer's messages to their end and drops
     /// them (the caller should have received those that matter), and waits until the lanes are closed.
     ///
+    /// It waits for the peer as long as there is progress, and without any for
+    /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
+    ///
     /// # Errors
-    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps fails.
+    /// As [`MultiRailStream::close`].
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with time enabled.
     pub async fn close(mut self) -> IoResult<StreamStats> {
-        self.sender.finish().await?;
-        while self.receiver.recv().await?.is_some() {}
+        let shared = self.sender.stream.shared.clone();
+        self.sender.stream.deliver().await?;
+        while closing::in_time(&shared, self.receiver.recv()).await?.is_some() {}
         self.sender.stream.wait_for_lanes().await;
         Ok(self.stats())
     }

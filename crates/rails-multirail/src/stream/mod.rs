@@ -5,6 +5,7 @@ mod active_lane;
 mod admission;
 mod alarm;
 mod burst;
+mod closing;
 mod connect;
 mod decisions;
 mod dialer;
@@ -48,8 +49,8 @@ pub use stats::{LaneStats, StreamStats, ThreadStats};
 pub(crate) use streams::Streams;
 
 use crate::{
-    AddLaneError, CloseError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses,
-    error::FailedLane, rails::Rails,
+    AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses, error::FailedLane,
+    rails::Rails,
 };
 use bytes::Bytes;
 use dialer::{Dialer, Path};
@@ -72,7 +73,6 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{broadcast, mpsc},
-    time::timeout,
 };
 
 /// An ordered, reliable stream of bytes in both directions, over every lane that is up.
@@ -337,31 +337,11 @@ impl MultiRailStream {
     /// # Panics
     /// Outside a tokio runtime with time enabled.
     pub async fn close(mut self) -> IoResult<StreamStats> {
-        let (stream, limit) = (self.id(), self.shared.close_timeout);
-        loop {
-            let before = self.shared.bytes_at_risk();
-            if let Ok(delivered) = timeout(limit, poll_fn(|context| self.poll_delivered(context))).await {
-                delivered?;
-                break;
-            }
-            let bytes = self.shared.bytes_at_risk();
-            if bytes >= before {
-                return Err(CloseError::NotDelivered { stream, bytes, limit }.into());
-            }
-        }
-        let not_ended = |_| CloseError::NotEnded { stream, limit };
-        while timeout(limit, self.read_bytes()).await.map_err(not_ended)??.is_some() {}
+        self.deliver().await?;
+        let shared = self.shared.clone();
+        while closing::in_time(&shared, self.read_bytes()).await?.is_some() {}
         self.wait_for_lanes().await;
         Ok(self.stats())
-    }
-
-    /// Waits until the lanes of a stream that has ended are closed.
-    async fn wait_for_lanes(&self) {
-        let mut lanes_up = self.shared.lanes_up.subscribe();
-        // The peer may keep its end open for a while, but both directions are complete.
-        self.shared.with(|state| state.connection.abandon(Instant::now()));
-        let _ = lanes_up.wait_for(|up| *up == 0).await;
-        self.shared.summarize();
     }
 
     /// Shuts the write side down, and waits until the peer has every byte. A peer that reads no more is an error unless

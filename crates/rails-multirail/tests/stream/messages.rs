@@ -334,3 +334,18 @@ async fn sealed_messages_are_opened_in_their_own_buffers() {
     writer.await.unwrap().unwrap();
     sender.finish().await.unwrap();
 }
+
+/// The peer lives, receives nothing or sends no end, and keeps its end open.
+#[tokio::test]
+async fn close_without_progress_ends_at_its_limit() {
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(1 << 20);
+    for (count, expected) in [(20, "the peer has taken none of the last"), (0, "it has not ended its direction")] {
+        let (mut near, _far) = message_pair(&small.clone().close_timeout(Duration::from_millis(50))).await;
+        for _ in 0..count {
+            near.send(Bytes::from(pattern(40 << 10)), Priority::NORMAL).await.unwrap();
+        }
+        let error = timeout(PATIENCE, near.close()).await.expect("it does not wait for ever").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}

@@ -10,9 +10,15 @@ use rails_proto::{
     violation::{Form, Violation},
     wire::ResetReason,
 };
-use std::{io, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    task::{Context, Wake},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    sync::Notify,
     time::timeout,
 };
 
@@ -348,4 +354,39 @@ async fn close_without_progress_ends_at_its_limit() {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(error.to_string().contains(expected), "{error}");
     }
+}
+
+struct Woken(Notify);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify_one();
+    }
+}
+
+#[tokio::test]
+async fn a_send_that_waits_is_woken_beside_try_send() {
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(64 << 10);
+    let (near, far) = message_pair(&small).await;
+    let ((mut sender, _receiver), (_sender, mut receiver)) = (near.split(), far.split());
+    let message = Bytes::from(pattern(40 << 10));
+    let mut sent = 0;
+    let woken = Arc::new(Woken(Notify::new()));
+    let waker = woken.clone().into();
+    let mut waiting = Some(message.clone());
+    loop {
+        let mut context = Context::from_waker(&waker);
+        while sender.poll_send(&mut context, &mut waiting, Priority::NORMAL).is_ready() {
+            (sent, waiting) = (sent + 1, Some(message.clone()));
+        }
+        match sender.try_send(message.clone(), Priority::NORMAL) {
+            Ok(()) => sent += 1,
+            Err(TrySendError::Full(_)) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    for _ in 0..sent {
+        timeout(PATIENCE, receiver.recv()).await.expect("it arrives").unwrap().unwrap();
+    }
+    timeout(PATIENCE, woken.0.notified()).await.expect("the task that waits is woken");
 }

@@ -50,12 +50,13 @@ pub struct LostLane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
-    /// The peer does not take the written bytes.
-    #[error("stream {stream}: for {limit:?} the peer has taken none of the last {bytes} bytes")]
+    /// The peer does not take the written bytes, or their end.
+    #[error("stream {stream}: for {limit:?} the peer has {}", not_taken(*bytes))]
     NotDelivered {
         /// The stream.
         stream: StreamId,
-        /// The written bytes that the peer does not have, as far as this end knows.
+        /// The written bytes that the peer does not have, as far as this end knows. With 0, the peer has not heard of the
+        /// stream's end.
         bytes: u64,
         /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
         limit: Duration,
@@ -313,6 +314,13 @@ impl JoinError {
             Self::StreamOver => ErrorKind::NotConnected,
             _ => ErrorKind::Other,
         }
+    }
+}
+
+fn not_taken(bytes: u64) -> String {
+    match bytes {
+        0 => "not acknowledged the stream's end".to_owned(),
+        bytes => format!("taken none of the last {bytes} bytes"),
     }
 }
 

@@ -65,6 +65,16 @@ mod tests {
     };
     use tokio::time::sleep;
 
+    #[test]
+    fn close_names_what_the_peer_has_not_taken() {
+        let not_delivered = |bytes| {
+            let (stream, limit) = (rails_proto::handshake::StreamId([0; 16]), Duration::from_secs(30));
+            CloseError::NotDelivered { stream, bytes, limit }.to_string()
+        };
+        assert!(not_delivered(3).ends_with("for 30s the peer has taken none of the last 3 bytes"));
+        assert!(not_delivered(0).ends_with("for 30s the peer has not acknowledged the stream's end"));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_step_takes_as_long_as_there_is_progress() {
         let (limit, begun) = (Duration::from_secs(3), tokio::time::Instant::now());

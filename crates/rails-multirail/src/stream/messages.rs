@@ -24,9 +24,10 @@ use tokio::task::coop;
 ///   **Small messages** (up to 16 KiB) share packets while lanes are busy. The receiver takes them out of a packet
 ///   without a copy, unless a small message would keep a much larger packet in memory.
 /// - **Priorities**: a more urgent message is sent before the rest of others, and may be received before them. It still
-///   needs room in the peer's window: if large unread messages fill the window, it waits.
-/// - **Length**: a message may be as long as three quarters of the peer's [window](crate::StreamOptions::window). A
-///   message longer than half the window is alone on its way.
+///   needs room among the bytes that may be on their way: if large unread messages take all of it, it waits.
+/// - **Length**: the peer's [window](crate::StreamOptions::window) and this end's
+///   [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) bound the bytes that may be on their way. A message
+///   may be as long as three quarters of the smaller one; one that is longer than half of it is alone on its way.
 /// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets the peer receive to
 ///   the end, and resolves when it has every message. Each half ends its direction when it is dropped: after the sender
 ///   is dropped, the peer receives the sent messages and then the end; after the receiver is dropped, the peer's sends
@@ -53,15 +54,18 @@ pub struct MessageReceiver {
     priority: Priority,
 }
 
-/// The error for a message that is too long for the peer.
+/// The error for a message that is too long for the bytes that may be on their way.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a message of {length} bytes: the peer's window of {window} bytes takes at most {longest}")]
+#[error(
+    "a message of {length} bytes: {window} bytes may be on their way to the peer, and a message has at most {longest}"
+)]
 pub struct MessageTooLong {
     /// The message's length in bytes.
     pub length: usize,
-    /// The length of the longest message that the peer takes, in bytes.
+    /// The length of the longest message that can be sent, in bytes.
     pub longest: u64,
-    /// The peer's window in bytes.
+    /// The most bytes that may be on their way: the peer's [window](crate::StreamOptions::window), or this end's
+    /// [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) if it is smaller.
     pub window: u64,
 }
 
@@ -246,7 +250,7 @@ impl MessageSender {
         self.stream.shared.with(|state| state.connection.abort(Instant::now()));
     }
 
-    /// The length of the longest message that the peer takes, in bytes.
+    /// The length of the longest message that can be sent, in bytes.
     pub fn longest_message(&self) -> u64 {
         self.stream.shared.with(|state| state.connection.longest_message().0)
     }

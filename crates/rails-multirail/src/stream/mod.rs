@@ -100,8 +100,8 @@ use tokio::{
 ///   [`abort`](std::process::abort) does not, and streams that were not dropped are not waited for. Only
 ///   [`Rails::drain`], a [shutdown](tokio::io::AsyncWriteExt::shutdown) and [`close`](Self::close) tell the program that
 ///   the bytes have arrived.
-/// - **Memory** is bounded: for arriving bytes by this end's window, for sent bytes by the send buffer and the peer's
-///   window.
+/// - **Memory** is bounded: for arriving bytes by this end's window and the chunks that are arriving, one on each lane;
+///   for written bytes by the send buffer and [`StreamOptions::max_unacknowledged`].
 ///
 /// Errors come as [`std::io::Error`] around a [`StreamError`](crate::StreamError).
 #[derive(Debug)]

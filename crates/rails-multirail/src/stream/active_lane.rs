@@ -249,7 +249,7 @@ impl ActiveLane {
         if !self.handoff.task_receives() {
             return Poll::Pending;
         }
-        if !self.handoff.is_inline() {
+        if self.handoff.goes_home() {
             self.report_to(driven, self.home());
         }
         let received = self.poll_receive(Access::on_rail(shared, self), driven, budget);
@@ -259,15 +259,16 @@ impl ActiveLane {
         received
     }
 
-    /// Has the task take the lane back to its rail's runtime: the reader's is shutting down.
-    fn go_home(&self) {
-        self.handoff.set_inline(false);
-        self.leave_to_task();
+    /// Has the task take the lane back to its rail's runtime: the reader's is shutting down, or there is no reader any more.
+    pub(super) fn go_home(&self) {
+        self.handoff.call_home();
+        self.wake_task();
     }
 
     /// Has the calling runtime report arrivals.
     fn report_to(&self, driven: &mut Driven, caller: runtime::Id) {
-        // A helper may be in the middle of a call, which the registration would wait for.
+        // A helper may be in the middle of a call, which the registration would wait for. It is in one only while the lane
+        // is at home.
         if driven.reports == caller || driven.lending.as_ref().is_some_and(Lending::is_lent) {
             return;
         }
@@ -418,6 +419,7 @@ impl ActiveLane {
                         self.lane.limit_unsent(DataSize::bytes(bytes))?;
                     }
                     if let Some(lending) = &mut driven.lending
+                        && driven.reports == self.home()
                         && lending.lend(now, &mut driven.protocol)
                     {
                         self.wake_task();

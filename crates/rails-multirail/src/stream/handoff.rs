@@ -21,13 +21,16 @@ pub(super) struct Handoff {
     is_watched: AtomicBool,
     /// Whether the reader has not come for the last of them yet.
     is_owed: AtomicBool,
+    /// Whether the task is to have its own runtime report arrivals, whatever they are.
+    is_called_home: AtomicBool,
 }
 
 impl Handoff {
     pub(super) fn new() -> Self {
         let new = || AtomicBool::new(false);
         let passed_on = AtomicU32::new(0);
-        Self { is_inline: new(), is_tasks: new(), passed_on, is_watched: new(), is_owed: new() }
+        let (is_inline, is_tasks, is_watched, is_owed, is_called_home) = (new(), new(), new(), new(), new());
+        Self { is_inline, is_tasks, passed_on, is_watched, is_owed, is_called_home }
     }
 
     /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::is_watched) the reader.
@@ -51,6 +54,19 @@ impl Handoff {
     pub(super) fn task_receives(&self) -> bool {
         let is_tasks = self.is_tasks.swap(false, AcqRel);
         is_tasks || !self.is_inline()
+    }
+
+    /// Has the task receive next, at home. The caller wakes it. A thread that receives meanwhile may find arrivals small.
+    pub(super) fn call_home(&self) {
+        self.set_inline(false);
+        self.is_called_home.swap(true, AcqRel);
+        self.leave_to_task();
+    }
+
+    /// Whether the task has its own runtime report arrivals, as it does unless they are small. The task asks before it
+    /// receives.
+    pub(super) fn goes_home(&self) -> bool {
+        self.is_called_home.swap(false, AcqRel) || !self.is_inline()
     }
 
     /// Whether the task watches whether the reader comes.

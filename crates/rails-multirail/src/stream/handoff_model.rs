@@ -163,3 +163,25 @@ fn watch_goes_on_or_begins_anew() {
         }
     });
 }
+
+/// The task goes home when it is called, even if it has just found that arrivals are small.
+#[test]
+fn task_that_is_called_goes_home() {
+    loom::model(|| {
+        let handoff = Arc::new(Handoff::new());
+        handoff.set_inline(true);
+        handoff.leave_to_task();
+        let call = {
+            let handoff = handoff.clone();
+            thread::spawn(move || handoff.call_home())
+        };
+        let receive = || {
+            let goes_home = handoff.task_receives() && handoff.goes_home();
+            handoff.set_inline(true);
+            goes_home
+        };
+        let went_home = receive();
+        call.join().unwrap();
+        assert!(went_home || receive(), "the call wakes the task once more");
+    });
+}

@@ -571,10 +571,13 @@ impl Shared {
         let bound = Instant::now() + self.lock().connection.linger() + LAST_WORDS;
         // Before the supervisor can hear of the end.
         *self.last_work() = Some(LastWork::new(bound, Some(self.id)));
-        let has_delivered = self.with(|state| {
+        let (has_delivered, lanes) = self.with(|state| {
             state.connection.drop_application(Instant::now(), unread);
-            state.connection.has_delivered()
+            let lanes: Vec<_> = state.lanes.iter().filter_map(|slot| slot.active.clone()).collect();
+            (state.connection.has_delivered(), lanes)
         });
+        // The reader's runtime may not run any more, if the process ends.
+        lanes.iter().for_each(|lane| lane.go_home());
         if has_delivered {
             self.has_delivered();
         }

@@ -8,6 +8,7 @@ use std::{env, net::SocketAddr, process::Stdio, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     process::{Child, Command},
+    runtime::Handle,
     time::timeout,
 };
 
@@ -28,6 +29,17 @@ async fn bytes_dropped_by_a_blocking_main_arrive() {
 #[tokio::test]
 async fn bytes_dropped_before_an_exit_arrive() {
     let (far, child) = accept(Kind::Exits).await;
+    everything_arrives(far, child).await;
+}
+
+/// The runtime that exits has watched the sockets of the lanes until then.
+#[tokio::test]
+async fn bytes_behind_a_conversation_arrive() {
+    let (mut far, child) = accept(Kind::Converses).await;
+    for _ in 0..ROUND_TRIPS {
+        let message = in_time(far.read_u8()).await.unwrap();
+        in_time(far.write_u8(message)).await.unwrap();
+    }
     everything_arrives(far, child).await;
 }
 
@@ -68,15 +80,17 @@ enum Kind {
     Async,
     Blocking,
     Exits,
+    Converses,
     Impatient,
     ExitsOnTheRail,
 }
 
-const KINDS: [Kind; 5] = [Kind::Async, Kind::Blocking, Kind::Exits, Kind::Impatient, Kind::ExitsOnTheRail];
+const KINDS: [Kind; 6] =
+    [Kind::Async, Kind::Blocking, Kind::Exits, Kind::Converses, Kind::Impatient, Kind::ExitsOnTheRail];
 
 /// Starts a child, and accepts its stream.
 async fn accept(kind: Kind) -> (MultiRailStream, Child) {
-    let rails = rails();
+    let rails = rails(2);
     let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &options()).await.unwrap();
     let addresses: Vec<String> = listener.local_addrs().iter().map(|address| address.socket.to_string()).collect();
     let mut command = Command::new(env::current_exe().expect("it is running"));
@@ -95,9 +109,12 @@ fn child() {
     let kind = env::var(KIND).unwrap();
     let kind = KINDS.into_iter().find(|known| format!("{known:?}") == kind).unwrap();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
-    let rails = rails();
+    // With a second lane, that one would deliver the bytes.
+    let rails = rails(if kind == Kind::Converses { 1 } else { 2 });
+    let addresses = &addresses[..rails.len()];
     if kind == Kind::ExitsOnTheRail {
         let (rail, own) = (rails.iter().next().unwrap().runtime().handle().clone(), rails.clone());
+        let addresses = addresses.to_vec();
         return rail
             .block_on(rail.spawn(async move {
                 drop(written(&own, &addresses, kind).await);
@@ -107,14 +124,14 @@ fn child() {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if kind == Kind::Blocking {
-        let stream = runtime.block_on(written(&rails, &addresses, kind));
+        let stream = runtime.block_on(written(&rails, addresses, kind));
         drop(runtime);
         drop(stream);
         return;
     }
     runtime.block_on(async move {
-        drop(written(&rails, &addresses, kind).await);
-        if kind == Kind::Exits {
+        drop(written(&rails, addresses, kind).await);
+        if matches!(kind, Kind::Exits | Kind::Converses) {
             std::process::exit(0);
         }
     });
@@ -123,15 +140,22 @@ fn child() {
 /// A stream that has written all bytes, which the peer does not have yet.
 async fn written(rails: &Rails, addresses: &[SocketAddr], kind: Kind) -> MultiRailStream {
     let linger = if kind == Kind::Impatient { Duration::from_millis(300) } else { PATIENCE };
-    let options = options().send_buffer(BYTES).linger(linger);
+    let mut options = options().send_buffer(BYTES).linger(linger);
+    if kind == Kind::Converses {
+        options = options.application_runtime(&Handle::current());
+    }
     let mut stream = MultiRailStream::connect(rails, addresses, &options).await.unwrap();
+    for message in (0..ROUND_TRIPS).filter(|_| kind == Kind::Converses) {
+        stream.write_u8(message).await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), message);
+    }
     stream.write_all(&vec![7; BYTES]).await.unwrap();
     stream.flush().await.unwrap();
     stream
 }
 
-fn rails() -> Rails {
-    let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(2)).unwrap();
+fn rails(count: usize) -> Rails {
+    let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(count)).unwrap();
     Rails::build(&plan).unwrap()
 }
 
@@ -148,4 +172,5 @@ async fn in_time<T>(step: impl Future<Output = T>) -> T {
 const ADDRESSES: &str = "RAILS_TEST_ADDRESSES";
 const KIND: &str = "RAILS_TEST_KIND";
 const BYTES: usize = 8 << 20;
+const ROUND_TRIPS: u8 = 64;
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -133,6 +133,7 @@ impl fmt::Debug for IncomingLane {
 /// | another error of a lane | The path is at fault: the stream dials the lane again |
 /// | zero bytes received | The peer has closed its sending side |
 /// | [`unacknowledged_packets`](TransportStats::unacknowledged_packets) while [`bytes_acknowledged`](TransportStats::bytes_acknowledged) stands still, and [`peer_window_bytes`](TransportStats::peer_window_bytes) is not zero | The lane has stalled after a few round trips: other lanes carry its chunks |
+/// | three [`unanswered_probes`](TransportStats::unanswered_probes) | The same, whatever the peer's window is |
 /// | [`least_rtt`](TransportStats::least_rtt), or else [`rtt`](TransportStats::rtt) | The time that a chunk takes on this lane |
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The local address.
@@ -282,8 +283,11 @@ pub struct TransportStats {
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
     /// Bytes that the peer's host takes at the moment; zero while the peer's application does not read. A lane whose peer
-    /// takes nothing has not stalled.
+    /// takes nothing has not stalled, unless the host does not answer [probes](Self::unanswered_probes).
     pub peer_window_bytes: Option<u64>,
+    /// Probes of the peer's host since it last answered anything. A lane with three has stalled, if the stream waits for an
+    /// answer.
+    pub unanswered_probes: Option<u64>,
     /// Rate of the latest delivery.
     #[serde(rename = "rate_bits_per_second")]
     pub rate: Option<Bandwidth>,

@@ -1,6 +1,7 @@
 //! Lanes over the loopback interface: their local ends, their options and their counters.
 
 use bytes::Bytes;
+use rails_lab::{LinkLab, Shape, Side};
 use rails_net::{
     BindEndError, ConnectError, Deviation, KeepAlive, Lane, ListenError, LocalEnd, TcpAcceptor, TcpLane, TcpState,
     TcpTransport, TransportDetails,
@@ -178,11 +179,8 @@ async fn a_lane_counts_what_it_carries() {
     assert!(!sent.congestion.is_empty() && !got.congestion.is_empty());
 }
 
-#[tokio::test]
-async fn the_window_of_a_peer_that_does_not_read() {
-    let small = TcpTransport::new().receive_buffer(DataSize::bytes(16 << 10));
-    let (near, _far) = pair(&TcpTransport::new(), &small).await;
-    assert!(near.stats().expect("readable").peer_window_bytes.is_none_or(|bytes| bytes > 0));
+/// Writes until the peer's host, whose process does not read, takes no more bytes.
+async fn fill(near: &TcpLane) {
     let bytes = [Bytes::from(vec![7; 64 << 10])];
     let closes = async {
         while near.stats().expect("readable").peer_window_bytes.is_some_and(|bytes| bytes > 0) {
@@ -191,6 +189,46 @@ async fn the_window_of_a_peer_that_does_not_read() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), closes).await.expect("the peer's host takes no more bytes");
+}
+
+fn small_window() -> TcpTransport {
+    TcpTransport::new().receive_buffer(DataSize::bytes(16 << 10))
+}
+
+#[tokio::test]
+async fn the_window_of_a_peer_that_does_not_read() {
+    let (near, _far) = pair(&TcpTransport::new(), &small_window()).await;
+    assert!(near.stats().expect("readable").peer_window_bytes.is_none_or(|bytes| bytes > 0));
+    fill(&near).await;
+}
+
+#[tokio::test]
+#[ignore = "needs root: makes network namespaces"]
+async fn netns_probes_of_a_host_that_is_gone() {
+    let lab = LinkLab::builder().link(Shape::Unshaped).build().expect("labs can be built here");
+    let listener = {
+        let _inside = lab.enter(Side::B).expect("it exists");
+        small_window().listen((lab.address(Side::B, 0), 0).into()).expect("the address is there")
+    };
+    let near = {
+        let _inside = lab.enter(Side::A).expect("it exists");
+        TcpTransport::new().connect(listener.local_addr()).await.expect("it listens")
+    };
+    let _far = listener.accept().await.expect("a peer has connected");
+    fill(&near).await;
+    let unanswered = || near.stats().expect("readable").unanswered_probes;
+    let gone = async {
+        // The host answers.
+        for _ in 0..300 {
+            assert!(unanswered() < 3);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        lab.set_black_hole(Side::B, 0, true).expect("it exists");
+        while unanswered() < 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the kernel probes once a second at least");
 }
 
 #[tokio::test]

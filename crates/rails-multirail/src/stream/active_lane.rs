@@ -467,6 +467,7 @@ impl ActiveLane {
             since_acknowledgement: stats.since_acknowledgement,
             unacknowledged_packets: stats.unacknowledged_packets,
             peer_window_bytes: stats.peer_window_bytes,
+            unanswered_probes: stats.unanswered_probes,
         }
     }
 }

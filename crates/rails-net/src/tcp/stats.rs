@@ -58,6 +58,9 @@ pub struct TcpStats {
     pub retransmitted_segments: u32,
     /// Segments sent and not acknowledged.
     pub unacked_segments: u32,
+    /// Probes of a window that has no room, or of a silent peer, since the peer's host last answered anything. A host
+    /// that lives answers, whatever its processes do.
+    pub unanswered_probes: u8,
     /// Segments that the kernel now takes for lost.
     pub lost_segments: u32,
     /// Congestion window.
@@ -151,6 +154,7 @@ impl TcpStats {
             bytes_received: info.u64(Field::BYTES_RECEIVED),
             retransmitted_segments: info.u32(Field::TOTAL_RETRANS)?,
             unacked_segments: info.u32(Field::UNACKED)?,
+            unanswered_probes: info.u8(Field::PROBES)?,
             lost_segments: info.u32(Field::LOST)?,
             congestion_window_segments: info.u32(Field::SND_CWND)?,
             peer_window_bytes: info.u32(Field::SND_WND),

@@ -21,6 +21,8 @@ pub struct TransportSample {
     pub unacknowledged_packets: Option<u64>,
     /// The number of bytes that the peer's host takes at the moment.
     pub peer_window_bytes: Option<u64>,
+    /// The number of probes of the peer's host since it last answered anything.
+    pub unanswered_probes: Option<u64>,
 }
 
 /// Gives the stream the transport's figures when it checks progress.
@@ -56,25 +58,33 @@ impl Progress {
     /// acknowledgement of new bytes counts. A lane whose transport does not give both figures never stalls.
     ///
     /// While the peer's window is closed, its host waits for the peer's process, which is busy or stopped: no other lane would get further. The transport
-    /// goes on asking, and fails the lane if the host does not answer.
+    /// goes on asking. A host that does not answer has gone, or the way to it has: the lane stalls, and has been silent since the last answer.
     fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {
             self.acknowledged = acknowledged;
             self.since = now.checked_sub(sample.since_acknowledgement.unwrap_or_default()).or(Some(now));
         }
+        let is_silent = sample.unanswered_probes.is_some_and(|probes| probes >= MAX_UNANSWERED_PROBES);
         let has_room = sample.peer_window_bytes.is_none_or(|bytes| bytes > 0);
         let is_in_flight =
             sample.bytes_acknowledged.and(sample.unacknowledged_packets).is_some_and(|packets| packets > 0);
-        let waits = has_room && is_in_flight;
+        let since = match sample.since_acknowledgement {
+            Some(silent_for) if is_silent => now.checked_sub(silent_for),
+            _ => self.since.filter(|_| is_silent || has_room && is_in_flight),
+        };
         LinkSample {
             rtt: sample.rtt,
             rtt_variation: sample.rtt_variation,
             least_rtt: sample.least_rtt,
-            stalled_for: self.since.filter(|_| waits).map(|since| now.saturating_duration_since(since)),
+            stalled_for: since.map(|since| now.saturating_duration_since(since)),
         }
     }
 }
+
+/// A peer's host may lose one answer, and holds another back that comes within half a second of the one before
+/// (`net.ipv4.tcp_invalid_ratelimit`).
+const MAX_UNANSWERED_PROBES: u64 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -116,5 +126,24 @@ mod tests {
         let at = |bytes| TransportSample { peer_window_bytes: Some(bytes), ..sample(1_000, 31_000 * MS) };
         assert_eq!(progress.sample(begin + 31_000 * MS, &at(0)).stalled_for, None);
         assert_eq!(progress.sample(begin + 31_000 * MS, &at(1)).stalled_for, Some(31_000 * MS));
+    }
+
+    #[test]
+    fn a_host_that_answers_no_probe_is_a_stall() {
+        let mut progress = Progress::new(LaneId(0));
+        // The kernel probes while no packet is in flight.
+        let mut at = |unanswered, since| {
+            let closed = TransportSample {
+                unacknowledged_packets: Some(0),
+                peer_window_bytes: Some(0),
+                unanswered_probes: Some(unanswered),
+                ..sample(1_000, since)
+            };
+            progress.sample(Instant::now() + 31_000 * MS, &closed).stalled_for
+        };
+        assert_eq!(at(1, 1_000 * MS), None);
+        assert_eq!(at(2, 2_000 * MS), None);
+        assert_eq!(at(3, 3_000 * MS), Some(3_000 * MS));
+        assert_eq!(at(0, MS), None, "it has answered");
     }
 }

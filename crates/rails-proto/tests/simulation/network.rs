@@ -228,6 +228,7 @@ impl Pipe {
             since_acknowledgement: self.progress.map(|at| now.saturating_duration_since(at)),
             unacknowledged_packets: Some((self.held > 0).into()),
             peer_window_bytes: None,
+            unanswered_probes: None,
         }
     }
 

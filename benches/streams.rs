@@ -1,5 +1,5 @@
-//! The price of many streams: memory, descriptors, idle wakes, and a kilobyte there and back each second, beside as many
-//! plain TCP connections.
+//! The price of many streams: memory, descriptors, wakes while they are idle, before their first use and after it, and a
+//! kilobyte there and back each second, beside as many plain TCP connections.
 //!
 //! Run: `cargo bench --bench streams`. Both ends of every stream are in this process, so a figure per end is half of the
 //! process's; both ends' tasks run on the first rail of their end.
@@ -35,11 +35,19 @@ fn main() {
         ]
     });
     println!(
-        "{count} streams, each with its two ends in this process; {time:?} idle, then {time:?} of 1 KiB a second each"
+        "{count} streams, each with its two ends in this process; {time:?} idle, then {time:?} of 1 KiB a second each, \
+         then idle again"
     );
-    println!("                  KiB/end  descriptors/end  idle wakes/s  CPU ms/s  p50 us  p99 us");
-    for (name, Figures { kib, descriptors, idle, cpu, p50, p99 }) in figures {
-        println!("{name:<16} {kib:>8.1} {descriptors:>16.1} {idle:>13.1} {cpu:>9.1} {p50:>7.0} {p99:>7.0}");
+    println!(
+        "                  KiB/end  descriptors/end  wakes/s idle, again  CPU ms/s  p50 us  p99 us  p99.9 us  max us"
+    );
+    for (name, Figures { kib, descriptors, idle, again, cpu, trips }) in figures {
+        let [p50, p99, p999] = [500, 990, 999].map(|part| trips[trips.len() * part / 1000]);
+        let max = trips[trips.len() - 1];
+        println!(
+            "{name:<16} {kib:>8.1} {descriptors:>16.1} {idle:>13.1} {again:>6.1} {cpu:>9.1} {p50:>7.0} {p99:>7.0} \
+             {p999:>9.0} {max:>7.0}"
+        );
     }
 }
 
@@ -53,10 +61,12 @@ struct Streams<S> {
 struct Figures {
     kib: f64,
     descriptors: f64,
+    /// The wakes a second before the first use, and after the last.
     idle: f64,
+    again: f64,
     cpu: f64,
-    p50: f64,
-    p99: f64,
+    /// The round trips in microseconds, in order.
+    trips: Vec<f64>,
 }
 
 /// The process's memory in bytes, its descriptors, wakes and CPU time.
@@ -155,7 +165,7 @@ async fn measure<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(streams: St
                 asker.read_exact(&mut message).await.expect("the stream holds");
                 trips.push(start.elapsed().as_secs_f64() * 1e6);
             }
-            trips
+            (trips, asker)
         }));
     }
     // The streams finish their opening in the first period.
@@ -167,18 +177,25 @@ async fn measure<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(streams: St
     let busy_from = Usage::now();
     sleep(time).await;
     let busy_to = Usage::now();
-    let mut trips = Vec::new();
+    let (mut trips, mut open) = (Vec::new(), Vec::new());
     for task in tasks {
-        trips.extend(task.await.expect("the stream holds"));
+        let (of_one, stream) = task.await.expect("the stream holds");
+        trips.extend(of_one);
+        open.push(stream);
     }
     trips.sort_by(f64::total_cmp);
+    // Buffers and timers of the last use go in the first period.
+    sleep(time).await;
+    let again_from = Usage::now();
+    sleep(time).await;
+    let again_to = Usage::now();
     let ends = 2.0 * count as f64;
     Figures {
         kib: idle_to.memory.saturating_sub(before.memory) as f64 / 1024.0 / ends,
         descriptors: idle_to.descriptors.saturating_sub(before.descriptors) as f64 / ends,
         idle: (idle_to.wakes - idle_from.wakes) as f64 / (0.9 * time.as_secs_f64()),
+        again: (again_to.wakes - again_from.wakes) as f64 / time.as_secs_f64(),
         cpu: (busy_to.cpu - busy_from.cpu).as_secs_f64() * 1e3 / time.as_secs_f64(),
-        p50: trips[trips.len() / 2],
-        p99: trips[trips.len() * 99 / 100],
+        trips,
     }
 }

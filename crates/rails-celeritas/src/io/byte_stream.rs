@@ -125,9 +125,9 @@ impl ByteStream {
     /// Copies bytes that have arrived into the buffers. Returns how many; zero if the peer sends no more.
     pub(super) fn try_read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut reading = self.reading();
-        let awaited = reading.awaited;
+        let before = (reading.awaited, reading.is_broken);
         let read = self.read(&mut reading, buffers);
-        let has_taken = reading.awaited != awaited;
+        let has_taken = (reading.awaited, reading.is_broken) != before;
         drop(reading);
         if has_taken {
             // The driver tells the peer that it may send further.
@@ -187,7 +187,8 @@ impl ByteStream {
         if reading.is_broken {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let (state, now) = (&mut *self.shared().lock(), Instant::now());
+        let now = Instant::now();
+        let mut state = self.shared().lock();
         match state.protocol.take(now, reading.awaited) {
             Some(Outcome::Message(message)) => {
                 reading.blocks.extend(message.blocks);

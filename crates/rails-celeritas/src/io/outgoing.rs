@@ -100,3 +100,52 @@ impl Settled {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        io::lock::Lock,
+        proto::wire::{SegmentHeader, Token},
+    };
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    };
+
+    struct Owner(Arc<AtomicBool>);
+
+    impl AsRef<[u8]> for Owner {
+        fn as_ref(&self) -> &[u8] {
+            b"owned"
+        }
+    }
+
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    /// A burst that is sealed ahead has the last of the bytes of a message that was given up.
+    #[test]
+    fn owner_of_pieces_is_dropped_behind_the_lock() {
+        let (lock, is_dropped) = (Lock::new(Outgoing::default()), Arc::new(AtomicBool::new(false)));
+        let blocks = SentBlocks::new(vec![Bytes::from_owner(Owner(Arc::clone(&is_dropped)))]);
+        let header = SegmentHeader { token: Token(1), packet: 0, offset: 0, message: 0, message_len: 5, in_message: 0 };
+        let segment = Segment { header, is_short: false, payload_len: 5, is_again: false };
+        let mut pieces = Vec::new();
+        let mut outgoing = lock.lock();
+        drop(outgoing.insert(0, blocks));
+        assert!(outgoing.pieces(&segment, &mut pieces));
+        outgoing.forget(0);
+        let settled = outgoing.take_settled();
+        drop(outgoing);
+        settled.into_iter().for_each(Settled::tell);
+        let outgoing = lock.lock();
+        drop(pieces);
+        assert!(!is_dropped.load(Relaxed));
+        drop(outgoing);
+        assert!(is_dropped.load(Relaxed));
+    }
+}

@@ -536,6 +536,8 @@ impl ConnectionProtocol {
             return Some(Control::Refuse { message });
         }
         if let Some((message, bytes)) = self.sender.poll_given_up() {
+            // Another message may begin in its place.
+            self.heed_busy();
             return Some(Control::GiveUp { message, start: bytes.start, length: bytes.end - bytes.start });
         }
         let finish = self.tells_finish.take().map(|messages| Control::Finish { messages });
@@ -776,8 +778,8 @@ impl ConnectionProtocol {
         self.refused.insert(message..message + 1);
     }
 
-    /// Tells the peer how far it may send now. While it has not read of all refused messages it may begin no further ones:
-    /// so it cannot have this end keep a record of each.
+    /// Tells the peer how far it may send now. Before it was told of all refused messages it may begin no further ones: so a
+    /// peer that reads no frame cannot have this end keep a record of each.
     fn raise_limits(&mut self, now: Instant) {
         if !self.refused.is_empty() {
             return;

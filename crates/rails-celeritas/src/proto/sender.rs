@@ -70,7 +70,8 @@ pub struct Sender {
     /// Packets below this number were sent before, or while, there was less to send than the rate allowed.
     limited_until: u64,
     delivered: VecDeque<u32>,
-    /// Packets below this number give no sample of the round trip: an end was stopped while they were under way.
+    /// Packets below this number give no sample above the smoothed round trip: an end was stopped while they were under
+    /// way.
     sampled_from: u64,
     stats: SenderStats,
     /// The packets that lists were compared with.
@@ -600,7 +601,7 @@ impl Sender {
         }
     }
 
-    /// One of the ends was stopped: the answers to the packets under way tell nothing of the path.
+    /// One of the ends was stopped: the answers to the packets under way tell of no longer path, but of a shorter one.
     pub fn distrust_samples(&mut self) {
         self.sampled_from = self.next_packet;
     }
@@ -648,11 +649,15 @@ impl Sender {
     }
 
     fn sample(&mut self, now: Instant, list: &ErrorList) -> Option<Duration> {
-        if list.largest < self.sampled_from || self.largest.is_some_and(|largest| list.largest <= largest) {
+        if self.largest.is_some_and(|largest| list.largest <= largest) {
             return None;
         }
         let whole = now.saturating_duration_since(self.in_flight.get(list.largest)?.sent_at);
         let delay = Duration::from_micros(list.delay_us.into());
+        // With a pause of an end it is longer than the path, or as long.
+        if list.largest < self.sampled_from && whole.saturating_sub(delay) > self.round_trip.smoothed() {
+            return None;
+        }
         self.round_trip.sample(whole, delay);
         // A peer that claims a longer one would hide the queues on the path.
         let sample = whole.saturating_sub(delay.min(self.most_delay()));

@@ -3,7 +3,7 @@
 use crate::network::{Network, Path, parameters};
 use rails_celeritas::proto::{
     connection::{Failure, Parameters},
-    rate::{Fixed, RateController},
+    rate::{Adaptive, AdaptiveOptions, Fixed, RateController},
     wire::{Control, ErrorList},
 };
 use rails_topo::Bandwidth;
@@ -136,6 +136,31 @@ fn stopped_process_ends_no_connection() {
         let round_trip = network.ends[0].round_trip();
         assert!(round_trip.smoothed() < 100 * MS, "an end that is stopped is no long path: {round_trip:?}");
     }
+}
+
+/// No packet is under way without a stall.
+#[test]
+fn stalls_in_each_round_trip_stop_no_flow() {
+    let path = Path { delay: 100 * MS, bits_per_second: 50_000_000, ..wan(0.0) };
+    let ends = [0, 1].map(|end| parameters(200 * MS, end));
+    let rate = || -> Box<dyn RateController> { Box::new(Adaptive::new(AdaptiveOptions::new())) };
+    let mut network = Network::new(36, [path.clone(), path], ends, rate);
+    network.run(300 * MS, |_| false);
+    network.send(0, 1 << 40);
+    let mut acknowledged = [8, 10].map(|seconds| {
+        while network.passed() < Duration::from_secs(seconds) {
+            network.stop(0, 110 * MS);
+            network.run(network.passed() + 290 * MS, |_| false);
+        }
+        network.ends[0].stats().0.acknowledged_bytes
+    });
+    acknowledged[1] -= acknowledged[0];
+    let counts = network.counts[0];
+    // The sender runs for 180 of 290 ms.
+    assert!(
+        acknowledged[1] * 8 / 2 > 20_000_000 && counts.overflowed * 100 < counts.sent,
+        "{acknowledged:?} {counts:?}"
+    );
 }
 
 #[test]

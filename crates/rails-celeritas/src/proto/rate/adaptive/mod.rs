@@ -228,7 +228,7 @@ impl Adaptive {
                     self.rate = best * DRAINING;
                 }
                 if queue <= self.tolerance() || now >= until {
-                    self.settle(now, now, Held { rate: best, cubic: None });
+                    self.settle(now, now, Held { rate: self.rate / DRAINING, cubic: None });
                 }
             }
             State::Cruise => self.cruise(now, step, rates, is_limited),

@@ -2,6 +2,7 @@
 
 use crate::StreamId;
 use rails_bind::process::at_exit;
+use rails_proto::countdown::Countdown;
 use std::{
     cell::Cell,
     collections::BTreeMap,
@@ -29,14 +30,14 @@ struct All {
 
 #[derive(Debug)]
 struct Entry {
-    until: Instant,
+    limit: Countdown,
     /// The stream that delivers its bytes; `None` for rails that stop.
     stream: Option<StreamId>,
 }
 
 impl LastWork {
-    /// Has the end of the process wait until `until` at most.
-    pub(crate) fn new(until: Instant, stream: Option<StreamId>) -> Self {
+    /// Has the end of the process wait for it, for `limit` from here on at most.
+    pub(crate) fn new(limit: Duration, stream: Option<StreamId>) -> Self {
         let mut all = lock();
         let before = PROCESS.swap(process::id(), SeqCst);
         if before == 0
@@ -49,7 +50,7 @@ impl LastWork {
         }
         let number = all.next;
         all.next += 1;
-        all.work.insert(number, Entry { until, stream });
+        all.work.insert(number, Entry { limit: Countdown::new(Instant::now(), limit), stream });
         Self(number)
     }
 }
@@ -78,14 +79,13 @@ extern "C" fn wait() {
         return;
     }
     let mut all = lock();
-    while !is_done_on_this_thread()
-        && let Some(until) = all.work.values().map(|entry| entry.until).max()
-    {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            break;
-        }
-        all = CHANGED.wait_timeout(all, left).unwrap_or_else(PoisonError::into_inner).0;
+    while !is_done_on_this_thread() {
+        let now = Instant::now();
+        let goes_on = |entry: &mut Entry| !entry.limit.count(now);
+        let next = all.work.values_mut().filter_map(|entry| goes_on(entry).then(|| entry.limit.check_at())).min();
+        let Some(next) = next else { break };
+        let pause = next.saturating_duration_since(now);
+        all = CHANGED.wait_timeout(all, pause).unwrap_or_else(PoisonError::into_inner).0;
     }
     let streams: Vec<String> = all.work.values().filter_map(|entry| Some(entry.stream?.to_string())).collect();
     drop(all);

@@ -18,6 +18,7 @@
 //! - [`scheduler`]: carries the decisions out, and knows which lane holds which byte;
 //! - [`connection`]: one end of one stream, made of the above;
 //! - [`lane`]: one end of one lane, between its bytes and its connection;
+//! - [`countdown`]: limits of time that do not run while the process is stopped;
 //! - [`backoff`], [`redial`]: how long to wait before dialling a lost lane again; [`opening`]: which lanes try to open a stream, and when.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -30,6 +31,7 @@ pub mod admission;
 pub mod backoff;
 pub mod chunk;
 pub mod connection;
+pub mod countdown;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

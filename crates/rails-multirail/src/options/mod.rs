@@ -250,7 +250,8 @@ impl StreamOptions {
     /// The stream ends sooner if all bytes are delivered, and the peer has ended its own direction or was told that
     /// nobody reads it. Bytes that are not delivered in time are thrown away: the peer gets
     /// [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes these were. The end of
-    /// the process waits as long ([`MultiRailStream`](crate::MultiRailStream)).
+    /// the process waits as long ([`MultiRailStream`](crate::MultiRailStream)). A time in which the process was stopped
+    /// (`SIGSTOP`) does not count, except for an eighth of the limit at most.
     #[must_use]
     pub fn linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
@@ -259,6 +260,7 @@ impl StreamOptions {
     /// The longest time that [`close`](crate::MultiRailStream::close) waits without any progress, of a stream or of
     /// messages: the peer takes none of the written bytes, or it sends nothing and does not end its own direction.
     /// Default: 30 s.
+    /// It counts time as [`linger`](Self::linger) does.
     #[must_use]
     pub fn close_timeout(self, timeout: Duration) -> Self {
         Self { close_timeout: timeout, ..self }
@@ -272,7 +274,8 @@ impl StreamOptions {
     }
 
     /// How long a stream without a usable lane (every lane is down or stalled) waits before it fails. Default: 10 s.
-    /// With zero it fails as soon as the last lane is lost. Each end has its own limit.
+    /// With zero it fails as soon as the last lane is lost. Each end has its own limit, which counts time as
+    /// [`linger`](Self::linger) does.
     ///
     /// It also holds where the peer's host has closed or reset every lane: a middlebox can do that as well, and the lanes
     /// come back. So the end that accepts hears only then that the other end was killed;

@@ -156,7 +156,7 @@ pub(crate) fn end_dropped(rails: Vec<Stopping>) {
     if Handle::try_current().is_err() && !last_work::is_done_on_this_thread() {
         return wait();
     }
-    let last_work = LastWork::new(deadline, None);
+    let last_work = LastWork::new(DROP_LIMIT, None);
     let waiting = move || {
         wait();
         drop(last_work);

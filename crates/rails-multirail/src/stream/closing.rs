@@ -1,6 +1,6 @@
 //! The steps of an orderly end, which wait for a peer that makes progress and give the others up.
 
-use super::{MultiRailStream, Shared};
+use super::{MultiRailStream, Shared, patience::within};
 use crate::CloseError;
 use std::{
     future::poll_fn,
@@ -8,7 +8,6 @@ use std::{
     pin::pin,
     time::{Duration, Instant},
 };
-use tokio::time::timeout;
 
 impl MultiRailStream {
     /// Shuts the write side down, and waits until the peer has every byte.
@@ -47,7 +46,7 @@ async fn while_there_is_progress<T>(
     let mut step = pin!(step);
     loop {
         let before = progress();
-        if let Ok(done) = timeout(limit, &mut step).await {
+        if let Some(done) = within(limit, &mut step).await {
             return Some(done);
         }
         if progress() == before {

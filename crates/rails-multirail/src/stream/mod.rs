@@ -25,6 +25,7 @@ mod links;
 mod listener;
 mod lock;
 mod messages;
+mod patience;
 mod pool;
 mod shared;
 mod stats;

@@ -568,9 +568,9 @@ impl Shared {
 
     /// The application drops the stream, with `unread` bytes that it had taken and not read. The lanes deliver its bytes.
     pub(crate) fn drop_application(&self, unread: u64) {
-        let bound = Instant::now() + self.lock().connection.linger() + LAST_WORDS;
+        let limit = self.lock().connection.linger() + LAST_WORDS;
         // Before the supervisor can hear of the end.
-        *self.last_work() = Some(LastWork::new(bound, Some(self.id)));
+        *self.last_work() = Some(LastWork::new(limit, Some(self.id)));
         let (has_delivered, lanes) = self.with(|state| {
             state.connection.drop_application(Instant::now(), unread);
             let lanes: Vec<_> = state.lanes.iter().filter_map(|slot| slot.active.clone()).collect();

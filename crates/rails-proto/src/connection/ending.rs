@@ -5,7 +5,7 @@
 //! while it still receives this end's bytes. Only [`Connection::abort`] discards bytes that the peer does not have yet.
 
 use super::{Connection, Failure, LaneId};
-use crate::{violation::Violation, wire::Frame};
+use crate::{countdown::Countdown, violation::Violation, wire::Frame};
 use std::time::{Duration, Instant};
 
 /// The state of a stream's end, beside that of the two directions.
@@ -19,18 +19,18 @@ pub(super) struct Ending {
     read_to: Option<u64>,
     /// The number of written bytes that the peer has not read, if it reads no more.
     stopped: Option<u64>,
-    /// The application has dropped the stream. Until this time the lanes deliver its bytes.
-    linger_until: Option<Instant>,
-    /// When the application abandoned the stream, or the stream failed.
-    abandoned: Option<Instant>,
+    /// Whether the application has dropped the stream: the lanes deliver its bytes.
+    lingers: bool,
+    /// The time to linger and to tell the peer, since the application abandoned the stream or the stream failed.
+    abandoned: Option<Countdown>,
     /// Both ends closed a lane after the stream was done, so the peer knows that the stream is done; or the time for that is over.
     pub(super) settled: bool,
 }
 
 impl Ending {
     pub(super) fn new(linger: Duration) -> Self {
-        let (nobody_reads, settled) = (false, false);
-        Self { linger, nobody_reads, read_to: None, stopped: None, linger_until: None, abandoned: None, settled }
+        let (nobody_reads, lingers, settled) = (false, false, false);
+        Self { linger, nobody_reads, read_to: None, stopped: None, lingers, abandoned: None, settled }
     }
 }
 
@@ -42,7 +42,7 @@ impl Connection {
         if self.is_done() || self.failure.is_some() {
             return;
         }
-        self.ending.linger_until = Some(now + self.ending.linger);
+        self.ending.lingers = true;
         self.wakes.supervisor = true;
         self.finish(now);
         self.stop_reading(unread);
@@ -51,7 +51,7 @@ impl Connection {
     /// The stream has only to end: its lanes close at the latest when the stream has lingered and had the time to tell the peer.
     pub fn abandon(&mut self, now: Instant) {
         if self.ending.abandoned.is_none() {
-            self.ending.abandoned = Some(now);
+            self.ending.abandoned = Some(Countdown::new(now, self.ending.linger + FAREWELL));
             self.wakes.supervisor = true;
             for (lane, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.up) {
                 self.wakes.set_timer(LaneId(lane));
@@ -82,17 +82,32 @@ impl Connection {
     }
 
     fn owes_last_acknowledgement(&self) -> bool {
-        self.ending.linger_until.is_some() && self.lanes.iter().any(|lane| lane.up && lane.since.is_some())
+        self.ending.lingers && self.lanes.iter().any(|lane| lane.up && lane.since.is_some())
     }
 
     /// A lane has acknowledged what has arrived on it.
     pub(super) fn has_acknowledged(&mut self) {
-        self.wakes.supervisor |= self.ending.linger_until.is_some();
+        self.wakes.supervisor |= self.ending.lingers;
     }
 
-    /// When every lane of an abandoned stream ends, even with bytes in flight.
-    pub(super) fn lanes_end(&self) -> Option<Instant> {
-        Some(self.ending.abandoned? + self.ending.linger + FAREWELL)
+    /// Whether every lane of an abandoned stream ends, even with bytes in flight.
+    pub(super) fn has_lingered(&self) -> bool {
+        self.ending.abandoned.as_ref().is_some_and(Countdown::is_over)
+    }
+
+    /// When to [handle](Self::handle_ending) the end of the stream next.
+    pub(super) fn ending_check_at(&self) -> Option<Instant> {
+        let abandoned = self.ending.abandoned.filter(|abandoned| !abandoned.is_over())?;
+        Some(self.linger_until().map_or(abandoned.check_at(), |until| until.min(abandoned.check_at())))
+    }
+
+    /// Ends the lingering of a dropped stream, and then its lanes, if it is time for that.
+    pub(super) fn handle_ending(&mut self, now: Instant) {
+        let Some(abandoned) = &mut self.ending.abandoned else { return };
+        self.ending.settled |= abandoned.count(now);
+        if self.linger_until().is_some_and(|at| at <= now) {
+            self.end_lingering(now);
+        }
     }
 
     /// The application reads no more, and had taken `unread` bytes from the stream without reading them. This end tells the peer as soon as the
@@ -153,7 +168,7 @@ impl Connection {
 
     /// How many of its bytes the peer does not have, if the application has dropped the stream and the stream has failed since.
     pub fn undelivered(&self) -> u64 {
-        if self.failure.is_none() || self.ending.linger_until.is_none() { 0 } else { self.bytes_at_risk() }
+        if self.failure.is_none() || !self.ending.lingers { 0 } else { self.bytes_at_risk() }
     }
 
     /// How many written bytes the peer does not have, as far as this end knows; none if the peer reads no more.
@@ -188,12 +203,13 @@ impl Connection {
     }
 
     /// Until when the stream lingers, if it does.
-    pub(super) fn linger_until(&self) -> Option<Instant> {
-        self.ending.linger_until.filter(|_| self.failure.is_none() && !self.is_done())
+    fn linger_until(&self) -> Option<Instant> {
+        let lingers = self.ending.lingers && self.failure.is_none() && !self.is_done();
+        self.ending.abandoned.filter(|_| lingers)?.ends_at().checked_sub(FAREWELL)
     }
 
     /// The time to linger is over.
-    pub(super) fn end_lingering(&mut self, now: Instant) {
+    fn end_lingering(&mut self, now: Instant) {
         if self.is_sending_over() {
             self.refuse(0);
         } else {

@@ -1,6 +1,7 @@
 //! Checks whether lanes make progress, and stalls the lanes that do not.
 
 use super::{Connection, Event, EventKind, Failure, LaneId, StallCause};
+use crate::countdown::Countdown;
 use std::time::{Duration, Instant};
 
 /// The transport's figures of a lane: the kernel sees acknowledgements long before the peer acknowledges a whole chunk. `None` is unknown.
@@ -33,8 +34,8 @@ pub(super) struct Health {
 pub(super) struct Outage {
     /// When the last usable lane was lost.
     since: Instant,
-    /// From when on the outage limit runs: a time in which this end's process was stopped does not count.
-    counts_from: Instant,
+    /// The outage limit. A process that is stopped can neither hear of lanes nor dial them.
+    limit: Countdown,
 }
 
 impl Health {
@@ -147,31 +148,28 @@ impl Connection {
         if self.needs_no_lane() {
             return None;
         }
-        let ends = self.outage_ends().into_iter().chain(self.linger_until()).chain(self.lanes_end());
-        ends.chain(self.standstill_check_at()).min()
+        let outage = self.counting_outage().map(|outage| outage.limit.check_at());
+        [outage, self.ending_check_at(), self.standstill_check_at()].into_iter().flatten().min()
     }
 
     /// Handles every timeout that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.check_standstill(now);
-        if self.linger_until().is_some_and(|at| at <= now) {
-            self.end_lingering(now);
-        } else if let Some(late) = self.outage_ends().and_then(|at| now.checked_duration_since(at)) {
-            match &mut self.outage {
-                // This end's process was stopped meanwhile: it could neither hear of lanes nor dial them.
-                Some(outage) if late >= PAUSE => outage.counts_from = now,
-                _ => self.fail_for_want_of_lanes(now),
+        self.handle_ending(now);
+        if let Some(mut outage) = self.counting_outage() {
+            let is_over = outage.limit.count(now);
+            self.outage = Some(outage);
+            if is_over {
+                self.fail_for_want_of_lanes(now);
             }
         }
-        self.ending.settled |= self.lanes_end().is_some_and(|at| at <= now);
     }
 
-    /// When a stream without a usable lane fails.
-    pub(super) fn outage_ends(&self) -> Option<Instant> {
-        let outage = self.outage.filter(|_| self.failure.is_none() && !self.is_done())?;
+    /// The outage at whose end the stream fails.
+    pub(super) fn counting_outage(&self) -> Option<Outage> {
         // With an outage limit of zero, the stream still waits for a stalled lane.
-        let waits = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
-        waits.then_some(outage.counts_from + self.outage_limit)
+        let counts = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
+        self.outage.filter(|_| counts && self.failure.is_none() && !self.is_done())
     }
 
     /// Takes the oldest event.
@@ -255,7 +253,7 @@ impl Connection {
         }
         match self.outage {
             None if !usable => {
-                self.outage = Some(Outage { since: now, counts_from: now });
+                self.outage = Some(Outage { since: now, limit: Countdown::new(now, self.outage_limit) });
                 self.tell(now, None, EventKind::Outage);
                 if self.outage_limit.is_zero() {
                     self.handle_timeout(now);
@@ -281,8 +279,6 @@ impl Connection {
     }
 }
 
-/// A driver comes later than this only if its process did not run: timers of a busy machine are late by much less.
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// A lane without progress for so many round trips is stalled: a single loss delays an acknowledgement by no more than two.
 const PROGRESS_ROUND_TRIPS: u32 = 3;
 /// No lane stalls sooner than this: a peer may delay an acknowledgement by 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine may schedule threads

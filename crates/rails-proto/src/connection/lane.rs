@@ -60,9 +60,11 @@ pub struct LaneTimeouts {
     pub acknowledge: Option<Instant>,
     /// When the driver checks the lane's progress.
     pub progress: Option<Instant>,
-    /// When the lane ends, even with bytes in flight: the application has abandoned the stream, and the linger time is
-    /// over.
-    pub end: Option<Instant>,
+    /// When the driver calls [`Connection::handle_timeout`], after which the linger time may be over.
+    pub linger: Option<Instant>,
+    /// Whether the lane ends at once, even with bytes in flight: the application has abandoned the stream, and the linger
+    /// time is over.
+    pub lingered: bool,
     /// Whether the lane ends at once, because another connection has taken its place.
     pub replaced: bool,
 }
@@ -102,7 +104,8 @@ impl Connection {
         LaneTimeouts {
             acknowledge: state.acknowledge_at(),
             progress: self.progress_check_at(lane),
-            end: self.lanes_end(),
+            linger: self.ending_check_at(),
+            lingered: self.has_lingered(),
             replaced: state.replaced,
         }
     }

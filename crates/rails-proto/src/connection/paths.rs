@@ -111,7 +111,7 @@ impl Connection {
     /// refused every lane that was up, and none of them timed out, the stream fails: no peer is left.
     pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
         self.paths.dial_failed(number, refused);
-        if self.outage_ends().is_some() && self.paths.are_refused() {
+        if self.counting_outage().is_some() && self.paths.are_refused() {
             self.fail_for_want_of_lanes(now);
         }
     }
@@ -159,6 +159,13 @@ mod tests {
         matches!(connection.failure(), Some(Failure::LanesLost { .. }))
     }
 
+    /// Handles the timeouts up to `now`.
+    fn pass(connection: &mut Connection, now: Instant) {
+        while let Some(at) = connection.poll_timeout().filter(|at| *at <= now) {
+            connection.handle_timeout(at);
+        }
+    }
+
     #[test]
     fn a_peer_that_closed_and_refuses_every_lane_is_gone() {
         let now = Instant::now();
@@ -167,7 +174,7 @@ mod tests {
             lanes.iter().for_each(|lane| connection.lane_down(now, *lane, LaneEnd::ByPeer));
             connection.dial_failed(now, 0, Some(refused));
             assert!(!has_failed(&connection), "this end has not dialled the other path yet");
-            assert_eq!(connection.poll_timeout(), Some(now + LIMIT));
+            assert!(connection.poll_timeout().is_some(), "the outage limit runs");
             connection.dial_failed(now, 1, None);
             assert!(!has_failed(&connection), "the peer itself has not refused");
             connection.dial_failed(now, 1, Some(refused));
@@ -231,10 +238,10 @@ mod tests {
             connection.lane_down(now, lanes[0], ends[0]);
             assert_eq!(connection.poll_timeout(), None, "a lane is up");
             connection.lane_down(now, lanes[1], ends[1]);
-            assert_eq!(connection.poll_timeout(), Some(now + LIMIT), "{ends:?}");
-            connection.handle_timeout(now + LIMIT - MS);
+            assert!(connection.poll_timeout().is_some(), "{ends:?}");
+            pass(&mut connection, now + LIMIT - MS);
             assert!(!has_failed(&connection), "{ends:?}");
-            connection.handle_timeout(now + LIMIT);
+            pass(&mut connection, now + LIMIT);
             assert!(has_failed(&connection), "{ends:?}");
         }
     }

@@ -4,7 +4,8 @@
 //! one lane, that lane's own check begins this watch, and so its thread must not be blocked. An idle stream waits for nothing and sets no timer; the last
 //! timer runs out once after the stream has become idle.
 
-use super::{Connection, EventKind, LaneId, health::PAUSE};
+use super::{Connection, EventKind, LaneId};
+use crate::countdown::PAUSE;
 use serde::Serialize;
 use std::{
     fmt,

@@ -203,8 +203,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         if self.end.is_some() {
             return None;
         }
-        let LaneTimeouts { progress, end, .. } = self.timeouts;
-        [self.acknowledge_at(), progress, end, self.closing.poll_timeout()].into_iter().flatten().min()
+        let LaneTimeouts { progress, linger, .. } = self.timeouts;
+        [self.acknowledge_at(), progress, linger, self.closing.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Nothing has come or gone for a while: drops timeouts for which there is no need any more.
@@ -226,8 +226,12 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         if let Some(end) = self.closing.handle_timeout(now) {
             self.end = Some(end);
-        } else if is_due(self.timeouts.end) {
-            self.end = Some(Err(LaneError::Lingering));
+        } else if is_due(self.timeouts.linger) {
+            let timeouts = stream.with(|connection| {
+                connection.handle_timeout(now);
+                connection.lane_timeouts(self.lane)
+            });
+            self.note(timeouts);
         }
         self.asks |= is_due(self.acknowledge_at());
         if is_due(self.timeouts.progress) {
@@ -247,8 +251,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
 
     fn note(&mut self, timeouts: LaneTimeouts) {
         (self.timeouts, self.is_stale) = (timeouts, false);
-        if timeouts.replaced && self.end.is_none() {
-            self.end = Some(Err(LaneError::Replaced));
+        if self.end.is_none() && (timeouts.replaced || timeouts.lingered) {
+            self.end = Some(Err(if timeouts.replaced { LaneError::Replaced } else { LaneError::Lingering }));
         }
     }
 }
@@ -377,13 +381,35 @@ mod tests {
         let now = Instant::now();
         let (mut connection, mut protocol) = end(now);
         connection.drop_application(now, 0);
-        assert_eq!(wake(&mut connection, &mut protocol), Some(now + LINGER + FAREWELL));
-        protocol.handle_timeout(now + LINGER, &mut connection, sample);
-        assert!(protocol.end().is_none());
-        protocol.handle_timeout(now + LINGER + FAREWELL, &mut connection, sample);
-        assert!(matches!(protocol.end(), Some(Err(LaneError::Lingering))));
-        connection.handle_timeout(now + LINGER + FAREWELL);
+        wake(&mut connection, &mut protocol);
+        assert_eq!(linger(&mut connection, &mut protocol), now + LINGER + FAREWELL);
         assert!(connection.needs_no_lane());
+    }
+
+    /// Handles the lane's timeouts to the end of its linger time. The stream needs no timer of its own for that.
+    fn linger(connection: &mut Connection, protocol: &mut LaneProtocol<Vec<u8>>) -> Instant {
+        loop {
+            let at = protocol.poll_timeout(connection).expect("it lingers");
+            protocol.handle_timeout(at, connection, sample);
+            if let Some(end) = protocol.end() {
+                assert!(matches!(end, Err(LaneError::Lingering)), "{end:?}");
+                return at;
+            }
+        }
+    }
+
+    #[test]
+    fn linger_of_a_process_that_was_stopped() {
+        let now = Instant::now();
+        let (mut connection, mut protocol) = end(now);
+        connection.write(now, Bytes::from_static(b"kept"));
+        connection.drop_application(now, 0);
+        wake(&mut connection, &mut protocol);
+        let goes_on = now + 60 * LINGER;
+        protocol.handle_timeout(goes_on, &mut connection, sample);
+        assert!(protocol.end().is_none() && connection.failure().is_none());
+        let lingered = linger(&mut connection, &mut protocol) - goes_on;
+        assert!(lingered > LINGER / 2 && connection.failure().is_some(), "{lingered:?}");
     }
 
     #[test]
@@ -392,7 +418,7 @@ mod tests {
         for is_heard in [true, false] {
             let (mut connection, mut protocol) = end(now);
             arrive(now, &mut connection, &mut protocol, 1 << 20);
-            assert_eq!(wake(&mut connection, &mut protocol), Some(now + FAREWELL));
+            wake(&mut connection, &mut protocol);
             assert!(protocol.end().is_none(), "the lane still tells the peer");
             assert_eq!(protocol.transmit(now, &mut connection, true), Next::Submit { unsent_limit: None });
             assert_eq!(protocol.outgoing().0, Frame::Reset(ResetReason::Violation).encode());

@@ -9,7 +9,7 @@ use super::{OptionError, bounded};
 /// counts as many peers; the limits for all peers together bound such a peer. The listener refuses a stream beyond a
 /// limit with the limit's name, and open streams go on.
 ///
-/// For handshakes a peer is an IPv4 address or an IPv6 network of 64 bits ([`Origin`](rails_proto::admission::Origin)),
+/// For handshakes and their rate a peer is an IPv4 address or an IPv6 network of 64 bits ([`Origin`](rails_proto::admission::Origin)),
 /// since anyone may have such a network. At their limits a silent connection makes room for the next, and its peer is told
 /// to try again, which
 /// [`MultiRailStream::connect`](crate::MultiRailStream::connect) does. The module
@@ -22,6 +22,8 @@ pub struct Limits {
     pub(crate) streams_per_peer: usize,
     pub(crate) memory: u64,
     pub(crate) memory_per_peer: u64,
+    pub(crate) tls_rate: u32,
+    pub(crate) tls_rate_per_peer: u32,
 }
 
 impl Default for Limits {
@@ -33,6 +35,8 @@ impl Default for Limits {
             streams_per_peer: 256,
             memory: 36 << 30,
             memory_per_peer: 9 << 30,
+            tls_rate: 500,
+            tls_rate_per_peer: 125,
         }
     }
 }
@@ -85,6 +89,23 @@ impl Limits {
         Self { memory_per_peer: bytes, ..self }
     }
 
+    /// The most TLS handshakes in a second that the listener begins with strangers: peers from whose address no stream is
+    /// open. Default: 500; as many may come at once. Each makes the listener sign before the peer has proved anything:
+    /// 500 in a second take 8 % of a rail's core where the key is of P-256, and 33 % where it is of RSA 2048. Only a lane
+    /// that opens a stream, or asks for the listener's lanes, shakes hands by TLS. A peer beyond the limit is told to try
+    /// again, as [`HandshakeRate`](rails_proto::admission::HandshakeRate) says.
+    #[must_use]
+    pub fn tls_rate(self, per_second: u32) -> Self {
+        Self { tls_rate: per_second, ..self }
+    }
+
+    /// The most TLS handshakes in a second that the listener begins with one peer, stranger or not, counted as for
+    /// [`handshakes`](Self::handshakes). Default: 125; as many may come at once.
+    #[must_use]
+    pub fn tls_rate_per_peer(self, per_second: u32) -> Self {
+        Self { tls_rate_per_peer: per_second, ..self }
+    }
+
     /// Refuses a limit of zero: it would admit no peer, or let it wait for ever.
     pub(super) fn validate(self) -> Result<(), OptionError> {
         for (what, most) in [
@@ -92,6 +113,8 @@ impl Limits {
             ("a limit of handshakes per peer", self.handshakes_per_peer),
             ("a limit of streams", self.streams),
             ("a limit of streams per peer", self.streams_per_peer),
+            ("a limit of TLS handshakes in a second", self.tls_rate as usize),
+            ("a limit of TLS handshakes in a second per peer", self.tls_rate_per_peer as usize),
         ] {
             bounded(what, most as u64, 1, u64::MAX)?;
         }

@@ -20,7 +20,7 @@ use futures_util::{Stream, stream};
 use rails_net::{Acceptor, IncomingLane, Lane, Repeated};
 use rails_proto::{
     LaneAddress, Scheme,
-    admission::Standing,
+    admission::{HandshakeRate, Standing},
     handshake::{
         Credentials, HandshakeError, Hello, LONGEST_PLAIN, Limit, Message, Mode, PREFIX_LEN, Proved, Purpose, Refusal,
         Responder, ResponderStep, StreamId,
@@ -80,6 +80,8 @@ struct Registry {
     streams: Streams,
     incoming: Arc<AcceptQueue>,
     handshakes: Arc<Handshakes>,
+    /// Of the handshakes that TLS begins.
+    tls_rate: Mutex<HandshakeRate>,
     /// The addresses that the listener has bound, each with its rail.
     bound: Mutex<Vec<(RailId, LaneAddress)>>,
     /// Counts the lanes on addresses of no rail, which go to the rails in turn.
@@ -124,6 +126,7 @@ impl MultiRailListener {
             streams: Streams::new(options.limits, options.memory_of_stream()),
             incoming: incoming.clone(),
             handshakes: Handshakes::new(options.limits),
+            tls_rate: Mutex::new(HandshakeRate::new(options.limits.tls_rate, options.limits.tls_rate_per_peer)),
             bound: Mutex::default(),
             turn: AtomicUsize::new(0),
             acceptors: AtomicUsize::new(addresses.len()),
@@ -419,9 +422,12 @@ impl Registry {
         let (mut responder, challenge, stream) = match self.greet(lane, place).await {
             Ok(greeted) => greeted,
             Err(error) => {
-                if let JoinError::Handshake(error) = &error
-                    && let Some(refusal) = error.refusal()
-                {
+                let refusal = match &error {
+                    JoinError::Handshake(error) => error.refusal(),
+                    JoinError::Refusing(refusal) => Some(*refusal),
+                    _ => None,
+                };
+                if let Some(refusal) = refusal {
                     self.tell(lane, &[Message::Refused(refusal)]).await;
                 }
                 return Err(error);
@@ -462,6 +468,15 @@ impl Registry {
                     secret: Secret::of_session(&random().map_err(JoinError::Random)?),
                 },
             },
+            (credentials @ Credentials::TlsServer(_), _) => {
+                // Whoever says hello makes this end sign.
+                let peer = lane.peer_addr().ip();
+                let is_familiar = self.streams.is_familiar(peer);
+                let mut rate = self.tls_rate.lock().unwrap_or_else(PoisonError::into_inner);
+                let begun = rate.begin(Instant::now(), peer, is_familiar);
+                begun.map_err(|limit| JoinError::Refusing(Refusal::Busy(limit)))?;
+                credentials.clone()
+            }
             (credentials, _) => credentials.clone(),
         };
         let (responder, challenge) = Responder::start(credentials, hello, self.options.parameters(), nonce()?)?;

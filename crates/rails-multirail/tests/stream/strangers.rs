@@ -2,13 +2,14 @@
 
 use crate::{
     peer,
+    security::by_tls,
     util::{PATIENCE, Relay, listener, options, patient, rails},
 };
 use rails_multirail::{
-    Driver, Limit, MultiRailListener, MultiRailStream, Rails, Refusal, Security, StreamId, StreamOptions,
+    Driver, Limit, Limits, Mode, MultiRailListener, MultiRailStream, Rails, Refusal, Security, StreamId, StreamOptions,
 };
 use rails_proto::{
-    handshake::{Credentials, Message},
+    handshake::{Credentials, Hello, Message, PREFIX_LEN, Purpose},
     parameters::TransportParameters,
 };
 use std::{
@@ -186,6 +187,34 @@ async fn a_busy_rail_keeps_no_other_from_its_lanes() {
     free.wait();
     busy.await.unwrap();
     opened.expect("the free rail's lanes come up, and the others are told to try again");
+}
+
+/// Each hello of a stranger makes a TLS server sign.
+#[tokio::test]
+async fn a_flood_of_tls_hellos_is_told_to_try_again() {
+    let rails = rails(1);
+    let (client, server) = by_tls();
+    let server = server.limits(Limits::default().tls_rate_per_peer(1));
+    let (listener, addresses) = listener(&rails, &server).await;
+    let mut opened = open(&rails, &listener, &addresses, &client).await;
+    let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
+    let mut refused = 0;
+    // A second has room for one.
+    for number in 0..20 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::new(127, 0, 16, 1), 0).into()).unwrap();
+        let mut socket = socket.connect(addresses[0]).await.unwrap();
+        let (mode, purpose, stream) = (Mode::Tls, Purpose::Open, StreamId([number; 16]));
+        let hello = Hello { mode, purpose, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] };
+        socket.write_all(&Message::Hello(hello).encode()).await.unwrap();
+        let mut answer = [0; PREFIX_LEN];
+        timeout(PATIENCE, socket.read_exact(&mut answer)).await.expect("the listener answers at once").unwrap();
+        refused += usize::from(answer[..] == Message::Refused(Refusal::Busy(Limit::PeerTlsRate)).encode()[..]);
+    }
+    assert!(refused > 0);
+    exchange(&mut opened).await;
+    let mut another = open(&rails, &listener, &addresses, &client).await;
+    exchange(&mut another).await;
 }
 
 type Ends = (MultiRailStream, MultiRailStream);

@@ -6,6 +6,10 @@
 //! displaces itself: that of one origin the connections of this origin, that of mute peers no peer that speaks, that of
 //! peers that speak none that has just come, and that of peers that prove themselves and go no further no other origin.
 
+mod rate;
+
+pub use rate::HandshakeRate;
+
 use crate::handshake::Limit;
 use std::{
     cmp::Reverse,

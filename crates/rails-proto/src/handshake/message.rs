@@ -158,6 +158,12 @@ pub enum Limit {
     /// Memory promised to the streams of the initiator's address: `Limits::memory_per_peer`.
     #[error("as much memory promised to the streams of this peer as it takes (Limits::memory_per_peer)")]
     PeerMemory,
+    /// TLS handshakes of all strangers in a second: `Limits::tls_rate`.
+    #[error("as many TLS handshakes in a second as it takes of strangers (Limits::tls_rate)")]
+    TlsRate,
+    /// TLS handshakes of the initiator's address in a second: `Limits::tls_rate_per_peer`.
+    #[error("as many TLS handshakes of this peer in a second as it takes (Limits::tls_rate_per_peer)")]
+    PeerTlsRate,
 }
 
 impl Message {
@@ -331,7 +337,7 @@ impl TransportParameters {
 }
 
 impl Refusal {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 20] = [
         Self::Version,
         Self::Mode,
         Self::Secret,
@@ -350,6 +356,8 @@ impl Refusal {
         Self::Busy(Limit::Waiting),
         Self::Full(Limit::Memory),
         Self::Busy(Limit::Memory),
+        Self::Busy(Limit::TlsRate),
+        Self::Busy(Limit::PeerTlsRate),
     ];
 
     /// Its number on the wire, from 1.

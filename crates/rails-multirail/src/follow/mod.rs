@@ -8,6 +8,7 @@ use crate::{
     planner::{PlannedRail, RailRequest},
     runtime::{MoveError, Placement},
 };
+use rails_net::Repeated;
 use rails_topo::{
     CpuSet, Topology,
     monitor::{MonitorError, MonitorOptions},
@@ -15,7 +16,7 @@ use rails_topo::{
 use std::{
     fmt, io,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 use tokio::sync::{broadcast, oneshot};
 
@@ -190,6 +191,9 @@ impl Rails {
     /// | a better CPU is there, as after a CPU came online or an interrupt moved | moves after [`FollowOptions::dwell`] |
     /// | there is nowhere to move to | runs on where it is, and says so |
     ///
+    /// Rails that do not follow it stay where they are. The kernel lets the threads of a CPU that goes offline run
+    /// anywhere, also when the CPU is back; the log warns of such a rail when a stream on it opens or is closed.
+    ///
     /// A rail moves to another NIC only if the request leaves the choice of the NIC to the planner (`auto`, `4`,
     /// `peer:...`). Streams that these rails have *opened* connect from the new NIC; a peer that has opened a stream to
     /// this end goes on by the addresses that it knows.
@@ -240,6 +244,25 @@ impl Rails {
     pub fn subscribe(&self) -> broadcast::Receiver<RailEvent> {
         self.follow_state().events.subscribe()
     }
+
+    /// Reads back whether the threads are still bound, and warns of a rail whose are not, once a minute at most. Rails that
+    /// follow the machine are bound again, and tell of that.
+    pub(crate) fn warn_of_unbound(&self) {
+        let follow = self.follow_state();
+        if follow.is_followed() {
+            return;
+        }
+        for rail in self.iter().filter(|rail| !rail.is_bound_as_planned()) {
+            let id = rail.id();
+            if let Some(left_out) = follow.warnings.due(Instant::now(), &id.to_string()) {
+                tracing::warn!(
+                    rail = %id, planned = %Place(&rail.planned()), left_out,
+                    "a rail's threads may run on other CPUs: its CPU was offline, or another program has moved them; it \
+                     stays so without `Rails::follow` or a move by hand"
+                );
+            }
+        }
+    }
 }
 
 /// The state of a set that follows the machine, or does not.
@@ -248,15 +271,22 @@ pub(crate) struct Follow {
     events: broadcast::Sender<RailEvent>,
     /// Dropping it ends the following.
     stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// The warnings of rails that stay where they are.
+    warnings: Repeated,
 }
 
 impl Default for Follow {
     fn default() -> Self {
-        Self { events: broadcast::Sender::new(MOST_UNREAD), stop: Mutex::default() }
+        Self { events: broadcast::Sender::new(MOST_UNREAD), stop: Mutex::default(), warnings: Repeated::new() }
     }
 }
 
 impl Follow {
+    fn is_followed(&self) -> bool {
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        stop.as_ref().is_some_and(|stop| !stop.is_closed())
+    }
+
     fn tell(&self, rail: Option<RailId>, kind: RailEventKind) {
         let event = RailEvent { at: SystemTime::now(), rail, kind };
         tracing::warn!("{event}");

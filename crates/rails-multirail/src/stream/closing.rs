@@ -25,6 +25,7 @@ impl MultiRailStream {
         // The peer may keep its end open for a while, but both directions are complete.
         self.shared.with(|state| state.connection.abandon(Instant::now()));
         let _ = lanes_up.wait_for(|up| *up == 0).await;
+        self.shared.rails.warn_of_unbound();
         self.shared.summarize();
     }
 }

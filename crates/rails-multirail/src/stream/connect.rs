@@ -69,6 +69,7 @@ pub(super) async fn connect(
             let failed = dialer.failed_lanes();
             failed.iter().for_each(|lane| tracing::warn!(stream = %stream.id(), "lane did not come up: {lane}"));
             stream.shared.log_opened(stream.lanes_up());
+            rails.warn_of_unbound();
             stream.dialing = Some(Dialing { dialer, next: count as u16 });
             Ok(stream)
         }

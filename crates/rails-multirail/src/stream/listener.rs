@@ -409,6 +409,7 @@ impl Registry {
         if is_news {
             supervise(shared.clone());
             shared.log_opened(*shared.lanes_up.borrow());
+            self.rails.warn_of_unbound();
             self.incoming.push(MultiRailStream::new(shared.clone()));
         }
     }

@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     /// Whether the stream's summary was logged.
     summarized: Mutex<bool>,
     /// The rails that the lanes run on, kept until the last lane has ended.
-    rails: Rails,
+    pub(super) rails: Rails,
 }
 
 /// The end of a stream.

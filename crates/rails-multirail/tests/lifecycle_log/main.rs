@@ -42,7 +42,7 @@ async fn rails_listeners_and_streams_are_told_of_once() {
     let (near, far) = tokio::join!(near.close(), far.close());
     near.and(far).expect("both end in order");
 
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).expect("it is text");
+    let text = log.text();
     let lines = |parts: &[&str]| text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count();
     assert_eq!(lines(&[" INFO "]), text.lines().count(), "{text}");
     assert_eq!(lines(&["a rail runs", "rail=0", "address=", "cpus="]), 1, "{text}");
@@ -56,4 +56,26 @@ async fn rails_listeners_and_streams_are_told_of_once() {
     }
     assert_eq!(lines(&["role=\"opened\"", &format!("peer={peer}")]), 2, "{text}");
     assert_eq!((lines(&["a stream is open"]), lines(&["a stream has ended"])), (2, 2), "{text}");
+
+    // As the kernel does when the rail's CPU goes offline.
+    let thread = rails.iter().nth(1).expect("there are two").runtime().placement().tid;
+    let _freed = rails_bind::thread::bind(thread, topology.online_cpus()).expect("it is a thread of this process");
+    for _ in 0..3 {
+        let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.expect("it opens");
+        let far = listener.accept().await.expect("it listens");
+        let (near, far) = tokio::join!(near.close(), far.close());
+        near.and(far).expect("both end in order");
+    }
+    let text = log.text();
+    let warnings: Vec<_> = text.lines().filter(|line| line.contains(" WARN ")).collect();
+    // A machine of one CPU has no other to run on.
+    assert_eq!(warnings.len(), topology.online_cpus().iter().count().min(2) - 1, "{text}");
+    let names_it = |line: &&str| line.contains("a rail's threads may run on other CPUs") && line.contains("rail=1");
+    assert!(warnings.iter().all(names_it), "{text}");
+}
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).expect("it is text")
+    }
 }

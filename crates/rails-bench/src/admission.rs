@@ -1,4 +1,5 @@
-//! Streams that come to a command which listens: greeted as they come, and then taken one at a time.
+//! Streams that come to a command which listens: greeted as they come, and then taken one at a time. A stream whose peer
+//! has not said its purpose yet makes room for the next at a limit ([`rails_proto::admission`]).
 
 use crate::{
     farewell,
@@ -6,8 +7,10 @@ use crate::{
 };
 use anyhow::Result;
 use rails_multirail::{ListenerClosed, MultiRailListener, MultiRailStream};
+use rails_proto::admission::{Entry, Handshakes};
+use std::panic::resume_unwind;
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
 };
 
@@ -59,13 +62,37 @@ async fn host(
     queue: mpsc::Sender<Result<MultiRailStream>>,
     over: watch::Receiver<bool>,
 ) {
-    let mut greeted = JoinSet::new();
+    let mut places = Handshakes::new(MAX_GREETED, MAX_GREETED_PER_PEER);
+    let (mut greeting, mut leaving) = (JoinSet::new(), JoinSet::new());
     loop {
         tokio::select! {
             () = given_up(over.clone()) => break,
-            Some(_) = greeted.join_next() => {}
-            accepted = listener.accept(), if greeted.len() < MOST => match accepted {
-                Ok(stream) => drop(greeted.spawn(greet(stream, purpose, queue.clone(), over.clone()))),
+            Some(greeted) = greeting.join_next() => {
+                let (place, greeted) = greeted.unwrap_or_else(|panic| resume_unwind(panic.into_panic()));
+                places.leave(place);
+                match greeted {
+                    Some(Ok(stream)) => drop(leaving.spawn(queue_up(stream, queue.clone()))),
+                    // Nobody needs to know of a fault if many wait, or nobody does any more.
+                    Some(fault) => drop(queue.try_send(fault)),
+                    None => {}
+                }
+            }
+            Some(_) = leaving.join_next() => {}
+            accepted = listener.accept(), if leaving.len() < MOST => match accepted {
+                Ok(stream) => {
+                    let (tell, told) = oneshot::channel();
+                    let place = match places.enter(stream.peer_addr().expect("a stream has a peer").ip(), false, tell) {
+                        Entry::Free(place) => place,
+                        Entry::Instead { id, evicted, .. } => {
+                            // It fails where the greeting has just ended.
+                            let _ = evicted.send(());
+                            id
+                        }
+                        Entry::Refused(_) => unreachable!("none of those who are greeted has proved itself"),
+                    };
+                    let over = over.clone();
+                    greeting.spawn(async move { (place, greet(stream, purpose, told, over).await) });
+                }
                 Err(closed) => {
                     // It fails where nobody waits for a stream any more.
                     let _ = queue.send(Err(closed.into())).await;
@@ -77,38 +104,46 @@ async fn host(
     // A stream that has not been accepted yet is reset as the others are.
     drop(queue);
     while let Some(Ok(stream)) = at_once(listener.accept()).await {
-        greeted.spawn(farewell::reset(stream));
+        leaving.spawn(farewell::reset(stream));
     }
-    greeted.join_all().await;
+    while let Some(greeted) = greeting.join_next().await {
+        if let Ok((_, Some(Ok(stream)))) = greeted {
+            leaving.spawn(farewell::reset(stream));
+        }
+    }
+    leaving.join_all().await;
 }
 
-/// Greets a stream, and puts it into the queue.
+/// Greets a stream. Gives the stream or its fault, and `None` where it was reset without one: it had to make room, or the
+/// queue is given up.
 async fn greet(
     mut stream: MultiRailStream,
     purpose: Purpose,
-    queue: mpsc::Sender<Result<MultiRailStream>>,
+    told: oneshot::Receiver<()>,
     over: watch::Receiver<bool>,
-) {
-    let greeting = tokio::select! {
+) -> Option<Result<MultiRailStream>> {
+    let misfit = tokio::select! {
         biased;
         () = given_up(over) => None,
-        greeting = purpose::greet(&mut stream, purpose) => Some(greeting.map_err(|misfit| misfit.helped(purpose))),
-    };
-    let misfit = match greeting {
-        Some(Ok(())) => {
-            // It fails where the queue is given up.
-            if let Ok(place) = queue.reserve().await {
-                return place.send(Ok(stream));
-            }
+        greeting = purpose::greet(&mut stream, purpose) => match greeting {
+            Ok(()) => return Some(Ok(stream)),
+            Err(misfit) => Some(misfit),
+        },
+        Ok(()) = told => {
+            tracing::debug!(stream = %stream.id(), "a peer that had not said its purpose made room for another");
             None
         }
-        Some(Err(misfit)) => Some(misfit),
-        None => None,
     };
     farewell::reset(stream).await;
-    if let Some(misfit) = misfit {
-        // Likewise, and then nobody needs to know.
-        let _ = queue.send(Err(misfit)).await;
+    Some(Err(misfit?.helped(purpose)))
+}
+
+/// Puts a stream that was greeted into the queue.
+async fn queue_up(stream: MultiRailStream, queue: mpsc::Sender<Result<MultiRailStream>>) {
+    // It fails where the queue is given up.
+    match queue.reserve().await {
+        Ok(place) => place.send(Ok(stream)),
+        Err(_) => farewell::reset(stream).await,
     }
 }
 
@@ -127,5 +162,41 @@ async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// So many may wait, and so many be greeted at a time; the others wait in the listener.
+/// So many may wait for their turn, and as many for a place in that queue; the others wait in the listener.
 const MOST: usize = 64;
+/// The most streams that are greeted at a time.
+const MAX_GREETED: usize = 256;
+/// The most of one peer.
+const MAX_GREETED_PER_PEER: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rails_multirail::{RailRequest, Rails, Security, StreamOptions, plan_rails};
+    use rails_topo::Topology;
+    use std::{net::SocketAddr, time::Duration};
+    use tokio::time::timeout;
+
+    #[tokio::test]
+    async fn silent_streams_keep_no_sender_waiting() {
+        let topology = Topology::detect().unwrap();
+        let rails = Rails::build(&plan_rails(&topology, &RailRequest::loopback(1)).unwrap()).unwrap();
+        let options = StreamOptions::new(Security::insecure());
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = MultiRailListener::bind(&rails, any, &options).await.unwrap();
+        let address = listener.local_addrs()[0];
+        let mut admission = Admission::of(listener, Purpose::Receive);
+        let open = || MultiRailStream::connect(&rails, address, &options);
+        let mut silent = Vec::new();
+        for _ in 0..=MAX_GREETED_PER_PEER {
+            silent.push(open().await.unwrap());
+        }
+        let mut sender = open().await.unwrap();
+        let both = async { tokio::join!(purpose::greet(&mut sender, Purpose::Send), admission.next()) };
+        let (greeted, next) = timeout(Duration::from_secs(60), both).await.expect("nobody waits for ever");
+        greeted.expect("it is greeted beside them");
+        assert_eq!(next.expect("no silent stream is over before").id(), sender.id());
+        drop(silent);
+        admission.dismiss().await;
+    }
+}

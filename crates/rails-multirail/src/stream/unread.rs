@@ -30,7 +30,7 @@ impl Unread {
 
     /// Waits until one of these rails has room. One task waits at a time.
     pub(super) async fn room(&self, rails: Range<usize>) {
-        while self.lock()[rails.clone()].iter().all(|count| *count >= MOST_UNREAD) {
+        while self.lock()[rails.clone()].iter().all(|count| *count >= MAX_UNREAD) {
             self.freed.notified().await;
         }
     }
@@ -38,7 +38,7 @@ impl Unread {
     /// A place for a connection of this rail, if the rail has room.
     pub(super) fn take(self: &Arc<Self>, rail: RailId) -> Option<UnreadPlace> {
         let mut by_rail = self.lock();
-        let count = by_rail.get_mut(rail.0).filter(|count| **count < MOST_UNREAD)?;
+        let count = by_rail.get_mut(rail.0).filter(|count| **count < MAX_UNREAD)?;
         *count += 1;
         Some(UnreadPlace { unread: self.clone(), rail })
     }
@@ -56,7 +56,7 @@ impl Drop for UnreadPlace {
 }
 
 /// The most connections of one address that one rail has not come to read.
-const MOST_UNREAD: usize = 32;
+const MAX_UNREAD: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -67,7 +67,7 @@ mod tests {
     fn a_busy_rail_takes_no_room_of_others() {
         let unread = Unread::new(2);
         let mut busy: Vec<_> = std::iter::from_fn(|| unread.take(RailId(0))).collect();
-        assert_eq!(busy.len(), MOST_UNREAD);
+        assert_eq!(busy.len(), MAX_UNREAD);
         assert_eq!(unread.room(0..2).now_or_never(), Some(()));
         assert!(unread.take(RailId(1)).is_some());
         let mut room = Box::pin(unread.room(0..1));

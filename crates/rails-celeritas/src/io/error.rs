@@ -6,7 +6,7 @@ use crate::proto::{
     wire::FrameError,
 };
 use rails_net::{AcceptError, ConnectError, ListenError, UdpError};
-use rails_proto::handshake::{HandshakeError, Mode};
+use rails_proto::handshake::{HandshakeError, Limit, Mode};
 use std::{io, net::SocketAddr, time::Duration};
 
 /// A connection could not be opened, or a listener.
@@ -71,6 +71,14 @@ pub enum OpenError {
         remote: SocketAddr,
         /// The reason.
         source: HandshakeError,
+    },
+    /// The peer began a TLS handshake when this end's listener took no more of them in that second.
+    #[error("{remote} was told to try again: this end has {limit}")]
+    Busy {
+        /// The peer's address.
+        remote: SocketAddr,
+        /// The limit that was reached.
+        limit: Limit,
     },
     /// The TLS of this end is for the other role: a client listens, or a server connects.
     #[error("the credentials of mode {mode} are not for this role")]

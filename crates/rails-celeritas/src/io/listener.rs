@@ -23,7 +23,8 @@ use tokio::{
 /// [counts](Self::turned_away) them, and tells of them with `tracing`.
 ///
 /// At most 256 peers greet at a time, 64 of them of one IPv4 address or IPv6 network of 64 bits; each has 10 s. At a
-/// limit a silent peer makes room for the next ([`rails_proto::admission`]).
+/// limit a silent peer makes room for the next ([`rails_proto::admission`]). At most 500 TLS handshakes begin in a
+/// second, 125 of them of one such origin.
 #[derive(Debug)]
 pub struct CeleritasListener {
     local: SocketAddr,

@@ -2,18 +2,22 @@
 
 use super::OpenError;
 use rails_proto::{
-    admission::{Entry, HandshakeId, Handshakes, Standing},
+    admission::{Entry, HandshakeId, HandshakeRate, Handshakes, Standing},
     handshake::Limit,
 };
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 use tokio::sync::oneshot;
 
 /// The greetings under way. Each is told when it has to make room for another.
 #[derive(Debug)]
-pub(super) struct Places(Mutex<Handshakes<oneshot::Sender<()>>>);
+pub(super) struct Places {
+    greetings: Mutex<Handshakes<oneshot::Sender<()>>>,
+    tls_rate: Mutex<HandshakeRate>,
+}
 
 /// The place of one greeting, until this is dropped.
 #[derive(Debug)]
@@ -28,7 +32,7 @@ pub(super) struct Place {
 pub struct TurnedAway {
     /// They did not greet in time.
     pub silent: u64,
-    /// They were silent, and made room for others: too many peers greeted at a time.
+    /// They made room for others: too many peers greeted at a time, or began a TLS handshake in a second.
     pub displaced: u64,
     /// They ended the connection before they had greeted, as a scan of ports does.
     pub gone: u64,
@@ -42,7 +46,10 @@ pub struct TurnedAway {
 
 impl Places {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Handshakes::new(MOST_GREETINGS, MOST_GREETINGS_PER_ORIGIN))))
+        Arc::new(Self {
+            greetings: Mutex::new(Handshakes::new(MOST_GREETINGS, MOST_GREETINGS_PER_ORIGIN)),
+            tls_rate: Mutex::new(HandshakeRate::new(MAX_TLS_RATE, MAX_TLS_RATE_PER_ORIGIN)),
+        })
     }
 
     /// Gives a place to a peer, and the message that it has to make room. At a limit another one does.
@@ -65,7 +72,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, Handshakes<oneshot::Sender<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.greetings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,6 +80,15 @@ impl Place {
     /// The peer has sent a message, and has this standing unless it has a better one.
     pub(super) fn heard(&self, standing: Standing) {
         self.places.lock().heard(self.id, standing);
+    }
+
+    /// Whether a TLS handshake with this peer may begin.
+    ///
+    /// # Errors
+    /// The rate that is used up.
+    pub(super) fn begin_tls(&self, peer: IpAddr) -> Result<(), Limit> {
+        let mut rate = self.places.tls_rate.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.begin(Instant::now(), peer, false)
     }
 }
 
@@ -90,7 +106,7 @@ pub(super) fn turn_away(counts: &Mutex<TurnedAway>, address: SocketAddr, error: 
     let (count, is_to_mend) = {
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
         let (count, is_to_mend) = match error {
-            None => (&mut counts.displaced, false),
+            None | Some(OpenError::Busy { .. }) => (&mut counts.displaced, false),
             Some(OpenError::Silent { .. }) => (&mut counts.silent, false),
             Some(OpenError::Greeting { .. }) => (&mut counts.gone, false),
             Some(OpenError::Foreign { .. } | OpenError::Version { .. }) => (&mut counts.foreign, false),
@@ -113,3 +129,7 @@ pub(super) fn turn_away(counts: &Mutex<TurnedAway>, address: SocketAddr, error: 
 const MOST_GREETINGS: usize = 256;
 /// The most of them from one origin: the most lanes of a stream.
 const MOST_GREETINGS_PER_ORIGIN: usize = 64;
+/// The most TLS handshakes in a second.
+const MAX_TLS_RATE: u32 = 500;
+/// The most of one origin.
+const MAX_TLS_RATE_PER_ORIGIN: u32 = 125;

@@ -6,8 +6,8 @@ use crate::proto::wire::{FrameReader, FrameWriter};
 use rails_proto::{
     admission::Standing,
     handshake::{
-        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, Responder,
-        ResponderStep, StreamId,
+        Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Message, Mode, PREFIX_LEN, Purpose, Refusal,
+        Responder, ResponderStep, StreamId,
     },
     parameters::TransportParameters,
     seal::{PacketRole, PacketSeals},
@@ -98,6 +98,13 @@ impl Channel<'_> {
             return Err(self.failed(HandshakeError::Disorder));
         };
         place.heard(Standing::Greeted);
+        // Whoever says hello by TLS makes this end sign.
+        if credentials.mode() == Mode::Tls
+            && let Err(limit) = place.begin_tls(self.remote.ip())
+        {
+            let _ = self.send(&[Message::Refused(Refusal::Busy(limit))]).await;
+            return Err(OpenError::Busy { remote: self.remote, limit });
+        }
         let started = Responder::start(credentials, hello, PARAMETERS, super::open::random()?);
         let (mut responder, challenge) = match started {
             Ok(started) => started,

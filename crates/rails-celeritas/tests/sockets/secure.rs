@@ -3,14 +3,19 @@
 use crate::{PATIENCE, anywhere, cut, options, pair_of, pattern};
 use rails_celeritas::{CeleritasOptions, Connection, OpenError, TurnedAway};
 use rails_proto::{
-    handshake::HandshakeError,
+    handshake::{HandshakeError, Hello, Limit, Message, Mode, PREFIX_LEN, Purpose, Refusal, StreamId},
+    parameters::TransportParameters,
     secret::Secret,
     security::{Identity, Security, TlsClient, TlsServer},
 };
 use rails_task::{Helpers, TaskQueues};
 use rails_topo::{Bandwidth, Topology};
-use std::{thread, time::Duration};
-use tokio::time::timeout;
+use std::{net::Ipv4Addr, thread, time::Duration};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
+    time::timeout,
+};
 
 fn secret(text: &[u8]) -> Secret {
     Secret::pre_shared(text).unwrap()
@@ -157,4 +162,31 @@ async fn wrong_options_are_refused_at_once() {
     let (client, server) = tls();
     assert!(matches!(client.listen(anywhere()), Err(OpenError::Role { .. })));
     assert!(matches!(server.connect(anywhere()).await, Err(OpenError::Role { .. })));
+}
+
+/// Each hello of a stranger makes a TLS server sign.
+#[tokio::test]
+async fn a_flood_of_tls_hellos_is_told_to_try_again() {
+    let (client, server) = tls();
+    let listener = server.listen(anywhere()).unwrap();
+    let parameters = TransportParameters { longest_chunk: 1, window: 1 };
+    let (mode, purpose, stream) = (Mode::Tls, Purpose::Open, StreamId([1; 16]));
+    let hello = Message::Hello(Hello { mode, purpose, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] });
+    let refused = Message::Refused(Refusal::Busy(Limit::PeerTlsRate)).encode();
+    let mut was_refused = false;
+    for _ in 0..2000 {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::new(127, 0, 16, 1), 0).into()).unwrap();
+        let mut socket = socket.connect(listener.local_addr()).await.unwrap();
+        socket.write_all(&hello.encode()).await.unwrap();
+        let mut answer = [0; PREFIX_LEN];
+        timeout(PATIENCE, socket.read_exact(&mut answer)).await.expect("the listener answers at once").unwrap();
+        was_refused = answer[..] == refused[..];
+        if was_refused {
+            break;
+        }
+    }
+    assert!(was_refused, "a second has room for 125");
+    let (near, far) = tokio::join!(client.connect(listener.local_addr()), listener.accept());
+    near.and(far).expect("another peer is served");
 }

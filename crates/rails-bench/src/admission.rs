@@ -166,7 +166,7 @@ async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
 const MOST: usize = 64;
 /// The most streams that are greeted at a time.
 const MAX_GREETED: usize = 256;
-/// The most of one peer.
+/// The most streams of one peer that are greeted at a time.
 const MAX_GREETED_PER_PEER: usize = 64;
 
 #[cfg(test)]

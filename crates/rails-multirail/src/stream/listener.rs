@@ -80,7 +80,7 @@ struct Registry {
     streams: Streams,
     incoming: Arc<AcceptQueue>,
     handshakes: Arc<Handshakes>,
-    /// Of the handshakes that TLS begins.
+    /// The rate at which peers begin TLS handshakes.
     tls_rate: Mutex<HandshakeRate>,
     /// The addresses that the listener has bound, each with its rail.
     bound: Mutex<Vec<(RailId, LaneAddress)>>,

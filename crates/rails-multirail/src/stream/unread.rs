@@ -7,7 +7,7 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The number of these connections for each rail. A busy rail has no room for more, and keeps none from the others.
+/// The number of unread connections of each rail. A busy rail has no room for more, and keeps none from the others.
 #[derive(Debug)]
 pub(super) struct Unread {
     by_rail: Mutex<Vec<usize>>,
@@ -15,7 +15,7 @@ pub(super) struct Unread {
     freed: Notify,
 }
 
-/// The place of such a connection, until this is dropped.
+/// The place of an unread connection, until this is dropped.
 #[derive(Debug)]
 pub(super) struct UnreadPlace {
     unread: Arc<Unread>,

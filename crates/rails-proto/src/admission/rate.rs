@@ -9,19 +9,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The rates at which handshakes begin: that of each origin, and that of all strangers together. Of each rate, a second's
-/// worth may come at once.
+/// The rates at which handshakes begin: one for each origin, and one for all strangers together. A second's worth of
+/// each may come at once.
 ///
-/// Peers that are known, since a stream from their origin is open, count only for their origin: no flood of strangers
-/// keeps them out. The last quarter of the strangers' rate is for origins that have begun no handshake for a second: few
-/// busy origins do not keep all others out.
+/// A peer that is known, since a stream from its origin is open, counts only for its origin: no flood of strangers keeps
+/// it out. The last quarter of the strangers' rate is for origins that have begun no handshake for a second: few busy
+/// origins do not keep all others out.
 #[derive(Debug)]
 pub struct HandshakeRate {
     strangers: Rate,
     strangers_spent: Spent,
     each_origin: Rate,
-    /// The origins whose rate is not whole at present: at most as many as handshakes were admitted in the latest second.
-    origins: HashMap<Origin, Spent>,
+    /// The origins that have begun a handshake in the second before the latest one: two seconds' worth of the rates at
+    /// most.
+    origins: HashMap<Origin, Busy>,
+}
+
+/// An origin that has begun a handshake lately.
+#[derive(Debug, Clone, Copy)]
+struct Busy {
+    spent: Spent,
+    /// When the latest handshake began.
+    latest: Instant,
 }
 
 /// The time that one handshake takes off a rate; a second has room for as many.
@@ -45,27 +54,28 @@ impl HandshakeRate {
     /// The rate that is used up.
     pub fn begin(&mut self, now: Instant, peer: IpAddr, is_familiar: bool) -> Result<(), Limit> {
         let origin = Origin::of(peer);
-        let spent = self.origins.get(&origin).copied().unwrap_or_default();
-        let after = spent.and(now, self.each_origin);
-        if after.left(now).is_none() {
+        let is_busy = |busy: &Busy| now < busy.latest + SECOND;
+        let busy = self.origins.get(&origin).copied().filter(is_busy);
+        let spent = busy.map_or(Spent::default(), |busy| busy.spent).and(now, self.each_origin);
+        if spent.left(now).is_none() {
             return Err(Limit::PeerTlsRate);
         }
         if !is_familiar {
-            let after = self.strangers_spent.and(now, self.strangers);
-            let reserve = if spent.is_whole(now) { Duration::ZERO } else { SECOND / 4 };
-            if after.left(now).is_none_or(|left| left < reserve) {
+            let strangers_spent = self.strangers_spent.and(now, self.strangers);
+            let reserve = if busy.is_some() { SECOND / 4 } else { Duration::ZERO };
+            if strangers_spent.left(now).is_none_or(|left| left < reserve) {
                 return Err(Limit::TlsRate);
             }
-            self.strangers_spent = after;
+            self.strangers_spent = strangers_spent;
         }
-        self.origins.retain(|_, spent| !spent.is_whole(now));
-        self.origins.insert(origin, after);
+        self.origins.retain(|_, busy| is_busy(busy));
+        self.origins.insert(origin, Busy { spent, latest: now });
         Ok(())
     }
 }
 
 impl Spent {
-    /// With one handshake more.
+    /// The rate after one handshake more.
     fn and(self, now: Instant, rate: Rate) -> Self {
         Self(Some(self.0.map_or(now, |whole_at| whole_at.max(now)) + rate.0))
     }
@@ -73,10 +83,6 @@ impl Spent {
     /// The room that is left in the second; `None` if more is spent than it has.
     fn left(self, now: Instant) -> Option<Duration> {
         SECOND.checked_sub(self.0?.saturating_duration_since(now))
-    }
-
-    fn is_whole(self, now: Instant) -> bool {
-        self.0.is_none_or(|whole_at| whole_at <= now)
     }
 }
 
@@ -111,6 +117,15 @@ mod tests {
         assert_eq!(begun(&mut rate, now, (0..4).cycle().take(4000), false), 300);
         assert_eq!(rate.begin(now, peer(1), false), Err(Limit::TlsRate));
         assert_eq!(begun(&mut rate, now, 10..1000, false), 100, "the last quarter");
+    }
+
+    #[test]
+    fn paced_strangers_leave_the_last_quarter_to_others() {
+        let (mut rate, begin) = (HandshakeRate::new(400, 100), Instant::now());
+        let at = |tick: u32| begin + tick * Duration::from_millis(10);
+        let paced: usize = (0..300).map(|tick| begun(&mut rate, at(tick), 0..8, false)).sum();
+        assert!((1200..=1600).contains(&paced), "{paced}");
+        assert_eq!(begun(&mut rate, at(299), 10..1000, false), 100);
     }
 
     #[test]

@@ -90,6 +90,30 @@ impl Connection {
         self.wakes.supervisor |= self.ending.lingers;
     }
 
+    /// The peer's kernel has closed or reset a lane. If it was the last of a stream that is done, either the peer is gone, or it has still to hear of the
+    /// end and dials again soon.
+    pub(super) fn expect_return(&mut self, now: Instant) {
+        if !self.is_done_without_lanes() {
+            return;
+        }
+        let limit = Countdown::new(now, RETURN);
+        if self.ending.abandoned.is_none_or(|abandoned| abandoned.ends_at() > limit.ends_at()) {
+            self.ending.abandoned = Some(limit);
+            self.wakes.supervisor = true;
+        }
+    }
+
+    /// The peer refuses every lane that this end dials again: nobody is left to hear of the end of a stream that is done.
+    pub(super) fn nobody_returns(&mut self) {
+        let settles = self.is_done_without_lanes();
+        self.ending.settled |= settles;
+        self.wakes.supervisor |= settles;
+    }
+
+    fn is_done_without_lanes(&self) -> bool {
+        self.is_done() && self.failure.is_none() && self.lanes().next().is_none()
+    }
+
     /// Whether every lane of an abandoned stream ends, even with bytes in flight.
     pub(super) fn has_lingered(&self) -> bool {
         self.ending.abandoned.as_ref().is_some_and(Countdown::is_over)
@@ -242,5 +266,7 @@ impl Connection {
     }
 }
 
+/// How long a stream that is done waits for a peer that may not know: a redial takes 1.5 s and some round trips.
+const RETURN: Duration = Duration::from_secs(2);
 /// For how long a lane tries to tell the peer that it broke the protocol, or that the linger time is over.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(1);

@@ -318,6 +318,9 @@ impl Connection {
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
         self.lanes[lane.0] = Lane::default();
+        if end == LaneEnd::ByPeer {
+            self.expect_return(now);
+        }
         self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
         self.watch_for_outage(now);
         // All of them: the lost lane may have been the one that watched over another.

@@ -111,9 +111,13 @@ impl Connection {
     /// refused every lane that was up, and none of them timed out, the stream fails: no peer is left.
     pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
         self.paths.dial_failed(number, refused);
-        if self.counting_outage().is_some() && self.paths.are_refused() {
+        if !self.paths.are_refused() {
+            return;
+        }
+        if self.counting_outage().is_some() {
             self.fail_for_want_of_lanes(now);
         }
+        self.nobody_returns();
     }
 
     /// Notes how a lane ended. The lane is still in the list of lanes.
@@ -244,6 +248,42 @@ mod tests {
             pass(&mut connection, now + LIMIT);
             assert!(has_failed(&connection), "{ends:?}");
         }
+    }
+
+    /// Creates one end that has every byte and the end of both directions, of which the peer may not have heard.
+    fn done(now: Instant) -> (Connection, LaneId) {
+        let (mut connection, lanes) = end(1, now);
+        connection.finish(now);
+        while connection.poll_transmit(now, lanes[0], &mut Vec::new()) != Transmit::Idle {}
+        connection.handle_ack(now, lanes[0], &Ack { chunks: 1, limit: 1 << 20, complete: true }).unwrap();
+        connection.handle_data(now, lanes[0], &DataHeader::of(0, &[], true), Bytes::new()).unwrap();
+        assert!(connection.is_done() && !connection.has_delivered());
+        (connection, lanes[0])
+    }
+
+    #[test]
+    fn a_done_stream_that_was_reset_waits_for_a_redial() {
+        let now = Instant::now();
+        for drops in [false, true] {
+            let (mut connection, lane) = done(now);
+            if drops {
+                connection.drop_application(now, 0);
+            }
+            connection.lane_down(now, lane, LaneEnd::ByPeer);
+            pass(&mut connection, now + Duration::from_secs(2) - MS);
+            assert!(!connection.has_delivered(), "a middlebox may have reset the lane");
+            pass(&mut connection, now + Duration::from_secs(2));
+            assert!(connection.has_delivered() && connection.failure().is_none());
+        }
+    }
+
+    #[test]
+    fn a_done_stream_that_is_refused_has_ended() {
+        let now = Instant::now();
+        let (mut connection, lane) = done(now);
+        connection.lane_down(now, lane, LaneEnd::ByPeer);
+        connection.dial_failed(now, 0, Some(Refused::Connection));
+        assert!(connection.has_delivered() && connection.failure().is_none());
     }
 
     #[test]

@@ -174,6 +174,43 @@ async fn payload_kept_after_its_lane_is_dropped() {
     until("the lane keeps memory that the kernel is done with", || gone.load(SeqCst)).await;
 }
 
+/// Memory that sets a flag and panics when it is dropped.
+struct Panicking(Vec<u8>, Arc<AtomicBool>);
+
+impl AsRef<[u8]> for Panicking {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Panicking {
+    fn drop(&mut self) {
+        self.1.store(true, SeqCst);
+        panic!("the owner of sent bytes panics, as it should");
+    }
+}
+
+#[tokio::test]
+async fn an_owner_that_panics_frees_no_other_payload() {
+    let (near, far) = pair(zero_copy().not_sent_lowat(None)).await;
+    let has_panicked = Arc::new(AtomicBool::new(false));
+    let first = Bytes::from_owner(Panicking(vec![7; 64 << 10], has_panicked.clone()));
+    let taken = submit(&near, &first).await;
+    drop(first);
+    let (second, gone) = watched(1 << 20);
+    let taken_then = submit(&near, &second).await;
+    let expected = second.to_vec();
+    drop(second);
+    drop(near);
+    assert_eq!(receive(&far, taken).await.len(), taken);
+    until("the first payload is dropped", || has_panicked.load(SeqCst)).await;
+    sleep(Duration::from_millis(100)).await;
+    assert!(!gone.load(SeqCst), "memory was freed that the kernel still sends");
+    let got = receive(&far, taken_then).await;
+    assert!(got[CONTROL.len()..] == expected[..taken_then - CONTROL.len()], "other bytes arrived");
+    until("nobody waits for the kernel any more", || gone.load(SeqCst)).await;
+}
+
 #[tokio::test]
 async fn little_is_copied_as_ever() {
     let (near, far) = pair(zero_copy()).await;

@@ -20,6 +20,7 @@ use socket2::SockRef;
 use std::{
     io, mem,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -259,8 +260,17 @@ impl Drop for Owed {
 impl Kept {
     fn emptied(mut self) -> Self {
         self.control.clear();
-        self.payload.clear();
+        self.payload.drain(..).for_each(drop_caught);
         self
+    }
+}
+
+/// Drops the bytes. A panic of their owner's destructor frees no other memory, which the kernel may still read.
+fn drop_caught(bytes: Bytes) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(move || drop(bytes))) {
+        // The panic's own destructor may panic too.
+        mem::forget(panic);
+        tracing::error!("the owner of sent bytes has panicked as it was dropped");
     }
 }
 

@@ -34,14 +34,14 @@ static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { waiting: Vec::new(), tende
 pub(super) fn adopt(orphan: Orphan) {
     let mut orphans = lock();
     orphans.waiting.push((orphan, Instant::now() + GRACE));
-    if !orphans.tended {
-        match thread::Builder::new().name("rails-zerocopy".to_owned()).spawn(tend) {
-            Ok(_) => orphans.tended = true,
-            // The orphans stay, and the next one starts another attempt.
-            Err(error) => {
-                tracing::warn!(%error, "no thread waits until the kernel has sent the memory of closed lanes")
-            }
-        }
+    if mem::replace(&mut orphans.tended, true) {
+        return;
+    }
+    drop(orphans);
+    if let Err(error) = thread::Builder::new().name("rails-zerocopy".to_owned()).spawn(tend) {
+        // The orphans stay, and the next one starts another attempt.
+        lock().tended = false;
+        tracing::warn!(%error, "no thread waits until the kernel has sent the memory of closed lanes");
     }
 }
 
@@ -54,7 +54,7 @@ fn tend() {
         let mut waiting = mem::take(&mut lock().waiting);
         let now = Instant::now();
         waiting.retain_mut(|(orphan, deadline)| {
-            settle(&mut orphan.ledger, orphan.socket.as_fd());
+            settle(&mut orphan.ledger, orphan.socket.as_fd()).into_iter().for_each(|kept| drop(kept.emptied()));
             if now >= *deadline && mem::take(&mut orphan.may_be_cut) {
                 // This cuts the connection and throws away its unsent bytes. The notices for them come as usual.
                 if let Err(error) = sys::disconnect::disconnect(orphan.socket.as_fd()) {

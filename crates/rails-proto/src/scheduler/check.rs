@@ -1,6 +1,9 @@
 //! The invariants of the scheduler, checked after every step of a debug build.
 
-use super::{Scheduler, bit};
+use super::{
+    Scheduler, bit,
+    outstanding::{Answer, Segment},
+};
 
 impl Scheduler {
     /// Each byte that was sent and is not known to be delivered is in one segment. Each segment is requeued, or in flight on a lane that is up, has not
@@ -28,8 +31,13 @@ impl Scheduler {
         for segment in self.outstanding.iter() {
             let live = segment.sent_on() & self.live_lanes();
             match segment.answering() {
-                Some(lane) => {
-                    assert!(live & bit(lane) != 0, "lane {lane} answers for a segment that it cannot deliver")
+                Some(Answer { lane, number }) => {
+                    assert!(live & bit(lane) != 0, "lane {lane} answers for a segment that it cannot deliver");
+                    let sent = self.lanes[lane].index_of(number).map(|index| self.lanes[lane].in_flight[index].range());
+                    let within = |segment: &Segment| {
+                        sent.is_some_and(|sent| sent.start <= segment.offset() && segment.end() <= sent.end)
+                    };
+                    assert!(within(segment), "lane {lane} did not send a segment in transmission {number}");
                 }
                 None => assert!(live == 0, "no lane answers for a segment on lanes {live:b}"),
             }

@@ -41,6 +41,8 @@ pub(super) struct Lane {
     pub(super) first: u64,
     /// The bytes in those chunks.
     pub(super) bytes: u64,
+    /// The bytes of all chunks that the lane has taken.
+    pub(super) taken: u64,
     /// How many of the oldest the peer has read although it has not acknowledged them on this lane: other lanes may have brought them.
     pub(super) reinjected: usize,
     /// How long a chunk takes on this lane from the moment the lane takes it to its acknowledgement.
@@ -64,20 +66,17 @@ pub(super) struct Transmission {
     pub(super) length: u32,
     pub(super) fin: bool,
     pub(super) taken: Instant,
+    /// The bytes of all chunks that the lane has taken up to the end of this one.
+    through: u64,
 }
 
 impl Transmission {
     pub(super) fn of(chunk: &Chunk, taken: Instant) -> Self {
-        Self { offset: chunk.offset, length: chunk.length, fin: chunk.fin, taken }
+        Self { offset: chunk.offset, length: chunk.length, fin: chunk.fin, taken, through: 0 }
     }
 
     pub(super) fn range(&self) -> Range<u64> {
         self.offset..self.offset + u64::from(self.length)
-    }
-
-    /// Whether a segment that begins at `offset` is a part of it.
-    pub(super) fn covers(&self, offset: u64) -> bool {
-        self.offset == offset || self.range().contains(&offset)
     }
 
     /// As [`Chunk::is_known_below`].
@@ -118,7 +117,24 @@ impl Lane {
 
     pub(super) fn put(&mut self, sent: Transmission) {
         self.bytes += u64::from(sent.length);
-        self.in_flight.push_back(sent);
+        self.taken += u64::from(sent.length);
+        self.in_flight.push_back(Transmission { through: self.taken, ..sent });
+    }
+
+    /// The number of the chunk that the lane takes next.
+    pub(super) fn next_number(&self) -> u64 {
+        self.first + self.in_flight.len() as u64
+    }
+
+    /// The chunks in flight, by their numbers.
+    pub(super) fn transmissions(&self) -> impl Iterator<Item = (u64, Range<u64>)> {
+        (self.first..).zip(self.in_flight.iter().map(Transmission::range))
+    }
+
+    /// The index of the chunk with that number, if it is in flight.
+    pub(super) fn index_of(&self, number: u64) -> Option<usize> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        (index < self.in_flight.len()).then_some(index)
     }
 
     /// Updates the estimates after an acknowledgement of the first `chunks`, if any of them are new.
@@ -179,7 +195,7 @@ impl Lane {
 
     /// How long the lane still needs to deliver the chunk at `index`, by its rate.
     pub(super) fn remaining(&self, now: Instant, index: usize) -> Option<Duration> {
-        let bytes: u64 = self.in_flight.iter().take(index + 1).map(|sent| u64::from(sent.length)).sum();
+        let bytes = self.in_flight[index].through - (self.taken - self.bytes);
         let whole = Duration::try_from_secs_f64(bytes as f64 / self.rate.get()?).unwrap_or(Duration::MAX);
         let since = self.acknowledged_at.max(self.in_flight.front().map(|sent| sent.taken))?;
         Some(whole.saturating_sub(now.saturating_duration_since(since)))

@@ -3,7 +3,7 @@
 use super::{
     Scheduler, bit,
     lane::{Lane, Transmission},
-    outstanding::Segment,
+    outstanding::{Answer, Segment},
 };
 use crate::policy::{ChunkView, InFlight};
 use std::time::{Duration, Instant};
@@ -22,11 +22,12 @@ impl Scheduler {
 
     /// Whether another lane could deliver the last chunk that `lane` answers for sooner.
     pub fn lags(&mut self, now: Instant, lane: usize) -> bool {
-        if !self.policy.reinjects() || self.outstanding.answered_by(lane) == 0 {
+        if !self.policy.reinjects() {
             return false;
         }
         let state = &self.lanes[lane];
-        let last = state.in_flight.iter().rposition(|sent| self.answers_for(lane, sent).next().is_some());
+        let last = self.outstanding.answered_by(lane).next_back();
+        let last = last.and_then(|(number, _)| state.index_of(number));
         let Some(remaining) = last.and_then(|index| state.remaining(now, index)) else { return false };
         self.refresh_lane_views();
         self.view().is_slower(lane, remaining)
@@ -35,17 +36,19 @@ impl Scheduler {
     /// Whether a lane is overdue with the chunk that the peer needs before it can read on.
     pub fn is_first_overdue(&mut self, now: Instant) -> bool {
         let answering = self.outstanding.first().and_then(Segment::answering);
-        answering.and_then(|lane| self.overdue_at(lane)).is_some_and(|at| at <= now)
+        answering.and_then(|by| self.overdue_at(by.lane)).is_some_and(|at| at <= now)
     }
 
     /// The lane that alone is late: it holds the bytes that the peer needs next, and no other usable lane has any in flight that are not delivered.
     /// `None` if the peer has acknowledged nothing on the others since the lane took those bytes: then the peer may be the cause, not the lane.
     pub fn late_lane(&self) -> Option<usize> {
         let first = self.outstanding.first()?;
-        let lane = first.answering()?;
+        let Answer { lane, number } = first.answering()?;
         let others = self.usable_lanes() & !bit(lane);
-        let is_alone = |segment: &Segment| segment.answering() == Some(lane) && segment.sent_on() & others == 0;
-        let taken = self.lanes[lane].in_flight.iter().find(|sent| sent.covers(first.offset()))?.taken;
+        let is_alone = |segment: &Segment| {
+            segment.answering().is_some_and(|by| by.lane == lane) && segment.sent_on() & others == 0
+        };
+        let taken = self.lanes[lane].in_flight[self.lanes[lane].index_of(number)?].taken;
         let answers = |(other, state): (usize, &Lane)| {
             others & bit(other) != 0 && state.acknowledged_at.is_some_and(|at| at > taken)
         };
@@ -59,20 +62,8 @@ impl Scheduler {
 
     /// The first `wanted` segment that `lane` answers for: the index of its transmission, and its offset.
     fn oldest_segment(&self, lane: usize, wanted: impl Fn(&Segment) -> bool) -> Option<(usize, u64)> {
-        if self.outstanding.answered_by(lane) == 0 {
-            return None;
-        }
-        let Lane { in_flight, reinjected, .. } = &self.lanes[lane];
-        let mut sent = in_flight.range(*reinjected..).enumerate();
-        sent.find_map(|(index, sent)| {
-            let segment = self.answers_for(lane, sent).find(|segment| wanted(segment))?;
-            Some((reinjected + index, segment.offset()))
-        })
-    }
-
-    /// The segments of a transmission that `lane` still answers for.
-    fn answers_for<'a>(&'a self, lane: usize, sent: &Transmission) -> impl Iterator<Item = &'a Segment> + use<'a> {
-        self.outstanding.within(sent.range()).filter(move |segment| segment.answering() == Some(lane))
+        let (number, segment) = self.outstanding.answered_by(lane).find(|(_, segment)| wanted(segment))?;
+        Some((self.lanes[lane].index_of(number)?, segment.offset()))
     }
 
     /// A segment of the transmission at `index` on `lane`.
@@ -93,9 +84,8 @@ impl Scheduler {
 impl InFlight for Scheduler {
     fn first(&self, besides: usize) -> Option<ChunkView> {
         let first = self.outstanding.first().filter(|first| !first.is_sent_on(besides))?;
-        let (lane, offset) = (first.answering()?, first.offset());
-        let index = self.lanes[lane].in_flight.iter().position(|sent| sent.covers(offset))?;
-        Some(self.chunk_view(lane, index, offset))
+        let Answer { lane, number } = first.answering()?;
+        Some(self.chunk_view(lane, self.lanes[lane].index_of(number)?, first.offset()))
     }
 
     fn oldest(&self, lane: usize, besides: usize) -> Option<ChunkView> {

@@ -264,7 +264,8 @@ impl Scheduler {
     /// Lane `lane` is lost: the others take its bytes that are not known to be delivered.
     pub fn lane_lost(&mut self, lane: usize) {
         self.lanes[lane] = Lane::default();
-        self.outstanding.lose(lane, self.live_lanes());
+        self.outstanding.lose(lane);
+        self.let_others_answer();
         self.note_lost(lane);
         self.check();
     }
@@ -273,7 +274,8 @@ impl Scheduler {
     /// [`Scheduler::restore`].
     pub fn stall(&mut self, lane: usize) {
         self.lanes[lane].stalled = true;
-        self.outstanding.release(lane, self.live_lanes());
+        self.outstanding.release(lane);
+        self.let_others_answer();
         self.note_lost(lane);
         self.check();
     }
@@ -284,8 +286,17 @@ impl Scheduler {
         let state = &mut self.lanes[lane];
         state.stalled = false;
         (state.rate, state.service, state.service_at_least) = Default::default();
-        self.outstanding.resume(lane);
+        self.outstanding.resume(lane, self.lanes[lane].transmissions());
         self.check();
+    }
+
+    /// Live lanes answer for the requeued segments that they sent too, the one in the lowest slot first.
+    fn let_others_answer(&mut self) {
+        for (slot, state) in self.lanes.iter().enumerate().filter(|(_, state)| state.is_live()) {
+            if self.outstanding.requeued_size().0 > 0 {
+                self.outstanding.resume(slot, state.transmissions());
+            }
+        }
     }
 
     /// Lane `lane` takes no more, and keeps the chunks that it has.

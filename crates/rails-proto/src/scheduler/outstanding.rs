@@ -22,11 +22,11 @@ pub(super) struct Outstanding {
     index: Index,
 }
 
-/// Counts of segments by lane, and the requeued segments, to save a search.
+/// The segments of each lane, and the requeued ones, to save a search.
 #[derive(Debug, Default, PartialEq)]
 struct Index {
-    /// How many segments each lane answers for.
-    answered: Vec<usize>,
+    /// The segments that each lane answers for: the numbers of the lane's transmissions, and the segments' offsets.
+    answered: Vec<BTreeSet<(u64, u64)>>,
     /// The offsets of the segments that no lane answers for.
     requeued: BTreeSet<u64>,
     /// The bytes in the requeued segments.
@@ -37,10 +37,18 @@ struct Index {
 #[derive(Debug)]
 pub(super) struct Segment {
     chunk: Chunk,
-    /// The lane that has to deliver the segment, one of those that sent it; `None` if it is requeued and waits for a lane.
-    answering: Option<usize>,
+    /// The transmission that has to deliver the segment, on one of the lanes that sent it; `None` if it is requeued and waits for a lane.
+    answering: Option<Answer>,
     /// The lanes that took it on their present connection.
     sent_on: u64,
+}
+
+/// A transmission of a lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) lane: usize,
+    /// The transmission's number on the present connection of the lane.
+    pub(super) number: u64,
 }
 
 impl Outstanding {
@@ -93,9 +101,10 @@ impl Outstanding {
         (self.index.requeued.len(), self.index.requeued_bytes)
     }
 
-    /// How many segments `lane` answers for.
-    pub(super) fn answered_by(&self, lane: usize) -> usize {
-        self.index.answered.get(lane).copied().unwrap_or(0)
+    /// The segments that `lane` answers for, with the numbers of their transmissions, in the order of these.
+    pub(super) fn answered_by(&self, lane: usize) -> impl DoubleEndedIterator<Item = (u64, &Segment)> {
+        let answered = self.index.answered.get(lane).into_iter().flatten();
+        answered.map(|(number, offset)| (*number, &self.segments[offset]))
     }
 
     /// The bytes of all segments that were sent on `lane`.
@@ -103,28 +112,28 @@ impl Outstanding {
         self.iter().filter(|segment| segment.is_sent_on(lane)).map(Segment::length).sum()
     }
 
-    /// Adds a new chunk, which `lane` has taken.
-    pub(super) fn send(&mut self, chunk: Chunk, lane: usize) {
-        self.insert(Segment { chunk, answering: Some(lane), sent_on: bit(lane) });
+    /// Adds a new chunk, which a lane has taken.
+    pub(super) fn send(&mut self, chunk: Chunk, by: Answer) {
+        self.insert(Segment { chunk, answering: Some(by), sent_on: bit(by.lane) });
     }
 
-    /// Gives `lane` the segment that begins at `offset`, or its first `most` bytes: the lane answers for them from here on.
-    pub(super) fn send_again(&mut self, offset: u64, most: usize, lane: usize) -> Option<Chunk> {
+    /// Gives a lane the segment that begins at `offset`, or its first `most` bytes: the lane answers for them from here on.
+    pub(super) fn send_again(&mut self, offset: u64, most: usize, by: Answer) -> Option<Chunk> {
         let mut segment = self.remove(offset)?;
         if let Some(rest) = segment.chunk.split_off(most) {
             self.insert(Segment { chunk: rest, ..segment });
         }
         let chunk = segment.chunk.clone();
-        segment.answering = Some(lane);
-        segment.sent_on |= bit(lane);
+        segment.answering = Some(by);
+        segment.sent_on |= bit(by.lane);
         self.insert(segment);
         Some(chunk)
     }
 
-    /// Gives `lane` a copy of the segment that begins at `offset`, or of its first `most` bytes. The lane that answers for it stays the same.
-    pub(super) fn copy(&mut self, offset: u64, most: usize, lane: usize) -> Option<Chunk> {
+    /// Gives a lane a copy of the segment that begins at `offset`, or of its first `most` bytes. The lane that answers for it stays the same.
+    pub(super) fn copy(&mut self, offset: u64, most: usize, by: Answer) -> Option<Chunk> {
         let answering = self.segments.get(&offset)?.answering;
-        let chunk = self.send_again(offset, most, lane)?;
+        let chunk = self.send_again(offset, most, by)?;
         let mut segment = self.remove(offset)?;
         segment.answering = answering;
         self.insert(segment);
@@ -154,36 +163,36 @@ impl Outstanding {
         *self = Self { delivered: self.delivered + self.len() as u64, ..Self::default() };
     }
 
-    /// `lane` no longer answers for its segments, though they may still arrive. Another lane among `live` that sent a segment answers for it from here on.
-    /// Without one, the segment is requeued.
-    pub(super) fn release(&mut self, lane: usize, live: u64) {
-        if self.answered_by(lane) == 0 {
-            return;
+    /// `lane` no longer answers for its segments, though they may still arrive: they are requeued, until another lane that sent them
+    /// [answers](Self::resume) for them.
+    pub(super) fn release(&mut self, lane: usize) {
+        let answered = self.index.answered.get_mut(lane).map(std::mem::take).unwrap_or_default();
+        for (_, offset) in answered {
+            let segment = self.segments.get_mut(&offset).expect("the index names segments");
+            segment.answering = None;
+            self.index.add(segment);
         }
-        self.change(|segment| {
-            if segment.answering == Some(lane) {
-                let others = segment.sent_on & live & !bit(lane);
-                segment.answering = (others != 0).then(|| others.trailing_zeros() as usize);
-            }
-        });
     }
 
     /// The connection of `lane` is lost: the lane delivers nothing more.
-    pub(super) fn lose(&mut self, lane: usize, live: u64) {
-        self.release(lane, live);
+    pub(super) fn lose(&mut self, lane: usize) {
+        self.release(lane);
         self.segments.values_mut().for_each(|segment| segment.sent_on &= !bit(lane));
     }
 
-    /// `lane` answers again for the requeued segments that it sent.
-    pub(super) fn resume(&mut self, lane: usize) {
-        if self.index.requeued.is_empty() {
-            return;
-        }
-        self.change(|segment| {
-            if segment.answering.is_none() && segment.is_sent_on(lane) {
-                segment.answering = Some(lane);
+    /// `lane` answers for the requeued segments that it sent in these transmissions, which are given by number and range.
+    pub(super) fn resume(&mut self, lane: usize, transmissions: impl Iterator<Item = (u64, Range<u64>)>) {
+        for (number, Range { start, end }) in transmissions {
+            let requeued: Vec<u64> = self.index.requeued.range(start..end.max(start + 1)).copied().collect();
+            for offset in requeued {
+                let segment = self.segments.get_mut(&offset).expect("the index names segments");
+                if segment.is_sent_on(lane) {
+                    self.index.remove(segment);
+                    segment.answering = Some(Answer { lane, number });
+                    self.index.add(segment);
+                }
             }
-        });
+        }
     }
 
     /// Checks that the segments do not overlap, that the end is the last of them, and that the index is right.
@@ -199,15 +208,8 @@ impl Outstanding {
             assert!(one.end() <= next.offset() && !one.chunk.fin, "segments overlap");
         }
         assert_eq!(self.bytes, self.iter().map(Segment::length).sum::<u64>());
-        index.answered.resize(self.index.answered.len().max(index.answered.len()), 0);
+        index.answered.resize(self.index.answered.len().max(index.answered.len()), BTreeSet::new());
         assert_eq!(index, self.index);
-    }
-
-    /// Changes the segments, and rebuilds the index.
-    fn change(&mut self, change: impl FnMut(&mut Segment)) {
-        self.segments.values_mut().for_each(change);
-        self.index = Index::default();
-        self.segments.values().for_each(|segment| self.index.add(segment));
     }
 
     fn insert(&mut self, segment: Segment) {
@@ -228,11 +230,11 @@ impl Outstanding {
 impl Index {
     fn add(&mut self, segment: &Segment) {
         match segment.answering {
-            Some(lane) => {
+            Some(Answer { lane, number }) => {
                 if self.answered.len() <= lane {
-                    self.answered.resize(lane + 1, 0);
+                    self.answered.resize(lane + 1, BTreeSet::new());
                 }
-                self.answered[lane] += 1;
+                self.answered[lane].insert((number, segment.offset()));
             }
             None => {
                 self.requeued.insert(segment.offset());
@@ -243,7 +245,9 @@ impl Index {
 
     fn remove(&mut self, segment: &Segment) {
         match segment.answering {
-            Some(lane) => self.answered[lane] -= 1,
+            Some(Answer { lane, number }) => {
+                self.answered[lane].remove(&(number, segment.offset()));
+            }
             None => {
                 self.requeued.remove(&segment.offset());
                 self.requeued_bytes -= segment.length();
@@ -266,8 +270,8 @@ impl Segment {
         self.chunk.length.into()
     }
 
-    /// The lane that answers for the segment.
-    pub(super) fn answering(&self) -> Option<usize> {
+    /// The transmission that answers for the segment.
+    pub(super) fn answering(&self) -> Option<Answer> {
         self.answering
     }
 

@@ -20,7 +20,7 @@ impl Scheduler {
             return None;
         }
         let (offset, most) = self.probe_of(lane)?;
-        let chunk = self.outstanding.copy(offset, most, lane)?;
+        let chunk = self.outstanding.copy(offset, most, self.next_transmission(lane))?;
         self.lanes[lane].resting = false;
         self.note_sent(now, lane, &chunk, Cause::Probed);
         Some(chunk)

@@ -1,6 +1,6 @@
 //! Chunks for lanes with room: the policy decides, and the scheduler carries that out.
 
-use super::{Reissued, Scheduler, lane::Transmission};
+use super::{Reissued, Scheduler, lane::Transmission, outstanding::Answer};
 use crate::{
     chunk::Chunk,
     policy::{Cause, Decision, LONGEST_REFUSAL, SchedulerView, Sent, Streak, Traced},
@@ -84,25 +84,31 @@ impl Scheduler {
 
     /// Gives `lane` the chunk of a decision. `None` if there is no such chunk.
     pub(super) fn carry_out(&mut self, decision: Decision, lane: usize) -> Option<(Chunk, Cause)> {
+        let by = self.next_transmission(lane);
         match decision {
             Decision::New(most) if self.may_keep_more() => {
                 let chunk = self.unsent.cut(self.limit(), most.clamp(1, self.longest_chunk))?;
-                self.outstanding.send(chunk.clone(), lane);
+                self.outstanding.send(chunk.clone(), by);
                 Some((chunk, Cause::New))
             }
             Decision::Requeue(most) => {
                 let offset = self.outstanding.requeued().next()?.offset();
-                Some((self.outstanding.send_again(offset, most.max(1), lane)?, Cause::Requeued))
+                Some((self.outstanding.send_again(offset, most.max(1), by)?, Cause::Requeued))
             }
             Decision::Reinject(offset) => {
                 let segment = self.outstanding.at(offset)?;
                 if segment.answering().is_none() || segment.is_sent_on(lane) {
                     return None;
                 }
-                Some((self.outstanding.send_again(offset, usize::MAX, lane)?, Cause::Reinjected))
+                Some((self.outstanding.send_again(offset, usize::MAX, by)?, Cause::Reinjected))
             }
             Decision::New(_) | Decision::Wait(_) => None,
         }
+    }
+
+    /// The transmission of the chunk that `lane` takes next.
+    pub(super) fn next_transmission(&self, lane: usize) -> Answer {
+        Answer { lane, number: self.lanes[lane].next_number() }
     }
 
     /// Overrules a policy that gives nothing to a lane that asks. The lane gets a chunk if the policy has given no lane any of the

@@ -24,6 +24,10 @@ pub(super) struct Locked<'a, T> {
 /// Drops the bytes that were given up under the lock.
 struct Held;
 
+/// Bytes that were given up under a lock which is free. Their owners' destructors run when this is dropped.
+#[must_use = "their destructors run when this is dropped"]
+pub(super) struct GivenUp(Vec<Bytes>);
+
 /// Bytes of the application. If they are given up under a lock, their owner's destructor runs after it.
 struct Foreign(Bytes);
 
@@ -55,6 +59,14 @@ impl<T> Lock<T> {
     }
 }
 
+impl<T> Locked<'_, T> {
+    /// Frees the lock. The caller drops the bytes that were given up under it, after it has woken others: a destructor may
+    /// take its time, or wait for one of them.
+    pub(super) fn release(self) -> GivenUp {
+        GivenUp(given_up())
+    }
+}
+
 impl<T> Deref for Locked<'_, T> {
     type Target = T;
 
@@ -72,9 +84,19 @@ impl<T> DerefMut for Locked<'_, T> {
 impl Drop for Held {
     fn drop(&mut self) {
         IS_HELD.set(false);
-        // A destructor may take a lock, and give up bytes under it: those are dropped first.
-        GIVEN_UP.with_borrow_mut(|given_up| std::mem::take(&mut **given_up)).into_iter().for_each(drop_caught);
+        drop(GivenUp(given_up()));
     }
+}
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        // A destructor may take a lock, and give up bytes under it: those are dropped first.
+        self.0.drain(..).for_each(drop_caught);
+    }
+}
+
+fn given_up() -> Vec<Bytes> {
+    GIVEN_UP.with_borrow_mut(|given_up| std::mem::take(&mut **given_up))
 }
 
 impl AsRef<[u8]> for Foreign {

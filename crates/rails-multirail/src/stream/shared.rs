@@ -350,7 +350,7 @@ impl Shared {
         // lane to wake.
         let mut lanes = wakes.lanes().filter_map(|lane| state.lanes[lane.0].active.clone());
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
-        drop(state);
+        let given_up = state.release();
         leave_to_others();
         // The application wakes first: its answer goes out with the frames for which the lane is woken.
         if reader {
@@ -373,6 +373,7 @@ impl Shared {
         if has_news {
             self.publish();
         }
+        drop(given_up);
         result
     }
 

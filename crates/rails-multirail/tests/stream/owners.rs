@@ -8,7 +8,11 @@ use std::{
     sync::{Arc, Mutex},
     task::{Context, Waker},
 };
-use tokio::{io::AsyncReadExt, sync::mpsc, time::timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::mpsc,
+    time::timeout,
+};
 
 /// Memory that calls a function when it is dropped.
 struct Owner<F: Fn()>(Vec<u8>, F);
@@ -107,4 +111,24 @@ async fn owner_that_panics_ends_no_lane() {
     near.write_bytes(Bytes::from_static(b"on")).await.expect("the stream holds");
     far.read_exact(&mut [0; 2]).await.expect("the stream holds");
     assert!(!near.events().iter().any(|event| matches!(event.kind, EventKind::Ended { .. })));
+}
+
+/// A destructor that waits for the task that its own stream wakes.
+#[tokio::test]
+async fn owner_that_waits_for_the_writer() {
+    let rails = rails(1);
+    let (mut near, mut far) = pair(&rails, &options()).await;
+    let (written, waits) = std::sync::mpsc::channel();
+    let (dropped, mut drops) = mpsc::unbounded_channel();
+    let bytes = owned(64 << 10, move || {
+        let _ = dropped.send(waits.recv_timeout(PATIENCE).is_ok());
+    });
+    near.write_bytes(bytes).await.expect("the stream holds");
+    let shut = async {
+        near.shutdown().await.expect("the stream holds");
+        let _ = written.send(());
+    };
+    let mut got = vec![0; 64 << 10];
+    tokio::join!(shut, async { far.read_exact(&mut got).await.expect("the stream holds") });
+    assert_eq!(drops.recv().await, Some(true), "the writer was woken before the bytes were dropped");
 }

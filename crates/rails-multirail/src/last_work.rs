@@ -40,17 +40,19 @@ impl LastWork {
     pub(crate) fn new(limit: Duration, stream: Option<StreamId>) -> Self {
         let mut all = lock();
         let before = PROCESS.swap(process::id(), SeqCst);
-        if before == 0
-            && let Err(error) = at_exit(wait)
-        {
-            tracing::warn!(%error, "the end of the process does not wait for dropped streams");
-        } else if before != process::id() {
+        if before != process::id() {
             // The work of the process that this one was forked from, whose threads are not here.
             all.work.clear();
         }
         let number = all.next;
         all.next += 1;
         all.work.insert(number, Entry { limit: Countdown::new(Instant::now(), limit), stream });
+        drop(all);
+        if before == 0
+            && let Err(error) = at_exit(wait)
+        {
+            tracing::warn!(%error, "the end of the process does not wait for dropped streams");
+        }
         Self(number)
     }
 }

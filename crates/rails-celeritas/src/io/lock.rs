@@ -105,8 +105,8 @@ pub(super) fn leave_to_others() {
     debug_assert!(!IS_HELD.get(), "foreign code begins under the lock of a connection");
 }
 
-/// Drops the bytes. A panic of their owner's destructor ends no connection.
-fn drop_caught(bytes: Bytes) {
+/// Drops bytes of the application. A panic of their owner's destructor ends no connection.
+pub(super) fn drop_caught<T>(bytes: T) {
     leave_to_others();
     if let Err(panic) = catch_unwind(AssertUnwindSafe(move || drop(bytes))) {
         // The panic's own destructor may panic too.

@@ -1,6 +1,9 @@
 //! The messages that are sent, and their memory, until they have arrived.
 
-use super::{SendError, lock::keep};
+use super::{
+    SendError,
+    lock::{drop_caught, keep},
+};
 use crate::proto::{blocks::SentBlocks, sender::Segment};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -93,7 +96,7 @@ impl Settled {
     pub(super) fn tell(self) {
         let Sent { blocks, done } = self.sent;
         // The memory is free when the caller learns of it.
-        drop(blocks);
+        drop_caught(blocks);
         if let Some(outcome) = self.outcome {
             // Nobody may wait for it.
             let _ = done.send(outcome);

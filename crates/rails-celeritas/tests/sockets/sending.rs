@@ -129,3 +129,28 @@ async fn owner_of_blocks_may_use_the_connection() {
     let _ = timeout(PATIENCE, last).await.expect("it comes to an end");
     assert_eq!(dropped.load(Relaxed), 4);
 }
+
+/// Its destructor panics.
+struct Broken;
+
+impl AsRef<[u8]> for Broken {
+    fn as_ref(&self) -> &[u8] {
+        b"broken"
+    }
+}
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        panic!("its owner is broken");
+    }
+}
+
+#[tokio::test]
+async fn owner_that_panics_ends_no_connection() {
+    let (near, far) = pair().await;
+    let first = near.try_send(vec![Bytes::from_owner(Broken)]).unwrap();
+    let second = near.try_send(vec![Bytes::from_static(b"second")]).unwrap();
+    let outcomes = timeout(PATIENCE, async { tokio::join!(first, second) }).await.expect("they come to an end");
+    assert_eq!(outcomes, (Ok(()), Ok(())));
+    assert_eq!(far.receive().await.unwrap().unwrap().blocks.concat(), b"broken");
+}

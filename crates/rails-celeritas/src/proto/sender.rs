@@ -992,7 +992,9 @@ mod tests {
         let mut sender = Sender::new(Token(71), 1_000, u64::MAX, RoundTrip::new(20 * ms));
         sender.raise_limits(u64::MAX, u32::MAX);
         sender.submit(10_000).unwrap();
-        (0..4).for_each(|_| drop(sender.take(now).unwrap()));
+        for _ in 0..4 {
+            sender.take(now).unwrap();
+        }
         let list = |received, complete, missing| ErrorList {
             received,
             largest: 3,

@@ -149,7 +149,11 @@ fn rate_above_that_of_the_path_is_refused() {
     let output = run(["wan", "--rate", "100", "--celeritas-rate", "200"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("--celeritas-rate 200: the path carries 100 Mbit/s"), "{}", stderr(&output));
-    for wrong in [["--losses", "1.5"], ["--rate", "0"], ["--rtt", "soon"], ["--transports", "udt"]] {
+    let output = run(["wan", "--warm-up-messages", "2500@20ms", "--transports", "adaptive,cubic"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("--warm-up-messages: TCP CUBIC sends none"), "{}", stderr(&output));
+    let messages = ["--warm-up-messages", "2500"];
+    for wrong in [["--losses", "1.5"], ["--rate", "0"], ["--rtt", "soon"], ["--transports", "udt"], messages] {
         let output = run(["wan"].into_iter().chain(wrong));
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", stderr(&output));
     }
@@ -177,6 +181,25 @@ fn netns_wan_with_every_sample() {
     let celeritas = samples.iter().find(|sample| sample["transport"] == "celeritas").expect("it takes part");
     assert_eq!(celeritas["emulated"]["from_a"]["queue_full"], 0, "its rate is below the path's");
     assert!(std::fs::read_to_string(svg).expect("it was written").contains("RBUDP, fixed rate"));
+}
+
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_wan_of_an_application_that_sends_little() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let json = folder.path().join("wan.json");
+    let path = ["wan", "--losses", "0", "--rounds", "1", "--seconds", "0.5", "--seed", "7"];
+    let who = ["--transports", "adaptive", "--beside", "cubic", "--warm-up-messages", "2.5kB@20ms"];
+    let output = run(path.into_iter().chain(who).chain(["--json", json.to_str().expect("it is text")]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = "before it counts, Celeritas sends a message of 2500 bytes every 20 ms";
+    assert!(stdout(&output).contains(said), "{}", stdout(&output));
+    let comparison: Value = serde_json::from_slice(&std::fs::read(json).expect("it was written")).expect("it is JSON");
+    assert_eq!(comparison["warm_up_messages"], serde_json::json!({ "bytes": 2500, "every_ms": 20.0 }));
+    let sample = &comparison["samples"][0];
+    for goodput in ["goodput_bits_per_second", "beside_goodput_bits_per_second"] {
+        assert!(sample[goodput].as_f64().unwrap() > 0.0, "{sample}");
+    }
 }
 
 #[test]

@@ -5,11 +5,11 @@ use crate::{
     commands::seconds,
     duration,
     exit::Exit,
-    lab::wan::{Transport, WanContest, WanPath, draw},
+    lab::wan::{MESSAGE, Messages, Transport, WanContest, WanPath, draw},
     machine::this_machine,
-    print,
+    print, size,
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use rails_topo::Bandwidth;
 use std::{path::PathBuf, time::Duration};
@@ -21,6 +21,11 @@ use std::{path::PathBuf, time::Duration};
 /// `quic`.
 ///
 /// Example: rails-bench wan --losses 0,0.001 --rounds 3 --json wan.json
+///
+/// A slow path with a deep queue: rails-bench wan --rate 2 --queue 1s --losses 0 --warm-up 10 --seconds 20
+///
+/// An application that sends little beside a TCP flow, and then much: rails-bench wan --rate 100 --losses 0 --transports
+/// adaptive --beside cubic --warm-up 75 --warm-up-messages 2500@20ms
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The path's rate in Mbit/s, of Ethernet frames
@@ -51,6 +56,10 @@ pub(crate) struct Args {
     /// How long each measurement sends before it counts: by then a transport has found the path's rate
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     warm_up: Duration,
+    /// Before it counts, Celeritas sends a message of that many bytes each so long, as in 2500@20ms, and not without a pause;
+    /// a rival does
+    #[arg(long, value_name = "BYTES@TIME", value_parser = messages)]
+    warm_up_messages: Option<Messages>,
     /// How long each measurement sends
     #[arg(long, value_name = "S", default_value = "4", value_parser = seconds)]
     seconds: Duration,
@@ -79,19 +88,24 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         celeritas.as_bits_per_second() / 1_000_000,
         args.rate
     );
+    let transports = match args.transports.is_empty() {
+        true => Transport::value_variants().to_vec(),
+        false => args.transports.clone(),
+    };
+    let streams = transports.iter().find(|transport| !transport.sends_messages());
+    if let (Some(_), Some(stream)) = (args.warm_up_messages, streams) {
+        bail!("--warm-up-messages: {stream} sends none; --transports celeritas,sealed,adaptive do");
+    }
     let contest = WanContest {
         path,
         losses: args.losses.clone(),
-        transports: if args.transports.is_empty() {
-            Transport::value_variants().to_vec()
-        } else {
-            args.transports.clone()
-        },
+        transports,
         beside: args.beside,
         celeritas,
         #[cfg(feature = "quic")]
         quic_window: args.quic_window,
         warm_up: args.warm_up,
+        warm_up_messages: args.warm_up_messages,
         time: args.seconds,
         rounds: args.rounds.into(),
         seed: args.seed.unwrap_or_else(rand::random),
@@ -109,4 +123,35 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         draw(&comparison, path).context("--svg")?;
     }
     Ok(Exit::Done)
+}
+
+/// Reads `2500@20ms`: the bytes of a message, and the time from one to the next.
+fn messages(text: &str) -> Result<Messages, String> {
+    let (bytes, every) = text.split_once('@').ok_or(format!("`{text}` is no size and time, as 2500@20ms"))?;
+    let (bytes, every) = (size::parse(bytes)?.as_bytes(), duration::parse(every)?);
+    if !(1..=MESSAGE as u64).contains(&bytes) {
+        return Err(format!("`{text}`: a message has 1 to {MESSAGE} bytes"));
+    }
+    if every < SHORTEST_PAUSE {
+        return Err(format!("`{text}`: there is 1 ms at least from one message to the next"));
+    }
+    Ok(Messages { bytes: bytes as usize, every })
+}
+
+/// tokio's timers have ticks of this.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_a_size_and_a_time() {
+        let read = |text| messages(text).map(|messages| (messages.bytes, messages.every.as_micros()));
+        assert_eq!(read("2500@20ms"), Ok((2_500, 20_000)));
+        assert_eq!((read("1@1ms"), read("20MB@1s")), (Ok((1, 1_000)), Ok((MESSAGE, 1_000_000))));
+        for bad in ["", "2500", "@20ms", "2500@", "2500@20", "0@20ms", "20000001@1s", "1@999us", "1@0"] {
+            assert!(messages(bad).is_err(), "{bad}");
+        }
+    }
 }

@@ -216,6 +216,7 @@ mod tests {
             celeritas: Bandwidth::mbps(494),
             beside: None,
             warm_up_seconds: 1.0,
+            warm_up_messages: None,
             seconds: 4.0,
             seed: 7,
             settings: Vec::new(),

@@ -8,6 +8,7 @@ mod run;
 mod table;
 
 pub(crate) use chart::draw;
+pub(crate) use run::MESSAGE;
 
 use super::compare::{ContestError, Spread};
 use clap::ValueEnum;
@@ -60,6 +61,16 @@ pub(crate) struct WanPath {
     pub(crate) queue: Duration,
 }
 
+/// Messages of an application that sends less than the path carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Messages {
+    /// The bytes of each.
+    pub(crate) bytes: usize,
+    /// The time from one to the next.
+    #[serde(rename = "every_ms", serialize_with = "milliseconds")]
+    pub(crate) every: Duration,
+}
+
 /// A contest to be run.
 #[derive(Debug, Clone)]
 pub(crate) struct WanContest {
@@ -78,6 +89,8 @@ pub(crate) struct WanContest {
     pub(crate) quic_window: Option<u32>,
     /// How long each sends before it counts.
     pub(crate) warm_up: Duration,
+    /// The messages that Celeritas sends in that time, if it is not to send without a pause.
+    pub(crate) warm_up_messages: Option<Messages>,
     /// How long each sends.
     pub(crate) time: Duration,
     /// Rounds of each case.
@@ -98,6 +111,8 @@ pub(crate) struct WanComparison {
     pub(crate) beside: Option<Transport>,
     /// How long each sent before it counted.
     pub(crate) warm_up_seconds: f64,
+    /// The messages that Celeritas sent in that time, if it had pauses.
+    pub(crate) warm_up_messages: Option<Messages>,
     /// How long each sent.
     pub(crate) seconds: f64,
     /// The seed of the order and of the losses.
@@ -192,6 +207,7 @@ impl WanContest {
             celeritas: self.celeritas,
             beside: self.beside,
             warm_up_seconds: self.warm_up.as_secs_f64(),
+            warm_up_messages: self.warm_up_messages,
             seconds: self.time.as_secs_f64(),
             seed: self.seed,
             settings: self.settings(),
@@ -263,6 +279,13 @@ impl WanContest {
             })
         };
         pairs.filter_map(outcome).collect()
+    }
+}
+
+impl Transport {
+    /// Whether its unit is the message.
+    pub(crate) fn sends_messages(self) -> bool {
+        matches!(self, Self::Celeritas | Self::Sealed | Self::Adaptive)
     }
 }
 

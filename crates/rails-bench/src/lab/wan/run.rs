@@ -2,7 +2,7 @@
 
 #[cfg(feature = "quic")]
 use super::quic;
-use super::{Transport, WanContest, rbudp};
+use super::{Messages, Transport, WanContest, rbudp};
 use crate::lab::compare::ContestError;
 use bytes::Bytes;
 use rails_bind::{thread::current_tid, usage::ThreadUsage};
@@ -42,6 +42,8 @@ pub(super) struct Progress {
     pub(super) arrived: AtomicU64,
     /// Segments that were sent again so far, if the kernel does not count them.
     pub(super) retransmitted: AtomicU64,
+    /// The time counts.
+    counts: AtomicBool,
     is_over: AtomicBool,
     cpu_nanoseconds: AtomicU64,
 }
@@ -60,14 +62,20 @@ pub(super) fn transfers(
     transport: Transport,
 ) -> Result<(Transfer, Option<Transfer>), ContestError> {
     thread::scope(|scope| {
-        let rival = contest.beside.map(|rival| scope.spawn(move || transfer(lab, contest, rival, RIVALS_PORT)));
-        let own = transfer(lab, contest, transport, PORT);
+        let rival = contest.beside.map(|rival| scope.spawn(move || transfer(lab, contest, rival, None, RIVALS_PORT)));
+        let own = transfer(lab, contest, transport, contest.warm_up_messages, PORT);
         let rival = rival.map(|rival| rival.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         Ok((own?, rival.transpose()?))
     })
 }
 
-fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport, port: u16) -> Result<Transfer, ContestError> {
+fn transfer(
+    lab: &LinkLab,
+    contest: &WanContest,
+    transport: Transport,
+    first: Option<Messages>,
+    port: u16,
+) -> Result<Transfer, ContestError> {
     let progress = Progress::default();
     let address = SocketAddr::new(lab.address(Side::B, 0), port);
     let (ready, listening) = mpsc::channel::<()>();
@@ -98,7 +106,7 @@ fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport, port: u16
                 let _inside = lab.enter(Side::A)?;
                 progress.timed(|| match transport {
                     Transport::Celeritas | Transport::Sealed | Transport::Adaptive => {
-                        send_messages(&options(contest, transport), address, progress)
+                        send_messages(&options(contest, transport), address, first, progress)
                     }
                     Transport::Rbudp => rbudp::send(contest.celeritas, address, progress),
                     #[cfg(feature = "quic")]
@@ -114,6 +122,7 @@ fn transfer(lab: &LinkLab, contest: &WanContest, transport: Transport, port: u16
         });
         let is_alive = || sender.as_ref().is_some_and(|sender| !sender.is_finished()) && !receiver.is_finished();
         wait(contest.warm_up, is_alive);
+        progress.counts.store(true, Relaxed);
         let (before, begin) = (progress.arrived.load(Relaxed), Instant::now());
         wait(contest.time, is_alive);
         let (after, time) = (progress.arrived.load(Relaxed), begin.elapsed());
@@ -205,11 +214,19 @@ fn receive_messages(
     })
 }
 
-fn send_messages(options: &CeleritasOptions, address: SocketAddr, progress: &Progress) -> io::Result<()> {
+fn send_messages(
+    options: &CeleritasOptions,
+    address: SocketAddr,
+    first: Option<Messages>,
+    progress: &Progress,
+) -> io::Result<()> {
     runtime()?.block_on(async {
         let connection = options.connect(address).await.map_err(io::Error::other)?;
         let block = Bytes::from(vec![7; MESSAGE]);
         let send = async {
+            if let Some(messages) = first {
+                send_at_times(&connection, messages, progress).await?;
+            }
             let mut last = None;
             while !progress.is_over() {
                 let next = connection.send(vec![block.clone()]).await.map_err(io::Error::other)?;
@@ -226,6 +243,21 @@ fn send_messages(options: &CeleritasOptions, address: SocketAddr, progress: &Pro
         outcome.await?;
         connection.close().await.map_err(io::Error::other)
     })
+}
+
+/// Sends these messages until the time counts.
+async fn send_at_times(connection: &Connection, messages: Messages, progress: &Progress) -> io::Result<()> {
+    let block = Bytes::from(vec![7; messages.bytes]);
+    let mut turns = tokio::time::interval(messages.every);
+    let mut last = None;
+    while !progress.counts.load(Relaxed) && !progress.is_over() {
+        turns.tick().await;
+        last = Some(connection.send(vec![block.clone()]).await.map_err(io::Error::other)?);
+    }
+    match last {
+        Some(last) => last.await.map_err(io::Error::other),
+        None => Ok(()),
+    }
 }
 
 /// Runs an end, and tells of its figures meanwhile and at its end.
@@ -314,4 +346,4 @@ fn each(
 const PORT: u16 = 7600;
 const RIVALS_PORT: u16 = 7601;
 /// The message of the thesis' benchmark.
-pub(super) const MESSAGE: usize = 20_000_000;
+pub(crate) const MESSAGE: usize = 20_000_000;

@@ -1,6 +1,6 @@
 //! A comparison as a person reads it.
 
-use super::WanComparison;
+use super::{Messages, WanComparison};
 use crate::{lab::compare::Spread, print};
 use std::fmt;
 
@@ -21,6 +21,10 @@ impl fmt::Display for WanComparison {
              the scheduler",
             self.seconds, self.warm_up_seconds, self.seed
         )?;
+        if let Some(Messages { bytes, every }) = self.warm_up_messages {
+            let every = every.as_secs_f64() * 1e3;
+            writeln!(f, "before it counts, Celeritas sends a message of {bytes} bytes every {every} ms")?;
+        }
         for setting in &self.settings {
             writeln!(f, "{setting}")?;
         }

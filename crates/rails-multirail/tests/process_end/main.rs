@@ -6,10 +6,10 @@ use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Se
 use rails_topo::Topology;
 use std::{env, net::SocketAddr, process::Stdio, time::Duration};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     process::{Child, Command},
     runtime::Handle,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 /// Drops its handles in async code, as a program does whose `main` is asynchronous.
@@ -41,6 +41,27 @@ async fn bytes_behind_a_conversation_arrive() {
         in_time(far.write_u8(message)).await.unwrap();
     }
     everything_arrives(far, child).await;
+}
+
+/// The child is stopped (`SIGSTOP`) for longer than it may linger.
+#[tokio::test]
+async fn bytes_of_a_process_that_was_stopped_arrive() {
+    let (far, mut child) = accept(Kind::Stopped).await;
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut has_dropped = false;
+    while !has_dropped {
+        let line = in_time(lines.next_line()).await.unwrap().expect("it says when it has dropped its stream");
+        has_dropped = line.ends_with(DROPPED);
+    }
+    signal(&child, "-STOP").await;
+    sleep(STOPPED_LINGER + Duration::from_millis(1_200)).await;
+    signal(&child, "-CONT").await;
+    everything_arrives(far, child).await;
+}
+
+async fn signal(child: &Child, signal: &str) {
+    let process = child.id().expect("it has not ended").to_string();
+    assert!(Command::new("kill").args([signal, &process]).status().await.unwrap().success());
 }
 
 #[tokio::test]
@@ -81,12 +102,13 @@ enum Kind {
     Blocking,
     Exits,
     Converses,
+    Stopped,
     Impatient,
     ExitsOnTheRail,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Async, Kind::Blocking, Kind::Exits, Kind::Converses, Kind::Impatient, Kind::ExitsOnTheRail];
+const KINDS: [Kind; 7] =
+    [Kind::Async, Kind::Blocking, Kind::Exits, Kind::Converses, Kind::Stopped, Kind::Impatient, Kind::ExitsOnTheRail];
 
 /// Starts a child, and accepts its stream.
 async fn accept(kind: Kind) -> (MultiRailStream, Child) {
@@ -98,7 +120,7 @@ async fn accept(kind: Kind) -> (MultiRailStream, Child) {
         .args(["--exact", "child", "--nocapture"])
         .env(ADDRESSES, addresses.join(","))
         .env(KIND, format!("{kind:?}"));
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().expect("it starts");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn().expect("it starts");
     (in_time(listener.accept()).await.expect("the child connects"), child)
 }
 
@@ -131,6 +153,7 @@ fn child() {
     }
     runtime.block_on(async move {
         drop(written(&rails, addresses, kind).await);
+        println!("{DROPPED}");
         if matches!(kind, Kind::Exits | Kind::Converses) {
             std::process::exit(0);
         }
@@ -139,7 +162,11 @@ fn child() {
 
 /// A stream that has written all bytes, which the peer does not have yet.
 async fn written(rails: &Rails, addresses: &[SocketAddr], kind: Kind) -> MultiRailStream {
-    let linger = if kind == Kind::Impatient { Duration::from_millis(300) } else { PATIENCE };
+    let linger = match kind {
+        Kind::Impatient => Duration::from_millis(300),
+        Kind::Stopped => STOPPED_LINGER,
+        _ => PATIENCE,
+    };
     let mut options = options().send_buffer(BYTES).linger(linger);
     if kind == Kind::Converses {
         options = options.application_runtime(&Handle::current());
@@ -172,5 +199,8 @@ async fn in_time<T>(step: impl Future<Output = T>) -> T {
 const ADDRESSES: &str = "RAILS_TEST_ADDRESSES";
 const KIND: &str = "RAILS_TEST_KIND";
 const BYTES: usize = 8 << 20;
+/// Long enough to deliver the bytes on a busy machine.
+const STOPPED_LINGER: Duration = Duration::from_millis(1_500);
+const DROPPED: &str = "the stream was dropped";
 const ROUND_TRIPS: u8 = 64;
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -19,8 +19,8 @@ pub(super) struct Ending {
     read_to: Option<u64>,
     /// The number of written bytes that the peer has not read, if it reads no more.
     stopped: Option<u64>,
-    /// Whether the application has dropped the stream: the lanes deliver its bytes.
-    lingers: bool,
+    /// The time for which the lanes deliver the bytes of a stream that the application has dropped.
+    lingers: Option<Countdown>,
     /// The time to linger and to tell the peer, since the application abandoned the stream or the stream failed.
     abandoned: Option<Countdown>,
     /// Both ends closed a lane after the stream was done, so the peer knows that the stream is done; or the time for that is over.
@@ -29,8 +29,8 @@ pub(super) struct Ending {
 
 impl Ending {
     pub(super) fn new(linger: Duration) -> Self {
-        let (nobody_reads, lingers, settled) = (false, false, false);
-        Self { linger, nobody_reads, read_to: None, stopped: None, lingers, abandoned: None, settled }
+        let (nobody_reads, settled) = (false, false);
+        Self { linger, nobody_reads, read_to: None, stopped: None, lingers: None, abandoned: None, settled }
     }
 }
 
@@ -42,7 +42,7 @@ impl Connection {
         if self.is_done() || self.failure.is_some() {
             return;
         }
-        self.ending.lingers = true;
+        self.ending.lingers = Some(Countdown::new(now, self.ending.linger));
         self.wakes.supervisor = true;
         self.finish(now);
         self.stop_reading(unread);
@@ -82,12 +82,12 @@ impl Connection {
     }
 
     fn owes_last_acknowledgement(&self) -> bool {
-        self.ending.lingers && self.lanes.iter().any(|lane| lane.up && lane.since.is_some())
+        self.ending.lingers.is_some() && self.lanes.iter().any(|lane| lane.up && lane.since.is_some())
     }
 
     /// A lane has acknowledged what has arrived on it.
     pub(super) fn has_acknowledged(&mut self) {
-        self.wakes.supervisor |= self.ending.lingers;
+        self.wakes.supervisor |= self.ending.lingers.is_some();
     }
 
     /// The peer's kernel has closed or reset a lane. If it was the last of a stream that is done, either the peer is gone, or it has still to hear of the
@@ -121,15 +121,17 @@ impl Connection {
 
     /// When to [handle](Self::handle_ending) the end of the stream next.
     pub(super) fn ending_check_at(&self) -> Option<Instant> {
-        let abandoned = self.ending.abandoned.filter(|abandoned| !abandoned.is_over())?;
-        Some(self.linger_until().map_or(abandoned.check_at(), |until| until.min(abandoned.check_at())))
+        let lingers = self.ending.lingers.filter(|_| self.is_lingering());
+        let limits = [lingers, self.ending.abandoned].into_iter().flatten();
+        limits.filter(|limit| !limit.is_over()).map(|limit| limit.check_at()).min()
     }
 
     /// Ends the lingering of a dropped stream, and then its lanes, if it is time for that.
     pub(super) fn handle_ending(&mut self, now: Instant) {
-        let Some(abandoned) = &mut self.ending.abandoned else { return };
-        self.ending.settled |= abandoned.count(now);
-        if self.linger_until().is_some_and(|at| at <= now) {
+        let Ending { lingers, abandoned, settled, .. } = &mut self.ending;
+        let has_lingered = lingers.as_mut().is_some_and(|limit| limit.count(now));
+        *settled |= abandoned.as_mut().is_some_and(|limit| limit.count(now));
+        if has_lingered && self.is_lingering() {
             self.end_lingering(now);
         }
     }
@@ -192,7 +194,7 @@ impl Connection {
 
     /// How many of its bytes the peer does not have, if the application has dropped the stream and the stream has failed since.
     pub fn undelivered(&self) -> u64 {
-        if self.failure.is_none() || !self.ending.lingers { 0 } else { self.bytes_at_risk() }
+        if self.failure.is_none() || self.ending.lingers.is_none() { 0 } else { self.bytes_at_risk() }
     }
 
     /// How many written bytes the peer does not have, as far as this end knows; none if the peer reads no more.
@@ -226,10 +228,9 @@ impl Connection {
         }
     }
 
-    /// Until when the stream lingers, if it does.
-    fn linger_until(&self) -> Option<Instant> {
-        let lingers = self.ending.lingers && self.failure.is_none() && !self.is_done();
-        self.ending.abandoned.filter(|_| lingers)?.ends_at().checked_sub(FAREWELL)
+    /// Whether the lanes deliver the bytes of a stream that the application has dropped.
+    fn is_lingering(&self) -> bool {
+        self.ending.lingers.is_some() && self.failure.is_none() && !self.is_done()
     }
 
     /// The time to linger is over.

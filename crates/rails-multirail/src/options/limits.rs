@@ -33,8 +33,8 @@ impl Default for Limits {
             handshakes_per_peer: 64,
             streams: 1024,
             streams_per_peer: 256,
-            memory: 36 << 30,
-            memory_per_peer: 9 << 30,
+            memory: 104 << 30,
+            memory_per_peer: 26 << 30,
             tls_rate: 500,
             tls_rate_per_peer: 125,
         }
@@ -69,21 +69,22 @@ impl Limits {
         Self { streams_per_peer: most, ..self }
     }
 
-    /// The most bytes that all streams together can make this end keep. Default: 36 GiB, which is 1,024 streams with the
+    /// The most bytes that all streams together can make this end keep. Default: 104 GiB, which is 1,024 streams with the
     /// default options. A machine with less memory sets less.
     ///
-    /// A stream counts from its opening to its end with the sum of its [window](crate::StreamOptions::window), its
-    /// [send buffer](crate::StreamOptions::send_buffer) and its
-    /// [unacknowledged bytes](crate::StreamOptions::max_unacknowledged): 36 MiB with the default options. It takes so
-    /// much only if its peer floods it, and acknowledges and reads nothing, while the application writes and does not
-    /// read.
+    /// A stream counts from its opening to its end with the sum of its [window](crate::StreamOptions::window) and a tenth
+    /// of it, its [send buffer](crate::StreamOptions::send_buffer), its
+    /// [unacknowledged bytes](crate::StreamOptions::max_unacknowledged), and for each of 64 lanes half a mebibyte and its
+    /// [longest chunk](crate::StreamOptions::longest_chunk): 101.6 MiB with the default options, 64 MiB of which are for
+    /// the lanes. It takes so much only if its peer opens as many lanes and floods them all, and acknowledges and reads
+    /// nothing, while the application writes and does not read.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: bytes, ..self }
     }
 
     /// The most bytes that the streams of one peer can make this end keep, counted as for [`memory`](Self::memory).
-    /// Default: 9 GiB, which is 256 streams with the default options.
+    /// Default: 26 GiB, which is 256 streams with the default options.
     #[must_use]
     pub fn memory_per_peer(self, bytes: u64) -> Self {
         Self { memory_per_peer: bytes, ..self }

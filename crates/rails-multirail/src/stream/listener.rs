@@ -52,7 +52,7 @@ use tokio::{
 ///
 /// [`Limits`](crate::Limits) protect it against floods ([`StreamOptions::limits`]). By default at most 256 handshakes
 /// are under way, 64 of them from one address, and at a limit a silent peer makes room for the next; at most 1,024
-/// streams are open, 256 of them of one peer, which can make this end keep at most 36 GiB, and 9 GiB for one peer. A
+/// streams are open, 256 of them of one peer, which can make this end keep at most 104 GiB, and 26 GiB for one peer. A
 /// handshake, including that of TLS, may take [`StreamOptions::handshake_timeout`] (5 s). While 64 streams wait to be
 /// accepted, peers that open another one are told to try again.
 #[derive(Debug)]

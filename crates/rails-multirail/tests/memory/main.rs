@@ -13,6 +13,7 @@ use rails_multirail::{
     MultiRailListener, MultiRailStream, Priority, RailRequest, Rails, Security, StreamOptions, StreamStats,
     longest_message, plan_rails,
 };
+use rails_proto::parameters::MOST_LANES;
 use rails_topo::Topology;
 use std::{fs, future::Future, net::SocketAddr, process::Command, time::Duration};
 use tokio::time::{sleep, timeout};
@@ -25,7 +26,7 @@ const FIXED_PER_LANE: u64 = 1 << 20;
 const CASE: &str = "RAILS_MEMORY_CASE";
 
 /// The cases of a peer's behaviour, by name.
-const CASES: [(&str, Case); 13] = [
+const CASES: [(&str, Case); 14] = [
     ("bytes of a well-behaved peer", Case::Bytes),
     ("messages of a well-behaved peer", Case::Messages(100_000)),
     ("large messages of a well-behaved peer", Case::Messages(3 << 20)),
@@ -36,6 +37,7 @@ const CASES: [(&str, Case); 13] = [
     ("chunks that overlap", Case::Flood(Flood::Chunks { length: 100_000, step: 60_000 })),
     ("a byte here and there, after a fast start", Case::ThenFlood(Flood::Chunks { length: 1, step: 1_024 })),
     ("chunks of other lengths, after a fast start", Case::ThenFlood(Flood::Chunks { length: 9_000, step: 9_000 })),
+    ("a chunk that is begun on every lane", Case::EveryLane(Flood::Chunks { length: 1, step: 1_024 })),
     ("tiny packets", Case::MessageFlood(Flood::Packets { length: 256 })),
     ("messages that are begun", Case::MessageFlood(Flood::Begun { total: 1_000 })),
     ("a message in crumbs", Case::MessageFlood(Flood::Parts { total: 12 << 20, length: 1, step: 1_540 })),
@@ -52,6 +54,8 @@ enum Case {
     /// The same after some windows were sent in order and read, so that the pool is full.
     ThenFlood(Flood),
     MessageFlood(Flood),
+    /// A flood on one lane of as many as a stream may have. On each other lane, all of a chunk but a byte is sent.
+    EveryLane(Flood),
 }
 
 #[test]
@@ -130,6 +134,20 @@ async fn run(case: Case) {
             })
             .await;
             check(growth, 1);
+        }
+        Case::EveryLane(flood) => {
+            let (listening, stream, mut peer) = victim().await;
+            let address = listening.1.local_addrs()[0].socket;
+            let lanes = MOST_LANES as u64;
+            let (growth, _sockets) = grown(async {
+                arrived(&mut peer, 0, flood, || stream.stats()).await;
+                let sockets = peer.begin_on_lanes(address, lanes as u16 - 1).await;
+                // The kernel may keep the bytes until a lane has room for the rest of its chunk.
+                sleep(2 * QUIET).await;
+                sockets
+            })
+            .await;
+            check(growth, lanes);
         }
         Case::MessageFlood(flood) => {
             let (_listening, stream, mut peer) = victim().await;

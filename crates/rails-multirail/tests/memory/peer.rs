@@ -1,6 +1,6 @@
 //! A peer on a bare socket, which joins in order and then sends the most expensive chunks.
 
-use crate::join::join;
+use crate::join::{join, join_lane};
 use bytes::Bytes;
 use rails_multirail::Priority;
 use rails_proto::{
@@ -13,7 +13,7 @@ use rails_proto::{
 use std::net::SocketAddr;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::tcp::OwnedWriteHalf,
+    net::{TcpStream, tcp::OwnedWriteHalf},
 };
 
 /// A flood within one window.
@@ -40,8 +40,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn join(address: SocketAddr) -> Self {
-        let parameters = TransportParameters { longest_chunk: 512 << 10, window: 1 << 20 };
-        let (socket, _) = join(address, Credentials::Insecure, parameters).await;
+        let (socket, _) = join(address, Credentials::Insecure, PARAMETERS).await;
         let (mut answers, socket) = socket.into_split();
         tokio::spawn(async move {
             let mut ignored = vec![0; 4096];
@@ -50,6 +49,19 @@ impl Peer {
         let mut batch = vec![7; 1 << 20];
         batch.clear();
         Self { socket, bytes: vec![7; 512 << 10].into(), batch }
+    }
+
+    /// Begins the same chunk of the greatest length on that many further lanes, and gives these.
+    pub(crate) async fn begin_on_lanes(&self, address: SocketAddr, lanes: u16) -> Vec<TcpStream> {
+        let header = Frame::Data(DataHeader::of(0, std::slice::from_ref(&self.bytes), false)).encode();
+        let mut sockets = Vec::new();
+        for lane in 1..=lanes {
+            let (mut socket, _) = join_lane(address, Credentials::Insecure, PARAMETERS, lane).await;
+            socket.write_all(&header).await.expect("it reads");
+            socket.write_all(&self.bytes[1..]).await.expect("it reads");
+            sockets.push(socket);
+        }
+        sockets
     }
 
     /// Sends as many chunks as fit into the window from that offset on, and gives their number.
@@ -118,3 +130,5 @@ impl Peer {
         self.batch.clear();
     }
 }
+
+const PARAMETERS: TransportParameters = TransportParameters { longest_chunk: 512 << 10, window: 1 << 20 };

@@ -11,28 +11,40 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Opens a stream of one lane, and gives its socket and the result of the handshake.
+/// Opens a stream, and gives the socket of its lane and the result of the handshake.
 pub(crate) async fn join(
     address: SocketAddr,
     credentials: Credentials,
     parameters: TransportParameters,
 ) -> (TcpStream, Joined) {
+    join_lane(address, credentials, parameters, 0).await
+}
+
+/// The same for that lane of the stream; lane 0 opens it.
+pub(crate) async fn join_lane(
+    address: SocketAddr,
+    credentials: Credentials,
+    parameters: TransportParameters,
+    lane: u16,
+) -> (TcpStream, Joined) {
     let mut socket = TcpStream::connect(address).await.expect("it listens");
-    let joined = prove(&mut socket, StreamId([7; 16]), credentials, parameters).await;
-    let confirmation = joined.confirmation.clone().expect("the handshake opens a stream");
-    socket.write_all(&confirmation.encode()).await.expect("it reads");
+    let joined = prove(&mut socket, StreamId([7; 16]), lane, credentials, parameters).await;
+    if let Some(confirmation) = &joined.confirmation {
+        socket.write_all(&confirmation.encode()).await.expect("it reads");
+    }
     (socket, joined)
 }
 
-/// The handshake that opens a stream of one lane, up to the confirmation.
+/// The handshake of that lane of a stream, up to the confirmation; lane 0 opens the stream.
 pub(crate) async fn prove(
     socket: &mut TcpStream,
     stream: StreamId,
+    lane: u16,
     credentials: Credentials,
     parameters: TransportParameters,
 ) -> Joined {
-    let mode = credentials.mode();
-    let hello = Hello { mode, purpose: Purpose::Open, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] };
+    let purpose = if lane == 0 { Purpose::Open } else { Purpose::Join };
+    let hello = Hello { mode: credentials.mode(), purpose, stream, lane, lanes: 1, parameters, nonce: [1; 32] };
     let (mut initiator, first) = Initiator::start(credentials, hello);
     let mut messages = vec![first];
     loop {

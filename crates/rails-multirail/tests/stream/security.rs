@@ -256,8 +256,8 @@ async fn streams_and_memory_of_one_peer() {
     let rails = rails(1);
     for (limits, limit) in [
         (Limits::default().streams_per_peer(2), Limit::PeerStreams),
-        (Limits::default().memory_per_peer(80 << 20), Limit::PeerMemory),
-        (Limits::default().memory(80 << 20), Limit::Memory),
+        (Limits::default().memory_per_peer(240 << 20), Limit::PeerMemory),
+        (Limits::default().memory(240 << 20), Limit::Memory),
     ] {
         let (listener, addresses) = listener(&rails, &encrypted().limits(limits).linger(Duration::ZERO)).await;
         let ours = encrypted();

@@ -149,7 +149,7 @@ async fn peers_that_never_confirm_keep_nobody_out() {
             socket.bind((Ipv4Addr::new(127, 0, 16, source), 0).into()).unwrap();
             let mut socket = socket.connect(addresses[0]).await.unwrap();
             let stream = StreamId([source * 64 + number; 16]);
-            let proving = peer::prove(&mut socket, stream, Credentials::Insecure, parameters);
+            let proving = peer::prove(&mut socket, stream, 0, Credentials::Insecure, parameters);
             timeout(PATIENCE, proving).await.expect("the listener answers at once");
             silent.push(socket);
         }

@@ -34,9 +34,9 @@ impl Closing {
         !has_progress
     }
 
-    /// That much time does not count.
-    pub(super) fn excuse(&mut self, time: Duration) {
-        self.until = self.until.and_then(|until| until.checked_add(time));
+    /// That much time does not count, and the peer gets a pause at least from now on.
+    pub(super) fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
+        self.until = self.until.and_then(|until| until.checked_add(time)).map(|until| until.max(now + pause));
     }
 }
 
@@ -53,9 +53,10 @@ mod tests {
         assert!(!closing.is_over(at(30), 400, 5), "it takes bytes");
         assert!(!closing.is_over(at(60), 0, 6), "it has the rest");
         assert!(!closing.is_over(at(90), 0, 7), "it sends");
-        closing.excuse(limit);
-        assert!(!closing.is_over(at(149), 0, 7));
-        assert!(closing.is_over(at(150), 0, 7));
+        closing.excuse(at(110), limit, Duration::from_secs(1));
+        closing.excuse(at(149), Duration::ZERO, Duration::from_secs(3));
+        assert!(!closing.is_over(at(151), 0, 7));
+        assert!(closing.is_over(at(152), 0, 7));
     }
 
     /// What the peer sends is no progress while it takes nothing.

@@ -614,10 +614,11 @@ impl ConnectionProtocol {
     /// This end has not looked for that time, though it would have: its process was stopped, or its clock has jumped. With
     /// a time of zero it looks, and has not heard all that has come.
     pub fn handle_absence(&mut self, now: Instant, time: Duration) {
-        self.silence.excuse(now, time, self.patience());
-        self.abandoned_until = self.abandoned_until.map(|until| until + time);
-        self.closing.iter_mut().for_each(|closing| closing.excuse(time));
+        let patience = self.patience();
+        self.silence.excuse(now, time, patience);
         if !time.is_zero() {
+            self.abandoned_until = self.abandoned_until.map(|until| (until + time).max(now + patience.pause));
+            self.closing.iter_mut().for_each(|closing| closing.excuse(now, time, patience.pause));
             self.sender.distrust_samples();
         }
     }

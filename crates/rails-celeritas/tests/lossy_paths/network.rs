@@ -228,6 +228,13 @@ impl Network {
         self.work();
     }
 
+    /// A caller at that end waits for the peer so long, without progress.
+    pub(crate) fn close(&mut self, end: End, limit: Duration) {
+        let now = self.time(end);
+        self.ends[end].close(now, limit);
+        self.work();
+    }
+
     /// The application of that end is gone.
     pub(crate) fn abandon(&mut self, end: End) {
         self.abandoned[end] = true;

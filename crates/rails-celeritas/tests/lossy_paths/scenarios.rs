@@ -85,6 +85,43 @@ fn sender_waits_at_the_limits() {
     assert!(network.failures.iter().all(Option::is_none), "{:?}", network.failures);
 }
 
+/// An end that closes before the peer takes all that was sent.
+fn closing(limit: Duration) -> Network {
+    let ends = [0, 1].map(|end| Parameters { window: 10_000, ..parameters(19 * MS, end) });
+    let mut network = Network::new(5, [wan(0.0), wan(0.0)], ends, fixed(495));
+    for _ in 0..3 {
+        network.send(0, 4_000);
+    }
+    network.finish(1);
+    network.run(Duration::from_secs(1), |_| false);
+    network.close(0, limit);
+    network
+}
+
+#[test]
+fn close_gives_a_peer_up_that_takes_nothing() {
+    let mut network = closing(Duration::from_secs(30));
+    assert!(network.run(Duration::from_secs(40), |network| network.ends[0].is_abandoned()));
+    assert!((30..=31).contains(&network.passed().as_secs()), "{:?}", network.passed());
+}
+
+/// The peer takes the rest while the end that closes, or that was dropped, is stopped for longer than it waits.
+#[test]
+fn stopped_process_gives_no_peer_up() {
+    for is_dropped in [false, true] {
+        let mut network = closing(if is_dropped { Duration::ZERO } else { Duration::from_secs(30) });
+        network.stop(0, Duration::from_secs(120));
+        network.run(Duration::from_secs(60), |_| false);
+        let numbers: Vec<u32> = (0..3).map(|_| network.reserve(1, None)).collect();
+        let has_closed = network.run(Duration::from_secs(130), |network| {
+            numbers.iter().for_each(|number| drop(network.take(1, *number)));
+            network.closed == [true; 2]
+        });
+        assert!(has_closed && network.failures == [None, None], "{:?}", network.failures);
+        assert_eq!(network.ends[0].is_abandoned(), is_dropped);
+    }
+}
+
 /// Messages that nobody receives, more of them than the peer keeps records of. One that it cannot begin is given up.
 #[test]
 fn sender_waits_at_the_limit_of_messages() {

@@ -124,8 +124,9 @@ impl Shared {
 /// Tells callers of news. They may call back at once.
 fn tell(settled: Vec<Settled>, woken: impl IntoIterator<Item = Waker>) {
     leave_to_others();
-    settled.into_iter().for_each(Settled::tell);
     woken.into_iter().for_each(Waker::wake);
+    // Destructors of their bytes may take long.
+    settled.into_iter().for_each(Settled::tell);
 }
 
 impl State {

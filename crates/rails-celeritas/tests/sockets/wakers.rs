@@ -49,6 +49,40 @@ async fn callers_are_woken_by_their_own_news() {
     assert!((1..3).all(|index| matches!(poll(index), Poll::Ready(Ok(None)))));
 }
 
+/// Bytes whose destructor notes how many callers were woken before it, and one more.
+struct Late(Arc<Count>, Arc<AtomicUsize>);
+
+impl AsRef<[u8]> for Late {
+    fn as_ref(&self) -> &[u8] {
+        b"late"
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.1.store(1 + self.0.0.load(Relaxed), Relaxed);
+    }
+}
+
+/// A destructor may take long.
+#[tokio::test]
+async fn callers_are_woken_before_bytes_are_dropped() {
+    let (near, far) = pair().await;
+    let (woken, noted) = (Arc::<Count>::default(), Arc::<AtomicUsize>::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut receiving = pin!(near.receive());
+    assert!(receiving.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(far);
+    let _sending = near.try_send(vec![Bytes::from_owner(Late(woken, Arc::clone(&noted)))]).unwrap();
+    let dropped = async {
+        while noted.load(Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, dropped).await.expect("the connection ends");
+    assert_eq!(noted.load(Relaxed), 2);
+}
+
 /// Its destructor takes the locks of a lane.
 struct Owner(Arc<dyn Lane>);
 

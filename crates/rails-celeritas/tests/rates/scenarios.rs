@@ -54,6 +54,18 @@ fn four_flows_share_a_short_queue() {
     assert!(rates.iter().all(|rate| *rate < 1.8), "{rates:?}");
 }
 
+/// CUBIC's window fills the queue, and is cut each time that it has.
+#[test]
+fn late_flow_gets_a_share_beside_cubic() {
+    let mut path = Bottleneck::new(1, line(20.0, 50, 0.0));
+    path.add(cubic);
+    path.run(2 * S);
+    let own = path.add(adaptive(Plan::endless()));
+    path.run(14 * S);
+    let counts = path.run(40 * S);
+    assert!(counts[own].mbps(40 * S) > 5.0, "{} of 20 Mbit/s", counts[own].mbps(40 * S));
+}
+
 /// BBR leaves little to whoever came later, also to CUBIC.
 #[test]
 fn rivals_leave_a_share_and_get_one() {

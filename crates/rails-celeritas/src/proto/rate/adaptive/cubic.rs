@@ -12,10 +12,10 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    /// A window that carried `rate` over this round trip, and is cut.
+    /// A window that carries `rate` over this round trip.
     pub(super) fn new(now: Instant, rate: f64, round_trip: Duration) -> Self {
         let window = rate * round_trip.as_secs_f64() / PACKET;
-        Self { most: window, first: window * KEPT, since: now }
+        Self { most: window, first: window, since: now }
     }
 
     /// The rate that the window carries.

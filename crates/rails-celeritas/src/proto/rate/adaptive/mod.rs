@@ -46,6 +46,8 @@ pub struct Adaptive {
     crowded_since: Option<(Instant, f64)>,
     /// Consecutive refreshes in which the queue did not run empty.
     full_refreshes: u32,
+    /// Consecutive ones in which it did.
+    empty_refreshes: u32,
     handled_at: Option<Instant>,
     /// When packets arrived last that were sent at the whole rate.
     used_at: Option<Instant>,
@@ -193,6 +195,7 @@ impl Adaptive {
             refreshed_at: None,
             crowded_since: None,
             full_refreshes: 0,
+            empty_refreshes: 0,
             handled_at: None,
             used_at: None,
             delivered: 0.0,
@@ -391,16 +394,17 @@ impl Adaptive {
     fn go_back(&mut self, now: Instant, held: Held) {
         let is_emptied = self.path.emptied_at.is_some_and(|at| self.refreshed_at.is_some_and(|from| from <= at));
         self.full_refreshes = if is_emptied { 0 } else { self.full_refreshes + 1 };
+        self.empty_refreshes = if is_emptied { self.empty_refreshes + 1 } else { 0 };
         self.crowded_since = None;
         self.state = match held.cubic {
-            _ if is_emptied => State::Cruise,
-            Some(cubic) => State::Compete(cubic),
+            Some(cubic) if self.empty_refreshes < EMPTY_REFRESHES => State::Compete(cubic),
             None if self.full_refreshes >= FULL_REFRESHES => self.compete(now, self.rate),
-            None => State::Cruise,
+            _ => State::Cruise,
         };
     }
 
-    fn compete(&self, now: Instant, rate: f64) -> State {
+    fn compete(&mut self, now: Instant, rate: f64) -> State {
+        self.empty_refreshes = 0;
         State::Compete(Cubic::new(now, rate, self.path.round()))
     }
 
@@ -539,6 +543,8 @@ const LOSSY_CUT: f64 = 0.05;
 const KNOWN_LOSS: f64 = 200.0;
 /// So many times after each other the queue did not run empty: others fill it.
 const FULL_REFRESHES: u32 = 2;
+/// So many times after each other it did: others have gone. It does once where one of them has just cut its window.
+const EMPTY_REFRESHES: u32 = 2;
 /// A queue above twice the target, and two packets, by this, for this time, may be one that others make.
 const CROWDED_TIME: Duration = Duration::from_millis(500);
 /// The time in which half of a former rate is forgotten.

@@ -1,5 +1,5 @@
-//! The price of many streams: memory, descriptors, wakes while they are idle, before their first use and after it, and a
-//! kilobyte there and back each second, beside as many plain TCP connections.
+//! The price of many streams: memory, descriptors, wakes while they are idle, before their first use and after it, and
+//! a kilobyte there and back each second, beside as many plain TCP connections.
 //!
 //! Run: `cargo bench --bench streams`. Both ends of every stream are in this process, so a figure per end is half of the
 //! process's; both ends' tasks run on the first rail of their end.

@@ -1,5 +1,5 @@
-//! Streams that come to a command which listens: greeted as they come, and then taken one at a time. A stream whose peer
-//! has not said its purpose yet makes room for the next at a limit ([`rails_proto::admission`]).
+//! Streams that come to a command which listens: greeted as they come, and then taken one at a time. A stream whose
+//! peer has not said its purpose yet makes room for the next at a limit ([`rails_proto::admission`]).
 
 use crate::{
     farewell,
@@ -114,8 +114,8 @@ async fn host(
     leaving.join_all().await;
 }
 
-/// Greets a stream. Gives the stream or its fault, and `None` where it was reset without one: it had to make room, or the
-/// queue is given up.
+/// Greets a stream. Gives the stream or its fault, and `None` where it was reset without one: it had to make room, or
+/// the queue is given up.
 async fn greet(
     mut stream: MultiRailStream,
     purpose: Purpose,

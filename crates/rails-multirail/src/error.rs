@@ -55,8 +55,8 @@ pub enum CloseError {
     NotDelivered {
         /// The stream.
         stream: StreamId,
-        /// The written bytes that the peer does not have, as far as this end knows. With 0, the peer has not heard of the
-        /// stream's end.
+        /// The written bytes that the peer does not have, as far as this end knows. With 0, the peer has not heard of
+        /// the stream's end.
         bytes: u64,
         /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
         limit: Duration,

@@ -285,8 +285,8 @@ pub struct TransportStats {
     /// Bytes that the peer's host takes at the moment; zero while the peer's application does not read. A lane whose peer
     /// takes nothing has not stalled, unless the host does not answer [probes](Self::unanswered_probes).
     pub peer_window_bytes: Option<u64>,
-    /// Probes of the peer's host since it last answered anything. A lane with three has stalled, if the stream waits for an
-    /// answer.
+    /// Probes of the peer's host since it last answered anything. A lane with three has stalled, if the stream waits
+    /// for an answer.
     pub unanswered_probes: Option<u64>,
     /// Rate of the latest delivery.
     #[serde(rename = "rate_bits_per_second")]

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 /// Counts down the time in which this process runs.
 ///
-/// The limit is counted in parts, each when a timer checks it. A check that comes much too late means that the process was
-/// stopped meanwhile (`SIGSTOP`, a frozen cgroup, a paused guest), or its thread was: then the part counts, and the time
-/// beyond it does not. So a stop takes at most a part of the limit, and a thread that is late with every check still comes to
-/// the end of it.
+/// The limit is counted in parts, each when a timer checks it. A check that comes much too late means that the process
+/// was stopped meanwhile (`SIGSTOP`, a frozen cgroup, a paused guest), or its thread was: then the part counts, and the
+/// time beyond it does not. So a stop takes at most a part of the limit, and a thread that is late with every check
+/// still comes to the end of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Countdown {
     part: Duration,
@@ -47,7 +47,8 @@ impl Countdown {
     }
 }
 
-/// A check comes later than this only if its process or thread did not run: timers of a busy machine are late by much less.
+/// A check comes later than this only if its process or thread did not run: timers of a busy machine are late by much
+/// less.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 /// The number of checks of a limit.
 const PARTS: u32 = 8;

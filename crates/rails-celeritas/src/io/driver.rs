@@ -105,8 +105,8 @@ impl Shared {
         result
     }
 
-    /// Waits until `look` finds something: until then the waker has its place among those of the callers that wait. Returns
-    /// the one that is not needed any more, which is to be dropped under no lock.
+    /// Waits until `look` finds something: until then the waker has its place among those of the callers that wait.
+    /// Returns the one that is not needed any more, which is to be dropped under no lock.
     pub(super) fn poll<R>(
         &self,
         waker: Waker,

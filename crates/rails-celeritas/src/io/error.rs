@@ -168,8 +168,8 @@ pub enum CloseError {
     /// The connection has ended before.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
-    /// The peer does not take the messages. The connection goes on to deliver them for up to 5 s, as long as its runtime
-    /// lives.
+    /// The peer does not take the messages. The connection goes on to deliver them for up to 5 s, as long as its
+    /// runtime lives.
     #[error("for {limit:?} {remote} has taken none of the last {bytes} bytes")]
     NotDelivered {
         /// The peer's address.

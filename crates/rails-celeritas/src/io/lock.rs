@@ -42,8 +42,8 @@ impl<T> Lock<T> {
     /// Waits for the lock.
     ///
     /// # Panics
-    /// If this thread holds a lock: it would wait for itself. Only a rate controller of the application can come here, which
-    /// is called under the lock and must not use connections.
+    /// If this thread holds a lock: it would wait for itself. Only a rate controller of the application can come here,
+    /// which is called under the lock and must not use connections.
     pub(super) fn lock(&self) -> Locked<'_, T> {
         let is_held = IS_HELD.get();
         assert!(!is_held, "a connection is used under the lock of one: a rate controller must not use connections");

@@ -80,17 +80,17 @@ impl CeleritasOptions {
     }
 
     /// The most bytes that this end has sent and not known to have arrived, of which each message takes
-    /// [512 more](crate::proto::sender::MESSAGE_COST) than it has. Default: 64 MiB, which a path of 10 Gbit/s and 50 ms has
-    /// under way. It takes about 40 bytes of memory for each segment.
+    /// [512 more](crate::proto::sender::MESSAGE_COST) than it has. Default: 64 MiB, which a path of 10 Gbit/s and 50 ms
+    /// has under way. It takes about 40 bytes of memory for each segment.
     pub fn most_unacknowledged(self, size: DataSize) -> Self {
         Self { most_unacknowledged: size, ..self }
     }
 
     /// The most bytes of messages that wait to be sent before [`Connection::send`](super::Connection::send) waits.
-    /// Default: 16 MiB. Each message counts [512 bytes more](crate::proto::sender::MESSAGE_COST) than it has, so that many
-    /// short ones take no more memory; blocks of few bytes take more than they count. A message that is longer is taken
-    /// alone. The connection keeps the messages that wait, and those of which
-    /// [sent bytes](Self::most_unacknowledged) may be missing.
+    /// Default: 16 MiB. Each message counts [512 bytes more](crate::proto::sender::MESSAGE_COST) than it has, so that
+    /// many short ones take no more memory; blocks of few bytes take more than they count. A message that is longer is
+    /// taken alone. The connection keeps the messages that wait, and those of which [sent
+    /// bytes](Self::most_unacknowledged) may be missing.
     pub fn max_unsent(self, size: DataSize) -> Self {
         Self { max_unsent: size, ..self }
     }
@@ -128,9 +128,9 @@ impl CeleritasOptions {
         Self { keep_alive: time.into(), ..self }
     }
 
-    /// The longest time that [`Connection::close`](super::Connection::close) waits without any progress: the peer takes none
-    /// of the messages, or it sends nothing and does not end its own direction. Default: 30 s. Time in which the process of
-    /// this end is stopped does not count.
+    /// The longest time that [`Connection::close`](super::Connection::close) waits without any progress: the peer takes
+    /// none of the messages, or it sends nothing and does not end its own direction. Default: 30 s. Time in which the
+    /// process of this end is stopped does not count.
     pub fn close_timeout(self, timeout: Duration) -> Self {
         Self { close_timeout: timeout, ..self }
     }

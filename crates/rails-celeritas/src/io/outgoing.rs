@@ -74,8 +74,8 @@ impl Outgoing {
         std::mem::take(&mut self.settled)
     }
 
-    /// Adds the pieces of a segment's payload, which keep their memory, and may be dropped under the lock. Returns whether
-    /// its message is still there.
+    /// Adds the pieces of a segment's payload, which keep their memory, and may be dropped under the lock. Returns
+    /// whether its message is still there.
     pub(super) fn pieces(&self, segment: &Segment, pieces: &mut Vec<Bytes>) -> bool {
         let Some(sent) = self.messages.get(&segment.header.message) else { return false };
         let start = segment.header.in_message;

@@ -23,8 +23,8 @@ impl Closing {
         self.until
     }
 
-    /// Whether the peer has made no progress for the limit: it has taken none of this end's bytes, or has had all of them
-    /// before, and has sent nothing.
+    /// Whether the peer has made no progress for the limit: it has taken none of this end's bytes, or has had all of
+    /// them before, and has sent nothing.
     pub(super) fn is_over(&mut self, now: Instant, bytes: u64, segments: u64) -> bool {
         if self.until.is_none_or(|until| now < until) {
             return false;

@@ -126,8 +126,8 @@ pub enum Event {
         /// Their number.
         messages: u32,
     },
-    /// The peer has made no progress for as long as a caller that [closes](ConnectionProtocol::close) waits. The connection
-    /// was [abandoned](ConnectionProtocol::abandon).
+    /// The peer has made no progress for as long as a caller that [closes](ConnectionProtocol::close) waits. The
+    /// connection was [abandoned](ConnectionProtocol::abandon).
     NotClosed {
         /// The bytes of this end that are not known to have arrived; 0 if the peer alone does not close.
         bytes: u64,
@@ -309,8 +309,8 @@ impl ConnectionProtocol {
         }
     }
 
-    /// A caller waits until both ends have [closed](Event::Closed), and receives nothing any more. It gives the peer up that
-    /// makes no progress for this long: an [`Event::NotClosed`].
+    /// A caller waits until both ends have [closed](Event::Closed), and receives nothing any more. It gives the peer up
+    /// that makes no progress for this long: an [`Event::NotClosed`].
     pub fn close(&mut self, now: Instant, limit: Duration) {
         self.finish();
         self.refuse_all(now);
@@ -529,7 +529,8 @@ impl ConnectionProtocol {
         if std::mem::take(&mut self.tells_round_trip) {
             return Some(self.round_trip_frame());
         }
-        // The peer learns of a refused message before it learns that all of it has arrived, and before it may send further.
+        // The peer learns of a refused message before it learns that all of it has arrived, and before it may send
+        // further.
         if let Some(message) = self.refused.first().map(|range| range.start) {
             self.refused.remove(message..message + 1);
             self.raise_limits(now);
@@ -629,8 +630,8 @@ impl ConnectionProtocol {
         self.sender.unacknowledged() > 0 && self.silence.doubts_peer(now, self.patience())
     }
 
-    /// Whether the peer's host has answered all packets of the control channel. A peer whose host has, and whose process
-    /// has not answered, is stopped: nothing is judged until it runs again, or its host answers nothing either.
+    /// Whether the peer's host has answered all packets of the control channel. A peer whose host has, and whose
+    /// process has not answered, is stopped: nothing is judged until it runs again, or its host answers nothing either.
     pub fn handle_peer_host(&mut self, now: Instant, lives: bool) {
         if self.doubts_peer(now) {
             self.silence.look_at_host(now, lives);
@@ -779,8 +780,8 @@ impl ConnectionProtocol {
         self.refused.insert(message..message + 1);
     }
 
-    /// Tells the peer how far it may send now. Before it was told of all refused messages it may begin no further ones: so a
-    /// peer that reads no frame cannot have this end keep a record of each.
+    /// Tells the peer how far it may send now. Before it was told of all refused messages it may begin no further ones:
+    /// so a peer that reads no frame cannot have this end keep a record of each.
     fn raise_limits(&mut self, now: Instant) {
         if !self.refused.is_empty() {
             return;

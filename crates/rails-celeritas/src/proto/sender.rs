@@ -238,8 +238,8 @@ pub enum SubmitError {
 
 impl Sender {
     /// A half that sends segments of at most `most_payload` bytes, and has at most `most_unacknowledged` bytes sent and not
-    /// acknowledged: room for one segment at least. A message begins only if there is room for [`MESSAGE_COST`] too, for it
-    /// and for each of those that have not arrived.
+    /// acknowledged: room for one segment at least. A message begins only if there is room for [`MESSAGE_COST`] too,
+    /// for it and for each of those that have not arrived.
     pub fn new(token: Token, most_payload: u32, most_unacknowledged: u64, round_trip: RoundTrip) -> Self {
         let most_payload = most_payload.max(1);
         Self {
@@ -304,8 +304,8 @@ impl Sender {
         Ok(number)
     }
 
-    /// Gives a message up: no byte of it is sent any more, and the peer [has to know](Self::poll_given_up). Returns whether
-    /// it was under way: not if it has arrived, was given up before or never submitted.
+    /// Gives a message up: no byte of it is sent any more, and the peer [has to know](Self::poll_given_up). Returns
+    /// whether it was under way: not if it has arrived, was given up before or never submitted.
     pub fn give_up(&mut self, number: u32) -> bool {
         let Some(message) = self.places.remove(&number).and_then(|start| self.begun.remove(&start)) else {
             let Some(length) = self.waiting.remove(&number) else { return false };
@@ -330,8 +330,8 @@ impl Sender {
         true
     }
 
-    /// A message that was given up, of which the peer is to be told now: its number, and its place among the bytes of the
-    /// connection, which is empty if none was sent.
+    /// A message that was given up, of which the peer is to be told now: its number, and its place among the bytes of
+    /// the connection, which is empty if none was sent.
     pub fn poll_given_up(&mut self) -> Option<(u32, Range<u64>)> {
         self.given_up.pop_front().or_else(|| {
             let number = self.dropped.first().map(|range| range.start).filter(|number| *number < self.message_limit)?;
@@ -548,8 +548,8 @@ impl Sender {
         self.unacknowledged
     }
 
-    /// The cost of all that was submitted and never sent: the bytes, and [`MESSAGE_COST`] for each message of which none
-    /// was sent.
+    /// The cost of all that was submitted and never sent: the bytes, and [`MESSAGE_COST`] for each message of which
+    /// none was sent.
     pub fn unsent_cost(&self) -> u64 {
         self.unsent.saturating_add((self.waiting.len() as u64).saturating_mul(MESSAGE_COST))
     }
@@ -839,8 +839,8 @@ fn header_len(is_short: bool) -> u32 {
     (if is_short { SHORT_HEADER_LEN } else { HEADER_LEN }) as u32
 }
 
-/// What a message costs beside its bytes, from its submission until it has arrived. By measurement it takes 370 bytes of
-/// memory with one block, and 490 with a deadline.
+/// What a message costs beside its bytes, from its submission until it has arrived. By measurement it takes 370 bytes
+/// of memory with one block, and 490 with a deadline.
 pub const MESSAGE_COST: u64 = 512;
 /// How far the bytes of short headers lie above those that have all arrived: a receiver takes an offset for the one next
 /// to its own that has these low 32 bits.

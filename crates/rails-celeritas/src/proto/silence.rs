@@ -2,8 +2,8 @@
 //!
 //! Time counts while both ends look. This end does not while its process computes or is stopped, or while its clock
 //! jumps: its driver comes late then. Whether the peer looks is asked over the control channel. If its host acknowledges
-//! the question and its process does not answer, then the process is stopped, and TCP would wait too: as long as the host
-//! lives.
+//! the question and its process does not answer, then the process is stopped, and TCP would wait too: as long as the
+//! host lives.
 
 use std::time::{Duration, Instant};
 
@@ -145,8 +145,8 @@ impl Silence {
         self.stopped.is_some()
     }
 
-    /// The time without news, if it has been too long, and the peer has had a pause to answer a question. Of a peer that is
-    /// stopped, it is the time without a sign of life of its host.
+    /// The time without news, if it has been too long, and the peer has had a pause to answer a question. Of a peer
+    /// that is stopped, it is the time without a sign of life of its host.
     pub fn is_too_long(&self, now: Instant, is_waiting: bool, patience: Patience) -> Option<Duration> {
         if let Some(host) = self.stopped {
             let time = now.saturating_duration_since(host.lived_at);

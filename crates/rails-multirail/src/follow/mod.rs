@@ -245,8 +245,8 @@ impl Rails {
         self.follow_state().events.subscribe()
     }
 
-    /// Reads back whether the threads are still bound, and warns of a rail whose are not, once a minute at most. Rails that
-    /// follow the machine are bound again, and tell of that.
+    /// Reads back whether the threads are still bound, and warns of a rail whose are not, once a minute at most. Rails
+    /// that follow the machine are bound again, and tell of that.
     pub(crate) fn warn_of_unbound(&self) {
         let follow = self.follow_state();
         if follow.is_followed() {
@@ -257,8 +257,8 @@ impl Rails {
             if let Some(left_out) = follow.warnings.due(Instant::now(), &id.to_string()) {
                 tracing::warn!(
                     rail = %id, planned = %Place(&rail.planned()), left_out,
-                    "a rail's threads may run on other CPUs: its CPU was offline, or another program has moved them; it \
-                     stays so without `Rails::follow` or a move by hand"
+                    "a rail's threads may run on other CPUs: its CPU was offline, or another program has moved them; \
+                     it stays so without `Rails::follow` or a move by hand"
                 );
             }
         }

@@ -9,11 +9,11 @@ use super::{OptionError, bounded};
 /// counts as many peers; the limits for all peers together bound such a peer. The listener refuses a stream beyond a
 /// limit with the limit's name, and open streams go on.
 ///
-/// For handshakes and their rate a peer is an IPv4 address or an IPv6 network of 64 bits ([`Origin`](rails_proto::admission::Origin)),
-/// since anyone may have such a network. At their limits a silent connection makes room for the next, and its peer is told
-/// to try again, which
-/// [`MultiRailStream::connect`](crate::MultiRailStream::connect) does. The module
-/// [`admission`](rails_proto::admission) says which one: peers that flood a listener displace each other.
+/// For handshakes and their rate a peer is an IPv4 address or an IPv6 network of 64 bits
+/// ([`Origin`](rails_proto::admission::Origin)), since anyone may have such a network. At their limits a silent
+/// connection makes room for the next, and its peer is told to try again, which
+/// [`MultiRailStream::connect`](crate::MultiRailStream::connect) does. The module [`admission`](rails_proto::admission)
+/// says which one: peers that flood a listener displace each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub(crate) handshakes: usize,
@@ -69,14 +69,14 @@ impl Limits {
         Self { streams_per_peer: most, ..self }
     }
 
-    /// The most bytes that all streams together can make this end keep. Default: 104 GiB, which is 1,024 streams with the
-    /// default options. A machine with less memory sets less.
+    /// The most bytes that all streams together can make this end keep. Default: 104 GiB, which is 1,024 streams with
+    /// the default options. A machine with less memory sets less.
     ///
-    /// A stream counts from its opening to its end with the sum of its [window](crate::StreamOptions::window) and a tenth
-    /// of it, its [send buffer](crate::StreamOptions::send_buffer), its
-    /// [unacknowledged bytes](crate::StreamOptions::max_unacknowledged), and for each of 64 lanes half a mebibyte and its
-    /// [longest chunk](crate::StreamOptions::longest_chunk): 101.6 MiB with the default options, 64 MiB of which are for
-    /// the lanes. It takes so much only if its peer opens as many lanes and floods them all, and acknowledges and reads
+    /// A stream counts from its opening to its end with the sum of its [window](crate::StreamOptions::window) and a
+    /// tenth of it, its [send buffer](crate::StreamOptions::send_buffer), its [unacknowledged
+    /// bytes](crate::StreamOptions::max_unacknowledged), and for each of 64 lanes half a mebibyte and its [longest
+    /// chunk](crate::StreamOptions::longest_chunk): 101.6 MiB with the default options, 64 MiB of which are for the
+    /// lanes. It takes so much only if its peer opens as many lanes and floods them all, and acknowledges and reads
     /// nothing, while the application writes and does not read.
     #[must_use]
     pub fn memory(self, bytes: u64) -> Self {
@@ -90,11 +90,11 @@ impl Limits {
         Self { memory_per_peer: bytes, ..self }
     }
 
-    /// The most TLS handshakes in a second that the listener begins with strangers: peers from whose address no stream is
-    /// open. Default: 500; as many may come at once. Each makes the listener sign before the peer has proved anything:
-    /// 500 in a second take 8 % of a rail's core where the key is of P-256, and 33 % where it is of RSA 2048. Only a lane
-    /// that opens a stream, or asks for the listener's lanes, shakes hands by TLS. A peer beyond the limit is told to try
-    /// again, as [`HandshakeRate`](rails_proto::admission::HandshakeRate) says.
+    /// The most TLS handshakes in a second that the listener begins with strangers: peers from whose address no stream
+    /// is open. Default: 500; as many may come at once. Each makes the listener sign before the peer has proved
+    /// anything: 500 in a second take 8 % of a rail's core where the key is of P-256, and 33 % where it is of RSA 2048.
+    /// Only a lane that opens a stream, or asks for the listener's lanes, shakes hands by TLS. A peer beyond the limit
+    /// is told to try again, as [`HandshakeRate`](rails_proto::admission::HandshakeRate) says.
     #[must_use]
     pub fn tls_rate(self, per_second: u32) -> Self {
         Self { tls_rate: per_second, ..self }

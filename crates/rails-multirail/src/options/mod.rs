@@ -188,9 +188,10 @@ impl StreamOptions {
     /// # Memory of a stream
     /// This end's memory for arriving bytes is at most the window and a tenth of it, and for each lane half a mebibyte
     /// and the [longest chunk](Self::longest_chunk), for every behaviour of the peer: with the default, 17.6 MiB and
-    /// 1 MiB per lane, of which a peer may open 64 (`tests/memory` floods a stream in a dozen ways and reads the process's resident set). The stream
-    /// allocates it as needed: an idle stream has next to none, because it frees a buffer that was not used for 10 s.
-    /// Bytes that the application has received and not dropped are the application's, and do not count.
+    /// 1 MiB per lane, of which a peer may open 64 (`tests/memory` floods a stream in a dozen ways and reads the
+    /// process's resident set). The stream allocates it as needed: an idle stream has next to none, because it frees a
+    /// buffer that was not used for 10 s. Bytes that the application has received and not dropped are the
+    /// application's, and do not count.
     ///
     /// For sending, the stream keeps at most the [send buffer](Self::send_buffer), one message and the bytes that
     /// [wait for the peer's acknowledgement](Self::max_unacknowledged), without a copy of those that came as
@@ -362,8 +363,8 @@ impl StreamOptions {
         self.max_unacknowledged.unwrap_or(self.window)
     }
 
-    /// The most bytes that a stream makes this end keep for the peer: those that nobody has read, those that arrive on as
-    /// many lanes as a stream may have, and those that wait to be sent and for an acknowledgement.
+    /// The most bytes that a stream makes this end keep for the peer: those that nobody has read, those that arrive on
+    /// as many lanes as a stream may have, and those that wait to be sent and for an acknowledgement.
     pub(crate) fn memory_of_stream(&self) -> u64 {
         let arrived = self.window + self.window / 10;
         let arriving = MOST_LANES as u64 * (self.longest_chunk as u64 + FIXED_PER_LANE);
@@ -392,8 +393,8 @@ impl StreamOptions {
     }
 }
 
-/// The memory of a lane beside the chunk that is arriving on it: bytes read ahead, and the share of the allocator and the
-/// runtime.
+/// The memory of a lane beside the chunk that is arriving on it: bytes read ahead, and the share of the allocator and
+/// the runtime.
 const FIXED_PER_LANE: u64 = 512 << 10;
 
 fn bounded(what: &'static str, value: u64, least: u64, most: u64) -> Result<(), OptionError> {

@@ -259,7 +259,8 @@ impl ActiveLane {
         received
     }
 
-    /// Has the task take the lane back to its rail's runtime: the reader's is shutting down, or there is no reader any more.
+    /// Has the task take the lane back to its rail's runtime: the reader's is shutting down, or there is no reader any
+    /// more.
     pub(super) fn go_home(&self) {
         self.handoff.call_home();
         self.wake_task();
@@ -267,8 +268,8 @@ impl ActiveLane {
 
     /// Has the calling runtime report arrivals.
     fn report_to(&self, driven: &mut Driven, caller: runtime::Id) {
-        // A helper may be in the middle of a call, which the registration would wait for. It is in one only while the lane
-        // is at home.
+        // A helper may be in the middle of a call, which the registration would wait for. It is in one only while the
+        // lane is at home.
         if driven.reports == caller || driven.lending.as_ref().is_some_and(Lending::is_lent) {
             return;
         }

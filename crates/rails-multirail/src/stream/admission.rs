@@ -214,8 +214,8 @@ impl Streams {
 }
 
 impl Known {
-    /// Notes that the initiator has a stream, and where one of the stream's lanes has come from. Says whether the former
-    /// is news.
+    /// Notes that the initiator has a stream, and where one of the stream's lanes has come from. Says whether the
+    /// former is news.
     fn confirm(&mut self, stream: StreamId, from: IpAddr) -> bool {
         let Some(entry) = self.open.get_mut(&stream) else { return false };
         let origin = Origin::of(from);

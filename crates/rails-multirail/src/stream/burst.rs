@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 /// Says which small writes wait for the next ones, to leave in one chunk with them.
 ///
-/// A task that has more requests at hand than the one it answers writes again at once. A chunk for each answer would cost a
-/// system call and a wake of the peer for each. But a task that computes between its writes must not delay them: a write
-/// waits only if the task has come back at once from each of the last [`QUICK_IN_A_ROW`] ones.
+/// A task that has more requests at hand than the one it answers writes again at once. A chunk for each answer would
+/// cost a system call and a wake of the peer for each. But a task that computes between its writes must not delay them:
+/// a write waits only if the task has come back at once from each of the last [`QUICK_IN_A_ROW`] ones.
 #[derive(Debug, Default)]
 pub(super) struct Burst {
     /// The last write, unless the task has waited since.
@@ -25,8 +25,8 @@ struct Waiting {
 }
 
 impl Burst {
-    /// Whether a write of `bytes` at `now` waits for the next one. If not, those that wait leave with it. `has_more` says
-    /// whether the application has more arrivals at hand.
+    /// Whether a write of `bytes` at `now` waits for the next one. If not, those that wait leave with it. `has_more`
+    /// says whether the application has more arrivals at hand.
     pub(super) fn write(&mut self, now: Instant, bytes: usize, has_more: bool) -> bool {
         if let Some(last) = self.last.replace(now) {
             let is_quick = now.saturating_duration_since(last) <= AT_ONCE;

@@ -56,7 +56,8 @@ impl Handoff {
         is_tasks || !self.is_inline()
     }
 
-    /// Has the task receive next, at home. The caller wakes it. A thread that receives meanwhile may find arrivals small.
+    /// Has the task receive next, at home. The caller wakes it. A thread that receives meanwhile may find arrivals
+    /// small.
     pub(super) fn call_home(&self) {
         self.set_inline(false);
         self.is_called_home.swap(true, AcqRel);

@@ -142,10 +142,10 @@ impl LaneDriver {
     }
 }
 
-/// A period of the watch over the reader, at whose end the task checks that the reader has come for its arrivals, and sends
-/// the writes that [wait](super::burst) for the end of a turn. The first
-/// period lasts long enough for the peer's acknowledgement of an answer. In a conversation, each later period ends when an
-/// acknowledgement would be due, so that no arrival has to wake the task for its alarm.
+/// A period of the watch over the reader, at whose end the task checks that the reader has come for its arrivals, and
+/// sends the writes that [wait](super::burst) for the end of a turn. The first period lasts long enough for the peer's
+/// acknowledgement of an answer. In a conversation, each later period ends when an acknowledgement would be due, so
+/// that no arrival has to wake the task for its alarm.
 struct Watch {
     /// The task checks from this time on, if something else wakes it.
     from: Instant,

@@ -272,8 +272,8 @@ impl Registry {
         }
     }
 
-    /// Hands a connection to the runtime that drives the lanes of its rail. A rail that does not come to read what it has
-    /// takes no more, and the peer is told to try again.
+    /// Hands a connection to the runtime that drives the lanes of its rail. A rail that does not come to read what it
+    /// has takes no more, and the peer is told to try again.
     async fn take_in(self: &Arc<Self>, lane: IncomingLane, scheme: Scheme, unread: &Arc<Unread>) {
         let place = match self.rail_of(lane.local_addr()) {
             Some(rail) => unread.take(rail),
@@ -516,8 +516,8 @@ impl Registry {
     }
 }
 
-/// Opens a connection on the calling runtime, and waits until the runtime knows what has arrived at the socket: it has to
-/// look for events once. `None` if the connection was lost meanwhile.
+/// Opens a connection on the calling runtime, and waits until the runtime knows what has arrived at the socket: it has
+/// to look for events once. `None` if the connection was lost meanwhile.
 async fn first_look(lane: IncomingLane) -> Option<Arc<dyn Lane>> {
     let peer = lane.peer_addr();
     match lane.open() {

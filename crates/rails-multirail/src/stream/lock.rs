@@ -60,8 +60,8 @@ impl<T> Lock<T> {
 }
 
 impl<T> Locked<'_, T> {
-    /// Frees the lock. The caller drops the bytes that were given up under it, after it has woken others: a destructor may
-    /// take its time, or wait for one of them.
+    /// Frees the lock. The caller drops the bytes that were given up under it, after it has woken others: a destructor
+    /// may take its time, or wait for one of them.
     pub(super) fn release(self) -> GivenUp {
         GivenUp(given_up())
     }

@@ -26,8 +26,9 @@ use tokio::task::coop;
 /// - **Priorities**: a more urgent message is sent before the rest of others, and may be received before them. It still
 ///   needs room among the bytes that may be on their way: if large unread messages take all of it, it waits.
 /// - **Length**: the peer's [window](crate::StreamOptions::window) and this end's
-///   [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) bound the bytes that may be on their way. A message
-///   may be as long as three quarters of the smaller one; one that is longer than half of it is alone on its way.
+///   [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) bound the bytes that may be on their way. A
+///   message may be as long as three quarters of the smaller one; one that is longer than half of it is alone on its
+///   way.
 /// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets the peer receive to
 ///   the end, and resolves when it has every message. Each half ends its direction when it is dropped: after the sender
 ///   is dropped, the peer receives the sent messages and then the end; after the receiver is dropped, the peer's sends

@@ -263,8 +263,8 @@ impl Shared {
         self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_to_send())
     }
 
-    /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline: at once, or with those that
-    /// follow in the same turn of the writer's task.
+    /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline: at once, or with those
+    /// that follow in the same turn of the writer's task.
     pub(crate) fn write<T>(self: &Arc<Self>, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
         if length > MOST_INLINE {
             return self.with(act);

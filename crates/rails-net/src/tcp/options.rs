@@ -260,8 +260,8 @@ impl TcpTransport {
     /// # Default
     /// None: the kernel gives up after `net.ipv4.tcp_retries2` transmissions without an answer. That takes 14 s with the
     /// default of [`rto_max`](Self::rto_max), and a quarter of an hour before Linux 6.15. A stream does not wait for it:
-    /// it moves the bytes of a lane to other lanes if nothing acknowledges them, or the peer's host leaves three probes of
-    /// its closed window unanswered, and dials the lane again. Opening a lane with zero fails.
+    /// it moves the bytes of a lane to other lanes if nothing acknowledges them, or the peer's host leaves three probes
+    /// of its closed window unanswered, and dials the lane again. Opening a lane with zero fails.
     ///
     /// # Cost
     /// The time also runs while the peer's window is closed, although its kernel answers each probe

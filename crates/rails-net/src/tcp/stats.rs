@@ -170,8 +170,9 @@ impl TcpStats {
     }
 }
 
-/// Whether the peer's host has answered all packets of a TCP socket: those with bytes, and the probes of a closed window or
-/// of an idle connection. It lives then, whatever its process does; one that is gone answers no packet that was sent since.
+/// Whether the peer's host has answered all packets of a TCP socket: those with bytes, and the probes of a closed
+/// window or of an idle connection. It lives then, whatever its process does; one that is gone answers no packet that
+/// was sent since.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,5 +1,5 @@
-//! How many handshakes begin in a second, where each costs CPU time before the peer has proved anything, as those of TLS
-//! do.
+//! How many handshakes begin in a second, where each costs CPU time before the peer has proved anything, as those of
+//! TLS do.
 
 use super::Origin;
 use crate::handshake::Limit;
@@ -12,9 +12,9 @@ use std::{
 /// The rates at which handshakes begin: one for each origin, and one for all strangers together. A second's worth of
 /// each may come at once.
 ///
-/// A peer that is known, since a stream from its origin is open, counts only for its origin: no flood of strangers keeps
-/// it out. The last quarter of the strangers' rate is for origins that have begun no handshake for a second: few busy
-/// origins do not keep all others out.
+/// A peer that is known, since a stream from its origin is open, counts only for its origin: no flood of strangers
+/// keeps it out. The last quarter of the strangers' rate is for origins that have begun no handshake for a second: few
+/// busy origins do not keep all others out.
 #[derive(Debug)]
 pub struct HandshakeRate {
     strangers: Rate,

@@ -90,8 +90,8 @@ impl Connection {
         self.wakes.supervisor |= self.ending.lingers.is_some();
     }
 
-    /// The peer's kernel has closed or reset a lane. If it was the last of a stream that is done, either the peer is gone, or it has still to hear of the
-    /// end and dials again soon.
+    /// The peer's kernel has closed or reset a lane. If it was the last of a stream that is done, either the peer is
+    /// gone, or it has still to hear of the end and dials again soon.
     pub(super) fn expect_return(&mut self, now: Instant) {
         if !self.is_done_without_lanes() {
             return;
@@ -103,7 +103,8 @@ impl Connection {
         }
     }
 
-    /// The peer refuses every lane that this end dials again: nobody is left to hear of the end of a stream that is done.
+    /// The peer refuses every lane that this end dials again: nobody is left to hear of the end of a stream that is
+    /// done.
     pub(super) fn nobody_returns(&mut self) {
         let settles = self.is_done_without_lanes();
         self.ending.settled |= settles;

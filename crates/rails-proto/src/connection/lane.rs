@@ -62,8 +62,8 @@ pub struct LaneTimeouts {
     pub progress: Option<Instant>,
     /// When the driver calls [`Connection::handle_timeout`], after which the linger time may be over.
     pub linger: Option<Instant>,
-    /// Whether the lane ends at once, even with bytes in flight: the application has abandoned the stream, and the linger
-    /// time is over.
+    /// Whether the lane ends at once, even with bytes in flight: the application has abandoned the stream, and the
+    /// linger time is over.
     pub lingered: bool,
     /// Whether the lane ends at once, because another connection has taken its place.
     pub replaced: bool,

@@ -58,7 +58,8 @@ impl Progress {
     /// acknowledgement of new bytes counts. A lane whose transport does not give both figures never stalls.
     ///
     /// While the peer's window is closed, its host waits for the peer's process, which is busy or stopped: no other lane would get further. The transport
-    /// goes on asking. A host that does not answer has gone, or the way to it has: the lane stalls, and has been silent since the last answer.
+    /// goes on asking. A host that does not answer has gone, or the way to it has: the lane stalls, and has been silent
+    /// since the last answer.
     fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {

@@ -37,7 +37,8 @@ struct Index {
 #[derive(Debug)]
 pub(super) struct Segment {
     chunk: Chunk,
-    /// The transmission that has to deliver the segment, on one of the lanes that sent it; `None` if it is requeued and waits for a lane.
+    /// The transmission that has to deliver the segment, on one of the lanes that sent it; `None` if it is requeued and
+    /// waits for a lane.
     answering: Option<Answer>,
     /// The lanes that took it on their present connection.
     sent_on: u64,
@@ -117,7 +118,8 @@ impl Outstanding {
         self.insert(Segment { chunk, answering: Some(by), sent_on: bit(by.lane) });
     }
 
-    /// Gives a lane the segment that begins at `offset`, or its first `most` bytes: the lane answers for them from here on.
+    /// Gives a lane the segment that begins at `offset`, or its first `most` bytes: the lane answers for them from here
+    /// on.
     pub(super) fn send_again(&mut self, offset: u64, most: usize, by: Answer) -> Option<Chunk> {
         let mut segment = self.remove(offset)?;
         if let Some(rest) = segment.chunk.split_off(most) {
@@ -130,7 +132,8 @@ impl Outstanding {
         Some(chunk)
     }
 
-    /// Gives a lane a copy of the segment that begins at `offset`, or of its first `most` bytes. The lane that answers for it stays the same.
+    /// Gives a lane a copy of the segment that begins at `offset`, or of its first `most` bytes. The lane that answers
+    /// for it stays the same.
     pub(super) fn copy(&mut self, offset: u64, most: usize, by: Answer) -> Option<Chunk> {
         let answering = self.segments.get(&offset)?.answering;
         let chunk = self.send_again(offset, most, by)?;
@@ -163,8 +166,8 @@ impl Outstanding {
         *self = Self { delivered: self.delivered + self.len() as u64, ..Self::default() };
     }
 
-    /// `lane` no longer answers for its segments, though they may still arrive: they are requeued, until another lane that sent them
-    /// [answers](Self::resume) for them.
+    /// `lane` no longer answers for its segments, though they may still arrive: they are requeued, until another lane
+    /// that sent them [answers](Self::resume) for them.
     pub(super) fn release(&mut self, lane: usize) {
         let answered = self.index.answered.get_mut(lane).map(std::mem::take).unwrap_or_default();
         for (_, offset) in answered {
@@ -180,7 +183,8 @@ impl Outstanding {
         self.segments.values_mut().for_each(|segment| segment.sent_on &= !bit(lane));
     }
 
-    /// `lane` answers for the requeued segments that it sent in these transmissions, which are given by number and range.
+    /// `lane` answers for the requeued segments that it sent in these transmissions, which are given by number and
+    /// range.
     pub(super) fn resume(&mut self, lane: usize, transmissions: impl Iterator<Item = (u64, Range<u64>)>) {
         for (number, Range { start, end }) in transmissions {
             let requeued: Vec<u64> = self.index.requeued.range(start..end.max(start + 1)).copied().collect();

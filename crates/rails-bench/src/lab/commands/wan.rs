@@ -24,8 +24,8 @@ use std::{path::PathBuf, time::Duration};
 ///
 /// A slow path with a deep queue: rails-bench wan --rate 2 --queue 1s --losses 0 --warm-up 10 --seconds 20
 ///
-/// An application that sends little beside a TCP flow, and then much: rails-bench wan --rate 100 --losses 0 --transports
-/// adaptive --beside cubic --warm-up 75 --warm-up-messages 2500@20ms
+/// An application that sends little beside a TCP flow, and then much: rails-bench wan --rate 100 --losses 0
+/// --transports adaptive --beside cubic --warm-up 75 --warm-up-messages 2500@20ms
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The path's rate in Mbit/s, of Ethernet frames
@@ -56,8 +56,8 @@ pub(crate) struct Args {
     /// How long each measurement sends before it counts: by then a transport has found the path's rate
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     warm_up: Duration,
-    /// Before it counts, Celeritas sends a message of that many bytes each so long, as in 2500@20ms, and not without a pause;
-    /// a rival does
+    /// Before it counts, Celeritas sends a message of that many bytes each so long, as in 2500@20ms, and not without a
+    /// pause; a rival does
     #[arg(long, value_name = "BYTES@TIME", value_parser = messages)]
     warm_up_messages: Option<Messages>,
     /// How long each measurement sends

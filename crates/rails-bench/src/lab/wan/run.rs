@@ -9,6 +9,7 @@ use rails_bind::{thread::current_tid, usage::ThreadUsage};
 use rails_celeritas::{AdaptiveOptions, CeleritasOptions, Connection};
 use rails_lab::{LinkLab, Side};
 use rails_multirail::{Secret, Security};
+use rails_topo::Bandwidth;
 use std::{
     io::{self, Read, Write},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
@@ -106,7 +107,8 @@ fn transfer(
                 let _inside = lab.enter(Side::A)?;
                 progress.timed(|| match transport {
                     Transport::Celeritas | Transport::Sealed | Transport::Adaptive => {
-                        send_messages(&options(contest, transport), address, first, progress)
+                        let message = message_len(contest.path.rate);
+                        send_messages(&options(contest, transport), address, first, message, progress)
                     }
                     Transport::Rbudp => rbudp::send(contest.celeritas, address, progress),
                     #[cfg(feature = "quic")]
@@ -218,11 +220,12 @@ fn send_messages(
     options: &CeleritasOptions,
     address: SocketAddr,
     first: Option<Messages>,
+    message: usize,
     progress: &Progress,
 ) -> io::Result<()> {
     runtime()?.block_on(async {
         let connection = options.connect(address).await.map_err(io::Error::other)?;
-        let block = Bytes::from(vec![7; MESSAGE]);
+        let block = Bytes::from(vec![7; message]);
         let send = async {
             if let Some(messages) = first {
                 send_at_times(&connection, messages, progress).await?;
@@ -243,6 +246,11 @@ fn send_messages(
         outcome.await?;
         connection.close().await.map_err(io::Error::other)
     })
+}
+
+/// The bytes of a message: those of 320 ms at the most, so that a slow path ends its last ones soon.
+fn message_len(rate: Bandwidth) -> usize {
+    MESSAGE.min((rate.as_bits_per_second() / 25) as usize)
 }
 
 /// Sends these messages until the time counts.
@@ -345,5 +353,18 @@ fn each(
 
 const PORT: u16 = 7600;
 const RIVALS_PORT: u16 = 7601;
-/// The message of the thesis' benchmark.
+/// The message of the thesis' benchmark: 320 ms at 500 Mbit/s.
 pub(crate) const MESSAGE: usize = 20_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_path_has_short_messages() {
+        assert_eq!(
+            [1, 499, 500, 10_000].map(|mbps| message_len(Bandwidth::mbps(mbps))),
+            [40_000, 19_960_000, MESSAGE, MESSAGE]
+        );
+    }
+}

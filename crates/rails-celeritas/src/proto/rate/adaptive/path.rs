@@ -128,10 +128,13 @@ impl Path {
     /// The rates of the latest round; `None` if it is not known yet.
     pub(super) fn rates(&self) -> Option<Rates> {
         let (first, last) = (self.lists.front()?, self.lists.back()?);
-        let time = last.at.saturating_duration_since(first.at).as_secs_f64();
-        if self.lists.len() < 3 || time <= 0.0 {
+        if self.lists.len() < 3 {
             return None;
         }
+        // A control channel that repeats a lost packet gives the lists behind it at once. They tell of no less time for
+        // that, though of less than by the interval that this end knows, perhaps.
+        let least = self.interval() / 2 * (self.lists.len() - 1) as u32;
+        let time = last.at.saturating_duration_since(first.at).max(least).as_secs_f64();
         let sum = |bits: fn(&List) -> f64| self.lists.iter().skip(1).map(bits).sum::<f64>() / time;
         Some(Rates { delivered: sum(|list| list.delivered), judged: sum(|list| list.judged) })
     }
@@ -162,6 +165,22 @@ const MOST_LISTS: usize = 256;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The control channel stands still, and then gives many lists within less time than one of them tells of.
+    #[test]
+    fn lists_that_come_at_once_tell_of_their_whole_time() {
+        let (mut now, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut path = Path::default();
+        let feedback = Feedback { delivered: 15_000, segments: 10, round_trip: Some(20 * ms), ..Feedback::default() };
+        let steady = |_| 5 * ms / 2;
+        let pauses = (0..10).map(steady).chain([200 * ms]).chain((0..80).map(|_| ms / 20)).chain((0..10).map(steady));
+        for pause in pauses {
+            now += pause;
+            path.handle(now, &feedback, 60e6, 20 * ms);
+            assert!(path.rates().is_none_or(|rates| rates.judged < 97e6), "{:?}", path.rates());
+        }
+        assert!(path.rates().is_some_and(|rates| rates.judged > 47e6), "{:?}", path.rates());
+    }
 
     /// Ten packets for each list, of which the second list takes two for lost that the third one regains.
     #[test]

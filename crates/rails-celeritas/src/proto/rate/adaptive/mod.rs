@@ -515,8 +515,8 @@ const MOST_PATH_LOSS: f64 = 0.1;
 /// The queue that a connection of [`TARGET_RATE`] wants, beside the tolerance; it goes with the root of the rate.
 const TARGET: Duration = Duration::from_micros(1_500);
 const TARGET_RATE: f64 = 500e6;
-/// All targets are below this, a third of the least round trip unless that is shorter than the next, and below that part
-/// of the queue at which packets were dropped in this time.
+/// All targets are below this, a third of the least round trip unless that is shorter than the next, and below that
+/// part of the queue at which packets were dropped in this time.
 const MOST_TARGET: Duration = Duration::from_millis(50);
 const LEAST_TARGET: Duration = Duration::from_millis(1);
 const USED_DEPTH: f64 = 0.8;

@@ -30,15 +30,15 @@ pub(super) struct Place {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnedAway {
-    /// They did not greet in time.
+    /// Peers that did not greet in time.
     pub silent: u64,
-    /// They made room for others: too many peers greeted at a time, or began a TLS handshake in a second.
+    /// Peers that made room for others: too many greeted at a time, or began a TLS handshake in a second.
     pub displaced: u64,
-    /// They ended the connection before they had greeted, as a scan of ports does.
+    /// Peers that ended the connection before they had greeted, as a scan of ports does.
     pub gone: u64,
-    /// They speak another protocol, or another version.
+    /// Peers that speak another protocol, or another version.
     pub foreign: u64,
-    /// They have another secret, another mode of security or none, or TLS does not trust them.
+    /// Peers that have another secret, another mode of security or none, or that TLS does not trust.
     pub untrusted: u64,
     /// This end failed: it has no descriptors for a socket, or the interface takes too small packets.
     pub failed: u64,

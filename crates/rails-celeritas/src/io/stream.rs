@@ -75,7 +75,7 @@ impl CeleritasStream {
         self.0.connection.stats()
     }
 
-    /// Writes what there is room for.
+    /// Writes as many bytes as there is room for.
     fn poll_try(&self, context: &mut Context<'_>, copied: &[u8], shared: &[Bytes]) -> Poll<io::Result<usize>> {
         within_budget(context, |context| {
             loop {

@@ -21,9 +21,9 @@ pub(super) struct Waiting {
 /// A caller that waits for room.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// It waits until what waits unsent costs no more than this.
+    /// The cost of the unsent messages at which the caller is woken, in bytes.
     pub(super) unsent: u64,
-    /// Or until a message has failed.
+    /// Whether the failure of a message wakes the caller too.
     pub(super) heeds_failures: bool,
     pub(super) waker: Waker,
 }

@@ -36,7 +36,7 @@ impl SentBlocks {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// What a message of these blocks costs while it waits.
+    /// The cost of a message of these blocks while it waits, in bytes.
     pub(crate) fn cost(&self) -> u64 {
         self.len().saturating_add(MESSAGE_COST)
     }

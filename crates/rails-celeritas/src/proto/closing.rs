@@ -59,7 +59,7 @@ mod tests {
         assert!(closing.is_over(at(152), 0, 7));
     }
 
-    /// What the peer sends is no progress while it takes nothing.
+    /// Bytes from the peer are no progress while it takes none.
     #[test]
     fn peer_that_sends_alone_makes_no_progress() {
         let (now, limit) = (Instant::now(), Duration::from_secs(1));

@@ -91,7 +91,7 @@ async fn send_learns_of_the_end_while_it_waits() {
     assert!(matches!(refused.expect("it is told"), Err(SendError::Connection(_))));
 }
 
-/// Its destructor takes the connection's lock.
+/// Bytes whose destructor takes the connection's lock.
 struct Owner {
     connection: Arc<Connection>,
     dropped: Arc<AtomicUsize>,
@@ -130,7 +130,7 @@ async fn owner_of_blocks_may_use_the_connection() {
     assert_eq!(dropped.load(Relaxed), 4);
 }
 
-/// Its destructor panics.
+/// Bytes whose destructor panics.
 struct Broken;
 
 impl AsRef<[u8]> for Broken {

@@ -83,7 +83,7 @@ async fn callers_are_woken_before_bytes_are_dropped() {
     assert_eq!(noted.load(Relaxed), 2);
 }
 
-/// Its destructor takes the locks of a lane.
+/// A waker whose destructor takes the locks of a lane.
 struct Owner(Arc<dyn Lane>);
 
 impl Wake for Owner {

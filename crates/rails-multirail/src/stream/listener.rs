@@ -272,8 +272,8 @@ impl Registry {
         }
     }
 
-    /// Hands a connection to the runtime that drives the lanes of its rail. A rail that does not come to read what it
-    /// has takes no more, and the peer is told to try again.
+    /// Hands a connection to the runtime that drives the lanes of its rail. A rail that does not come to read its
+    /// connections takes no more, and the peer is told to try again.
     async fn take_in(self: &Arc<Self>, lane: IncomingLane, scheme: Scheme, unread: &Arc<Unread>) {
         let place = match self.rail_of(lane.local_addr()) {
             Some(rail) => unread.take(rail),

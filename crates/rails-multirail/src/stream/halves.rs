@@ -203,12 +203,14 @@ impl AsyncWrite for WriteHalf<'_> {
         self.poll_take(context, &mut copy, |copy| copy)
     }
 
-    /// Does nothing: lanes send bytes as soon as they have room.
+    /// Has the lanes send the small writes that wait for others. They send all others as soon as they have room.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
+        self.shared.send_waiting();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        self.shared.send_waiting();
         self.shared.poll_as_writer(context, || self.shared.with(|state| self.shared.poll_finish(state)))
     }
 
@@ -380,6 +382,7 @@ impl OwnedWriteHalf {
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
         if self.shuts_down {
+            self.stream.shared.send_waiting();
             self.stream.shared.with(|state| {
                 if !state.connection.is_finished() {
                     state.connection.finish(Instant::now());

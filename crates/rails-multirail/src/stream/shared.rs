@@ -31,7 +31,7 @@ use std::{
     net::SocketAddr,
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{AcqRel, Relaxed},
@@ -225,7 +225,7 @@ impl Shared {
             events: EventLog::new(),
             is_reader_waiting: false,
             is_writer_waiting: false,
-            burst: Burst::default(),
+            burst: Burst::new(),
             arrived: 0,
         };
         let shared = Arc::new(Self {
@@ -267,26 +267,37 @@ impl Shared {
     /// that follow in the same turn of the writer's task.
     pub(crate) fn write<T>(self: &Arc<Self>, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
         if length > MOST_INLINE {
-            return self.with(act);
+            let result = self.with(act);
+            self.send_waiting();
+            return result;
         }
         // A task of a runtime has an end of its turn.
         let is_task = task::try_id().is_some() && Handle::try_current().is_ok();
         let at_hand = self.at_hand.load(Relaxed);
-        let waits = Cell::new(false);
+        let (waits, is_led) = (Cell::new(false), Cell::new(false));
         let write = |state: &mut State| {
             let State { connection, lanes, .. } = state;
             connection.prefer(|| lane_here(lanes));
+            let before = state.connection.sent();
             let result = act(state);
-            let has_more = at_hand || state.connection.is_readable();
-            waits.set(state.burst.write(Instant::now(), length, has_more) && is_task);
+            if is_task && state.connection.sent() != before {
+                let has_more = at_hand || state.connection.is_readable();
+                waits.set(state.burst.write(Instant::now(), length, has_more));
+            }
             result
         };
-        let result = self.act(Connection::take_urgent_wakes, write, |lane| match waits.get() {
-            true => self.let_wait(lane),
-            false => lane.transmit_inline(self),
+        let result = self.act(Connection::take_urgent_wakes, write, |lane| {
+            is_led.set(true);
+            match waits.get() {
+                true => self.let_wait(lane),
+                false => lane.transmit_inline(self),
+            }
         });
         if !waits.get() {
             self.send_waiting();
+        }
+        // A lane that waits makes the call at the end of the turn.
+        if !waits.get() || !is_led.get() {
             self.with(|_| ());
         }
         result
@@ -298,15 +309,14 @@ impl Shared {
         if !lane.is_watched() {
             return lane.transmit_inline(self);
         }
-        if self.waiting.fetch_or(1 << lane.id.0, AcqRel) == 0 {
-            // tokio polls it next on this thread. If the runtime ends instead, it is dropped.
-            let turn = EndOfTurn(self.clone());
-            drop(tokio::spawn(async move { drop(turn) }));
-        }
+        self.waiting.fetch_or(1 << lane.id.0, AcqRel);
+        // The runtime polls it after this turn. If the runtime ends instead, it is dropped.
+        let turn = EndOfTurn(Arc::downgrade(self));
+        drop(tokio::spawn(async move { drop(turn) }));
     }
 
     /// Has the lanes send whose writes wait.
-    fn send_waiting(&self) {
+    pub(super) fn send_waiting(&self) {
         // Mostly none waits, and a load costs less than a change.
         if self.waiting.load(Relaxed) == 0 {
             return;
@@ -314,7 +324,7 @@ impl Shared {
         let waiting = self.waiting.swap(0, AcqRel);
         let lanes: Vec<_> = {
             let mut state = self.lock();
-            state.burst.end();
+            state.burst.end(Instant::now());
             let lanes = state.lanes.iter().enumerate().filter(|(slot, _)| waiting & 1 << slot != 0);
             lanes.filter_map(|(_, slot)| slot.active.clone()).collect()
         };
@@ -418,7 +428,7 @@ impl Shared {
                     return Err(lane);
                 }
                 state.is_reader_waiting |= is_registered;
-                state.burst.end();
+                state.burst.end(Instant::now());
                 Ok(Poll::Pending)
             });
             match next {
@@ -762,11 +772,13 @@ impl Shared {
 }
 
 /// The end of the turn of a task that has let writes wait.
-struct EndOfTurn(Arc<Shared>);
+struct EndOfTurn(Weak<Shared>);
 
 impl Drop for EndOfTurn {
     fn drop(&mut self) {
-        self.0.send_waiting();
+        if let Some(shared) = self.0.upgrade() {
+            shared.send_waiting();
+        }
     }
 }
 

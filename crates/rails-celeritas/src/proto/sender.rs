@@ -839,8 +839,8 @@ fn header_len(is_short: bool) -> u32 {
     (if is_short { SHORT_HEADER_LEN } else { HEADER_LEN }) as u32
 }
 
-/// The cost of a message beside its bytes, from its submission until it has arrived. By measurement it takes 370 bytes of
-/// memory with one block, and 490 with a deadline.
+/// The cost of a message beside its bytes, from its submission until it has arrived. By measurement it takes 370 bytes
+/// of memory with one block, and 490 with a deadline.
 pub const MESSAGE_COST: u64 = 512;
 /// How far the bytes of short headers lie above those that have all arrived: a receiver takes an offset for the one next
 /// to its own that has these low 32 bits.

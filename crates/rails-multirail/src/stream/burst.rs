@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 /// Says which small writes wait for the next ones, to leave in one chunk with them.
 ///
-/// A task that has more requests at hand than the one it answers writes again at once. A chunk for each answer would cost a
-/// system call and a wake of the peer for each. But a task that computes between its writes must not delay them: a write
-/// waits only if the task has come back at once from each of its last writes, from more of them after each delay.
+/// A task that has more requests at hand than the one it answers writes again at once. A chunk for each answer would
+/// cost a system call and a wake of the peer for each. But a task that computes between its writes must not delay them:
+/// a write waits only if the task has come back at once from each of its last writes, from more of them after each
+/// delay.
 #[derive(Debug)]
 pub(super) struct Burst {
     /// The last write, unless the task has waited since.
@@ -31,8 +32,8 @@ impl Burst {
         Self { last: None, quick: 0, needed: MIN_QUICK, waiting: None }
     }
 
-    /// Whether a write of `bytes` at `now` waits for the next one. If not, those that wait leave with it. `has_more` says
-    /// whether the application has more arrivals at hand.
+    /// Whether a write of `bytes` at `now` waits for the next one. If not, those that wait leave with it. `has_more`
+    /// says whether the application has more arrivals at hand.
     pub(super) fn write(&mut self, now: Instant, bytes: usize, has_more: bool) -> bool {
         if let Some(last) = self.last.replace(now) {
             let is_quick = now.saturating_duration_since(last) <= AT_ONCE;

@@ -94,9 +94,9 @@ use tokio::{
 ///   fail with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe); unlike with TCP it still receives all bytes written
 ///   here. Bytes that cannot be delivered in time are thrown away: the peer gets an error, and the log a warning. Only
 ///   [`abort`](Self::abort) gives the stream up at once.
-/// - **Flushing** it has small writes leave that wait for others: answers to several requests at hand leave together, at
-///   the end of the task's turn or 50 us after the first. Lanes send all other bytes as soon as they have room. As with a
-///   `TcpStream`, flushed bytes are not yet at the peer.
+/// - **Flushing** it has small writes leave that wait for others: answers to several requests at hand leave together,
+///   at the end of the task's turn or 50 us after the first. Lanes send all other bytes as soon as they have room. As
+///   with a `TcpStream`, flushed bytes are not yet at the peer.
 /// - **The end of the process**, by a return from `main` or by [`exit`](std::process::exit), waits until the streams
 ///   that were dropped have delivered their bytes, within their linger and two seconds. A signal or
 ///   [`abort`](std::process::abort) does not, and streams that were not dropped are not waited for. Only

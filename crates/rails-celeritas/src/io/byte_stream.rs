@@ -64,8 +64,9 @@ impl ByteStream {
         self.shared().change(|state| {
             match &state.end {
                 Some(Err(error)) => return Err(error.clone().into()),
+                // Also of a connection that has ended as it should: the peer refused bytes before.
+                _ if state.outgoing.has_failed() => return Err(io::ErrorKind::ConnectionReset.into()),
                 Some(Ok(())) => return Err(io::ErrorKind::BrokenPipe.into()),
-                None if state.outgoing.has_failed() => return Err(io::ErrorKind::ConnectionReset.into()),
                 None if state.protocol.is_finished() => return Err(io::ErrorKind::BrokenPipe.into()),
                 None if state.protocol.unsent_cost() >= most_unsent => return Err(io::ErrorKind::WouldBlock.into()),
                 None => {}
@@ -113,8 +114,8 @@ impl ByteStream {
     pub(super) fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let look = |state: &mut State| match &state.end {
             Some(Err(error)) => Some(Err(error.clone().into())),
+            _ if state.outgoing.has_failed() => Some(Err(io::ErrorKind::ConnectionReset.into())),
             Some(Ok(())) => Some(Ok(())),
-            None if state.outgoing.has_failed() => Some(Err(io::ErrorKind::ConnectionReset.into())),
             None => state.outgoing.is_empty().then_some(Ok(())),
         };
         let (outcome, _unused) =

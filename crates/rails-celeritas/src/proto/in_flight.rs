@@ -18,7 +18,8 @@ pub(super) struct Packet {
 /// Packets in the order in which they left, which is that of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    /// A packet of a message that was given up has no bytes, and goes with its neighbours. The last one has bytes.
+    /// A packet of a message that was given up has no bytes, and goes with its neighbours, or before half of all have
+    /// none. The last one has bytes.
     packets: VecDeque<Packet>,
     /// How many packets have no bytes.
     empty: usize,
@@ -78,6 +79,11 @@ impl InFlight {
             }
         }
         self.trim();
+        // A peer that tells of no later packet keeps the neighbours.
+        if self.empty > MAX_EMPTY && self.empty > self.packets.len() / 2 {
+            self.packets.retain(|packet| !packet.bytes.is_empty());
+            self.empty = 0;
+        }
         dropped
     }
 
@@ -91,6 +97,9 @@ impl InFlight {
         }
     }
 }
+
+/// As few packets without bytes are not worth a walk over the others.
+const MAX_EMPTY: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -120,6 +129,16 @@ mod tests {
         let mut taken = Vec::new();
         in_flight.take_until(15, &mut taken);
         assert_eq!((numbers(taken.iter()), in_flight.len()), (vec![10, 11, 12, 15], 4));
+    }
+
+    #[test]
+    fn packets_that_are_given_up_take_no_memory() {
+        let mut in_flight = in_flight(0..10_001);
+        for first in (0..10_000).step_by(10) {
+            in_flight.give_up(first..=first + 9, &(first..first + 10));
+            assert!(in_flight.packets.len() <= 2 * in_flight.len() + MAX_EMPTY + 10);
+        }
+        assert_eq!(numbers(in_flight.iter()), [10_000]);
     }
 
     #[test]

@@ -334,7 +334,7 @@ impl MultiRailStream {
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps fails, or if the peer has
     /// dropped the stream with unread bytes ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped));
-    /// [`CloseError`] if the peer does not come to its end.
+    /// [`CloseError`](crate::CloseError) if the peer does not come to its end.
     ///
     /// # Panics
     /// Outside a tokio runtime with time enabled.

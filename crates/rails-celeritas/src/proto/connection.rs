@@ -920,11 +920,12 @@ const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 const LEAST_RATE: u64 = 120_000;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::proto::{rate::Fixed, wire::ErrorList};
 
-    fn end(now: Instant) -> ConnectionProtocol {
+    /// One end of a connection at a fixed rate of 100 Mbit/s.
+    pub(in crate::proto) fn end(now: Instant) -> ConnectionProtocol {
         let parameters = Parameters {
             peer_token: Token(71),
             most_payload: 1432,

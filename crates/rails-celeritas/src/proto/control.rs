@@ -141,16 +141,13 @@ const READS: usize = 16;
 mod tests {
     use super::*;
     use crate::proto::{
-        connection::{Event, Failure, Parameters},
-        rate::Fixed,
+        connection::{Event, Failure, tests::end},
         round::Round,
-        wire::{Control, Token},
+        wire::Control,
     };
-    use rails_topo::Bandwidth;
     use std::{
         io::{Read, Write},
         net::{Shutdown, TcpListener, TcpStream},
-        time::Duration,
     };
 
     /// A connection without a path for segments.
@@ -199,7 +196,7 @@ mod tests {
         let (mut peer, _) = listener.accept().unwrap();
         let mut round = Round::default();
         let now = Instant::now();
-        let mut protocol = protocol(now);
+        let mut protocol = end(now);
         stream.set_nonblocking(true).unwrap();
         round.run(now, &mut protocol, &mut stream).unwrap();
         Write::write_all(&mut peer, &last.map(|frame| frame.encode()).unwrap_or_default()).unwrap();
@@ -211,24 +208,5 @@ mod tests {
             round.run(now, &mut protocol, &mut stream).unwrap();
         }
         std::iter::from_fn(|| protocol.poll_event()).last()
-    }
-
-    fn protocol(now: Instant) -> ConnectionProtocol {
-        let parameters = Parameters {
-            peer_token: Token(71),
-            most_payload: 1432,
-            base_payload: 1432,
-            floor_payload: None,
-            overhead: 28,
-            most_unacknowledged: 1 << 20,
-            window: 1 << 20,
-            most_message: 1 << 20,
-            round_trip: Duration::from_millis(1),
-            max_silence: Duration::from_secs(5),
-            keep_alive: None,
-            depth: Duration::from_millis(1),
-            burst: Duration::from_millis(1),
-        };
-        ConnectionProtocol::new(now, parameters, Box::new(Fixed(Bandwidth::mbps(100))))
     }
 }

@@ -210,8 +210,8 @@ impl AsyncWrite for WriteHalf<'_> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.shared.send_waiting();
-        self.shared.poll_as_writer(context, || self.shared.with(|state| self.shared.poll_finish(state)))
+        self.shared.finish();
+        self.shared.poll_as_writer(context, || self.shared.with(|state| self.shared.poll_finished(state)))
     }
 
     fn poll_write_vectored(
@@ -382,12 +382,7 @@ impl OwnedWriteHalf {
 impl Drop for OwnedWriteHalf {
     fn drop(&mut self) {
         if self.shuts_down {
-            self.stream.shared.send_waiting();
-            self.stream.shared.with(|state| {
-                if !state.connection.is_finished() {
-                    state.connection.finish(Instant::now());
-                }
-            });
+            self.stream.shared.finish();
         }
     }
 }

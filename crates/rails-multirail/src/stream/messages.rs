@@ -304,8 +304,7 @@ impl MessageReceiver {
 /// Ends the sending direction as [`finish`](MessageSender::finish) does, without waiting for the peer.
 impl Drop for MessageSender {
     fn drop(&mut self) {
-        self.stream.shared.send_waiting();
-        self.stream.shared.with(|state| state.connection.finish(Instant::now()));
+        self.stream.shared.finish();
     }
 }
 

@@ -350,13 +350,13 @@ impl MultiRailStream {
     /// it has read every byte.
     fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
         let poll = |state: &mut shared::State| {
-            ready!(self.shared.poll_finish(state))?;
+            ready!(self.shared.poll_finished(state))?;
             match self.shared.write_error(state) {
                 Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),
                 _ => Poll::Ready(Ok(())),
             }
         };
-        self.shared.send_waiting();
+        self.shared.finish();
         self.shared.poll_as_writer(context, || self.shared.with(poll))
     }
 

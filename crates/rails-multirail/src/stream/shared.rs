@@ -483,11 +483,18 @@ impl Shared {
         result
     }
 
-    /// Shuts the write side down, and waits until the peer has every byte, or reads no more.
-    pub(crate) fn poll_finish(&self, state: &mut State) -> Poll<IoResult<()>> {
-        if !state.connection.is_finished() {
-            state.connection.finish(Instant::now());
-        }
+    /// Shuts the write side down. Writes that wait leave before the end.
+    pub(super) fn finish(&self) {
+        self.send_waiting();
+        self.with(|state| {
+            if !state.connection.is_finished() {
+                state.connection.finish(Instant::now());
+            }
+        });
+    }
+
+    /// Waits until the peer has every byte of a write side that was shut down, or reads no more.
+    pub(crate) fn poll_finished(&self, state: &mut State) -> Poll<IoResult<()>> {
         if state.connection.is_sending_over() {
             return Poll::Ready(Ok(()));
         }

@@ -72,7 +72,7 @@ async fn host(
                 places.leave(place);
                 match greeted {
                     Some(Ok(stream)) => drop(leaving.spawn(queue_up(stream, queue.clone()))),
-                    // Nobody needs to know of a fault if many wait, or nobody does any more.
+                    // A caller with a full queue needs no fault, and one that has gone needs none either.
                     Some(fault) => drop(queue.try_send(fault)),
                     None => {}
                 }
@@ -84,7 +84,7 @@ async fn host(
                     let place = match places.enter(stream.peer_addr().expect("a stream has a peer").ip(), false, tell) {
                         Entry::Free(place) => place,
                         Entry::Instead { id, evicted, .. } => {
-                            // It fails where the greeting has just ended.
+                            // The call fails where the greeting has just ended.
                             let _ = evicted.send(());
                             id
                         }
@@ -140,7 +140,7 @@ async fn greet(
 
 /// Puts a stream that was greeted into the queue.
 async fn queue_up(stream: MultiRailStream, queue: mpsc::Sender<Result<MultiRailStream>>) {
-    // It fails where the queue is given up.
+    // The queue may have been given up.
     match queue.reserve().await {
         Ok(place) => place.send(Ok(stream)),
         Err(_) => farewell::reset(stream).await,

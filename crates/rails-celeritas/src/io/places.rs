@@ -62,7 +62,7 @@ impl Places {
         let id = match entry {
             Entry::Free(id) => id,
             Entry::Instead { id, evicted, .. } => {
-                // It fails where the greeting has just ended.
+                // The call fails where the greeting has just ended.
                 let _ = evicted.send(());
                 id
             }

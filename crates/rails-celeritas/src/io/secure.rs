@@ -98,7 +98,7 @@ impl Channel<'_> {
             return Err(self.failed(HandshakeError::Disorder));
         };
         place.heard(Standing::Greeted);
-        // Whoever says hello by TLS makes this end sign.
+        // Each peer that begins TLS makes this end sign.
         if credentials.mode() == Mode::Tls
             && let Err(limit) = place.begin_tls(self.remote.ip())
         {

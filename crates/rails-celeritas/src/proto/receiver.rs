@@ -424,7 +424,7 @@ fn interval(round_trip: Duration) -> Duration {
 
 /// Error lists cost the sender's core and the way back; more of them would not find losses earlier than a round trip.
 pub(super) const LEAST_INTERVAL: Duration = Duration::from_millis(2);
-/// The longest interval between lists, whatever round trip the peer states.
+/// The longest interval between lists: the peer may state any round trip.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// A short header this many packets older than the largest is dropped: its offset could be one of before. So many packets
 /// of 64 KiB are 2^30 bytes, and as many were under way when it was sent.

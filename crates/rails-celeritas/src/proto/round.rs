@@ -38,8 +38,8 @@ pub trait Io {
     /// The socket's.
     fn shut(&mut self) -> io::Result<()>;
 
-    /// Whether the peer's host has answered all packets of the control channel: it lives, whatever the peer's process
-    /// does.
+    /// Whether the peer's host has answered all packets of the control channel. Such a host lives, also while the peer's
+    /// process is stopped.
     fn peer_host_lives(&mut self) -> bool;
 }
 

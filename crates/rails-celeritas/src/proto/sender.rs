@@ -951,7 +951,7 @@ mod tests {
         assert_eq!(take(&mut sender), begun);
     }
 
-    /// The peer lets this end send whatever it has, and does not read of the messages that are given up.
+    /// The peer sets this end no limit, and does not read the frames about messages that are given up.
     #[test]
     fn untold_messages_are_bounded_in_number() {
         let now = Instant::now();

@@ -94,7 +94,7 @@ async fn close_waits_for_a_peer_no_longer_than_it_may() {
             1_000 => assert_eq!(error, CloseError::NotDelivered { remote, bytes: 99_000, limit }),
             _ => assert_eq!(error, CloseError::NotEnded { remote, limit }),
         }
-        // It is not cut off: the peer may still take all of it.
+        // The message is not cut off: the peer may still take all of it.
         let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().expect("it was sent");
         assert!(message.blocks.concat() == pattern(100_000, 1));
         assert!(timeout(PATIENCE, far.receive()).await.unwrap().unwrap().is_none());

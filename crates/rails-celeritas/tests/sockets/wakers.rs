@@ -1,4 +1,4 @@
-//! Who is woken, and where wakers are dropped.
+//! The callers that a connection wakes, and the place where it drops their wakers.
 
 use super::{PATIENCE, pair, pattern, streams::lanes};
 use bytes::Bytes;

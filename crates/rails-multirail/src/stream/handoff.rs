@@ -21,7 +21,7 @@ pub(super) struct Handoff {
     is_watched: AtomicBool,
     /// Whether the reader has not come for the last of them yet.
     is_owed: AtomicBool,
-    /// Whether the task is to have its own runtime report arrivals, whatever they are.
+    /// Whether the task is to have its own runtime report arrivals, small ones too.
     is_called_home: AtomicBool,
 }
 

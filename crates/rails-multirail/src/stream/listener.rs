@@ -470,7 +470,7 @@ impl Registry {
                 },
             },
             (credentials @ Credentials::TlsServer(_), _) => {
-                // Whoever says hello makes this end sign.
+                // Each peer that begins TLS makes this end sign.
                 let peer = lane.peer_addr().ip();
                 let is_familiar = self.streams.is_familiar(peer);
                 let mut rate = self.tls_rate.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,15 +12,32 @@ use std::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// An epoll instance that watches the writing side of one socket, by edges.
+/// An epoll instance that watches the writing side of one socket.
 #[derive(Debug)]
 pub(crate) struct Watched(Epoll);
 
 impl Watched {
-    pub(crate) fn new(socket: impl AsFd) -> io::Result<Self> {
+    /// The kernel reports each change.
+    pub(crate) fn by_edges(socket: impl AsFd) -> io::Result<Self> {
+        Self::new(socket, EpollFlags::EPOLLOUT | EpollFlags::EPOLLET)
+    }
+
+    /// The kernel reports room when it is [armed](Self::arm).
+    pub(crate) fn unarmed(socket: impl AsFd) -> io::Result<Self> {
+        Self::new(socket, EpollFlags::EPOLLONESHOT)
+    }
+
+    fn new(socket: impl AsFd, events: EpollFlags) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        epoll.add(socket, EpollEvent::new(EpollFlags::EPOLLOUT | EpollFlags::EPOLLET, 0))?;
+        epoll.add(socket, EpollEvent::new(events, 0))?;
         Ok(Self(epoll))
+    }
+
+    /// Has the kernel report when the socket has room, once: at once if it has some. An earlier report is forgotten.
+    pub(crate) fn arm(&self, socket: impl AsFd) -> io::Result<()> {
+        self.take();
+        let mut once = EpollEvent::new(EpollFlags::EPOLLOUT | EpollFlags::EPOLLONESHOT, 0);
+        Ok(self.0.modify(socket, &mut once)?)
     }
 
     /// Registers the instance with the calling runtime, where it is readable after an event.
@@ -33,9 +50,9 @@ impl Watched {
         registered.map_err(|error| error.into_parts().1)
     }
 
-    /// Consumes the events so far, so that later ones are reported again.
-    pub(crate) fn clear(&self) {
-        let _ = self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO);
+    /// Takes the reports so far, so that later ones are an edge again. Returns whether there was one.
+    pub(crate) fn take(&self) -> bool {
+        self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).is_ok_and(|reports| reports > 0)
     }
 }
 

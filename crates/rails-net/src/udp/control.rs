@@ -1,4 +1,4 @@
-//! The control messages of one `sendmsg`, on the stack.
+//! Control messages of `sendmsg` and `recvmsg`, on the stack.
 
 /// Control messages, encoded one after the other (cmsg(3), `struct cmsghdr` in include/linux/socket.h).
 ///
@@ -33,6 +33,19 @@ impl Control {
     }
 }
 
+/// The control messages in these bytes, as the kernel has laid them out: the level, the kind and the data of each.
+pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
+    std::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (level, rest) = rest.split_first_chunk()?;
+        let (kind, _) = rest.split_first_chunk()?;
+        let length = usize::from_ne_bytes(*length);
+        let data = bytes.get(HEADER..length)?;
+        bytes = bytes.get(length.next_multiple_of(WORD)..).unwrap_or_default();
+        Some((i32::from_ne_bytes(*level), i32::from_ne_bytes(*kind), data))
+    })
+}
+
 /// The kernel's `size_t`, which a message begins with, and at whose multiples messages begin (`CMSG_ALIGN`).
 const WORD: usize = size_of::<usize>();
 /// The length, the level and the kind.
@@ -54,5 +67,24 @@ mod tests {
         let space = nix::sys::socket::cmsg_space::<u16>() + nix::sys::socket::cmsg_space::<u64>();
         assert_eq!(control.as_bytes().len(), space);
         assert_eq!(HEADER, nix::sys::socket::cmsg_space::<()>());
+        let read: Vec<_> = messages(control.as_bytes()).collect();
+        let (size, time) = (1400_u16.to_ne_bytes(), 7_u64.to_ne_bytes());
+        assert_eq!(
+            read,
+            [(libc::SOL_UDP, libc::UDP_SEGMENT, &size[..]), (libc::SOL_SOCKET, libc::SCM_TXTIME, &time[..])]
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_control_message_end_them() {
+        let mut control = Control::new();
+        control.push(libc::SOL_UDP, libc::UDP_GRO, 1400_i32.to_ne_bytes());
+        let bytes = control.as_bytes();
+        (0..HEADER + 4).for_each(|length| assert_eq!(messages(&bytes[..length]).count(), 0, "{length}"));
+        for length in [0, HEADER - 1, usize::MAX] {
+            let mut other = bytes.to_vec();
+            other[..WORD].copy_from_slice(&length.to_ne_bytes());
+            assert_eq!(messages(&other).count(), 0, "{length}");
+        }
     }
 }

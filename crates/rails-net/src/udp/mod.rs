@@ -6,6 +6,7 @@
 //!
 //! The socket is the bottom of a transport: it neither repeats datagrams nor bounds their rate.
 
+mod arrivals;
 mod bursts;
 mod control;
 mod error;

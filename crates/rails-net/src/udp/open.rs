@@ -1,6 +1,6 @@
 //! Opening UDP sockets.
 
-use super::{bursts::Bursts, pacing::Pacer, room::Room, stats::Counters};
+use super::{arrivals::Arrivals, bursts::Bursts, pacing::Pacer, room::Room, stats::Counters};
 use crate::{
     BindEndError, Deviation, Repeated, UdpError, UdpOptions, UdpSocket,
     socket::{self, get, set},
@@ -124,7 +124,7 @@ impl UdpOptions {
         let segmentation = self.segmentation && SocketOption::UDP_SEGMENT.get(&socket).is_ok();
         let failed = |source| UdpError::Call { call: "epoll_ctl", address, source };
         let room = Room::of(&socket).map_err(failed)?;
-        let socket = tokio::net::UdpSocket::from_std(socket.into()).map_err(failed)?;
+        let arrivals = Arrivals::of(socket.into()).map_err(failed)?;
         for deviation in &deviations {
             match CHANGED.due(Instant::now(), &deviation.to_string()) {
                 Some(left_out) => {
@@ -134,13 +134,14 @@ impl UdpOptions {
             }
         }
         let socket = UdpSocket {
-            socket,
+            arrivals,
             room,
             is_ipv4: address.is_ipv4(),
             deviations,
             bursts: Bursts::new(segmentation),
             pacer: Pacer::new(self.pacing),
             counters: Counters::default(),
+            receives_singly: false.into(),
         };
         socket.decide_pacing();
         Ok(socket)

@@ -1,15 +1,18 @@
 //! Receiving trains of datagrams.
 
-use crate::{Ecn, UdpSocket};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, cmsg_space, recvmsg};
+use super::{control::messages, stats::Count};
+use crate::{
+    Ecn, UdpSocket,
+    sys::receive::{self, Arrived, receive, receive_several},
+};
 use std::{
     io::{self, IoSliceMut},
-    net::{SocketAddr, SocketAddrV4, SocketAddrV6},
+    net::{SocketAddr, SocketAddrV6},
     num::NonZeroU16,
-    os::fd::AsRawFd,
+    os::fd::AsFd,
+    sync::atomic::Ordering::Relaxed,
     task::{Context, Poll},
 };
-use tokio::io::Interest;
 
 /// A datagram, or a train of equal ones from one sender, that was received at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,12 +36,15 @@ pub struct Received {
 }
 
 impl UdpSocket {
+    /// The most datagrams or trains of one call.
+    pub const MAX_TRAINS: usize = receive::MAX_TRAINS;
+
     /// Polls for datagrams. Reports of ICMP alone do not wake the caller; the next send or receive returns them.
     ///
     /// # Errors
     /// The runtime's, when it shuts down.
     pub fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.socket.poll_recv_ready(context)
+        self.arrivals.poll(context)
     }
 
     /// Receives a datagram, or a train of them, into the buffers, one after the other, by one system call. The call
@@ -60,60 +66,99 @@ impl UdpSocket {
     /// [recvmsg(2)](https://man7.org/linux/man-pages/man2/recvmsg.2.html),
     /// [udp(7)](https://man7.org/linux/man-pages/man7/udp.7.html), `UDP_GRO`
     pub fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<Received> {
-        if buffers.len() > Self::MOST_SLICES {
+        let mut received = None;
+        self.receive(&mut [buffers], |train| received = Some(train))?;
+        received.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// As [`try_receive`](Self::try_receive), for several datagrams or trains at once: each goes into a list of buffers of
+    /// its own, in their order. Adds those that came to `received`: one or more, and at most
+    /// [`MAX_TRAINS`](Self::MAX_TRAINS). Where the kernel does not take such a call, one comes by each.
+    ///
+    /// # Errors
+    /// As of [`try_receive`](Self::try_receive); no train has come then.
+    ///
+    /// # References
+    /// [recvmmsg(2)](https://man7.org/linux/man-pages/man2/recvmmsg.2.html)
+    pub fn try_receive_trains(
+        &self,
+        lists: &mut [&mut [IoSliceMut<'_>]],
+        received: &mut Vec<Received>,
+    ) -> io::Result<()> {
+        self.receive(lists, |train| received.push(train))
+    }
+
+    fn receive(&self, lists: &mut [&mut [IoSliceMut<'_>]], mut took: impl FnMut(Received)) -> io::Result<()> {
+        if lists.iter().any(|buffers| buffers.len() > Self::MOST_SLICES) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.socket.try_io(Interest::READABLE, || {
-            let mut control = Control([0; CONTROL]);
-            let message = recvmsg(self.socket.as_raw_fd(), buffers, Some(&mut control.0), MsgFlags::empty());
-            let received = message.map_err(io::Error::from).and_then(|message| received(&message));
-            match &received {
-                Ok(received) => {
-                    let datagrams =
-                        received.segment_bytes.map_or(1, |segment| received.bytes.div_ceil(segment.get().into()));
-                    let Received { bytes, is_truncated, dropped, .. } = *received;
-                    self.counters.received(datagrams as u64, bytes as u64, is_truncated, dropped);
+        self.arrivals.try_receive(|socket| {
+            let mut count = Count::default();
+            let mut look = |arrived: Arrived<'_>| {
+                // The kernel names the sender of every UDP datagram (`udp_recvmsg` in net/ipv4/udp.c).
+                if let Some(train) = train(&arrived) {
+                    count.add(&train);
+                    took(train);
                 }
-                Err(_) => self.counters.not_received(),
-            }
-            received
+            };
+            let socket = socket.as_fd();
+            let outcome = match lists {
+                [] => Ok(()),
+                [buffers] => receive(socket, buffers, look),
+                [first, ..] if self.receives_singly.load(Relaxed) => receive(socket, first, look),
+                [..] => match receive_several(socket, lists, &mut look) {
+                    // A filter of system calls, or another kernel.
+                    Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
+                        self.receives_singly.store(true, Relaxed);
+                        receive(socket, lists[0], look)
+                    }
+                    outcome => outcome,
+                },
+            };
+            self.counters.received(&count);
+            outcome
         })
     }
 }
 
-/// Room for the kernel's control messages. Its first header is read in place, so it is aligned as one.
-#[repr(align(8))]
-struct Control([u8; CONTROL]);
-
-/// The size of segments, the TOS or the traffic class (an `int` over IPv6, a byte over IPv4), and the count of drops.
-const CONTROL: usize = cmsg_space::<libc::c_int>() + cmsg_space::<libc::c_int>() + cmsg_space::<u32>();
-
-fn received(message: &RecvMsg<'_, '_, SockaddrStorage>) -> io::Result<Received> {
-    let mut received = Received {
-        bytes: message.bytes,
+fn train(arrived: &Arrived<'_>) -> Option<Received> {
+    let mut train = Received {
+        bytes: arrived.bytes,
         segment_bytes: None,
-        // The kernel names the sender of every UDP datagram (`udp_recvmsg` in net/ipv4/udp.c).
-        from: message.address.as_ref().and_then(address).ok_or(io::ErrorKind::InvalidData)?,
+        from: address(arrived.name)?,
         ecn: None,
-        is_truncated: message.flags.contains(MsgFlags::MSG_TRUNC),
+        is_truncated: arrived.is_truncated,
         // The kernel counts from the socket's start, and tells the count unless it is zero (`sock_recv_drops`).
         dropped: 0,
     };
-    for control in message.cmsgs()? {
-        match control {
-            ControlMessageOwned::UdpGroSegments(bytes) => {
-                received.segment_bytes = u16::try_from(bytes).ok().and_then(NonZeroU16::new);
+    for (level, kind, data) in messages(arrived.control) {
+        let number = data.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes));
+        match (level, kind) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                train.segment_bytes = number.and_then(|bytes| u16::try_from(bytes).ok()).and_then(NonZeroU16::new);
             }
-            ControlMessageOwned::Ipv4Tos(class) => received.ecn = Some(Ecn::of(class)),
-            ControlMessageOwned::Ipv6TClass(class) => received.ecn = Some(Ecn::of(class as u8)),
-            ControlMessageOwned::RxqOvfl(count) => received.dropped = count,
+            (libc::SOL_IP, libc::IP_TOS) => train.ecn = data.first().map(|class| Ecn::of(*class)),
+            (libc::SOL_IPV6, libc::IPV6_TCLASS) => train.ecn = number.map(|class| Ecn::of(class as u8)),
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => train.dropped = number.unwrap_or(0),
             _ => {}
         }
     }
-    Ok(received)
+    Some(train)
 }
 
-fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
-    let v4 = storage.as_sockaddr_in().map(|v4| SocketAddrV4::from(*v4).into());
-    v4.or_else(|| storage.as_sockaddr_in6().map(|v6| SocketAddrV6::from(*v6).into()))
+/// The address in a `struct sockaddr_in` or `sockaddr_in6`.
+fn address(name: &[u8]) -> Option<SocketAddr> {
+    let (family, rest) = name.split_first_chunk()?;
+    let (port, rest) = rest.split_first_chunk()?;
+    let port = u16::from_be_bytes(*port);
+    match libc::c_int::from(u16::from_ne_bytes(*family)) {
+        libc::AF_INET => Some((*rest.first_chunk::<4>()?, port).into()),
+        libc::AF_INET6 => {
+            let (flow, rest) = rest.split_first_chunk()?;
+            let (ip, rest) = rest.split_first_chunk::<16>()?;
+            let scope = u32::from_ne_bytes(*rest.first_chunk()?);
+            Some(SocketAddrV6::new((*ip).into(), port, u32::from_ne_bytes(*flow), scope).into())
+        }
+        _ => None,
+    }
 }

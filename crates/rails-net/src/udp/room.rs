@@ -4,39 +4,49 @@ use crate::sys::epoll::Watched;
 use std::{
     io,
     os::fd::AsFd,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     task::{Context, Poll, ready},
 };
-use tokio::io::{Interest, unix::AsyncFd};
+use tokio::io::unix::AsyncFd;
 
-/// An epoll instance that watches the socket for room. The runtime watches the instance.
+/// An epoll instance that watches the socket for room while a caller waits for it. The runtime watches the instance.
 ///
-/// The runtime cannot watch the socket's writing side itself: a report of ICMP is an `EPOLLERR`, mio takes `EPOLLERR`
-/// with `EPOLLOUT` for "closed for writing" (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio never
-/// forgets that, and a task without room would spin.
+/// The runtime cannot watch the socket's writing side itself. The kernel reports room after every datagram that has left,
+/// which would wake the thread each time (`sock_wfree` in net/core/sock.c). And a report of ICMP is an `EPOLLERR`, mio takes
+/// `EPOLLERR` with `EPOLLOUT` for "closed for writing" (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio
+/// never forgets that, and a task without room would spin.
 #[derive(Debug)]
-pub(super) struct Room(AsyncFd<Watched>);
+pub(super) struct Room {
+    watched: AsyncFd<Watched>,
+    is_awaited: AtomicBool,
+}
 
 impl Room {
     /// Watches the socket on the calling thread's runtime.
     pub(super) fn of(socket: impl AsFd) -> io::Result<Self> {
-        Ok(Self(Watched::new(socket)?.attach()?))
+        Ok(Self { watched: Watched::unarmed(socket)?.attach()?, is_awaited: AtomicBool::new(false) })
     }
 
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let _ready = ready!(self.0.poll_read_ready(context))?;
+        while self.is_awaited.load(Relaxed) {
+            let mut guard = ready!(self.watched.poll_read_ready(context))?;
+            // A report that comes after this line is one of the next edge.
+            guard.clear_ready();
+            // The edge may be that of a report which was forgotten.
+            if guard.get_inner().take() {
+                self.is_awaited.store(false, Relaxed);
+            }
+        }
         Poll::Ready(Ok(()))
     }
 
-    /// Calls `send`, which takes nothing if there is no room; then the runtime waits for the kernel's next event.
-    pub(super) fn try_send(&self, mut send: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-        self.0.try_io(Interest::READABLE, |watched| match send() {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                // Room that comes between the failure and this line is an event too. It is forgotten here, so the
-                // second try finds it.
-                watched.clear();
-                send()
-            }
-            outcome => outcome,
-        })
+    /// Calls `send`. If it takes nothing for want of room, the kernel reports the next room, also one that has come since.
+    pub(super) fn try_send(&self, socket: impl AsFd, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+        let outcome = send();
+        if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            self.is_awaited.store(true, Relaxed);
+            self.watched.get_ref().arm(socket)?;
+        }
+        outcome
     }
 }

@@ -81,7 +81,7 @@ impl UdpSocket {
     ) -> io::Result<usize> {
         let at = at.map(|at| self.pacer.stamp(at)).transpose()?;
         let to = to.map(SockAddr::from);
-        self.room.try_send(|| {
+        self.room.try_send(self.socket(), || {
             self.bursts.send(slices, segment_bytes, |slices, segment| self.send_once(slices, segment, to.as_ref(), at))
         })
     }
@@ -110,7 +110,7 @@ impl UdpSocket {
         if let Some(to) = to {
             message = message.with_addr(to);
         }
-        let outcome = SockRef::from(&self.socket).sendmsg(&message, 0);
+        let outcome = SockRef::from(self.socket()).sendmsg(&message, 0);
         match &outcome {
             Ok(bytes) => {
                 let datagrams = segment.map_or(1, |segment| bytes.div_ceil(segment.get().into()));

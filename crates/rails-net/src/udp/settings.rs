@@ -61,14 +61,14 @@ impl UdpSocket {
     /// # Errors
     /// [`UdpError::Option`] if one cannot be read, and those of [`route`](Self::route).
     pub fn settings(&self) -> Result<UdpSettings, UdpError> {
-        let socket = SockRef::from(&self.socket);
+        let socket = SockRef::from(self.socket());
         let bytes = |option, size: io::Result<usize>| get(option, size).map(|size| DataSize::bytes(size as u64));
         let (hop_limit, ecn, mode) = self.of_family(&socket)?;
         Ok(UdpSettings {
             send_buffer: bytes("SO_SNDBUF", socket.send_buffer_size())?,
             receive_buffer: bytes("SO_RCVBUF", socket.recv_buffer_size())?,
             segmentation: self.bursts.segmentation(),
-            coalescing: match SocketOption::UDP_GRO.get(&self.socket) {
+            coalescing: match SocketOption::UDP_GRO.get(self.socket()) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => None,
                 result => Some(get("UDP_GRO", result)? != 0),
             },
@@ -113,7 +113,7 @@ impl UdpSocket {
     }
 
     fn device_index(&self) -> Result<Option<u32>, UdpError> {
-        let device = socket::bound_device(&SockRef::from(&self.socket))?;
+        let device = socket::bound_device(&SockRef::from(self.socket()))?;
         Ok(device.and_then(|name| socket::interface_index(&name)))
     }
 
@@ -131,12 +131,12 @@ impl UdpSocket {
     /// The hop limit, the codepoint and the number of the mode of path-MTU discovery.
     fn of_family(&self, socket: &SockRef<'_>) -> Result<(u32, Ecn, i32), OptionError> {
         if self.is_ipv4 {
-            let mode = get("IP_MTU_DISCOVER", SocketOption::IP_MTU_DISCOVER.get(&self.socket))?;
+            let mode = get("IP_MTU_DISCOVER", SocketOption::IP_MTU_DISCOVER.get(self.socket()))?;
             let tos = get("IP_TOS", socket.tos_v4())?;
             return Ok((get("IP_TTL", socket.ttl_v4())?, Ecn::of(tos as u8), mode));
         }
-        let mode = get("IPV6_MTU_DISCOVER", SocketOption::IPV6_MTU_DISCOVER.get(&self.socket))?;
-        let class = get("IPV6_TCLASS", SocketOption::IPV6_TCLASS.get(&self.socket))?;
+        let mode = get("IPV6_MTU_DISCOVER", SocketOption::IPV6_MTU_DISCOVER.get(self.socket()))?;
+        let class = get("IPV6_TCLASS", SocketOption::IPV6_TCLASS.get(self.socket()))?;
         Ok((get("IPV6_UNICAST_HOPS", socket.unicast_hops_v6())?, Ecn::of(class as u8), mode))
     }
 }

@@ -1,11 +1,12 @@
 //! One UDP socket.
 
-use super::{bursts::Bursts, pacing::Pacer, room::Room, stats::Counters};
+use super::{arrivals::Arrivals, bursts::Bursts, pacing::Pacer, room::Room, stats::Counters};
 use crate::{BindEndError, Deviation, PacingUse, UdpError, UdpStats};
 use std::{
     io,
     net::SocketAddr,
     os::fd::{AsFd, BorrowedFd},
+    sync::atomic::AtomicBool,
 };
 
 /// A UDP socket with the options of a [`UdpOptions`](crate::UdpOptions), on the tokio runtime where it was opened.
@@ -45,13 +46,15 @@ use std::{
 /// ```
 #[derive(Debug)]
 pub struct UdpSocket {
-    pub(super) socket: tokio::net::UdpSocket,
+    pub(super) arrivals: Arrivals,
     pub(super) room: Room,
     pub(super) is_ipv4: bool,
     pub(super) deviations: Vec<Deviation>,
     pub(super) bursts: Bursts,
     pub(super) pacer: Pacer,
     pub(super) counters: Counters,
+    /// The kernel does not take calls that receive several trains.
+    pub(super) receives_singly: AtomicBool,
 }
 
 impl UdpSocket {
@@ -60,7 +63,7 @@ impl UdpSocket {
     /// # Errors
     /// The kernel's.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.socket().local_addr()
     }
 
     /// The peer's address; `None` if the socket is not connected.
@@ -68,7 +71,7 @@ impl UdpSocket {
     /// # Errors
     /// The kernel's.
     pub fn peer_addr(&self) -> io::Result<Option<SocketAddr>> {
-        match self.socket.peer_addr() {
+        match self.socket().peer_addr() {
             Ok(peer) => Ok(Some(peer)),
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(None),
             Err(error) => Err(error),
@@ -91,7 +94,7 @@ impl UdpSocket {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(BindEndError::Mismatch { local: local.ip(), other: remote }.into());
         }
-        let socket = socket2::SockRef::from(&self.socket);
+        let socket = socket2::SockRef::from(self.socket());
         socket.connect(&remote.into()).map_err(|source| UdpError::Connect { local, remote, source })?;
         self.decide_pacing();
         Ok(())
@@ -105,9 +108,27 @@ impl UdpSocket {
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver (`enable_all`).
     pub fn register_here(self) -> io::Result<Self> {
-        let socket = self.socket.into_std()?;
-        let room = Room::of(&socket)?;
-        Ok(Self { socket: tokio::net::UdpSocket::from_std(socket)?, room, ..self })
+        let room = Room::of(self.socket())?;
+        Ok(Self { arrivals: self.arrivals.register_here()?, room, ..self })
+    }
+
+    /// Has the calling thread's runtime watch for arrivals, as it does at first, or nobody. While nobody watches,
+    /// [`poll_receive_ready`](Self::poll_receive_ready) is never ready, and [`try_receive`](Self::try_receive) asks the
+    /// kernel each time. A caller that comes back at times of its own, while datagrams come one by one, so takes several for
+    /// one wake of its thread.
+    ///
+    /// # Errors
+    /// The kernel's, mostly that there are too many descriptors to watch. Nobody watches then.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime with its I/O driver (`enable_all`).
+    pub fn watch_arrivals(&mut self, is_watched: bool) -> io::Result<()> {
+        self.arrivals.watch(is_watched)
+    }
+
+    /// Whether a runtime [watches for arrivals](Self::watch_arrivals).
+    pub fn watches_arrivals(&self) -> bool {
+        self.arrivals.are_watched()
     }
 
     /// The options whose values the kernel had changed when the socket was opened.
@@ -125,6 +146,10 @@ impl UdpSocket {
         self.counters.read()
     }
 
+    pub(super) fn socket(&self) -> &std::net::UdpSocket {
+        self.arrivals.socket()
+    }
+
     /// The local address, for errors that are about `other`.
     pub(super) fn address(&self, other: SocketAddr) -> Result<SocketAddr, UdpError> {
         self.local_addr().map_err(|source| UdpError::Call { call: "getsockname", address: other, source })
@@ -132,7 +157,7 @@ impl UdpSocket {
 
     pub(super) fn decide_pacing(&self) {
         if self.pacer.is_wanted() {
-            self.pacer.decide(&self.socket, self.route());
+            self.pacer.decide(self.socket(), self.route());
         }
     }
 }
@@ -140,6 +165,6 @@ impl UdpSocket {
 impl AsFd for UdpSocket {
     /// The descriptor, for options that this crate does not set.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.socket().as_fd()
     }
 }

@@ -1,5 +1,6 @@
 //! The counters of a UDP socket.
 
+use crate::Received;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -57,6 +58,26 @@ pub(super) struct Counters {
     overflow_drops: AtomicU32,
 }
 
+/// What one call has received.
+#[derive(Debug, Default)]
+pub(super) struct Count {
+    datagrams: u64,
+    bytes: u64,
+    truncated: u64,
+    overflow_drops: u32,
+}
+
+impl Count {
+    /// A datagram, or a train of them.
+    pub(super) fn add(&mut self, train: &Received) {
+        let datagrams = train.segment_bytes.map_or(1, |segment| train.bytes.div_ceil(segment.get().into()));
+        self.datagrams += datagrams as u64;
+        self.bytes += train.bytes as u64;
+        self.truncated += u64::from(train.is_truncated);
+        self.overflow_drops = train.dropped;
+    }
+}
+
 impl Counters {
     pub(super) fn sent(&self, datagrams: u64, bytes: u64) {
         self.send_calls.fetch_add(1, Relaxed);
@@ -72,17 +93,16 @@ impl Counters {
         self.segmentation_refused.fetch_add(refused.into(), Relaxed);
     }
 
-    pub(super) fn received(&self, datagrams: u64, bytes: u64, truncated: bool, overflow_drops: u32) {
+    /// A call that received that much, or nothing.
+    pub(super) fn received(&self, count: &Count) {
         self.receive_calls.fetch_add(1, Relaxed);
-        self.datagrams_received.fetch_add(datagrams, Relaxed);
-        self.bytes_received.fetch_add(bytes, Relaxed);
-        self.largest_received.fetch_max(datagrams, Relaxed);
-        self.truncated.fetch_add(truncated.into(), Relaxed);
-        self.overflow_drops.store(overflow_drops, Relaxed);
-    }
-
-    pub(super) fn not_received(&self) {
-        self.receive_calls.fetch_add(1, Relaxed);
+        if count.datagrams > 0 {
+            self.datagrams_received.fetch_add(count.datagrams, Relaxed);
+            self.bytes_received.fetch_add(count.bytes, Relaxed);
+            self.largest_received.fetch_max(count.datagrams, Relaxed);
+            self.truncated.fetch_add(count.truncated, Relaxed);
+            self.overflow_drops.store(count.overflow_drops, Relaxed);
+        }
     }
 
     pub(super) fn read(&self) -> UdpStats {

@@ -4,6 +4,7 @@ use crate::{Datagrams, address_of, pair, receive, segment, send, v4, v6};
 use rails_net::{UdpOptions, UdpSocket, UdpStats};
 use rails_topo::DataSize;
 use std::{
+    future::poll_fn,
     io::{self, IoSlice, IoSliceMut},
     net::SocketAddr,
 };
@@ -187,6 +188,40 @@ async fn a_peer_that_is_gone_is_an_error_once() {
     send(&near, &[IoSlice::new(b"someone")], None).await.expect("there is room");
     let mut buffer = [0; 100];
     assert_eq!(receive(&far, &mut [IoSliceMut::new(&mut buffer)]).await.expect("it has arrived").bytes, 7);
+}
+
+/// Single datagrams and a train, from senders of their own, and one that no buffer is left for.
+#[tokio::test]
+async fn one_call_receives_several_trains() {
+    for address in [v4(), v6()] {
+        let (near, far) = pair(&UdpOptions::new(), &UdpOptions::new(), address);
+        let other = UdpOptions::new().connect(address_of(&far)).expect("a route leads there");
+        send(&near, &[IoSlice::new(b"first")], None).await.expect("there is room");
+        send(&other, &[IoSlice::new(b"onetwo")], segment(3)).await.expect("there is room");
+        send(&near, &[IoSlice::new(b"a third")], None).await.expect("there is room");
+        send(&near, &[IoSlice::new(b"last")], None).await.expect("there is room");
+        let (mut bytes, mut received) = ([[0; 6]; 3], Vec::new());
+        poll_fn(|context| far.poll_receive_ready(context)).await.expect("the runtime lives");
+        let mut lists = bytes.each_mut().map(|bytes| [IoSliceMut::new(bytes)]);
+        let mut lists = lists.each_mut().map(|list| &mut list[..]);
+        far.try_receive_trains(&mut lists, &mut received).expect("they have come");
+        let told = received.iter().map(|train| (train.bytes, train.segment_bytes, train.from, train.is_truncated));
+        let expected = [
+            (5, None, address_of(&near), false),
+            (6, segment(3), address_of(&other), false),
+            (6, None, address_of(&near), true),
+        ];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(bytes, [*b"first\0", *b"onetwo", *b"a thir"]);
+        let stats = far.stats();
+        assert_eq!((stats.receive_calls, stats.datagrams_received, stats.truncated), (1, 4, 1));
+        let mut lists = bytes.each_mut().map(|bytes| [IoSliceMut::new(bytes)]);
+        let mut lists = lists.each_mut().map(|list| &mut list[..]);
+        far.try_receive_trains(&mut lists, &mut received).expect("the last has come");
+        assert_eq!((received.len(), received[3].bytes), (4, 4));
+        let error = far.try_receive_trains(&mut lists, &mut received).expect_err("none is left");
+        assert_eq!((error.kind(), received.len()), (io::ErrorKind::WouldBlock, 4));
+    }
 }
 
 #[tokio::test]

@@ -108,3 +108,23 @@ impl Datagrams {
         self.headers == room.headers && self.payload == room.payload[..self.payload.len()]
     }
 }
+
+#[tokio::test]
+async fn unwatched_arrivals_wake_nobody_and_are_there() {
+    let (near, mut far) = pair(&UdpOptions::new(), &UdpOptions::new(), v4());
+    let mut byte = [0];
+    for round in 0..3 {
+        far.watch_arrivals(false).expect("nothing is needed for that");
+        assert!(!far.watches_arrivals());
+        assert_eq!(send(&near, &[IoSlice::new(&[round])], None).await.expect("there is room"), 1);
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(far.poll_receive_ready(&mut context).is_pending());
+        assert_eq!(far.try_receive(&mut [IoSliceMut::new(&mut byte)]).expect("it has come").bytes, 1);
+        assert_eq!(byte, [round]);
+        // One that comes before the runtime watches again is an arrival to it.
+        assert_eq!(send(&near, &[IoSlice::new(&[7])], None).await.expect("there is room"), 1);
+        far.watch_arrivals(true).expect("the runtime takes it");
+        receive(&far, &mut [IoSliceMut::new(&mut byte)]).await.expect("it has come");
+        assert_eq!(byte, [7]);
+    }
+}

@@ -128,7 +128,7 @@ impl ZeroCopySender {
     /// A sender for a connected socket with `SO_ZEROCOPY`. Must be called on the socket's runtime.
     pub(crate) fn new(socket: BorrowedFd<'_>, options: ZeroCopy) -> io::Result<Self> {
         let socket = Arc::new(socket.try_clone_to_owned()?);
-        let watch = Watch::attach(Watched::new(&socket)?)?;
+        let watch = Watch::attach(Watched::by_edges(&socket)?)?;
         Ok(Self { watch, owed: Owed { socket, options, state: Mutex::default(), left: AtomicBool::new(false) } })
     }
 

@@ -29,7 +29,7 @@ impl Watch {
     /// Waits until the socket has changed since this was last ready: it has room, or notices.
     pub(super) fn poll_changed(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut ready = ready!(self.0.poll_read_ready(context))?;
-        self.0.get_ref().clear();
+        self.0.get_ref().take();
         ready.clear_ready();
         Poll::Ready(Ok(()))
     }

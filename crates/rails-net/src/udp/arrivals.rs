@@ -1,0 +1,88 @@
+//! Waiting for datagrams.
+
+use crate::sys::datagrams::DatagramSocket;
+use std::{
+    io,
+    net::UdpSocket,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// The socket, which a runtime watches for arrivals, or nobody does.
+///
+/// Its writing side is not watched here: the kernel reports room after every datagram that has left, and each report
+/// would wake the thread.
+#[derive(Debug)]
+pub(super) struct Arrivals(Option<Watching>);
+
+#[derive(Debug)]
+enum Watching {
+    Runtime(AsyncFd<DatagramSocket>),
+    Nobody(DatagramSocket),
+}
+
+impl Arrivals {
+    /// The calling thread's runtime watches.
+    pub(super) fn of(socket: UdpSocket) -> io::Result<Self> {
+        let socket = DatagramSocket::new(socket);
+        Ok(Self(Some(Watching::Runtime(socket.attach().map_err(|(_, error)| error)?))))
+    }
+
+    pub(super) fn socket(&self) -> &UdpSocket {
+        match self.watching() {
+            Watching::Runtime(watched) => watched.get_ref().socket(),
+            Watching::Nobody(socket) => socket.socket(),
+        }
+    }
+
+    /// Whether a runtime watches.
+    pub(super) fn are_watched(&self) -> bool {
+        matches!(self.watching(), Watching::Runtime(_))
+    }
+
+    /// Has the calling thread's runtime watch, or nobody.
+    pub(super) fn watch(&mut self, is_watched: bool) -> io::Result<()> {
+        let (watching, outcome) = match (self.0.take().expect(HERE), is_watched) {
+            (Watching::Runtime(watched), false) => (Watching::Nobody(watched.into_inner()), Ok(())),
+            (Watching::Nobody(socket), true) => match socket.attach() {
+                Ok(watched) => (Watching::Runtime(watched), Ok(())),
+                Err((socket, error)) => (Watching::Nobody(socket), Err(error)),
+            },
+            (same, _) => (same, Ok(())),
+        };
+        self.0 = Some(watching);
+        outcome
+    }
+
+    /// Moves to the calling thread's runtime.
+    pub(super) fn register_here(mut self) -> io::Result<Self> {
+        self.watch(false)?;
+        self.watch(true)?;
+        Ok(self)
+    }
+
+    pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.watching() {
+            Watching::Runtime(watched) => {
+                let _ready = ready!(watched.poll_read_ready(context))?;
+                Poll::Ready(Ok(()))
+            }
+            Watching::Nobody(_) => Poll::Pending,
+        }
+    }
+
+    /// Calls `receive`, unless the runtime knows that nothing has come since it failed last.
+    pub(super) fn try_receive<T>(&self, receive: impl FnOnce(&UdpSocket) -> io::Result<T>) -> io::Result<T> {
+        match self.watching() {
+            Watching::Runtime(watched) => watched.try_io(Interest::READABLE, |socket| receive(socket.socket())),
+            Watching::Nobody(socket) => receive(socket.socket()),
+        }
+    }
+
+    fn watching(&self) -> &Watching {
+        self.0.as_ref().expect(HERE)
+    }
+}
+
+/// Only [`Arrivals::watch`] takes it out, for its own time.
+const HERE: &str = "the socket is here";

@@ -13,6 +13,7 @@ use super::{
 use crate::proto::{
     connection::{ConnectionProtocol, Event, Failure},
     control::Broken,
+    hold_off::HoldOff,
     receiver::Arrival,
     round::{Io, Round},
 };
@@ -24,7 +25,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tokio::net::TcpStream;
 
@@ -60,6 +61,7 @@ pub(super) struct Sockets {
     pub(super) control: TcpStream,
     pub(super) scatter: Scatter,
     pub(super) bursts: Bursts,
+    pub(super) hold_off: HoldOff,
 }
 
 /// The sockets, and the messages whose bytes leave.
@@ -164,16 +166,18 @@ impl State {
 
 impl Io for Moving<'_> {
     fn receive(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
-        let Sockets { segments, scatter, .. } = &mut *self.sockets;
+        let Sockets { segments, scatter, hold_off, .. } = &mut *self.sockets;
+        let (trains, bytes) = (scatter.trains, scatter.bytes);
         let is_open = |_: &usize| match scatter.receive(segments, now, protocol) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             // The kernel's want of memory, perhaps: the datagram is lost, as one on the way.
             Err(_) => false,
         };
-        let trains = (0..TRAINS).take_while(is_open).count();
+        let calls = (0..CALLS).take_while(is_open).count();
         scatter.handle_waiting(now, protocol);
-        trains == TRAINS
+        hold_off.received(now, scatter.trains - trains, scatter.bytes - bytes, protocol.round_trip().least());
+        calls == CALLS
     }
 
     fn transmit(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
@@ -214,6 +218,11 @@ impl Driver {
 
     /// Has the task woken when there is more to do. Returns whether there is already.
     fn wait(&mut self, state: &State, context: &mut Context<'_>) -> io::Result<bool> {
+        let mut held = self.sockets.hold_off.until();
+        // A driver that nobody wakes looks again at times.
+        if self.sockets.segments.watch_arrivals(held.is_none()).is_err() {
+            held = Some(Instant::now() + UNWATCHED);
+        }
         let mut is_ready = false;
         let mut look = |poll: Poll<io::Result<()>>| match poll {
             Poll::Ready(result) => result.map(|()| is_ready = true),
@@ -231,8 +240,12 @@ impl Driver {
         if is_blocked {
             look(sockets.segments.poll_send_ready(context))?;
         }
-        let due = self.round.poll_timeout(&state.protocol, is_blocked);
-        self.timer.set(Instant::now(), due)?;
+        let due = self.round.poll_timeout(&state.protocol, is_blocked).into_iter().chain(held).min();
+        let now = Instant::now();
+        if due.is_some_and(|due| due <= now) {
+            return Ok(true);
+        }
+        self.timer.set(now, due)?;
         look(self.timer.poll(context))?;
         Ok(is_ready)
     }
@@ -286,7 +299,9 @@ impl Drop for Driver {
     }
 }
 
-/// The most trains that are received before something else is done.
-const TRAINS: usize = 16;
+/// The most calls that receive before something else is done.
+const CALLS: usize = 16;
+/// When a driver looks for segments again, if the runtime cannot watch for them.
+const UNWATCHED: Duration = Duration::from_millis(1);
 /// The most rounds before other tasks have their turn.
 const ROUNDS: usize = 8;

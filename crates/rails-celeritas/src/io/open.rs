@@ -12,6 +12,7 @@ use super::{
 use crate::proto::{
     connection::{ConnectionProtocol, LEAST_MTU, Parameters},
     control::ControlChannel,
+    hold_off::HoldOff,
     peer_address::PeerAddress,
     round::Round,
     wire::{HEADER_LEN, Token, guard_len},
@@ -181,6 +182,7 @@ impl Greeted {
                 control,
                 scatter: Scatter::new(token, PeerAddress::new(peer), opener, helpers.as_ref()),
                 bursts: Bursts::new(sealer, helpers.as_ref()),
+                hold_off: HoldOff::new(Instant::now()),
             },
             round: Round::new(ControlChannel::new(reader, writer)),
             timer,

@@ -1,7 +1,7 @@
 //! Receiving segments in place: the payload of those that were expected needs no copy.
 //!
-//! A train of segments is received by one call into a list of buffers, `[header, payload]` for each. The payloads are
-//! the places of the bytes that come next. If a segment is another one, because one was lost or is sent again, then its
+//! A train of segments is received into a list of buffers, `[header, payload]` for each. The payloads are the places of
+//! the bytes that come next. Where segments come singly, one call receives several, each into a list of its own. If a segment is another one, because one was lost or is sent again, then its
 //! payload is copied to its place. The kernel writes before anybody has read a header, so the buffers are always places
 //! of missing bytes by the receiver's own knowledge. A datagram that is none of the connection's leaves them missing.
 
@@ -16,6 +16,7 @@ use crate::proto::{
 use rails_net::{Received, UdpSocket};
 use rails_proto::seal::PacketOpener;
 use rails_task::Helpers;
+use smallvec::SmallVec;
 use std::{
     io::{self, IoSliceMut},
     net::SocketAddr,
@@ -33,20 +34,27 @@ pub(super) struct Scatter {
     seen: ReplayWindow,
     /// Opens segments, if they are sealed.
     opening: Option<Opening>,
-    /// The headers of a train, each with its check.
+    /// The headers of a call, each with its check.
     heads: Vec<[u8; HEAD_LEN]>,
-    /// Takes all bytes for which there is no other place.
-    rest: Vec<u8>,
+    /// Takes all bytes for which there is no other place: so many for each train of a call.
+    rests: Vec<u8>,
     /// The offset of the highest segment so far: the next ones are expected behind it.
     highest: Option<u64>,
     /// The bytes of the heads and of the payloads of the expected segments.
     head_len: usize,
     payload_len: usize,
-    /// The segments for which places are offered: twice those of the longest of the last trains.
+    /// The segments for which a train's places are offered: twice those of the longest of the last trains, or 1.
     train: usize,
+    /// The single segments that one call receives, if it finds them: twice those of the best of the last calls.
+    singles: usize,
+    /// The trains of a call.
+    received: Vec<Received>,
     /// The payloads that have landed elsewhere, to be copied to their places.
     moved: Vec<u8>,
     pub(super) stats: ScatterStats,
+    /// The trains that have come, and their bytes.
+    pub(super) trains: u64,
+    pub(super) bytes: u64,
 }
 
 /// Counters of received segments by where they landed.
@@ -71,14 +79,24 @@ enum Datagram {
     Probe(ProbeHeader),
 }
 
-/// The places that were offered to the kernel.
+/// The places that were offered to the kernel for a train.
 struct Offered {
     message: u32,
     /// The bytes of the message that the payloads are places of.
     bytes: Range<u64>,
+    /// The index of the first head.
+    head: usize,
     /// The bytes of each head, and of each payload but the last.
     head_len: usize,
     payload_len: usize,
+}
+
+/// A segment whose payload has landed elsewhere.
+struct Moved {
+    header: SegmentHeader,
+    header_len: usize,
+    /// The place of the payload among those that are to be moved.
+    bytes: Range<usize>,
 }
 
 impl Offered {
@@ -113,13 +131,17 @@ impl Scatter {
             seen: ReplayWindow::new(),
             opening: opener.map(|opener| Opening::new(token, opener, helpers)),
             heads: vec![[0; HEAD_LEN]; MOST_EXPECTED],
-            rest: vec![0; UdpSocket::MOST_BURST_BYTES],
+            rests: vec![0; UdpSocket::MAX_TRAINS * UdpSocket::MOST_BURST_BYTES],
             highest: None,
             head_len: HEAD_LEN,
             payload_len: 0,
             train: MOST_EXPECTED,
+            singles: 1,
+            received: Vec::new(),
             moved: Vec::new(),
             stats: ScatterStats::default(),
+            trains: 0,
+            bytes: 0,
         }
     }
 
@@ -127,7 +149,8 @@ impl Scatter {
         self.opening.as_ref().map(Opening::stats).unwrap_or_default()
     }
 
-    /// Receives one train of segments, if one has come. Sealed ones may [wait](Self::handle_waiting).
+    /// Receives a train of segments, or several single ones, if they have come. Sealed ones may
+    /// [wait](Self::handle_waiting).
     pub(super) fn receive(
         &mut self,
         socket: &UdpSocket,
@@ -140,36 +163,68 @@ impl Scatter {
             return received;
         }
         let expected = self.highest.and_then(|highest| protocol.receiver().expected(highest));
-        let (received, offered) = self.fill(socket, expected, protocol)?;
-        self.stats.calls += 1;
-        protocol.set_overflowed(received.dropped.into());
-        let datagram = received.segment_bytes.map_or(received.bytes, |bytes| bytes.get().into());
+        let mut received = std::mem::take(&mut self.received);
+        let offered = self.fill(socket, expected, protocol, &mut received);
+        if offered.is_ok() {
+            self.stats.calls += 1;
+            self.singles = (2 * received.len()).max(self.singles - 1).min(UdpSocket::MAX_TRAINS);
+        }
+        let mut moved = Vec::new();
+        self.moved.clear();
+        for (index, (train, offered)) in received.iter().zip(offered.iter().flatten()).enumerate() {
+            self.take_train(now, index, train, offered.as_ref(), &mut moved, protocol);
+        }
+        // Only then are all places read that the kernel has written.
+        let payloads = std::mem::take(&mut self.moved);
+        for Moved { header, header_len, bytes } in moved {
+            self.place(now, &header, header_len, &payloads[bytes], protocol);
+        }
+        self.moved = payloads;
+        received.clear();
+        self.received = received;
+        offered.map(drop)
+    }
+
+    /// Takes the segments of a train, the one with that index of a call: those that have landed in their places at once,
+    /// and the others later.
+    fn take_train(
+        &mut self,
+        now: Instant,
+        index: usize,
+        train: &Received,
+        offered: Option<&Offered>,
+        later: &mut Vec<Moved>,
+        protocol: &mut ConnectionProtocol,
+    ) {
+        protocol.set_overflowed(train.dropped.into());
+        self.trains += 1;
+        self.bytes += train.bytes as u64;
+        let datagram = train.segment_bytes.map_or(train.bytes, |bytes| bytes.get().into());
+        let segments = train.bytes.div_ceil(datagram.max(1));
         // A place takes the kernel time, whether a segment comes or not.
-        self.train = (2 * received.bytes.div_ceil(datagram.max(1))).clamp(2, MOST_EXPECTED).max(self.train - 1);
+        let wanted = if segments > 1 { (2 * segments).min(MOST_EXPECTED) } else { 1 };
+        self.train = wanted.max(self.train - 1);
         // In trains of another length the headers lie elsewhere.
-        let is_aligned = |offered: &&Offered| match received.bytes <= datagram {
-            true => received.bytes <= offered.slot(),
+        let is_aligned = |offered: &&Offered| match train.bytes <= datagram {
+            true => train.bytes <= offered.slot(),
             false => datagram == offered.slot(),
         };
-        let offered = offered.as_ref();
         let aligned = offered.filter(is_aligned);
         let mut start = 0;
-        let mut later: Vec<(SegmentHeader, usize, Range<usize>)> = Vec::new();
-        self.moved.clear();
-        while start < received.bytes {
-            let end = received.bytes.min(start + datagram);
+        while start < train.bytes {
+            let end = train.bytes.min(start + datagram);
             let in_place = aligned.and_then(|offered| {
                 let header = self.in_place(start..end, offered, protocol)?;
                 Some((header, offered.head_len - CHECK_LEN, (end - start - offered.head_len) as u32))
             });
             if let Some((header, header_len, payload_len)) = in_place {
-                if self.is_new(header.packet, received.from) {
+                if self.is_new(header.packet, train.from) {
                     self.stats.in_place += 1;
                     self.handle(now, &header, header_len, payload_len, protocol);
                 }
-            } else if let Some((header, bytes)) = self.keep(start..end, offered, protocol) {
-                match self.expand(header, received.from, bytes.len(), protocol) {
-                    Some(Datagram::Segment { header, header_len }) => later.push((header, header_len, bytes)),
+            } else if let Some((header, bytes)) = self.keep(start..end, index, offered, protocol) {
+                match self.expand(header, train.from, bytes.len(), protocol) {
+                    Some(Datagram::Segment { header, header_len }) => later.push(Moved { header, header_len, bytes }),
                     Some(Datagram::Probe(probe)) => protocol.handle_probe(&probe),
                     None => {}
                 }
@@ -178,12 +233,6 @@ impl Scatter {
             }
             start = end;
         }
-        let moved = std::mem::take(&mut self.moved);
-        for (header, header_len, bytes) in later {
-            self.place(now, &header, header_len, &moved[bytes], protocol);
-        }
-        self.moved = moved;
-        Ok(())
     }
 
     /// Receives a train of sealed segments. It is handled when no more come, or enough wait.
@@ -194,10 +243,13 @@ impl Scatter {
         now: Instant,
         protocol: &mut ConnectionProtocol,
     ) -> io::Result<()> {
-        let received = opening.receive(socket);
-        self.stats.calls += u64::from(received.is_ok());
-        match received {
-            Ok(dropped) => protocol.set_overflowed(dropped.into()),
+        match opening.receive(socket) {
+            Ok((bytes, dropped)) => {
+                self.stats.calls += 1;
+                self.trains += 1;
+                self.bytes += bytes as u64;
+                protocol.set_overflowed(dropped.into());
+            }
             Err(error) => {
                 while self.handle_sealed(opening, now, protocol) {}
                 return Err(error);
@@ -291,34 +343,42 @@ impl Scatter {
         }
     }
 
-    /// Makes the call.
+    /// Makes the call. Returns the places that were offered for each train.
     fn fill(
         &mut self,
         socket: &UdpSocket,
         expected: Option<(u32, Range<u64>)>,
         protocol: &mut ConnectionProtocol,
-    ) -> io::Result<(Received, Option<Offered>)> {
-        let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(3 * MOST_EXPECTED);
-        let mut offered = None;
-        let expected = expected.filter(|_| self.payload_len > 0);
-        if let Some((message, missing)) = expected
+        received: &mut Vec<Received>,
+    ) -> io::Result<SmallVec<[Option<Offered>; UdpSocket::MAX_TRAINS]>> {
+        let trains = if self.train == 1 { self.singles } else { 1 };
+        let mut offered: SmallVec<[Option<Offered>; UdpSocket::MAX_TRAINS]> = (0..trains).map(|_| None).collect();
+        let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity((2 * self.train + 1) * trains + 2);
+        let mut ends: SmallVec<[usize; UdpSocket::MAX_TRAINS]> = SmallVec::new();
+        let (head_len, payload_len) = (self.head_len, self.payload_len);
+        let (message, mut missing) = expected.filter(|_| payload_len > 0).unwrap_or((0, 0..0));
+        let mut slices = SmallVec::new().into_iter();
+        if !missing.is_empty()
             && let Some(memory) = protocol.memory(message)
         {
-            let (head_len, payload_len) = (self.head_len, self.payload_len);
-            let segments = self.train.min(UdpSocket::MOST_BURST_BYTES / (head_len + payload_len));
-            let most = segments * payload_len;
-            let bytes = missing.start..missing.end.min(missing.start + most as u64);
-            let mut slices = memory.slices(bytes.clone()).into_iter();
-            let mut slice: &mut [u8] = &mut [];
-            let mut left = (bytes.end - bytes.start) as usize;
-            for head in &mut self.heads {
-                if left == 0 {
+            let segments = trains * self.train.min(UdpSocket::MOST_BURST_BYTES / (head_len + payload_len));
+            missing.end = missing.end.min(missing.start + (segments * payload_len) as u64);
+            slices = memory.slices(missing.clone()).into_iter();
+        } else {
+            missing = 0..0;
+        }
+        let mut slice: &mut [u8] = &mut [];
+        let mut heads = self.heads.iter_mut().enumerate();
+        for (offered, rest) in offered.iter_mut().zip(self.rests.chunks_mut(UdpSocket::MOST_BURST_BYTES)) {
+            let first = buffers.len();
+            for (index, head) in heads.by_ref().take(self.train) {
+                let mut wanted = payload_len.min((missing.end - missing.start) as usize);
+                if wanted == 0 {
                     break;
                 }
-                let before = (buffers.len(), left);
+                let (before, start) = (buffers.len(), missing.start);
+                missing.start += wanted as u64;
                 buffers.push(IoSliceMut::new(&mut head[..head_len]));
-                let mut wanted = payload_len.min(left);
-                left -= wanted;
                 while wanted > 0 {
                     if slice.is_empty() {
                         slice = slices.next().expect("the memory holds its message");
@@ -330,16 +390,26 @@ impl Scatter {
                     buffers.push(IoSliceMut::new(now));
                 }
                 // One more takes the rest.
-                if buffers.len() >= UdpSocket::MOST_SLICES {
-                    buffers.truncate(before.0);
-                    left = before.1;
+                if buffers.len() - first >= UdpSocket::MOST_SLICES {
+                    buffers.truncate(before);
+                    missing = start..start;
                     break;
                 }
+                let place = Offered { message, bytes: start..start, head: index, head_len, payload_len };
+                offered.get_or_insert(place).bytes.end = missing.start;
             }
-            offered = Some(Offered { message, bytes: bytes.start..bytes.end - left as u64, head_len, payload_len });
+            buffers.push(IoSliceMut::new(rest));
+            ends.push(buffers.len() - first);
         }
-        buffers.push(IoSliceMut::new(&mut self.rest));
-        Ok((socket.try_receive(&mut buffers)?, offered))
+        let mut lists: SmallVec<[&mut [IoSliceMut<'_>]; UdpSocket::MAX_TRAINS]> = SmallVec::new();
+        let mut others = &mut buffers[..];
+        for count in ends {
+            let (list, behind) = others.split_at_mut(count);
+            lists.push(list);
+            others = behind;
+        }
+        socket.try_receive_trains(&mut lists, received)?;
+        Ok(offered)
     }
 
     /// The header of the segment in these bytes of a train, if its payload is in its place.
@@ -354,11 +424,12 @@ impl Scatter {
             return None;
         }
         let index = datagram.start / offered.slot();
-        let (bytes, told) = self.heads[index][..offered.head_len].split_at(offered.head_len - CHECK_LEN);
+        let (bytes, told) = self.heads[offered.head + index][..offered.head_len].split_at(offered.head_len - CHECK_LEN);
         let header = Header::decode(bytes, payload_len).ok().filter(|header| header.token() == self.token)?;
         let start = offered.start(index);
-        let payload = protocol.memory(offered.message)?.slices(start..start + payload_len as u64);
-        if check(bytes, payload.iter().map(|slice| &**slice)) != told {
+        let memory = protocol.memory(offered.message)?;
+        let payload = memory.slices(start..start + payload_len as u64).into_iter().map(|slice| &*slice);
+        if check(bytes, payload) != told {
             return None;
         }
         let header = match header {
@@ -369,11 +440,12 @@ impl Scatter {
         ((header.message, header.in_message) == (offered.message, start)).then_some(header)
     }
 
-    /// Copies a datagram of the connection out of the buffers, wherever its bytes lie in them. Returns its header, and the
+    /// Copies a datagram of the connection out of a train's buffers, wherever its bytes lie in them. Returns its header, and the
     /// place of its payload among the moved ones.
     fn keep(
         &mut self,
         datagram: Range<usize>,
+        train: usize,
         offered: Option<&Offered>,
         protocol: &mut ConnectionProtocol,
     ) -> Option<(Header, Range<usize>)> {
@@ -387,7 +459,7 @@ impl Scatter {
                 let (index, within) = (at / offered.slot(), at % offered.slot());
                 if within < head_len {
                     let count = (head_len - within).min(in_slots - at);
-                    self.moved.extend_from_slice(&self.heads[index][within..within + count]);
+                    self.moved.extend_from_slice(&self.heads[offered.head + index][within..within + count]);
                     at += count;
                 } else {
                     let from = within - head_len;
@@ -402,7 +474,8 @@ impl Scatter {
         }
         let slots = offered.map_or(0, Offered::slots);
         if at < datagram.end {
-            self.moved.extend_from_slice(&self.rest[at - slots..datagram.end - slots]);
+            let rest = &self.rests[train * UdpSocket::MOST_BURST_BYTES..];
+            self.moved.extend_from_slice(&rest[at - slots..datagram.end - slots]);
         }
         let found = open(&self.moved[begin..]).ok().filter(|(header, _)| header.token() == self.token);
         if found.is_none() {

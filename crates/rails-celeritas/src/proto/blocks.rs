@@ -2,6 +2,7 @@
 
 use super::sender::MESSAGE_COST;
 use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
 use std::{collections::BTreeMap, ops::Range};
 
 /// The blocks of a message that is sent.
@@ -81,7 +82,7 @@ impl Memory {
     }
 
     /// The slices of these bytes, in order and without a gap.
-    pub fn slices(&mut self, bytes: Range<u64>) -> Vec<&mut [u8]> {
+    pub fn slices(&mut self, bytes: Range<u64>) -> SmallVec<[&mut [u8]; 4]> {
         match &mut self.0 {
             Blocks::Given { blocks, ends } => {
                 let first = ends.partition_point(|end| *end <= bytes.start);

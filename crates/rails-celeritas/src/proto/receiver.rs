@@ -215,13 +215,23 @@ impl Receiver {
             self.largest = Some((header.packet, now));
         }
         self.tell(now);
-        let new = self.add(bytes.clone());
-        let count: u64 = new.iter().map(len).sum();
+        let (start, number) = (header.start(), header.message);
+        let (payload, count) = match self.is_next(&bytes) {
+            true => {
+                self.complete = bytes.end;
+                (Payload::New, len(&bytes))
+            }
+            false => {
+                let new = self.add(bytes.clone());
+                let count = new.iter().map(len).sum();
+                let parts = || new.iter().map(|range| range.start - start..range.end - start).collect();
+                (if count == len(&bytes) { Payload::New } else { Payload::Partly(parts()) }, count)
+            }
+        };
         if count == 0 {
             self.stats.duplicates += 1;
             return Ok(Payload::Duplicate);
         }
-        let (start, number) = (header.start(), header.message);
         let arrivals = &mut self.arrivals;
         let starts = &mut self.starts;
         let message = self.messages.entry(number).or_insert_with(|| {
@@ -236,10 +246,7 @@ impl Receiver {
             self.end(number);
             self.arrivals.push_back(Arrival::Whole { message: number });
         }
-        Ok(match count == len(&bytes) {
-            true => Payload::New,
-            false => Payload::Partly(new.iter().map(|range| range.start - start..range.end - start).collect()),
-        })
+        Ok(payload)
     }
 
     /// The peer has given a message up, which has that place among the bytes of the connection. One that has arrived as
@@ -338,7 +345,8 @@ impl Receiver {
     /// The first missing bytes from that offset on, which the next segments are expected to bring, if they are of a
     /// message that is arriving: its number, and their places in it. No byte of them has arrived.
     pub fn expected(&self, from: u64) -> Option<(u32, Range<u64>)> {
-        let missing = self.above.gaps(&(from.max(self.complete)..u64::MAX)).next()?;
+        let behind = from.max(self.complete)..u64::MAX;
+        let missing = if self.above.is_empty() { behind } else { self.above.gaps(&behind).next()? };
         let (_, number) = self.starts.range(..=missing.start).next_back()?;
         let message = &self.messages.get(number)?.bytes;
         let places = missing.start - message.start..missing.end.min(message.end).saturating_sub(message.start);
@@ -388,13 +396,18 @@ impl Receiver {
         self.ended.insert(message..message + 1);
     }
 
+    /// Whether bytes are next to those that have all arrived, and leave a gap behind them: most are.
+    fn is_next(&self, bytes: &Range<u64>) -> bool {
+        bytes.start == self.complete && self.above.first().is_none_or(|first| first.start > bytes.end)
+    }
+
     /// Notes that bytes have arrived. Returns those that are new.
     fn add(&mut self, bytes: Range<u64>) -> Vec<Range<u64>> {
         let bytes = bytes.start.max(self.complete)..bytes.end;
         if bytes.is_empty() {
             return Vec::new();
         }
-        if bytes.start == self.complete && self.above.first().is_none_or(|first| first.start > bytes.end) {
+        if self.is_next(&bytes) {
             self.complete = bytes.end;
             return vec![bytes];
         }

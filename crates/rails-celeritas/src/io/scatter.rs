@@ -1,9 +1,10 @@
 //! Receiving segments in place: the payload of those that were expected needs no copy.
 //!
 //! A train of segments is received into a list of buffers, `[header, payload]` for each. The payloads are the places of
-//! the bytes that come next. Where segments come singly, one call receives several, each into a list of its own. If a segment is another one, because one was lost or is sent again, then its
-//! payload is copied to its place. The kernel writes before anybody has read a header, so the buffers are always places
-//! of missing bytes by the receiver's own knowledge. A datagram that is none of the connection's leaves them missing.
+//! the bytes that come next. Where segments come singly, one call receives several, each into a list of its own. If a
+//! segment is another one, because one was lost or is sent again, then its payload is copied to its place. The kernel
+//! writes before anybody has read a header, so the buffers are always places of missing bytes by the receiver's own
+//! knowledge. A datagram that is none of the connection's leaves them missing.
 
 use super::{ahead::HelperStats, sealing::Opening};
 use crate::proto::{
@@ -185,8 +186,8 @@ impl Scatter {
         offered.map(drop)
     }
 
-    /// Takes the segments of a train, the one with that index of a call: those that have landed in their places at once,
-    /// and the others later.
+    /// Takes the segments of a train, the one with that index of a call: those that have landed in their places at
+    /// once, and the others later.
     fn take_train(
         &mut self,
         now: Instant,
@@ -440,8 +441,8 @@ impl Scatter {
         ((header.message, header.in_message) == (offered.message, start)).then_some(header)
     }
 
-    /// Copies a datagram of the connection out of a train's buffers, wherever its bytes lie in them. Returns its header, and the
-    /// place of its payload among the moved ones.
+    /// Copies a datagram of the connection out of a train's buffers, wherever its bytes lie in them. Returns its
+    /// header, and the place of its payload among the moved ones.
     fn keep(
         &mut self,
         datagram: Range<usize>,

@@ -188,8 +188,8 @@ impl Opening {
         self.ahead.has_room(now)
     }
 
-    /// Receives a train, and offers it to helpers if others wait. Returns its bytes, and the datagrams that the socket had
-    /// no room for.
+    /// Receives a train, and offers it to helpers if others wait. Returns its bytes, and the datagrams that the socket
+    /// had no room for.
     pub(super) fn receive(&mut self, socket: &UdpSocket) -> io::Result<(usize, u32)> {
         let mut bytes = self.buffers.pop().unwrap_or_else(|| vec![0; UdpSocket::MOST_BURST_BYTES]);
         let received = match socket.try_receive(&mut [IoSliceMut::new(&mut bytes)]) {

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-/// The hold-off of a receiver's wakes, as a network card has it for its interrupts. On a path of some hundred Mbit/s packets
-/// come one by one, each tens of microseconds after the one before, and a wake costs several times the call that receives
-/// one.
+/// The hold-off of a receiver's wakes, as a network card has it for its interrupts. On a path of some hundred Mbit/s
+/// packets come one by one, each tens of microseconds after the one before, and a wake costs several times the call
+/// that receives one.
 #[derive(Debug)]
 pub struct HoldOff {
     /// When the time of these counts began.
@@ -20,8 +20,8 @@ impl HoldOff {
         Self { since: now, trains: 0, bytes: 0, until: None }
     }
 
-    /// All segments that had come by `now` were received, in so many trains of that many bytes. A hold is a small part of the path's round trip: it
-    /// delays messages, and the news of segments.
+    /// All segments that had come by `now` were received, in so many trains of that many bytes. A hold is a small part
+    /// of the path's round trip: it delays messages, and the news of segments.
     pub fn received(&mut self, now: Instant, trains: u64, bytes: u64, round_trip: Duration) {
         self.trains += trains;
         self.bytes += bytes;

@@ -8,7 +8,8 @@
 //! - [`blocks`]: the memory of messages; [`incoming`]: the callers that receive them, and how far the peer may send;
 //! - [`silence`]: how long nothing was heard; [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
 //! - [`connection`]: one end, made of the above;
-//! - [`control`], [`round`]: the control channel's frames, and the order in which a driver moves bytes and keeps the time;
+//! - [`control`], [`round`]: the control channel's frames, and the order in which a driver moves bytes and keeps the
+//!   time;
 //! - [`hold_off`]: when segments do not wake the driver.
 
 pub mod blocks;

@@ -1,11 +1,11 @@
 //! `recvmsg(2)` and `recvmmsg(2)`, with all that the kernel tells of a datagram on the stack.
 //!
-//! `nix::sys::socket::recvmmsg` takes headers that were made before, and gives the kernel less room for control messages
-//! by each call.
+//! `nix::sys::socket::recvmmsg` takes headers that were made before, and gives the kernel less room for control
+//! messages by each call.
 //!
 //! # Safety
-//! nix does not fit, and socket2 and the standard library do not wrap `recvmmsg`. The blocks argue that the kernel writes
-//! into memory that is exclusively borrowed for the call, and no further than it reaches.
+//! nix does not fit, and socket2 and the standard library do not wrap `recvmmsg`. The blocks argue that the kernel
+//! writes into memory that is exclusively borrowed for the call, and no further than it reaches.
 #![allow(unsafe_code)]
 
 use nix::errno::Errno;
@@ -44,9 +44,9 @@ pub(crate) fn receive(
     let mut told = Told::default();
     let mut header = no_header();
     told.describe(&mut header, buffers);
-    // SAFETY: "The msg_name field points to a caller-allocated buffer", as the control messages and the buffers do: all are
-    // exclusively borrowed by `told` and `buffers` until the call returns, with their lengths beside them, and their bytes
-    // may hold any value.
+    // SAFETY: "The msg_name field points to a caller-allocated buffer", as the control messages and the buffers do: all
+    // are exclusively borrowed by `told` and `buffers` until the call returns, with their lengths beside them, and
+    // their bytes may hold any value.
     let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
     let bytes = Errno::result(result)?;
     took(told.arrived(&header, bytes as usize));
@@ -66,8 +66,8 @@ pub(crate) fn receive_several(
         told.describe(&mut header.msg_hdr, buffers);
     }
     // SAFETY: as above, for each of the first `count` headers: all names, control messages and buffers are exclusively
-    // borrowed by `told` and `lists` until the call returns, and `count` is no more than the headers that were set. "The
-    // timeout argument" may be null.
+    // borrowed by `told` and `lists` until the call returns, and `count` is no more than the headers that were set.
+    // "The timeout argument" may be null.
     let result =
         unsafe { libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as libc::c_uint, 0, null_mut()) };
     let received = Errno::result(result)?;
@@ -78,7 +78,8 @@ pub(crate) fn receive_several(
 }
 
 fn no_header() -> libc::msghdr {
-    // SAFETY: a `struct msghdr` is numbers and pointers, each of which may be zero; its padding depends on the C library.
+    // SAFETY: a `struct msghdr` is numbers and pointers, each of which may be zero; its padding depends on the C
+    // library.
     unsafe { std::mem::zeroed() }
 }
 

@@ -71,8 +71,8 @@ impl UdpSocket {
         received.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    /// As [`try_receive`](Self::try_receive), for several datagrams or trains at once: each goes into a list of buffers of
-    /// its own, in their order. Adds those that came to `received`: one or more, and at most
+    /// As [`try_receive`](Self::try_receive), for several datagrams or trains at once: each goes into a list of buffers
+    /// of its own, in their order. Adds those that came to `received`: one or more, and at most
     /// [`MAX_TRAINS`](Self::MAX_TRAINS). Where the kernel does not take such a call, one comes by each.
     ///
     /// # Errors

@@ -114,8 +114,8 @@ impl UdpSocket {
 
     /// Has the calling thread's runtime watch for arrivals, as it does at first, or nobody. While nobody watches,
     /// [`poll_receive_ready`](Self::poll_receive_ready) is never ready, and [`try_receive`](Self::try_receive) asks the
-    /// kernel each time. A caller that comes back at times of its own, while datagrams come one by one, so takes several for
-    /// one wake of its thread.
+    /// kernel each time. A caller that comes back at times of its own, while datagrams come one by one, so takes
+    /// several for one wake of its thread.
     ///
     /// # Errors
     /// The kernel's, mostly that there are too many descriptors to watch. Nobody watches then.

@@ -1,7 +1,7 @@
 //! Round trips: `stream --ping` and `serve --ping`.
 
 use crate::{
-    admission::Admission,
+    admission::{Admission, is_last},
     endpoint::{Endpoint, StreamArgs, not_listening, say_listening, socket},
     exit::{Exit, explain},
     measure::{
@@ -10,7 +10,7 @@ use crate::{
     },
     print,
     purpose::{self, Greets, InMessages, Purpose},
-    stop::{Stop, Stopped},
+    stop::Stop,
     tls::TlsArgs,
 };
 use anyhow::{Context, Result};
@@ -186,7 +186,7 @@ async fn answer_all(source: &mut Source, on: (Application, &Rail), once: bool, s
     loop {
         match source.answer_one(on, stop).await {
             Ok(answered) => print::note(format_args!("answered {answered} messages")),
-            Err(error) if !once && !error.is::<Stopped>() => drop(explain(&error)),
+            Err(error) if !once && !is_last(&error) => drop(explain(&error)),
             Err(error) => return Err(error),
         }
         if once {

@@ -1,7 +1,7 @@
 //! `rails-bench recv`
 
 use crate::{
-    admission::Admission,
+    admission::{Admission, is_last},
     batch,
     commands::block_on,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
@@ -11,7 +11,7 @@ use crate::{
     progress::Progress,
     purpose::{self, Purpose},
     report,
-    stop::{Stop, Stopped},
+    stop::Stop,
     tls::ServerTls,
 };
 use anyhow::{Context, Result};
@@ -75,7 +75,7 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut
         };
         let ending = match received.await {
             Ok(ending) => ending,
-            Err(error) if args.once || error.is::<Stopped>() => return Err(error),
+            Err(error) if args.once || is_last(&error) => return Err(error),
             Err(error) => {
                 explain(&error);
                 Exit::Failed

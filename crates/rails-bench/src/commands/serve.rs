@@ -2,7 +2,7 @@
 
 use super::{block_on, metrics::MetricsArgs, ping};
 use crate::{
-    admission::Admission,
+    admission::{Admission, is_last},
     duration,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, socket, sockets},
     exit::{Exit, explain},
@@ -11,7 +11,7 @@ use crate::{
     print,
     purpose::Purpose,
     report,
-    stop::{Stop, Stopped},
+    stop::Stop,
     tls::ServerTls,
 };
 use anyhow::{Result, bail};
@@ -125,7 +125,7 @@ async fn serve_streams(
         match received.await {
             Ok(received) => say(args, endpoint, received, details)?,
             // A sender that goes away is its own misfortune; the next one is welcome.
-            Err(error) if !args.once && !error.is::<Stopped>() => drop(explain(&error)),
+            Err(error) if !args.once && !is_last(&error) => drop(explain(&error)),
             Err(error) => return Err(error),
         }
         if args.once {

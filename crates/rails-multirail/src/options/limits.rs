@@ -90,9 +90,10 @@ impl Limits {
         Self { memory_per_peer: bytes, ..self }
     }
 
-    /// The most TLS handshakes in a second that the listener begins with strangers: peers from whose address no stream
-    /// is open. Default: 500; as many may come at once. Each makes the listener sign before the peer has proved
-    /// anything: 500 in a second take 8 % of a rail's core where the key is of P-256, and 33 % where it is of RSA 2048.
+    /// The most TLS handshakes in a second that the listener begins with strangers, peers from whose address no stream
+    /// is open, and the most that it begins with all others. Default: 500; as many may come at once. Each makes the
+    /// listener sign before the peer has proved anything: 500 in a second take 8 % of a rail's core where the key is of
+    /// P-256, and 33 % where it is of RSA 2048; strangers and others together take twice as much.
     /// Only a lane that opens a stream, or asks for the listener's lanes, shakes hands by TLS. A peer beyond the limit
     /// is told to try again, as [`HandshakeRate`](rails_proto::admission::HandshakeRate) says.
     #[must_use]

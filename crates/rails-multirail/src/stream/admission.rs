@@ -184,7 +184,9 @@ impl Streams {
 
     /// Whether a lane of an open stream has come from the origin of this address.
     pub(super) fn is_familiar(&self, peer: IpAddr) -> bool {
-        self.lock().familiar.contains_key(&Origin::of(peer))
+        let mut known = self.lock();
+        known.forget_ended();
+        known.familiar.contains_key(&Origin::of(peer))
     }
 
     /// Whether a stream of that name is open.
@@ -355,10 +357,7 @@ mod tests {
         let streams = Streams::new(Limits::default(), 40);
         let [first, second] = [1, 2].map(|number| house.opened(&streams, number, 1).unwrap());
         assert!(streams.join(StreamId([1; 16]), peer(2)).is_some(), "a lane of another rail");
-        let is_familiar = |last| {
-            streams.lock().forget_ended();
-            streams.is_familiar(peer(last))
-        };
+        let is_familiar = |last| streams.is_familiar(peer(last));
         assert_eq!([1, 2, 3].map(is_familiar), [true, true, false]);
         drop(first);
         assert_eq!([1, 2, 3].map(is_familiar), [true, false, false], "the other stream is open");

@@ -12,16 +12,18 @@ use std::{
 /// The rates at which handshakes begin: one for each origin, and one for all strangers together. A second's worth of
 /// each may come at once.
 ///
-/// A peer that is known, since a stream from its origin is open, counts only for its origin: no flood of strangers
-/// keeps it out. The last quarter of the strangers' rate is for origins that have begun no handshake for a second: few
-/// busy origins do not keep all others out.
+/// Peers that are known, since streams from their origins are open, have a rate of their own together, as high as that
+/// of the strangers: no flood of strangers keeps them out, and they cannot take all of this end's time either. The last
+/// quarter of both rates is for origins that have begun no handshake for a second: few busy origins do not keep all
+/// others out.
 #[derive(Debug)]
 pub struct HandshakeRate {
-    strangers: Rate,
+    all: Rate,
     strangers_spent: Spent,
+    familiar_spent: Spent,
     each_origin: Rate,
-    /// The origins that have begun a handshake in the second before the latest one: two seconds' worth of the rates at
-    /// most.
+    /// The origins that have begun a handshake in the second before the latest one: four seconds' worth of the
+    /// strangers' rate at most.
     origins: HashMap<Origin, Busy>,
 }
 
@@ -42,10 +44,12 @@ struct Rate(Duration);
 struct Spent(Option<Instant>);
 
 impl HandshakeRate {
-    /// So many handshakes in a second, of all strangers together and of each origin; at least 1 of each.
+    /// So many handshakes in a second, of all strangers together, of all others together, and of each origin; at least 1
+    /// of each.
     pub fn new(of_strangers: u32, of_each_origin: u32) -> Self {
-        let [strangers, each_origin] = [of_strangers, of_each_origin].map(|rate| Rate(SECOND / rate.max(1)));
-        Self { strangers, strangers_spent: Spent::default(), each_origin, origins: HashMap::new() }
+        let [all, each_origin] = [of_strangers, of_each_origin].map(|rate| Rate(SECOND / rate.max(1)));
+        let (strangers_spent, familiar_spent) = Default::default();
+        Self { all, strangers_spent, familiar_spent, each_origin, origins: HashMap::new() }
     }
 
     /// Whether a handshake with this peer may begin at this time, which is not before that of an earlier call.
@@ -60,14 +64,13 @@ impl HandshakeRate {
         if spent.left(now).is_none() {
             return Err(Limit::PeerTlsRate);
         }
-        if !is_familiar {
-            let strangers_spent = self.strangers_spent.and(now, self.strangers);
-            let reserve = if busy.is_some() { SECOND / 4 } else { Duration::ZERO };
-            if strangers_spent.left(now).is_none_or(|left| left < reserve) {
-                return Err(Limit::TlsRate);
-            }
-            self.strangers_spent = strangers_spent;
+        let spent_by_all = if is_familiar { &mut self.familiar_spent } else { &mut self.strangers_spent };
+        let spent_then = spent_by_all.and(now, self.all);
+        let reserve = if busy.is_some() { SECOND / 4 } else { Duration::ZERO };
+        if spent_then.left(now).is_none_or(|left| left < reserve) {
+            return Err(Limit::TlsRate);
         }
+        *spent_by_all = spent_then;
         self.origins.retain(|_, busy| is_busy(busy));
         self.origins.insert(origin, Busy { spent, latest: now });
         Ok(())
@@ -136,22 +139,31 @@ mod tests {
         assert_eq!(begun(&mut rate, now, std::iter::repeat_n(5000, 1000), true), 100);
     }
 
+    #[test]
+    fn known_peers_together_have_a_rate_of_their_own() {
+        let (mut rate, now) = (HandshakeRate::new(400, 100), Instant::now());
+        assert_eq!(begun(&mut rate, now, (0..64).cycle().take(64_000), true), 300);
+        assert_eq!(rate.begin(now, peer(1), true), Err(Limit::TlsRate));
+        assert_eq!(begun(&mut rate, now, 100..1000, true), 100, "the last quarter");
+        assert_eq!(begun(&mut rate, now, 1000..5000, false), 400, "known peers keep no stranger out");
+    }
+
     proptest! {
         #[test]
         fn rates_and_memory_are_bounded(
-            steps in prop::collection::vec((0..200u64, 0..40u32), 1..600), of_all in 1..50u32, of_each in 1..50u32
+            steps in prop::collection::vec((0..200u64, 0..40u32, any::<bool>()), 1..600), of_all in 1..50u32, of_each in 1..50u32
         ) {
             let (mut rate, begin) = (HandshakeRate::new(of_all, of_each), Instant::now());
-            let (mut elapsed, mut all, mut by_peer) = (0, 0, HashMap::<u32, u64>::new());
-            for (pause, number) in steps {
+            let (mut elapsed, mut all, mut by_peer) = (0, [0, 0], HashMap::<u32, u64>::new());
+            for (pause, number, is_familiar) in steps {
                 elapsed += pause;
-                let admitted = rate.begin(begin + Duration::from_millis(elapsed), peer(number), false).is_ok();
-                all += u64::from(admitted);
+                let admitted = rate.begin(begin + Duration::from_millis(elapsed), peer(number), is_familiar).is_ok();
+                all[usize::from(is_familiar)] += u64::from(admitted);
                 *by_peer.entry(number).or_default() += u64::from(admitted);
                 let bound = |rate: u32| u64::from(rate) + elapsed * u64::from(rate) / 1000 + 1;
-                prop_assert!(all <= bound(of_all));
+                prop_assert!(all.iter().all(|all| *all <= bound(of_all)));
                 prop_assert!(by_peer[&number] <= bound(of_each));
-                prop_assert!(rate.origins.len() as u64 <= 2 * u64::from(of_all) + 1);
+                prop_assert!(rate.origins.len() as u64 <= 2 * (2 * u64::from(of_all) + 1));
             }
         }
     }

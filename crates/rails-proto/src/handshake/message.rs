@@ -158,8 +158,8 @@ pub enum Limit {
     /// Memory promised to the streams of the initiator's address: `Limits::memory_per_peer`.
     #[error("as much memory promised to the streams of this peer as it takes (Limits::memory_per_peer)")]
     PeerMemory,
-    /// TLS handshakes of all strangers in a second: `Limits::tls_rate`.
-    #[error("as many TLS handshakes in a second as it takes of strangers (Limits::tls_rate)")]
+    /// TLS handshakes in a second, of all strangers or of all others: `Limits::tls_rate`.
+    #[error("as many TLS handshakes in a second as it takes (Limits::tls_rate)")]
     TlsRate,
     /// TLS handshakes of the initiator's address in a second: `Limits::tls_rate_per_peer`.
     #[error("as many TLS handshakes of this peer in a second as it takes (Limits::tls_rate_per_peer)")]

@@ -23,6 +23,8 @@ pub(super) struct Ending {
     lingers: Option<Countdown>,
     /// The time to linger and to tell the peer, since the application abandoned the stream or the stream failed.
     abandoned: Option<Countdown>,
+    /// The time for the peer of a stream that is done to dial again, since the peer's kernel closed or reset the last lane.
+    returns: Option<Countdown>,
     /// Both ends closed a lane after the stream was done, so the peer knows that the stream is done; or the time for that is over.
     pub(super) settled: bool,
 }
@@ -30,7 +32,8 @@ pub(super) struct Ending {
 impl Ending {
     pub(super) fn new(linger: Duration) -> Self {
         let (nobody_reads, settled) = (false, false);
-        Self { linger, nobody_reads, read_to: None, stopped: None, lingers: None, abandoned: None, settled }
+        let (lingers, abandoned, returns) = (None, None, None);
+        Self { linger, nobody_reads, read_to: None, stopped: None, lingers, abandoned, returns, settled }
     }
 }
 
@@ -90,17 +93,19 @@ impl Connection {
         self.wakes.supervisor |= self.ending.lingers.is_some();
     }
 
-    /// The peer's kernel has closed or reset a lane. If it was the last of a stream that is done, either the peer is
-    /// gone, or it has still to hear of the end and dials again soon.
-    pub(super) fn expect_return(&mut self, now: Instant) {
-        if !self.is_done_without_lanes() {
-            return;
-        }
-        let limit = Countdown::new(now, RETURN);
-        if self.ending.abandoned.is_none_or(|abandoned| abandoned.ends_at() > limit.ends_at()) {
-            self.ending.abandoned = Some(limit);
+    /// The peer's kernel has closed or reset a lane with this round trip. If it was the last of a stream that is done,
+    /// either the peer is gone, or it has still to hear of the end and dials again soon.
+    pub(super) fn expect_return(&mut self, now: Instant, rtt: Option<Duration>) {
+        if self.is_done_without_lanes() {
+            let redial = (REDIAL + REDIAL_ROUND_TRIPS * rtt.unwrap_or_default()).min(self.outage_limit);
+            self.ending.returns = Some(Countdown::new(now, redial.max(MIN_RETURN)));
             self.wakes.supervisor = true;
         }
+    }
+
+    /// A lane has come up: the peer gets to know of the end by the lane.
+    pub(super) fn has_returned(&mut self) {
+        self.ending.returns = None;
     }
 
     /// The peer refuses every lane that this end dials again: nobody is left to hear of the end of a stream that is
@@ -123,15 +128,17 @@ impl Connection {
     /// When to [handle](Self::handle_ending) the end of the stream next.
     pub(super) fn ending_check_at(&self) -> Option<Instant> {
         let lingers = self.ending.lingers.filter(|_| self.is_lingering());
-        let limits = [lingers, self.ending.abandoned].into_iter().flatten();
+        let limits = [lingers, self.ending.abandoned, self.ending.returns].into_iter().flatten();
         limits.filter(|limit| !limit.is_over()).map(|limit| limit.check_at()).min()
     }
 
     /// Ends the lingering of a dropped stream, and then its lanes, if it is time for that.
     pub(super) fn handle_ending(&mut self, now: Instant) {
-        let Ending { lingers, abandoned, settled, .. } = &mut self.ending;
+        let Ending { lingers, abandoned, returns, settled, .. } = &mut self.ending;
         let has_lingered = lingers.as_mut().is_some_and(|limit| limit.count(now));
-        *settled |= abandoned.as_mut().is_some_and(|limit| limit.count(now));
+        for limit in [abandoned, returns].into_iter().flatten() {
+            *settled |= limit.count(now);
+        }
         if has_lingered && self.is_lingering() {
             self.end_lingering(now);
         }
@@ -268,7 +275,12 @@ impl Connection {
     }
 }
 
-/// How long a stream that is done waits for a peer that may not know: a redial takes 1.5 s and some round trips.
-const RETURN: Duration = Duration::from_secs(2);
+/// A redial whose first packet is lost takes a second (the first timeout of TCP, RFC 6298), the pause before it and the
+/// noise of busy machines included half a second more.
+const REDIAL: Duration = Duration::from_millis(1500);
+/// Half a round trip until the peer hears of the reset, two and a half until its proof arrives, and one for slow paths.
+const REDIAL_ROUND_TRIPS: u32 = 4;
+/// How long a stream that is done waits at least for a peer that may not know: the round trip may be unknown.
+const MIN_RETURN: Duration = Duration::from_secs(2);
 /// For how long a lane tries to tell the peer that it broke the protocol, or that the linger time is over.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(1);

@@ -301,6 +301,7 @@ impl Connection {
         self.lanes[free] = Lane { up: true, last_ack, ..Lane::default() };
         self.paths.up(traits.number);
         self.scheduler.lane_up(free, traits);
+        self.has_returned();
         self.tell(now, Some(LaneId(free)), EventKind::Joined);
         self.watch_for_outage(now);
         self.observe(now);
@@ -315,11 +316,12 @@ impl Connection {
         self.note_end(lane, end);
         self.ending.settled |= end == LaneEnd::Closed && self.is_done();
         let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.at_risk(lane.0) };
+        let rtt = self.scheduler.lane_view(lane.0).rtt;
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
         self.lanes[lane.0] = Lane::default();
         if end == LaneEnd::ByPeer {
-            self.expect_return(now);
+            self.expect_return(now, rtt);
         }
         self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
         self.watch_for_outage(now);

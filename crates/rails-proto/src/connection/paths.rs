@@ -278,6 +278,36 @@ mod tests {
     }
 
     #[test]
+    fn a_done_stream_waits_longer_on_a_slow_path() {
+        let now = Instant::now();
+        for (rtt, redial) in [(700 * MS, 4300 * MS), (100 * LIMIT, LIMIT)] {
+            let (mut connection, lane) = done(now);
+            connection.lane_up(now, LaneTraits { rtt: Some(rtt), ..LaneTraits::default() }).unwrap();
+            let slow = connection.lanes().find(|other| *other != lane).unwrap();
+            connection.lane_down(now, lane, LaneEnd::Own);
+            connection.lane_down(now, slow, LaneEnd::ByPeer);
+            pass(&mut connection, now + redial - MS);
+            assert!(!connection.has_delivered(), "a redial takes so long");
+            pass(&mut connection, now + redial);
+            assert!(connection.has_delivered() && connection.failure().is_none());
+        }
+    }
+
+    #[test]
+    fn a_peer_that_returns_late_is_told_of_the_end() {
+        let now = Instant::now();
+        let (mut connection, lane) = done(now);
+        connection.lane_down(now, lane, LaneEnd::ByPeer);
+        let late = now + Duration::from_secs(2) - MS;
+        pass(&mut connection, late);
+        let lane = connection.lane_up(late, LaneTraits::default()).unwrap();
+        pass(&mut connection, late + LIMIT);
+        assert!(!connection.needs_no_lane(), "the lane has still to tell the peer");
+        connection.lane_down(late + LIMIT, lane, LaneEnd::Closed);
+        assert!(connection.needs_no_lane() && connection.failure().is_none());
+    }
+
+    #[test]
     fn a_done_stream_that_is_refused_has_ended() {
         let now = Instant::now();
         let (mut connection, lane) = done(now);

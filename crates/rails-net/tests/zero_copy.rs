@@ -211,6 +211,17 @@ async fn an_owner_that_panics_frees_no_other_payload() {
     until("nobody waits for the kernel any more", || gone.load(SeqCst)).await;
 }
 
+/// The end of a lane is too late for a thread to begin: the system may give none then.
+#[tokio::test]
+async fn a_thread_is_ready_before_a_lane_sends() {
+    let (_near, _far) = pair(zero_copy()).await;
+    let names = || {
+        let threads = std::fs::read_dir("/proc/self/task").expect("procfs is mounted").flatten();
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok())
+    };
+    until("no thread waits for the kernel", || names().any(|name| name.trim() == "rails-zerocopy")).await;
+}
+
 #[tokio::test]
 async fn little_is_copied_as_ever() {
     let (near, far) = pair(zero_copy()).await;

@@ -127,7 +127,7 @@ impl TcpLane {
         let zero_copy = match options.zero_copy {
             Some(zero_copy) => {
                 socket_options::allow_zero_copy(&SockRef::from(&stream))?;
-                let failed = |source| OptionError { call: "epoll_ctl", option: "SO_ZEROCOPY", value: None, source };
+                let failed = |(call, source)| OptionError { call, option: "SO_ZEROCOPY", value: None, source };
                 Some(ZeroCopySender::new(stream.as_fd(), zero_copy).map_err(failed)?)
             }
             None => None,

@@ -13,7 +13,7 @@ use crate::sys::epoll::Watched;
 use bytes::Bytes;
 use ledger::Ledger;
 use nix::sys::socket::{Shutdown, shutdown};
-use orphans::Orphan;
+use orphans::{Orphan, Tended};
 use rails_topo::DataSize;
 use serde::Serialize;
 use socket2::SockRef;
@@ -108,6 +108,7 @@ struct Owed {
     state: Mutex<State>,
     /// Whether another owner uses the socket further.
     left: AtomicBool,
+    tended: Tended,
 }
 
 #[derive(Debug, Default)]
@@ -126,10 +127,18 @@ struct Kept {
 
 impl ZeroCopySender {
     /// A sender for a connected socket with `SO_ZEROCOPY`. Must be called on the socket's runtime.
-    pub(crate) fn new(socket: BorrowedFd<'_>, options: ZeroCopy) -> io::Result<Self> {
-        let socket = Arc::new(socket.try_clone_to_owned()?);
-        let watch = Watch::attach(Watched::by_edges(&socket)?)?;
-        Ok(Self { watch, owed: Owed { socket, options, state: Mutex::default(), left: AtomicBool::new(false) } })
+    ///
+    /// # Errors
+    /// The call that failed, and its error.
+    pub(crate) fn new(socket: BorrowedFd<'_>, options: ZeroCopy) -> Result<Self, (&'static str, io::Error)> {
+        let socket = Arc::new(socket.try_clone_to_owned().map_err(|error| ("fcntl", error))?);
+        let watched = Watched::by_edges(&socket).and_then(Watch::attach);
+        let watch = watched.map_err(|error| ("epoll_ctl", error))?;
+        let tended = Tended::begin().map_err(|error| ("pthread_create", error))?;
+        Ok(Self {
+            watch,
+            owed: Owed { socket, options, state: Mutex::default(), left: AtomicBool::new(false), tended },
+        })
     }
 
     /// As [`Lane::try_submit`](crate::Lane::try_submit).
@@ -253,7 +262,7 @@ impl Drop for Owed {
             // This descriptor stays open, and must not keep the peer waiting for the end of the connection.
             let _ = shutdown(self.socket.as_raw_fd(), Shutdown::Both);
         }
-        orphans::adopt(Orphan { socket: self.socket.clone(), ledger, may_be_cut });
+        self.tended.adopt(Orphan { socket: self.socket.clone(), ledger, may_be_cut });
     }
 }
 

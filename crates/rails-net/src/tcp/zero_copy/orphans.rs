@@ -3,9 +3,9 @@
 use super::{Kept, Ledger, settle};
 use crate::sys;
 use std::{
-    mem,
+    io, mem,
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -20,34 +20,68 @@ pub(super) struct Orphan {
     pub(super) may_be_cut: bool,
 }
 
-/// All orphans of the process, and whether a thread waits for them.
+/// The right of a lane to leave an orphan. A thread waits for orphans as long as a lane may leave one or one is left: the
+/// end of a lane is too late to find that there is no thread to be had, and a task would end with its runtime.
+#[derive(Debug)]
+pub(super) struct Tended(());
+
+/// All orphans of the process, and who waits for them.
 #[derive(Debug)]
 struct Orphans {
     /// Each orphan with the time when its connection is cut.
     waiting: Vec<(Orphan, Instant)>,
-    tended: bool,
+    /// The number of lanes that may leave one.
+    lanes: usize,
+    /// Whether the thread runs.
+    is_tended: bool,
 }
 
-static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { waiting: Vec::new(), tended: false });
+static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { waiting: Vec::new(), lanes: 0, is_tended: false });
+/// Notified when an orphan comes, and when a lane has ended.
+static CHANGED: Condvar = Condvar::new();
 
-/// Keeps an orphan until the kernel is done. A thread waits while there are any: a task would end with its runtime.
-pub(super) fn adopt(orphan: Orphan) {
-    let mut orphans = lock();
-    orphans.waiting.push((orphan, Instant::now() + GRACE));
-    if mem::replace(&mut orphans.tended, true) {
-        return;
+impl Tended {
+    /// Starts the thread, unless it runs.
+    ///
+    /// # Errors
+    /// The operating system's, if it gives no thread.
+    pub(super) fn begin() -> io::Result<Self> {
+        let mut orphans = lock();
+        if !orphans.is_tended {
+            thread::Builder::new().name("rails-zerocopy".to_owned()).spawn(tend)?;
+            orphans.is_tended = true;
+        }
+        orphans.lanes += 1;
+        Ok(Self(()))
     }
-    drop(orphans);
-    if let Err(error) = thread::Builder::new().name("rails-zerocopy".to_owned()).spawn(tend) {
-        // The orphans stay, and the next one starts another attempt.
-        lock().tended = false;
-        tracing::warn!(%error, "no thread waits until the kernel has sent the memory of closed lanes");
+
+    /// Keeps an orphan until the kernel is done.
+    pub(super) fn adopt(&self, orphan: Orphan) {
+        lock().waiting.push((orphan, Instant::now() + GRACE));
+        CHANGED.notify_one();
+    }
+}
+
+impl Drop for Tended {
+    fn drop(&mut self) {
+        lock().lanes -= 1;
+        CHANGED.notify_one();
     }
 }
 
 fn tend() {
     let mut pause = SHORTEST_PAUSE;
     loop {
+        let mut orphans = lock();
+        while orphans.waiting.is_empty() {
+            if orphans.lanes == 0 {
+                orphans.is_tended = false;
+                return;
+            }
+            orphans = CHANGED.wait(orphans).unwrap_or_else(PoisonError::into_inner);
+            pause = SHORTEST_PAUSE;
+        }
+        drop(orphans);
         thread::sleep(pause);
         pause = (2 * pause).min(LONGEST_PAUSE);
         // Dropping memory may run foreign code, which must find the lock free.
@@ -63,12 +97,7 @@ fn tend() {
             }
             !orphan.ledger.is_settled()
         });
-        let mut orphans = lock();
-        orphans.waiting.append(&mut waiting);
-        if orphans.waiting.is_empty() {
-            orphans.tended = false;
-            return;
-        }
+        lock().waiting.append(&mut waiting);
     }
 }
 

@@ -49,7 +49,8 @@ pub(crate) struct ActiveLane {
     pub(crate) stalled: Arc<Notify>,
     settings: LaneSettings,
     turn: Turn,
-    /// `None` before the lane's task starts and after it has ended. Only the end of the task may find it locked.
+    /// `None` before the lane's task starts and after it has ended. Only a task that ends with its runtime may find it
+    /// locked.
     driven: Mutex<Option<Driven>>,
     /// Wakes the lane's task.
     task: Arc<TaskWaker>,
@@ -131,7 +132,8 @@ impl ActiveLane {
         self.settings.home
     }
 
-    /// Ends the protocol: no call drives the lane any more.
+    /// Ends the protocol, unless it has [ended](Driving::end): no call drives the lane any more. Waits for a caller that
+    /// drives it, as only a task does that ends with its runtime.
     pub(super) fn stop(&self) {
         let driven = self.lock().take();
         // It may hold bytes of the application.
@@ -235,7 +237,7 @@ impl ActiveLane {
                 && let Ok(caller) = Handle::try_current()
                 && (self.settings.application == Some(caller.id()) || shared.rail_of(caller.id()).is_some())
             {
-                self.report_to(driven, caller.id());
+                let _ = self.report_to(driven, caller.id());
             }
             self.poll_receive(Access::elsewhere(shared, self), driven, &mut YieldBudget::new())
         });
@@ -249,8 +251,15 @@ impl ActiveLane {
         if !self.handoff.task_receives() {
             return Poll::Pending;
         }
-        if self.handoff.goes_home() {
-            self.report_to(driven, self.home());
+        let is_called = self.handoff.takes_call_home();
+        if (is_called || !self.handoff.is_inline())
+            && let Err(error) = self.report_to(driven, self.home())
+            && is_called
+        {
+            // The other runtime may report nothing any more, and nobody would notice.
+            let mut access = Access::on_rail(shared, self);
+            driven.protocol.close_receiving(Instant::now(), &mut access, Err(error.into()));
+            return Poll::Pending;
         }
         let received = self.poll_receive(Access::on_rail(shared, self), driven, budget);
         if received.is_ready() {
@@ -266,24 +275,22 @@ impl ActiveLane {
         self.wake_task();
     }
 
-    /// Has the calling runtime report arrivals.
-    fn report_to(&self, driven: &mut Driven, caller: runtime::Id) {
+    /// Has the calling runtime report arrivals. On an error the other one still does.
+    fn report_to(&self, driven: &mut Driven, caller: runtime::Id) -> io::Result<()> {
         // A helper may be in the middle of a call, which the registration would wait for. It is in one only while the
         // lane is at home.
         if driven.reports == caller || driven.lending.as_ref().is_some_and(Lending::is_lent) {
-            return;
+            return Ok(());
         }
-        match self.lane.register_here() {
-            Ok(()) => {
-                (driven.reports, driven.small) = (caller, SMALL_IN_A_ROW);
-                // The new registration has no wakers yet, and the task may wait for room.
-                self.leave_to_task();
-            }
-            Err(error) => {
-                tracing::debug!(%error, "a lane stays with its runtime");
-                driven.small = driven.small.min(SMALL_IN_A_ROW);
-            }
+        if let Err(error) = self.lane.register_here() {
+            tracing::debug!(%error, "a lane stays with its runtime");
+            driven.small = driven.small.min(SMALL_IN_A_ROW);
+            return Err(error);
         }
+        (driven.reports, driven.small) = (caller, SMALL_IN_A_ROW);
+        // The new registration has no wakers yet, and the task may wait for room.
+        self.leave_to_task();
+        Ok(())
     }
 
     /// Calls `act` with the lane, unless another thread drives it: that thread gets `word`.
@@ -385,7 +392,7 @@ impl ActiveLane {
         let mut end = self.poll_transmit(context, &mut access, driven);
         if matches!(end, Poll::Ready(Err(_))) && driven.reports != self.home() {
             // The reader's runtime may be shutting down. An error of the connection comes again.
-            self.report_to(driven, self.home());
+            let _ = self.report_to(driven, self.home());
             end = self.poll_transmit(context, &mut access, driven);
         }
         if let Poll::Ready(end) = end {
@@ -480,6 +487,14 @@ impl Driving<'_> {
     /// Before the lane's task has started it.
     pub(super) fn driven(&mut self) -> &mut Driven {
         self.driven.as_mut().expect("the task has started it")
+    }
+
+    /// Ends the protocol: no call drives the lane any more.
+    pub(super) fn end(mut self) {
+        let driven = self.driven.take();
+        drop(self);
+        // It may hold bytes of the application.
+        drop(driven);
     }
 }
 

@@ -64,10 +64,9 @@ impl Handoff {
         self.leave_to_task();
     }
 
-    /// Whether the task has its own runtime report arrivals, as it does unless they are small. The task asks before it
-    /// receives.
-    pub(super) fn goes_home(&self) -> bool {
-        self.is_called_home.swap(false, AcqRel) || !self.is_inline()
+    /// Takes the call home. Returns whether there was one. The task asks before it receives.
+    pub(super) fn takes_call_home(&self) -> bool {
+        self.is_called_home.swap(false, AcqRel)
     }
 
     /// Whether the task watches whether the reader comes.

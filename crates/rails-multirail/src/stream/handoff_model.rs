@@ -176,7 +176,7 @@ fn task_that_is_called_goes_home() {
             thread::spawn(move || handoff.call_home())
         };
         let receive = || {
-            let goes_home = handoff.task_receives() && handoff.goes_home();
+            let goes_home = handoff.task_receives() && (handoff.takes_call_home() || !handoff.is_inline());
             handoff.set_inline(true);
             goes_home
         };

@@ -98,7 +98,9 @@ impl LaneDriver {
                     }
                     let at = driven.protocol.poll_timeout(&mut Access::on_rail(shared, lane));
                     if let Some(end) = driven.protocol.end() {
-                        return Poll::Ready(Step::End(end.clone()));
+                        let end = end.clone();
+                        driving.end();
+                        return Poll::Ready(Step::End(end));
                     }
                     let at = at.into_iter().chain(watch.as_ref().map(|watch| watch.until)).min();
                     if has_ended && at.is_none() {

@@ -11,7 +11,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll, Waker, ready},
     time::Duration,
@@ -26,7 +26,14 @@ pub(crate) struct MemoryLane {
     out: Pipe,
     into: Pipe,
     /// Counts the ends that are not dropped.
-    _open: Arc<()>,
+    open: Arc<Registrations>,
+}
+
+/// The calls that have a runtime report a lane's arrivals.
+#[derive(Debug, Default)]
+struct Registrations {
+    count: AtomicUsize,
+    are_refused: AtomicBool,
 }
 
 /// One direction.
@@ -63,7 +70,7 @@ struct Links {
     first: OnceLock<[Pipe; 2]>,
     made: AtomicUsize,
     /// Every end of a lane holds a clone.
-    open: Arc<()>,
+    open: Arc<Registrations>,
 }
 
 #[derive(Debug)]
@@ -99,6 +106,16 @@ impl MemoryNetwork {
     /// Makes every acceptor fail with a permanent error.
     pub(crate) fn cut_off(&self) {
         self.0.listening.lock().unwrap().clear();
+    }
+
+    /// The number of times that a runtime was asked to report a lane's arrivals.
+    pub(crate) fn registrations(&self) -> usize {
+        self.0.open.count.load(SeqCst)
+    }
+
+    /// Refuses further ones.
+    pub(crate) fn refuse_registrations(&self) {
+        self.0.open.are_refused.store(true, SeqCst);
     }
 
     /// The number of ends of lanes that are not dropped.
@@ -163,11 +180,11 @@ impl Acceptor for MemoryAcceptor {
     }
 }
 
-fn lanes(local: IpAddr, remote: SocketAddr, open: &Arc<()>) -> (MemoryLane, MemoryLane) {
+fn lanes(local: IpAddr, remote: SocketAddr, open: &Arc<Registrations>) -> (MemoryLane, MemoryLane) {
     let (there, back) = (Pipe::default(), Pipe::default());
     let local = SocketAddr::new(local, 1);
-    let near = MemoryLane { local, peer: remote, out: there.clone(), into: back.clone(), _open: open.clone() };
-    (near, MemoryLane { local: remote, peer: local, out: back, into: there, _open: open.clone() })
+    let near = MemoryLane { local, peer: remote, out: there.clone(), into: back.clone(), open: open.clone() };
+    (near, MemoryLane { local: remote, peer: local, out: back, into: there, open: open.clone() })
 }
 
 impl Lane for MemoryLane {
@@ -260,6 +277,11 @@ impl Lane for MemoryLane {
 
     fn stats(&self) -> Result<TransportStats, StatsError> {
         Ok(TransportStats::default())
+    }
+
+    fn register_here(&self) -> io::Result<()> {
+        self.open.count.fetch_add(1, SeqCst);
+        if self.open.are_refused.load(SeqCst) { Err(io::Error::other("there is no descriptor left")) } else { Ok(()) }
     }
 }
 

@@ -14,6 +14,7 @@ use rails_proto::wire::{DataHeader, Frame};
 use std::{error::Error, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    runtime::Handle,
     time::timeout,
 };
 
@@ -259,4 +260,41 @@ async fn connection_of_an_ended_lane() {
     };
     timeout(PATIENCE, closed).await.expect("both ends of the lane are dropped");
     assert_eq!((near.lanes_up(), far.lanes_up()), (1, 1));
+}
+
+/// The lane of a dropped stream leaves the reader's runtime, which may not run any more and then reports nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lane_that_cannot_go_home_ends() {
+    let rails = rails(1);
+    let options = options().application_runtime(&Handle::current());
+    let (mut near, mut far, _listener, network) = memory_pair(&rails, &options, Duration::ZERO).await;
+    let ask = async {
+        let mut message = [0; 8];
+        for _ in 0..100 {
+            near.write_all(&message).await.expect("the stream holds");
+            near.read_exact(&mut message).await.expect("the stream holds");
+        }
+    };
+    let answer = async {
+        let mut message = [0; 8];
+        for _ in 0..100 {
+            far.read_exact(&mut message).await.expect("the stream holds");
+            far.write_all(&message).await.expect("the stream holds");
+        }
+    };
+    timeout(PATIENCE, async { tokio::join!(ask, answer) }).await.expect("each message arrives");
+    assert!(network.registrations() >= 2, "the test's runtime reports small arrivals");
+    network.refuse_registrations();
+    let mut events = near.subscribe();
+    drop(near);
+    let ended = async {
+        loop {
+            let event = events.recv().await.expect("the lane's end is told");
+            if matches!(event.kind, EventKind::Ended { .. }) {
+                return event.error;
+            }
+        }
+    };
+    let error = timeout(PATIENCE, ended).await.expect("it is not forgotten");
+    assert!(error.is_some_and(|error| error.contains("no descriptor left")));
 }

@@ -137,9 +137,24 @@ impl Streams {
         make: impl FnOnce() -> Arc<Shared>,
     ) -> Result<Opening<'_>, Full> {
         let peer = peer.to_canonical();
+        self.room(&mut self.lock(), stream, peer)?;
+        // The application's policy is made here, so the lock is free. Others may take the room meanwhile.
+        let shared = make();
         let mut known = self.lock();
+        if let Err(full) = self.room(&mut known, stream, peer) {
+            drop(known);
+            drop(shared);
+            return Err(full);
+        }
+        let entry = Opened { shared: Arc::downgrade(&shared), peer, origins: BTreeSet::new(), is_confirmed: false };
+        known.open.insert(stream, entry);
+        Ok(Opening { streams: self, shared })
+    }
+
+    /// Whether the limits allow one stream more, of this name and from this peer.
+    fn room(&self, known: &mut Known, stream: StreamId, peer: IpAddr) -> Result<(), Full> {
         known.forget_ended();
-        let open = &mut known.open;
+        let open = &known.open;
         if open.contains_key(&stream) {
             return Err(Full::Exists);
         }
@@ -162,10 +177,7 @@ impl Streams {
                 [false, false] => {}
             }
         }
-        let shared = make();
-        let entry = Opened { shared: Arc::downgrade(&shared), peer, origins: BTreeSet::new(), is_confirmed: false };
-        open.insert(stream, entry);
-        Ok(Opening { streams: self, shared })
+        Ok(())
     }
 
     /// Notes that the initiator has the stream, by a lane from this address. Says whether that is news.
@@ -308,14 +320,16 @@ mod tests {
         }
 
         fn open<'a>(&self, streams: &'a Streams, number: u8, from: u8) -> Result<Opening<'a>, Full> {
+            streams.open(StreamId([number; 16]), peer(from), || self.make(number))
+        }
+
+        fn make(&self, number: u8) -> Arc<Shared> {
             let options = StreamOptions::new(Security::insecure());
-            streams.open(StreamId([number; 16]), peer(from), || {
-                let connection = options.connection(options.parameters());
-                let any = (Ipv4Addr::UNSPECIFIED, 0).into();
-                let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
-                let opened_by = OpeningLane { role: Role::Accepted, joining, peer_certificates, local: any, peer: any };
-                Shared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by, &options)
-            })
+            let connection = options.connection(options.parameters());
+            let any = (Ipv4Addr::UNSPECIFIED, 0).into();
+            let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
+            let opened_by = OpeningLane { role: Role::Accepted, joining, peer_certificates, local: any, peer: any };
+            Shared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by, &options)
         }
 
         /// Opens a stream that its initiator confirms.
@@ -349,6 +363,19 @@ mod tests {
         assert_eq!(house.opened(&streams, 4, 1).err(), Some(Full::Open(Limit::PeerStreams)));
         let _last = house.opened(&streams, 4, 2).unwrap();
         assert_eq!(house.opened(&streams, 5, 3).err(), Some(Full::Open(Limit::Streams)));
+    }
+
+    /// The application's policy is made with a stream.
+    #[test]
+    fn a_stream_is_made_without_the_lock() {
+        let house = House::new();
+        let streams = Streams::new(Limits::default(), 40);
+        let mut first = None;
+        let made = streams.open(StreamId([1; 16]), peer(1), || {
+            first = Some(house.opened(&streams, 1, 2).unwrap());
+            house.make(1)
+        });
+        assert_eq!(made.err(), Some(Full::Exists), "another thread was first");
     }
 
     #[test]

@@ -61,13 +61,29 @@ pub(crate) struct AtomicByteCount {
 
 #[derive(Debug)]
 enum LaneState {
-    Up { lane: Arc<dyn Lane>, thread: Tid },
+    Up(Joined),
     Ended { thread: Tid, local: SocketAddr, known: Option<Box<TransportStats>>, lost: Option<LaneError> },
 }
 
+/// A connection of a lane that has joined, with the facts that its transport states of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Joined {
+    pub(crate) lane: Arc<dyn Lane>,
+    thread: Tid,
+    local: SocketAddr,
+    remote: SocketAddr,
+}
+
+impl Joined {
+    /// For a connection that the calling thread drives. Asks the transport, so the caller holds no lock.
+    pub(crate) fn here(lane: &Arc<dyn Lane>) -> Self {
+        Self { lane: lane.clone(), thread: thread::current_tid(), local: lane.local_addr(), remote: lane.peer_addr() }
+    }
+}
+
 impl LaneMetrics {
-    pub(crate) fn new(index: u16, rail: RailId, lane: &Arc<dyn Lane>) -> Arc<Self> {
-        let (remote, state) = (lane.peer_addr(), Mutex::new(LaneState::up(lane)));
+    pub(crate) fn new(index: u16, rail: RailId, joined: &Joined) -> Arc<Self> {
+        let (remote, state) = (joined.remote, Mutex::new(LaneState::Up(joined.clone())));
         let (joined, losses, sent, received, helped) = Default::default();
         let past = Mutex::new(EndedConnections {
             retransmitted: Some(Retransmitted::default()),
@@ -76,32 +92,38 @@ impl LaneMetrics {
         Arc::new(Self { index, rail, remote, joined, losses, sent, received, helped, state, past })
     }
 
-    /// Notes that the lane has a new connection, which the calling thread drives.
-    pub(crate) fn begin(&self, lane: &Arc<dyn Lane>) {
+    /// Notes that the lane has a new connection.
+    pub(crate) fn begin(&self, connection: &Joined) {
         self.joined.fetch_add(1, Relaxed);
         let mut past = self.past();
         if let Some(since) = past.down_since.take() {
             past.down += since.elapsed();
         }
         drop(past);
-        *self.lock() = LaneState::up(lane);
+        *self.lock() = LaneState::Up(connection.clone());
     }
 
-    /// Adds the figures of a connection that has ended. Unless the lane has another connection already, releases this
-    /// one and keeps its transport's figures.
-    pub(crate) fn end(&self, ended: &Arc<dyn Lane>, end: Result<(), LaneError>, did: &LaneFigures) {
+    /// Adds the figures of a connection that has ended, with those that its transport knew. Unless the lane has another
+    /// connection already, releases this one and keeps its transport's figures.
+    pub(crate) fn end(
+        &self,
+        ended: &Arc<dyn Lane>,
+        end: Result<(), LaneError>,
+        did: &LaneFigures,
+        known: Option<TransportStats>,
+    ) {
         self.losses.fetch_add(u64::from(end.is_err()), Relaxed);
-        let known = ended.detailed_stats().ok();
         let mut past = self.past();
         past.figures += *did;
         past.retransmitted = Retransmitted::together(past.retransmitted, known.as_ref());
         let mut state = self.lock();
-        if let LaneState::Up { lane, thread } = &*state
+        if let LaneState::Up(Joined { lane, thread, local, .. }) = &*state
             && Arc::ptr_eq(lane, ended)
         {
             past.down_since = Some(Instant::now());
-            let known = known.map(Box::new);
-            *state = LaneState::Ended { thread: *thread, local: ended.local_addr(), known, lost: end.err() };
+            let (thread, local, known) = (*thread, *local, known.map(Box::new));
+            // The caller holds the connection: its end is not here.
+            *state = LaneState::Ended { thread, local, known, lost: end.err() };
         }
     }
 
@@ -118,7 +140,7 @@ impl LaneMetrics {
     /// The lane's statistics at `at`; `now` has the figures of the connections that are up.
     pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
         let transport = self.known();
-        let up = matches!(&*self.lock(), LaneState::Up { .. });
+        let up = matches!(&*self.lock(), LaneState::Up(_));
         let past = self.past();
         let mut figures = past.figures;
         figures += *now;
@@ -157,23 +179,24 @@ impl LaneMetrics {
 
     fn thread(&self) -> Tid {
         match &*self.lock() {
-            LaneState::Up { thread, .. } | LaneState::Ended { thread, .. } => *thread,
+            LaneState::Up(Joined { thread, .. }) | LaneState::Ended { thread, .. } => *thread,
         }
     }
 
     fn local(&self) -> SocketAddr {
         match &*self.lock() {
-            LaneState::Up { lane, .. } => lane.local_addr(),
-            LaneState::Ended { local, .. } => *local,
+            LaneState::Up(Joined { local, .. }) | LaneState::Ended { local, .. } => *local,
         }
     }
 
     /// The transport's figures of the newest connection, now or at its end.
     fn known(&self) -> Option<TransportStats> {
-        match &*self.lock() {
-            LaneState::Up { lane, .. } => lane.detailed_stats().ok(),
-            LaneState::Ended { known, .. } => known.as_deref().cloned(),
-        }
+        let lane = match &*self.lock() {
+            LaneState::Up(joined) => joined.lane.clone(),
+            LaneState::Ended { known, .. } => return known.as_deref().cloned(),
+        };
+        // The transport may be the application's, so the lock is free.
+        lane.detailed_stats().ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, LaneState> {
@@ -183,13 +206,6 @@ impl LaneMetrics {
     /// A caller that takes both locks takes this one before the state's.
     fn past(&self) -> MutexGuard<'_, EndedConnections> {
         self.past.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl LaneState {
-    /// A lane that is up, and stays on the calling thread.
-    fn up(lane: &Arc<dyn Lane>) -> Self {
-        Self::Up { lane: lane.clone(), thread: thread::current_tid() }
     }
 }
 

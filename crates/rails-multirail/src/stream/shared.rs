@@ -4,7 +4,7 @@ use super::{
     active_lane::{ActiveLane, LaneSettings, MOST_INLINE},
     burst::Burst,
     events::{EventLog, StreamEvent},
-    lane_metrics::LaneMetrics,
+    lane_metrics::{Joined, LaneMetrics},
     links::LinkReports,
     lock::{Lock, Locked, leave_to_others},
     pool::Pool,
@@ -536,18 +536,18 @@ impl Shared {
         traits: LaneTraits,
         settings: LaneSettings,
     ) -> Result<Arc<ActiveLane>, NoLane> {
-        let (index, link) = (traits.number, connection.link_index());
+        let (index, link, joined) = (traits.number, connection.link_index(), Joined::here(connection));
         self.with(|state| {
             let id = state.connection.lane_up(Instant::now(), traits)?;
             let metrics = match state.lane_metrics.iter().find(|metrics| metrics.index == index) {
                 Some(known) => known.clone(),
                 None => {
-                    let metrics = LaneMetrics::new(index, rail, connection);
+                    let metrics = LaneMetrics::new(index, rail, &joined);
                     state.lane_metrics.push(metrics.clone());
                     metrics
                 }
             };
-            metrics.begin(connection);
+            metrics.begin(&joined);
             let active = ActiveLane::new(id, connection.clone(), metrics.clone(), settings);
             let slot = LaneSlot { error: None, link, metrics, active: Some(active.clone()) };
             state.lanes_came += 1;
@@ -561,7 +561,7 @@ impl Shared {
 
     /// Removes a lane that has ended.
     pub(crate) fn lane_down(&self, active: &ActiveLane, end: Result<(), LaneError>) {
-        let lane = active.id;
+        let (lane, known) = (active.id, active.lane.detailed_stats().ok());
         let was_last = self.with(|state| {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);
@@ -574,7 +574,7 @@ impl Shared {
             // lane.
             let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
             slot.error = end.as_ref().err().map(LaneError::to_string);
-            active.metrics.end(&active.lane, end, &did);
+            active.metrics.end(&active.lane, end, &did, known);
             state.lanes_came -= 1;
             state.connection.lane_down(now, lane, how);
             state.connection.needs_no_lane() && !state.lanes.iter().any(LaneSlot::is_up)

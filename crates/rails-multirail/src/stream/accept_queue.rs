@@ -1,6 +1,6 @@
 //! The streams of a listener that wait to be accepted.
 
-use super::MultiRailStream;
+use super::{MultiRailStream, wakers::among_others};
 use crate::ListenerClosed;
 use std::{
     collections::VecDeque,
@@ -60,7 +60,7 @@ impl AcceptQueue {
             match (next, ended) {
                 (Some(stream), _) => return Ok(stream),
                 (None, Some(ended)) => return Err(ended),
-                (None, None) => arrived.await,
+                (None, None) => among_others(arrived).await,
             }
         }
     }

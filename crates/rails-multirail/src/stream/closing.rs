@@ -1,6 +1,6 @@
 //! The steps of an orderly end, which wait for a peer that makes progress and give the others up.
 
-use super::{MultiRailStream, Shared, patience::within};
+use super::{MultiRailStream, Shared, patience::within, wakers::among_others};
 use crate::CloseError;
 use std::{
     future::poll_fn,
@@ -24,7 +24,7 @@ impl MultiRailStream {
         let mut lanes_up = self.shared.lanes_up.subscribe();
         // The peer may keep its end open for a while, but both directions are complete.
         self.shared.with(|state| state.connection.abandon(Instant::now()));
-        let _ = lanes_up.wait_for(|up| *up == 0).await;
+        let _ = among_others(lanes_up.wait_for(|up| *up == 0)).await;
         self.shared.rails.warn_of_unbound();
         self.shared.summarize();
     }

@@ -131,10 +131,15 @@ pub(super) fn leave_to_others() {
 
 /// Drops the bytes. A panic of their owner's destructor ends no lane.
 fn drop_caught(bytes: Bytes) {
+    run_caught("the owner of written bytes has panicked as it was dropped", move || drop(bytes));
+}
+
+/// Runs foreign code. Its panic ends with it, and is an error in the log.
+pub(super) fn run_caught(panicked: &str, foreign: impl FnOnce()) {
     leave_to_others();
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(move || drop(bytes))) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(foreign)) {
         // The panic's own destructor may panic too.
         std::mem::forget(panic);
-        tracing::error!("the owner of written bytes has panicked as it was dropped");
+        tracing::error!("{panicked}");
     }
 }

@@ -36,6 +36,7 @@ mod turn;
 #[cfg(test)]
 mod turn_model;
 mod unread;
+mod wakers;
 mod yield_budget;
 
 pub use decisions::Decisions;

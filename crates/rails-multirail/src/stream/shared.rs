@@ -6,9 +6,10 @@ use super::{
     events::{EventLog, StreamEvent},
     lane_metrics::{Joined, LaneMetrics},
     links::LinkReports,
-    lock::{Lock, Locked, leave_to_others},
+    lock::{Lock, Locked, leave_to_others, run_caught},
     pool::Pool,
     stats::{StreamStats, ThreadStats},
+    wakers::{among_others, wake},
 };
 use crate::{
     Rail, RailId, StreamError, StreamOptions,
@@ -361,13 +362,12 @@ impl Shared {
         let mut lanes = wakes.lanes().filter_map(|lane| state.lanes[lane.0].active.clone());
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         let given_up = state.release();
-        leave_to_others();
         // The application wakes first: its answer goes out with the frames for which the lane is woken.
         if reader {
-            self.reader.wake();
+            wake(&self.reader);
         }
         if writer {
-            self.writer.wake();
+            wake(&self.writer);
         }
         if let Some(lane) = first {
             lead(&lane);
@@ -397,8 +397,10 @@ impl Shared {
             for news in news {
                 news.log(self.id);
                 if let Some(listeners) = &listeners {
-                    // This fails if the subscribers are gone, which is fine.
-                    let _ = listeners.send(news.event);
+                    run_caught("the waker of a subscriber to events has panicked", || {
+                        // This fails if the subscribers are gone, which is fine.
+                        let _ = listeners.send(news.event);
+                    });
                 }
             }
         }
@@ -462,8 +464,7 @@ impl Shared {
         drop(state);
         // The reader wakes first: its answer may be on its way before the task's thread is awake.
         if is_passed_on {
-            leave_to_others();
-            self.reader.wake();
+            wake(&self.reader);
         }
         lane.arrived(is_passed_on);
     }
@@ -626,7 +627,7 @@ impl Shared {
             if self.lock().connection.has_delivered() {
                 return;
             }
-            delivered.await;
+            among_others(delivered).await;
         }
     }
 

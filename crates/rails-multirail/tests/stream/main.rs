@@ -24,5 +24,6 @@ mod strangers;
 mod transfer;
 mod transports;
 mod util;
+mod wakers;
 mod yielding;
 mod zero_copy;

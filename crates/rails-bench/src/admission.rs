@@ -2,17 +2,20 @@
 //! peer has not said its purpose yet makes room for the next at a limit ([`rails_proto::admission`]).
 
 use crate::{
-    farewell,
-    purpose::{self, Misfit, Purpose},
+    farewell::{self, Conversation},
+    purpose::{self, InMessages, Misfit, Purpose},
     stop::Stopped,
 };
 use anyhow::Result;
 use rails_multirail::{ListenerClosed, MultiRailListener, MultiRailStream};
+use rails_net::{AcceptError, TcpAcceptor, TcpLane};
 use rails_proto::admission::{Entry, HandshakeId, Handshakes};
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc, time::Duration};
 use tokio::{
+    net::TcpStream,
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
+    time::sleep,
 };
 
 /// A listener whose streams are greeted.
@@ -213,19 +216,91 @@ impl Guest for MultiRailStream {
     }
 }
 
+/// A listener whose streams carry messages.
+pub(crate) struct OfMessages(pub(crate) MultiRailListener);
+
+impl Door for OfMessages {
+    type Guest = Conversation;
+
+    async fn accept(&self) -> Result<(Conversation, IpAddr)> {
+        let (stream, peer) = Door::accept(&self.0).await?;
+        Ok((Conversation::over(stream)?, peer))
+    }
+}
+
+impl Guest for Conversation {
+    async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
+        purpose::greet(&mut InMessages(&mut self.messages), ours).await
+    }
+
+    async fn see_off(self) {
+        self.reset().await;
+    }
+}
+
+impl Door for TcpAcceptor {
+    type Guest = TcpLane;
+
+    async fn accept(&self) -> Result<(TcpLane, IpAddr)> {
+        loop {
+            match self.accept().await {
+                Ok(lane) => {
+                    let peer = lane.peer_addr().ip();
+                    return Ok((lane, peer));
+                }
+                Err(error) => wait_out(error).await?,
+            }
+        }
+    }
+}
+
+impl Guest for TcpLane {
+    async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
+        purpose::greet(self.get_mut(), ours).await
+    }
+
+    /// Closing a socket tells the peer.
+    async fn see_off(self) {}
+}
+
+impl Guest for TcpStream {
+    async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
+        purpose::greet(self, ours).await
+    }
+
+    /// Closing a socket tells the peer.
+    async fn see_off(self) {}
+}
+
+/// Waits for a while where a listening socket accepts no connection at present.
+///
+/// # Errors
+/// [`ListenerClosed`] where it never will.
+pub(crate) async fn wait_out(error: AcceptError) -> Result<(), ListenerClosed> {
+    if !error.is_transient() {
+        return Err(ListenerClosed::Accept(Arc::new(error)));
+    }
+    tracing::warn!(%error, "a connection was not accepted");
+    // Where the process has no descriptor left, trying again at once would spin.
+    sleep(PAUSE).await;
+    Ok(())
+}
+
 /// So many may wait for their turn, and as many for a place in that queue; the others wait in the listener.
 const MAX_WAITING: usize = 64;
 /// The most streams that are greeted at a time.
 const MAX_GREETED: usize = 256;
 /// The most streams of one peer that are greeted at a time.
 const MAX_GREETED_PER_PEER: usize = 64;
+/// The pause of a listening socket that cannot accept.
+const PAUSE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use rails_multirail::{RailRequest, Rails, Security, StreamOptions, plan_rails};
     use rails_topo::Topology;
-    use std::{net::SocketAddr, sync::Arc, time::Duration};
+    use std::net::SocketAddr;
     use tokio::{
         sync::{Mutex, Notify},
         time::timeout,

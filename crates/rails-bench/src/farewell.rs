@@ -1,6 +1,7 @@
 //! The end of a stream that ends before its time: its peer is told at once, and does not find out by waiting.
 
-use rails_multirail::{MultiRailStream, StreamEvent};
+use anyhow::Result;
+use rails_multirail::{MultiRailMessages, MultiRailStream, StreamEvent};
 use std::time::Duration;
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
@@ -24,6 +25,29 @@ impl Farewell {
         if timeout(LONGEST, gone).await.is_err() {
             tracing::debug!("a stream's lanes did not close in time");
         }
+    }
+}
+
+/// A stream of messages.
+pub(crate) struct Conversation {
+    pub(crate) messages: MultiRailMessages,
+    farewell: Farewell,
+}
+
+impl Conversation {
+    /// Uses a stream for messages.
+    ///
+    /// # Errors
+    /// Why it cannot be used for them.
+    pub(crate) fn over(stream: MultiRailStream) -> Result<Self> {
+        let farewell = Farewell::of(&stream);
+        Ok(Self { messages: stream.into_messages()?, farewell })
+    }
+
+    /// Resets the stream, and waits until its peer was told.
+    pub(crate) async fn reset(self) {
+        self.messages.abort();
+        self.farewell.said().await;
     }
 }
 

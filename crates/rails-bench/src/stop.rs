@@ -2,7 +2,7 @@
 
 use crate::{
     exit::Signal,
-    farewell::{self, Farewell},
+    farewell::{self, Conversation},
 };
 use anyhow::Result;
 use rails_multirail::{MultiRailMessages, MultiRailStream};
@@ -110,22 +110,16 @@ impl Stop {
     /// As there.
     pub(crate) async fn unless_messages<T>(
         &mut self,
-        stream: MultiRailStream,
+        mut conversation: Conversation,
         work: impl AsyncFnOnce(&mut MultiRailMessages) -> Result<T>,
     ) -> Result<(T, MultiRailMessages)> {
-        let farewell = Farewell::of(&stream);
-        let error = match stream.into_messages() {
-            Ok(mut messages) => match self.or(work(&mut messages)).await {
-                Ok(done) => return Ok((done, messages)),
-                Err(error) => {
-                    messages.abort();
-                    error
-                }
-            },
-            Err(error) => error.into(),
-        };
-        farewell.said().await;
-        Err(error)
+        match self.or(work(&mut conversation.messages)).await {
+            Ok(done) => Ok((done, conversation.messages)),
+            Err(error) => {
+                conversation.reset().await;
+                Err(error)
+            }
+        }
     }
 
     /// The signal that came already.

@@ -1,9 +1,10 @@
 //! Round trips: `stream --ping` and `serve --ping`.
 
 use crate::{
-    admission::{Admission, is_last},
+    admission::{Admission, OfMessages, is_last},
     endpoint::{Endpoint, StreamArgs, not_listening, say_listening, socket},
     exit::{Exit, explain},
+    farewell::Conversation,
     measure::{
         latency::{self, RoundTrips},
         mptcp,
@@ -14,13 +15,10 @@ use crate::{
     tls::TlsArgs,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{LaneAddress, MultiRailListener, MultiRailMessages, MultiRailStream, Rail, StreamOptions};
-use rails_net::{TcpAcceptor, TcpTransport};
+use rails_multirail::{LaneAddress, MultiRailMessages, MultiRailStream, Rail, StreamOptions};
+use rails_net::{TcpLane, TcpTransport};
 use serde::Serialize;
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, sync::OnceLock};
 use tokio::{net::TcpStream, runtime::Runtime};
 
 /// The runtime of the application's task.
@@ -144,7 +142,7 @@ pub(super) async fn ask(
                         approach(&mut InMessages(messages)).await?;
                         Ok(latency::ask_messages(messages, &sizes, count).await?)
                     };
-                    let (figures, messages) = stop.unless_messages(stream, ask).await?;
+                    let (figures, messages) = stop.unless_messages(Conversation::over(stream)?, ask).await?;
                     messages.close().await?;
                     return anyhow::Ok(figures);
                 }
@@ -176,7 +174,7 @@ pub(super) async fn answer(
     once: bool,
     mut stop: Stop,
 ) -> Result<Exit> {
-    let mut source = Source::bind(endpoint, addresses, over).await?;
+    let mut source = Source::bind(endpoint, addresses, over, application).await?;
     let ended = answer_all(&mut source, (application, first(endpoint)?), once, &mut stop).await;
     source.close().await;
     ended
@@ -197,56 +195,64 @@ async fn answer_all(source: &mut Source, on: (Application, &Rail), once: bool, s
 
 /// Where messages come from.
 enum Source {
-    Plain(Arc<TcpAcceptor>),
-    Mptcp(mptcp::Listener),
+    Plain(Admission<TcpLane>),
+    Mptcp(Admission<TcpStream>),
     Bytes(Admission),
-    Messages(MultiRailListener),
+    Messages(Admission<Conversation>),
 }
 
 impl Source {
-    async fn bind(endpoint: &Endpoint, addresses: &[LaneAddress], over: Over) -> Result<Self> {
+    async fn bind(
+        endpoint: &Endpoint,
+        addresses: &[LaneAddress],
+        over: Over,
+        application: Application,
+    ) -> Result<Self> {
+        let rail = first(endpoint)?;
         let tcp = match over {
             Over::Plain(tcp) => tcp,
             Over::Mptcp(congestion) => {
                 let bound = mptcp::Listener::bind(socket(&addresses[0])?, congestion.as_deref());
                 let bound = bound.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
                 say_listening(&[bound.local_addr()?.into()]);
-                return Ok(Self::Mptcp(bound));
+                let guests = application.run(rail, async { bound.greeted(Purpose::Answer) });
+                return Ok(Self::Mptcp(guests.await?));
             }
             Over::Bytes => return Ok(Self::Bytes(Admission::of(endpoint.listen(addresses).await?, Purpose::Answer))),
-            Over::Messages => return Ok(Self::Messages(endpoint.listen(addresses).await?)),
+            Over::Messages => {
+                let listener = OfMessages(endpoint.listen(addresses).await?);
+                return Ok(Self::Messages(Admission::of(listener, Purpose::Answer)));
+            }
         };
         let address = socket(&addresses[0])?;
-        let bound = first(endpoint)?.runtime().spawn(async move { tcp.listen(address) }).await?;
+        let bound = rail.runtime().spawn(async move { tcp.listen(address) }).await?;
         let bound = bound.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
         say_listening(&[bound.local_addr().into()]);
-        Ok(Self::Plain(Arc::new(bound)))
+        let guests = application.run(rail, async { Ok(Admission::of(bound, Purpose::Answer)) });
+        Ok(Self::Plain(guests.await?))
     }
 
     async fn answer_one(&mut self, (application, rail): (Application, &Rail), stop: &mut Stop) -> Result<u64> {
         let mut answering = stop.clone();
         match self {
-            Self::Plain(listener) => {
-                let listener = listener.clone();
-                let answered = application.run(rail, async move {
-                    let mut lane = listener.accept().await?;
-                    answer_socket(lane.get_mut()).await
-                });
+            Self::Plain(guests) => {
+                let mut lane = stop.or(guests.next()).await?;
+                let answered = application.run(rail, async move { answer_socket(lane.get_mut()).await });
                 stop.or(answered).await
             }
-            Self::Mptcp(listener) => {
-                let accepting = listener.accept();
-                let answered = application.run(rail, async move { answer_socket(&mut accepting.await?).await });
+            Self::Mptcp(guests) => {
+                let mut stream = stop.or(guests.next()).await?;
+                let answered = application.run(rail, async move { answer_socket(&mut stream).await });
                 stop.or(answered).await
             }
-            Self::Messages(listener) => {
-                let stream = stop.or(async { Ok(listener.accept().await?) }).await?;
+            Self::Messages(guests) => {
+                let conversation = stop.or(guests.next()).await?;
                 let answered = application.run(rail, async move {
                     let answer = async |messages: &mut MultiRailMessages| {
-                        receive(&mut InMessages(messages)).await?;
+                        purpose::give_turn(&mut InMessages(messages)).await?;
                         Ok(latency::answer_messages(messages).await?)
                     };
-                    let (answered, messages) = answering.unless_messages(stream, answer).await?;
+                    let (answered, messages) = answering.unless_messages(conversation, answer).await?;
                     messages.close().await?;
                     anyhow::Ok(answered)
                 });
@@ -270,8 +276,11 @@ impl Source {
 
     /// Sees those off that still wait.
     async fn close(self) {
-        if let Self::Bytes(guests) = self {
-            guests.dismiss().await;
+        match self {
+            Self::Plain(guests) => guests.dismiss().await,
+            Self::Mptcp(guests) => guests.dismiss().await,
+            Self::Bytes(guests) => guests.dismiss().await,
+            Self::Messages(guests) => guests.dismiss().await,
         }
     }
 }
@@ -282,9 +291,9 @@ async fn ask_socket(stream: &mut TcpStream, sizes: &[u32], count: u32) -> Result
     Ok(latency::ask(stream, sizes, count).await?)
 }
 
-/// Answers over one socket; gives how many messages there were.
+/// Gives one socket its turn, and answers over it; gives how many messages there were.
 async fn answer_socket(stream: &mut TcpStream) -> Result<u64> {
-    receive(stream).await?;
+    purpose::give_turn(stream).await?;
     Ok(latency::answer(stream).await?)
 }
 
@@ -292,12 +301,6 @@ async fn answer_socket(stream: &mut TcpStream) -> Result<u64> {
 async fn approach(stream: &mut impl Greets) -> Result<()> {
     purpose::greet(stream, Purpose::Ask).await.map_err(|misfit| misfit.helped(Purpose::Ask))?;
     Ok(purpose::await_turn(stream).await?)
-}
-
-/// Greets an end that asks, and gives it its turn.
-async fn receive(stream: &mut impl Greets) -> Result<()> {
-    purpose::greet(stream, Purpose::Answer).await.map_err(|misfit| misfit.helped(Purpose::Answer))?;
-    Ok(purpose::give_turn(stream).await?)
 }
 
 fn first(endpoint: &Endpoint) -> Result<&Rail> {

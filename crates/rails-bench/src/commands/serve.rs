@@ -137,12 +137,12 @@ async fn serve_streams(
 async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress], details: bool) -> Result<Exit> {
     let (rails, tcp) = (&endpoint.rails, args.stream.tcp()?);
     let listeners = plain::Listeners::bind(rails, &sockets(addresses)?, &tcp).await;
-    let listeners = listeners.map_err(|error| not_listening(error, addresses))?;
+    let mut listeners = listeners.map_err(|error| not_listening(error, addresses))?;
     say_listening(&listeners.local_addrs().into_iter().map(Into::into).collect::<Vec<_>>());
     loop {
         match listeners.receive(rails, &endpoint.topology, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,
-            Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
+            Err(error) if !args.once && !is_last(&error) => drop(explain(&error)),
             Err(error) => return Err(error),
         }
         if args.once {
@@ -155,10 +155,11 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress]
     let listener = mptcp::Listener::bind(socket(&addresses[0])?, args.stream.congestion());
     let listener = listener.map_err(|error| not_listening(error.into(), &addresses[..1]))?;
     say_listening(&[listener.local_addr()?.into()]);
+    let mut sink = mptcp::Sink::of(listener, &endpoint.rails).await?;
     loop {
-        match listener.receive(&endpoint.rails, &endpoint.topology, args.watch()).await {
+        match sink.receive(&endpoint.rails, &endpoint.topology, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,
-            Err(error) if !args.once => print::note(format_args!("error: {error:#}")),
+            Err(error) if !args.once && !is_last(&error) => drop(explain(&error)),
             Err(error) => return Err(error),
         }
         if args.once {

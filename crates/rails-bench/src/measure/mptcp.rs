@@ -5,15 +5,24 @@
 
 use super::{
     Amount, Counter, Received, Watch,
-    plain::{Receipt, approach, give, take, welcome},
+    plain::{Receipt, approach, give, take},
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
     series::Recorder,
 };
+use crate::{
+    admission::{Admission, Door, wait_out},
+    purpose::{self, Purpose},
+};
 use anyhow::{Context, Result, ensure};
 use rails_multirail::{Rail, RailId, Rails};
+use rails_net::AcceptError;
 use rails_topo::Topology;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use std::{io, net::SocketAddr, time::Instant};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    time::Instant,
+};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
@@ -59,8 +68,11 @@ pub(crate) async fn send(
 
 /// A socket that waits for MPTCP connections.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    listener: std::net::TcpListener,
+pub(crate) struct Listener(std::net::TcpListener);
+
+/// The connections that have come, each of which waits for its turn.
+pub(crate) struct Sink {
+    guests: Admission<TcpStream>,
     zero: Instant,
 }
 
@@ -74,7 +86,7 @@ impl Listener {
         socket.set_reuse_address(true)?;
         socket.bind(&address.into())?;
         socket.listen(16)?;
-        Ok(Self { listener: socket.into(), zero: Instant::now() })
+        Ok(Self(socket.into()))
     }
 
     /// Where it listens.
@@ -82,29 +94,52 @@ impl Listener {
     /// # Errors
     /// The kernel's refusal to tell.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.0.local_addr()
     }
 
-    /// Takes one connection, on the runtime that runs this.
+    /// Greets every connection, on the runtime that calls.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub(crate) fn accept(&self) -> impl Future<Output = io::Result<TcpStream>> + Send + use<> {
-        let listener = self.listener.try_clone();
-        async move { Ok(TcpListener::from_std(listener?)?.accept().await?.0) }
+    pub(crate) fn greeted(self, purpose: Purpose) -> Result<Admission<TcpStream>> {
+        Ok(Admission::of(TcpListener::from_std(self.0)?, purpose))
+    }
+}
+
+impl Door for TcpListener {
+    type Guest = TcpStream;
+
+    async fn accept(&self) -> Result<(TcpStream, IpAddr)> {
+        loop {
+            match self.accept().await {
+                Ok((stream, peer)) => return Ok((stream, peer.ip())),
+                Err(source) => wait_out(AcceptError::Accept { local: self.local_addr()?, source }).await?,
+            }
+        }
+    }
+}
+
+impl Sink {
+    /// Greets the connections of a listener on the first rail.
+    ///
+    /// # Errors
+    /// The kernel's refusal, or that the rail has stopped.
+    pub(crate) async fn of(listener: Listener, rails: &Rails) -> Result<Self> {
+        let guests = first(rails)?.runtime().spawn(async { listener.greeted(Purpose::Serve) }).await??;
+        Ok(Self { guests, zero: Instant::now() })
     }
 
     /// Takes one connection on the first rail, counts, and reports to the sender.
     ///
     /// # Errors
     /// How the connection failed.
-    pub(crate) async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
+    pub(crate) async fn receive(&mut self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         let (rail, zero) = (first(rails)?, self.zero);
-        let mut stream = rail.runtime().spawn(self.accept()).await??;
+        let mut stream = self.guests.next().await?;
         let baseline = Baseline::take(rails);
         let counting = rail.runtime().spawn(async move {
             let report = report(&stream)?;
-            welcome(&mut stream).await?;
+            purpose::give_turn(&mut stream).await?;
             let counter = Counter::start(zero).recorded(watch.interval.map(Recorder::start)).checked(watch.check);
             let counter = take(&mut stream, counter).await?;
             let bytes_received = counter.count().bytes;

@@ -10,10 +10,13 @@ use super::{
     report::{Baseline, LaneReport, LaneReportOn, Measurement, Side, Transport},
     series::{Recorder, Series},
 };
-use crate::purpose::{self, Purpose};
+use crate::{
+    admission::Admission,
+    purpose::{self, Purpose},
+};
 use anyhow::{Context, Result};
 use rails_multirail::{RailId, Rails};
-use rails_net::{Lane, TcpAcceptor, TcpLane, TcpTransport};
+use rails_net::{Lane, TcpLane, TcpTransport};
 use rails_topo::Topology;
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
@@ -85,10 +88,18 @@ pub(crate) async fn send(
 }
 
 /// Sockets that wait for plain flows, one on each address.
-#[derive(Debug)]
 pub(crate) struct Listeners {
-    listeners: Vec<(RailId, Arc<TcpAcceptor>)>,
+    places: Vec<Place>,
     zero: Instant,
+}
+
+/// One of the addresses.
+struct Place {
+    rail: RailId,
+    local: SocketAddr,
+    guests: Admission<TcpLane>,
+    /// The flow of the next measurement, if it has come before that of another address.
+    flow: Option<TcpLane>,
 }
 
 impl Listeners {
@@ -97,36 +108,46 @@ impl Listeners {
     /// # Errors
     /// The reason why an address cannot be listened on.
     pub(crate) async fn bind(rails: &Rails, addresses: &[SocketAddr], tcp: &TcpTransport) -> Result<Self> {
-        let mut listeners = Vec::new();
+        let mut places = Vec::new();
         for (index, address) in addresses.iter().copied().enumerate() {
             let rail = RailId(index % rails.len());
             let tcp = tcp.clone();
-            let listener = rails[rail].runtime().spawn(async move { tcp.listen(address) });
-            listeners.push((rail, Arc::new(listener.await??)));
+            let listening = rails[rail].runtime().spawn(async move {
+                let listener = tcp.listen(address)?;
+                anyhow::Ok((listener.local_addr(), Admission::of(listener, Purpose::Serve)))
+            });
+            let (local, guests) = listening.await??;
+            places.push(Place { rail, local, guests, flow: None });
         }
-        Ok(Self { listeners, zero: Instant::now() })
+        Ok(Self { places, zero: Instant::now() })
     }
 
     /// The addresses that are listened on.
     pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().map(|(_, listener)| listener.local_addr()).collect()
+        self.places.iter().map(|place| place.local).collect()
     }
 
     /// Takes one flow on each address, counts, and reports on each when all have ended.
     ///
     /// # Errors
     /// How a flow failed.
-    pub(crate) async fn receive(&self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
+    pub(crate) async fn receive(&mut self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
+        for place in &mut self.places {
+            // A fault of another connection costs no flow that has come.
+            if place.flow.is_none() {
+                place.flow = Some(place.guests.next().await?);
+            }
+        }
         // All of them count from when the first came.
         let begun: Arc<OnceLock<Recorder>> = Arc::default();
-        // Where one of them fails, the others take no flow of the next measurement.
+        // Where one of them fails, the others end too.
         let (_others, is_over) = watch::channel(());
-        let sinks = self.listeners.iter().map(|(rail, listener)| {
-            let (listener, zero, begun, over) = (listener.clone(), self.zero, begun.clone(), is_over.clone());
+        let sinks = self.places.iter_mut().filter_map(|place| Some((place.rail, place.flow.take()?)));
+        let sinks = sinks.map(|(rail, mut lane)| {
+            let (zero, begun, over) = (self.zero, begun.clone(), is_over.clone());
             let sink = async move {
                 unless_over(over, async {
-                    let mut lane = listener.accept().await?;
-                    welcome(lane.get_mut()).await?;
+                    purpose::give_turn(lane.get_mut()).await?;
                     let recorder = begun.get_or_init(|| Recorder::start(watch.interval.unwrap_or(FINE)));
                     let counter = Counter::start(zero).checked(watch.check).recorded(Some(recorder.clone()));
                     let counter = take(lane.get_mut(), counter).await?;
@@ -134,7 +155,7 @@ impl Listeners {
                 })
                 .await
             };
-            (*rail, rails[*rail].runtime().spawn(sink))
+            (rail, rails[rail].runtime().spawn(sink))
         });
         let sinks: Vec<_> = sinks.collect();
         let baseline = Baseline::take(rails);
@@ -196,12 +217,6 @@ pub(super) async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<(
 pub(super) async fn approach(stream: &mut TcpStream) -> Result<()> {
     purpose::greet(stream, Purpose::Stream).await.map_err(|misfit| misfit.helped(Purpose::Stream))?;
     purpose::await_turn(stream).await.context("the peer did not come to this flow")
-}
-
-/// Greets the source of a flow, and tells it to begin.
-pub(super) async fn welcome(stream: &mut TcpStream) -> Result<()> {
-    purpose::greet(stream, Purpose::Serve).await.map_err(|misfit| misfit.helped(Purpose::Serve))?;
-    Ok(purpose::give_turn(stream).await?)
 }
 
 /// Does it as long as somebody waits for it.

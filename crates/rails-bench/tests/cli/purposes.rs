@@ -10,7 +10,7 @@ use rails_topo::Topology;
 use serde_json::Value;
 use std::{
     fs,
-    net::SocketAddr,
+    net::{SocketAddr, TcpStream},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -101,6 +101,37 @@ fn a_mute_peer_is_named_and_holds_nobody_up() {
         let mut heard = Vec::new();
         let _ = mute.read_to_end(&mut heard).await;
         assert_eq!(heard, b"BENCH-TO\x01\x00R");
+    });
+}
+
+#[test]
+fn a_mute_connection_holds_nobody_up() {
+    for (serve, call) in [
+        (&["serve", "--plain"][..], &["stream", "--plain", "--bytes", "1MiB"][..]),
+        (&["serve", "--mptcp"], &["stream", "--mptcp", "--bytes", "1MiB"]),
+        (&["serve", "--ping", "--plain"], &["stream", "--plain", "--ping", "64", "--round-trips", "10"]),
+        (&["serve", "--ping", "--mptcp"], &["stream", "--mptcp", "--ping", "64", "--round-trips", "10"]),
+    ] {
+        let once = ["--once", "--insecure", "--listen", "127.0.0.1:0"];
+        let (child, lines) = start(rails_bench(serve.iter().chain(&once).copied()));
+        let to = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();
+        let _mute = TcpStream::connect(&to).unwrap();
+        let called = run(call.iter().chain(&["--insecure", "--to", &to]).copied());
+        assert_eq!(called.status.code(), Some(0), "{call:?}: {}", stderr(&called));
+        assert_eq!(finish_within(child, &lines, PROMPT).0, 0, "{serve:?}");
+    }
+}
+
+#[test]
+fn a_mute_peer_holds_no_message_up() {
+    runtime().block_on(async {
+        let serve = ["serve", "--ping", "--messages", "--once", "--insecure", "--listen", "127.0.0.1:0"];
+        let (child, lines) = start(rails_bench(serve));
+        let to = wait_for(&lines, "listening on ").trim_start_matches("listening on ").to_owned();
+        let _mute = MultiRailStream::connect(&rails(), to.as_str(), &options()).await.unwrap();
+        let called = run(["stream", "--ping", "64", "--messages", "--insecure", "--to", &to]);
+        assert_eq!(called.status.code(), Some(0), "{}", stderr(&called));
+        assert_eq!(finish_within(child, &lines, PROMPT).0, 0);
     });
 }
 

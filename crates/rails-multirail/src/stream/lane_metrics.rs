@@ -1,6 +1,6 @@
 //! The counters of a lane over all its connections.
 
-use super::stats::LaneStats;
+use super::{lock::leave_to_others, stats::LaneStats};
 use crate::{
     RailId,
     error::{LaneError, LostLane},
@@ -77,8 +77,15 @@ pub(crate) struct Joined {
 impl Joined {
     /// For a connection that the calling thread drives. Asks the transport, so the caller holds no lock.
     pub(crate) fn here(lane: &Arc<dyn Lane>) -> Self {
+        leave_to_others();
         Self { lane: lane.clone(), thread: thread::current_tid(), local: lane.local_addr(), remote: lane.peer_addr() }
     }
+}
+
+/// The transport's figures of a connection, if it gives any. The caller holds no lock.
+pub(crate) fn figures(lane: &Arc<dyn Lane>) -> Option<TransportStats> {
+    leave_to_others();
+    lane.detailed_stats().ok()
 }
 
 impl LaneMetrics {
@@ -196,7 +203,7 @@ impl LaneMetrics {
             LaneState::Ended { known, .. } => return known.as_deref().cloned(),
         };
         // The transport may be the application's, so the lock is free.
-        lane.detailed_stats().ok()
+        figures(&lane)
     }
 
     fn lock(&self) -> MutexGuard<'_, LaneState> {

@@ -4,7 +4,7 @@ use super::{
     active_lane::{ActiveLane, LaneSettings, MOST_INLINE},
     burst::Burst,
     events::{EventLog, StreamEvent},
-    lane_metrics::{Joined, LaneMetrics},
+    lane_metrics::{Joined, LaneMetrics, figures},
     links::LinkReports,
     lock::{Lock, Locked, leave_to_others, run_caught},
     pool::Pool,
@@ -562,7 +562,7 @@ impl Shared {
 
     /// Removes a lane that has ended.
     pub(crate) fn lane_down(&self, active: &ActiveLane, end: Result<(), LaneError>) {
-        let (lane, known) = (active.id, active.lane.detailed_stats().ok());
+        let (lane, known) = (active.id, figures(&active.lane));
         let was_last = self.with(|state| {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);

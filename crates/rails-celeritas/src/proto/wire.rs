@@ -152,7 +152,7 @@ pub struct ErrorList {
     /// The list is whole up to this offset: bytes between `complete` and this that are not missing have arrived.
     pub known: u64,
     /// The missing ranges: for each, the bytes that have arrived before it, since the last one or `complete`, and its
-    /// length. The first begins at `complete`.
+    /// length. The first begins at `complete`; if there is none, then `known` is `complete`.
     pub missing: Vec<(u64, u64)>,
 }
 
@@ -172,7 +172,7 @@ pub enum FrameError {
     /// Bytes follow its content.
     #[error("{0} bytes follow the content of a control frame")]
     Trailing(usize),
-    /// The ranges of an error list are empty, too many, or outside of it.
+    /// The ranges of an error list are empty, too many, or outside of it, or the first does not begin at `complete`.
     #[error("an error list whose ranges contradict each other")]
     Ranges,
 }
@@ -396,7 +396,9 @@ impl ErrorList {
         for (gap, length) in &self.missing {
             end = end.filter(|_| *length > 0).and_then(|end| end.checked_add(*gap)?.checked_add(*length));
         }
-        let is_sound = self.missing.len() <= MOST_RANGES && end.is_some_and(|end| end <= self.known);
+        // The byte at `complete` is missing: a sender keeps the bytes above it until the peer has this one.
+        let begins = self.missing.first().map_or(self.known == self.complete, |(gap, _)| *gap == 0);
+        let is_sound = begins && self.missing.len() <= MOST_RANGES && end.is_some_and(|end| end <= self.known);
         if is_sound { Ok(()) } else { Err(FrameError::Ranges) }
     }
 }
@@ -574,8 +576,8 @@ mod tests {
             spans in proptest::collection::vec((0..1u64 << 40, 1..1u64 << 40), 0..MOST_RANGES),
             cut in 1..64usize,
         ) {
-            let base = ErrorList { complete: 7, known: u64::MAX, ..ErrorList::default() };
-            let list = ErrorList { missing: spans, ..base };
+            let missing = std::iter::once((0, 1)).chain(spans).collect();
+            let list = ErrorList { complete: 7, known: u64::MAX, missing, ..ErrorList::default() };
             let frames = [Control::RoundTrip(19_000), Control::ErrorList(list)];
             let bytes: Vec<u8> = frames.iter().flat_map(Control::encode).collect();
             let (mut reader, mut read) = (FrameReader::default(), Vec::new());
@@ -632,5 +634,10 @@ mod tests {
         assert_eq!(read(&[0, 1]), Ok(None));
         let beyond = ErrorList { missing: vec![(0, u64::MAX), (1, 1)], ..ErrorList::default() };
         assert_eq!(read(&Control::ErrorList(beyond).encode()), Err(FrameError::Ranges));
+        // All bytes have arrived, or the first that is missing lies elsewhere.
+        for missing in [vec![], vec![(1, 1)]] {
+            let contradicts = ErrorList { complete: 7, known: 9, missing, ..ErrorList::default() };
+            assert_eq!(read(&Control::ErrorList(contradicts).encode()), Err(FrameError::Ranges));
+        }
     }
 }

@@ -16,6 +16,7 @@ use std::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    runtime::Handle,
     time::timeout,
 };
 
@@ -56,6 +57,27 @@ async fn flush_waits_for_no_peer() {
     assert!(matches!(flushed, Poll::Ready(Ok(()))) && far.stats().receiver.bytes == 0, "{flushed:?}");
     timeout(PATIENCE, near.delivered()).await.expect("it does not hang").unwrap();
     assert_eq!(far.stats().receiver.bytes, 100_000);
+}
+
+/// Also once the connection has ended as both ends wished.
+#[tokio::test]
+async fn refused_bytes_fail_every_later_flush() {
+    let (near, far) = pair().await;
+    let mut near = near.into_stream();
+    let closing = tokio::spawn(far.close());
+    near.write_all(b"nobody takes it").await.unwrap();
+    let refused = timeout(PATIENCE, near.shutdown()).await.expect("it does not hang").unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionReset);
+    timeout(PATIENCE, closing).await.expect("both ends close").unwrap().unwrap();
+    let ended = async {
+        while Handle::current().metrics().num_alive_tasks() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, ended).await.expect("both drivers come to their end");
+    for refused in [near.delivered().await, near.shutdown().await, near.write_all(b"more").await] {
+        assert_eq!(refused.map_err(|error| error.kind()), Err(io::ErrorKind::ConnectionReset));
+    }
 }
 
 #[tokio::test]

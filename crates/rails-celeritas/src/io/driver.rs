@@ -197,8 +197,8 @@ impl Io for Moving<'_> {
         socket2::SockRef::from(&self.sockets.control).shutdown(Shutdown::Write)
     }
 
-    fn peer_host_lives(&mut self) -> bool {
-        rails_net::is_answered(&self.sockets.control).unwrap_or(false)
+    fn peer_host_lives(&mut self, within: Duration) -> bool {
+        rails_net::is_answered(&self.sockets.control, within).unwrap_or(false)
     }
 }
 

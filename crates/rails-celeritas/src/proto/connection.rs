@@ -624,16 +624,19 @@ impl ConnectionProtocol {
         }
     }
 
-    /// Whether the peer has left a question unanswered: then the driver asks the kernel whether the peer's host
-    /// [lives](Self::handle_peer_host), in each pause.
-    pub fn doubts_peer(&self, now: Instant) -> bool {
-        self.sender.unacknowledged() > 0 && self.silence.doubts_peer(now, self.patience())
+    /// The pause for which the peer has left a question unanswered: then the driver asks the kernel whether the peer's
+    /// host [lives](Self::handle_peer_host), in each pause.
+    pub fn doubts_peer(&self, now: Instant) -> Option<Duration> {
+        let patience = self.patience();
+        let doubts = self.sender.unacknowledged() > 0 && self.silence.doubts_peer(now, patience);
+        doubts.then_some(patience.pause)
     }
 
-    /// Whether the peer's host has answered all packets of the control channel. A peer whose host has, and whose
-    /// process has not answered, is stopped: nothing is judged until it runs again, or its host answers nothing either.
+    /// Whether the peer's host has answered all packets of the control channel, or one in the last pause. A peer whose
+    /// host has, and whose process has not answered, is stopped: nothing is judged until it runs again, or its host
+    /// answers nothing either.
     pub fn handle_peer_host(&mut self, now: Instant, lives: bool) {
-        if self.doubts_peer(now) {
+        if self.doubts_peer(now).is_some() {
             self.silence.look_at_host(now, lives);
         }
     }

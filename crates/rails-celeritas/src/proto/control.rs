@@ -148,6 +148,7 @@ mod tests {
     use std::{
         io::{Read, Write},
         net::{Shutdown, TcpListener, TcpStream},
+        time::Duration,
     };
 
     /// A connection without a path for segments.
@@ -172,7 +173,7 @@ mod tests {
             self.shutdown(Shutdown::Write)
         }
 
-        fn peer_host_lives(&mut self) -> bool {
+        fn peer_host_lives(&mut self, _: Duration) -> bool {
             true
         }
     }

@@ -38,9 +38,9 @@ pub trait Io {
     /// The socket's.
     fn shut(&mut self) -> io::Result<()>;
 
-    /// Whether the peer's host has answered all packets of the control channel. Such a host lives, also while the peer's
-    /// process is stopped.
-    fn peer_host_lives(&mut self) -> bool;
+    /// Whether the peer's host has answered all packets of the control channel, or one of them within that time. Such a
+    /// host lives, also while the peer's process is stopped.
+    fn peer_host_lives(&mut self, within: Duration) -> bool;
 }
 
 /// The rounds of a connection's driver.
@@ -79,8 +79,8 @@ impl Round {
         if has_frames {
             protocol.handle_absence(now, Duration::ZERO);
         }
-        if protocol.doubts_peer(now) {
-            protocol.handle_peer_host(now, io.peer_host_lives());
+        if let Some(pause) = protocol.doubts_peer(now) {
+            protocol.handle_peer_host(now, io.peer_host_lives(pause));
         }
         protocol.handle_timeout(now);
         let has_more = io.transmit(now, protocol);

@@ -10,13 +10,7 @@ use std::time::{Duration, Instant};
 /// The time without news. It passes while segments are under way, also those that are given up in the end.
 #[derive(Debug)]
 pub struct Silence {
-    /// When the last news came, or this end began to wait for some, and later by all time that does not count. It is
-    /// earlier by the time that this end has waited in vain before.
-    since: Instant,
-    /// When this end began to wait, and later by all time that does not count.
-    began_at: Instant,
-    /// The time that it has waited in vain before.
-    before: Duration,
+    path: Wait,
     /// When the driver has looked last: a caller may come while it is held up.
     looked_at: Instant,
     /// When it stopped to wait in vain.
@@ -32,10 +26,22 @@ pub struct Silence {
 /// The host of a peer whose process is stopped.
 #[derive(Debug, Clone, Copy)]
 struct Host {
-    /// When it was last known to live, and later by all time that does not count.
-    lived_at: Instant,
+    /// It begins anew when the host is known to live.
+    wait: Wait,
     /// When the driver looked last whether it lives.
     looked_at: Instant,
+}
+
+/// A wait for a sign of life. Several waits in vain add up.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    /// When the last sign of life came, or this end began to wait for some, and later by all time that does not count. It
+    /// is earlier by the time that this end has waited in vain before.
+    since: Instant,
+    /// When this end began to wait, and later by all time that does not count.
+    began_at: Instant,
+    /// The time that this end has waited in vain before.
+    before: Duration,
 }
 
 /// The times of a silence, which depend on the path's round trip.
@@ -50,28 +56,15 @@ pub struct Patience {
 impl Silence {
     /// There is nothing to wait for yet.
     pub fn new(now: Instant) -> Self {
-        Self {
-            since: now,
-            began_at: now,
-            before: Duration::ZERO,
-            looked_at: now,
-            ended_at: now,
-            halvings: 0,
-            asked_at: None,
-            stopped: None,
-        }
+        Self { path: Wait::new(now), looked_at: now, ended_at: now, halvings: 0, asked_at: None, stopped: None }
     }
 
     /// The sender has segments under way again. The peer gets a pause at least to tell of them, however long it was silent
     /// before.
     pub fn begin(&mut self, now: Instant, patience: Patience) {
-        if now.saturating_duration_since(self.ended_at) > patience.limit {
-            // The path may have come back long ago.
-            self.before = Duration::ZERO;
-        }
-        (self.began_at, self.since) = (now, now.checked_sub(self.before).unwrap_or(now));
-        // Nobody has looked in the meantime.
-        self.stopped = self.stopped.map(|host| Host { lived_at: now, ..host });
+        // The path may have come back long ago.
+        let is_old = now.saturating_duration_since(self.ended_at) > patience.limit;
+        self.waits().for_each(|wait| wait.begin(now, is_old));
         self.excuse(now, Duration::ZERO, patience);
     }
 
@@ -83,17 +76,14 @@ impl Silence {
     /// No segment is under way any more: they were given up.
     pub fn end(&mut self, now: Instant) {
         let counted_until = self.asked_at.filter(|_| self.peer_is_stopped()).unwrap_or(self.looked_at);
-        self.before += counted_until.saturating_duration_since(self.began_at);
+        self.path.end(counted_until);
+        self.stopped.iter_mut().for_each(|host| host.wait.end(self.looked_at));
         self.ended_at = now;
     }
 
     /// That much time does not count. The peer gets a pause at least from now on.
-    pub fn excuse(&mut self, now: Instant, time: Duration, Patience { pause, limit }: Patience) {
-        let earliest = now.checked_sub(limit.saturating_sub(pause)).unwrap_or(now);
-        let later = |at: Instant| (at + time).min(now).max(earliest);
-        self.since = later(self.since);
-        self.stopped = self.stopped.map(|host| Host { lived_at: later(host.lived_at), ..host });
-        self.began_at = (self.began_at + time).min(now);
+    pub fn excuse(&mut self, now: Instant, time: Duration, patience: Patience) {
+        self.waits().for_each(|wait| wait.excuse(now, time, patience));
         self.asked_at = self.asked_at.map(|asked| (asked + time).min(now));
     }
 
@@ -105,7 +95,7 @@ impl Silence {
 
     /// Segments would arrive: it is silent no more, and the rate stays as it is.
     pub fn hear_of_path(&mut self, now: Instant) {
-        (self.since, self.began_at, self.before) = (now, now, Duration::ZERO);
+        self.path = Wait::new(now);
     }
 
     /// The peer's process has said something. Returns whether it was stopped before.
@@ -135,7 +125,7 @@ impl Silence {
     /// something, or its host is gone.
     pub fn look_at_host(&mut self, now: Instant, lives: bool) {
         self.stopped = match self.stopped {
-            _ if lives => Some(Host { lived_at: now, looked_at: now }),
+            _ if lives => Some(Host { wait: Wait::new(now), looked_at: now }),
             host => host.map(|host| Host { looked_at: now, ..host }),
         };
     }
@@ -146,14 +136,13 @@ impl Silence {
     }
 
     /// The time without news, if it has been too long, and the peer has had a pause to answer a question. Of a peer
-    /// that is stopped, it is the time without a sign of life of its host.
+    /// that is stopped, it is the time without a sign of life of its host, in which this end waited.
     pub fn is_too_long(&self, now: Instant, is_waiting: bool, patience: Patience) -> Option<Duration> {
-        if let Some(host) = self.stopped {
-            let time = now.saturating_duration_since(host.lived_at);
-            return (is_waiting && time >= patience.limit).then_some(time);
-        }
-        let time = if is_waiting { now.saturating_duration_since(self.since) } else { self.before };
-        let may_answer = self.answers_by(patience).is_some_and(|by| now < by);
+        let (wait, may_answer) = match &self.stopped {
+            Some(host) => (&host.wait, false),
+            None => (&self.path, self.answers_by(patience).is_some_and(|by| now < by)),
+        };
+        let time = wait.time(now, is_waiting);
         (time >= patience.limit && !may_answer).then_some(time)
     }
 
@@ -174,7 +163,7 @@ impl Silence {
     /// When the rate is to be halved once more, or the silence is too long.
     fn halves_at(&self, patience: Patience) -> Instant {
         let Patience { pause, limit } = patience;
-        let next = self.since + pause.saturating_mul(self.halvings + 1).min(limit);
+        let next = self.path.since + pause.saturating_mul(self.halvings + 1).min(limit);
         self.answers_by(patience).map_or(next, |by| by.max(next))
     }
 
@@ -200,7 +189,39 @@ impl Silence {
 
     /// When the last news came, or this end began to wait for some.
     pub fn since(&self) -> Instant {
-        self.since
+        self.path.since
+    }
+
+    fn waits(&mut self) -> impl Iterator<Item = &mut Wait> {
+        std::iter::once(&mut self.path).chain(self.stopped.iter_mut().map(|host| &mut host.wait))
+    }
+}
+
+impl Wait {
+    fn new(now: Instant) -> Self {
+        Self { since: now, began_at: now, before: Duration::ZERO }
+    }
+
+    /// This end waits again. `is_old`: the waits before tell nothing any more.
+    fn begin(&mut self, now: Instant, is_old: bool) {
+        self.before = if is_old { Duration::ZERO } else { self.before };
+        (self.began_at, self.since) = (now, now.checked_sub(self.before).unwrap_or(now));
+    }
+
+    /// This end waits no more, and has looked until then.
+    fn end(&mut self, counted_until: Instant) {
+        self.before += counted_until.saturating_duration_since(self.began_at);
+    }
+
+    /// That much time does not count. A pause at least is left from now on.
+    fn excuse(&mut self, now: Instant, time: Duration, Patience { pause, limit }: Patience) {
+        let earliest = now.checked_sub(limit.saturating_sub(pause)).unwrap_or(now);
+        self.since = (self.since + time).min(now).max(earliest);
+        self.began_at = (self.began_at + time).min(now);
+    }
+
+    fn time(&self, now: Instant, is_waiting: bool) -> Duration {
+        if is_waiting { now.saturating_duration_since(self.since) } else { self.before }
     }
 }
 
@@ -260,6 +281,28 @@ mod tests {
         silence.excuse(begin + 60_000 * MS, 35_000 * MS, PATIENCE);
         assert!(!is_too_long(&silence, begin + 60_299 * MS));
         assert!(is_too_long(&silence, begin + 60_300 * MS));
+    }
+
+    /// The host of a peer that is stopped dies, and all that is sent to it expires.
+    #[test]
+    fn waits_for_a_dead_host_add_up() {
+        let begin = Instant::now();
+        for (idle, adds_up) in [(1_000, true), (3_600_000, false)] {
+            let (mut silence, mut now) = (Silence::new(begin), begin + 600 * MS);
+            silence.begin(begin, PATIENCE);
+            assert!(silence.ask(begin + 300 * MS));
+            silence.look_at_host(now, true);
+            for _ in 0..50 {
+                assert_eq!(silence.is_too_long(now, false, PATIENCE), None);
+                now += 100 * MS;
+                silence.look(now);
+                silence.look_at_host(now, false);
+                silence.end(now);
+                now += idle * MS;
+                silence.begin(now, PATIENCE);
+            }
+            assert_eq!(silence.is_too_long(now, false, PATIENCE), adds_up.then_some(LIMIT));
+        }
     }
 
     /// A caller gives the last message up before the driver comes back.

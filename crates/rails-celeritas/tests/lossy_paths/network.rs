@@ -66,6 +66,8 @@ pub(crate) struct Network {
     control_at: [Instant; 2],
     /// Whether bytes of the control channel from each end are never acknowledged.
     is_unacknowledged: [bool; 2],
+    /// When the others are.
+    acknowledged_at: [VecDeque<Instant>; 2],
     rounds: [Round; 2],
     inboxes: [Inbox; 2],
     /// Whose drivers have ended.
@@ -95,11 +97,14 @@ struct Inbox {
 /// The sockets of an end, for one round.
 struct Sockets<'a> {
     end: End,
+    now: Instant,
     inbox: &'a mut Inbox,
     oracles: &'a mut [Oracle; 2],
     max_unacknowledged: u64,
     is_blind: bool,
-    peer_host_lives: bool,
+    /// Whether all bytes of the control channel were acknowledged, and when the last of those that were.
+    is_answered: bool,
+    answered_at: Option<Instant>,
     segments: Vec<Segment>,
     probes: Vec<(ProbeHeader, u32)>,
     control: Vec<u8>,
@@ -166,6 +171,7 @@ impl Network {
             free_at: [now; 2],
             control_at: [now; 2],
             is_unacknowledged: [false; 2],
+            acknowledged_at: Default::default(),
             rounds: Default::default(),
             inboxes: Default::default(),
             is_over: [false; 2],
@@ -320,15 +326,21 @@ impl Network {
     /// The driver of an end does one round, perhaps blind for its input. Returns whether another one may find more.
     fn round(&mut self, end: End, is_blind: bool) -> bool {
         let now = self.time(end);
-        let acknowledged_at = self.control_at[end] + self.paths[1 - end].delay;
-        let peer_host_lives = !self.is_unacknowledged[end] && acknowledged_at <= self.now;
+        let acknowledged = &mut self.acknowledged_at[end];
+        while acknowledged.get(1).is_some_and(|next| *next <= self.now) {
+            acknowledged.pop_front();
+        }
+        let is_answered = !self.is_unacknowledged[end] && acknowledged.back().is_none_or(|last| *last <= self.now);
+        let answered_at = acknowledged.front().copied().filter(|first| *first <= self.now);
         let mut sockets = Sockets {
             end,
+            now,
             inbox: &mut self.inboxes[end],
             oracles: &mut self.oracles,
             max_unacknowledged: self.max_unacknowledged,
             is_blind,
-            peer_host_lives,
+            is_answered,
+            answered_at: answered_at.map(|at| at + self.ahead[end]),
             segments: Vec::new(),
             probes: Vec::new(),
             control: Vec::new(),
@@ -404,6 +416,9 @@ impl Network {
         self.is_unacknowledged[from] |= self.control_works != [true; 2];
         if self.control_works[1 - from] {
             self.control_at[from] = self.control_at[from].max(self.now + self.paths[from].delay);
+            if !self.is_unacknowledged[from] {
+                self.acknowledged_at[from].push_back(self.control_at[from] + self.paths[1 - from].delay);
+            }
             self.put(self.control_at[from], 1 - from, item);
         }
     }
@@ -502,8 +517,8 @@ impl Io for Sockets<'_> {
         Ok(())
     }
 
-    fn peer_host_lives(&mut self) -> bool {
-        self.peer_host_lives
+    fn peer_host_lives(&mut self, within: Duration) -> bool {
+        self.is_answered || self.answered_at.is_some_and(|at| self.now < at + within)
     }
 }
 

@@ -248,6 +248,46 @@ fn dead_host_of_a_stopped_peer_is_found() {
     }
 }
 
+/// Its process is stopped, and all that is sent to it expires: between any two messages nothing is under way.
+#[test]
+fn short_waits_hide_no_dead_host() {
+    for (deadline, pause) in [(100, 200), (250, 100)] {
+        let mut network = network(37, 0.0, 495);
+        stop_and_send(&mut network, Duration::from_secs(60), deadline, pause);
+        assert!(network.ends[0].peer_is_stopped() && network.failures[0].is_none(), "{:?}", network.failures);
+        network.control_works = [false; 2];
+        stop_and_send(&mut network, Duration::from_secs(60), deadline, pause);
+        assert!(matches!(network.failures[0], Some(Failure::Silent(_))), "{:?}", network.failures);
+    }
+}
+
+/// The frames that give messages up are under way all the time.
+#[test]
+fn busy_control_channel_hides_no_living_host() {
+    for (deadline, pause) in [(1_800, 100), (3_000, 10)] {
+        let path = Path { delay: 200 * MS, ..wan(0.0) };
+        let ends = [0, 1].map(|end| parameters(400 * MS, end));
+        let mut network = Network::new(38, [path.clone(), path], ends, fixed(20));
+        network.run(300 * MS, |_| false);
+        stop_and_send(&mut network, Duration::from_secs(120), deadline, pause);
+        assert!(network.ends[0].peer_is_stopped() && network.failures[0].is_none(), "{:?}", network.failures);
+    }
+}
+
+/// Stops the peer, and sends it messages with deadlines of so many ms, each so long after the last one.
+fn stop_and_send(network: &mut Network, time: Duration, deadline: u32, pause: u32) {
+    network.stop(1, Duration::from_secs(3_600));
+    let begin = network.passed();
+    let mut next = Duration::ZERO;
+    while next < time && network.failures[0].is_none() {
+        let message = network.send(0, 100);
+        network.ends[0].set_deadline(message, network.now + deadline * MS);
+        next += pause * MS;
+        network.run(begin + next, |_| false);
+        network.now += (begin + next).saturating_sub(network.passed());
+    }
+}
+
 /// The last segment is repeated several times before the connection is given up, however long the round trip is.
 #[test]
 fn lost_tail_is_repeated_at_any_round_trip() {

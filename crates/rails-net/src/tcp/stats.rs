@@ -170,18 +170,20 @@ impl TcpStats {
     }
 }
 
-/// Whether the peer's host has answered all packets of a TCP socket: those with bytes, and the probes of a closed
-/// window or of an idle connection. It lives then, whatever its process does; one that is gone answers no packet that
-/// was sent since.
+/// Whether the peer's host has answered all packets of a TCP socket, or one of them within that time (in steps of the
+/// kernel's timer, up to 10 ms): those with bytes, and the probes of a closed window or of an idle connection. It lives
+/// then, whatever its process does; one that is gone answers no packet that was sent since.
 ///
 /// # Errors
 /// The kernel's.
-pub fn is_answered(socket: &impl AsFd) -> io::Result<bool> {
-    Ok(is_all_answered(&TcpInfo::of(socket.as_fd())?))
+pub fn is_answered(socket: &impl AsFd, within: Duration) -> io::Result<bool> {
+    Ok(is_alive(&TcpInfo::of(socket.as_fd())?, within))
 }
 
-fn is_all_answered(info: &TcpInfo) -> bool {
-    info.u32(Field::UNACKED) == Some(0) && info.u8(Field::PROBES) == Some(0)
+fn is_alive(info: &TcpInfo, within: Duration) -> bool {
+    let is_all_answered = info.u32(Field::UNACKED) == Some(0) && info.u8(Field::PROBES) == Some(0);
+    // Where packets leave all the time, the latest ones are always on their way.
+    is_all_answered || info.u32(Field::LAST_ACK_RECV).is_some_and(|ms| Duration::from_millis(ms.into()) < within)
 }
 
 impl TcpState {
@@ -254,9 +256,13 @@ mod tests {
     /// Bytes that a closed window holds back are the process's affair.
     #[test]
     fn unanswered_packets_are_data_and_probes() {
-        let answered = |fields: &[(Field, &[u8])]| is_all_answered(&info(256, fields));
-        assert!(answered(&[(Field::NOTSENT_BYTES, &1_000_u32.to_ne_bytes())]));
-        assert!(!answered(&[(Field::UNACKED, &1_u32.to_ne_bytes())]) && !answered(&[(Field::PROBES, &[1])]));
+        let number = u32::to_ne_bytes;
+        let within = Duration::from_millis(300);
+        let answered = |fields: &[(Field, &[u8])]| is_alive(&info(256, fields), within);
+        let silent = |field, value: &[u8]| !answered(&[(field, value), (Field::LAST_ACK_RECV, &number(300))]);
+        assert!(!silent(Field::NOTSENT_BYTES, &number(1_000)));
+        assert!(silent(Field::UNACKED, &number(1)) && silent(Field::PROBES, &[1]));
+        assert!(answered(&[(Field::UNACKED, &number(1)), (Field::LAST_ACK_RECV, &number(299))]));
     }
 
     #[test]

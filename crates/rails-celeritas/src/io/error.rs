@@ -179,8 +179,9 @@ pub enum CloseError {
         /// [`CeleritasOptions::close_timeout`](super::CeleritasOptions::close_timeout).
         limit: Duration,
     },
-    /// The peer has every message, and does not end its own direction.
-    #[error("for {limit:?} {remote} has sent nothing, and it has not ended its direction")]
+    /// The peer has every message that it was to have, and the connection does not come to its end: the peer does not
+    /// end its own direction, sends nothing of the messages that are missing of it, or reads no frames.
+    #[error("for {limit:?} nothing new has come from {remote}, and the connection has not come to its end")]
     NotEnded {
         /// The peer's address.
         remote: SocketAddr,

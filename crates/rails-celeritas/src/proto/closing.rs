@@ -5,40 +5,73 @@ use std::time::{Duration, Instant};
 /// The wait of an end that closes.
 #[derive(Debug)]
 pub(super) struct Closing {
-    limit: Duration,
-    /// When the wait is over, unless there is progress before; `None` beyond the clock's range.
-    until: Option<Instant>,
-    /// The bytes that the peer did not have when the wait began, and the segments that it had sent.
+    length: Duration,
+    limit: Limit,
+    /// The bytes that the peer did not have when the wait began, and those that had arrived from it.
     before: (u64, u64),
 }
 
+/// A limit of time in which this end is to look: time that it is stopped does not count.
+#[derive(Debug)]
+pub(super) struct Limit {
+    /// `None` beyond the clock's range.
+    until: Option<Instant>,
+    /// The longest time between two looks. An end that comes later was stopped, so that a stop counts for as long at most.
+    part: Duration,
+    looked_at: Instant,
+}
+
 impl Closing {
-    /// A wait that begins when the peer does not have so many bytes, and has sent so many segments.
-    pub(super) fn new(now: Instant, limit: Duration, bytes: u64, segments: u64) -> Self {
-        Self { limit, until: now.checked_add(limit), before: (bytes, segments) }
+    /// A wait that begins when the peer does not have so many bytes, and so many have arrived from it.
+    pub(super) fn new(now: Instant, length: Duration, undelivered: u64, arrived: u64) -> Self {
+        Self { length, limit: Limit::new(now, length), before: (undelivered, arrived) }
     }
 
     /// When [`is_over`](Self::is_over) is to be asked.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.until
+        self.limit.poll_timeout()
     }
 
     /// Whether the peer has made no progress for the limit: it has taken none of this end's bytes, or has had all of
-    /// them before, and has sent nothing.
-    pub(super) fn is_over(&mut self, now: Instant, bytes: u64, segments: u64) -> bool {
-        if self.until.is_none_or(|until| now < until) {
+    /// them before, and has sent nothing new.
+    pub(super) fn is_over(&mut self, now: Instant, undelivered: u64, arrived: u64) -> bool {
+        if !self.limit.is_over(now) {
             return false;
         }
-        let has_progress = bytes < self.before.0 || bytes == 0 && segments > self.before.1;
-        *self = Self::new(now, self.limit, bytes, segments);
+        let has_progress = undelivered < self.before.0 || undelivered == 0 && arrived > self.before.1;
+        *self = Self::new(now, self.length, undelivered, arrived);
         !has_progress
     }
 
     /// That much time does not count, and the peer gets a pause at least from now on.
     pub(super) fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
+        self.limit.excuse(now, time, pause);
+    }
+}
+
+impl Limit {
+    pub(super) fn new(now: Instant, length: Duration) -> Self {
+        Self { until: now.checked_add(length), part: length / PARTS, looked_at: now }
+    }
+
+    /// When [`is_over`](Self::is_over) is to be asked.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.until.map(|until| until.min(self.looked_at + self.part))
+    }
+
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        self.looked_at = now;
+        self.until.is_some_and(|until| until <= now)
+    }
+
+    /// That much time does not count, and a pause at least is left from now on.
+    pub(super) fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
         self.until = self.until.and_then(|until| until.checked_add(time)).map(|until| until.max(now + pause));
     }
 }
+
+/// The looks in a limit.
+const PARTS: u32 = 8;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 
 use super::{
     blocks::Memory,
-    closing::Closing,
+    closing::{Closing, Limit},
     deadlines::Deadlines,
     incoming::{Incoming, Outcome},
     pacer::Pacer,
@@ -93,8 +93,8 @@ pub struct ConnectionProtocol {
     /// The sending side of the control channel is closed, here and at the peer.
     is_closed: bool,
     peer_is_closed: bool,
-    /// Nobody receives any more; until this time the messages of this end are delivered, and the peer closes.
-    abandoned_until: Option<Instant>,
+    /// Nobody receives any more; up to this limit the messages of this end are delivered, and the peer closes.
+    farewell: Option<Limit>,
     /// The wait of a caller that closes.
     closing: Option<Closing>,
     has_failed: bool,
@@ -129,7 +129,7 @@ pub enum Event {
     /// The peer has made no progress for as long as a caller that [closes](ConnectionProtocol::close) waits. The
     /// connection was [abandoned](ConnectionProtocol::abandon).
     NotClosed {
-        /// The bytes of this end that are not known to have arrived; 0 if the peer alone does not close.
+        /// The bytes of this end that are not known to have arrived; 0 if something else is missing to the end.
         bytes: u64,
     },
     /// Both ends have all messages, and have closed. The peer of an [abandoned](ConnectionProtocol::abandon) connection has
@@ -206,7 +206,7 @@ impl ConnectionProtocol {
             is_finished: false,
             is_closed: false,
             peer_is_closed: false,
-            abandoned_until: None,
+            farewell: None,
             closing: None,
             has_failed: false,
             parameters,
@@ -314,7 +314,7 @@ impl ConnectionProtocol {
     pub fn close(&mut self, now: Instant, limit: Duration) {
         self.finish();
         self.refuse_all(now);
-        self.closing = Some(Closing::new(now, limit, self.sender.undelivered(), self.receiver.stats().segments));
+        self.closing = Some(Closing::new(now, limit, self.sender.undelivered(), self.receiver.stats().bytes));
     }
 
     /// Nobody receives the peer's messages any more: they are [refused](Self::refuse_all). Those of this end are still
@@ -325,7 +325,7 @@ impl ConnectionProtocol {
         }
         self.finish();
         self.refuse_all(now);
-        self.abandoned_until = Some(now + LONGEST_FAREWELL);
+        self.farewell = Some(Limit::new(now, LONGEST_FAREWELL));
     }
 
     /// The application is gone, and waits for nothing: the connection is over at once, unless it was abandoned before.
@@ -348,7 +348,7 @@ impl ConnectionProtocol {
 
     /// Whether nobody receives the peer's messages any more.
     pub fn is_abandoned(&self) -> bool {
-        self.abandoned_until.is_some()
+        self.farewell.is_some()
     }
 
     /// Whether this end sends no further message.
@@ -367,7 +367,7 @@ impl ConnectionProtocol {
         }
         let peer_has_all = self.sender.is_done();
         let has_all = || self.receiver.poll_timeout().is_none() && self.has_all();
-        if !peer_has_all || self.abandoned_until.is_none() && !self.peer_is_closed && !has_all() {
+        if !peer_has_all || !self.is_abandoned() && !self.peer_is_closed && !has_all() {
             return false;
         }
         self.is_closed = true;
@@ -563,7 +563,8 @@ impl ConnectionProtocol {
         let list = self.receiver.poll_timeout().filter(|_| !self.is_closed && !self.peer_is_closed);
         let overdue = self.sender.poll_timeout(self.peer_delay());
         let closing = self.closing.as_ref().and_then(Closing::poll_timeout);
-        let timers = [ready, probe, silent, expiry, overdue, list, closing, self.abandoned_until, self.keep_alive_at()];
+        let farewell = self.farewell.as_ref().and_then(Limit::poll_timeout);
+        let timers = [ready, probe, silent, expiry, overdue, list, closing, farewell, self.keep_alive_at()];
         timers.into_iter().flatten().min()
     }
 
@@ -586,12 +587,12 @@ impl ConnectionProtocol {
         while let Some(message) = self.deadlines.pop(now) {
             self.expire(now, message);
         }
-        let (bytes, segments) = (self.sender.undelivered(), self.receiver.stats().segments);
-        if self.closing.take_if(|closing| closing.is_over(now, bytes, segments)).is_some() {
+        let (bytes, arrived) = (self.sender.undelivered(), self.receiver.stats().bytes);
+        if self.closing.take_if(|closing| closing.is_over(now, bytes, arrived)).is_some() {
             self.events.push_back(Event::NotClosed { bytes });
             self.abandon(now);
         }
-        if self.abandoned_until.is_some_and(|until| until <= now) {
+        if self.farewell.as_mut().is_some_and(|limit| limit.is_over(now)) {
             if !self.is_closed {
                 return self.fail(Failure::Abandoned);
             }
@@ -618,7 +619,7 @@ impl ConnectionProtocol {
         let patience = self.patience();
         self.silence.excuse(now, time, patience);
         if !time.is_zero() {
-            self.abandoned_until = self.abandoned_until.map(|until| (until + time).max(now + patience.pause));
+            self.farewell.iter_mut().for_each(|limit| limit.excuse(now, time, patience.pause));
             self.closing.iter_mut().for_each(|closing| closing.excuse(now, time, patience.pause));
             self.sender.distrust_samples();
         }
@@ -973,6 +974,24 @@ pub(super) mod tests {
         }
         assert_eq!(refused, taken);
         assert_eq!(begin(&mut end, taken), Ok(Payload::New), "it may send further");
+    }
+
+    /// The peer repeats what has come, and sends nothing of the rest.
+    #[test]
+    fn duplicates_are_no_progress_of_a_close() {
+        let (begin, limit) = (Instant::now(), Duration::from_secs(30));
+        let mut end = end(begin);
+        let header = SegmentHeader { token: Token(2), packet: 0, offset: 0, message: 0, message_len: 2, in_message: 0 };
+        end.handle_segment(begin, &header, 1).unwrap();
+        end.close(begin, limit);
+        for packet in 1..30 {
+            let now = begin + Duration::from_secs(packet);
+            assert_eq!(end.handle_segment(now, &SegmentHeader { packet, ..header }, 1), Ok(Payload::Duplicate));
+            end.handle_timeout(now);
+        }
+        end.handle_timeout(begin + limit);
+        let events = std::iter::from_fn(|| end.poll_event());
+        assert_eq!(events.last(), Some(Event::NotClosed { bytes: 0 }));
     }
 
     /// The peer takes none of them at first.

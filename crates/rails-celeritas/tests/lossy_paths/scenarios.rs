@@ -122,6 +122,22 @@ fn stopped_process_gives_no_peer_up() {
     }
 }
 
+/// The stop is over before the limit is, for which alone the end that closes, or that was dropped, waits.
+#[test]
+fn stop_within_the_limit_counts_little() {
+    for (limit, length, stop) in [(30, 30, 24), (0, 5, 4)] {
+        let mut network = closing(Duration::from_secs(limit));
+        network.run(Duration::from_secs(2), |_| false);
+        network.stop(0, Duration::from_secs(stop));
+        let gives_up = |network: &mut Network| match limit {
+            0 => network.failures[0].is_some(),
+            _ => network.ends[0].is_abandoned(),
+        };
+        assert!(!network.run(Duration::from_secs(length + stop * 3 / 4), gives_up), "{length} s");
+        assert!(network.run(Duration::from_secs(length + stop + 2), gives_up), "{length} s");
+    }
+}
+
 /// Messages that nobody receives, more of them than the peer keeps records of. One that it cannot begin is given up.
 #[test]
 fn sender_waits_at_the_limit_of_messages() {

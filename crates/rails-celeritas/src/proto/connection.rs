@@ -621,6 +621,7 @@ impl ConnectionProtocol {
         if !time.is_zero() {
             self.farewell.iter_mut().for_each(|limit| limit.excuse(now, time, patience.pause));
             self.closing.iter_mut().for_each(|closing| closing.excuse(now, time, patience.pause));
+            self.path_mtu.excuse(now, time, patience.pause);
             self.sender.distrust_samples();
         }
     }

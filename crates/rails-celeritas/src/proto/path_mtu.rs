@@ -202,6 +202,12 @@ impl PathMtu {
         self.begin([Some(self.current), Some(self.base), self.floor].into_iter().flatten());
     }
 
+    /// This end has not looked for that time: answers may have come. They are waited for until the end of a pause at
+    /// least.
+    pub fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
+        self.ends_at = self.ends_at.map(|ends_at| (ends_at + time).max(now + pause));
+    }
+
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -426,6 +432,19 @@ mod tests {
         assert_eq!(mtu.current(), mtu.base());
         mtu.handle_answer(now, 1_000_000);
         assert_eq!(mtu.current() + AROUND, 1500);
+    }
+
+    /// Its process was stopped. The answers have come, and were not read yet.
+    #[test]
+    fn absence_of_this_end_loses_no_probe() {
+        let (mut mtu, begin) = (of(1500), Instant::now());
+        while mtu.take_probe(begin, 0, 45 * MS).is_some() {}
+        let now = begin + 20_000 * MS;
+        mtu.excuse(now, 19_955 * MS, 300 * MS);
+        mtu.handle_timeout(now + 299 * MS);
+        assert!(mtu.next_probe().is_none());
+        mtu.handle_timeout(now + 300 * MS);
+        assert!(mtu.next_probe().is_some(), "they are lost");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::{
     ahead::HelperStats,
     bursts::Bursts,
     error::{ConnectionError, SendError},
-    lock::{Lock, Locked, leave_to_others},
+    lock::{Lock, Locked, wake_caught},
     outgoing::{Outgoing, Settled},
     scatter::{Scatter, ScatterStats},
     waiting::Waiting,
@@ -125,8 +125,7 @@ impl Shared {
 
 /// Tells callers of news. They may call back at once.
 fn tell(settled: Vec<Settled>, woken: impl IntoIterator<Item = Waker>) {
-    leave_to_others();
-    woken.into_iter().for_each(Waker::wake);
+    woken.into_iter().for_each(wake_caught);
     // Destructors of their bytes may take long.
     settled.into_iter().for_each(Settled::tell);
 }

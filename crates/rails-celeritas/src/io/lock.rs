@@ -7,6 +7,7 @@ use std::{
     ops::{Deref, DerefMut},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Mutex, MutexGuard, PoisonError},
+    task::Waker,
 };
 
 /// A mutex under which no foreign code runs. One thread holds one such lock at a time.
@@ -101,17 +102,27 @@ pub(super) fn keep(bytes: Bytes) -> Bytes {
 ///
 /// # Panics
 /// In builds with debug assertions, if this thread holds a lock.
-pub(super) fn leave_to_others() {
+fn leave_to_others() {
     debug_assert!(!IS_HELD.get(), "foreign code begins under the lock of a connection");
 }
 
 /// Drops bytes of the application. A panic of their owner's destructor ends no connection.
 pub(super) fn drop_caught<T>(bytes: T) {
+    call_caught("the owner of sent bytes, as it was dropped", || drop(bytes));
+}
+
+/// Wakes a caller. A panic of its waker ends no connection, and leaves no other caller unwoken.
+pub(super) fn wake_caught(waker: Waker) {
+    call_caught("the waker of a caller", || waker.wake());
+}
+
+/// Calls foreign code, whose panic is its owner's affair.
+pub(super) fn call_caught(who: &str, call: impl FnOnce()) {
     leave_to_others();
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(move || drop(bytes))) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
         // The panic's own destructor may panic too.
         std::mem::forget(panic);
-        tracing::error!("the owner of sent bytes has panicked as it was dropped");
+        tracing::error!(who, "foreign code has panicked");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     SendError,
-    lock::{drop_caught, keep},
+    lock::{call_caught, drop_caught, keep},
 };
 use crate::proto::{blocks::SentBlocks, sender::Segment};
 use bytes::Bytes;
@@ -97,10 +97,12 @@ impl Settled {
         let Sent { blocks, done } = self.sent;
         // The memory is free when the caller learns of it.
         drop_caught(blocks);
-        if let Some(outcome) = self.outcome {
+        // Who waits is woken, also where the channel is dropped.
+        call_caught("the waker of a caller that sends", || match self.outcome {
             // Nobody may wait for it.
-            let _ = done.send(outcome);
-        }
+            Some(outcome) => drop(done.send(outcome)),
+            None => drop(done),
+        });
     }
 }
 

@@ -49,6 +49,44 @@ async fn callers_are_woken_by_their_own_news() {
     assert!((1..3).all(|index| matches!(poll(index), Poll::Ready(Ok(None)))));
 }
 
+/// A waker that counts, and panics.
+#[derive(Default)]
+struct Broken(Count);
+
+impl Wake for Broken {
+    fn wake(self: Arc<Self>) {
+        self.0.0.fetch_add(1, Relaxed);
+        panic!("its task is broken");
+    }
+}
+
+/// Callers that receive, and some that send.
+#[tokio::test]
+async fn waker_that_panics_harms_no_other_caller() {
+    let (near, far) = pair().await;
+    let (broken, count) = (Arc::<Broken>::default(), Arc::<Count>::default());
+    let wakers = [Waker::from(Arc::clone(&broken)), Waker::from(Arc::clone(&count))];
+    let mut receiving = [far.receive(), far.receive()].map(Box::pin);
+    let mut sending = [1, 2].map(|byte| Box::pin(near.try_send(vec![Bytes::from(vec![byte])]).unwrap()));
+    for (index, waker) in wakers.iter().enumerate() {
+        let mut context = Context::from_waker(waker);
+        assert!(receiving[index].as_mut().poll(&mut context).is_pending());
+        assert!(sending[index].as_mut().poll(&mut context).is_pending());
+    }
+    let woken = async {
+        while (broken.0.0.load(Relaxed), count.0.load(Relaxed)) != (2, 2) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, woken).await.expect("each of them is woken");
+    for (receiving, sending) in receiving.into_iter().zip(sending) {
+        assert!(matches!(receiving.await, Ok(Some(_))));
+        assert_eq!(sending.await, Ok(()));
+    }
+    let closed = timeout(PATIENCE, async { tokio::join!(near.close(), far.close()) }).await.expect("the drivers live");
+    assert_eq!(closed, (Ok(()), Ok(())));
+}
+
 /// Bytes whose destructor notes how many callers were woken before it, and one more.
 struct Late(Arc<Count>, Arc<AtomicUsize>);
 

@@ -96,7 +96,8 @@ impl ByteStream {
         let threshold = self.most_unsent().div_ceil(divisor);
         let look = |state: &mut State| {
             let has_room = state.protocol.unsent_cost() < threshold;
-            (state.end.is_some() || state.outgoing.has_failed() || has_room).then_some(Ok(()))
+            let is_closed = state.end.is_some() || state.protocol.is_finished();
+            (is_closed || state.outgoing.has_failed() || has_room).then_some(Ok(()))
         };
         let (outcome, _unused) = self.shared().poll(context.waker().clone(), look, |waiting, waker| {
             let writer = Writer { unsent: threshold - 1, heeds_failures: true, waker };

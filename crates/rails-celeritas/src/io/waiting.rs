@@ -59,10 +59,11 @@ impl State {
     /// The callers whose wait is over. They are to be woken without the lock.
     pub(super) fn take_woken(&mut self) -> Vec<Waker> {
         let (has_ended, has_failed) = (self.end.is_some(), self.outgoing.has_failed());
+        let is_closed = has_ended || self.protocol.is_finished();
         let (unsent, is_delivered) = (self.protocol.unsent_cost(), self.outgoing.is_empty());
         let Waiting { writer, flush, woken, .. } = &mut self.waiting;
         let writer =
-            writer.take_if(|writer| has_ended || has_failed && writer.heeds_failures || unsent <= writer.unsent);
+            writer.take_if(|writer| is_closed || has_failed && writer.heeds_failures || unsent <= writer.unsent);
         woken.extend(writer.map(|writer| writer.waker));
         woken.extend(flush.take_if(|_| has_ended || has_failed || is_delivered));
         std::mem::take(woken)

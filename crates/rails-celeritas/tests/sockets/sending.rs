@@ -91,6 +91,69 @@ async fn send_learns_of_the_end_while_it_waits() {
     assert!(matches!(refused.expect("it is told"), Err(SendError::Connection(_))));
 }
 
+/// The peer takes no more, so that room never comes.
+#[tokio::test]
+async fn send_that_waits_learns_of_the_finish() {
+    let near = options().max_unsent(DataSize::bytes(1));
+    let (near, _far) = pair_of(near, options().window(DataSize::bytes(1_000))).await;
+    let near = Arc::new(near);
+    drop(near.send(cut(&pattern(MESSAGE, 1), MESSAGE)).await.unwrap());
+    let sends = [1, 2].map(|byte| {
+        let near = Arc::clone(&near);
+        tokio::spawn(async move { near.send(cut(&[byte], 1)).await })
+    });
+    tokio::task::yield_now().await;
+    near.finish();
+    for send in sends {
+        let refused = timeout(PATIENCE, send).await.expect("it is told").unwrap();
+        assert!(matches!(refused, Err(SendError::Closed)), "{refused:?}");
+    }
+}
+
+/// Several threads send until they are told that the connection is closed.
+#[tokio::test]
+async fn sends_beside_a_finish_arrive_or_are_refused() {
+    let (near, far) = pair_of(options().max_unsent(DataSize::bytes(10_000)), options()).await;
+    let near = Arc::new(near);
+    let senders: Vec<_> = (0..4u8)
+        .map(|sender| {
+            let near = Arc::clone(&near);
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                let mut sent = Vec::new();
+                loop {
+                    match runtime.block_on(near.send(vec![Bytes::from(vec![sender; 100])])) {
+                        Ok(sending) => sent.push(sending),
+                        Err(error) => return (sent, error),
+                    }
+                }
+            })
+        })
+        .collect();
+    let receive = async {
+        let mut count = 0;
+        while let Some(message) = far.receive().await.unwrap() {
+            count += 1;
+            assert_eq!(message.number + 1, count);
+            if count == 200 {
+                near.finish();
+            }
+        }
+        count
+    };
+    let received = timeout(PATIENCE, receive).await.expect("the end comes");
+    let mut accepted = 0;
+    for sender in senders {
+        let (sent, error) = sender.join().unwrap();
+        assert_eq!(error, SendError::Closed);
+        accepted += sent.len() as u32;
+        for sending in sent {
+            assert_eq!(timeout(PATIENCE, sending).await.expect("it arrives"), Ok(()));
+        }
+    }
+    assert_eq!(received, accepted);
+}
+
 /// Bytes whose destructor takes the connection's lock.
 struct Owner {
     connection: Arc<Connection>,

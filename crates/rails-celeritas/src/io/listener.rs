@@ -3,12 +3,12 @@
 use super::{
     CeleritasOptions, Connection, OpenError,
     open::Greeted,
-    places::{Place, Places, TurnedAway, turn_away},
+    places::{Place, Places, Strangers, TurnedAway},
 };
 use rails_net::{AcceptError, TcpAcceptor, TcpLane};
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -24,12 +24,12 @@ use tokio::{
 ///
 /// At most 256 peers greet at a time, 64 of them of one IPv4 address or IPv6 network of 64 bits; each has 10 s. At a
 /// limit a silent peer makes room for the next ([`rails_proto::admission`]). At most 500 TLS handshakes begin in a
-/// second, 125 of them of one such origin.
+/// second, 125 of them of one such origin; those of origins with an open connection count for their origin alone.
 #[derive(Debug)]
 pub struct CeleritasListener {
     local: SocketAddr,
     greeted: AsyncMutex<mpsc::Receiver<Result<Greeted, OpenError>>>,
-    turned_away: Arc<Mutex<TurnedAway>>,
+    strangers: Arc<Strangers>,
     /// Ends with the listener.
     _task: JoinSet<()>,
 }
@@ -48,10 +48,10 @@ impl CeleritasOptions {
         let acceptor = self.control().listen(address)?;
         let local = acceptor.local_addr();
         let (sender, greeted) = mpsc::channel(MOST_GREETED);
-        let turned_away = Arc::<Mutex<TurnedAway>>::default();
+        let strangers = Arc::<Strangers>::default();
         let mut task = JoinSet::new();
-        task.spawn(accept_all(self.clone(), acceptor, sender, turned_away.clone()));
-        Ok(CeleritasListener { local, greeted: AsyncMutex::new(greeted), turned_away, _task: task })
+        task.spawn(accept_all(self.clone(), acceptor, sender, strangers.clone()));
+        Ok(CeleritasListener { local, greeted: AsyncMutex::new(greeted), strangers, _task: task })
     }
 }
 
@@ -74,14 +74,14 @@ impl CeleritasListener {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
-            turn_away(&self.turned_away, self.local, Some(&error));
+            self.strangers.turn_away(self.local, Some(&error));
             sleep(PAUSE).await;
         }
     }
 
     /// The peers that it has turned away so far.
     pub fn turned_away(&self) -> TurnedAway {
-        *self.turned_away.lock().unwrap_or_else(PoisonError::into_inner)
+        self.strangers.counts()
     }
 
     /// The next peer that has greeted, or why there is none any more; `None` after that.
@@ -95,7 +95,7 @@ async fn accept_all(
     options: CeleritasOptions,
     acceptor: TcpAcceptor,
     out: mpsc::Sender<Result<Greeted, OpenError>>,
-    turned_away: Arc<Mutex<TurnedAway>>,
+    strangers: Arc<Strangers>,
 ) {
     let address = acceptor.local_addr();
     let (places, unread) = (Places::new(), Arc::new(Semaphore::new(MOST_UNREAD)));
@@ -142,7 +142,7 @@ async fn accept_all(
             },
             Err(refused) => refused,
         };
-        turn_away(&turned_away, address, refused.as_ref());
+        strangers.turn_away(address, refused.as_ref());
     }
 }
 
@@ -176,7 +176,11 @@ impl Answering {
         tokio::select! {
             // A peer whose greeting has arrived is not sent away.
             biased;
-            greeted = options.answer(control, remote, &place) => greeted.map_err(Some),
+            greeted = options.answer(control, remote, &place) => {
+                let mut greeted = greeted.map_err(Some)?;
+                greeted.familiar = Some(place.open(remote.ip()));
+                Ok(greeted)
+            }
             Ok(()) = told => Err(None),
         }
     }

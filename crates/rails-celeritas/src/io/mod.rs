@@ -36,6 +36,7 @@ use crate::proto::{
 };
 use bytes::{Bytes, BytesMut};
 use driver::{Shared, State};
+use places::Familiar;
 use rails_topo::Bandwidth;
 use std::{
     future::{Future, poll_fn},
@@ -67,6 +68,7 @@ pub struct Connection {
     close_timeout: Duration,
     /// The callers that send wait for room one after the other.
     turns: Mutex<()>,
+    _familiar: Option<Familiar>,
 }
 
 /// A message on its way. It is a future of its arrival: `Ok` says that all of it is in the peer's memory, and any other end

@@ -5,7 +5,7 @@ use super::{
     bursts::Bursts,
     driver::{Driver, Shared, Sockets},
     greeting::{Greeting, NoGreeting, VERSION},
-    places::Place,
+    places::{Familiar, Place},
     scatter::Scatter,
     secure::{self, Seals},
 };
@@ -47,6 +47,8 @@ pub(super) struct Greeted {
     seals: Seals,
     parameters: Parameters,
     options: CeleritasOptions,
+    /// That of the listener, where one has taken the connection.
+    pub(super) familiar: Option<Familiar>,
 }
 
 impl CeleritasOptions {
@@ -156,14 +158,14 @@ impl CeleritasOptions {
         };
         let control = control.into_std().map_err(greeting)?;
         let (link, options) = (route.index, self.clone());
-        Ok(Greeted { segments, peer, control, local, remote, token, link, seals, parameters, options })
+        Ok(Greeted { segments, peer, control, local, remote, token, link, seals, parameters, options, familiar: None })
     }
 }
 
 impl Greeted {
     /// Has the calling thread's runtime drive the connection.
     pub(super) fn start(self) -> Result<Connection, OpenError> {
-        let Self { segments, peer, control, local, remote, token, link, seals, parameters, options } = self;
+        let Self { segments, peer, control, local, remote, token, link, seals, parameters, options, familiar } = self;
         let system = |what| move |source| OpenError::System { what, source };
         let segments = segments.register_here().map_err(system("the socket for segments"))?;
         let control = TcpStream::from_std(control).map_err(system("the control channel"))?;
@@ -197,6 +199,7 @@ impl Greeted {
             max_unsent: options.max_unsent.as_bytes(),
             close_timeout: options.close_timeout,
             turns: Default::default(),
+            _familiar: familiar,
         })
     }
 }

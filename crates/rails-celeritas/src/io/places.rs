@@ -1,11 +1,13 @@
 //! The peers that greet a listener: which of them keep their places, and how many were turned away.
 
 use super::OpenError;
+use rails_net::Repeated;
 use rails_proto::{
-    admission::{Entry, HandshakeId, HandshakeRate, Handshakes, Standing},
+    admission::{Entry, HandshakeId, HandshakeRate, Handshakes, Origin, Standing},
     handshake::Limit,
 };
 use std::{
+    collections::HashMap,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
@@ -17,6 +19,8 @@ use tokio::sync::oneshot;
 pub(super) struct Places {
     greetings: Mutex<Handshakes<oneshot::Sender<()>>>,
     tls_rate: Mutex<HandshakeRate>,
+    /// The connections that are open, by origin: a flood of strangers keeps no peer out that has one.
+    open: Mutex<HashMap<Origin, usize>>,
 }
 
 /// The place of one greeting, until this is dropped.
@@ -24,6 +28,20 @@ pub(super) struct Places {
 pub(super) struct Place {
     places: Arc<Places>,
     id: HandshakeId,
+}
+
+/// A connection of a listener, which is open until this is dropped.
+#[derive(Debug)]
+pub(super) struct Familiar {
+    places: Arc<Places>,
+    origin: Origin,
+}
+
+/// The peers that were turned away, and what the log tells of them.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    counts: Mutex<TurnedAway>,
+    warnings: Repeated,
 }
 
 /// The peers that a [`CeleritasListener`](super::CeleritasListener) has turned away so far, by the reason.
@@ -49,6 +67,7 @@ impl Places {
         Arc::new(Self {
             greetings: Mutex::new(Handshakes::new(MOST_GREETINGS, MOST_GREETINGS_PER_ORIGIN)),
             tls_rate: Mutex::new(HandshakeRate::new(MAX_TLS_RATE, MAX_TLS_RATE_PER_ORIGIN)),
+            open: Mutex::default(),
         })
     }
 
@@ -58,7 +77,8 @@ impl Places {
     /// The limit whose places are all taken by peers that have proved themselves.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<(Place, oneshot::Receiver<()>), Limit> {
         let (tell, told) = oneshot::channel();
-        let entry = self.lock().enter(peer, false, tell);
+        let is_familiar = self.is_familiar(peer);
+        let entry = self.lock().enter(peer, is_familiar, tell);
         let id = match entry {
             Entry::Free(id) => id,
             Entry::Instead { id, evicted, .. } => {
@@ -69,6 +89,15 @@ impl Places {
             Entry::Refused(limit) => return Err(limit),
         };
         Ok((Place { places: self.clone(), id }, told))
+    }
+
+    /// Whether a connection of this origin is open.
+    fn is_familiar(&self, peer: IpAddr) -> bool {
+        self.open().contains_key(&Origin::of(peer))
+    }
+
+    fn open(&self) -> MutexGuard<'_, HashMap<Origin, usize>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Handshakes<oneshot::Sender<()>>> {
@@ -87,8 +116,16 @@ impl Place {
     /// # Errors
     /// The rate that is used up.
     pub(super) fn begin_tls(&self, peer: IpAddr) -> Result<(), Limit> {
+        let is_familiar = self.places.is_familiar(peer);
         let mut rate = self.places.tls_rate.lock().unwrap_or_else(PoisonError::into_inner);
-        rate.begin(Instant::now(), peer, false)
+        rate.begin(Instant::now(), peer, is_familiar)
+    }
+
+    /// The peer has a connection from now on.
+    pub(super) fn open(&self, peer: IpAddr) -> Familiar {
+        let origin = Origin::of(peer);
+        *self.places.open().entry(origin).or_default() += 1;
+        Familiar { places: self.places.clone(), origin }
     }
 }
 
@@ -100,28 +137,52 @@ impl Drop for Place {
     }
 }
 
-/// Counts a peer that was turned away from a listener on this address: it made room for others, or gave this error. The
-/// first of a kind that somebody may have to mend is a warning.
-pub(super) fn turn_away(counts: &Mutex<TurnedAway>, address: SocketAddr, error: Option<&OpenError>) {
-    let (count, is_to_mend) = {
-        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let (count, is_to_mend) = match error {
-            None | Some(OpenError::Busy { .. }) => (&mut counts.displaced, false),
-            Some(OpenError::Silent { .. }) => (&mut counts.silent, false),
-            Some(OpenError::Greeting { .. }) => (&mut counts.gone, false),
-            Some(OpenError::Foreign { .. } | OpenError::Version { .. }) => (&mut counts.foreign, false),
-            Some(OpenError::Secured { .. } | OpenError::Unsecured { .. } | OpenError::Handshake { .. }) => {
-                (&mut counts.untrusted, true)
+impl Drop for Familiar {
+    fn drop(&mut self) {
+        let mut open = self.places.open();
+        if let Some(count) = open.get_mut(&self.origin) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.origin);
             }
-            Some(_) => (&mut counts.failed, true),
+        }
+    }
+}
+
+impl Strangers {
+    /// The counts so far.
+    pub(super) fn counts(&self) -> TurnedAway {
+        *self.lock()
+    }
+
+    /// Counts a peer that was turned away from a listener on this address: it made room for others, or gave this error.
+    /// One of a kind that somebody may have to mend is a warning, once a minute.
+    pub(super) fn turn_away(&self, address: SocketAddr, error: Option<&OpenError>) {
+        let (count, to_mend) = {
+            let mut counts = self.lock();
+            let (count, to_mend) = match error {
+                None => (&mut counts.displaced, None),
+                Some(OpenError::Busy { .. }) => (&mut counts.displaced, Some("busy")),
+                Some(OpenError::Silent { .. }) => (&mut counts.silent, None),
+                Some(OpenError::Greeting { .. }) => (&mut counts.gone, None),
+                Some(OpenError::Foreign { .. } | OpenError::Version { .. }) => (&mut counts.foreign, None),
+                Some(OpenError::Secured { .. } | OpenError::Unsecured { .. } | OpenError::Handshake { .. }) => {
+                    (&mut counts.untrusted, Some("untrusted"))
+                }
+                Some(_) => (&mut counts.failed, Some("failed")),
+            };
+            *count += 1;
+            (*count, to_mend)
         };
-        *count += 1;
-        (*count, is_to_mend)
-    };
-    let error = error.map(|error| error as &dyn std::error::Error);
-    match is_to_mend && count == 1 {
-        true => tracing::warn!(%address, error, "a peer was turned away; the level debug tells of further ones"),
-        false => tracing::debug!(%address, error, count, "a peer was turned away"),
+        let error = error.map(|error| error as &dyn std::error::Error);
+        match to_mend.and_then(|cause| self.warnings.due(Instant::now(), cause)) {
+            Some(left_out) => tracing::warn!(%address, error, count, left_out, "a peer was turned away"),
+            None => tracing::debug!(%address, error, count, "a peer was turned away"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TurnedAway> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -133,3 +194,24 @@ const MOST_GREETINGS_PER_ORIGIN: usize = 64;
 const MAX_TLS_RATE: u32 = 500;
 /// The most of one origin.
 const MAX_TLS_RATE_PER_ORIGIN: u32 = 125;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_keep_no_peer_with_a_connection_out() {
+        let places = Places::new();
+        let peer = |number: u32| IpAddr::from((0x0a00_0000 + number).to_be_bytes());
+        let (place, _told) = places.enter(peer(0)).unwrap();
+        let mut strangers = (1..).map(peer);
+        let mut exhaust = || assert!(strangers.by_ref().take(100_000).any(|peer| place.begin_tls(peer).is_err()));
+        let connections = [place.open(peer(0)), place.open(peer(0))];
+        for connection in connections {
+            exhaust();
+            assert_eq!(place.begin_tls(peer(0)), Ok(()));
+            drop(connection);
+        }
+        assert!(!places.is_familiar(peer(0)) && places.open().is_empty());
+    }
+}

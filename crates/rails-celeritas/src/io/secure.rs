@@ -99,7 +99,7 @@ impl Channel<'_> {
         };
         place.heard(Standing::Greeted);
         // Each peer that begins TLS makes this end sign.
-        if credentials.mode() == Mode::Tls
+        if (credentials.mode(), hello.mode) == (Mode::Tls, Mode::Tls)
             && let Err(limit) = place.begin_tls(self.remote.ip())
         {
             let _ = self.send(&[Message::Refused(Refusal::Busy(limit))]).await;

@@ -1,7 +1,7 @@
 //! Connections with a secret or TLS.
 
 use crate::{PATIENCE, anywhere, cut, options, pair_of, pattern};
-use rails_celeritas::{CeleritasOptions, Connection, OpenError, TurnedAway};
+use rails_celeritas::{CeleritasListener, CeleritasOptions, Connection, OpenError, TurnedAway};
 use rails_proto::{
     handshake::{HandshakeError, Hello, Limit, Message, Mode, PREFIX_LEN, Purpose, Refusal, StreamId},
     parameters::TransportParameters,
@@ -164,29 +164,33 @@ async fn wrong_options_are_refused_at_once() {
     assert!(matches!(server.connect(anywhere()).await, Err(OpenError::Role { .. })));
 }
 
-/// Each hello of a stranger makes a TLS server sign.
+/// Each TLS hello of a stranger makes a TLS server sign, and no other.
 #[tokio::test]
 async fn a_flood_of_tls_hellos_is_told_to_try_again() {
     let (client, server) = tls();
     let listener = server.listen(anywhere()).unwrap();
+    assert!(!is_busy_after(&listener, Mode::PreSharedKey, 300).await, "they cost nothing");
+    assert!(is_busy_after(&listener, Mode::Tls, 2000).await, "a second has room for 125");
+    let (near, far) = tokio::join!(client.connect(listener.local_addr()), listener.accept());
+    near.and(far).expect("another peer is served");
+}
+
+/// Whether the listener is too busy for one of so many hellos of this mode.
+async fn is_busy_after(listener: &CeleritasListener, mode: Mode, hellos: usize) -> bool {
     let parameters = TransportParameters { longest_chunk: 1, window: 1 };
-    let (mode, purpose, stream) = (Mode::Tls, Purpose::Open, StreamId([1; 16]));
+    let (purpose, stream) = (Purpose::Open, StreamId([1; 16]));
     let hello = Message::Hello(Hello { mode, purpose, stream, lane: 0, lanes: 1, parameters, nonce: [1; 32] });
     let refused = Message::Refused(Refusal::Busy(Limit::PeerTlsRate)).encode();
-    let mut was_refused = false;
-    for _ in 0..2000 {
+    for _ in 0..hellos {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((Ipv4Addr::new(127, 0, 16, 1), 0).into()).unwrap();
         let mut socket = socket.connect(listener.local_addr()).await.unwrap();
         socket.write_all(&hello.encode()).await.unwrap();
         let mut answer = [0; PREFIX_LEN];
         timeout(PATIENCE, socket.read_exact(&mut answer)).await.expect("the listener answers at once").unwrap();
-        was_refused = answer[..] == refused[..];
-        if was_refused {
-            break;
+        if answer[..] == refused[..] {
+            return true;
         }
     }
-    assert!(was_refused, "a second has room for 125");
-    let (near, far) = tokio::join!(client.connect(listener.local_addr()), listener.accept());
-    near.and(far).expect("another peer is served");
+    false
 }

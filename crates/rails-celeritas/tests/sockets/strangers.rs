@@ -2,6 +2,7 @@
 
 use crate::{PATIENCE, anywhere, cut, options, pattern};
 use rails_celeritas::{CeleritasListener, CeleritasOptions};
+use rails_net::LocalEnd;
 use rails_proto::secret::Secret;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -53,6 +54,31 @@ async fn mute_peers_keep_nobody_out() {
             }
         }
         assert!(listener.turned_away().displaced > 0, "{:?}", listener.turned_away());
+    }
+}
+
+/// Nobody accepts at first, and more have greeted than may wait.
+#[tokio::test]
+async fn peers_wait_for_a_late_accept() {
+    let listener = options().listen(anywhere()).unwrap();
+    let address = listener.local_addr();
+    let peers: Vec<_> = (1..=100)
+        .map(|last| {
+            let options = options().local(LocalEnd::Address(Ipv4Addr::new(127, 0, 17, last).into()));
+            tokio::spawn(async move { options.connect(address).await })
+        })
+        .collect();
+    let waiting = async {
+        while peers.iter().filter(|peer| peer.is_finished()).count() < 65 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.expect("the first ones are greeted");
+    for _ in 0..100 {
+        timeout(PATIENCE, listener.accept()).await.expect("each of them has waited").unwrap();
+    }
+    for peer in peers {
+        peer.await.unwrap().expect("it is served");
     }
 }
 

@@ -395,6 +395,9 @@ impl ConnectionProtocol {
         // Others may have come or gone that share it.
         self.set_rate(now);
         self.expire_in_vain(now);
+        if self.burst_at().is_some_and(|at| now < at) {
+            return;
+        }
         let mut budget = self.pacer.budget(now).min(self.burst_len());
         let mut first = None;
         while burst.len() < most {
@@ -551,12 +554,7 @@ impl ConnectionProtocol {
         if self.has_ended() {
             return None;
         }
-        let ready = self.sender.next_len().map(|length| {
-            // A whole burst, if there is as much to send.
-            let segments = (self.sender.backlog() / u64::from(self.path_mtu.current())).max(1);
-            let backlog = segments.saturating_mul(self.parameters.packet_len(length));
-            self.pacer.ready_at(backlog.min(self.burst_len()))
-        });
+        let ready = self.burst_at();
         let probe = self.next_probe().map(|_| self.pacer.ready_at(1)).or(self.path_mtu.poll_timeout());
         let silent = self.silence.next_at(self.patience()).filter(|_| self.sender.unacknowledged() > 0);
         let expiry = self.deadlines.first();
@@ -836,6 +834,15 @@ impl ConnectionProtocol {
             self.deadlines.remove(message);
             self.expire(now, message);
         }
+    }
+
+    /// When the next segments may leave: as a whole burst, if there is as much to send.
+    fn burst_at(&self) -> Option<Instant> {
+        let length = self.sender.next_len()?;
+        let burst = self.burst_len();
+        let segments = (self.sender.backlog(burst) / u64::from(self.path_mtu.current())).max(1);
+        let backlog = segments.saturating_mul(self.parameters.packet_len(length));
+        Some(self.pacer.ready_at(backlog.min(burst)))
     }
 
     /// The most bytes of a burst, with the headers: two segments at least.

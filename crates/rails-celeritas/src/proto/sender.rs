@@ -398,10 +398,16 @@ impl Sender {
         messages == 0 || cost <= self.most_unacknowledged && is_room
     }
 
-    /// The bytes that could be sent if the rate allowed it: the lost ones, and those up to the limits.
-    pub fn backlog(&self) -> u64 {
-        let lost: u64 = self.lost.iter().map(len).sum();
-        lost + self.room().min(self.unsent)
+    /// The bytes that could be sent if the rate allowed it, as far as `max`: the lost ones, and those up to the limits.
+    pub fn backlog(&self, max: u64) -> u64 {
+        let mut backlog = self.room().min(self.unsent);
+        let mut lost = self.lost.iter();
+        while backlog < max
+            && let Some(lost) = lost.next()
+        {
+            backlog += len(lost);
+        }
+        backlog.min(max)
     }
 
     /// The message of which the next new byte is the first: its number and length.

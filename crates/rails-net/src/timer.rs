@@ -44,7 +44,7 @@ impl Timer {
         if self.set == at {
             return Ok(());
         }
-        self.set = at;
+        self.set = None;
         // A report of the last time says nothing of this one: to look would take a call.
         let _ = self.fd.try_io(Interest::READABLE, |_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         let timer = &self.fd.get_ref().timer();
@@ -56,6 +56,7 @@ impl Timer {
             }
             None => timer.unset()?,
         }
+        self.set = at;
         Ok(())
     }
 

@@ -24,11 +24,11 @@ use tokio::{
 ///
 /// At most 256 peers greet at a time, 64 of them of one IPv4 address or IPv6 network of 64 bits; each has 10 s. At a
 /// limit a silent peer makes room for the next ([`rails_proto::admission`]). At most 500 TLS handshakes begin in a
-/// second, 125 of them of one such origin; those of origins with an open connection count for their origin alone.
+/// second with strangers, as many with origins that have an open connection, and 125 with each origin.
 ///
 /// At most 64 peers that have greeted wait for [`accept`](Self::accept): until then they wait as for an end that is
-/// stopped, which their silence does not end. While so many wait, the listener greets no further ones. Those are in the
-/// kernel's backlog, and are served in their order once there is a call, unless they have given up before, as an end of
+/// stopped, which their silence does not end. While so many wait, the listener takes no further ones: those that greet
+/// already come to the end of it, up to 256 more, and the others are in the kernel's backlog, and are served in their order once there is a call, unless they have given up before, as an end of
 /// this library does after 10 s.
 #[derive(Debug)]
 pub struct CeleritasListener {

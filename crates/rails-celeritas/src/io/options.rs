@@ -133,7 +133,7 @@ impl CeleritasOptions {
 
     /// The longest time that [`Connection::close`](super::Connection::close) waits without any progress: the peer takes
     /// none of the messages, or it sends nothing new and does not end its own direction. Default: 30 s. Of a time in
-    /// which the process of this end is stopped, no more than an eighth of this counts.
+    /// which the process of this end is stopped, no more than an eighth of this counts, or 100 ms.
     pub fn close_timeout(self, timeout: Duration) -> Self {
         Self { close_timeout: timeout, ..self }
     }

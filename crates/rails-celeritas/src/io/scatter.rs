@@ -19,6 +19,7 @@ use rails_proto::seal::PacketOpener;
 use rails_task::Helpers;
 use smallvec::SmallVec;
 use std::{
+    cell::Cell,
     io::{self, IoSliceMut},
     net::SocketAddr,
     ops::Range,
@@ -37,8 +38,6 @@ pub(super) struct Scatter {
     opening: Option<Opening>,
     /// The headers of a call, each with its check.
     heads: Vec<[u8; HEAD_LEN]>,
-    /// Takes all bytes for which there is no other place: so many for each train of a call.
-    rests: Vec<u8>,
     /// The offset of the highest segment so far: the next ones are expected behind it.
     highest: Option<u64>,
     /// The bytes of the heads and of the payloads of the expected segments.
@@ -132,7 +131,6 @@ impl Scatter {
             seen: ReplayWindow::new(),
             opening: opener.map(|opener| Opening::new(token, opener, helpers)),
             heads: vec![[0; HEAD_LEN]; MOST_EXPECTED],
-            rests: vec![0; UdpSocket::MAX_TRAINS * UdpSocket::MOST_BURST_BYTES],
             highest: None,
             head_len: HEAD_LEN,
             payload_len: 0,
@@ -165,34 +163,46 @@ impl Scatter {
         }
         let expected = self.highest.and_then(|highest| protocol.receiver().expected(highest));
         let mut received = std::mem::take(&mut self.received);
-        let offered = self.fill(socket, expected, protocol, &mut received);
-        if offered.is_ok() {
-            self.stats.calls += 1;
-            self.singles = (2 * received.len()).max(self.singles - 1).min(UdpSocket::MAX_TRAINS);
+        let mut rests = RESTS.take();
+        if rests.is_empty() {
+            // The kernel gives a page once one is written.
+            rests = vec![0; UdpSocket::MAX_TRAINS * UdpSocket::MOST_BURST_BYTES];
         }
+        let offered = self.fill(socket, expected, protocol, &mut received, &mut rests);
         let mut moved = Vec::new();
         self.moved.clear();
-        for (index, (train, offered)) in received.iter().zip(offered.iter().flatten()).enumerate() {
-            self.take_train(now, index, train, offered.as_ref(), &mut moved, protocol);
+        let trains = received.iter().zip(rests.chunks(UdpSocket::MOST_BURST_BYTES));
+        for ((train, rest), offered) in trains.zip(offered.iter().flatten()) {
+            self.take_train(now, train, rest, offered.as_ref(), &mut moved, protocol);
         }
-        // Only then are all places read that the kernel has written.
+        RESTS.set(rests);
+        if offered.is_ok() {
+            self.stats.calls += 1;
+            // Those behind one that is another than expected are copied.
+            self.singles = match moved.is_empty() {
+                true => (2 * received.len()).max(self.singles - 1).clamp(1, UdpSocket::MAX_TRAINS),
+                false => self.singles.div_ceil(2),
+            };
+        }
+        // By now all places are read that the kernel has written.
         let payloads = std::mem::take(&mut self.moved);
         for Moved { header, header_len, bytes } in moved {
             self.place(now, &header, header_len, &payloads[bytes], protocol);
         }
         self.moved = payloads;
+        self.moved.shrink_to(UdpSocket::MOST_BURST_BYTES);
         received.clear();
         self.received = received;
         offered.map(drop)
     }
 
-    /// Takes the segments of a train, the one with that index of a call: those that have landed in their places at
-    /// once, and the others later.
+    /// Takes the segments of a train: those that have landed in their places at once, and the others later. `rest` has
+    /// its bytes behind the offered places.
     fn take_train(
         &mut self,
         now: Instant,
-        index: usize,
         train: &Received,
+        rest: &[u8],
         offered: Option<&Offered>,
         later: &mut Vec<Moved>,
         protocol: &mut ConnectionProtocol,
@@ -223,7 +233,7 @@ impl Scatter {
                     self.stats.in_place += 1;
                     self.handle(now, &header, header_len, payload_len, protocol);
                 }
-            } else if let Some((header, bytes)) = self.keep(start..end, index, offered, protocol) {
+            } else if let Some((header, bytes)) = self.keep(start..end, rest, offered, protocol) {
                 match self.expand(header, train.from, bytes.len(), protocol) {
                     Some(Datagram::Segment { header, header_len }) => later.push(Moved { header, header_len, bytes }),
                     Some(Datagram::Probe(probe)) => protocol.handle_probe(&probe),
@@ -351,6 +361,7 @@ impl Scatter {
         expected: Option<(u32, Range<u64>)>,
         protocol: &mut ConnectionProtocol,
         received: &mut Vec<Received>,
+        rests: &mut [u8],
     ) -> io::Result<SmallVec<[Option<Offered>; UdpSocket::MAX_TRAINS]>> {
         let trains = if self.train == 1 { self.singles } else { 1 };
         let mut offered: SmallVec<[Option<Offered>; UdpSocket::MAX_TRAINS]> = (0..trains).map(|_| None).collect();
@@ -370,7 +381,7 @@ impl Scatter {
         }
         let mut slice: &mut [u8] = &mut [];
         let mut heads = self.heads.iter_mut().enumerate();
-        for (offered, rest) in offered.iter_mut().zip(self.rests.chunks_mut(UdpSocket::MOST_BURST_BYTES)) {
+        for (offered, rest) in offered.iter_mut().zip(rests.chunks_mut(UdpSocket::MOST_BURST_BYTES)) {
             let first = buffers.len();
             for (index, head) in heads.by_ref().take(self.train) {
                 let mut wanted = payload_len.min((missing.end - missing.start) as usize);
@@ -446,7 +457,7 @@ impl Scatter {
     fn keep(
         &mut self,
         datagram: Range<usize>,
-        train: usize,
+        rest: &[u8],
         offered: Option<&Offered>,
         protocol: &mut ConnectionProtocol,
     ) -> Option<(Header, Range<usize>)> {
@@ -475,7 +486,6 @@ impl Scatter {
         }
         let slots = offered.map_or(0, Offered::slots);
         if at < datagram.end {
-            let rest = &self.rests[train * UdpSocket::MOST_BURST_BYTES..];
             self.moved.extend_from_slice(&rest[at - slots..datagram.end - slots]);
         }
         let found = open(&self.moved[begin..]).ok().filter(|(header, _)| header.token() == self.token);
@@ -504,6 +514,11 @@ impl Scatter {
         }
         Some(taken)
     }
+}
+
+thread_local! {
+    /// Takes all bytes of a call for which there is no other place: so many for each of its trains. Nothing stays here.
+    static RESTS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// The most segments of a train: 64 KiB in all, of 1,280 bytes each at least.

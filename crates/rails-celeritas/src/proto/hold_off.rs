@@ -21,11 +21,12 @@ impl HoldOff {
     }
 
     /// All segments that had come by `now` were received, in so many trains of that many bytes. A hold is a small part
-    /// of the path's round trip: it delays messages, and the news of segments.
-    pub fn received(&mut self, now: Instant, trains: u64, bytes: u64, round_trip: Duration) {
+    /// of the path's least round trip, as the peer has measured it: it delays messages, and the news of segments. The time
+    /// of a handshake may be much longer.
+    pub fn received(&mut self, now: Instant, trains: u64, bytes: u64, round_trip: Option<Duration>) {
         self.trains += trains;
         self.bytes += bytes;
-        let hold = (round_trip / ROUND_TRIP_PART).min(MAX_HOLD);
+        let hold = round_trip.map_or(Duration::ZERO, |round_trip| (round_trip / ROUND_TRIP_PART).min(MAX_HOLD));
         let passed = now.saturating_duration_since(self.since);
         if self.until.is_some_and(|until| now < until) || passed < hold {
             return;
@@ -68,7 +69,7 @@ mod tests {
             let next = (now + interval).max(hold_off.until().unwrap_or(begin));
             let segments = (next - now).as_nanos() / interval.as_nanos();
             now = next;
-            hold_off.received(now, segments as u64, segments as u64 * bytes, round_trip);
+            hold_off.received(now, segments as u64, segments as u64 * bytes, Some(round_trip));
             looks += 1;
         }
         looks
@@ -86,6 +87,14 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_held_before_the_round_trip_is_known() {
+        let begin = Instant::now();
+        let mut hold_off = HoldOff::new(begin);
+        hold_off.received(begin + 600 * US, 24, 36_000, None);
+        assert_eq!(hold_off.until(), None);
+    }
+
+    #[test]
     fn more_than_a_buffer_takes_is_not_held_again() {
         let held = looks(10 * US, 9_000, 19_000 * US);
         assert!(held > 300, "{held}");
@@ -95,12 +104,12 @@ mod tests {
     fn a_pause_ends_the_hold() {
         let begin = Instant::now();
         let mut hold_off = HoldOff::new(begin);
-        hold_off.received(begin + 600 * US, 24, 36_000, 19_000 * US);
+        hold_off.received(begin + 600 * US, 24, 36_000, Some(19_000 * US));
         assert_eq!(hold_off.until(), Some(begin + 1100 * US));
         // A look in between, which another event has caused, ends no hold.
-        hold_off.received(begin + 700 * US, 0, 0, 19_000 * US);
+        hold_off.received(begin + 700 * US, 0, 0, Some(19_000 * US));
         assert_eq!(hold_off.until(), Some(begin + 1100 * US));
-        hold_off.received(begin + 1100 * US, 3, 4_500, 19_000 * US);
+        hold_off.received(begin + 1100 * US, 3, 4_500, Some(19_000 * US));
         assert_eq!(hold_off.until(), None);
     }
 }

@@ -25,6 +25,7 @@ pub struct Receiver {
     message_limit: u32,
     largest: Option<(u64, Instant)>,
     overflowed: u64,
+    round_trip: Option<Duration>,
     interval: Duration,
     list_at: Option<Instant>,
     listed_at: Option<Instant>,
@@ -130,6 +131,7 @@ impl Receiver {
             largest: None,
             overflowed: 0,
             // It is the sender that measures round trips.
+            round_trip: None,
             interval: LEAST_INTERVAL,
             list_at: None,
             listed_at: None,
@@ -150,7 +152,13 @@ impl Receiver {
     /// The least round-trip time by the sender: an error list goes out in each eighth of it, and in each 2 ms at most. Before
     /// it is known, one goes out in each 2 ms.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = Some(round_trip);
         self.interval = interval(round_trip);
+    }
+
+    /// The least round-trip time, once the sender has told it.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
     }
 
     /// The sender asks for an error list, also one without news.

@@ -19,7 +19,7 @@ use std::{
 pub(crate) struct Arrived<'a> {
     /// The bytes in its buffers.
     pub(crate) bytes: usize,
-    /// Whether its buffers were too small.
+    /// Whether its buffers were too small, or the room for control messages was.
     pub(crate) is_truncated: bool,
     /// The sender's `struct sockaddr`.
     pub(crate) name: &'a [u8],
@@ -106,7 +106,7 @@ impl Told {
         let control_len: usize = header.msg_controllen as _;
         Arrived {
             bytes,
-            is_truncated: header.msg_flags & libc::MSG_TRUNC != 0,
+            is_truncated: header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
             // The kernel tells the length of a whole address, also of one that it has cut.
             name: &self.name[..NAME_LEN.min(header.msg_namelen as usize)],
             control: &self.control[..CONTROL_LEN.min(control_len)],

@@ -27,7 +27,9 @@ pub struct Received {
     /// The codepoint of Explicit Congestion Notification; `None` if the kernel did not tell it. Datagrams with another
     /// codepoint are never in the same train.
     pub ecn: Option<Ecn>,
-    /// Whether the buffers were too small, so that the kernel cut bytes off.
+    /// Whether the kernel cut off bytes, for which the buffers were too small, or told not all: the size of a train's
+    /// datagrams may be missing then. The latter needs options of the descriptor that the caller has switched on, such as
+    /// `SO_TIMESTAMPING`.
     pub is_truncated: bool,
     /// How many datagrams the kernel had dropped since the socket was opened when this one arrived, mostly for want of
     /// room in the socket's buffer (`SO_RXQ_OVFL`); it wraps around. A train that was coalesced before it was dropped
@@ -60,7 +62,6 @@ impl UdpSocket {
     /// * [`InvalidInput`](io::ErrorKind::InvalidInput): more buffers than [`MOST_SLICES`](Self::MOST_SLICES).
     /// * [`ConnectionRefused`](io::ErrorKind::ConnectionRefused), `EMSGSIZE` and other reports of ICMP about datagrams
     ///   that a connected socket sent before; the next call goes on.
-    /// * `ENOBUFS` if the caller has switched on options of the descriptor that bring more than there is room for.
     ///
     /// # References
     /// [recvmsg(2)](https://man7.org/linux/man-pages/man2/recvmsg.2.html),
@@ -93,13 +94,13 @@ impl UdpSocket {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         self.arrivals.try_receive(|socket| {
-            let mut count = Count::default();
-            let mut look = |arrived: Arrived<'_>| {
-                // The kernel names the sender of every UDP datagram (`udp_recvmsg` in net/ipv4/udp.c).
-                if let Some(train) = train(&arrived) {
+            let (mut count, mut all_are_named) = (Count::default(), true);
+            let mut look = |arrived: Arrived<'_>| match train(&arrived) {
+                Some(train) => {
                     count.add(&train);
                     took(train);
                 }
+                None => all_are_named = false,
             };
             let socket = socket.as_fd();
             let outcome = match lists {
@@ -116,7 +117,8 @@ impl UdpSocket {
                 },
             };
             self.counters.received(&count);
-            outcome
+            // The kernel names the sender of every UDP datagram (`udp_recvmsg` in net/ipv4/udp.c).
+            outcome.and_then(|()| if all_are_named { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) })
         })
     }
 }

@@ -45,8 +45,8 @@ impl Room {
     pub(super) fn try_send(&self, socket: impl AsFd, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let outcome = send();
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            self.is_awaited.store(true, Relaxed);
             self.watched.get_ref().arm(socket)?;
+            self.is_awaited.store(true, Relaxed);
         }
         outcome
     }

@@ -33,7 +33,7 @@ pub struct UdpStats {
     pub receive_calls: u64,
     /// The most datagrams that one call received.
     pub largest_burst_received_datagrams: u64,
-    /// Receives whose buffers were too small, so that the kernel cut bytes off.
+    /// Datagrams and trains of which the kernel cut something off ([`Received::is_truncated`](crate::Received)).
     pub truncated: u64,
     /// Datagrams that the kernel dropped for want of room in the socket's buffer, or with a wrong checksum
     /// (`SO_RXQ_OVFL`). It is told with the next datagram that arrives, so drops at the end are told with nothing. A
@@ -74,7 +74,7 @@ impl Count {
         self.datagrams += datagrams as u64;
         self.bytes += train.bytes as u64;
         self.truncated += u64::from(train.is_truncated);
-        self.overflow_drops = train.dropped;
+        self.overflow_drops = self.overflow_drops.max(train.dropped);
     }
 }
 
@@ -101,7 +101,9 @@ impl Counters {
             self.bytes_received.fetch_add(count.bytes, Relaxed);
             self.largest_received.fetch_max(count.datagrams, Relaxed);
             self.truncated.fetch_add(count.truncated, Relaxed);
-            self.overflow_drops.store(count.overflow_drops, Relaxed);
+            if count.overflow_drops > 0 {
+                self.overflow_drops.store(count.overflow_drops, Relaxed);
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! - [`guest`]: a two-socket machine with four NICs, emulated, to run tests in. It is where placement is proven on a
 //!   machine that has one node only. Remote memory costs nothing extra there, so it says nothing about speed.
 //! - [`captures`]: other people's machines, as files.
+//! - [`Sandbox`]: programs and tests that run where calls are refused, files are hidden and resources are limited.
 //!
 //! # Links
 //!
@@ -53,7 +54,7 @@
 //! `builder` takes the description of a lab, `lab` makes and changes links, `emulated` carries frames in user space,
 //! `namespace` runs programs and threads inside, `shape` describes a link, `counters` reads an interface's byte
 //! counts, `transport` sets and reads the state of TCP and MPTCP, `fault` drops packets, `keeper` and `sweep` clean up, `tool` runs
-//! `ip` and `tc`. [`guest`] and [`captures`] stand alone.
+//! `ip` and `tc`. [`guest`], [`captures`] and `sandbox` stand alone.
 //!
 //! # How far an emulated link goes
 //!
@@ -92,6 +93,7 @@ mod keeper;
 mod lab;
 mod name;
 mod namespace;
+mod sandbox;
 mod shape;
 mod sweep;
 mod system;
@@ -105,6 +107,7 @@ pub use error::LabError;
 pub use lab::{LinkLab, MAX_LINKS};
 pub use name::Side;
 pub use namespace::{Entered, Namespace};
+pub use sandbox::Sandbox;
 pub use shape::Shape;
 pub use system::SystemError;
 pub use transport::TransportCounters;

@@ -2,14 +2,16 @@
 
 use rails_bind::{
     affinity::{
-        self, AffinityReport, Evidence, Fix, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, Verdict,
+        self, AffinityReport, Evidence, Fix, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, Observer,
+        Verdict,
     },
     interrupt::InterruptStatus,
+    settings::Host,
     thread::Tid,
 };
-use rails_topo::{CpuId, CpuSet, Nic, NodeId, NodeSet, NumaNode, RxQueue, Topology};
+use rails_topo::{CpuId, CpuSet, Interrupt, Nic, NodeId, NodeSet, NumaNode, RxQueue, Topology};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, time::Duration};
 
 /// Two packages of two nodes each, four CPUs a node; each node shares a cache. NICs: `near` on node 0, `far` on node 3,
 /// `lost` of unknown place, `hinted` with local CPUs alone, and `lo` and `veth0`.
@@ -443,6 +445,23 @@ fn tolerance_for_processes_and_none_for_buffers() {
     assert!(verdict(process(), 11).to_string().contains("(fix: migratepages 70 all 0 (for the"));
     assert!(verdict(MemoryOf::Buffers, 0).holds());
     assert!(verdict(MemoryOf::Buffers, 1).is_broken());
+}
+
+/// systemd's `ProcSubset=pid` hides the counts.
+#[test]
+fn without_counts_the_kernels_statement_remains() {
+    let machine = tempfile::tempdir().expect("there is room");
+    let folder = machine.path().join("proc/irq/7");
+    fs::create_dir_all(&folder).expect("it is ours");
+    fs::write(folder.join("smp_affinity_list"), "0-3\n").expect("it is ours");
+    fs::write(folder.join("effective_affinity_list"), "2\n").expect("it is ours");
+    let interrupts = [7, 8].map(|number| Interrupt { number, name: None, affinity: None, effective: None }).to_vec();
+    let nic = Nic { interrupts, ..Nic::named("eth0") };
+    let host = Host::under(machine.path());
+    let observer = Observer::begin(&host, Some(&nic), &[], Duration::ZERO).expect("counts are not needed");
+    let seen = observer.end(Vec::new(), Duration::ZERO).expect("counts are not needed").interrupts;
+    assert_eq!(seen.len(), 1, "nothing states where interrupt 8 is served: {seen:?}");
+    assert_eq!((seen[0].served.is_empty(), seen[0].served_on()), (true, Some(set("2"))));
 }
 
 #[test]

@@ -11,9 +11,8 @@ use crate::{
     thread::{self, Tid},
     usage::{CpuHistory, ThreadUsage, UsageError},
 };
-use rails_topo::{CpuSet, DetectError, Nic, RxQueue, Topology};
+use rails_topo::{CpuSet, DetectError, Interrupt, Nic, RxQueue, Topology};
 use std::{
-    collections::BTreeMap,
     fs,
     os::fd::AsFd,
     thread::sleep,
@@ -101,10 +100,8 @@ impl Observer {
     /// # Errors
     /// [`ObserveError`].
     pub fn begin(host: &Host, nic: Option<&Nic>, threads: &[Tid], at: Duration) -> Result<Self, ObserveError> {
-        let counts = match nic {
-            Some(_) => Some(InterruptCounts::read_under(host.root())?),
-            None => None,
-        };
+        // Without counts (systemd's `ProcSubset=pid` hides their file) the kernel's statement remains.
+        let counts = nic.and_then(|_| InterruptCounts::read_under(host.root()).ok());
         let napi_threads = nic.map(|nic| napi_threads(host, nic)).unwrap_or_default();
         let watch = |tids: &[Tid]| tids.iter().map(|tid| Watched::begin(*tid, at)).collect::<Result<Vec<_>, _>>();
         Ok(Self {
@@ -139,26 +136,21 @@ impl Observer {
     /// [`ObserveError::Interrupts`]; interrupts and threads that have gone since the beginning are left out.
     pub fn end(mut self, memory: Vec<ObservedMemory>, at: Duration) -> Result<Observation, ObserveError> {
         self.look(at);
-        let interrupts = match (&self.nic, &self.counts) {
-            (Some(nic), Some(before)) => {
-                let during = InterruptCounts::read_under(self.host.root())?.since(before);
-                // With counts of some CPUs only, the serving CPU is unknown, and the kernel's statement remains.
-                let is_complete = during.unknown_cpus().is_empty();
-                let mut interrupts = Vec::new();
-                for interrupt in &nic.interrupts {
-                    match interrupt::read_under(self.host.root(), interrupt.number) {
-                        Ok(status) => {
-                            let served = if is_complete { during.of(status.number) } else { BTreeMap::new() };
-                            interrupts.push(ObservedInterrupt { served, ..ObservedInterrupt::uncounted(status) });
-                        }
-                        Err(InterruptError::NoSuchInterrupt { .. }) => {}
-                        Err(error) => return Err(error.into()),
-                    }
+        let now = self.counts.as_ref().and_then(|_| InterruptCounts::read_under(self.host.root()).ok());
+        let during = self.counts.as_ref().zip(now).map(|(before, now)| now.since(before));
+        // With counts of some CPUs only, the serving CPU is unknown, and the kernel's statement remains.
+        let during = during.filter(|during| during.unknown_cpus().is_empty());
+        let mut interrupts = Vec::new();
+        for Interrupt { number, .. } in self.nic.iter().flat_map(|nic| &nic.interrupts) {
+            match interrupt::read_under(self.host.root(), *number) {
+                Ok(status) => {
+                    let served = during.as_ref().map(|during| during.of(status.number)).unwrap_or_default();
+                    interrupts.push(ObservedInterrupt { served, ..ObservedInterrupt::uncounted(status) });
                 }
-                interrupts
+                Err(InterruptError::NoSuchInterrupt { .. }) => {}
+                Err(error) => return Err(error.into()),
             }
-            _ => Vec::new(),
-        };
+        }
         let observed = |watched: &[Watched]| watched.iter().filter_map(|watched| watched.observed().ok()).collect();
         Ok(Observation {
             nic: self.nic.as_ref().map(|nic| with_steering(&self.host, nic)),

@@ -43,6 +43,7 @@ fn write_nic(out: &mut String, topology: &Topology, nic: &Nic) -> std::fmt::Resu
         NicKind::Loopback => "loopback",
         NicKind::Device => "a device",
         NicKind::Virtual => "made in software",
+        NicKind::Unknown => "not in /sys",
     };
     writeln!(out, "{}: {kind}, speed {}", nic.name, known(nic.speed.as_ref()))?;
     for address in &nic.addresses {

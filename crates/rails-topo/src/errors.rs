@@ -9,18 +9,6 @@ pub enum DetectError {
     /// The kernel's files could not be read.
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
-    /// The addresses of the interfaces could not be listed.
-    #[error("getifaddrs failed")]
-    Addresses {
-        /// The answer of the operating system.
-        source: io::Error,
-    },
-    /// hwloc failed.
-    #[error("hwloc could not read this machine")]
-    Hwloc {
-        /// The answer of hwloc.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
     /// The environment has hwloc describe another machine than this one.
     #[error(
         "hwloc describes another machine than this one: unset HWLOC_XMLFILE, HWLOC_SYNTHETIC, HWLOC_FSROOT and \

@@ -94,6 +94,7 @@ mod units;
 mod xml;
 
 pub use capture::Capture;
+pub use detect::sysfs_shows;
 pub use errors::{CaptureError, CaptureFault, DetectError, SyntheticError, SysfsError, XmlError};
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};

@@ -98,7 +98,7 @@ fn no_interrupts(nic: Option<&Nic>) -> String {
         Some(nic) => match nic.kind {
             NicKind::Loopback => format!("{} raises no interrupts", nic.name),
             NicKind::Virtual => format!("{} is made in software and raises no interrupts", nic.name),
-            NicKind::Device => format!("no interrupt of {} is known", nic.name),
+            NicKind::Device | NicKind::Unknown => format!("no interrupt of {} is known", nic.name),
         },
     }
 }

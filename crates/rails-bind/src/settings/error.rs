@@ -65,6 +65,14 @@ pub enum SettingError {
         by: Box<Holder>,
     },
 
+    /// `/sys` shows another network namespace than this thread's, and under that name another interface, or one that this
+    /// namespace does not have.
+    #[error("{setting} is left alone: `/sys` shows the interface of another network namespace under that name")]
+    Foreign {
+        /// The setting.
+        setting: Setting,
+    },
+
     /// The file system is mounted for reading only, as `/proc` and `/sys` are in containers.
     #[error("{setting} cannot be changed: {} is mounted read-only", path.display())]
     ReadOnly {

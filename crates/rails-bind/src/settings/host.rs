@@ -1,6 +1,6 @@
 //! A host: one setting read or written.
 
-use super::{Setting, SettingError, Value, bans, tasks};
+use super::{InterfaceName, Setting, SettingError, Value, bans, tasks};
 use std::{
     fs, io,
     io::Write,
@@ -32,11 +32,12 @@ impl Host {
     /// The value of a setting.
     ///
     /// # Errors
-    /// [`SettingError::NotThere`], [`SettingError::Unsupported`], [`SettingError::Malformed`]; to read takes no
-    /// privilege, but for the memory of another user's process.
+    /// [`SettingError::NotThere`], [`SettingError::Unsupported`], [`SettingError::Malformed`], [`SettingError::Foreign`];
+    /// to read takes no privilege, but for the memory of another user's process.
     pub fn read(&self, setting: &Setting) -> Result<Value, SettingError> {
         let Some(path) = self.path(setting) else { return self.read_by_call(setting) };
         let text = fs::read_to_string(&path).map_err(|source| unreadable(setting, &path, source))?;
+        self.refuse_foreign(setting)?;
         let text = text.trim();
         setting.parse(text).ok_or_else(|| SettingError::Malformed {
             setting: setting.clone(),
@@ -62,6 +63,7 @@ impl Host {
     pub(super) fn write(&self, setting: &Setting, value: &Value) -> Result<Value, SettingError> {
         let text = Self::check(setting, value)?;
         self.refuse_claimed(setting)?;
+        self.refuse_foreign(setting)?;
         match self.path(setting) {
             None => self.write_by_call(setting, value)?,
             Some(path) => write(&path, &text).map_err(|source| refused(setting, value, path, source))?,
@@ -72,6 +74,16 @@ impl Host {
             return Err(SettingError::NoneUsable { setting: setting.clone(), value: value.clone() });
         }
         Ok(got)
+    }
+
+    /// Refuses the file of another interface than the setting names. A tree of files has no other interfaces than its own.
+    fn refuse_foreign(&self, setting: &Setting) -> Result<(), SettingError> {
+        let is_own =
+            |interface: &InterfaceName| self.root != Path::new("/") || rails_topo::sysfs_shows(interface.as_str());
+        match setting.interface().is_none_or(is_own) {
+            true => Ok(()),
+            false => Err(SettingError::Foreign { setting: setting.clone() }),
+        }
     }
 
     fn read_by_call(&self, setting: &Setting) -> Result<Value, SettingError> {

@@ -140,6 +140,17 @@ impl Setting {
         }
     }
 
+    /// The interface that it belongs to.
+    fn interface(&self) -> Option<&InterfaceName> {
+        match self {
+            Self::ReceiveSteering { interface, .. }
+            | Self::ReceiveFlows { interface, .. }
+            | Self::TransmitSteering { interface, .. }
+            | Self::ThreadedNapi { interface } => Some(interface),
+            _ => None,
+        }
+    }
+
     /// The kind of its value, and the file's notation of it.
     fn form(&self) -> Form {
         match self {

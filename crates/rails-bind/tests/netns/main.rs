@@ -2,4 +2,5 @@
 //!
 //! Run as root: `cargo test -p rails-bind --test netns -- --ignored netns_`
 
+mod settings;
 mod sockets;

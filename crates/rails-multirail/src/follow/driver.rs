@@ -49,6 +49,9 @@ pub(super) fn start(
                 Ok(monitor) => {
                     let _ = report.send(Ok(()));
                     drop(report);
+                    for error in monitor.refused() {
+                        tracing::warn!(error = with_causes(error), "rails follow some changes of the machine late");
+                    }
                     follow(&monitor, &rails, request, options, &mut stopped).await;
                 }
                 Err(error) => {

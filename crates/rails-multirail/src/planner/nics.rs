@@ -81,17 +81,22 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Why the planner does not choose the NIC; `None` if it may.
+/// Why the planner does not choose the NIC; `None` if it may. Where `/sys` is hidden, interfaces are of unknown kind, and
+/// the NICs are among them.
 pub(super) fn why_not(nic: &Nic) -> Option<String> {
     let reason = match nic.kind {
         _ if nic.hidden.is_some() => format!("left alone: {}", nic.hidden.as_deref().unwrap_or_default()),
         NicKind::Loopback => "the loopback interface: name it, or ask for `loopback`".to_owned(),
         NicKind::Virtual => "made in software: name it to use it".to_owned(),
-        NicKind::Device if nic.up == Some(false) => "its link is down".to_owned(),
-        NicKind::Device if !nic.addresses.is_empty() && !nic.addresses.iter().any(|held| is_usable(held.ip)) => {
+        NicKind::Device | NicKind::Unknown if nic.up == Some(false) => "its link is down".to_owned(),
+        _ if !nic.addresses.is_empty() && !nic.addresses.iter().any(|held| is_usable(held.ip)) => {
             "it has link-local addresses alone".to_owned()
         }
-        NicKind::Device => return None,
+        NicKind::Unknown if nic.addresses.is_empty() => "it has no address".to_owned(),
+        NicKind::Device | NicKind::Unknown => return None,
     };
     Some(reason)
 }
+
+/// Why nothing is known of an interface's device.
+pub(super) const NOT_SHOWN: &str = "/sys does not show it";

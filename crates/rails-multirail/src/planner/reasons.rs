@@ -3,6 +3,7 @@
 use super::{
     DeviceKind, PlannedDevice, PlannedRail,
     cpus::{Candidate, FromInterrupt, Place, Sought},
+    nics::NOT_SHOWN,
 };
 use rails_topo::{Nic, NicKind};
 use std::net::IpAddr;
@@ -23,6 +24,7 @@ pub(super) fn describe_lane(nic: Option<&Nic>, address: Option<IpAddr>, devices:
         (NicKind::Device, Some(pci), Some(node)) => format!("PCI {pci} on node {node}; {speed}"),
         (NicKind::Device, Some(pci), None) => format!("PCI {pci}, node unknown; {speed}"),
         (NicKind::Device, None, _) => format!("a device without a PCI address; {speed}"),
+        (NicKind::Unknown, ..) => format!("{NOT_SHOWN}; {speed}"),
     };
     format!("lane {}{address} ({place})", nic.name)
 }

@@ -56,7 +56,10 @@ impl Planner<'_> {
         let missing = |affinity, reason: String| Err(PlanError::AffinityMissing { rail, affinity, reason });
         let (name, serving) = (sought.nics.join(" and "), &sought.serving);
         let beside = |name: &&str| self.locality.cpus_beside(self.topology.nic(name)?);
-        let is_device = |name: &&str| self.topology.nic(name).is_some_and(|nic| nic.kind == NicKind::Device);
+        let is_device = |name: &&str| {
+            let nic = self.topology.nic(name);
+            nic.is_some_and(|nic| matches!(nic.kind, NicKind::Device | NicKind::Unknown))
+        };
         let no_interrupt = match sought.nics.iter().any(is_device) {
             true => format!("which CPU serves the interrupts of {name} is not known"),
             false if name.is_empty() => "it is planned on no NIC".to_owned(),

@@ -6,12 +6,13 @@ mod recorder;
 mod tree;
 
 use crate::{
-    CaptureError, CaptureFault, DetectError, InterfaceAddress, Origin, SysfsError, Topology, detect,
+    CaptureError, CaptureFault, InterfaceAddress, Nic, Origin, SysfsError, Topology,
     linux::{self, Folder, Root},
 };
 use recorder::Recorder;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{BufReader, Read, Write},
     path::Path,
@@ -59,11 +60,13 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// [`DetectError::Sysfs`], [`DetectError::Addresses`].
-    pub fn of_this_machine() -> Result<Self, DetectError> {
+    /// As [`Topology::from_sysfs_root`].
+    pub fn of_this_machine() -> Result<Self, SysfsError> {
         let capture = Self::of_folder("/")?;
-        let addresses = Some(detect::addresses()?);
-        Ok(Self { extra: Extra { addresses, ..capture.extra }, ..capture })
+        Ok(Self {
+            extra: Extra { addresses: linux::own_addresses(&Root::this_machine()?), ..capture.extra },
+            ..capture
+        })
     }
 
     /// Captures the files that [`Topology::from_sysfs_root`] reads in a folder with a machine's `/sys` and `/proc`.
@@ -92,11 +95,11 @@ impl Capture {
     /// [`SysfsError::NoCpus`].
     pub fn replay(self, path: impl AsRef<Path>) -> Result<Topology, SysfsError> {
         let path = path.as_ref();
-        let topology = linux::read_root(&Root::of(self.tree), path, Origin::Capture { path: path.to_owned() })?;
-        Ok(match self.extra.addresses {
-            Some(addresses) => detect::with_addresses(topology, addresses),
-            None => topology,
-        })
+        let mut topology = linux::read_root(&Root::of(self.tree), path, Origin::Capture { path: path.to_owned() })?;
+        if let Some(addresses) = self.extra.addresses {
+            give_addresses(&mut topology.nics, addresses);
+        }
+        Ok(topology)
     }
 
     /// Writes the capture to a file; one that is there is written over.
@@ -163,6 +166,15 @@ impl Topology {
         let path = path.as_ref();
         Ok(Capture::open(path)?.replay(path)?)
     }
+}
+
+/// Gives the interfaces these addresses and no others.
+fn give_addresses(nics: &mut [Nic], addresses: Vec<(String, InterfaceAddress)>) {
+    let mut of_name: BTreeMap<String, Vec<InterfaceAddress>> = BTreeMap::new();
+    for (name, address) in addresses {
+        of_name.entry(name).or_default().push(address);
+    }
+    nics.iter_mut().for_each(|nic| nic.addresses = of_name.remove(&nic.name).unwrap_or_default());
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use tempfile::TempDir;
 
 /// The model that the readers of the kernel's files make of this machine, without hwloc.
 fn this_machine() -> Topology {
-    let topology = linux::read(Path::new("/"), Origin::ThisMachine { reader: "sysfs".to_owned() }).unwrap();
-    detect::with_addresses(topology, detect::addresses().unwrap())
+    let origin = Origin::ThisMachine { reader: "sysfs".to_owned() };
+    linux::read_root(&Root::this_machine().unwrap(), Path::new("/"), origin).unwrap()
 }
 
 fn packed(capture: &Capture) -> Vec<u8> {

@@ -25,12 +25,12 @@ pub fn user_file(config_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<Pa
 ///
 /// # Errors
 /// [`ConfigError`]: a file is there and cannot be read, is longer than 256 KiB, or is wrong in itself; one that was
-/// named is missing.
+/// named is missing. A file that may be missing counts as missing where its folder may not be searched.
 pub fn layers(may_be_missing: &[PathBuf], named: &[PathBuf]) -> Result<Vec<Config>, ConfigError> {
     let mut layers = Vec::new();
     for path in may_be_missing {
         match Config::read(path) {
-            Err(ConfigError::Read { source, .. }) if is_missing(&source) => {}
+            Err(ConfigError::Read { source, .. }) if is_missing(path, &source) => {}
             read => layers.push(read?),
         }
     }
@@ -70,9 +70,14 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
     }
 }
 
-/// Whether the file, or the folder of it, does not exist.
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+/// Whether the file, or the folder of it, does not exist, or whether nobody can tell: folders that may not be searched
+/// (a `HOME` of another user) hide that.
+fn is_missing(path: &Path, error: &io::Error) -> bool {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => true,
+        io::ErrorKind::PermissionDenied => path.symlink_metadata().is_err(),
+        _ => false,
+    }
 }
 
 /// So that `/dev/zero` ends.

@@ -6,7 +6,7 @@ mod memory;
 mod tree;
 mod xml;
 
-use crate::{CpuSet, DetectError, Gpu, Nic, NodeId, NodeSet, NumaNode, Origin, Topology};
+use crate::{CpuSet, DetectError, Gpu, Nic, NicKind, NodeId, NodeSet, NumaNode, Origin, Topology, linux::Root};
 use hwlocality::{
     Topology as Hwloc,
     object::types::ObjectType,
@@ -20,9 +20,16 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 /// Replaces the facts from this machine's files that hwloc knows better.
 ///
 /// The kernel's files decide which objects exist: the online CPUs, and NUMA nodes at all (on a kernel without NUMA
-/// hwloc makes one up).
-pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> {
-    let hwloc = this_machine().map_err(|source| DetectError::Hwloc { source })?;
+/// hwloc makes one up). Where hwloc fails, all facts are those of the files, and the origin says so.
+pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, DetectError> {
+    let hwloc = match why_not(root).map_or_else(this_machine, |reason| Err(reason.into())) {
+        Ok(hwloc) => hwloc,
+        Err(error) => {
+            let reader = format!("sysfs; hwloc {} did not read this machine: {error}", version());
+            topology.origin = Origin::ThisMachine { reader };
+            return Ok(topology);
+        }
+    };
     if !hwloc.is_this_system() {
         return Err(DetectError::NotThisMachine);
     }
@@ -39,6 +46,24 @@ pub(crate) fn complete(mut topology: Topology) -> Result<Topology, DetectError> 
     complete_devices(&mut topology, &hwloc);
     topology.origin = Origin::ThisMachine { reader: format!("hwloc {}", version()) };
     Ok(topology.in_order())
+}
+
+/// Why hwloc cannot be asked for this machine; `None` where it can.
+///
+/// It would end the process: hwloc 2 asserts that a folder of nodes lists one (`list_sysfsnode` in its
+/// topology-linux.c). Without the folder of the CPUs it would make CPUs up.
+fn why_not(root: &Root) -> Option<&'static str> {
+    const NODES: &str = "sys/devices/system/node";
+    let listed = format!("{NODES}/online");
+    let lists_nodes = match root.bytes(&listed, 1) {
+        Some(_) => root.value::<NodeSet>(&listed).is_some_and(|nodes| !nodes.is_empty()),
+        None => !root.numbered(NODES, "node").is_empty(),
+    };
+    if root.is_dir(NODES) && !lists_nodes {
+        return Some("/sys/devices/system/node lists no node");
+    }
+    let has_cpus = !root.numbered("sys/devices/system/cpu", "cpu").is_empty();
+    (!has_cpus).then_some("/sys/devices/system/cpu lists no CPU")
 }
 
 /// The version of the installed library.
@@ -66,7 +91,9 @@ fn load(builder: TopologyBuilder, flags: BuildFlags, io: TypeFilter) -> Result<H
 fn complete_devices(topology: &mut Topology, hwloc: &Hwloc) {
     let online = &topology.online_cpus;
     for found in tree::nics(hwloc) {
-        if let Some(nic) = topology.nics.iter_mut().find(|nic| nic.name == found.name) {
+        // hwloc reads the files, which may be those of another interface of that name.
+        let same = |nic: &&mut Nic| nic.name == found.name && nic.kind != NicKind::Unknown;
+        if let Some(nic) = topology.nics.iter_mut().find(same) {
             fill_in(nic, found, online);
         }
     }

@@ -5,7 +5,8 @@ use super::{
     cpuset::{self, Cpuset},
     root::Root,
 };
-use crate::{CpuSet, NodeSet};
+use crate::{CpuId, CpuSet, NodeSet};
+use nix::{sched::sched_getaffinity, unistd::Pid};
 
 /// The limits of the process; each is `None` if nothing states it.
 pub(crate) struct Allowed {
@@ -46,6 +47,11 @@ impl Allowed {
     }
 }
 
+/// The CPUs that the kernel lets the process run on.
+pub(super) fn of_the_process(root: &Root) -> Option<CpuSet> {
+    Status::read(root).cpus
+}
+
 /// The online CPUs whose tick stops; a kernel without the parameter writes `(null)`.
 pub(super) fn nohz_full(root: &Root, cpus: &Cpus) -> CpuSet {
     root.value::<CpuSet>(&format!("{CPUS}/nohz_full")).unwrap_or_default().intersection(&cpus.online)
@@ -54,7 +60,7 @@ pub(super) fn nohz_full(root: &Root, cpus: &Cpus) -> CpuSet {
 /// The sets that `/proc/self/status` allows.
 ///
 /// It describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)), with the limits
-/// of taskset and the cpuset.
+/// of taskset and the cpuset. Where this machine hides the file, the kernel is asked for the main thread's CPUs.
 #[derive(Default)]
 struct Status {
     cpus: Option<CpuSet>,
@@ -66,8 +72,15 @@ impl Status {
         let text = root.text("proc/self/status").unwrap_or_default();
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name));
         Self {
-            cpus: field("Cpus_allowed_list:").and_then(|list| list.parse().ok()),
+            cpus: field("Cpus_allowed_list:").and_then(|list| list.parse().ok()).or_else(|| affinity(root)),
             nodes: field("Mems_allowed_list:").and_then(|list| list.parse().ok()),
         }
     }
+}
+
+/// The CPUs of the main thread, whose number is that of the process.
+fn affinity(root: &Root) -> Option<CpuSet> {
+    let asked = root.is_this_machine().then(|| sched_getaffinity(Pid::this()))?.ok()?;
+    let is_set = |cpu: &usize| asked.is_set(*cpu).unwrap_or_default();
+    Some((0..nix::sched::CpuSet::count()).filter(is_set).map(|cpu| CpuId(cpu as u32)).collect())
 }

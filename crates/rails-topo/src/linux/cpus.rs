@@ -2,6 +2,7 @@
 //! kernel's sources).
 
 use super::{
+    allowed,
     cpuinfo::{self, ByCpu},
     root::Root,
     votes::believed,
@@ -28,9 +29,30 @@ impl Cpus {
         let present: CpuSet =
             root.numbered(CPUS, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_CPU).map(CpuId).collect();
         let listed = root.value::<CpuSet>(&format!("{CPUS}/online")).filter(|cpus| !cpus.is_empty());
-        let online = listed.unwrap_or_else(|| unlisted(root, &present));
+        let mut online = listed.unwrap_or_else(|| unlisted(root, &present));
+        // This process runs on one of them.
+        let is_true = |online: &CpuSet| allowed::of_the_process(root).is_none_or(|own| own.intersects(online));
+        if root.is_this_machine() && (online.is_empty() || !is_true(&online)) {
+            online = without_their_folder(root);
+        }
         Self { described: online.intersection(&present), online }
     }
+}
+
+/// The CPUs of this machine where their folder is hidden, as in some sandboxes, or holds nonsense: those that `/proc/stat` counts, else
+/// those that this process may use, else as many as it may use, from 0.
+fn without_their_folder(root: &Root) -> CpuSet {
+    let number = |line: &str| line.split_whitespace().next()?.strip_prefix("cpu")?.parse().ok().map(CpuId);
+    let stat = root.text("proc/stat").unwrap_or_default();
+    let counted: CpuSet = stat.lines().filter_map(number).filter(|cpu| cpu.0 <= LARGEST_CPU).collect();
+    if !counted.is_empty() {
+        return counted;
+    }
+    let as_many = || {
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..u32::try_from(count).unwrap_or(1)).map(CpuId).collect()
+    };
+    allowed::of_the_process(root).unwrap_or_else(as_many)
 }
 
 /// Why the CPUs cannot be listed; `None` where they can, or where their folder is missing.
@@ -104,11 +126,16 @@ fn set_in(root: &Root, path: &str) -> Option<CpuSet> {
     if path.ends_with("_list") { root.value(path) } else { CpuSet::parse_mask(&root.text(path)?).ok() }
 }
 
-/// The CPUs by key; a CPU of unknown key is in no set.
+/// The CPUs that have a folder or a paragraph of `/proc/cpuinfo`, by key.
 fn grouped<K: Ord>(cpus: &Cpus, cpuinfo: &ByCpu, key: impl Fn(CpuId) -> Option<K>) -> Vec<CpuSet> {
-    let mut sets: BTreeMap<K, CpuSet> = BTreeMap::new();
     let running: CpuSet = cpuinfo.keys().copied().collect();
-    for cpu in cpus.described.union(&running.intersection(&cpus.online)).iter() {
+    by_key(cpus.described.union(&running.intersection(&cpus.online)).iter(), key)
+}
+
+/// These CPUs by key; a CPU of unknown key is in no set.
+fn by_key<K: Ord>(cpus: impl Iterator<Item = CpuId>, key: impl Fn(CpuId) -> Option<K>) -> Vec<CpuSet> {
+    let mut sets: BTreeMap<K, CpuSet> = BTreeMap::new();
+    for cpu in cpus {
         if let Some(key) = key(cpu) {
             sets.entry(key).or_default().insert(cpu);
         }

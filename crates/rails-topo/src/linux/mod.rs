@@ -28,12 +28,13 @@ pub(crate) use folder::Folder;
 pub(crate) use interrupts::{Served, served};
 #[cfg(feature = "hwloc")]
 pub(crate) use names::product;
+pub(crate) use net::has_own_files;
 #[cfg(feature = "monitor")]
 pub(crate) use nodes::total_memory;
 pub(crate) use root::{LONGEST_FILE, Root};
 pub(crate) use source::{Kind, Source};
 
-use crate::{Gpu, NodeSet, Origin, SysfsError, Topology};
+use crate::{Gpu, InterfaceAddress, Nic, NodeSet, Origin, SysfsError, Topology};
 use cpus::Cpus;
 use std::path::Path;
 
@@ -108,15 +109,24 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
     .in_order())
 }
 
-/// The interfaces of a known machine, read again.
+/// The addresses of this machine's interfaces that have files, by their names; `None` where the kernel does not list
+/// interfaces.
+pub(crate) fn own_addresses(root: &Root) -> Option<Vec<(String, InterfaceAddress)>> {
+    let nics = net::asked()?.into_iter().filter(|nic| net::has_its_files(root, nic));
+    let of_one = |nic: Nic| nic.addresses.into_iter().map(move |address| (nic.name.clone(), address));
+    Some(nics.flat_map(of_one).collect())
+}
+
+/// The interfaces of a known machine with their addresses, read again.
 #[cfg(feature = "monitor")]
-pub(crate) fn nics(root: &Root, machine: &Topology) -> Vec<crate::Nic> {
+pub(crate) fn nics(root: &Root, machine: &Topology) -> Vec<Nic> {
     let packages = machine.packages.len();
     net::nics(root, &attachment::Surroundings { online: &machine.online_cpus, nodes: &machine.nodes, packages })
 }
 
 /// The speed that the file of an interface states.
 #[cfg(feature = "monitor")]
-pub(crate) fn speed(root: &Root, nic: &str) -> Option<crate::Bandwidth> {
-    root.value(&format!("{}/{nic}/speed", net::NET)).and_then(net::speed)
+pub(crate) fn speed(root: &Root, nic: &Nic) -> Option<crate::Bandwidth> {
+    let has_files = nic.kind != crate::NicKind::Unknown;
+    root.value(&format!("{}/{}/speed", net::NET, nic.name)).filter(|_| has_files).and_then(net::speed)
 }

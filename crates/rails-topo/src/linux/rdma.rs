@@ -5,7 +5,7 @@ use super::{
     attachment::{Attachment, Surroundings, entry_path, is_virtual},
     root::Root,
 };
-use crate::{Bandwidth, Nic, PciAddress, RdmaDevice, RdmaPort};
+use crate::{Bandwidth, Nic, NicKind, PciAddress, RdmaDevice, RdmaPort};
 
 /// The devices, by name; each port finds its interface among `nics`.
 pub(super) fn devices(root: &Root, machine: &Surroundings<'_>, nics: &[Nic]) -> Vec<RdmaDevice> {
@@ -26,7 +26,8 @@ fn ports(root: &Root, device: &str, pci: Option<PciAddress>, nics: &[Nic]) -> Ve
     let port = |number: u32| {
         let file = |name| root.text(&format!("{folder}/{number}/{name}"));
         let state = file("state").as_deref().and_then(state);
-        let named = file("gid_attrs/ndevs/0").filter(|name| nics.iter().any(|nic| nic.name == *name));
+        let has_files = |nic: &Nic| nic.kind != NicKind::Unknown;
+        let named = file("gid_attrs/ndevs/0").filter(|name| nics.iter().any(|nic| nic.name == *name && has_files(nic)));
         RdmaPort {
             number,
             nic: named.or_else(|| beside(root, pci?, number, only_port, nics)),

@@ -1,7 +1,7 @@
 //! Files below a root directory, and none outside it.
 
 use super::{folder::Folder, source::Source};
-use crate::{Id, IdSet};
+use crate::{Id, IdSet, SysfsError};
 use std::{io, path::Path, str::FromStr};
 
 /// The root of a machine's `/sys` and `/proc`: `/` of this machine, a captured tree, or a capture in memory.
@@ -12,6 +12,7 @@ use std::{io, path::Path, str::FromStr};
 /// source, or made of its methods.
 pub(crate) struct Root {
     source: Box<dyn Source + Send + Sync>,
+    is_this_machine: bool,
 }
 
 impl Root {
@@ -20,7 +21,19 @@ impl Root {
     }
 
     pub(crate) fn of(source: impl Source + Send + Sync + 'static) -> Self {
-        Self { source: Box::new(source) }
+        Self { source: Box::new(source), is_this_machine: false }
+    }
+
+    /// `/` of the machine that this process runs on.
+    pub(crate) fn this_machine() -> Result<Self, SysfsError> {
+        let path = Path::new("/");
+        let folder = Folder::open(path).map_err(|source| SysfsError::Open { path: path.to_owned(), source })?;
+        Ok(Self { is_this_machine: true, ..Self::of(folder) })
+    }
+
+    /// Whether the kernel may be asked for facts that the files do not state.
+    pub(crate) fn is_this_machine(&self) -> bool {
+        self.is_this_machine
     }
 
     /// The file's text without the white space around it; an empty file counts as missing.

@@ -81,6 +81,9 @@ pub enum NicKind {
     Device,
     /// Virtual: veth, bridge, bond, tun, vlan and others.
     Virtual,
+    /// Of unknown kind: `/sys/class/net` does not show it, as where it belongs to another network namespace than the
+    /// interfaces that `/sys` shows. Nothing but its name, index, hardware address, addresses and [`Nic::up`] is known.
+    Unknown,
 }
 
 /// An IP address of an interface.

@@ -2,7 +2,7 @@
 
 use super::{MemoryBlockId, MemoryBlockSet, Snapshot, event::Looks};
 use crate::{
-    Bandwidth, CpuSet, DetectError, Nic, NodeId, NodeSet, NumaNode, Topology, detect,
+    Bandwidth, CpuSet, DetectError, Nic, NodeId, NodeSet, NumaNode, Topology,
     linux::{self, Allowed, Root, Served},
 };
 use std::collections::BTreeMap;
@@ -36,7 +36,6 @@ impl Facts {
         }
         if looks.nics {
             let mut nics = linux::nics(root, known);
-            detect::give_addresses(&mut nics, detect::addresses()?);
             nics.iter_mut().for_each(|nic| keep_place(nic, known));
             nics.sort_by(|a, b| a.name.cmp(&b.name));
             facts.nics = Some(nics);
@@ -46,7 +45,7 @@ impl Facts {
             .speeds
             .iter()
             .filter_map(of_index)
-            .filter_map(|nic| Some((nic.index?, linux::speed(root, &nic.name))))
+            .filter_map(|nic| Some((nic.index?, linux::speed(root, nic))))
             .collect();
         if looks.interrupts {
             let numbers = known.nics.iter().flat_map(|nic| &nic.interrupts).map(|interrupt| interrupt.number);

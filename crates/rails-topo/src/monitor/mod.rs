@@ -34,8 +34,8 @@
 //! CPU that goes offline and a link that goes down within the same millisecond may come the other way round.
 //!
 //! In containers without the host's user namespace no uevents arrive: there the slow look finds CPUs and nodes, and
-//! memory blocks stay unknown. Interfaces are those of the mounted `/sys`, as for [`Topology::detect`]: a process that
-//! enters another network namespace needs the `/sys` of that namespace (ip-netns(8) mounts it).
+//! memory blocks stay unknown. The slow look stands in for a source that the system refuses ([`Monitor::refused`]), too.
+//! Interfaces are those of the calling thread's network namespace, as for [`Topology::detect`].
 //!
 //! # Files of facts
 //!
@@ -80,7 +80,7 @@ use feed::Feed;
 pub use feed::{Changes, Stamped, Update};
 pub use snapshot::Snapshot;
 use sources::Sources;
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 use task::Task;
 use tokio::sync::mpsc;
 use tracker::Tracker;
@@ -96,6 +96,7 @@ pub struct MonitorOptions {
 #[derive(Debug)]
 pub struct Monitor {
     feed: Arc<Feed>,
+    refused: Vec<MonitorError>,
     expectations: mpsc::UnboundedSender<(u32, CpuSet)>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -104,7 +105,7 @@ pub struct Monitor {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
-    /// A source of events failed, or could not be opened.
+    /// A source of events failed, or could not be opened ([`Monitor::refused`]).
     #[error("{source_name} failed")]
     Source {
         /// Which: `uevents`, `rtnetlink` or `inotify`.
@@ -115,7 +116,7 @@ pub enum MonitorError {
     /// The machine could not be read.
     #[error("this machine cannot be read")]
     Detect(#[from] DetectError),
-    /// The runtime ended while the machine was read, or reading it panicked.
+    /// Reading the machine panicked.
     #[error("the machine was not read to the end")]
     Stopped,
 }
@@ -151,10 +152,11 @@ impl Default for MonitorOptions {
 }
 
 impl Monitor {
-    /// Opens the sources, then reads the machine, so that no change is missed.
+    /// Opens the sources, then reads the machine, so that no change is missed. A source that the system refuses is left
+    /// out ([`Monitor::refused`]).
     ///
     /// # Errors
-    /// [`MonitorError::Source`] if the kernel refuses a socket, [`MonitorError::Detect`] if the machine cannot be read.
+    /// [`MonitorError::Detect`] if the machine cannot be read.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time enabled.
@@ -162,17 +164,25 @@ impl Monitor {
     /// # Privileges
     /// None.
     pub async fn start(options: MonitorOptions) -> Result<Self, MonitorError> {
-        let root = Root::open(Path::new("/")).map_err(|source| crate::SysfsError::Open { path: "/".into(), source });
-        let root = Arc::new(root.map_err(DetectError::from)?);
-        let sources = Sources::open(&root)?;
+        let root = Arc::new(Root::this_machine().map_err(DetectError::from)?);
+        let (sources, refused) = Sources::open(&root);
         let reading = Arc::clone(&root);
-        let snapshot = tokio::task::spawn_blocking(move || Facts::of_the_machine(&reading)).await;
-        let snapshot = snapshot.map_err(|_| MonitorError::Stopped)??;
+        let snapshot = task::aside(move || Facts::of_the_machine(&reading)).await.ok_or(MonitorError::Stopped)??;
         let feed = Arc::new(Feed::new(snapshot.clone(), options.kept_changes));
-        let tracker = Tracker::new(std::time::Instant::now(), snapshot, options.slow_look);
+        let now = std::time::Instant::now();
+        let mut tracker = Tracker::new(now, snapshot, options.slow_look);
+        if !sources.tell_of_links() {
+            tracker.look_for_nics();
+        }
         let (expectations, expected) = mpsc::unbounded_channel();
         let task = Task::new(root, sources, tracker, Arc::clone(&feed), expected);
-        Ok(Self { feed, expectations, task: tokio::spawn(task.run()) })
+        Ok(Self { feed, refused, expectations, task: tokio::spawn(task.run()) })
+    }
+
+    /// The sources of events that the system refuses, each a [`MonitorError::Source`]. The slow look finds the changes that
+    /// they would have told, but for those of memory blocks.
+    pub fn refused(&self) -> &[MonitorError] {
+        &self.refused
     }
 
     /// The changes from now on; any number of subscribers may read, each at its own pace.

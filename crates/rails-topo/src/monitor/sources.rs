@@ -6,41 +6,68 @@ use netlink_sys::{
     AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket,
     protocols::{NETLINK_KOBJECT_UEVENT, NETLINK_ROUTE},
 };
-use std::io;
+use std::{future::pending, io};
 
-/// The sources of events.
+/// The sources of events; one that the system refuses is `None`, and the slow look finds what it would have told.
 pub(super) struct Sources {
-    uevents: TokioSocket,
-    route: TokioSocket,
-    cpuset: CpusetWatch,
+    uevents: Option<TokioSocket>,
+    route: Option<TokioSocket>,
+    cpuset: Option<CpusetWatch>,
 }
 
 impl Sources {
-    pub(super) fn open(root: &Root) -> Result<Self, MonitorError> {
-        Ok(Self {
-            uevents: socket(NETLINK_KOBJECT_UEVENT, KERNEL_UEVENTS).map_err(failed("uevents"))?,
-            route: socket(NETLINK_ROUTE, rtnetlink::GROUPS).map_err(failed("rtnetlink"))?,
-            cpuset: CpusetWatch::new(root).map_err(failed("inotify"))?,
-        })
+    /// Opens them, and returns why some could not be opened: address families that are not allowed (systemd's
+    /// `RestrictAddressFamilies=`), or too many watches on the machine (`/proc/sys/fs/inotify/max_user_instances`).
+    pub(super) fn open(root: &Root) -> (Self, Vec<MonitorError>) {
+        let mut refused = Vec::new();
+        let sources = Self {
+            uevents: kept(socket(NETLINK_KOBJECT_UEVENT, KERNEL_UEVENTS), "uevents", &mut refused),
+            route: kept(socket(NETLINK_ROUTE, rtnetlink::GROUPS), "rtnetlink", &mut refused),
+            cpuset: kept(CpusetWatch::new(root), "inotify", &mut refused),
+        };
+        (sources, refused)
     }
 
-    /// Watches the files of the cgroup that this process is in now, if that is another one. Whether it is.
-    pub(super) fn follow_cgroup(&mut self, root: &Root) -> Result<bool, MonitorError> {
-        let moved = self.cpuset.is_stale(root);
-        if moved {
-            self.cpuset = CpusetWatch::new(root).map_err(failed("inotify"))?;
+    /// Whether the kernel tells of links and addresses.
+    pub(super) fn tell_of_links(&self) -> bool {
+        self.route.is_some()
+    }
+
+    /// Watches the files of the cgroup that this process is in now, if that is another one and they can be watched.
+    pub(super) fn follow_cgroup(&mut self, root: &Root) {
+        if self.cpuset.as_ref().is_some_and(|watch| watch.is_stale(root)) {
+            self.cpuset = CpusetWatch::new(root).ok();
         }
-        Ok(moved)
     }
 
     /// The next events; they may be none of importance. Cancel safe.
     pub(super) async fn told(&mut self) -> Result<Vec<Event>, MonitorError> {
         tokio::select! {
             biased;
-            datagram = self.uevents.recv_from_full() => received(datagram, uevent).map_err(failed("uevents")),
-            datagram = self.route.recv_from_full() => received(datagram, rtnetlink::events).map_err(failed("rtnetlink")),
-            written = self.cpuset.written() => written.map(|()| vec![Event::Cpuset]).map_err(failed("inotify")),
+            datagram = next(&mut self.uevents) => received(datagram, uevent).map_err(failed("uevents")),
+            datagram = next(&mut self.route) => received(datagram, rtnetlink::events).map_err(failed("rtnetlink")),
+            written = written(&self.cpuset) => written.map(|()| vec![Event::Cpuset]).map_err(failed("inotify")),
         }
+    }
+}
+
+fn kept<T>(opened: io::Result<T>, source_name: &'static str, refused: &mut Vec<MonitorError>) -> Option<T> {
+    opened.map_err(|source| refused.push(failed(source_name)(source))).ok()
+}
+
+/// The next datagram of a source that is there.
+async fn next(socket: &mut Option<TokioSocket>) -> io::Result<(Vec<u8>, SocketAddr)> {
+    match socket {
+        Some(socket) => socket.recv_from_full().await,
+        None => pending().await,
+    }
+}
+
+/// The next write to a file that is watched.
+async fn written(watch: &Option<CpusetWatch>) -> io::Result<()> {
+    match watch {
+        Some(watch) => watch.written().await,
+        None => pending().await,
     }
 }
 

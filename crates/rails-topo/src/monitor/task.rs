@@ -4,9 +4,13 @@ use super::{Feed, MonitorError, Sources, Tracker, facts::Facts, tracker::Ticket}
 use crate::{CpuSet, DetectError, linux::Root};
 use std::{
     sync::Arc,
+    thread,
     time::{Duration, Instant, SystemTime},
 };
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinSet,
+};
 
 pub(super) struct Task {
     root: Arc<Root>,
@@ -14,8 +18,8 @@ pub(super) struct Task {
     tracker: Tracker,
     feed: Arc<Feed>,
     expectations: mpsc::UnboundedReceiver<(u32, CpuSet)>,
-    /// Looks under way: on threads that may block, because a driver may take its time to state the speed of its link.
-    looks: JoinSet<Look>,
+    /// Looks under way.
+    looks: JoinSet<Option<Look>>,
 }
 
 /// A finished look.
@@ -47,7 +51,7 @@ impl Task {
 
     /// Waits for one event, and handles it.
     async fn step(&mut self) -> Result<(), MonitorError> {
-        self.begin_looks()?;
+        self.begin_looks();
         let next_look = self.tracker.next_due();
         let next_look = async {
             match next_look {
@@ -60,7 +64,7 @@ impl Task {
             biased;
             Some((number, cpus)) = self.expectations.recv() => self.tracker.expect_interrupt(number, cpus),
             Some(look) = self.looks.join_next() => {
-                let Look { ticket, facts, took } = look.map_err(|_| MonitorError::Stopped)?;
+                let Look { ticket, facts, took } = look.ok().flatten().ok_or(MonitorError::Stopped)?;
                 let now = Instant::now();
                 changes = self.tracker.looked(now, &ticket, facts?);
                 if ticket.looks.interrupts {
@@ -78,19 +82,37 @@ impl Task {
         Ok(())
     }
 
-    fn begin_looks(&mut self) -> Result<(), MonitorError> {
+    fn begin_looks(&mut self) {
         for ticket in self.tracker.due(Instant::now()) {
             if ticket.looks.interrupts {
                 // With the slow look: there is no event for a move into another cgroup.
-                self.sources.follow_cgroup(&self.root)?;
+                self.sources.follow_cgroup(&self.root);
             }
-            let (root, known) = (Arc::clone(&self.root), self.feed.snapshot());
-            self.looks.spawn_blocking(move || {
+            let (root, known, looks) = (Arc::clone(&self.root), self.feed.snapshot(), ticket.looks.clone());
+            let look = aside(move || {
                 let begun = Instant::now();
-                let facts = Facts::look(&root, &ticket.looks, &known.topology);
-                Look { ticket, facts, took: begun.elapsed() }
+                (Facts::look(&root, &looks, &known.topology), begun.elapsed())
+            });
+            self.looks.spawn(async move {
+                let (facts, took) = look.await?;
+                Some(Look { ticket, facts, took })
             });
         }
-        Ok(())
+    }
+}
+
+/// Looks on a thread of its own, because a driver may take its time to state the speed of its link; on the calling one
+/// where the system gives no thread. `None` if the look panicked.
+pub(super) async fn aside<T: Send + 'static>(look: impl Fn() -> T + Send + Sync + 'static) -> Option<T> {
+    let look = Arc::new(look);
+    let there = Arc::clone(&look);
+    let (done, found) = oneshot::channel();
+    let thread = thread::Builder::new().name("rails-look".to_owned()).spawn(move || {
+        // Nobody waits for it once the monitor has been dropped.
+        let _ = done.send(there());
+    });
+    match thread {
+        Ok(_) => found.await.ok(),
+        Err(_) => Some(look()),
     }
 }

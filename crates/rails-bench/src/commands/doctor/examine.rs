@@ -174,7 +174,7 @@ fn nics_of(pid: Tid, topology: &Topology) -> Result<(Vec<Nic>, Vec<String>)> {
         return Ok((Vec::new(), notes));
     }
     let uses = |nic: &&Nic| {
-        nic.kind == NicKind::Device
+        matches!(nic.kind, NicKind::Device | NicKind::Unknown)
             && nic.addresses.iter().any(|address| sockets.iter().any(|socket| socket.local.ip() == address.ip))
     };
     Ok((topology.nics().iter().filter(uses).cloned().collect(), notes))

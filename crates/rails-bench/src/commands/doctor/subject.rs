@@ -37,7 +37,8 @@ impl Subject {
                 Ok(Self::Rails(rails))
             }
             (None, None, None) => {
-                let nics = topology.nics().iter().filter(|nic| nic.kind == NicKind::Device);
+                let may_have_device = |nic: &&Nic| matches!(nic.kind, NicKind::Device | NicKind::Unknown);
+                let nics = topology.nics().iter().filter(may_have_device);
                 let nics: Vec<String> = nics.map(|nic| nic.name.clone()).collect();
                 match nics.is_empty() {
                     false => Ok(Self::Nics(nics)),

@@ -10,6 +10,7 @@ use humantime::format_rfc3339_millis;
 use rails_topo::monitor::{Changes, Monitor, MonitorOptions, Update};
 use serde_json::{Value, json};
 use std::{
+    error::Error,
     io::{self, Write},
     time::SystemTime,
 };
@@ -20,6 +21,10 @@ pub(super) fn run(as_json: bool) -> Result<Exit> {
     runtime.block_on(async {
         let mut stop = Stop::on_signals().context("Ctrl-C cannot be heeded")?;
         let monitor = Monitor::start(MonitorOptions::new()).await.context("this machine cannot be watched")?;
+        for error in monitor.refused() {
+            let why = error.source().map(|why| format!(": {why}")).unwrap_or_default();
+            print::note(format!("some changes show late: {error}{why}"));
+        }
         let mut changes = monitor.subscribe();
         print::note("watching; Ctrl-C ends it");
         tokio::select! {

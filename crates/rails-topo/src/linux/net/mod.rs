@@ -1,6 +1,7 @@
 //! Network interfaces, from `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net in the kernel's sources).
 
 mod addresses;
+mod interfaces;
 mod layers;
 mod queues;
 
@@ -10,23 +11,24 @@ use super::{
     root::Root,
 };
 use crate::{Bandwidth, MacAddress, Nic, NicKind, PciAddress};
+pub(crate) use interfaces::has_own_files;
+use interfaces::{Interface, interfaces};
+pub(super) use interfaces::{asked, has_its_files};
 use layers::Vlans;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The interfaces, by name.
+/// The interfaces with their addresses, by name.
 pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
-    let mut addresses = addresses::of_version_6(root);
     let vlans = Vlans::read(root);
-    // Plain files stand among them too, such as `bonding_masters`.
-    let is_interface = |name: &String| {
-        let path = format!("{NET}/{name}");
-        root.is_dir(&path) || root.link(&path).is_some()
-    };
     let mut nics = Vec::new();
     let mut of_path: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for name in root.names(NET).into_iter().filter(is_interface) {
+    for Interface { nic: without_files, has_files } in interfaces(root) {
+        if !has_files {
+            nics.push(without_files);
+            continue;
+        }
+        let Nic { name, addresses, .. } = without_files;
         let device = device_path(root, &name).map(DevicePath::of);
-        let addresses = addresses.remove(&name).unwrap_or_default();
         let nic = nic(root, &name, device.as_ref(), machine);
         let (virtual_kind, lowers) = (layers::kind(root, &nic, &vlans), layers::lowers(root, &name, &vlans));
         nics.push(Nic { addresses, virtual_kind, lowers, ..nic });

@@ -33,6 +33,8 @@ pub(crate) struct Tracker {
     /// The next slow look.
     slow_at: Instant,
     slow_interval: Duration,
+    /// Whether the slow look looks for interfaces: without rtnetlink nobody tells of them.
+    seeks_nics: bool,
     in_flight: Vec<Looks>,
     /// The last events, kept while looks are under way.
     log: VecDeque<Event>,
@@ -50,11 +52,17 @@ impl Tracker {
             machine_at: None,
             slow_at: now + slow_interval,
             slow_interval,
+            seeks_nics: false,
             in_flight: Vec::new(),
             log: VecDeque::new(),
             before_log: 0,
             expected: BTreeMap::new(),
         }
+    }
+
+    /// Has the slow look find changes of interfaces.
+    pub(crate) fn look_for_nics(&mut self) {
+        self.seeks_nics = true;
     }
 
     pub(crate) fn snapshot(&self) -> &Snapshot {
@@ -116,6 +124,7 @@ impl Tracker {
                 self.wanted.cpus = true;
                 self.wanted.nodes = true;
                 self.wanted.interrupts = true;
+                self.wanted.nics |= self.seeks_nics;
             }
             let machine = self.wanted.machine;
             let small = std::mem::replace(&mut self.wanted, Looks { machine, ..Looks::default() });

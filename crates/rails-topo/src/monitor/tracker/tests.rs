@@ -162,6 +162,15 @@ fn announced_move_of_an_interrupt() {
 }
 
 #[test]
+fn slow_look_finds_interfaces_without_rtnetlink() {
+    let (mut tracker, start) = tracker();
+    assert!(!only(tracker.due(start + Duration::from_secs(5))).looks.nics);
+    let (mut tracker, start) = self::tracker();
+    tracker.look_for_nics();
+    assert!(only(tracker.due(start + Duration::from_secs(5))).looks.nics);
+}
+
+#[test]
 fn slow_look_that_takes_long_comes_seldom() {
     let (mut tracker, now) = tracker();
     let at = now + Duration::from_secs(5);

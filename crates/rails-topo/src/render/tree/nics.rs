@@ -26,6 +26,7 @@ fn row(nic: &Nic) -> Vec<String> {
         NicKind::Loopback => "loopback".to_owned(),
         NicKind::Virtual => nic.virtual_kind.as_deref().map_or("in software".into(), plain).into_owned(),
         NicKind::Device => "PCI unknown".to_owned(),
+        NicKind::Unknown => "not in /sys".to_owned(),
     };
     vec![
         format!("  {}", plain(&nic.name)),

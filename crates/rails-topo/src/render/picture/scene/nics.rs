@@ -68,6 +68,7 @@ pub(super) fn hardware(scene: &Scene<'_>, nic: &Nic) -> Block {
 pub(super) fn in_software(scene: &Scene<'_>, nic: &Nic) -> Block {
     let kind = match nic.kind {
         NicKind::Loopback => "loopback".into(),
+        NicKind::Unknown => "not in /sys".into(),
         _ => nic.virtual_kind.as_deref().map_or("".into(), plain),
     };
     let lowers: Vec<_> = nic.lowers.iter().map(|lower| plain(lower)).collect();

@@ -35,7 +35,8 @@
 //! # What holds
 //! * A binding is reported as it was read back: a call ends in [`Outcome::Applied`], [`Outcome::Partial`] (the kernel
 //!   drops the CPUs that a cpuset forbids without an error) or an error. A request that the kernel does not support is
-//!   an error. An interrupt that was moved is *pending* until it fires.
+//!   an error, which [`Unheld`] turns into a fact where the system refused the call. An interrupt that was moved is
+//!   *pending* until it fires.
 //! * Dropping a guard puts the former state back, also after a panic and after a failed call; a journal ([`settings`])
 //!   covers the changes of a killed process. Memory that was touched before stays on its node.
 //! * Masks have any size: nothing ends at 1,024 CPUs.
@@ -81,7 +82,9 @@ pub mod settings;
 pub mod socket;
 mod sys;
 pub mod thread;
+mod unheld;
 pub mod usage;
 
 pub use error::BindError;
 pub use outcome::Outcome;
+pub use unheld::{Cause, Property, Remedy, Unheld};

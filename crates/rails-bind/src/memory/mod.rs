@@ -35,7 +35,7 @@ pub use buffer::NumaBuffer;
 pub use error::MemoryError;
 pub use options::{BufferOptions, Pages};
 pub use part::BufferPart;
-pub use policy::{MemoryGuard, MemoryPolicy, node_of_page, set_thread_policy, thread_policy};
+pub use policy::{MemoryGuard, MemoryPolicy, node_of_first_touch, node_of_page, set_thread_policy, thread_policy};
 pub use pool::{BufferPool, PooledBuffer};
 pub use residency::{PageState, Residency, residency_of};
 pub use weights::interleave_weights;

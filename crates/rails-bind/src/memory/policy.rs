@@ -1,6 +1,12 @@
 //! Memory policies, and the policy of a thread: set, read back and put back by a guard.
 
-use crate::{BindError, Outcome, kernel_files, sys, sys::mempolicy::RawPolicy};
+use crate::{
+    BindError, Outcome, kernel_files, sys,
+    sys::{
+        mapping::{Mapping, Whole, page_bytes},
+        mempolicy::RawPolicy,
+    },
+};
 use rails_topo::{NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::{fmt, io, marker::PhantomData};
@@ -116,6 +122,19 @@ pub fn node_of_page(buffer: &[u8]) -> Result<NodeId, BindError> {
     let failed = |source| BindError::of_call("get_mempolicy", format_args!("the page at {byte:p}"), source);
     let node = sys::mempolicy::node_of(byte).map_err(failed)?;
     u32::try_from(node).map(NodeId).map_err(|_| failed(io::Error::other(format!("the kernel answered node {node}"))))
+}
+
+/// The node of a page that the calling thread is the first to touch: the one that its memory policy leads to now.
+///
+/// # Errors
+/// As [`node_of_page`]; [`BindError::Call`] if the kernel gives no page.
+pub fn node_of_first_touch() -> Result<NodeId, BindError> {
+    // A page of the heap may have been touched by another thread, and a buffer has a policy of its own.
+    let bytes = page_bytes();
+    let page = Mapping::new(bytes, bytes).map_err(|source| BindError::of_call("mmap", "a page", source))?;
+    let mut page = Whole::new(page);
+    page.fill(1);
+    node_of_page(&page)
 }
 
 impl MemoryPolicy {

@@ -146,7 +146,7 @@ pub(super) fn get(thread: Subject) -> Result<CpuSet, BindError> {
 
 pub(super) fn set(thread: Subject, cpus: &CpuSet) -> Result<(), BindError> {
     sys::sched_affinity::set(thread.raw(), cpus)
-        .map_err(|source| refused(thread, cpus, source, kernel_files::online_cpus()))
+        .map_err(|source| refused(thread, cpus, source, get(thread).ok(), kernel_files::online_cpus()))
 }
 
 /// The CPUs to give back later: also offline ones, which `sched_getaffinity` leaves out and the thread has again when
@@ -186,9 +186,16 @@ fn is_kept(thread: Subject, missing: &CpuSet) -> bool {
 }
 
 /// `EINVAL`: no CPU of the mask is both active and in the thread's cpuset (`__sched_setaffinity` in
-/// kernel/sched/syscalls.c), so the online ones are not allowed.
-fn refused(thread: Subject, cpus: &CpuSet, source: io::Error, online: Option<CpuSet>) -> BindError {
-    if source.raw_os_error() != Some(libc::EINVAL) {
+/// kernel/sched/syscalls.c), so the online ones are not allowed. For CPUs that the thread may use `now`, that is not the
+/// kernel's answer but a filter's.
+fn refused(
+    thread: Subject,
+    cpus: &CpuSet,
+    source: io::Error,
+    now: Option<CpuSet>,
+    online: Option<CpuSet>,
+) -> BindError {
+    if source.raw_os_error() != Some(libc::EINVAL) || now.is_some_and(|now| now.intersects(cpus)) {
         let needs = if thread == Subject::Calling { UNFILTERED } else { FOR_OTHERS };
         return thread.error("sched_setaffinity", format_args!("CPUs {cpus}"), needs, source);
     }
@@ -213,16 +220,18 @@ mod tests {
     fn offline_and_forbidden_cpus_of_a_refusal() {
         let set = |text: &str| text.parse::<CpuSet>().expect("a list");
         let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
-        match refused(Subject::Calling, &set("2-3,9"), invalid(), Some(set("0-3"))) {
+        match refused(Subject::Calling, &set("2-3,9"), invalid(), Some(set("0-1")), Some(set("0-3"))) {
             BindError::CpusUnusable { requested, offline, not_allowed } => {
                 assert_eq!((requested, offline, not_allowed), (set("2-3,9"), Some(set("9")), Some(set("2-3"))));
             }
             other => panic!("{other}"),
         }
-        match refused(Subject::Calling, &set("2"), invalid(), None) {
+        match refused(Subject::Calling, &set("2"), invalid(), None, None) {
             BindError::CpusUnusable { offline: None, not_allowed: None, .. } => {}
             other => panic!("{other}"),
         }
+        let of_a_filter = refused(Subject::Calling, &set("0"), invalid(), Some(set("0-1")), Some(set("0-3")));
+        assert!(matches!(of_a_filter, BindError::Call { call: "sched_setaffinity", .. }), "{of_a_filter}");
     }
 
     #[test]

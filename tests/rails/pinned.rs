@@ -83,7 +83,8 @@ fn runtime_with_some_of_its_cpus() {
     let here = thread::current_affinity().unwrap().first().unwrap();
     let wanted: CpuSet = [here, CpuId(ABSENT)].into_iter().collect();
     let runtime = RailRuntimeBuilder::new("half", wanted.clone()).build().unwrap();
-    let outcome = &runtime.placement().cpus;
+    let placement = runtime.placement();
+    let outcome = placement.cpus.as_ref().unwrap();
     assert!(!outcome.is_applied());
     assert_eq!(outcome.got(), &CpuSet::single(here));
     let none = RailRuntimeBuilder::new("none", CpuSet::new()).build().unwrap_err();

@@ -68,7 +68,7 @@ async fn a_rail_goes_on_beside_work_that_computes() {
     }
     assert!(!work.is_finished());
     over.store(true, Relaxed);
-    assert_eq!(&work.await.unwrap(), placement.cpus.got());
+    assert_eq!(&work.await.unwrap(), placement.cpus.as_ref().unwrap().got());
     // The rail waits for the work at its end, so the work cannot wait for that.
     let (_, stopped) = loopback(1);
     let own = stopped.clone();

@@ -2,7 +2,10 @@
 
 use crate::{config, exit::Help, machine::MachineArgs};
 use anyhow::{Context, Error, Result};
-use rails_bind::claims::{ClaimError, Claims, Holder, Resource, Resources};
+use rails_bind::{
+    Unheld,
+    claims::{ClaimError, Claims, Holder, Resource, Resources},
+};
 use rails_multirail::{
     FollowOptions, RailPlan, RailRequest, Rails,
     planner::{Affinities, Nearness, Need, PlanError, plan_rails},
@@ -25,6 +28,10 @@ pub(crate) struct PlacementArgs {
     /// Refuse rails that lack these affinities
     #[arg(long, value_name = "AFFINITY", value_delimiter = ',')]
     require: Vec<Affinity>,
+    /// Refuse rails whose threads this system does not let bind, or whose memory policy it does not let set, as the filters of
+    /// containers may. Without it rails run without that, and say so
+    #[arg(long)]
+    require_placement: bool,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -102,6 +109,7 @@ impl PlacementArgs {
     pub(crate) fn of(&self, rails: &RailRequest) -> RailRequest {
         let mut request = rails.clone();
         request.exclusive = self.exclusive;
+        request.requires_placement = self.require_placement;
         request.nearness = match self.near {
             None => request.nearness,
             Some(Near::SameCpu) => Nearness::SameCpu,
@@ -168,6 +176,24 @@ pub(crate) fn build(topology: &Topology, request: &RailRequest, flag: &'static s
 /// Builds the rails of a plan that was made before.
 pub(crate) fn build_planned(plan: &RailPlan) -> Result<Rails> {
     Rails::build(plan).map_err(not_built)
+}
+
+/// The properties that rails of that plan would not have on this machine, as a trial says.
+///
+/// # Errors
+/// If the request cannot do without them.
+pub(crate) fn tried(plan: &RailPlan, request: &RailRequest) -> Result<Vec<Unheld>> {
+    match Rails::try_placement(plan) {
+        Err(error) if request.requires_placement => Err(error.into()),
+        // The plan stands; building it tells the error.
+        tried => Ok(tried.unwrap_or_default()),
+    }
+}
+
+/// A property that does not hold, and below it the settings that allow it.
+pub(crate) fn with_remedies(unheld: &Unheld) -> String {
+    let remedies = unheld.remedies().iter().map(|remedy| format!("          {remedy}\n"));
+    std::iter::once(format!("{unheld}\n")).chain(remedies).collect()
 }
 
 /// Rails of several cores, of which the further ones help the first.

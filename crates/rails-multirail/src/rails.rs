@@ -4,18 +4,18 @@ use crate::{
     RailId,
     error::Undelivered,
     follow::Follow,
-    planner::{Binding, PlannedRail, RailPlan},
+    planner::{PlannedRail, RailPlan},
     runtime::{
         MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError, end_dropped,
     },
     stream::{Dialers, LinkChanges, Streams},
 };
 use rails_bind::{
+    Unheld,
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
     claims::{Claim, ClaimError, Claims, Resources},
     interrupt,
     memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy},
-    thread,
 };
 use rails_net::LocalEnd;
 use rails_proto::{LaneAddress, Scheme, pairing::LaneCandidate};
@@ -86,9 +86,13 @@ impl Rails {
     /// The cores of exclusive rails, and the interrupts and receive queues of their NICs, are
     /// [claimed](rails_bind::claims) on the whole host for as long as one of the rails runs.
     ///
+    /// A system that refuses to bind a thread, or to set its memory policy, is no error: the rail runs without that
+    /// property, [`unheld`](Self::unheld) says so, and the log warns of it once.
+    ///
     /// # Errors
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
-    /// [`RuntimeError::Claim`] if another owner has claimed any of these.
+    /// [`RuntimeError::Bind`] if its CPUs cannot be used, or the system refuses a binding that is
+    /// [required](crate::planner::Binding::required). [`RuntimeError::Claim`] if another owner has claimed any of these.
     pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
         Self::build_with(plan, |_, runtime| runtime)
     }
@@ -133,16 +137,39 @@ impl Rails {
         for rail in &rails {
             let (planned, placement) = (rail.planned(), rail.runtime.placement());
             let node = planned.node.map(tracing::field::display);
-            let cpus = placement.cpus.got();
-            tracing::info!(rail = %rail.id, interface = planned.interface, address = ?planned.address, %cpus, node, "a rail runs");
+            let cpus = placement.cpus.as_ref().ok().map(|cpus| tracing::field::display(cpus.got()));
+            tracing::info!(rail = %rail.id, interface = planned.interface, address = ?planned.address, cpus, node, "a rail runs");
         }
-        Ok(Self(Arc::new(Inner {
+        let rails = Self(Arc::new(Inner {
             rails: rails.into(),
             link_changes: LinkChanges::default(),
             dialers: Dialers::default(),
             streams: Streams::default(),
             follow: Follow::default(),
-        })))
+        }));
+        for unheld in rails.unheld() {
+            let remedies: Vec<String> = unheld.remedies().iter().map(ToString::to_string).collect();
+            let remedies = if remedies.is_empty() { String::new() } else { format!(" ({})", remedies.join("; ")) };
+            tracing::warn!("{unheld}; rails run without that{remedies}");
+        }
+        Ok(rails)
+    }
+
+    /// The properties of these rails' placements that the system refused, or that hold in part; each once.
+    pub fn unheld(&self) -> Vec<Unheld> {
+        distinct(self.iter().flat_map(Rail::unheld))
+    }
+
+    /// The properties that rails of this plan would not have on this machine, as a thread that is placed like the first
+    /// of them and ends has found out. Claims nothing.
+    ///
+    /// # Errors
+    /// [`RuntimeError`], as with [`build`](Self::build).
+    pub fn try_placement(plan: &RailPlan) -> Result<Vec<Unheld>, RuntimeError> {
+        let bound = plan.rails.iter().find(|rail| rail.binding.is_bound());
+        bound.map_or(Ok(Vec::new()), |rail| {
+            Ok(runtime_on(rail, format!("rail-{}", rail.id), rail.cpu).build()?.placement().unheld())
+        })
     }
 
     /// The number of rails.
@@ -376,25 +403,11 @@ impl Rail {
         claims: &Arc<[Mutex<Vec<Claim>>]>,
         adjust: impl Fn(&PlannedRail, RailRuntimeBuilder) -> RailRuntimeBuilder,
     ) -> Result<Self, RuntimeError> {
-        let build = |name: String, cpu: CpuId| {
-            let cpus = match planned.binding {
-                // The CPUs that the scheduler chooses from without a binding.
-                Binding::Default => {
-                    thread::current_affinity().map_err(|source| RuntimeError::Bind { name: name.clone(), source })?
-                }
-                Binding::Affine | Binding::Explicit { .. } => CpuSet::single(cpu),
-            };
-            let builder = RailRuntimeBuilder::new(name, cpus);
-            let builder = match memory_policy(planned) {
-                Some(policy) => builder.memory(policy),
-                None => builder,
-            };
-            Ok::<_, RuntimeError>(adjust(planned, builder).claims(claims.clone()))
-        };
+        let builder = |name, cpu| adjust(planned, runtime_on(planned, name, cpu)).claims(claims.clone());
         let runtime =
-            build(format!("rail-{}", planned.id), planned.cpu)?.helpers(&helper_cpus(planned, lanes)).build()?;
+            builder(format!("rail-{}", planned.id), planned.cpu).helpers(&helper_cpus(planned, lanes)).build()?;
         let others = (1..).zip(planned.task_cpus.iter());
-        let task_runtimes = others.map(|(number, cpu)| build(format!("rail-{}.{number}", planned.id), cpu)?.build());
+        let task_runtimes = others.map(|(number, cpu)| builder(format!("rail-{}.{number}", planned.id), cpu).build());
         let task_runtimes: Result<_, RuntimeError> = task_runtimes.collect();
         let task_cpus = planned.task_cpus.iter().collect();
         let place = Place { planned: Arc::new(planned.clone()), task_cpus };
@@ -438,7 +451,12 @@ impl Rail {
                 Some(Err(_)) => memory_policy(&from).or(memory.as_ref().map(|_| MemoryPolicy::Default)),
                 None => memory.as_ref().map(|_| MemoryPolicy::Default),
             };
-            way_back.places.push((runtime, before.cpus.got().clone(), policy));
+            // A thread that the system did not let bind goes back to the CPUs that it has.
+            let cpus = match &before.cpus {
+                Ok(cpus) => Some(cpus.got().clone()),
+                Err(_) => runtime.cpus_now().ok(),
+            };
+            way_back.places.extend(cpus.map(|cpus| (runtime, cpus, policy)));
             runtime.move_to(&CpuSet::single(new), memory.clone(), MOVE_LIMIT).await?;
         }
         way_back.places.clear();
@@ -472,8 +490,8 @@ impl Rail {
         claims.retain(|claim| !claim.resources().is_empty());
     }
 
-    /// Whether the threads may run where they were planned and nowhere else, read anew. The kernel lets a thread run
-    /// anywhere whose CPU goes offline, also after that is back.
+    /// Whether the threads may run where they were planned and nowhere else, read anew, as far as the system lets them be
+    /// bound. The kernel lets a thread run anywhere whose CPU goes offline, also after that is back.
     pub(crate) fn is_bound_as_planned(&self) -> bool {
         let (is_bound, cpus) = {
             let place = self.place();
@@ -504,6 +522,12 @@ impl Rail {
     /// The rail's entry in the plan, with reasons; after a move, that of its new place.
     pub fn planned(&self) -> Arc<PlannedRail> {
         self.place().planned.clone()
+    }
+
+    /// The properties of its threads' placements that the system refused, or that hold in part; each once. A move reads
+    /// them anew.
+    pub fn unheld(&self) -> Vec<Unheld> {
+        distinct(self.runtimes().flat_map(|runtime| runtime.placement().unheld()))
     }
 
     /// The rail's runtime, which drives its lanes.
@@ -607,9 +631,37 @@ fn cpus(planned: &PlannedRail, task_cpus: &[CpuId]) -> Vec<CpuId> {
     std::iter::once(planned.cpu).chain(task_cpus.iter().copied()).collect()
 }
 
-/// A thread that has ended is as good as bound.
+/// A thread that has ended is as good as bound, and so is one that the system does not let bind.
 fn is_bound_to(runtime: &RailRuntime, cpu: CpuId) -> bool {
-    runtime.cpus_now().map_or(true, |cpus| cpus == CpuSet::single(cpu))
+    match (&runtime.placement().cpus, runtime.cpus_now()) {
+        (Err(_), _) | (_, Err(_)) => true,
+        // A system that takes a binding to the CPU and lets the thread run elsewhere too would do so again.
+        (Ok(bound), Ok(now)) => now.contains(cpu) && now == *bound.got(),
+    }
+}
+
+/// The runtime of a rail on one of its CPUs.
+fn runtime_on(planned: &PlannedRail, name: String, cpu: CpuId) -> RailRuntimeBuilder {
+    let builder = match planned.bound_cpu() {
+        Some(_) => RailRuntimeBuilder::new(name, CpuSet::single(cpu)),
+        None => RailRuntimeBuilder::unbound(name),
+    };
+    let builder = if planned.binding.required { builder.required() } else { builder };
+    match memory_policy(planned) {
+        Some(policy) => builder.memory(policy),
+        None => builder,
+    }
+}
+
+/// Each of them once, in the order in which they came.
+fn distinct(all: impl Iterator<Item = Unheld>) -> Vec<Unheld> {
+    let mut distinct = Vec::new();
+    all.for_each(|unheld| {
+        if !distinct.contains(&unheld) {
+            distinct.push(unheld);
+        }
+    });
+    distinct
 }
 
 /// The former places of the threads of a move. Dropping it takes them back: the move has failed, or its future was
@@ -643,3 +695,23 @@ fn move_task_cpus(old: &[CpuId], new: &CpuSet) -> Vec<CpuId> {
 
 /// How long a move waits for a thread that is occupied.
 const MOVE_LIMIT: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RailRequest, plan_rails};
+    use nix::errno::Errno;
+    use rails_lab::Sandbox;
+
+    /// Otherwise rails that follow the machine would move them at each change of it.
+    #[test]
+    fn unheld_binding_is_as_good_as_one() {
+        let sandbox = Sandbox::new().deny(Errno::EPERM, &["sched_setaffinity"]);
+        sandbox.rerun("rails::tests::unheld_binding_is_as_good_as_one", || {
+            let topology = Topology::detect().expect("this machine can be read");
+            let plan = plan_rails(&topology, &RailRequest::loopback(1)).expect("a loopback rail can be planned");
+            let rails = Rails::build(&plan).expect("it runs unbound");
+            assert!(rails.iter().all(Rail::is_bound_as_planned));
+        });
+    }
+}

@@ -11,6 +11,7 @@ use super::{
     task::{Inner, Step, Task},
     wakeup::{Asleep, Sleepers},
 };
+use rails_bind::{Property, Unheld};
 use rails_topo::CpuSet;
 use std::{
     cell::Cell,
@@ -72,7 +73,8 @@ impl TaskQueues {
     /// Makes the calling thread one that runs tasks. It is woken from [`Runner::sleep`] when a task comes.
     ///
     /// The thread has to stay on its CPUs as long as it runs tasks: bind it before
-    /// ([`rails_bind::thread::bind_current`]).
+    /// ([`rails_bind::thread::bind_current`]). One whose CPUs the system does not tell may be on any CPU of the machine, and
+    /// runs only tasks that are allowed everywhere.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -88,7 +90,11 @@ impl TaskQueues {
     /// # Errors
     /// [`AttachError`].
     pub fn attach_with(&self, wake: impl Fn() + Send + Sync + 'static) -> Result<Runner, AttachError> {
-        self.attach_as(Trigger::Caller, rails_bind::thread::current_affinity()?, Box::new(wake))
+        let cpus = match rails_bind::thread::current_affinity() {
+            Ok(cpus) => cpus,
+            Err(error) => Unheld::by_refusal(Property::Cpus, error).map(|_| self.shared.online().clone())?,
+        };
+        self.attach_as(Trigger::Caller, cpus, Box::new(wake))
     }
 
     /// The calling thread, which may run on these CPUs, as one that does nothing else.

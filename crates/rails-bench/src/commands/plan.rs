@@ -5,11 +5,11 @@ use crate::{
     endpoint::{Address, Endpoint, Paired, StreamArgs, addresses_of},
     exit::Exit,
     machine::MachineArgs,
-    placement::{self, PlacementArgs},
+    placement::{self, PlacementArgs, with_remedies},
     print,
     tls::ClientTls,
 };
-use anyhow::Result;
+use anyhow::{Context, Result};
 use rails_bind::interrupt::irqbalance::{self, BalancerPlan};
 use rails_multirail::{RailPlan, RailRequest};
 use std::path::Path;
@@ -68,15 +68,24 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     if args.machine.is_this_machine() {
         plan.notes.extend(balancing());
     }
+    let unheld = match args.machine.is_this_machine() {
+        true => placement::tried(&plan, &request).context("--rails")?,
+        false => Vec::new(),
+    };
     let paired = args.peer.as_ref().map(|peer| block_on(pair(args, peer, plan.clone()))).transpose()?;
     if args.json {
         let mut told = serde_json::to_value(&plan)?;
-        if let (Some(told), Some(paired)) = (told.as_object_mut(), &paired) {
-            told.insert("paired".to_owned(), serde_json::to_value(paired)?);
+        if let Some(told) = told.as_object_mut() {
+            told.insert("unheld".to_owned(), serde_json::to_value(&unheld)?);
+            let paired = paired.as_ref().map(serde_json::to_value).transpose()?;
+            told.extend(paired.map(|paired| ("paired".to_owned(), paired)));
         }
         print::result(format_args!("{}\n", serde_json::to_string_pretty(&told)?))?;
     } else {
         print::result(&plan)?;
+        for unheld in &unheld {
+            print::result(format_args!("not held: {}", with_remedies(unheld)))?;
+        }
         if let Some(paired) = &paired {
             print::result(format_args!("\n{paired}\n"))?;
         }

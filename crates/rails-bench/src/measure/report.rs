@@ -1,6 +1,6 @@
 //! The report of a measurement: one object, units in the key names, placement as it was read back.
 
-use rails_bind::{Outcome, affinity::AffinityReport, usage::ProcessUsage};
+use rails_bind::{Outcome, Unheld, affinity::AffinityReport, usage::ProcessUsage};
 use rails_multirail::{Driver, LaneStats, Policy, RailId, Rails, StreamStats, runtime::Placement};
 use rails_net::TransportStats;
 use rails_topo::{CpuSet, NodeId, Topology};
@@ -61,6 +61,9 @@ pub(crate) struct Side {
     pub(crate) cpu_seconds: f64,
     /// Each rail, with the lanes that ran on it.
     pub(crate) rails: Vec<RailReport>,
+    /// The properties of the rails' placements that do not hold.
+    #[serde(default)]
+    pub(crate) unheld: Vec<Unheld>,
 }
 
 /// One rail of a side, as it was found to be.
@@ -72,7 +75,7 @@ pub(crate) struct RailReport {
     pub(crate) interface: Option<String>,
     /// The CPUs that its thread may run on (`sched_getaffinity`, read after the measurement).
     pub(crate) cpus: Option<CpuSet>,
-    /// Its thread's memory policy as `get_mempolicy` read it back, or why that is not known.
+    /// Its thread's memory policy as `get_mempolicy` read it back, where it is set.
     pub(crate) memory_policy: String,
     /// The node on which memory lies that it was the first to touch (`get_mempolicy`).
     pub(crate) memory_node: Option<NodeId>,
@@ -123,7 +126,7 @@ impl Side {
     /// This process, since `baseline`.
     pub(crate) fn since(baseline: &Baseline, topology: &Topology, rails: &Rails, lanes: &[LaneReportOn]) -> Self {
         let cpu_seconds = process_seconds().zip(baseline.process).map_or(0.0, |(now, before)| now - before);
-        let rails = rails.iter().zip(&baseline.rails).map(|(rail, before)| {
+        let reports = rails.iter().zip(&baseline.rails).map(|(rail, before)| {
             let placement = rail.runtime().placement();
             RailReport {
                 rail: rail.id(),
@@ -141,7 +144,8 @@ impl Side {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             allowed_cpus: topology.allowed_cpus().clone(),
             cpu_seconds,
-            rails: rails.collect(),
+            rails: reports.collect(),
+            unheld: rails.unheld(),
         }
     }
 
@@ -192,7 +196,7 @@ impl From<&LaneStats> for LaneReportOn {
 fn policy(placement: &Placement) -> String {
     match &placement.memory {
         None => "none asked for".to_owned(),
-        Some(Err(reason)) => format!("unknown: {reason}"),
+        Some(Err(_)) => "not set".to_owned(),
         Some(Ok(Outcome::Applied(policy))) => policy.to_string(),
         Some(Ok(Outcome::Partial { wanted, got })) => format!("{got} ({wanted} was asked for)"),
     }

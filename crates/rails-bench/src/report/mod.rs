@@ -10,10 +10,14 @@ use crate::{
         Count,
         report::{Measurement, RailReport, Side, Transport},
     },
+    placement::with_remedies,
     print,
 };
 use anyhow::Result;
-use rails_bind::affinity::{AffinityReport, Verdict};
+use rails_bind::{
+    Unheld,
+    affinity::{AffinityReport, Verdict},
+};
 use rails_multirail::Policy;
 use rails_topo::DataSize;
 use rails_transfer::{How, ReceiveSummary, SendSummary};
@@ -89,7 +93,7 @@ fn print_parts(head: &str, parts: &[Part<'_>], details: bool) -> Result<()> {
     if parts.len() > 1 {
         columns.insert(0, Side);
     }
-    let mut text = format!("{head}\n{}{}", table(&columns, parts), lost(parts));
+    let mut text = format!("{head}\n{}{}{}", table(&columns, parts), lost(parts), unheld(parts));
     if details {
         text += &format!("\n{}", verdicts(parts));
     }
@@ -131,6 +135,22 @@ impl std::fmt::Display for Goodput {
 pub(crate) fn lost(parts: &[Part<'_>]) -> String {
     let lost = parts.iter().flat_map(|part| part.side.lanes()).filter_map(|lane| lane.lost.as_ref());
     lost.map(|how| format!("lost: {how}\n")).collect()
+}
+
+/// The properties that the placement of the rails lacks, each with the settings that allow it.
+pub(crate) fn unheld(parts: &[Part<'_>]) -> String {
+    let mut told: Vec<&Unheld> = Vec::new();
+    for unheld in parts.iter().flat_map(|part| &part.side.unheld) {
+        if !told.contains(&unheld) {
+            told.push(unheld);
+        }
+    }
+    let lacks = |unheld: &&Unheld| {
+        let of = parts.iter().filter(|part| part.side.unheld.contains(unheld)).map(|part| part.name);
+        let of = if parts.len() > 1 { format!(" ({})", of.collect::<Vec<_>>().join(", ")) } else { String::new() };
+        format!("not held{of}: {}", with_remedies(unheld))
+    };
+    told.iter().map(lacks).collect()
 }
 
 /// Which of the three affinities hold, which are broken and which cannot be known, and why: a line for each different verdict, with

@@ -14,6 +14,7 @@ mod measure;
 mod pairing;
 mod purposes;
 mod refusals;
+mod sandboxed;
 mod soak;
 mod tls;
 mod transfers;

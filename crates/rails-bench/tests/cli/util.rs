@@ -119,8 +119,13 @@ const NOBODY_WAITED: &str = "who waits for its end takes all of it";
 /// Starts a command; the lines of its stderr come through the channel.
 pub(crate) fn start(mut command: Command) -> (Child, mpsc::Receiver<String>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
-    let stderr = child.stderr.take().expect("it is piped");
-    (child, lines_of(stderr))
+    let lines = watch_stderr(&mut child);
+    (child, lines)
+}
+
+/// The lines of the stderr of a process, as they come.
+pub(crate) fn watch_stderr(child: &mut Child) -> mpsc::Receiver<String> {
+    lines_of(child.stderr.take().expect("it is piped"))
 }
 
 /// Waits for a line that begins so.

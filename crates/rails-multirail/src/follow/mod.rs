@@ -307,8 +307,9 @@ impl fmt::Display for RailEvent {
             write!(f, "rail {rail}: ")?;
         }
         match &self.kind {
-            RailEventKind::Moved { from, to, reasons, .. } => {
-                write!(f, "moved from {} to {} ({})", Place(from), Place(to), reasons.join("; "))
+            RailEventKind::Moved { from, to, reasons, placement } => {
+                write!(f, "moved from {} to {} ({})", Place(from), Place(to), reasons.join("; "))?;
+                placement.unheld().iter().try_for_each(|unheld| write!(f, "; {unheld}"))
             }
             RailEventKind::NotMoved { to, reasons, error } => {
                 write!(f, "not moved to {} ({}): {}", Place(to), reasons.join("; "), crate::error::with_causes(error))

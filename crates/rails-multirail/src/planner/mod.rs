@@ -18,7 +18,7 @@ mod requirements;
 pub use plan_error::PlanError;
 pub use plan_rails::plan_rails;
 pub use rail_plan::{Capacity, DeviceKind, Expected, PlannedDevice, PlannedRail, RailPlan, RejectedCpus, RejectedNic};
-pub use rail_request::{Affinities, Binding, Nearness, Need, Part, RailRequest, RailWish, Which};
+pub use rail_request::{Affinities, Binding, BindingKind, Nearness, Need, Part, RailRequest, RailWish, Which};
 pub use rails_net::LocalEnd;
 pub use replan::{Replanned, replan_rails};
 pub use request_text::ParseRequestError;

@@ -1,7 +1,7 @@
 //! The planner.
 
 use super::{
-    Binding, LocalEnd, Need, Part, PlanError, PlannedDevice, PlannedRail, RailPlan, RailRequest, RailWish,
+    Binding, BindingKind, LocalEnd, Need, Part, PlanError, PlannedDevice, PlannedRail, RailPlan, RailRequest, RailWish,
     RejectedCpus, RejectedNic, Which,
     addresses::{self, has_address, loopback_address, next_end, reaches, usable_addresses},
     cpus::{self, Candidate, Cpus, Place, Sought},
@@ -139,7 +139,7 @@ impl<'a> Planner<'a> {
         }
         for nic in nics.iter().cycle().take(wanted) {
             let (address, end) = next_end(&self.rails, nic);
-            self.add(self.lane(Some(nic), address, end, &Binding::Affine))?;
+            self.add(self.lane(Some(nic), address, end, &Binding::AFFINE))?;
         }
         Ok(())
     }
@@ -156,7 +156,7 @@ impl<'a> Planner<'a> {
     {
         let loopback = self.topology.nics().iter().find(|nic| nic.kind == NicKind::Loopback);
         let address = loopback_address(index);
-        self.lane(loopback, Some(address), LocalEnd::Address(address), &Binding::Affine)
+        self.lane(loopback, Some(address), LocalEnd::Address(address), &Binding::AFFINE)
     }
 
     /// One rail per core that may be used, and at least two.
@@ -286,7 +286,8 @@ impl<'a> Planner<'a> {
             }
         }
         let id = RailId(self.rails.len());
-        let is_bound = *binding != Binding::Default;
+        let is_bound = binding.is_bound();
+        let required = binding.required || self.request.requires_placement;
         if self.request.exclusive && !is_bound {
             return Err(PlanError::UnboundCores { rail: id });
         }
@@ -304,7 +305,7 @@ impl<'a> Planner<'a> {
         reasons.extend(describe_devices(&devices));
         let wants = self.request.affinities;
         let mut near = self.places(nic, &devices);
-        if let Binding::Explicit { node: Some(asked), .. } = binding
+        if let BindingKind::Explicit { node: Some(asked), .. } = &binding.kind
             && near.iter().all(|place| place.cpus.is_none())
         {
             let node = self.topology.nodes().iter().find(|node| node.id == *asked && !node.cpus.is_empty());
@@ -325,9 +326,9 @@ impl<'a> Planner<'a> {
         let lane = || lane().unwrap_or_else(|| format!("rail {id}"));
         let within = self.wanted_cpus(binding, &mut reasons, lane)?;
         let mut candidates = self.cpus.candidates(&sought, within.as_ref(), self.request.exclusive);
-        let asked_node = match binding {
-            Binding::Explicit { node, .. } => *node,
-            Binding::Affine | Binding::Default => None,
+        let asked_node = match binding.kind {
+            BindingKind::Explicit { node, .. } => node,
+            BindingKind::Affine | BindingKind::Default => None,
         };
         // An affinity that no candidate has is refused below.
         let lacking = self.keep_required(&mut candidates, asked_node).unwrap_or_default();
@@ -371,7 +372,7 @@ impl<'a> Planner<'a> {
             end,
             speed,
             devices,
-            binding: binding.clone(),
+            binding: Binding { required, ..binding.clone() },
             cpu,
             task_cpus: CpuSet::new(),
             exclusive_cpus: CpuSet::new(),
@@ -401,14 +402,14 @@ impl<'a> Planner<'a> {
         lane: impl Fn() -> String,
     ) -> Result<Option<CpuSet>, PlanError> {
         let allowed = self.topology.allowed_cpus();
-        let wanted = match binding {
-            Binding::Affine => return Ok(None),
-            Binding::Default => {
+        let wanted = match &binding.kind {
+            BindingKind::Affine => return Ok(None),
+            BindingKind::Default => {
                 reasons.push("nothing is bound: the scheduler places the thread and its memory".to_owned());
                 return Ok(None);
             }
-            Binding::Explicit { cpus: None, .. } => return Ok(None),
-            Binding::Explicit { cpus: Some(wanted), .. } => wanted,
+            BindingKind::Explicit { cpus: None, .. } => return Ok(None),
+            BindingKind::Explicit { cpus: Some(wanted), .. } => wanted,
         };
         let usable = wanted.intersection(allowed);
         if !wanted.intersects(self.topology.online_cpus()) {
@@ -431,9 +432,9 @@ impl<'a> Planner<'a> {
         cpu: CpuId,
         reasons: &mut Vec<String>,
     ) -> Result<Option<NodeId>, PlanError> {
-        let node = match binding {
-            Binding::Default => return Ok(None),
-            Binding::Explicit { node: Some(node), .. } => {
+        let node = match &binding.kind {
+            BindingKind::Default => return Ok(None),
+            BindingKind::Explicit { node: Some(node), .. } => {
                 let known = self.topology.nodes().iter().any(|known| known.id == *node);
                 if !(known && self.topology.allowed_nodes().contains(*node)) {
                     return Err(PlanError::NoSuchNode { node: *node, allowed: self.topology.allowed_nodes().clone() });
@@ -605,7 +606,8 @@ impl<'a> Planner<'a> {
         cpus.sort_unstable();
         for group in cpus.chunk_by(|a, b| a == b).filter(|group| group.len() > 1) {
             let mut on_it = self.rails.iter().filter(|rail| rail.bound_cpu() == Some(group[0]));
-            let is_asked = |rail: &PlannedRail| matches!(rail.binding, Binding::Explicit { cpus: Some(_), .. });
+            let is_asked =
+                |rail: &PlannedRail| matches!(rail.binding.kind, BindingKind::Explicit { cpus: Some(_), .. });
             let reason = match on_it.all(is_asked) {
                 true => "fewer CPUs were asked for than rails",
                 false => "there are fewer usable CPUs beside their lanes than rails",

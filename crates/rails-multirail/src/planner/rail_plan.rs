@@ -51,10 +51,10 @@ pub struct PlannedRail {
     /// How its thread and memory are bound.
     #[serde(default)]
     pub binding: Binding,
-    /// The CPU that its thread is bound to. With [`Binding::Default`] nothing is bound, and this is the CPU that an affine
+    /// The CPU that its thread is bound to. With [`BindingKind::Default`](super::BindingKind::Default) nothing is bound, and this is the CPU that an affine
     /// rail would have: see [`bound_cpu`](Self::bound_cpu).
     pub cpu: CpuId,
-    /// The CPUs beside it for tasks of the application, one on each further core of the rail. With [`Binding::Default`]
+    /// The CPUs beside it for tasks of the application, one on each further core of the rail. With [`BindingKind::Default`](super::BindingKind::Default)
     /// nothing is bound to them, and their number alone counts.
     #[serde(default)]
     pub task_cpus: CpuSet,
@@ -160,7 +160,7 @@ pub struct RejectedCpus {
 impl PlannedRail {
     /// The CPU that its thread is bound to; `None` if it is not bound.
     pub fn bound_cpu(&self) -> Option<CpuId> {
-        (self.binding != Binding::Default).then_some(self.cpu)
+        self.binding.is_bound().then_some(self.cpu)
     }
 
     /// All CPUs of the rail: that of its lanes, and those of tasks.

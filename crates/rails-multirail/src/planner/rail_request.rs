@@ -38,12 +38,14 @@ pub struct RailRequest {
     /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware threads, and
     /// [`Rails::build`](crate::Rails::build) claims them on the host, with the interrupts and the receive queues of the
     /// rail's NIC. Rails of one plan that are on one NIC share these.
-    /// It does not go together with [`Binding::Default`].
+    /// It does not go together with [`BindingKind::Default`].
     pub exclusive: bool,
     /// Where the thread is, seen from the CPU that serves the NIC's interrupt.
     pub nearness: Nearness,
     /// Which of the three affinities the rails must have.
     pub affinities: Affinities,
+    /// Whether each rail's binding is [required](Binding::required).
+    pub requires_placement: bool,
     /// Whether [`Which::Count`] puts several rails on one NIC if there are fewer NICs than rails.
     pub share_nics: bool,
     /// All that is claimed by others, as [`Claims::taken`](rails_bind::claims::Claims::taken) reads it. No rail is
@@ -88,9 +90,23 @@ pub enum Part {
 }
 
 /// How a rail's thread and memory are bound.
+///
+/// A system that refuses to bind, as the filters of containers do, leaves the rail unbound, which
+/// [`Rail::unheld`](crate::Rail::unheld) reports. A [`required`](Self::required) binding is not built then.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
+#[non_exhaustive]
+pub struct Binding {
+    /// Where to.
+    pub kind: BindingKind,
+    /// Whether a rail that the system does not let bind is an error. Default: `false`.
+    pub required: bool,
+}
+
+/// Where a rail's thread and memory are bound to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Binding {
+pub enum BindingKind {
     /// Not at all: the scheduler and the kernel's memory policy decide.
     Default,
     /// Beside the rail's devices.
@@ -104,6 +120,14 @@ pub enum Binding {
         /// The node of the memory; `None` is the nearest to the CPU.
         node: Option<NodeId>,
     },
+}
+
+/// A binding in a file: `"affine"`, or `{"required": "affine"}`.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Required { required: BindingKind },
+    Plain(BindingKind),
 }
 
 /// Where a rail's thread is, seen from the CPU that serves its NIC's interrupt. Each is a preference: where there is no
@@ -156,6 +180,7 @@ impl RailRequest {
             exclusive: false,
             nearness: Nearness::of_transport(Scheme::TCP),
             affinities: Affinities::default(),
+            requires_placement: false,
             share_nics: false,
             claimed: Resources::default(),
         }
@@ -200,17 +225,52 @@ impl Nearness {
 }
 
 impl Binding {
+    /// Beside the rail's devices, if the system lets it.
+    pub const AFFINE: Self = Self { kind: BindingKind::Affine, required: false };
+
+    /// Has a rail that the system does not let bind be an error: [`RuntimeError::Bind`](crate::runtime::RuntimeError)
+    /// of [`Rails::build`](crate::Rails::build), and [`MoveError::Bind`](crate::runtime::MoveError) of a move.
+    pub fn required(self) -> Self {
+        Self { required: true, ..self }
+    }
+
+    /// Whether anything is bound.
+    pub fn is_bound(&self) -> bool {
+        self.kind != BindingKind::Default
+    }
+
     /// The CPUs that were asked for.
     pub(super) fn cpus(&self) -> Option<&CpuSet> {
-        match self {
-            Self::Explicit { cpus, .. } => cpus.as_ref(),
-            Self::Default | Self::Affine => None,
+        match &self.kind {
+            BindingKind::Explicit { cpus, .. } => cpus.as_ref(),
+            BindingKind::Default | BindingKind::Affine => None,
         }
+    }
+}
+
+impl From<BindingKind> for Binding {
+    fn from(kind: BindingKind) -> Self {
+        Self { kind, required: false }
+    }
+}
+
+impl From<Written> for Binding {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Required { required } => Self::from(required).required(),
+            Written::Plain(kind) => kind.into(),
+        }
+    }
+}
+
+impl From<Binding> for Written {
+    fn from(Binding { kind, required }: Binding) -> Self {
+        if required { Self::Required { required: kind } } else { Self::Plain(kind) }
     }
 }
 
 impl From<LocalEnd> for RailWish {
     fn from(end: LocalEnd) -> Self {
-        Self { parts: vec![Part::End(end)], binding: Binding::Affine }
+        Self { parts: vec![Part::End(end)], binding: Binding::AFFINE }
     }
 }

@@ -60,7 +60,7 @@ impl<'a> Parts<'a> {
         if self.cores != has {
             return Err(format!("the request has {} cores for it, and it was built with {has}", self.cores));
         }
-        if (*self.binding == Binding::Default) != present.bound_cpu().is_none() {
+        if self.binding.is_bound() != present.bound_cpu().is_some() {
             return Err("the request binds it, and it was built unbound, or the other way round".to_owned());
         }
         Ok(self)
@@ -143,7 +143,7 @@ impl<'a> Planner<'a> {
                     Some(end) if keeps => (present.address, end.clone()),
                     _ => next_end(&self.rails, nic),
                 };
-                Ok(self.lane(Some(nic), address, end, &Binding::Affine))
+                Ok(self.lane(Some(nic), address, end, &Binding::AFFINE))
             }
         }
     }
@@ -177,7 +177,7 @@ impl<'a> Planner<'a> {
             reasons.push(self.why_another_lane(present));
             is_urgent = true;
         }
-        let is_bound = planned.binding != Binding::Default;
+        let is_bound = planned.binding.is_bound();
         if is_bound && (planned.cpu, &planned.task_cpus) != (present.cpu, &present.task_cpus) {
             for cpu in present.cpus().difference(&planned.cpus()).iter() {
                 let unusable = self.why_unusable(cpu);

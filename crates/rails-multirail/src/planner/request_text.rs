@@ -1,7 +1,7 @@
 //! Requests as text.
 
 use super::{
-    Binding, Part, RailRequest, RailWish, Which,
+    Binding, BindingKind, Part, RailRequest, RailWish, Which,
     rail_request::{MOST_CORES, MOST_RAILS},
 };
 use rails_net::LocalEnd;
@@ -91,7 +91,7 @@ fn is_digits(text: &str) -> bool {
 fn wish(text: &str) -> Result<RailWish, Fault<'_>> {
     let (parts, binding) = match text.split_once('@') {
         Some((parts, place)) => (parts, binding(place)?),
-        None => (text, Binding::Affine),
+        None => (text, Binding::AFFINE),
     };
     let parts: Vec<Part> = parts.split('+').map(part).collect::<Result<_, _>>()?;
     let cores = parts.iter().filter(|part| matches!(part, Part::Cores(_))).count();
@@ -106,7 +106,7 @@ fn wish(text: &str) -> Result<RailWish, Fault<'_>> {
 /// The text behind an `@`.
 fn binding(text: &str) -> Result<Binding, Fault<'_>> {
     if text == "default" {
-        return Ok(Binding::Default);
+        return Ok(BindingKind::Default.into());
     }
     let (list, node) = match text.split_once('/') {
         Some((list, digits)) => {
@@ -119,7 +119,7 @@ fn binding(text: &str) -> Result<Binding, Fault<'_>> {
     let cpus: CpuSet = list.parse().map_err(|error| Fault::new(list, format!("{error}")))?;
     match (cpus.is_empty(), node) {
         (true, None) => Err(Fault::new(list, "no CPU follows the @")),
-        (is_empty, node) => Ok(Binding::Explicit { cpus: (!is_empty).then_some(cpus), node }),
+        (is_empty, node) => Ok(BindingKind::Explicit { cpus: (!is_empty).then_some(cpus), node }.into()),
     }
 }
 
@@ -168,13 +168,13 @@ mod tests {
         assert_eq!(which("4"), Which::Count(4));
         assert_eq!(which("loopback"), Which::Loopback(None));
         assert_eq!(which("loopback:2"), Which::Loopback(Some(2)));
-        let on = |list: &str| Binding::Explicit { cpus: Some(list.parse().unwrap()), node: None };
+        let on = |list: &str| BindingKind::Explicit { cpus: Some(list.parse().unwrap()), node: None }.into();
         let address = |text: &str| Part::End(LocalEnd::Address(text.parse().unwrap()));
         assert_eq!(
             listed("eth0@4,fd00::1,10.0.0.2@8-11"),
             [
                 RailWish { parts: vec![named("eth0")], binding: on("4") },
-                RailWish { parts: vec![address("fd00::1")], binding: Binding::Affine },
+                RailWish { parts: vec![address("fd00::1")], binding: Binding::AFFINE },
                 RailWish { parts: vec![address("10.0.0.2")], binding: on("8-11") },
             ]
         );
@@ -188,9 +188,10 @@ mod tests {
         assert_eq!(parts("cores:2,gpu0+cores:3")[1], [named("gpu0"), Part::Cores(3)]);
         assert_eq!(parts("peer:10.0.1.9"), [[Part::Peer("10.0.1.9".parse().unwrap())]]);
         let binding = |text: &str| listed(text).remove(0).binding;
-        assert_eq!(binding("eth0@default"), Binding::Default);
-        let explicit =
-            |cpus: Option<&str>, node| Binding::Explicit { cpus: cpus.map(|list| list.parse().unwrap()), node };
+        assert_eq!(binding("eth0@default"), BindingKind::Default.into());
+        let explicit = |cpus: Option<&str>, node| {
+            BindingKind::Explicit { cpus: cpus.map(|list| list.parse().unwrap()), node }.into()
+        };
         assert_eq!(binding("eth0@4/1"), explicit(Some("4"), Some(NodeId(1))));
         assert_eq!(binding("eth0@/1"), explicit(None, Some(NodeId(1))));
     }

@@ -12,7 +12,7 @@ pub use task::{Panic, RailTask, TaskError};
 
 use crate::{RailId, last_work};
 use parking::Parking;
-use placement::{Beside, CurrentPlacement, Unbound};
+use placement::{Beside, CurrentPlacement, Unbound, Wanted};
 use rails_bind::{
     BindError,
     claims::{Claim, ClaimError, Resource},
@@ -44,14 +44,14 @@ use tokio::{
 ///
 /// The order matters: [`RailRuntimeBuilder::build`] starts the thread, binds it, sets its memory policy and reads both
 /// back. Only then it builds the runtime on the thread, so that the runtime's memory is local to the CPU. It returns
-/// the error of a step that fails. (A tokio start hook could not do that: it cannot fail, and it does not run for the
+/// the error of a step that fails. A call that the system refuses, as the filters of containers do, is none, unless the
+/// placement is [required](Self::required): the thread runs without that property, and [`Placement::unheld`] says so. (A tokio start hook could not do that: it cannot fail, and it does not run for the
 /// thread that drives a `current_thread` runtime.)
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RailRuntimeBuilder {
     name: String,
-    cpus: CpuSet,
-    memory: Option<MemoryPolicy>,
+    wanted: Wanted,
     spin: Duration,
     tasks: Option<TaskQueues>,
     helpers: CpuSet,
@@ -68,6 +68,8 @@ pub struct RailRuntimeBuilder {
 pub struct RailRuntime {
     name: String,
     handle: Handle,
+    /// Whether a property that the system refuses is an error, also of a move.
+    is_required: bool,
     placement: Arc<CurrentPlacement>,
     parking: Arc<Parking>,
     life: Arc<Life>,
@@ -98,7 +100,8 @@ pub enum RuntimeError {
         /// The cause.
         source: io::Error,
     },
-    /// The thread could not be placed.
+    /// The thread could not be placed: its CPUs cannot be used, or the system refused a placement that is
+    /// [required](RailRuntimeBuilder::required).
     #[error("rail `{name}` could not be placed")]
     Bind {
         /// The rail's name.
@@ -147,7 +150,7 @@ pub enum RuntimeError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MoveError {
-    /// The thread could not be placed.
+    /// The thread could not be placed, as with [`RuntimeError::Bind`].
     #[error("rail `{name}` could not be moved")]
     Bind {
         /// The rail's name.
@@ -169,15 +172,31 @@ pub enum MoveError {
 impl RailRuntimeBuilder {
     /// A runtime whose thread may run on `cpus` and nowhere else. On Linux the thread's name is cut to 15 bytes.
     pub fn new(name: impl Into<String>, cpus: CpuSet) -> Self {
+        Self::wanting(name.into(), Some(cpus))
+    }
+
+    /// A runtime whose thread runs where the scheduler puts it.
+    pub(crate) fn unbound(name: String) -> Self {
+        Self::wanting(name, None)
+    }
+
+    fn wanting(name: String, cpus: Option<CpuSet>) -> Self {
         let (tasks, helpers, claims) = Default::default();
-        Self { name: name.into(), cpus, memory: None, spin: Duration::ZERO, tasks, helpers, claims }
+        let wanted = Wanted { cpus, memory: None, is_required: false };
+        Self { name, wanted, spin: Duration::ZERO, tasks, helpers, claims }
     }
 
     /// Sets the thread's memory policy. Default: the policy that the thread inherits from the calling thread.
     ///
-    /// A kernel without memory policies is not an error: [`Placement::memory`] reports it.
+    /// A system that refuses the policy, or has none, is not an error: [`Placement::memory`] reports it.
     pub fn memory(self, policy: MemoryPolicy) -> Self {
-        Self { memory: Some(policy), ..self }
+        Self { wanted: Wanted { memory: Some(policy), ..self.wanted }, ..self }
+    }
+
+    /// Has the runtime not be built if the system refuses the CPUs or the memory policy, and refuses moves likewise.
+    /// Default: the thread runs without them.
+    pub fn required(self) -> Self {
+        Self { wanted: Wanted { is_required: true, ..self.wanted }, ..self }
     }
 
     /// Sets how long the thread stays awake when it has nothing left to do, before it sleeps: at most
@@ -221,6 +240,7 @@ impl RailRuntimeBuilder {
         let (report, built) = mpsc::sync_channel(1);
         let (stop, stopped) = oneshot::channel();
         let (name, life) = (self.name.clone(), Arc::new(Life::new()));
+        let is_required = self.wanted.is_required;
         let parking = Arc::new(Parking::new(self.spin, self.tasks.clone()));
         let alive = Alive { life: life.clone(), rail: name.clone() };
         if name.contains('\0') {
@@ -238,7 +258,18 @@ impl RailRuntimeBuilder {
                 let placement = Arc::new(CurrentPlacement::new(placement));
                 let (running, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
                 let is_stopping = AtomicBool::new(false);
-                Ok(RailRuntime { name, handle, placement, parking, life, thread_id, running, is_stopping, thread })
+                Ok(RailRuntime {
+                    name,
+                    handle,
+                    is_required,
+                    placement,
+                    parking,
+                    life,
+                    thread_id,
+                    running,
+                    is_stopping,
+                    thread,
+                })
             }
             Ok(Err(error)) => {
                 // The thread ends after it has reported its error.
@@ -264,7 +295,7 @@ impl RailRuntimeBuilder {
         // This thread has inherited the affinity and policy of the thread that started it. The bindings below are the
         // rail's alone.
         let unbound = Unbound::of_this_thread();
-        let placement = Placement::of_this_thread(&self.cpus, self.memory.as_ref())
+        let placement = Placement::of_this_thread(&self.wanted)
             .map_err(|source| RuntimeError::Bind { name: self.name.clone(), source });
         let name = || self.name.clone();
         let runtime = placement.and_then(|placement| {
@@ -326,7 +357,9 @@ impl RailRuntime {
     /// the future is dropped.
     ///
     /// # Errors
-    /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was.
+    /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was. A call that the system
+    /// refuses is an error only if the placement is [required](RailRuntimeBuilder::required): the thread stays where it
+    /// was otherwise, and [`Placement::unheld`] says so.
     ///
     /// # Privileges
     /// None, for CPUs and nodes inside the process's cpuset.
@@ -355,7 +388,8 @@ impl RailRuntime {
         if self.life.stage() != Stage::Running {
             return Err(MoveError::Stopped { name: name() });
         }
-        let bound = self.placement.bind(cpus, &self.parking);
+        let wanted = Wanted { cpus: Some(cpus.clone()), memory, is_required: self.is_required };
+        let bound = self.placement.bind(cpus, &wanted, &self.parking);
         let turn = bound.map_err(|source| MoveError::Bind { name: name(), source })?;
         let (current, parking, name) = (self.placement.clone(), self.parking.clone(), name());
         let attach = move || {
@@ -363,10 +397,9 @@ impl RailRuntime {
             attached
                 .unwrap_or_else(|error| tracing::warn!(%error, "a rail was moved, and runs no tasks of its queues"));
         };
-        let cpus = cpus.clone();
         Ok(self.spawn(async move {
             // A caller whose time was up does not hear of it any more.
-            let placed = current.place_this_thread(turn, &cpus, memory.as_ref(), attach);
+            let placed = current.place_this_thread(turn, &wanted, attach);
             placed.inspect_err(|error| tracing::warn!(rail = name, %error, "a rail was moved, and could not be placed"))
         }))
     }

@@ -2,13 +2,14 @@
 
 use super::parking::Parking;
 use rails_bind::{
-    BindError, Outcome,
-    memory::{self, BufferOptions, MemoryGuard, MemoryPolicy, NumaBuffer},
+    BindError, Cause, Outcome, Property, Unheld,
+    memory::{self, MemoryGuard, MemoryPolicy},
     thread::{self, SchedulingClass, ThreadGuard, ThreadPlacement, Tid},
 };
 use rails_topo::{CpuId, CpuSet, NodeId};
 use std::{
     cell::Cell,
+    fmt::Display,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -21,35 +22,72 @@ use std::{
 pub struct Placement {
     /// The thread.
     pub tid: Tid,
-    /// The outcome of the binding, as `sched_getaffinity` read it back.
-    pub cpus: Outcome<CpuSet>,
+    /// The outcome of the binding, as `sched_getaffinity` read it back, or why the thread is not bound.
+    pub cpus: Result<Outcome<CpuSet>, Unheld>,
     /// The CPU that the thread ran on at that moment (`getcpu`).
     pub cpu: CpuId,
-    /// The outcome of the memory policy, as `get_mempolicy` read it back; `None` if no policy was requested, and an
-    /// error's text if the kernel has no memory policies.
-    pub memory: Option<Result<Outcome<MemoryPolicy>, String>>,
+    /// The outcome of the memory policy, as `get_mempolicy` read it back, or why it is not set; `None` if no policy was
+    /// requested.
+    pub memory: Option<Result<Outcome<MemoryPolicy>, Unheld>>,
     /// The node of a page that this thread was the first to touch, or why it is unknown.
     pub memory_node: Result<NodeId, String>,
 }
 
+/// The placement that a thread is to have.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted {
+    /// Its CPUs; `None` leaves it where it is.
+    pub(super) cpus: Option<CpuSet>,
+    /// Its memory policy; `None` leaves the one that it has.
+    pub(super) memory: Option<MemoryPolicy>,
+    /// Whether a property that the system refuses is an error.
+    pub(super) is_required: bool,
+}
+
 impl Placement {
     /// Places the calling thread until it ends, and reads the placement back.
-    pub(super) fn of_this_thread(cpus: &CpuSet, policy: Option<&MemoryPolicy>) -> Result<Self, BindError> {
-        let cpus = thread::bind_current(cpus)?.keep();
-        let memory = match policy.map(memory::set_thread_policy) {
-            None => None,
-            Some(Ok(guard)) => Some(Ok(guard.keep())),
-            Some(Err(error @ BindError::Unsupported { .. })) => Some(Err(error.to_string())),
-            Some(Err(error)) => return Err(error),
+    pub(super) fn of_this_thread(wanted: &Wanted) -> Result<Self, BindError> {
+        let bound = match &wanted.cpus {
+            Some(cpus) => thread::bind_current(cpus).map(|guard| guard.keep()),
+            None => thread::current_affinity().map(Outcome::Applied),
         };
-        // The first touch decides the node of a page, and no other thread has touched this one. A page of the heap may
-        // come from a thread that has ended.
-        let page = NumaBuffer::new(PROBE, &BufferOptions::new().policy(MemoryPolicy::Default));
-        let memory_node = page.map_err(|error| error.to_string()).and_then(|mut page| {
-            page.fill(1);
-            memory::node_of_page(&page).map_err(|error| error.to_string())
+        let cpus = wanted.held(Property::Cpus, bound)?;
+        let memory = wanted.memory.as_ref().map(|policy| {
+            let set = memory::set_thread_policy(policy).map(|guard| guard.keep());
+            wanted.held(Property::MemoryPolicy, set)
         });
+        let memory = memory.transpose()?;
+        let memory_node = memory::node_of_first_touch().map_err(|error| error.to_string());
         Ok(Self { tid: thread::current_tid(), cpus, cpu: thread::current_cpu()?, memory, memory_node })
+    }
+
+    /// The requested properties that do not hold, or hold in part.
+    pub fn unheld(&self) -> Vec<Unheld> {
+        let cpus = unheld(Property::Cpus, &self.cpus);
+        let memory = self.memory.as_ref().and_then(|memory| unheld(Property::MemoryPolicy, memory));
+        cpus.into_iter().chain(memory).collect()
+    }
+}
+
+impl Wanted {
+    /// A property that the system refused as a fact, unless it is required.
+    fn held<T>(
+        &self,
+        property: Property,
+        placed: Result<Outcome<T>, BindError>,
+    ) -> Result<Result<Outcome<T>, Unheld>, BindError> {
+        match placed {
+            Ok(outcome) => Ok(Ok(outcome)),
+            Err(error) if self.is_required => Err(error),
+            Err(error) => Unheld::by_refusal(property, error).map(Err),
+        }
+    }
+}
+
+fn unheld<T: Display>(property: Property, held: &Result<Outcome<T>, Unheld>) -> Option<Unheld> {
+    match held {
+        Ok(outcome) => Unheld::by_outcome(property, outcome),
+        Err(unheld) => Some(unheld.clone()),
     }
 }
 
@@ -71,7 +109,8 @@ impl Beside {
     pub(super) fn of(placement: &Placement, rail: ThreadId) -> Self {
         BESIDE.set(Some(rail));
         let logged = |error: BindError| tracing::warn!(%error, "a computation is not placed as its rail");
-        let cpus = thread::bind_current(placement.cpus.got()).map_err(logged).ok();
+        let cpus = placement.cpus.as_ref().ok();
+        let cpus = cpus.and_then(|cpus| thread::bind_current(cpus.got()).map_err(logged).ok());
         let policy = placement.memory.as_ref().and_then(|memory| memory.as_ref().ok());
         let memory = policy.and_then(|policy| memory::set_thread_policy(policy.got()).map_err(logged).ok());
         Self { _memory: memory, _cpus: cpus }
@@ -120,33 +159,27 @@ impl CurrentPlacement {
     }
 
     /// Binds the thread to other CPUs, from any thread. Returns the number of the move, for the thread to complete it.
-    pub(super) fn bind(&self, cpus: &CpuSet, parking: &Parking) -> Result<u64, BindError> {
+    pub(super) fn bind(&self, cpus: &CpuSet, wanted: &Wanted, parking: &Parking) -> Result<u64, BindError> {
         // Under the lock, so that a former move that is completed just now does not undo it.
         let mut state = self.lock();
         parking.about_to_move();
-        let bound = thread::bind(state.placement.tid, cpus).inspect_err(|_| parking.stays())?;
-        let cpus = bound.keep().cpus.expect("CPUs were asked for");
+        let bound = thread::bind(state.placement.tid, cpus);
+        let bound = bound.map(|guard| guard.keep().cpus.expect("CPUs were asked for"));
+        let cpus = wanted.held(Property::Cpus, bound).inspect_err(|_| parking.stays())?;
         self.node.store(UNKNOWN, Relaxed);
-        let unread = || "the thread has not been free since it was moved".to_owned();
-        let placement = &state.placement;
-        let (tid, cpu) = (placement.tid, placement.cpu);
-        let memory = Some(Err(unread()));
-        state.placement = Arc::new(Placement { tid, cpus, cpu, memory, memory_node: Err(unread()) });
+        let (tid, cpu) = (state.placement.tid, state.placement.cpu);
+        let memory = Unheld::new(Property::MemoryPolicy, Cause::Pending);
+        let memory_node = Err("the thread has not been free since it was moved".to_owned());
+        state.placement = Arc::new(Placement { tid, cpus, cpu, memory: Some(Err(memory)), memory_node });
         state.moves += 1;
         Ok(state.moves)
     }
 
     /// Completes that move on the thread itself, and calls `placed`, unless a later one has begun.
-    pub(super) fn place_this_thread(
-        &self,
-        turn: u64,
-        cpus: &CpuSet,
-        policy: Option<&MemoryPolicy>,
-        placed: impl FnOnce(),
-    ) -> Result<(), BindError> {
+    pub(super) fn place_this_thread(&self, turn: u64, wanted: &Wanted, placed: impl FnOnce()) -> Result<(), BindError> {
         let mut state = self.lock();
         if state.moves == turn {
-            let placement = Placement::of_this_thread(cpus, policy);
+            let placement = Placement::of_this_thread(wanted);
             // Also after an error it is bound somewhere.
             placed();
             state.placement = Arc::new(placement?);
@@ -190,12 +223,13 @@ impl Unbound {
         if let Some(Err(error)) = freed {
             tracing::warn!(%error, "a blocking thread keeps its rail's scheduling class");
         }
-        let freed = self.cpus.as_ref().map(|cpus| thread::bind_current(cpus).map(|guard| guard.keep()));
-        if let Some(Err(error)) = freed {
+        // A thread that was not bound has nothing to be freed from, and its calls would be refused too.
+        let cpus = self.cpus.as_ref().filter(|cpus| thread::current_affinity().ok().as_ref() != Some(cpus));
+        if let Some(Err(error)) = cpus.map(|cpus| thread::bind_current(cpus).map(|guard| guard.keep())) {
             tracing::warn!(%error, "a blocking thread stays on its rail's CPUs");
         }
-        let freed = self.memory.as_ref().map(|policy| memory::set_thread_policy(policy).map(|guard| guard.keep()));
-        if let Some(Err(error)) = freed {
+        let memory = self.memory.as_ref().filter(|policy| memory::thread_policy().ok().as_ref() != Some(policy));
+        if let Some(Err(error)) = memory.map(|policy| memory::set_thread_policy(policy).map(|guard| guard.keep())) {
             tracing::warn!(%error, "a blocking thread keeps its rail's memory policy");
         }
     }
@@ -205,6 +239,3 @@ impl Unbound {
 fn class() -> Result<SchedulingClass, BindError> {
     Ok(thread::scheduling_of(thread::current_tid())?.class)
 }
-
-/// The size of the buffer whose node is read: one page is enough.
-const PROBE: usize = 4 << 10;

@@ -7,7 +7,7 @@ use crate::{
 use rails_bind::claims::Resources;
 use rails_multirail::{
     RailPlan, RailRequest, plan_rails,
-    planner::{Affinities, Binding, Nearness, Need, PlanError},
+    planner::{Affinities, BindingKind, Nearness, Need, PlanError},
 };
 use rails_topo::{CpuId, CpuSet, Interrupt, Nic, NicKind, NodeId, RxQueue, Topology};
 
@@ -352,8 +352,8 @@ fn deliberate_placements() {
         [None, Some(CpuId(0)), Some(CpuId(8))]
     );
     assert_eq!(plan.rails.iter().map(|rail| rail.node).collect::<Vec<_>>(), [None, Some(NodeId(0)), Some(NodeId(1))]);
-    let explicit = Binding::Explicit { cpus: Some(cpus("0")), node: Some(NodeId(0)) };
-    assert_eq!(plan.rails[1].binding, explicit);
+    let explicit = BindingKind::Explicit { cpus: Some(cpus("0")), node: Some(NodeId(0)) };
+    assert_eq!(plan.rails[1].binding, explicit.into());
     assert_eq!(planned(&machine, "eth0@/0").rails[0].node, Some(NodeId(0)));
     assert_eq!(
         refused(&machine, "eth0@/7"),

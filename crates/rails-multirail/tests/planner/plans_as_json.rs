@@ -2,8 +2,8 @@
 
 use crate::{changed, cpus, nic, planned, planned_with, served_by, two_packages};
 use rails_multirail::{
-    RailId, RailPlan,
-    planner::{Binding, Capacity},
+    RailId, RailPlan, RailRequest, plan_rails,
+    planner::{Binding, Capacity, RailWish, Which},
 };
 use rails_topo::{Bandwidth, CpuId, Nic};
 use serde_json::{Value, json};
@@ -31,10 +31,30 @@ fn plan_without_later_fields() {
     let plan = read(&json).unwrap();
     let rail = &plan.rails[0];
     assert_eq!((rail.id, rail.cpu, rail.bound_cpu()), (RailId(0), CpuId(8), Some(CpuId(8))));
-    assert_eq!((&rail.binding, &rail.capacity), (&Binding::Affine, &Capacity::default()));
+    assert_eq!((&rail.binding, &rail.capacity), (&Binding::AFFINE, &Capacity::default()));
     assert!(rail.task_cpus.is_empty() && rail.exclusive_cpus.is_empty() && rail.rejected_cpus.is_empty());
     assert_eq!((&plan.expected, plan.notes.as_slice()), (&None, ["a note".to_owned()].as_slice()));
     assert!(plan.to_string().contains("rail 0  eth0 10.0.0.1            cpu 8    node 1"), "{plan}");
+}
+
+#[test]
+fn required_binding_in_a_plan() {
+    let machine = two_packages(vec![nic("eth0", 1, 10, "10.0.0.1")]);
+    let plan = |request: &str, is_required: bool| {
+        let mut request: RailRequest = request.parse().unwrap();
+        request.requires_placement = is_required;
+        let plan = plan_rails(&machine, &request).unwrap();
+        let json = serde_json::to_value(&plan).unwrap();
+        assert_eq!(read(&json).unwrap(), plan);
+        json["rails"][0]["binding"].clone()
+    };
+    assert_eq!(plan("eth0", false), json!("affine"));
+    assert_eq!(plan("eth0", true), json!({ "required": "affine" }));
+    assert_eq!(plan("eth0@8", true), json!({ "required": { "explicit": { "cpus": "8", "node": null } } }));
+    let mut wish: RailWish = "eth0".parse().unwrap();
+    wish.binding = wish.binding.required();
+    let plan = plan_rails(&machine, &RailRequest::new(Which::Listed(vec![wish]))).unwrap();
+    assert!(plan.rails[0].binding.required);
 }
 
 #[test]

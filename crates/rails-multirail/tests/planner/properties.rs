@@ -5,7 +5,7 @@ use proptest::{option, prelude::*};
 use rails_bind::claims::Resource;
 use rails_multirail::{
     RailId, RailPlan, RailRequest, plan_rails,
-    planner::{Affinities, Binding, LocalEnd, Nearness, Need, Part, PlanError, RailWish, Which},
+    planner::{Affinities, BindingKind, LocalEnd, Nearness, Need, Part, PlanError, RailWish, Which},
 };
 use rails_topo::{Bandwidth, CpuId, CpuSet, Nic, NicKind, NodeId, PciAddress, PciDevice, Topology};
 use std::collections::BTreeSet;
@@ -79,16 +79,16 @@ pub(crate) fn requests() -> impl Strategy<Value = RailRequest> {
         Just(LocalEnd::Address([0, 0, 0, 0].into())),
     ];
     let binding = prop_oneof![
-        4 => Just(Binding::Affine),
-        1 => Just(Binding::Default),
+        4 => Just(BindingKind::Affine),
+        1 => Just(BindingKind::Default),
         3 => (option::of(cpu_sets()), option::of(0u32..5))
-            .prop_map(|(cpus, node)| Binding::Explicit { cpus, node: node.map(NodeId) }),
+            .prop_map(|(cpus, node)| BindingKind::Explicit { cpus, node: node.map(NodeId) }),
     ];
     let parts = (option::weighted(0.9, end), option::weighted(0.2, 0usize..2), option::weighted(0.3, 1usize..4));
     let wish = (parts, binding).prop_map(|((end, gpu, cores), binding)| {
         let gpu = gpu.map(|index| Part::Named(format!("gpu{index}")));
         let parts = end.map(Part::End).into_iter().chain(gpu).chain(cores.map(Part::Cores)).collect();
-        RailWish { parts, binding }
+        RailWish { parts, binding: binding.into() }
     });
     let which = prop_oneof![
         Just(Which::Auto),
@@ -149,12 +149,12 @@ proptest! {
                 Which::Listed(wishes) => Some(&wishes[index]),
                 _ => None,
             };
-            if let Some(Binding::Explicit { cpus: Some(cpus), .. }) = wish.map(|wish| &wish.binding) {
+            if let Some(BindingKind::Explicit { cpus: Some(cpus), .. }) = wish.map(|wish| &wish.binding.kind) {
                 prop_assert!(cpus.contains(rail.cpu), "{}", plan);
             }
             prop_assert!(rail.cpus().is_subset(machine.allowed_cpus()), "{}", plan);
             prop_assert!(!cores_of(&machine, &rail.cpus()).intersects(request.claimed.cpus()), "{}", plan);
-            let affine = wish.is_none_or(|wish| wish.binding == Binding::Affine);
+            let affine = wish.is_none_or(|wish| wish.binding.kind == BindingKind::Affine);
             if affine && request.affinities.memory != Need::Unwanted {
                 prop_assert_eq!(rail.node, machine.nearest_node(rail.cpu));
             }

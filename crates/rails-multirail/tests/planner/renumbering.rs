@@ -9,7 +9,7 @@ use proptest::{option, prelude::*, sample::Index};
 use rails_lab::captures::{self, Unpacked};
 use rails_multirail::{
     RailPlan, RailRequest, plan_rails,
-    planner::{Binding, Nearness, Need, PlannedRail, Which},
+    planner::{BindingKind, Nearness, Need, PlannedRail, Which},
 };
 use rails_topo::{Bandwidth, CpuId, CpuSet, Nic, PciDevice, Topology};
 use serde_json::Value;
@@ -44,7 +44,7 @@ impl Numbers {
         request.claimed = self.of(request.claimed.cpus()).into();
         if let Which::Listed(wishes) = &mut request.which {
             for wish in wishes {
-                if let Binding::Explicit { cpus: Some(cpus), .. } = &mut wish.binding {
+                if let BindingKind::Explicit { cpus: Some(cpus), .. } = &mut wish.binding.kind {
                     *cpus = self.of(cpus);
                 }
             }
@@ -157,7 +157,7 @@ fn facts(plan: &RailPlan) -> Vec<impl PartialEq + std::fmt::Debug + use<>> {
 fn can_fail_by_order(request: &RailRequest) -> bool {
     let affinities = [request.affinities.thread, request.affinities.memory];
     let is_explicit = match &request.which {
-        Which::Listed(wishes) => wishes.iter().any(|wish| matches!(wish.binding, Binding::Explicit { .. })),
+        Which::Listed(wishes) => wishes.iter().any(|wish| matches!(wish.binding.kind, BindingKind::Explicit { .. })),
         _ => false,
     };
     request.exclusive && (is_explicit || affinities.contains(&Need::Required))

@@ -8,7 +8,7 @@ use crate::{
 use proptest::prelude::*;
 use rails_multirail::{
     RailPlan, RailRequest, plan_rails,
-    planner::{Binding, PlannedRail, Replanned, replan_rails},
+    planner::{PlannedRail, Replanned, replan_rails},
 };
 use rails_topo::{CpuId, NodeId, Topology};
 
@@ -209,7 +209,7 @@ proptest! {
                         prop_assert!(others.clone().all(|other| !other.planned.cpus().intersects(&cores)), "{:?}", rails);
                     }
                 }
-                if new.reasons.is_empty() && old.binding != Binding::Default {
+                if new.reasons.is_empty() && old.binding.is_bound() {
                     prop_assert_eq!((new.planned.cpu, new.planned.node), (old.cpu, old.node));
                 }
             }

@@ -10,7 +10,7 @@ use crate::{
     machine::{Brief, this_machine},
     print,
     progress::Progress,
-    report::{Column, Goodput, Part, lost, table, verdicts},
+    report::{Column, Goodput, Part, lost, table, unheld, verdicts},
     size,
     stop::Stop,
 };
@@ -148,10 +148,11 @@ fn tell(sent: &Batch<SendSummary>, received: &Batch<ReceiveSummary>) -> Result<(
     // The two ends share one process, whose time each of them counted.
     let of_process = sent.side.cpu_seconds.max(received.side.cpu_seconds);
     print::result(format_args!(
-        "\nPlacement, as read back from the kernel\n{placement}\n{}\nTraffic\n{traffic}{}\n\
+        "\nPlacement, as read back from the kernel\n{placement}\n{}{}\nTraffic\n{traffic}{}\n\
          received   {}\n\
          CPU        {of_process:.2} s in all: {of_rails:.2} s on the rails' threads, the rest for files and hashing\n",
         verdicts(&parts),
+        unheld(&parts),
         lost(&parts),
         Goodput::new(bytes, received.time),
     ))?;

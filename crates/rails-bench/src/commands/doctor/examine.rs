@@ -4,6 +4,7 @@ use super::subject::Subject;
 use crate::exit::Help;
 use anyhow::{Context, Result, anyhow};
 use rails_bind::{
+    Unheld,
     affinity::{
         AffinityReport, Fix, MemoryOf, Observation, ObserveError, ObservedMemory, ObservedThread, Observer, Verdict,
     },
@@ -14,7 +15,7 @@ use rails_bind::{
     thread::Tid,
     usage::{self, UsageError},
 };
-use rails_multirail::Rail;
+use rails_multirail::{Rail, RailRequest, Rails, plan_rails};
 use rails_topo::{Nic, NicKind, Topology};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ pub(super) struct Examined {
     pub(super) what: String,
     /// The reasons why something could not be examined.
     pub(super) notes: Vec<String>,
+    /// The properties that the system does not let the placement have; of a NIC, that of a rail here.
+    pub(super) unheld: Vec<Unheld>,
     /// The observations.
     pub(super) seen: Observation,
     /// Their meaning.
@@ -59,7 +62,8 @@ pub(super) fn examine(host: &Host, topology: &Topology, subject: &Subject, time:
     match subject {
         Subject::Nics(names) => {
             let nics = names.iter().map(|name| topology.nic(name).context("it was there a moment ago"));
-            let watched: Result<Vec<Watched>> = nics.map(|nic| Ok(Watched::nic(nic?))).collect();
+            let unheld = unheld_here(topology);
+            let watched: Result<Vec<Watched>> = nics.map(|nic| Ok(Watched::nic(nic?, unheld.clone()))).collect();
             watch(host, topology, watched?, time, |_| Ok(Vec::new()))
         }
         Subject::Process(pid) => {
@@ -81,6 +85,7 @@ pub(super) fn examine(host: &Host, topology: &Topology, subject: &Subject, time:
 struct Watched {
     what: String,
     notes: Vec<String>,
+    unheld: Vec<Unheld>,
     nic: Option<Nic>,
     threads: Vec<Tid>,
     /// Whether threads that do nothing meanwhile are of no interest.
@@ -89,11 +94,12 @@ struct Watched {
 }
 
 impl Watched {
-    fn nic(nic: &Nic) -> Self {
+    fn nic(nic: &Nic, unheld: Vec<Unheld>) -> Self {
         let note = "no process was named (--pid), so nothing is known of threads and memory".to_owned();
         Self {
             what: nic.name.clone(),
             notes: vec![note],
+            unheld,
             nic: Some(nic.clone()),
             threads: Vec::new(),
             busy_only: false,
@@ -106,6 +112,7 @@ impl Watched {
         Self {
             what: format!("rail {}", rail.id()),
             notes: Vec::new(),
+            unheld: rail.unheld(),
             nic: nic.cloned(),
             threads: vec![rail.runtime().placement().tid],
             busy_only: false,
@@ -131,6 +138,12 @@ impl Watched {
     }
 }
 
+/// The properties that a rail of this user would not have on this machine; none if that cannot be tried.
+fn unheld_here(topology: &Topology) -> Vec<Unheld> {
+    let plan = plan_rails(topology, &RailRequest::loopback(1));
+    plan.ok().and_then(|plan| Rails::try_placement(&plan).ok()).unwrap_or_default()
+}
+
 /// A process, once for each NIC that its sockets use.
 fn of_process(pid: Tid, topology: &Topology) -> Result<Vec<Watched>> {
     let threads = usage::threads_of(pid).with_context(|| format!("--pid {pid}"));
@@ -142,6 +155,7 @@ fn of_process(pid: Tid, topology: &Topology) -> Result<Vec<Watched>> {
             None => format!("process {pid}"),
         },
         notes: notes.to_vec(),
+        unheld: Vec::new(),
         nic,
         threads: threads.clone(),
         busy_only: true,
@@ -217,7 +231,7 @@ fn watch(
             leave_out_idle(&mut seen, &mut one.notes, time);
         }
         let report = seen.report(topology);
-        examined.push(Examined { what: one.what, notes: one.notes, seen, report });
+        examined.push(Examined { what: one.what, notes: one.notes, unheld: one.unheld, seen, report });
     }
     Ok(examined)
 }

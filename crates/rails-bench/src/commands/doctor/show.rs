@@ -1,6 +1,7 @@
 //! In words.
 
 use super::examine::Examined;
+use crate::placement::with_remedies;
 use rails_bind::{
     affinity::Verdict,
     settings::{Changed, SettingState},
@@ -22,6 +23,9 @@ pub(super) fn examined(all: &[Examined]) -> String {
             if let Some(fix) = verdict.fix() {
                 let _ = writeln!(text, "  {:<16}  {:<7}  {}", "", "fix:", fix.advice);
             }
+        }
+        for unheld in &one.unheld {
+            let _ = write!(text, "  not held: {}", with_remedies(unheld));
         }
         for note in &one.notes {
             let _ = writeln!(text, "  note: {note}");

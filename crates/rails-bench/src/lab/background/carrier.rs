@@ -111,7 +111,7 @@ impl Engine {
             }
         };
         let cpus = match &driver {
-            Driver::Rail(rails) => rails[RailId(0)].runtime().placement().cpus.got().clone(),
+            Driver::Rail(rails) => rails[RailId(0)].runtime().cpus_now()?,
             _ => current_affinity()?,
         };
         Ok(Self { driver, cpus })

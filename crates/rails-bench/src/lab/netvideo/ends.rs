@@ -15,7 +15,7 @@ use rails_multirail::{
         file::{FileError, FileFrames},
     },
     plan_rails,
-    planner::{Binding, Part as RailPart, RailWish, Which},
+    planner::{BindingKind, Part as RailPart, RailWish, Which},
     runtime::RailRuntime,
 };
 use rails_topo::{CpuSet, InterfaceAddress, Nic, NicKind, Topology};
@@ -60,13 +60,14 @@ pub(super) fn run(
     if sent != arrived as u64 {
         return Err(failed(format!("{sent} frames were sent, and {arrived} shown")));
     }
-    let cpus = |rails: &Rails| rails.iter().map(|rail| rail.runtime().placement().cpus.got().to_string()).collect();
+    let cpus_of = |rail: &Rail| rail.runtime().cpus_now().map(|cpus| cpus.to_string()).map_err(failed);
+    let cpus = |rails: &Rails| rails.iter().map(cpus_of).collect::<Result<_, _>>();
     Ok(NetvideoSample {
         round,
         placing,
-        sender_cpus: cpus(&near),
-        receiver_cpus: cpus(&far),
-        reader_cpus: reader(&near).map(|rail| rail.runtime().placement().cpus.got().to_string()),
+        sender_cpus: cpus(&near)?,
+        receiver_cpus: cpus(&far)?,
+        reader_cpus: reader(&near).map(cpus_of).transpose()?,
         frames: shown.len(),
         dropped: sender.stages[0].dropped,
         fps: fps(&shown),
@@ -125,10 +126,10 @@ fn rails(
     let reader = reader.map(|cpus| cpus.intersection(allowed)).filter(|cpus| !cpus.is_empty());
     if let (Which::Listed(wishes), Some(cpus)) = (&mut request.which, reader) {
         let binding = match placing {
-            Placing::Rails => Binding::Explicit { cpus: Some(cpus), node: None },
-            Placing::Scheduler => Binding::Default,
+            Placing::Rails => BindingKind::Explicit { cpus: Some(cpus), node: None },
+            Placing::Scheduler => BindingKind::Default,
         };
-        wishes.push(RailWish { parts: vec![RailPart::Cores(1)], binding });
+        wishes.push(RailWish { parts: vec![RailPart::Cores(1)], binding: binding.into() });
     }
     // A core for computing beside that of the lane, where there are as many.
     request.cores = if allowed.len() >= 2 * lab.link_count() { 2 } else { 1 };

@@ -1,0 +1,89 @@
+//! Where the system refuses calls that place threads and memory, as containers, sandboxes and services do.
+
+use crate::util::{finish, pattern, rails_bench, stderr, stdout, text, wait_for, watch_stderr};
+use nix::errno::Errno;
+use rails_lab::Sandbox;
+use std::fs;
+
+const MEMORY: &[&str] = &["get_mempolicy", "set_mempolicy", "mbind", "move_pages"];
+
+/// A transfer inside, and what both ends say of it on stdout.
+fn transferred(sandbox: &Sandbox) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, inbox) = (folder.path().join("file"), folder.path().join("inbox"));
+    fs::write(&file, pattern(300_000, 1)).unwrap();
+    let listen = ["recv", "--insecure", "--once", "--listen", "127.0.0.1:0", "--into", text(&inbox)];
+    let mut receiver = sandbox.spawn(&rails_bench(listen));
+    let lines = watch_stderr(&mut receiver);
+    let line = wait_for(&lines, "listening on ");
+    let address = line.trim_start_matches("listening on ");
+    let sent = sandbox.output(&rails_bench(["send", "--insecure", "--to", address, text(&file)]));
+    assert!(sent.status.success(), "{}", stderr(&sent));
+    let (code, told, said) = finish(receiver, &lines);
+    assert_eq!(code, 0, "{said}");
+    assert!(fs::read(inbox.join("file")).unwrap() == fs::read(file).unwrap());
+    (stdout(&sent), told)
+}
+
+#[test]
+fn transfer_without_memory_policies() {
+    let (sent, received) = transferred(&Sandbox::new().deny(Errno::EPERM, MEMORY));
+    for told in [sent, received] {
+        let lacks = "\nnot held: the memory policy is not set: get_mempolicy is refused: Operation not permitted (os \
+                     error 1)\n          Docker, Podman: --cap-add SYS_NICE\n";
+        assert!(told.contains(lacks), "{told}");
+    }
+}
+
+#[test]
+fn transfer_by_threads_that_cannot_be_bound() {
+    let calls = ["sched_setaffinity", "sched_getaffinity"];
+    let (sent, received) = transferred(&Sandbox::new().deny(Errno::ENOSYS, &calls));
+    for told in [sent, received] {
+        assert!(
+            told.contains("\nnot held: threads are not bound to their CPUs: sched_getaffinity is refused"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn transfer_where_nothing_that_only_improves_is_allowed() {
+    let calls =
+        ["prctl", "madvise", "sched_setscheduler", "setpriority", "pidfd_open", "mlock", "getcpu", "membarrier"];
+    let (sent, _) = transferred(&Sandbox::new().deny(Errno::EPERM, &calls));
+    assert!(!sent.contains("not held"), "{sent}");
+}
+
+#[test]
+fn plan_and_doctor_tell_of_refused_placement() {
+    let sandbox = Sandbox::new().deny(Errno::EPERM, MEMORY).deny(Errno::EPERM, &["sched_setaffinity"]);
+    for args in [vec!["plan", "--rails", "loopback:1"], vec!["doctor", "--seconds", "0.01", "--rails", "loopback:1"]] {
+        let output = sandbox.output(&rails_bench(args.clone()));
+        let told = stdout(&output);
+        assert!(output.status.success(), "{}", stderr(&output));
+        for lacks in
+            ["not held: threads are not bound to their CPUs: sched_setaffinity is refused", "--cap-add SYS_NICE"]
+        {
+            assert!(told.contains(lacks), "{args:?}: {told}");
+        }
+        let output = sandbox.output(rails_bench(args).arg("--json"));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let unheld = told.get("unheld").unwrap_or_else(|| &told[0]["unheld"]);
+        assert_eq!(unheld[0]["property"], "cpus", "{told}");
+        assert_eq!(unheld[0]["cause"]["refused"]["call"], "sched_setaffinity", "{told}");
+    }
+}
+
+#[test]
+fn required_placement_is_refused_where_rails_are() {
+    let sandbox = Sandbox::new().deny(Errno::EPERM, &["sched_setaffinity"]);
+    let folder = tempfile::tempdir().unwrap();
+    let recv = ["recv", "--insecure", "--listen", "127.0.0.1:0", "--into", text(folder.path())];
+    for args in [&["plan", "--rails", "loopback:1"][..], &recv] {
+        let output = sandbox.output(rails_bench(args.iter().copied()).arg("--require-placement"));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("rail `rail-0` could not be placed: sched_setaffinity was refused"), "{said}");
+    }
+}

@@ -14,7 +14,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_multirail::{Mode, MultiRailStream};
-use rails_transfer::{Observer, ReceiveSummary, SendSummary};
+use rails_transfer::{Observer, ReceiveOptions, ReceiveSummary, SendSummary};
 use std::{
     error::Error,
     path::PathBuf,
@@ -61,12 +61,12 @@ pub(crate) async fn receive(
     end: &Endpoint,
     stream: MultiRailStream,
     into: PathBuf,
+    options: ReceiveOptions,
     observer: Arc<dyn Observer>,
     stop: Stop,
 ) -> Result<Batch<ReceiveSummary>> {
-    let batch = carry(end, stream, stop, move |stream| {
-        Box::pin(async move { rails_transfer::receive(stream, &into, observer).await })
-    });
+    let batch =
+        carry(end, stream, stop, move |stream| Box::pin(async move { options.receive(stream, &into, observer).await }));
     batch.await.context("the batch was not received")
 }
 

@@ -3,7 +3,7 @@
 use crate::print;
 use indicatif::{ProgressBar, ProgressStyle};
 use rails_topo::DataSize;
-use rails_transfer::{Observer, Outcome, Reason, RelPath, Totals};
+use rails_transfer::{Lacking, Observer, Outcome, Reason, RelPath, Totals};
 use std::{
     collections::BTreeMap,
     io::IsTerminal,
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Shows the progress of a transfer. Failures and files left out are printed in any case.
+/// Shows the progress of a transfer. Failures, files left out and guarantees that are lacking are printed in any case.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -133,6 +133,10 @@ impl Observer for Progress {
 
     fn unreadable(&self, reason: &Reason) {
         print::note(format_args!("failed    {reason}"));
+    }
+
+    fn lacking(&self, lacking: &Lacking) {
+        print::note(format_args!("warning: {lacking}"));
     }
 }
 

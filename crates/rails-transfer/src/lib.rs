@@ -58,6 +58,9 @@
 //!   sender's file still begins with those bytes.
 //! - A file's failure is told to both peers and does not stop the others. `Ok` therefore means only that the protocol
 //!   came to its end; ask [`SendSummary::is_complete`] and [`ReceiveSummary::is_complete`].
+//! - A file system or a sandbox may refuse to lock, to set modes, to write to disk when it is told. The copy then goes
+//!   on, and says once what it lacks ([`Guarantee`], [`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the
+//!   file instead.
 //! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it, and at most
 //!   64 entries are open at a time. Only the sender's own list of files grows.
 //!
@@ -70,7 +73,8 @@
 //!
 //! # Map
 //! `path` and `message` are the vocabulary and its codec, `wire` the framing, `proto` the two state machines
-//! (no I/O), `plan` and `source` the sender's files, `store` the receiver's, `sender` and `receiver` the drivers.
+//! (no I/O), `plan` and `source` the sender's files, `store` the receiver's, `guarantee` the calls that may be refused,
+//! `sender` and `receiver` the drivers.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -79,6 +83,7 @@ mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod guarantee;
 mod message;
 mod observe;
 mod path;
@@ -92,10 +97,11 @@ mod summary;
 mod wire;
 
 pub use error::{ReceiveError, SendError, Violation, WireError};
+pub use guarantee::{Guarantee, Lacking};
 pub use message::{Digest, Reason, Totals};
 pub use observe::{Observer, Outcome};
 pub use path::{PathError, RelPath};
-pub use receiver::receive;
+pub use receiver::{ReceiveOptions, receive};
 pub use sender::send;
 pub use store::make_folder;
 pub use summary::{Failure, How, ReceiveSummary, SendSummary, SentFile, Skipped};

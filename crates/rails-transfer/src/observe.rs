@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::guarantee::Lacking;
 use crate::message::{Digest, Reason, Totals};
 use crate::path::RelPath;
 
@@ -39,6 +40,11 @@ pub trait Observer: Send + Sync {
     /// Something named by a source could not be read, and so never became a file of the batch.
     fn unreadable(&self, reason: &Reason) {
         let _ = reason;
+    }
+
+    /// The receiver's file system refuses a guarantee, and the batch goes on without it; once for each.
+    fn lacking(&self, lacking: &Lacking) {
+        let _ = lacking;
     }
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 
 use crate::error::{ReceiveError, Violation, WireError};
+use crate::guarantee::{Calls, Guarantees};
 use crate::message::{FromReceiver, FromSender, Reason, Settled};
 use crate::observe::{Observer, Outcome};
 use crate::path::RelPath;
@@ -33,75 +34,126 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 ///
 /// # Errors
 /// A failure of the whole batch: a folder that cannot be opened (the sender is told why), a stream that fails or
-/// ends early, a peer that breaks the protocol. A file that fails on its own is in [`ReceiveSummary::failures`].
+/// ends early, a peer that breaks the protocol. A file that fails on its own is in [`ReceiveSummary::failures`], and a
+/// guarantee that the file system refuses in [`ReceiveSummary::lacking`].
 pub async fn receive<S>(stream: S, into: &Path, observer: Arc<dyn Observer>) -> Result<ReceiveSummary, ReceiveError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let (read_half, write_half) = tokio::io::split(stream);
-    let (used_in, used) = sync_mpsc::channel();
-    let mut reader = FrameReader::new(read_half, used);
-    let mut writer = FrameWriter::new(write_half);
-    greet(&mut reader, &mut writer, Role::Receiver).await?;
+    ReceiveOptions::new().receive(stream, into, observer).await
+}
 
-    let folder = into.to_owned();
-    let store = match spawn_blocking(move || Store::open(&folder)).await.map_err(ReceiveError::Thread)? {
-        Ok(store) => store,
-        Err(source) => {
-            let error = ReceiveError::Folder { path: into.to_owned(), source };
-            refuse(&mut writer, &error).await;
-            return Err(error);
-        }
-    };
+/// Options of a receiver.
+///
+/// # Example
+/// ```no_run
+/// # async fn on(stream: tokio::net::TcpStream) -> Result<(), rails_transfer::ReceiveError> {
+/// use rails_transfer::ReceiveOptions;
+/// use std::sync::Arc;
+///
+/// let received = ReceiveOptions::new().strict(true).receive(stream, "inbox".as_ref(), Arc::new(())).await?;
+/// assert!(received.lacking.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReceiveOptions {
+    is_strict: bool,
+}
 
-    let (work, work_out) = mpsc::channel(WRITE_BEHIND);
-    let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
-    let worker = Worker::new(store, answers_in, used_in, observer);
-    let mut worker = spawn_blocking(move || worker.run(work_out));
+impl ReceiveOptions {
+    /// All at their defaults, as [`receive`] has them.
+    pub fn new() -> Self {
+        Self::default()
+    }
 
-    // Three things go on until one fails or all are through: frames in, answers out, and the thread between.
-    let mut reading = Box::pin(read_frames(&mut reader, work));
-    let mut writing = Box::pin(write_answers(&mut writer, answers));
-    let (mut has_read, mut has_written, mut worked) = (false, false, None);
-    let cut = loop {
-        tokio::select! {
-            biased;
-            read = &mut reading, if !has_read => match read {
-                Ok(()) => has_read = true,
-                Err(error) => break Some(error),
-            },
-            wrote = &mut writing, if !has_written => match wrote {
-                Ok(()) => has_written = true,
-                Err(error) => break Some(error),
-            },
-            result = &mut worker, if worked.is_none() => worked = Some(result),
-        }
-        match &worked {
-            // The message that ends the batch was queued for the peer and, as far as the stream took it, written just
-            // now.
-            Some(Err(_) | Ok(Err(_))) => break None,
-            Some(Ok(Ok(_))) if has_written => break None,
-            _ => {}
-        }
-    };
-    // Without frames to come the thread ends, and leaves its files in order; without a reader of its answers it digests no file to its end.
-    drop(reading);
-    drop(writing);
-    let worked = match worked {
-        Some(worked) => worked,
-        None => worker.await,
-    };
-    let summary = worked.map_err(ReceiveError::Thread)?.map_err(WireError::from)?;
-    match (cut, summary) {
-        (None, Some(summary)) => {
-            // The batch is complete, whether or not the stream still closes in order.
-            if writer.shutdown().await.is_ok() {
-                reader.drain().await;
+    /// Whether a file fails for which the file system refuses a [`Guarantee`](crate::Guarantee). By default it does
+    /// not: the guarantee is in [`ReceiveSummary::lacking`], and the observer is told.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.is_strict = strict;
+        self
+    }
+
+    /// As [`receive`], with these options.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn receive<S>(
+        self,
+        stream: S,
+        into: &Path,
+        observer: Arc<dyn Observer>,
+    ) -> Result<ReceiveSummary, ReceiveError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let (read_half, write_half) = tokio::io::split(stream);
+        let (used_in, used) = sync_mpsc::channel();
+        let mut reader = FrameReader::new(read_half, used);
+        let mut writer = FrameWriter::new(write_half);
+        greet(&mut reader, &mut writer, Role::Receiver).await?;
+
+        let guarantees = Guarantees::new(Calls::KERNEL, self.is_strict, Arc::clone(&observer));
+        let folder = into.to_owned();
+        let store =
+            match spawn_blocking(move || Store::open(&folder, guarantees)).await.map_err(ReceiveError::Thread)? {
+                Ok(store) => store,
+                Err(source) => {
+                    let error = ReceiveError::Folder { path: into.to_owned(), source };
+                    refuse(&mut writer, &error).await;
+                    return Err(error);
+                }
+            };
+
+        let (work, work_out) = mpsc::channel(WRITE_BEHIND);
+        let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
+        let worker = Worker::new(store, answers_in, used_in, observer);
+        let mut worker = spawn_blocking(move || worker.run(work_out));
+
+        // Three things go on until one fails or all are through: frames in, answers out, and the thread between.
+        let mut reading = Box::pin(read_frames(&mut reader, work));
+        let mut writing = Box::pin(write_answers(&mut writer, answers));
+        let (mut has_read, mut has_written, mut worked) = (false, false, None);
+        let cut = loop {
+            tokio::select! {
+                biased;
+                read = &mut reading, if !has_read => match read {
+                    Ok(()) => has_read = true,
+                    Err(error) => break Some(error),
+                },
+                wrote = &mut writing, if !has_written => match wrote {
+                    Ok(()) => has_written = true,
+                    Err(error) => break Some(error),
+                },
+                result = &mut worker, if worked.is_none() => worked = Some(result),
             }
-            Ok(summary)
+            match &worked {
+                // The message that ends the batch was queued for the peer and, as far as the stream took it, written just
+                // now.
+                Some(Err(_) | Ok(Err(_))) => break None,
+                Some(Ok(Ok(_))) if has_written => break None,
+                _ => {}
+            }
+        };
+        // Without frames to come the thread ends, and leaves its files in order; without a reader of its answers it digests no file to its end.
+        drop(reading);
+        drop(writing);
+        let worked = match worked {
+            Some(worked) => worked,
+            None => worker.await,
+        };
+        let summary = worked.map_err(ReceiveError::Thread)?.map_err(WireError::from)?;
+        match (cut, summary) {
+            (None, Some(summary)) => {
+                // The batch is complete, whether or not the stream still closes in order.
+                if writer.shutdown().await.is_ok() {
+                    reader.drain().await;
+                }
+                Ok(summary)
+            }
+            (Some(error), _) => Err(error.into()),
+            (None, None) => Err(WireError::Cut.into()),
         }
-        (Some(error), _) => Err(error.into()),
-        (None, None) => Err(WireError::Cut.into()),
     }
 }
 
@@ -188,7 +240,10 @@ impl Worker {
         // Every unfinished file stays as a part.
         std::mem::take(&mut self.files).into_values().for_each(|file| file.file.park());
         match outcome {
-            Ok(complete) => Ok(complete.then_some(self.summary)),
+            Ok(complete) => {
+                self.summary.lacking = self.store.guarantees.into_lacking();
+                Ok(complete.then_some(self.summary))
+            }
             Err(violation) => {
                 let _ = self.answers.try_send(FromReceiver::Refuse { reason: Reason::new(&violation) });
                 Err(violation)
@@ -234,7 +289,7 @@ impl Worker {
                     return Ok(());
                 }
                 let Receiving { path, size, file } = self.take(id);
-                match file.finish(digest) {
+                match file.finish(digest, &mut self.store.guarantees) {
                     Ok(()) => {
                         self.summary.stored += 1;
                         self.observer.finished(&path, size, Outcome::Stored(digest));
@@ -246,7 +301,7 @@ impl Worker {
             FromSender::Keep { id } => {
                 self.inbound.on_keep(id)?;
                 let Receiving { path, size, file } = self.take(id);
-                match file.keep() {
+                match file.keep(&mut self.store.guarantees) {
                     Ok(()) => {
                         self.summary.already_there += 1;
                         self.observer.finished(&path, size, Outcome::AlreadyThere);
@@ -284,7 +339,7 @@ impl Worker {
     fn on_start(&mut self, id: u64, offset: u64) -> Result<(), Violation> {
         self.inbound.on_start(id, offset)?;
         let file = self.files.get_mut(&id).expect("an offered file is kept");
-        match file.file.start(offset) {
+        match file.file.start(offset, &mut self.store.guarantees) {
             Ok(()) => {
                 self.observer.started(&file.path, file.size, offset);
                 Ok(())

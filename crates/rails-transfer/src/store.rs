@@ -4,23 +4,25 @@
 //! (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or by a link. A failure is a
 //! [`Reason`], because it concerns one entry and is told to both peers.
 
-use std::ffi::OsString;
-use std::fs::{File, Permissions, TryLockError};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt as _, OpenOptions, OpenOptionsExt};
 
+use crate::guarantee::{Access, BUSY, Guarantees, because, refuses};
 use crate::message::{Digest, Held, Prefix, Reason};
 use crate::path::RelPath;
 use crate::plan::MODE_BITS;
 
 /// The receiving folder.
-#[derive(Debug)]
 pub(crate) struct Store {
     root: Dir,
+    /// Those of the file system, or of several below the folder.
+    pub(crate) guarantees: Guarantees,
 }
 
 /// A file that is on offer or being written.
@@ -47,9 +49,9 @@ struct Part {
 
 impl Store {
     /// Opens the receiving folder, which is made if it is not there.
-    pub(crate) fn open(into: &Path) -> io::Result<Self> {
+    pub(crate) fn open(into: &Path, guarantees: Guarantees) -> io::Result<Self> {
         make_folder(into)?;
-        Ok(Self { root: Dir::open_ambient_dir(into, ambient_authority())? })
+        Ok(Self { root: Dir::open_ambient_dir(into, ambient_authority())?, guarantees })
     }
 
     /// Makes a folder, private to us until it is sealed; one that is there already is taken as it is.
@@ -65,24 +67,23 @@ impl Store {
     }
 
     /// Puts a folder's names on disk and gives it its mode.
-    pub(crate) fn seal_folder(&self, path: &RelPath, mode: u32) -> Result<(), Reason> {
+    pub(crate) fn seal_folder(&mut self, path: &RelPath, mode: u32) -> Result<(), Reason> {
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
         let handle = dir.open(".").map_err(because("open the folder"))?.into_std();
-        let mode = Permissions::from_mode(mode & MODE_BITS);
-        handle.set_permissions(mode).map_err(because("set the folder's mode"))?;
-        handle.sync_all().map_err(because("put the folder on disk"))
+        self.guarantees.set_mode(&handle, mode & MODE_BITS, "set the folder's mode")?;
+        self.guarantees.sync(&handle, "put the folder on disk")
     }
 
     /// Puts the names in the receiving folder itself on disk.
-    pub(crate) fn sync(&self) -> Result<(), Reason> {
+    pub(crate) fn sync(&mut self) -> Result<(), Reason> {
         // A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be an `O_PATH` one.
-        let handle = self.root.open(".").map_err(because("open the folder"))?;
-        handle.sync_all().map_err(because("put the folder on disk"))
+        let handle = self.root.open(".").map_err(because("open the folder"))?.into_std();
+        self.guarantees.sync(&handle, "put the folder on disk")
     }
 
     /// Finds the bytes of an offered file that are there, while the sender awaits the answer, and locks its unfinished part.
     pub(crate) fn look(
-        &self,
+        &mut self,
         path: &RelPath,
         size: u64,
         mode: u32,
@@ -96,18 +97,18 @@ impl Store {
         let (name, part_name) = (path.name().to_owned(), path.part_name());
         let mut file = Incoming { dir, name, part_name, mode: mode & MODE_BITS, whole: None, part: None };
         let whole = file.look_at_whole(size, is_awaited)?;
-        let part = file.look_at_part(size, is_awaited)?;
+        let part = file.look_at_part(size, is_awaited, &mut self.guarantees)?;
         Ok((file, Held { whole, part }))
     }
 }
 
 impl Incoming {
     /// Begins to write at `offset`, which is 0 or the length of the prefix that was reported.
-    pub(crate) fn start(&mut self, offset: u64) -> Result<(), Reason> {
+    pub(crate) fn start(&mut self, offset: u64, guarantees: &mut Guarantees) -> Result<(), Reason> {
         self.whole = None;
         let part = match &mut self.part {
             Some(part) => part,
-            None => self.part.insert(self.create_part()?),
+            None => self.part.insert(self.create_part(guarantees)?),
         };
         if offset != part.len {
             part.file.set_len(0).map_err(because("empty the part file"))?;
@@ -127,7 +128,7 @@ impl Incoming {
     }
 
     /// Verifies the written file, puts it on disk, and only then gives it its final name.
-    pub(crate) fn finish(mut self, expected: Digest) -> Result<(), Reason> {
+    pub(crate) fn finish(mut self, expected: Digest, guarantees: &mut Guarantees) -> Result<(), Reason> {
         let part = self.part.as_ref().expect("a file is finished after it is started");
         let digest = Digest::from(part.hasher.finalize());
         if digest != expected {
@@ -135,11 +136,11 @@ impl Incoming {
             let text = format_args!("receiver: the bytes differ: sent {expected}, written {digest}");
             return Err(Reason::new(text));
         }
-        if let Err(error) = part.file.sync_all() {
+        if let Err(reason) = guarantees.sync(&part.file, "put the file on disk") {
             // After a failed fsync the kernel counts the lost pages as clean (fsync(2), "EIO"), so that a later
             // prefix check could read bytes from memory that are not on disk.
             self.discard();
-            return Err(because("put the file on disk")(error));
+            return Err(reason);
         }
         if let Err(error) = self.dir.rename(&self.part_name, &self.dir, &self.name) {
             self.discard();
@@ -148,23 +149,21 @@ impl Incoming {
         // The mode comes after the name: a crash between the two leaves a whole file that is too private, which
         // the next run mends (see `keep`). The other way round it could leave a part that nobody may write on.
         let part = self.part.take().expect("a file is finished after it is started");
-        part.file.set_permissions(Permissions::from_mode(self.mode)).map_err(because("set the file's mode"))?;
-        part.file.sync_all().map_err(because("put the file's mode on disk"))
+        guarantees.set_mode(&part.file, self.mode, "set the file's mode")?;
+        guarantees.sync(&part.file, "put the file's mode on disk")
     }
 
     /// Leaves the file that is there, but gives it the sender's mode, and clears away an old part.
-    pub(crate) fn keep(mut self) -> Result<(), Reason> {
+    pub(crate) fn keep(mut self, guarantees: &mut Guarantees) -> Result<(), Reason> {
         if self.part.is_some() {
             self.discard();
         }
         let whole = self.whole.as_ref().expect("a file is kept after it was compared");
-        let there = whole.metadata().map_err(because("inspect the file that is there"))?;
-        if there.mode() & MODE_BITS != self.mode {
-            let mode = Permissions::from_mode(self.mode);
-            whole.set_permissions(mode).map_err(because("set the mode of the file that is there"))?;
+        if guarantees.access(whole)?.mode & MODE_BITS != self.mode {
+            guarantees.set_mode(whole, self.mode, "set the mode of the file that is there")?;
         }
         // The bytes read may be in memory alone, if the machine stopped before an earlier run had synced them to disk.
-        whole.sync_all().map_err(because("put the file that is there on disk"))
+        guarantees.sync(whole, "put the file that is there on disk")
     }
 
     /// Stops writing and leaves the part for a later run, unless it holds nothing.
@@ -208,8 +207,13 @@ impl Incoming {
         Ok(Some(hasher.finalize().into()))
     }
 
-    fn look_at_part(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Prefix>, Reason> {
-        let Some(mut file) = self.open_part()? else { return Ok(None) };
+    fn look_at_part(
+        &mut self,
+        size: u64,
+        is_awaited: &dyn Fn() -> bool,
+        guarantees: &mut Guarantees,
+    ) -> Result<Option<Prefix>, Reason> {
+        let Some(mut file) = self.open_part(guarantees)? else { return Ok(None) };
         let len = file.metadata().map_err(because("inspect the part file"))?.len();
         let mut hasher = blake3::Hasher::new();
         if len > size {
@@ -224,35 +228,62 @@ impl Incoming {
     }
 
     /// Opens and locks the part that is there, if one is.
-    fn open_part(&self) -> Result<Option<File>, Reason> {
+    fn open_part(&self, guarantees: &mut Guarantees) -> Result<Option<File>, Reason> {
         let opened = self.dir.open_with(&self.part_name, OpenOptions::new().read(true).write(true));
         let file = match opened {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(because("open the part file"))?.into_std(),
         };
-        self.lock(&file)?;
-        ours_alone(&file)?;
-        Ok(Some(file))
+        self.lock(&file, guarantees)?;
+        let access = guarantees.access(&file)?;
+        if access.is_ours_alone() {
+            return Ok(Some(file));
+        }
+        // Some file systems show every file as somebody's, or as open to all: vfat, CIFS and 9p as they are mounted,
+        // NFS to root.
+        if self.access_of_a_new_file(guarantees) == Some(access) {
+            guarantees.without_owner(access)?;
+            return Ok(Some(file));
+        }
+        Err(Reason::new(format_args!(
+            "receiver: the part file is not ours alone ({access}); look at it, and remove it"
+        )))
     }
 
-    fn create_part(&self) -> Result<Part, Reason> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(PRIVATE_FILE);
-        let file = match self.dir.open_with(&self.part_name, &options) {
+    fn create_part(&self, guarantees: &mut Guarantees) -> Result<Part, Reason> {
+        let file = match self.create_private(&self.part_name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(Reason::new(BUSY)),
-            opened => opened.map_err(because("make the part file"))?.into_std(),
+            created => created.map_err(because("make the part file"))?,
         };
-        self.lock(&file)?;
+        self.lock(&file, guarantees)?;
+        let access = guarantees.access(&file)?;
+        if !access.is_ours_alone()
+            && let Err(reason) = guarantees.without_owner(access)
+        {
+            let _ = self.dir.remove_file(&self.part_name);
+            return Err(reason);
+        }
         Ok(Part { file, hasher: blake3::Hasher::new(), len: 0 })
     }
 
+    fn create_private(&self, name: &OsStr) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(PRIVATE_FILE);
+        Ok(self.dir.open_with(name, &options)?.into_std())
+    }
+
+    /// Who may change a file that this process makes here; `None` where it cannot make one.
+    fn access_of_a_new_file(&self, guarantees: &Guarantees) -> Option<Access> {
+        // No file's part has this name: the digest of a name stands in the place of the word.
+        let name = OsString::from(format!(".probe-{}.rails-part-long", std::process::id()));
+        let access = guarantees.access(&self.create_private(&name).ok()?);
+        let _ = self.dir.remove_file(&name);
+        access.ok()
+    }
+
     /// Locks the part against other receivers, and makes sure that it still is the part.
-    fn lock(&self, file: &File) -> Result<(), Reason> {
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(Reason::new(BUSY)),
-            Err(TryLockError::Error(error)) => return Err(because("lock the part file")(error)),
-        }
+    fn lock(&self, file: &File, guarantees: &mut Guarantees) -> Result<(), Reason> {
+        guarantees.lock(file)?;
         // Between opening and locking, the receiver that held the lock may have renamed the part to its final
         // name, and writing on would spoil a finished file. This also refuses a link in the part's place.
         let opened = file.metadata().map_err(because("inspect the part file"))?;
@@ -263,19 +294,6 @@ impl Incoming {
         }
         Ok(())
     }
-}
-
-/// Makes sure that a part that was found is ours alone: its owner, anyone who may write to it, and anyone with another name
-/// for it could read or change the bytes that arrive.
-fn ours_alone(file: &File) -> Result<(), Reason> {
-    let part = file.metadata().map_err(because("inspect the part file"))?;
-    let (user, mode, names) = (part.uid(), part.mode() & 0o7777, part.nlink());
-    if user == nix::unistd::geteuid().as_raw() && mode & 0o022 == 0 && names == 1 {
-        return Ok(());
-    }
-    Err(Reason::new(format_args!(
-        "receiver: the part file is not ours alone (user {user}, mode {mode:03o}, {names} names); look at it, and remove it"
-    )))
 }
 
 /// Hashes up to `len` bytes; gives how many there were. An error once nobody awaits the digest: a large file takes minutes.
@@ -300,7 +318,8 @@ fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn
     Ok(hashed)
 }
 
-/// Makes a folder with those above it, and puts their names on disk; one that is there is left as it is.
+/// Makes a folder with those above it, and puts their names on disk where the file system can; one that is there is
+/// left as it is.
 ///
 /// # Errors
 /// The system's error.
@@ -310,17 +329,18 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for made in missing {
         let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(above)?.sync_all()?;
+        match File::open(above)?.sync_all() {
+            Err(error) if !refuses(&error) => return Err(error),
+            _ => {}
+        }
     }
     Ok(())
 }
 
-fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
-    move |error| Reason::new(format_args!("receiver: cannot {doing}: {error}"))
-}
-
-const BUSY: &str = "receiver: another transfer is writing this file";
 /// Nobody else reads an unfinished file, even one whose final mode is wider.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 const HASH_BUFFER: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::guarantee::Lacking;
 use crate::message::{Digest, Reason};
 use crate::path::RelPath;
 
@@ -44,10 +45,12 @@ pub struct ReceiveSummary {
     pub failed: u64,
     /// The first 1000 of them: a peer decides how many there are, and must not fill our memory with them.
     pub failures: Vec<Failure>,
+    /// The guarantees that the file system refused, each once: what arrived is verified, but lacks them.
+    pub lacking: Vec<Lacking>,
 }
 
 impl ReceiveSummary {
-    /// Whether nothing failed.
+    /// Whether nothing failed. A guarantee that is lacking does not count against it.
     pub fn is_complete(&self) -> bool {
         self.failed == 0
     }

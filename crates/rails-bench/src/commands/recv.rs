@@ -16,6 +16,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use rails_multirail::MultiRailStream;
+use rails_transfer::ReceiveOptions;
 use std::{path::PathBuf, sync::Arc};
 
 /// Receive the files of `send`, batch after batch, and write it below a folder
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// End after one batch, with exit code 0 if all of it is there
     #[arg(long)]
     once: bool,
+    /// Fail a file where the file system refuses to lock it, to set its mode, or to write it to disk, instead of going on with a warning
+    #[arg(long)]
+    strict: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
@@ -92,7 +96,8 @@ async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, mut stop:
     let begin = async |stream: &mut MultiRailStream| Ok(purpose::give_turn(stream).await?);
     let ((), stream) = stop.unless(stream, begin).await.context("a sender went away while it waited")?;
     let progress = Arc::new(Progress::new(args.quiet));
-    let batch = batch::receive(end, stream, args.into.clone(), progress.clone(), stop).await;
+    let options = ReceiveOptions::new().strict(args.strict);
+    let batch = batch::receive(end, stream, args.into.clone(), options, progress.clone(), stop).await;
     progress.clear();
     let unfinished = progress.unfinished();
     if !unfinished.is_empty() {

@@ -56,7 +56,7 @@ fn lanes_leave_from_where_they_are_told_to() {
     let folder = tempfile::tempdir().unwrap();
     let inbox = folder.path().join("inbox");
     fs::write(folder.path().join("file"), pattern(2_000_000, 2)).unwrap();
-    let receiver = Receiver::start(&inbox, ["--insecure", "--once", "--congestion", "reno"]);
+    let receiver = Receiver::start(&inbox, ["--insecure", "--once", "--strict", "--congestion", "reno"]);
     let file = folder.path().join("file");
     let sent =
         run(["-v", "send", text(&file), "--to", &receiver.addresses, "--from", "127.0.0.5,127.0.0.6", "--insecure"]);

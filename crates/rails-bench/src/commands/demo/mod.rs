@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use file::{Source, digest_of};
 use rails_multirail::{MultiRailListener, MultiRailStream, Secret, StreamOptions};
 use rails_topo::DataSize;
-use rails_transfer::{ReceiveSummary, SendSummary};
+use rails_transfer::{ReceiveOptions, ReceiveSummary, SendSummary};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 /// Move a file over this machine's loopback, both ends in this process, and check everything
@@ -97,7 +97,7 @@ async fn demo(args: Args, stop: Stop) -> Result<Option<()>> {
     let inbox = folder.path().join("received");
     let (sent, received) = tokio::join!(
         batch::send(&sender, near, vec![source.path.clone()], Arc::new(()), stop.clone()),
-        batch::receive(&receiver, far, inbox.clone(), progress.clone(), stop.clone()),
+        batch::receive(&receiver, far, inbox.clone(), ReceiveOptions::new(), progress.clone(), stop.clone()),
     );
     progress.clear();
     let (sent, received) = (sent?, received?);

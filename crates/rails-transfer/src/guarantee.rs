@@ -1,0 +1,207 @@
+//! The guarantees that a file system may refuse. A copy goes on without them, and says so once.
+
+use std::fmt;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use serde::{Deserialize, Serialize};
+
+use crate::message::Reason;
+use crate::observe::Observer;
+use crate::plan::MODE_BITS;
+
+/// A guarantee that the receiver's file system refused, and that the batch went on without.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lacking {
+    /// The guarantee.
+    pub guarantee: Guarantee,
+    /// The step that was refused first, and the system's error.
+    pub cause: Reason,
+}
+
+/// A property of a copy that some file systems and sandboxes cannot give. What arrived is verified all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Guarantee {
+    /// Two receivers that write one file keep each other out, by flock(2) or else by a record lock (fcntl(2)).
+    Lock,
+    /// An unfinished file belongs to the receiver's user, and nobody else may write to it.
+    Owner,
+    /// Files and folders have the sender's mode.
+    Mode,
+    /// A file that is confirmed outlasts a crash of the machine (fsync(2)).
+    Sync,
+}
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self.guarantee {
+            Guarantee::Lock => "this file system cannot lock: two receivers may collide",
+            Guarantee::Owner => "this file system does not keep unfinished files private: others may change them",
+            Guarantee::Mode => "this file system does not keep the sender's modes",
+            Guarantee::Sync => "this file system cannot be told to write to disk: a crash may lose what arrived",
+        };
+        write!(f, "{words} ({})", self.cause)
+    }
+}
+
+/// The calls that a file system may refuse.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calls {
+    pub(crate) lock: fn(&File) -> io::Result<()>,
+    pub(crate) record_lock: fn(&File) -> io::Result<()>,
+    pub(crate) sync: fn(&File) -> io::Result<()>,
+    pub(crate) set_mode: fn(&File, u32) -> io::Result<()>,
+    pub(crate) access: fn(&File) -> io::Result<Access>,
+}
+
+/// Who may change a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) user: u32,
+    /// Twelve permission bits.
+    pub(crate) mode: u32,
+    /// Number of names.
+    pub(crate) names: u64,
+}
+
+/// Asks for each guarantee, and remembers those that were refused.
+pub(crate) struct Guarantees {
+    calls: Calls,
+    /// Whether a refusal is a failure.
+    is_strict: bool,
+    observer: Arc<dyn Observer>,
+    lacking: Vec<Lacking>,
+}
+
+impl Calls {
+    /// The kernel's.
+    pub(crate) const KERNEL: Self = Self {
+        lock: |file| Ok(file.try_lock()?),
+        record_lock,
+        sync: File::sync_all,
+        set_mode: |file, mode| file.set_permissions(Permissions::from_mode(mode)),
+        access: |file| {
+            let metadata = file.metadata()?;
+            Ok(Access { user: metadata.uid(), mode: metadata.mode() & 0o7777, names: metadata.nlink() })
+        },
+    };
+}
+
+impl Access {
+    /// Whether the file is this process's alone: its owner, anyone who may write to it, and anyone with another name
+    /// for it could read or change the bytes that arrive.
+    pub(crate) fn is_ours_alone(self) -> bool {
+        self.user == nix::unistd::geteuid().as_raw() && self.mode & 0o022 == 0 && self.names == 1
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}, mode {:03o}, {} names", self.user, self.mode, self.names)
+    }
+}
+
+impl Guarantees {
+    pub(crate) fn new(calls: Calls, is_strict: bool, observer: Arc<dyn Observer>) -> Self {
+        Self { calls, is_strict, observer, lacking: Vec::new() }
+    }
+
+    /// Those that were refused so far, each once.
+    pub(crate) fn into_lacking(self) -> Vec<Lacking> {
+        self.lacking
+    }
+
+    /// Locks a part against other receivers.
+    pub(crate) fn lock(&mut self, part: &File) -> Result<(), Reason> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => Reason::new(BUSY),
+            _ => because("lock the part file")(error),
+        };
+        match (self.calls.lock)(part) {
+            // Where flock(2) is refused, a record lock may be had. It keeps out those that take record locks too, which
+            // on such a file system is everybody.
+            Err(error) if refuses(&error) => match (self.calls.record_lock)(part) {
+                Err(again) if refuses(&again) => self.without(Guarantee::Lock, "lock the part file", error),
+                locked => locked.map_err(failed),
+            },
+            locked => locked.map_err(failed),
+        }
+    }
+
+    /// Puts a file's bytes, or a folder's names, on disk.
+    pub(crate) fn sync(&mut self, file: &File, doing: &'static str) -> Result<(), Reason> {
+        (self.calls.sync)(file).or_else(|error| self.without(Guarantee::Sync, doing, error))
+    }
+
+    /// Gives a file or folder its mode, and reads the mode back.
+    pub(crate) fn set_mode(&mut self, file: &File, mode: u32, doing: &'static str) -> Result<(), Reason> {
+        let set = (self.calls.set_mode)(file, mode);
+        if set.as_ref().is_err_and(|error| !refuses(error)) {
+            return set.map_err(because(doing));
+        }
+        let there = self.access(file)?.mode & MODE_BITS;
+        if there == mode {
+            return Ok(());
+        }
+        let silent = || io::Error::new(io::ErrorKind::Unsupported, format!("it stays {there:03o}"));
+        self.without(Guarantee::Mode, doing, set.err().unwrap_or_else(silent))
+    }
+
+    /// Who may change the file.
+    pub(crate) fn access(&self, file: &File) -> Result<Access, Reason> {
+        (self.calls.access)(file).map_err(because("inspect the file"))
+    }
+
+    /// Goes on with a part that is not ours alone, on a file system that shows every file so.
+    pub(crate) fn without_owner(&mut self, access: Access) -> Result<(), Reason> {
+        let error = io::Error::new(io::ErrorKind::Unsupported, format!("it reads back as {access}"));
+        self.without(Guarantee::Owner, "make a part file that is ours alone", error)
+    }
+
+    /// Goes on without a guarantee if the error says that it cannot be had, and if that is allowed.
+    fn without(&mut self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
+        if self.is_strict || !refuses(&error) {
+            return Err(because(doing)(error));
+        }
+        if self.lacking.iter().all(|lacking| lacking.guarantee != guarantee) {
+            let lacking = Lacking { guarantee, cause: Reason::new(format_args!("cannot {doing}: {error}")) };
+            self.observer.lacking(&lacking);
+            self.lacking.push(lacking);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the error says that a call is not to be had here, rather than that it was tried and failed, as EIO, ENOSPC
+/// and EDQUOT do.
+///
+/// Reported of flock(2): ENOSYS (Lustre without `-o flock`), ENOLCK (NFS without lockd), EPERM (filters); of fchmod(2):
+/// EPERM (vfat, CIFS), EOPNOTSUPP; of fsync(2) on a folder: EINVAL (CIFS, 9p, FUSE). EACCES is a security module's.
+pub(crate) fn refuses(error: &io::Error) -> bool {
+    let refused = [Errno::ENOSYS, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::EPERM, Errno::EACCES, Errno::ENOLCK];
+    match error.raw_os_error() {
+        Some(code) => refused.contains(&Errno::from_raw(code)),
+        None => error.kind() == io::ErrorKind::Unsupported,
+    }
+}
+
+/// Names the receiver, the step and the cause.
+pub(crate) fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
+    move |error| Reason::new(format_args!("receiver: cannot {doing}: {error}"))
+}
+
+/// Locks all of a file for writing, as long as it is open (`F_OFD_SETLK`, fcntl(2)).
+fn record_lock(file: &File) -> io::Result<()> {
+    // From the beginning, and of length 0, which reaches to the end of all files.
+    let all = libc::flock { l_type: libc::F_WRLCK as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&all))?;
+    Ok(())
+}
+
+/// The failure of a file that another receiver writes.
+pub(crate) const BUSY: &str = "receiver: another transfer is writing this file";

@@ -1,0 +1,169 @@
+//! A store on a file system that refuses calls.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::guarantee::{Calls, Guarantee, Lacking};
+use crate::observe::Observer;
+
+/// Notes what is lacking, as a program would tell it.
+#[derive(Default)]
+struct Told(Mutex<Vec<Lacking>>);
+
+impl Observer for Told {
+    fn lacking(&self, lacking: &Lacking) {
+        self.0.lock().unwrap().push(lacking.clone());
+    }
+}
+
+fn path(name: &str) -> RelPath {
+    RelPath::parse(name).unwrap()
+}
+
+/// Stores two files in a folder, keeps one of them, and seals the folder; gives what was lacking.
+fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarantee>, Reason> {
+    let told = Arc::new(Told::default());
+    let guarantees = Guarantees::new(calls, strict, told.clone());
+    let mut store = Store::open(into.path(), guarantees).unwrap();
+    store.make_folder(&path("d"))?;
+    for (name, bytes) in [("d/a", b"a"), ("d/b", b"b")] {
+        let (mut file, _) = store.look(&path(name), 1, 0o640, &|| true)?;
+        file.start(0, &mut store.guarantees)?;
+        file.write(bytes)?;
+        file.finish(blake3::hash(bytes).into(), &mut store.guarantees)?;
+        assert_eq!(fs::read(into.path().join(name)).unwrap(), bytes);
+    }
+    let (kept, held) = store.look(&path("d/b"), 1, 0o600, &|| true)?;
+    assert_eq!(held.whole, Some(blake3::hash(b"b").into()));
+    kept.keep(&mut store.guarantees)?;
+    store.seal_folder(&path("d"), 0o750)?;
+    store.sync()?;
+    let lacking = store.guarantees.into_lacking();
+    assert_eq!(*told.0.lock().unwrap(), lacking, "each is told once, when it is found out");
+    Ok(lacking.into_iter().map(|lacking| lacking.guarantee).collect())
+}
+
+fn stored(calls: Calls) -> Vec<Guarantee> {
+    store_some(&tempfile::tempdir().unwrap(), calls, false).unwrap()
+}
+
+fn refused_strictly(calls: Calls) -> String {
+    store_some(&tempfile::tempdir().unwrap(), calls, true).unwrap_err().to_string()
+}
+
+fn failed<const CODE: i32>() -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(CODE))
+}
+
+/// Calls for each error that says that a call is not to be had.
+macro_rules! refusing {
+    ($call:ident, |$($argument:pat_param),*|) => {
+        [
+            Calls { $call: |$($argument),*| failed::<{ libc::ENOSYS }>(), ..Calls::KERNEL },
+            Calls { $call: |$($argument),*| failed::<{ libc::EOPNOTSUPP }>(), ..Calls::KERNEL },
+            Calls { $call: |$($argument),*| failed::<{ libc::EINVAL }>(), ..Calls::KERNEL },
+            Calls { $call: |$($argument),*| failed::<{ libc::EPERM }>(), ..Calls::KERNEL },
+            Calls { $call: |$($argument),*| failed::<{ libc::ENOLCK }>(), ..Calls::KERNEL },
+        ]
+    };
+}
+
+#[test]
+fn nothing_is_lacking_on_a_good_file_system() {
+    let into = tempfile::tempdir().unwrap();
+    assert_eq!(store_some(&into, Calls::KERNEL, true), Ok(vec![]));
+    let mode = |name: &str| fs::metadata(into.path().join(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(["d/a", "d/b", "d"].map(mode), [0o640, 0o600, 0o750]);
+}
+
+#[test]
+fn refused_syncs_are_told_once_and_others_fail() {
+    for calls in refusing!(sync, |_|) {
+        assert_eq!(stored(calls), [Guarantee::Sync]);
+        assert!(refused_strictly(calls).contains("put the file on disk"));
+    }
+    let broken = Calls { sync: |_| failed::<{ libc::EIO }>(), ..Calls::KERNEL };
+    let full = Calls { sync: |_| failed::<{ libc::ENOSPC }>(), ..Calls::KERNEL };
+    let quota = Calls { sync: |_| failed::<{ libc::EDQUOT }>(), ..Calls::KERNEL };
+    for calls in [broken, full, quota] {
+        let into = tempfile::tempdir().unwrap();
+        let reason = store_some(&into, calls, false).unwrap_err();
+        assert!(reason.as_str().contains("cannot put the file on disk"), "{reason}");
+        assert!(!into.path().join("d/a").exists());
+    }
+}
+
+#[test]
+fn refused_modes_are_told_unless_they_fit() {
+    for calls in refusing!(set_mode, |_, _|) {
+        assert_eq!(stored(calls), [Guarantee::Mode]);
+        assert!(refused_strictly(calls).contains("set the file's mode"));
+    }
+    // As vfat mounted with `quiet`: the call succeeds, and does nothing.
+    let silent = Calls { set_mode: |_, _| Ok(()), ..Calls::KERNEL };
+    assert_eq!(stored(silent), [Guarantee::Mode]);
+    assert!(refused_strictly(silent).contains("set the file's mode: it stays 600"));
+    let fitting = Calls { set_mode: set_and_refuse, ..Calls::KERNEL };
+    assert_eq!(stored(fitting), []);
+}
+
+/// As a file system that denies the change of a mode which is there already.
+fn set_and_refuse(file: &File, mode: u32) -> io::Result<()> {
+    (Calls::KERNEL.set_mode)(file, mode)?;
+    failed::<{ libc::EPERM }>()
+}
+
+#[test]
+fn refused_locks_give_way_to_record_locks() {
+    for calls in refusing!(lock, |_|) {
+        assert_eq!(stored(calls), []);
+        let calls = Calls { record_lock: |_| failed::<{ libc::ENOLCK }>(), ..calls };
+        assert_eq!(stored(calls), [Guarantee::Lock]);
+        assert!(refused_strictly(calls).contains("cannot lock the part file"));
+    }
+}
+
+#[test]
+fn record_locks_keep_another_receiver_out() {
+    let into = tempfile::tempdir().unwrap();
+    let calls = Calls { lock: |_| failed::<{ libc::ENOSYS }>(), ..Calls::KERNEL };
+    let open = || Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
+    let (mut first, mut second) = (open(), open());
+    let (mut writing, _) = first.look(&path("f"), 2, 0o600, &|| true).unwrap();
+    writing.start(0, &mut first.guarantees).unwrap();
+    assert_eq!(second.look(&path("f"), 2, 0o600, &|| true).unwrap_err().as_str(), BUSY);
+    writing.write(b"x").unwrap();
+    writing.park();
+    assert!(second.look(&path("f"), 2, 0o600, &|| true).is_ok());
+}
+
+/// As on a mount with `uid=` and `umask=0`: every file is of one user, and open to all.
+fn open_to_all(file: &File) -> io::Result<Access> {
+    Ok(Access { user: 4711, mode: 0o777, ..(Calls::KERNEL.access)(file)? })
+}
+
+#[test]
+fn parts_that_everybody_may_write_are_resumed() {
+    let shared = Calls { access: open_to_all, set_mode: |_, _| failed::<{ libc::EPERM }>(), ..Calls::KERNEL };
+    assert_eq!(stored(shared), [Guarantee::Owner, Guarantee::Mode]);
+    let strictly = refused_strictly(shared);
+    assert!(strictly.contains("ours alone") && strictly.contains("user 4711, mode 777"), "{strictly}");
+
+    for (calls, resumes) in [(shared, true), (Calls::KERNEL, false)] {
+        let into = tempfile::tempdir().unwrap();
+        let part = into.path().join(".f.rails-part");
+        fs::write(&part, "ab").unwrap();
+        fs::set_permissions(&part, fs::Permissions::from_mode(0o666)).unwrap();
+        let mut store = Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
+        let looked = store.look(&path("f"), 3, 0o600, &|| true);
+        match looked {
+            Ok((_, held)) => assert_eq!((resumes, held.part.map(|part| part.len)), (true, Some(2))),
+            Err(reason) => assert!(!resumes && reason.as_str().contains("not ours alone"), "{reason}"),
+        }
+        assert_eq!(fs::read_dir(into.path()).unwrap().count(), 1, "the probe is removed");
+    }
+}

@@ -292,6 +292,7 @@ impl Worker {
                 match file.finish(digest, &mut self.store.guarantees) {
                     Ok(()) => {
                         self.summary.stored += 1;
+                        self.summary.arrived(&path);
                         self.observer.finished(&path, size, Outcome::Stored(digest));
                         self.settle(id, Settled::Stored { digest })
                     }
@@ -304,6 +305,7 @@ impl Worker {
                 match file.keep(&mut self.store.guarantees) {
                     Ok(()) => {
                         self.summary.already_there += 1;
+                        self.summary.arrived(&path);
                         self.observer.finished(&path, size, Outcome::AlreadyThere);
                         self.settle(id, Settled::Kept)
                     }

@@ -1,6 +1,6 @@
 //! Drives the sender over a stream.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,6 +108,10 @@ struct Sending<W> {
     outbound: Outbound,
     /// The files that the disk thread has to do with.
     files: BTreeMap<u64, Running>,
+    /// The plan's files that changed while they were read, and are to be offered once more.
+    again: VecDeque<usize>,
+    /// The plan's files that were offered twice.
+    offered_again: BTreeSet<usize>,
     /// The plan's folders that could not be made, and so cannot be sealed.
     lost_folders: BTreeSet<usize>,
     summary: SendSummary,
@@ -137,8 +141,21 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     ) -> Self {
         let failures = plan.unreadable.iter().map(|reason| Failure { path: None, reason: reason.clone() }).collect();
         let summary = SendSummary { skipped: std::mem::take(&mut plan.skipped), failures, ..SendSummary::default() };
-        let (outbound, files, lost_folders) = (Outbound::default(), BTreeMap::new(), BTreeSet::new());
-        Self { writer, disk, answers, observer, plan, opened: 0, sealed: 0, outbound, files, lost_folders, summary }
+        Self {
+            writer,
+            disk,
+            answers,
+            observer,
+            plan,
+            opened: 0,
+            sealed: 0,
+            outbound: Outbound::default(),
+            files: BTreeMap::new(),
+            again: VecDeque::new(),
+            offered_again: BTreeSet::new(),
+            lost_folders: BTreeSet::new(),
+            summary,
+        }
     }
 
     async fn run(mut self) -> Result<SendSummary, SendError> {
@@ -171,22 +188,22 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     /// Opens as many entries as the window allows: folders and files in the plan's order, and when all of those
     /// are settled, the folders' seals, innermost first, because a sealed folder may be read-only.
     async fn open_entries(&mut self) -> Result<(), WireError> {
+        let all = self.plan.entries.len();
         while self.outbound.has_room()
-            && let Some(Entry { path, mode, what }) = self.plan.entries.get(self.opened)
+            && let Some(index) = self.next_entry()
         {
+            let Entry { path, mode, what } = &self.plan.entries[index];
             let (path, mode) = (path.clone(), *mode);
             let message = match what {
-                What::Folder => FromSender::Folder { id: self.outbound.open(self.opened, Kind::Simple), path },
+                What::Folder => FromSender::Folder { id: self.outbound.open(index, Kind::Simple), path },
                 What::File { size, .. } => {
-                    let id = self.outbound.open(self.opened, Kind::File);
+                    let id = self.outbound.open(index, Kind::File);
                     FromSender::Offer { id, path, size: *size, mode }
                 }
             };
-            self.opened += 1;
             self.writer.message(&message).await?;
         }
-        let all = self.plan.entries.len();
-        if self.opened < all || (self.sealed == 0 && !self.outbound.is_empty()) {
+        if self.opened < all || !self.again.is_empty() || (self.sealed == 0 && !self.outbound.is_empty()) {
             return Ok(());
         }
         while self.outbound.has_room() && self.sealed < all {
@@ -200,6 +217,15 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
             }
         }
         Ok(())
+    }
+
+    /// The entry to open next.
+    fn next_entry(&mut self) -> Option<usize> {
+        self.again.pop_front().or_else(|| {
+            let next = (self.opened < self.plan.entries.len()).then_some(self.opened)?;
+            self.opened += 1;
+            Some(next)
+        })
     }
 
     /// Waits for something to do. Flushes only when there is nothing to do at once.
@@ -280,6 +306,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         | Event::Block { id, .. }
         | Event::Finish { id, .. }
         | Event::Keep { id, .. }
+        | Event::Changed { id, .. }
         | Event::Failed { id, .. }) = event;
         let index = self.outbound.entry(id).expect("a file stays open until the sender has ended it");
         let entry = &self.plan.entries[index];
@@ -310,13 +337,32 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
                 self.outbound.keep(id);
                 self.writer.message(&FromSender::Keep { id }).await
             }
-            Event::Failed { reason, .. } => {
-                if !lost {
-                    self.fail(index, &reason);
+            Event::Changed { reason, listed, .. } => {
+                if let Some((now, mode)) = listed
+                    && !lost
+                    && self.offered_again.insert(index)
+                {
+                    let entry = &mut self.plan.entries[index];
+                    entry.mode = mode;
+                    if let What::File { size, .. } = &mut entry.what {
+                        *size = now;
+                    }
+                    self.again.push_back(index);
+                    let reason = Reason::new(format_args!("{reason}; it is sent again"));
+                    return self.abort(id, reason).await;
                 }
-                self.abort(id, reason).await
+                self.take_back(id, index, reason).await
             }
+            Event::Failed { reason, .. } => self.take_back(id, index, reason).await,
         }
+    }
+
+    /// Ends a file that failed here, if it has not failed at the receiver.
+    async fn take_back(&mut self, id: u64, index: usize, reason: Reason) -> Result<(), WireError> {
+        if !self.outbound.is_lost(id) {
+            self.fail(index, &reason);
+        }
+        self.abort(id, reason).await
     }
 
     async fn abort(&mut self, id: u64, reason: Reason) -> Result<(), WireError> {

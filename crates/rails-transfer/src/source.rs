@@ -1,17 +1,19 @@
 //! The sender's disk thread: reads and hashes files ahead of the stream.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync_mpsc;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cap_std::fs::OpenOptionsExt as _;
 use tokio::sync::mpsc;
 
 use crate::message::{Digest, Held, Reason};
-use crate::plan::Place;
+use crate::plan::{MODE_BITS, Place};
 use crate::proto::{Choice, choose, prefix_to_check};
 use crate::wire::Block;
 
@@ -45,6 +47,13 @@ pub(crate) enum Event {
     Keep {
         id: u64,
         digest: Digest,
+    },
+    /// The file changed since it was listed: the bytes that were read may never have been in it at one time.
+    Changed {
+        id: u64,
+        reason: Reason,
+        /// Its size in bytes and its mode at this time, if it is still a file.
+        listed: Option<(u64, u32)>,
     },
     /// The file cannot be sent, or was stopped.
     Failed {
@@ -80,6 +89,8 @@ pub(crate) struct Reader {
 enum Stop {
     /// This file's own failure.
     Failed(Reason),
+    /// It changed.
+    Changed(Reason),
     /// Nobody listens any more.
     Closed,
 }
@@ -90,6 +101,7 @@ impl Reader {
         while let Ok(job) = self.jobs.recv() {
             let outcome = match self.read(&job) {
                 Err(Stop::Failed(reason)) => self.tell(Event::Failed { id: job.id, reason }),
+                Err(Stop::Changed(reason)) => self.tell(Event::Changed { id: job.id, reason, listed: listed(&job) }),
                 other => other,
             };
             if outcome.is_err() {
@@ -99,7 +111,7 @@ impl Reader {
     }
 
     fn read(&self, job: &Job) -> Result<(), Stop> {
-        let mut file = open(job)?;
+        let (mut file, stamp) = open(job)?;
         let mut hasher = blake3::Hasher::new();
         let mut scratch = Vec::new();
         let mut prefix = None;
@@ -114,14 +126,22 @@ impl Reader {
             whole = Some(Digest::from(hasher.finalize()));
         }
         let prefix_digest = prefix.as_ref().map(|(_, hasher)| hasher.finalize().into());
-        match (choose(&job.held, job.size, prefix_digest, whole), whole, prefix) {
-            (Choice::Keep, Some(digest), _) => self.tell(Event::Keep { id: job.id, digest }),
-            (Choice::From(offset), _, Some((len, hasher))) if offset == len => self.stream(job, file, hasher, offset),
-            _ => self.stream(job, file, blake3::Hasher::new(), 0),
-        }
+        let digest = match (choose(&job.held, job.size, prefix_digest, whole), whole, prefix) {
+            (Choice::Keep, Some(digest), _) => {
+                unchanged(job, &file, &stamp)?;
+                return self.tell(Event::Keep { id: job.id, digest });
+            }
+            (Choice::From(offset), _, Some((len, hasher))) if offset == len => {
+                self.stream(job, &mut file, hasher, offset)?
+            }
+            _ => self.stream(job, &mut file, blake3::Hasher::new(), 0)?,
+        };
+        unchanged(job, &file, &stamp)?;
+        self.tell(Event::Finish { id: job.id, digest })
     }
 
-    fn stream(&self, job: &Job, mut file: File, mut hasher: blake3::Hasher, offset: u64) -> Result<(), Stop> {
+    /// Reads from `offset` to the end; gives the digest of the whole file.
+    fn stream(&self, job: &Job, file: &mut File, mut hasher: blake3::Hasher, offset: u64) -> Result<Digest, Stop> {
         file.seek(SeekFrom::Start(offset)).map_err(|error| failed("seek in", &error))?;
         self.tell(Event::Start { id: job.id, offset })?;
         let mut left = job.size - offset;
@@ -130,16 +150,16 @@ impl Reader {
             let len = usize::try_from(left).map_or(BLOCK, |left| left.min(BLOCK));
             let mut block = self.used.try_recv().unwrap_or_default();
             let payload = block.payload_mut(len);
-            read_exactly(&mut file, payload, job.size)?;
+            read_exactly(file, payload, job.size)?;
             hasher.update(payload);
             self.tell(Event::Block { id: job.id, block })?;
             left -= len as u64;
         }
-        if read_some(&mut file, &mut [0])? != 0 {
+        if read_some(file, &mut [0])? != 0 {
             let size = job.size;
-            return Err(Stop::Failed(Reason::new(format_args!("sender: the file grew past {size} bytes while sent"))));
+            return Err(Stop::Changed(Reason::new(format_args!("sender: the file grew past {size} bytes while sent"))));
         }
-        self.tell(Event::Finish { id: job.id, digest: hasher.finalize().into() })
+        Ok(hasher.finalize().into())
     }
 
     fn hash_exactly(
@@ -169,7 +189,39 @@ impl Reader {
     }
 }
 
-fn open(job: &Job) -> Result<File, Stop> {
+/// Properties of a file that are others once its bytes are.
+#[derive(Debug, PartialEq, Eq)]
+struct Stamp {
+    identity: Identity,
+    size: u64,
+    /// Seconds and nanoseconds of the last change of the bytes, and of the last change of anything; nobody can set the second.
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            identity: (metadata.dev(), metadata.ino()),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether a change made at once could get the times that the file has already.
+    fn is_fresh(&self) -> bool {
+        let nanos = |(seconds, nanos): (i64, i64)| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos().cast_signed());
+        (0..TICK.as_nanos().cast_signed()).contains(&(now - nanos(self.modified.max(self.changed))))
+    }
+}
+
+/// Opens the file as it was listed.
+fn open(job: &Job) -> Result<(File, Stamp), Stop> {
     // Between listing and opening, a file may have become a pipe, whose opening would wait for a writer, or a link. `O_NONBLOCK` means
     // nothing to a regular file (open(2)).
     let opened = match &job.source {
@@ -181,16 +233,60 @@ fn open(job: &Job) -> Result<File, Stop> {
         }
     };
     let file = opened.map_err(|error| failed("open", &error))?;
-    let metadata = file.metadata().map_err(|error| failed("inspect", &error))?;
+    let inspect = || file.metadata().map_err(|error| failed("inspect", &error));
+    let mut metadata = inspect()?;
     if !metadata.is_file() {
         return Err(Stop::Failed(Reason::new("sender: this is no longer a regular file")));
+    }
+    if Stamp::of(&metadata).is_fresh() {
+        thread::sleep(TICK);
+        metadata = inspect()?;
     }
     if metadata.len() != job.size {
         let (now, then) = (metadata.len(), job.size);
         let text = format_args!("sender: the file had {then} bytes when it was listed and has {now} now");
-        return Err(Stop::Failed(Reason::new(text)));
+        return Err(Stop::Changed(Reason::new(text)));
     }
-    Ok(file)
+    let stamp = Stamp::of(&metadata);
+    Ok((file, stamp))
+}
+
+/// Makes sure that the bytes that were read since the file was opened are those of the file that has the name.
+fn unchanged(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop> {
+    if named(job).ok() != Some(stamp.identity) {
+        return Err(Stop::Changed(Reason::new("sender: the file was replaced while it was sent")));
+    }
+    let metadata = file.metadata().map_err(|error| failed("inspect", &error))?;
+    if Stamp::of(&metadata) != *stamp {
+        return Err(Stop::Changed(Reason::new("sender: the file changed while it was sent")));
+    }
+    Ok(())
+}
+
+/// The file that has the name.
+fn named(job: &Job) -> io::Result<Identity> {
+    match &job.source {
+        Place::Named(path) => fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino())),
+        Place::Below(root, path) => {
+            use cap_std::fs::MetadataExt as _;
+            root.symlink_metadata(path).map(|metadata| (metadata.dev(), metadata.ino()))
+        }
+    }
+}
+
+/// The size and mode of the file that has the name.
+fn listed(job: &Job) -> Option<(u64, u32)> {
+    match &job.source {
+        Place::Named(path) => {
+            let metadata = fs::metadata(path).ok().filter(Metadata::is_file)?;
+            Some((metadata.len(), metadata.mode() & MODE_BITS))
+        }
+        Place::Below(root, path) => {
+            use cap_std::fs::MetadataExt as _;
+            let metadata = root.symlink_metadata(path).ok().filter(cap_std::fs::Metadata::is_file)?;
+            Some((metadata.len(), metadata.mode() & MODE_BITS))
+        }
+    }
 }
 
 fn read_exactly(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), Stop> {
@@ -198,7 +294,7 @@ fn read_exactly(file: &mut File, mut into: &mut [u8], size: u64) -> Result<(), S
         match read_some(file, into)? {
             0 => {
                 let text = format_args!("sender: the file shrank below {size} bytes while sent");
-                return Err(Stop::Failed(Reason::new(text)));
+                return Err(Stop::Changed(Reason::new(text)));
             }
             count => into = &mut into[count..],
         }
@@ -230,5 +326,41 @@ fn failed(doing: &str, error: &io::Error) -> Stop {
 /// Bytes in one block: large enough that per-block work vanishes, small enough to stay in the second-level cache
 /// between the read, the hash and the write. Below the protocol's limit of 1 MiB.
 const BLOCK: usize = 256 * 1024;
+/// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, and 10 ms a tick's longest time.
+const TICK: Duration = Duration::from_millis(20);
 /// Blocks read ahead of the stream: 2 MiB of memory.
 const READ_AHEAD: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(path: &std::path::Path) -> Job {
+        let source = Place::Named(path.to_owned());
+        Job { id: 0, source, size: 3, held: Held::default(), stop: Arc::default() }
+    }
+
+    #[test]
+    fn changes_since_the_opening_are_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let other = || {
+            fs::write(folder.path().join("other"), "abc").unwrap();
+            fs::rename(folder.path().join("other"), &path).unwrap();
+        };
+        let changes: [(&dyn Fn(), bool); 4] = [
+            (&|| drop(fs::read(&path).unwrap()), false),
+            (&|| fs::write(&path, "xyz").unwrap(), true),
+            (&other, true),
+            (&|| fs::remove_file(&path).unwrap(), true),
+        ];
+        for (index, (change, is_one)) in changes.into_iter().enumerate() {
+            // So late that a clock of ticks is still at the file's own time.
+            fs::write(&path, "abc").unwrap();
+            let job = job(&path);
+            let Ok((file, stamp)) = open(&job) else { panic!("it is there") };
+            change();
+            assert_eq!(matches!(unchanged(&job, &file, &stamp), Err(Stop::Changed(_))), is_one, "change {index}");
+        }
+    }
+}

@@ -55,11 +55,24 @@ impl ReceiveSummary {
         self.failed == 0
     }
 
+    /// An entry failed. One that failed before, and that the sender offered again, counts once.
     pub(crate) fn fail(&mut self, path: Option<&RelPath>, reason: &Reason) {
+        if let Some(path) = path {
+            self.arrived(path);
+        }
         self.failed += 1;
         if self.failures.len() < MAX_FAILURES {
             let path = path.map(|path| path.as_path().to_owned());
             self.failures.push(Failure { path, reason: reason.clone() });
+        }
+    }
+
+    /// A file has arrived: if the sender took it back and offered it again, that was no failure.
+    pub(crate) fn arrived(&mut self, path: &RelPath) {
+        let failed = |failure: &Failure| failure.path.as_deref() == Some(path.as_path());
+        if let Some(at) = self.failures.iter().position(failed) {
+            self.failures.remove(at);
+            self.failed -= 1;
         }
     }
 }

@@ -5,8 +5,9 @@ use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use rails_transfer::{ReceiveError, SendError};
+use rails_transfer::{ReceiveError, ReceiveSummary, SendError, SendSummary};
 use tempfile::tempdir;
 use tokio::io::duplex;
 
@@ -71,28 +72,83 @@ fn file_below_a_folder_that_becomes_a_link() {
     assert!(!into.path().join("d/f").exists());
 }
 
-#[test]
-fn a_file_that_grows_or_shrinks_before_it_is_read() {
-    spoiled(1000, "totals", "had 1000 bytes when it was listed and has 10 now", |bad| {
-        OpenOptions::new().write(true).open(bad).unwrap().set_len(10).unwrap();
-    });
-}
-
 /// Larger than the read-ahead, so that the end is still to be read when the first block is sent.
 const LARGE: usize = 8 << 20;
 
-#[test]
-fn a_file_that_shrinks_while_it_is_read() {
-    spoiled(LARGE, "started bad", "shrank", |bad| {
-        OpenOptions::new().write(true).open(bad).unwrap().set_len(LARGE as u64 - 10).unwrap();
+/// A file is changed so that the bytes that are read are in part the old ones.
+type Change = fn(&Path);
+
+const CHANGES: [Change; 5] = [
+    // In place, at the front, which has been read.
+    |file| OpenOptions::new().write(true).open(file).unwrap().write_all(b"changed").unwrap(),
+    // In place, and its time put back.
+    |file| {
+        let file = OpenOptions::new().write(true).open(file).unwrap();
+        let modified = file.metadata().unwrap().modified().unwrap();
+        (&file).write_all(b"changed").unwrap();
+        file.set_modified(modified).unwrap();
+    },
+    |file| OpenOptions::new().append(true).open(file).unwrap().write_all(b"x").unwrap(),
+    |file| {
+        let file = OpenOptions::new().write(true).open(file).unwrap();
+        file.set_len(file.metadata().unwrap().len() - 10).unwrap();
+    },
+    |file| {
+        let other = file.with_extension("other");
+        fs::write(&other, bytes(9, LARGE)).unwrap();
+        fs::rename(other, file).unwrap();
+    },
+];
+
+/// Sends `bad` and then `good`, and changes `bad` when the observer hears `when`, at most that many times. Gives how often
+/// it was begun.
+fn changed(when: &'static str, times: usize, change: Change) -> (SendSummary, ReceiveSummary, usize) {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    let sources = [from.path().join("bad"), from.path().join("good")];
+    fs::write(&sources[0], bytes(1, LARGE)).unwrap();
+    fs::write(&sources[1], "good").unwrap();
+    let (bad, left) = (sources[0].clone(), AtomicUsize::new(times));
+    let notes = Notes::new(move |note: &str| {
+        let is_due = || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if note.starts_with(when) && is_due() {
+            change(&bad);
+        }
     });
+    let (sent, received) = watched(&sources, into.path(), duplex(1 << 16), notes.clone());
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert_eq!(fs::read(into.path().join("good")).unwrap(), b"good");
+    let there = fs::read(into.path().join("bad"));
+    match sent.is_complete() {
+        true => assert!(there.unwrap() == fs::read(&sources[0]).unwrap(), "it is as it is at the sender"),
+        false => assert!(there.is_err(), "it is not there"),
+    }
+    let begun = notes.notes.lock().unwrap().iter().filter(|note| note.starts_with("started bad")).count();
+    (sent, received, begun)
 }
 
 #[test]
-fn a_file_that_grows_while_it_is_read() {
-    spoiled(LARGE, "started bad", "grew", |bad| {
-        OpenOptions::new().append(true).open(bad).unwrap().write_all(b"x").unwrap();
-    });
+fn a_file_that_changes_once_is_sent_again() {
+    for change in CHANGES {
+        let (sent, received, begun) = changed("started bad", 1, change);
+        assert!(sent.is_complete() && received.is_complete(), "{:?} {:?}", sent.failures, received.failures);
+        assert_eq!((sent.files.len(), received.stored, received.failed, begun), (2, 2, 0, 2));
+    }
+    // Between listing and opening: nothing was sent in vain.
+    let (sent, received, begun) = changed("totals", 1, CHANGES[2]);
+    assert!(sent.is_complete() && received.is_complete(), "{:?} {:?}", sent.failures, received.failures);
+    assert_eq!((sent.bytes_sent, begun), (LARGE as u64 + 5, 1));
+}
+
+#[test]
+fn a_file_that_changes_each_time_fails_by_name() {
+    let expected = ["changed", "changed", "grew", "shrank", "was replaced"];
+    for (change, expected) in CHANGES.into_iter().zip(expected) {
+        let (sent, received, begun) = changed("started bad", usize::MAX, change);
+        assert_eq!((sent.failures.len(), received.failed, received.stored, begun), (1, 1, 1, 2));
+        assert_eq!(sent.failures, received.failures);
+        assert_eq!(sent.failures[0].path.as_deref(), Some(Path::new("bad")));
+        assert!(sent.failures[0].reason.as_str().contains(expected), "{:?}", sent.failures);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use rails_transfer::{ReceiveError, ReceiveSummary, SendError, SendSummary};
 use tempfile::tempdir;
@@ -75,21 +75,27 @@ fn file_below_a_folder_that_becomes_a_link() {
 /// Larger than the read-ahead, so that the end is still to be read when the first block is sent.
 const LARGE: usize = 8 << 20;
 
+/// By now the beginning has been read.
+const FIRST_BLOCK: &str = "moved bad";
+
 /// A file is changed so that the bytes that are read are in part the old ones.
 type Change = fn(&Path);
 
 const CHANGES: [Change; 5] = [
-    // In place, at the front, which has been read.
-    |file| OpenOptions::new().write(true).open(file).unwrap().write_all(b"changed").unwrap(),
-    // In place, and its time put back.
+    spoil,
+    // Its time is put back.
     |file| {
-        let file = OpenOptions::new().write(true).open(file).unwrap();
-        let modified = file.metadata().unwrap().modified().unwrap();
-        (&file).write_all(b"changed").unwrap();
-        file.set_modified(modified).unwrap();
+        let opened = OpenOptions::new().write(true).open(file).unwrap();
+        let modified = opened.metadata().unwrap().modified().unwrap();
+        spoil(file);
+        opened.set_modified(modified).unwrap();
     },
-    |file| OpenOptions::new().append(true).open(file).unwrap().write_all(b"x").unwrap(),
     |file| {
+        spoil(file);
+        OpenOptions::new().append(true).open(file).unwrap().write_all(b"x").unwrap();
+    },
+    |file| {
+        spoil(file);
         let file = OpenOptions::new().write(true).open(file).unwrap();
         file.set_len(file.metadata().unwrap().len() - 10).unwrap();
     },
@@ -100,17 +106,26 @@ const CHANGES: [Change; 5] = [
     },
 ];
 
-/// Sends `bad` and then `good`, and changes `bad` when the observer hears `when`, at most that many times. Gives how often
-/// it was begun.
+/// Gives the file a beginning that it never had: the second attempt finds nothing at the receiver to go on from, and is as
+/// long as the first.
+fn spoil(file: &Path) {
+    static TIMES: AtomicUsize = AtomicUsize::new(0);
+    let beginning = TIMES.fetch_add(1, Relaxed).to_le_bytes();
+    OpenOptions::new().write(true).open(file).unwrap().write_all(&beginning).unwrap();
+}
+
+/// Sends `bad` and then `good`, and changes `bad` when the observer hears `when` for the first time since `bad` was begun, at
+/// most that many times. Gives how often it was begun.
 fn changed(when: &'static str, times: usize, change: Change) -> (SendSummary, ReceiveSummary, usize) {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let sources = [from.path().join("bad"), from.path().join("good")];
     fs::write(&sources[0], bytes(1, LARGE)).unwrap();
     fs::write(&sources[1], "good").unwrap();
-    let (bad, left) = (sources[0].clone(), AtomicUsize::new(times));
+    let (bad, left, is_due) = (sources[0].clone(), AtomicUsize::new(times), AtomicBool::new(true));
     let notes = Notes::new(move |note: &str| {
-        let is_due = || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
-        if note.starts_with(when) && is_due() {
+        is_due.fetch_or(note.starts_with("started bad"), Relaxed);
+        let is_left = || left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if note.starts_with(when) && is_due.swap(false, Relaxed) && is_left() {
             change(&bad);
         }
     });
@@ -129,21 +144,21 @@ fn changed(when: &'static str, times: usize, change: Change) -> (SendSummary, Re
 #[test]
 fn a_file_that_changes_once_is_sent_again() {
     for change in CHANGES {
-        let (sent, received, begun) = changed("started bad", 1, change);
+        let (sent, received, begun) = changed(FIRST_BLOCK, 1, change);
         assert!(sent.is_complete() && received.is_complete(), "{:?} {:?}", sent.failures, received.failures);
         assert_eq!((sent.files.len(), received.stored, received.failed, begun), (2, 2, 0, 2));
     }
     // Between listing and opening: nothing was sent in vain.
     let (sent, received, begun) = changed("totals", 1, CHANGES[2]);
     assert!(sent.is_complete() && received.is_complete(), "{:?} {:?}", sent.failures, received.failures);
-    assert_eq!((sent.bytes_sent, begun), (LARGE as u64 + 5, 1));
+    assert_eq!((sent.bytes_sent, begun), (LARGE as u64 + 1 + 4, 1));
 }
 
 #[test]
 fn a_file_that_changes_each_time_fails_by_name() {
     let expected = ["changed", "changed", "grew", "shrank", "was replaced"];
     for (change, expected) in CHANGES.into_iter().zip(expected) {
-        let (sent, received, begun) = changed("started bad", usize::MAX, change);
+        let (sent, received, begun) = changed(FIRST_BLOCK, usize::MAX, change);
         assert_eq!((sent.failures.len(), received.failed, received.stored, begun), (1, 1, 1, 2));
         assert_eq!(sent.failures, received.failures);
         assert_eq!(sent.failures[0].path.as_deref(), Some(Path::new("bad")));

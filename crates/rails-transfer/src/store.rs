@@ -5,9 +5,10 @@
 //! [`Reason`], because it concerns one entry and is told to both peers.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::path::Path;
 
 use cap_std::ambient_authority;
@@ -56,7 +57,8 @@ impl Store {
 
     /// Makes a folder, private to us until it is sealed; one that is there already is taken as it is.
     pub(crate) fn make_folder(&self, path: &RelPath) -> Result<(), Reason> {
-        let made = self.root.create_dir_with(path.as_path(), DirBuilder::new().mode(PRIVATE_FOLDER));
+        let above = self.folder_of(path)?;
+        let made = inside(&above, || above.create_dir_with(path.name(), DirBuilder::new().mode(PRIVATE_FOLDER)));
         match made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 self.root.open_dir(path.as_path()).map_err(because("open the folder that is there"))?;
@@ -89,16 +91,20 @@ impl Store {
         mode: u32,
         is_awaited: &dyn Fn() -> bool,
     ) -> Result<(Incoming, Held), Reason> {
-        let dir = match path.parent() {
-            Some(parent) => self.root.open_dir(parent),
-            None => self.root.try_clone(),
-        }
-        .map_err(because("open the folder that holds it"))?;
+        let dir = self.folder_of(path)?;
         let (name, part_name) = (path.name().to_owned(), path.part_name());
         let mut file = Incoming { dir, name, part_name, mode: mode & MODE_BITS, whole: None, part: None };
         let whole = file.look_at_whole(size, is_awaited)?;
         let part = file.look_at_part(size, is_awaited, &mut self.guarantees)?;
         Ok((file, Held { whole, part }))
+    }
+
+    fn folder_of(&self, path: &RelPath) -> Result<Dir, Reason> {
+        match path.parent() {
+            Some(parent) => self.root.open_dir(parent),
+            None => self.root.try_clone(),
+        }
+        .map_err(because("open the folder that holds it"))
     }
 }
 
@@ -142,7 +148,8 @@ impl Incoming {
             self.discard();
             return Err(reason);
         }
-        if let Err(error) = self.dir.rename(&self.part_name, &self.dir, &self.name) {
+        let rename = || self.dir.rename(&self.part_name, &self.dir, &self.name);
+        if let Err(error) = inside(&self.dir, rename) {
             self.discard();
             return Err(because("rename the part file to its final name")(error));
         }
@@ -176,13 +183,13 @@ impl Incoming {
     /// Removes the part. Its lock is still held, so that nobody else is writing to it.
     fn discard(&mut self) {
         // Where this fails too, the part stays and the next run compares it before it uses it.
-        let _ = self.dir.remove_file(&self.part_name);
+        let _ = inside(&self.dir, || self.dir.remove_file(&self.part_name));
         self.part = None;
     }
 
     fn look_at_whole(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Digest>, Reason> {
         // `symlink_metadata`, so that a link or a pipe of this name is not opened: a rename will replace it.
-        match self.dir.symlink_metadata(&self.name) {
+        match inside(&self.dir, || self.dir.symlink_metadata(&self.name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(because("inspect what is there")(error)),
             Ok(there) if there.is_dir() => {
@@ -194,7 +201,7 @@ impl Incoming {
         // A file that we may not read may still be replaced. Since it was looked at it may have become a pipe, whose opening would wait for a writer.
         let mut options = OpenOptions::new();
         let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-        let Ok(file) = self.dir.open_with(&self.name, options) else { return Ok(None) };
+        let Ok(file) = inside(&self.dir, || self.dir.open_with(&self.name, options)) else { return Ok(None) };
         let mut file = file.into_std();
         if !file.metadata().map_err(because("inspect what is there"))?.is_file() {
             return Ok(None);
@@ -229,8 +236,8 @@ impl Incoming {
 
     /// Opens and locks the part that is there, if one is.
     fn open_part(&self, guarantees: &mut Guarantees) -> Result<Option<File>, Reason> {
-        let opened = self.dir.open_with(&self.part_name, OpenOptions::new().read(true).write(true));
-        let file = match opened {
+        let open = || self.dir.open_with(&self.part_name, OpenOptions::new().read(true).write(true));
+        let file = match inside(&self.dir, open) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(because("open the part file"))?.into_std(),
         };
@@ -260,7 +267,7 @@ impl Incoming {
         if !access.is_ours_alone()
             && let Err(reason) = guarantees.without_owner(access)
         {
-            let _ = self.dir.remove_file(&self.part_name);
+            let _ = inside(&self.dir, || self.dir.remove_file(&self.part_name));
             return Err(reason);
         }
         Ok(Part { file, hasher: blake3::Hasher::new(), len: 0 })
@@ -269,7 +276,7 @@ impl Incoming {
     fn create_private(&self, name: &OsStr) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(PRIVATE_FILE);
-        Ok(self.dir.open_with(name, &options)?.into_std())
+        Ok(inside(&self.dir, || self.dir.open_with(name, &options))?.into_std())
     }
 
     /// Who may change a file that this process makes here; `None` where it cannot make one.
@@ -277,7 +284,7 @@ impl Incoming {
         // No file's part has this name: the digest of a name stands in the place of the word.
         let name = OsString::from(format!(".probe-{}.rails-part-long", std::process::id()));
         let access = guarantees.access(&self.create_private(&name).ok()?);
-        let _ = self.dir.remove_file(&name);
+        let _ = inside(&self.dir, || self.dir.remove_file(&name));
         access.ok()
     }
 
@@ -287,13 +294,58 @@ impl Incoming {
         // Between opening and locking, the receiver that held the lock may have renamed the part to its final
         // name, and writing on would spoil a finished file. This also refuses a link in the part's place.
         let opened = file.metadata().map_err(because("inspect the part file"))?;
-        let named = self.dir.symlink_metadata(&self.part_name).map_err(because("inspect the part file"))?;
+        let named = inside(&self.dir, || self.dir.symlink_metadata(&self.part_name));
+        let named = named.map_err(because("inspect the part file"))?;
         let is_same = opened.ino() == named.ino() && opened.dev() == named.dev();
         if !is_same || !opened.is_file() {
             return Err(Reason::new("receiver: the part file was replaced, or is not a regular file"));
         }
         Ok(())
     }
+}
+
+/// Looks into a folder or changes its names. Where the folder's mode forbids that to its owner, who we are, once more with u+wx added
+/// for the time of the call.
+fn inside<T>(dir: &Dir, call: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match call() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match Writable::make(dir) {
+            Some(_until_the_end) => call(),
+            None => Err(error),
+        },
+        called => called,
+    }
+}
+
+/// A folder that its owner may write in, until this is dropped.
+struct Writable<'a> {
+    dir: &'a Dir,
+    /// The folder's own mode.
+    mode: u32,
+}
+
+impl<'a> Writable<'a> {
+    /// Adds to the mode; `None` where the mode is not the obstacle, or not ours to change.
+    fn make(dir: &'a Dir) -> Option<Self> {
+        let there = dir.dir_metadata().ok()?;
+        let (user, mode) = (there.uid(), there.mode() & 0o7777);
+        if user != nix::unistd::geteuid().as_raw() || mode & OWNER_WRITES == OWNER_WRITES {
+            return None;
+        }
+        set_mode(dir, mode | OWNER_WRITES).ok()?;
+        Some(Self { dir, mode })
+    }
+}
+
+impl Drop for Writable<'_> {
+    fn drop(&mut self) {
+        // Where this fails, the folder has its mode again when it is sealed.
+        let _ = set_mode(self.dir, self.mode);
+    }
+}
+
+/// Sets a folder's mode by the name that `/proc` has for the handle, which fchmod(2) does not take if it is an `O_PATH` one.
+fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
+    fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(mode))
 }
 
 /// Hashes up to `len` bytes; gives how many there were. An error once nobody awaits the digest: a large file takes minutes.
@@ -340,6 +392,8 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 /// Nobody else reads an unfinished file, even one whose final mode is wider.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
+/// An owner's right to change a folder's names.
+const OWNER_WRITES: u32 = 0o300;
 const HASH_BUFFER: usize = 256 * 1024;
 
 #[cfg(test)]

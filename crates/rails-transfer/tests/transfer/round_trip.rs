@@ -1,13 +1,16 @@
 //! Files arrive as they were sent.
 
+use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
 
 use proptest::prelude::*;
 use rails_transfer::How;
 use tempfile::tempdir;
 
-use super::support::{Node, Notes, Tree, bytes, harvest, plant, transfer, watched};
+use super::support::{Node, Notes, Tree, bytes, harvest, plant, transfer, transfer_cut, watched};
 
 /// Trees of up to two levels with odd names; every entry's parent is in the tree.
 fn trees() -> impl Strategy<Value = Tree> {
@@ -166,4 +169,57 @@ fn names_of_255_bytes_arrive() {
     let (sent, _) = transfer(&[from.path().join(".")], into.path(), 4096);
     assert!(sent.unwrap().is_complete());
     assert_eq!(harvest(into.path()), tree);
+}
+
+/// Runs a test as an owner of files who has no further rights: root without capabilities, or whoever runs it.
+fn without_privileges(name: &str, test: impl FnOnce()) {
+    const INSIDE: &str = "RAILS_TRANSFER_TEST_UNPRIVILEGED";
+    if env::var_os(INSIDE).is_some() || !nix::unistd::geteuid().is_root() {
+        return test();
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(env::current_exe().unwrap());
+    let output = command.args(["--exact", name, "--nocapture"]).env(INSIDE, "1").output();
+    let output = output.expect("setpriv is there: it is part of util-linux");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+#[test]
+fn read_only_folders_of_ours_take_what_is_new() {
+    without_privileges("round_trip::read_only_folders_of_ours_take_what_is_new", || {
+        let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+        let source = [from.path().join("d")];
+        let file = |seed| Node::File(0o444, bytes(seed, 300_000));
+        let mut tree = Tree::from([
+            (b"d".to_vec(), Node::Folder(0o755)),
+            (b"d/sub".to_vec(), Node::Folder(0o555)),
+            (b"d/sub/a".to_vec(), file(1)),
+        ]);
+        plant(from.path(), &tree);
+        assert!(transfer(&source, into.path(), 4096).0.unwrap().is_complete());
+
+        // A new file, a changed one, and a new folder with a file in it.
+        let set_mode = |folder: &Path, mode| fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        set_mode(&source[0].join("sub"), 0o755);
+        fs::remove_dir_all(&source[0]).unwrap();
+        tree.insert(b"d/sub/a".to_vec(), file(2));
+        tree.insert(b"d/sub/b".to_vec(), file(3));
+        tree.insert(b"d/sub/new".to_vec(), Node::Folder(0o555));
+        tree.insert(b"d/sub/new/c".to_vec(), file(4));
+        plant(from.path(), &tree);
+        // A cut leaves the mode as it was.
+        let there = into.path().join("d/sub");
+        assert!(transfer_cut(&source, into.path(), 400_000).0.0.is_err());
+        assert_eq!(fs::metadata(&there).unwrap().permissions().mode() & 0o7777, 0o555);
+        let (sent, received) = transfer(&source, into.path(), 4096);
+        let (sent, received) = (sent.unwrap(), received.unwrap());
+        assert!(sent.is_complete() && received.is_complete(), "{:?}", sent.failures);
+        assert_eq!(harvest(into.path()), tree);
+        // Their owner could not remove what is in them.
+        for folder in [source[0].join("sub"), there] {
+            set_mode(&folder, 0o755);
+            set_mode(&folder.join("new"), 0o755);
+        }
+    });
 }

@@ -25,6 +25,8 @@ pub enum Signal {
     Terminate,
     /// SIGHUP, of a terminal that was closed.
     HangUp,
+    /// SIGXCPU, of a limit on CPU time (RLIMIT_CPU).
+    CpuTime,
 }
 
 impl Signal {
@@ -34,6 +36,7 @@ impl Signal {
             Self::HangUp => 129,
             Self::Interrupt => 130,
             Self::Terminate => 143,
+            Self::CpuTime => 152,
         }
     }
 }

@@ -18,27 +18,35 @@ use tokio::{
 pub(crate) struct Stop(watch::Receiver<Option<Signal>>);
 
 impl Stop {
-    /// Takes SIGINT, SIGTERM and SIGHUP over from now on. A SIGHUP that the program was started to ignore (nohup(1)) stays ignored. Must
-    /// be called inside a runtime with a thread of its own for the second signal.
+    /// Takes SIGINT, SIGTERM, SIGHUP and SIGXCPU over from now on, but for those that the program was started to ignore, as nohup(1)
+    /// does, and a shell for jobs in the background. A write past RLIMIT_FSIZE is an error from now on, and not the end (SIGXFSZ). Must be
+    /// called inside a runtime with a thread of its own for the second signal.
     ///
     /// # Errors
     /// The operating system's error.
     pub(crate) fn on_signals() -> io::Result<Self> {
         let (stop, stopped) = watch::channel(None);
-        for asked in [Signal::Interrupt, Signal::Terminate, Signal::HangUp] {
-            if asked == Signal::HangUp && ignores_hang_up() {
+        let ignored = Ignored::by_this_process();
+        for asked in [Signal::Interrupt, Signal::Terminate, Signal::HangUp, Signal::CpuTime] {
+            if ignored.has(kind(asked)) {
                 continue;
             }
             let mut arrived = signal(kind(asked))?;
             let stop = stop.clone();
             tokio::spawn(async move {
                 while arrived.recv().await.is_some() {
-                    if stop.send_replace(Some(asked)).is_some() {
+                    // The kernel repeats SIGXCPU each second, up to the hard limit; nobody is impatient.
+                    if stop.send_replace(Some(asked)).is_some() && asked != Signal::CpuTime {
                         // Streams that were dropped are not waited for.
                         rails_bind::process::exit_at_once(asked.code().into());
                     }
                 }
             });
+        }
+        // A handler that does nothing: write(2) then fails with EFBIG. Programs that this one starts do not inherit it.
+        let file_size = SignalKind::from_raw(nix::libc::SIGXFSZ);
+        if !ignored.has(file_size) {
+            drop(signal(file_size)?);
         }
         Ok(Self(stopped))
     }
@@ -138,12 +146,23 @@ fn kind(signal: Signal) -> SignalKind {
         Signal::Interrupt => SignalKind::interrupt(),
         Signal::Terminate => SignalKind::terminate(),
         Signal::HangUp => SignalKind::hangup(),
+        Signal::CpuTime => SignalKind::from_raw(nix::libc::SIGXCPU),
     }
 }
 
-/// Whether this process ignores SIGHUP; proc_pid_status(5): a mask in hexadecimal, with signal 1 in its lowest bit.
-fn ignores_hang_up() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+/// The signals that a process ignores: a bit for each, that of signal 1 the lowest.
+struct Ignored(u64);
+
+impl Ignored {
+    /// Of this process; none where `/proc` is hidden.
+    fn by_this_process() -> Self {
+        // proc_pid_status(5): a mask in hexadecimal.
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        Self(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
+    }
+
+    fn has(&self, signal: SignalKind) -> bool {
+        self.0 >> (signal.as_raw_value() - 1) & 1 == 1
+    }
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C, SIGTERM and SIGHUP.
+//! Ctrl-C, SIGTERM, SIGHUP, and the signals of limits.
 
 use crate::{
     transfers::wait_for_size,
@@ -11,7 +11,7 @@ use std::{
     fs,
     net::SocketAddr,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     sync::mpsc,
     time::Duration,
 };
@@ -56,6 +56,59 @@ fn an_idle_receiver_ends_at_ctrl_c() {
     let receiver = Receiver::start(&folder.path().join("inbox"), ["--insecure"]);
     interrupt(receiver.id());
     assert_eq!(receiver.finish().0, 130);
+}
+
+#[test]
+fn signals_ignored_at_the_start_stay_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    for what in SIGNALS {
+        let mut command = Command::new("env");
+        command.arg(format!("--ignore-signal={}", &what.as_str()["SIG".len()..])).arg(cargo_bin("rails-bench"));
+        command.args(["recv", "--insecure", "--listen", "127.0.0.1:0", "--into", text(folder.path())]);
+        let (mut child, lines) = start(command);
+        wait_for(&lines, "listening on ");
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let mask = |field: &str| {
+            let mask = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+            u64::from_str_radix(mask.trim(), 16).unwrap() >> (what as i32 - 1) & 1
+        };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((mask("SigIgn:"), mask("SigCgt:")), (1, 0), "{what}");
+    }
+}
+
+#[test]
+fn a_limit_on_cpu_time_ends_it_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let receiver = Receiver::start(folder.path(), ["--insecure"]);
+    signal(receiver.id(), Signal::SIGXCPU);
+    assert_eq!(receiver.finish().0, 152);
+}
+
+#[test]
+fn a_file_past_the_size_limit_fails_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("tree"), folder.path().join("inbox"));
+    fs::create_dir(&source).unwrap();
+    for (name, size) in [("a", 100_000), ("big", 3_000_000), ("z", 100_000)] {
+        fs::write(source.join(name), pattern(size, 6)).unwrap();
+    }
+    let mut receiver = Command::new("prlimit");
+    receiver.args(["--fsize=1000000", "--core=0"]).arg(cargo_bin("rails-bench"));
+    receiver.args(["recv", "--insecure", "--once", "--listen", "127.0.0.1:0", "--into", text(&inbox)]);
+    let (receiver, lines) = start(receiver);
+    let address = wait_for(&lines, "listening on ");
+    let to = address.trim_start_matches("listening on ");
+    let (sender, said) = start(rails_bench(["send", "--insecure", text(&source), "--to", to]));
+    let (code, out, said) = finish(sender, &said);
+    assert_eq!(code, 1, "{said}");
+    assert!(out.contains("2 sent") && out.contains("1 failed"), "{out}");
+    assert!(said.contains("big: receiver: cannot write: File too large"), "{said}");
+    assert_eq!(finish(receiver, &lines).0, 1);
+    for name in ["a", "z"] {
+        assert!(fs::read(inbox.join("tree").join(name)).unwrap() == pattern(100_000, 6), "{name}");
+    }
 }
 
 #[test]
@@ -173,11 +226,7 @@ impl Pair {
     fn start(listening: &[&str], calling: &[&str]) -> Self {
         let common = ["--insecure", "--outage-limit", "60"];
         let heeding_signals = |arguments: &[&str], addresses: &str| {
-            // A test that runs under nohup(1), or in the background of a shell, hands on the signals that these ignore.
-            let mut command = Command::new("env");
-            command.arg("--default-signal=HUP,INT").arg(cargo_bin("rails-bench")).args(arguments).arg(addresses);
-            command.args(common).env_remove("RAILS_SECRET").stdin(Stdio::null());
-            start(command)
+            start(rails_bench(arguments.iter().copied().chain([addresses]).chain(common)))
         };
         let listening = heeding_signals(listening, "127.0.0.1:0,127.0.0.2:0");
         let addresses = wait_for(&listening.1, "listening on ").trim_start_matches("listening on ").replace(' ', "");

@@ -14,7 +14,9 @@ use std::{
 
 /// A command with a clean environment as far as the program looks at it.
 pub(crate) fn rails_bench<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
-    let mut command = Command::new(cargo_bin("rails-bench"));
+    // Tests that run under nohup(1), or in the background of a shell, hand on the signals that these ignore.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,TERM").arg(cargo_bin("rails-bench"));
     command.args(args).env_remove("RAILS_SECRET").stdin(Stdio::null());
     // The configuration of this machine's user is no part of a test.
     command.env("XDG_CONFIG_HOME", "/nonexistent");

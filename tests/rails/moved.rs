@@ -55,7 +55,7 @@ async fn move_about(rails: &Rails, stop: &AtomicBool) -> u64 {
             to.addresses = vec![InterfaceAddress { ip: address, prefix_len: 8 }];
             let placement = rails.move_rail(to).await.unwrap();
             moves += 1;
-            assert_eq!(placement.cpus.got(), &CpuSet::single(cpu));
+            assert_eq!(placement.cpus.as_ref().unwrap().got(), &CpuSet::single(cpu));
             assert_eq!(rails[RailId(0)].runtime().cpus_now().unwrap(), CpuSet::single(cpu));
             assert_eq!(rails[RailId(0)].moves(), moves);
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -19,7 +19,7 @@ async fn rail_on_its_planned_cpu_by_two_witnesses() {
         let placement = rail.runtime().placement();
         assert_eq!(thread::affinity_of(placement.tid).unwrap(), CpuSet::single(planned));
         assert_eq!(rail.runtime().cpus_now().unwrap(), CpuSet::single(planned));
-        assert!(placement.cpus.is_applied());
+        assert!(placement.cpus.as_ref().unwrap().is_applied());
         // Another library, called on the rail.
         let seen = rail.runtime().spawn(async { core_affinity::get_core_ids() }).await.unwrap().unwrap();
         assert_eq!(seen.iter().map(|core| core.id).collect::<Vec<_>>(), [planned.0 as usize]);

@@ -6,6 +6,7 @@ mod claims;
 mod demo;
 mod doctor;
 mod facts;
+mod hidden;
 mod interrupted;
 mod killed;
 mod lab;

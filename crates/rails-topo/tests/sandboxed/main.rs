@@ -71,6 +71,7 @@ fn interfaces_from_files_where_netlink_is_refused() {
         let machine = Topology::detect().unwrap();
         let lo = machine.nic("lo").expect("every machine has it");
         assert_eq!((lo.kind, lo.index), (NicKind::Loopback, Some(1)));
+        assert!(lo.addresses.iter().any(|address| address.ip.to_string() == "127.0.0.1"), "{lo:?}");
     });
 }
 

@@ -71,6 +71,11 @@ pub(in super::super) fn asked() -> Option<Vec<Nic>> {
 /// interfaces, those whose name has the same index when it is looked up.
 fn listed(root: &Root) -> Vec<Interface> {
     let mut addresses = addresses::of_version_6(root);
+    if root.is_this_machine() {
+        for (name, address) in addresses::of_version_4(root) {
+            addresses.entry(name).or_default().push(address);
+        }
+    }
     // Plain files stand among them too, such as `bonding_masters`.
     let is_interface = |name: &String| {
         let path = format!("{NET}/{name}");

@@ -1,7 +1,7 @@
 //! `rails-bench topo --explain`: where each fact comes from.
 
 use anyhow::{Context, Result};
-use rails_topo::{Nic, NodeId, Origin, Override, Topology};
+use rails_topo::{Nic, NicKind, NodeId, Origin, Override, Topology};
 use std::{
     collections::BTreeSet,
     fmt, fs, io,
@@ -118,6 +118,8 @@ impl<'a> Source<'a> {
     /// Where an interface's fact comes from that the machine itself says to be this.
     fn nic(&self, nic: &Nic, fact: &NicFact, own: Option<&String>) -> String {
         match self {
+            // A file of that name is another interface's.
+            _ if nic.kind == NicKind::Unknown => "/sys does not show this interface".to_owned(),
             Self::Whole(whole) => whole.clone(),
             Self::Files(root) => said(root, &(fact.file)(nic), own.is_some()),
             Self::FilesAndHwloc { reader, files } => {

@@ -1,6 +1,6 @@
 //! Other people's machines, from hwloc's own test suite: where they are, and their archives unpacked.
 //!
-//! They are no part of this repository. The folder that holds `xml/*.xml` and `sysfs/*.tar.bz2` is named by the environment variable `RAILS_CAPTURES`,
+//! They are no part of this repository. The folder that holds `xml/*.xml`, `sysfs/*.tar.bz2` and perhaps `more/*.tar.bz2` is named by the environment variable `RAILS_CAPTURES`,
 //! or else it is `shared/topologies` beside the checkout. Tests that need it are named `captured_*` and ignored; `cargo xtask test` runs them where the folder is.
 
 use std::{
@@ -15,13 +15,14 @@ pub const CAPTURES: &str = "RAILS_CAPTURES";
 /// Where files lie in memory (shm_overview(7)).
 const MEMORY: &str = "/dev/shm";
 
-/// The copies of `/sys` and `/proc`, packed; sorted by their names.
+/// The copies of `/sys` and `/proc`, packed; sorted by their names, first those of `sysfs`, then those of `more`.
 ///
 /// # Panics
 ///
 /// Where there are none.
 pub fn trees() -> Vec<PathBuf> {
-    files("sysfs", ".tar.bz2")
+    let more = if folder().join("more").is_dir() { files("more", ".tar.bz2") } else { Vec::new() };
+    [files("sysfs", ".tar.bz2"), more].concat()
 }
 
 /// The files that hwloc wrote; sorted by their names.
@@ -35,7 +36,8 @@ pub fn xml_files() -> Vec<PathBuf> {
 
 /// The packed tree of that name, whether or not it is there.
 pub fn tree(name: &str) -> PathBuf {
-    folder().join("sysfs").join(name)
+    let more = folder().join("more").join(name);
+    if more.exists() { more } else { folder().join("sysfs").join(name) }
 }
 
 /// The XML file of that name, whether or not it is there.

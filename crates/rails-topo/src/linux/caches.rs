@@ -6,18 +6,23 @@ use super::{
     root::Root,
     votes::believed,
 };
-use crate::{Cache, CacheKind, CpuId, CpuSet, DataSize};
+use crate::{Cache, CacheKind, Core, CpuId, CpuSet, DataSize};
 use std::collections::{BTreeMap, HashMap};
 
-/// The caches of the online CPUs.
-pub(super) fn caches(root: &Root, cpus: &Cpus) -> Vec<Cache> {
+/// The caches of the online CPUs, which have these cores.
+pub(super) fn caches(root: &Root, cpus: &Cpus, cores: &[Core]) -> Vec<Cache> {
+    let core_of = |cpu| cores.iter().find(|core| core.cpus.contains(cpu));
     let mut told: BTreeMap<(u8, CacheKind), Told> = BTreeMap::new();
     let mut known: HashMap<(u32, CpuSet), Description> = HashMap::new();
     for cpu in cpus.described.iter() {
         let folder = format!("{CPUS}/cpu{cpu}/cache");
         for index in root.numbered(&folder, "index") {
             let folder = format!("{folder}/index{index}");
-            let Some(shared) = shared_with(root, &folder) else { continue };
+            let Some(mut shared) = shared_with(root, &folder) else { continue };
+            if shared.is_empty() {
+                // As on many Itaniums, where it is the core's own.
+                shared = core_of(cpu).map_or_else(|| CpuSet::single(cpu), |core| core.cpus.clone());
+            }
             let key = (index, shared.intersection(&cpus.online));
             // All CPUs of a cache describe it alike; only the sharing CPUs are read for every CPU.
             let description = known.get(&key).copied().or_else(|| Description::read(root, &folder));
@@ -62,8 +67,11 @@ impl Description {
     }
 }
 
+/// The mask decides, as for hwloc: the kernel makes both files of one set, but for some on AMD's family 15h, whose list
+/// denies that the two cores of a compute unit share a cache.
 fn shared_with(root: &Root, folder: &str) -> Option<CpuSet> {
-    root.set(&format!("{folder}/shared_cpu_list"), &format!("{folder}/shared_cpu_map"))
+    let mask = root.text(&format!("{folder}/shared_cpu_map")).and_then(|mask| CpuSet::parse_mask(&mask).ok());
+    mask.or_else(|| root.value(&format!("{folder}/shared_cpu_list")))
 }
 
 fn cache_kind(text: &str) -> Option<CacheKind> {

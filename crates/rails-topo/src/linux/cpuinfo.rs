@@ -1,4 +1,5 @@
-//! `/proc/cpuinfo`, for kernels without facts in `/sys/devices/system/cpu` (before 2.6.16).
+//! `/proc/cpuinfo`, for kernels without facts in `/sys/devices/system/cpu` (before 2.6.16), and for the make of the
+//! processor.
 
 use super::{cpus::LARGEST_CPU, root::Root};
 use crate::CpuId;
@@ -32,6 +33,14 @@ pub(super) fn read(root: &Root) -> ByCpu {
         }
     }
     cpus
+}
+
+/// Whether the processor is of AMD's family 15h, whose cores come in compute units.
+pub(super) fn has_compute_units(root: &Root) -> bool {
+    let text = root.text("proc/cpuinfo").unwrap_or_default();
+    let first = text.lines().take_while(|line| !line.trim().is_empty()).filter_map(|line| line.split_once(':'));
+    let facts: Vec<(&str, &str)> = first.map(|(name, value)| (name.trim(), value.trim())).collect();
+    [("vendor_id", "AuthenticAMD"), ("cpu family", "21")].iter().all(|fact| facts.contains(fact))
 }
 
 fn with_current(cpus: &mut ByCpu, current: Option<CpuId>, change: impl FnOnce(&mut CpuInfo)) {

@@ -83,6 +83,11 @@ pub(super) fn dies(root: &Root, cpus: &Cpus, packages: &[Package]) -> Vec<Die> {
 pub(super) fn cores(root: &Root, cpus: &Cpus) -> Vec<Core> {
     let number = |cpu| topology_number(root, cpu, "core_id");
     let mut sets = siblings(root, cpus, &CORE_CPUS);
+    // The kernel lists the two cores of a compute unit as threads of one core.
+    if cpuinfo::has_compute_units(root) {
+        let of_unit = |unit: CpuSet| by_key(unit.iter(), number);
+        sets = sets.into_iter().flat_map(of_unit).collect();
+    }
     if sets.is_empty() {
         let cpuinfo = cpuinfo::read(root);
         let package = |cpu| topology_number(root, cpu, "physical_package_id").or_else(|| cpuinfo.get(&cpu)?.package);

@@ -74,6 +74,7 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
         });
     }
     let packages = cpus::packages(root, &cpus);
+    let cores = cpus::cores(root, &cpus);
     let nodes = nodes::nodes(root, &cpus);
     let surroundings = attachment::Surroundings { online: &cpus.online, nodes: &nodes, packages: packages.len() };
     let nics = net::nics(root, &surroundings);
@@ -91,8 +92,8 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
         packages,
         distances: nodes::distances(root, &nodes),
         nodes,
-        caches: caches::caches(root, &cpus),
-        cores: cpus::cores(root, &cpus),
+        caches: caches::caches(root, &cpus, &cores),
+        cores,
         core_kinds: kinds::core_kinds(root, &cpus),
         allowed_cpus: allowed.cpus(&cpus.online),
         allowed_nodes: allowed.nodes(&all_nodes),

@@ -51,6 +51,44 @@ fn old_kernel_writes_masks_and_hides_offline_cpus() {
     assert!(machine.nodes().is_empty() && machine.allowed_nodes().is_empty() && machine.distances().is_none());
 }
 
+/// As on many Itaniums.
+#[test]
+fn cache_with_an_empty_mask_is_the_cores_own() {
+    let tree = Tree::new();
+    for cpu in 0..4 {
+        let (core, cpus) = if cpu < 2 { (0, "0-1") } else { (1, "2-3") };
+        tree.cpu(cpu, (0, "0-3"), (core, cpus));
+        let folder = format!("sys/devices/system/cpu/cpu{cpu}/cache/index4");
+        tree.file(&format!("{folder}/level"), "3").file(&format!("{folder}/type"), "Unified");
+        tree.file(&format!("{folder}/shared_cpu_map"), "00000000,00000000");
+    }
+    let machine = tree.read().unwrap();
+    let shared: Vec<String> = machine.caches().iter().map(|cache| cache.cpus.to_string()).collect();
+    assert_eq!(shared, ["0-1", "2-3"]);
+}
+
+/// AMD's family 15h: the kernel lists the cores of a unit as threads of one, and some kernels its shared caches as
+/// private, in the list alone.
+#[test]
+fn cores_of_a_compute_unit_are_told_apart() {
+    let tree = Tree::new();
+    for cpu in 0..4 {
+        let unit = if cpu < 2 { "0-1" } else { "2-3" };
+        tree.cpu(cpu, (0, "0-3"), (cpu, unit)).cache(cpu, 2, 2, "Unified", "2048K", &cpu.to_string());
+        let mask = if cpu < 2 { "00000000,00000003" } else { "00000000,0000000c" };
+        tree.file(&format!("sys/devices/system/cpu/cpu{cpu}/cache/index2/shared_cpu_map"), mask);
+    }
+    let cpuinfo = |family| format!("processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: {family}\n");
+    let threads = tree.file("proc/cpuinfo", &cpuinfo(23)).read().unwrap();
+    assert_eq!(threads.cores().len(), 2, "of other processors");
+    let machine = tree.file("proc/cpuinfo", &cpuinfo(21)).read().unwrap();
+    let cores: Vec<(Option<u32>, String)> =
+        machine.cores().iter().map(|core| (core.id, core.cpus.to_string())).collect();
+    assert_eq!(cores, (0..4).map(|cpu| (Some(cpu), cpu.to_string())).collect::<Vec<_>>());
+    let shared: Vec<String> = machine.caches().iter().map(|cache| cache.cpus.to_string()).collect();
+    assert_eq!(shared, ["0-1", "2-3"]);
+}
+
 #[test]
 fn offline_cpus_are_in_no_set() {
     let tree = Tree::two_nodes();

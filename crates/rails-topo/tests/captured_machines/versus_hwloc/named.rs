@@ -19,6 +19,8 @@ pub(super) enum How {
     OnlyOurs,
     /// Only hwloc says something.
     OnlyTheirs,
+    /// Only hwloc says something, and the tree has no node.
+    MadeUp,
     /// Each says something else.
     Differs,
 }
@@ -97,16 +99,19 @@ pub(super) const NAMED: &[Named] = &[
         How::OnlyTheirs,
         "of a device that is not on PCI the kernel names the node, and hwloc takes that node's CPUs",
     ),
-    on("2i386", "nodes", "0", How::OnlyTheirs, "hwloc makes up a node where the kernel knows none"),
-    on("2i386", "allowed_nodes", "", How::OnlyTheirs, "hwloc makes up a node where the kernel knows none"),
-    on(
-        "32intel64",
+    always("nodes", "0", How::MadeUp, "hwloc makes up a node where the kernel knows none"),
+    always("allowed_nodes", "", How::MadeUp, "hwloc makes up a node where the kernel knows none"),
+    always("nodes.cpus", "*", How::OnlyTheirs, "hwloc gives a node without CPUs those of the nearest ones"),
+    always(
         "machine.host",
         "",
         How::OnlyTheirs,
         "hwloc-gather-topology leaves a note of uname(2)'s answer, which is no file of the kernel",
     ),
-    on("32intel64", "machine.kernel", "", How::OnlyTheirs, "from the same note"),
+    always("machine.kernel", "", How::OnlyTheirs, "from the same note"),
+    on("buggynuma", "nodes", "*", How::OnlyOurs, ONE_DISTANCE),
+    on("buggynuma", "allowed_nodes", "", How::Differs, ONE_DISTANCE),
+    on("buggynuma", "distances", "", How::OnlyOurs, ONE_DISTANCE),
     on("40intel64", "packages", "*", How::OnlyOurs, "CPU 2 contradicts its package, and hwloc drops that package"),
     on("40intel64", "caches", "*", How::OnlyOurs, "CPU 2 contradicts its cache, and hwloc drops that cache"),
     on("32em64t", "pci_devices", "0000:00:11.0", How::OnlyOurs, "hwloc drops a bridge whose buses are nonsense"),
@@ -116,4 +121,5 @@ pub(super) const NAMED: &[Named] = &[
     on("32em64t", "block_devices.local_cpus", "nvme0n1", How::Differs, ONE_PLACE),
 ];
 
+const ONE_DISTANCE: &str = "all nodes are as far from each other as from themselves, and all CPUs on one: hwloc drops the others, which do have memory";
 const ONE_PLACE: &str = "hwloc puts all that hangs on one root bus where the first function of it is";

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, fs, io};
 
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
-use walkdir::WalkDir;
+use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 
 use crate::error::SendError;
 use crate::message::{Reason, Totals};
-use crate::path::RelPath;
+use crate::path::{PathError, RelPath};
 use crate::summary::Skipped;
 
 /// Everything that a batch will offer, in the order in which it will.
@@ -84,7 +83,7 @@ pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
         match path {
             Some(path) if metadata.is_file() => {
                 plan.claim(&path, source)?;
-                plan.add(path, &metadata, Place::Named(source.clone()));
+                plan.add_file(path, metadata.len(), metadata.permissions().mode(), Place::Named(source.clone()));
             }
             path if metadata.is_dir() => plan.walk(source, path.as_ref())?,
             _ => return Err(SendError::Special { path: source.clone() }),
@@ -94,67 +93,72 @@ pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
 }
 
 impl Plan {
+    /// Adds a folder with all that is below it. Everything is reached from the folder's handle, so that the length of its
+    /// own path, and links that folders turn into, make no difference.
     fn walk(&mut self, source: &Path, base: Option<&RelPath>) -> Result<(), SendError> {
-        let opened = Dir::open_ambient_dir(source, ambient_authority());
-        let root = opened.map_err(|error| SendError::Source { path: source.to_owned(), source: error })?;
-        let root = Arc::new(root);
-        // Sorted, so that two runs over one tree offer the same entries in the same order.
-        for step in WalkDir::new(source).min_depth(usize::from(base.is_none())).sort_by_file_name() {
-            let step = match step {
-                Ok(step) => step,
-                // The source itself is an error; something below it is one entry that fails.
-                Err(error) if error.depth() == 0 => {
-                    return Err(SendError::Source { path: source.to_owned(), source: error.into() });
+        let failed = |error| SendError::Source { path: source.to_owned(), source: error };
+        let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
+        if let Some(base) = base {
+            self.claim(base, source)?;
+            self.add_folder(base.clone(), root.dir_metadata().map_err(failed)?.mode());
+        }
+        // The paths that are left, from the root, the next one last.
+        let mut left = list(&root, Path::new("")).map_err(failed)?;
+        while let Some(inside) = left.pop() {
+            let at = source.join(&inside);
+            let path = match below(base, &inside) {
+                Ok(path) => path,
+                Err(error @ PathError::Reserved) => {
+                    self.skipped.push(Skipped { source: at, reason: Reason::new(error) });
+                    continue;
                 }
+                // With a folder go its contents, whose paths are longer still.
                 Err(error) => {
-                    self.unreadable.push(Reason::new(format_args!("sender: cannot list: {error}")));
+                    self.unreadable("send", &at, error);
                     continue;
                 }
             };
-            let kind = step.file_type();
-            let is_root = step.depth() == 0;
-            if !kind.is_file() && !kind.is_dir() && !is_root {
-                let reason = if kind.is_symlink() { "a symbolic link" } else { "a special file" };
-                self.skipped.push(Skipped { source: step.path().to_owned(), reason: Reason::new(reason) });
+            let metadata = match root.symlink_metadata(&inside) {
+                Ok(metadata) => metadata,
+                Err(error) => {
+                    self.unreadable("inspect", &at, error);
+                    continue;
+                }
+            };
+            if !metadata.is_file() && !metadata.is_dir() {
+                let reason = if metadata.is_symlink() { "a symbolic link" } else { "a special file" };
+                self.skipped.push(Skipped { source: at, reason: Reason::new(reason) });
                 continue;
             }
-            let path = match below(base, source, step.path()) {
-                Ok(path) => path,
-                Err(error) => {
-                    self.skipped.push(Skipped { source: step.path().to_owned(), reason: Reason::new(error) });
-                    continue;
-                }
-            };
             if path.parent().is_none() {
-                self.claim(&path, if is_root { source } else { step.path() })?;
+                self.claim(&path, &at)?;
             }
-            // The root may be a link, which the caller named and means to be followed.
-            let metadata = if is_root { fs::metadata(step.path()) } else { fs::symlink_metadata(step.path()) };
-            match metadata {
-                Ok(metadata) => {
-                    let inside = step.path().strip_prefix(source).expect("a walk stays below its root").to_owned();
-                    self.add(path, &metadata, Place::Below(root.clone(), inside));
-                }
-                Err(error) => {
-                    let at = step.path().display();
-                    self.unreadable.push(Reason::new(format_args!("sender: cannot inspect {at}: {error}")));
-                }
+            if metadata.is_file() {
+                self.add_file(path, metadata.len(), metadata.mode(), Place::Below(root.clone(), inside));
+                continue;
+            }
+            self.add_folder(path, metadata.mode());
+            match list(&root, &inside) {
+                Ok(listed) => left.extend(listed),
+                Err(error) => self.unreadable("list", &at, error),
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, path: RelPath, metadata: &fs::Metadata, source: Place) {
-        let mode = metadata.permissions().mode() & MODE_BITS;
-        let what = if metadata.is_dir() {
-            self.totals.folders += 1;
-            What::Folder
-        } else {
-            self.totals.files += 1;
-            self.totals.bytes += metadata.len();
-            What::File { source, size: metadata.len() }
-        };
-        self.entries.push(Entry { path, mode, what });
+    fn add_folder(&mut self, path: RelPath, mode: u32) {
+        self.totals.folders += 1;
+        self.entries.push(Entry { path, mode: mode & MODE_BITS, what: What::Folder });
+    }
+
+    fn add_file(&mut self, path: RelPath, size: u64, mode: u32, source: Place) {
+        self.totals.files += 1;
+        self.totals.bytes += size;
+        self.entries.push(Entry { path, mode: mode & MODE_BITS, what: What::File { source, size } });
+    }
+
+    fn unreadable(&mut self, doing: &str, at: &Path, error: impl fmt::Display) {
+        self.unreadable.push(Reason::new(format_args!("sender: cannot {doing} {}: {error}", short(at))));
     }
 
     fn claim(&mut self, path: &RelPath, source: &Path) -> Result<(), SendError> {
@@ -173,15 +177,38 @@ fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { source.file_name() }
 }
 
-fn below(base: Option<&RelPath>, source: &Path, at: &Path) -> Result<RelPath, crate::path::PathError> {
-    let inside = at.strip_prefix(source).expect("a walk stays below its root").as_os_str().as_bytes();
-    let mut bytes = base.map(|base| base.as_bytes().to_vec()).unwrap_or_default();
-    if !bytes.is_empty() && !inside.is_empty() {
-        bytes.push(b'/');
-    }
-    bytes.extend_from_slice(inside);
+/// The paths of a folder's entries, from the root, in descending order: two runs over one tree offer the same entries in
+/// the same order.
+fn list(root: &Dir, folder: &Path) -> io::Result<Vec<PathBuf>> {
+    // `.` because the empty path names nothing; not as a link, which the folder may have become since it was inspected.
+    let name = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
+    let opened = Dir::from_std_file(root.open_with(name, &options)?.into_std());
+    let names = opened.entries()?.map(|entry| Ok(folder.join(entry?.file_name())));
+    let mut listed = names.collect::<io::Result<Vec<PathBuf>>>()?;
+    listed.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(listed)
+}
+
+fn below(base: Option<&RelPath>, inside: &Path) -> Result<RelPath, PathError> {
+    let mut bytes = base.map(|base| [base.as_bytes(), b"/"].concat()).unwrap_or_default();
+    bytes.extend_from_slice(inside.as_os_str().as_bytes());
     RelPath::parse(bytes)
 }
+
+/// A path to be read by a person: the beginning and the end of a long one.
+fn short(path: &Path) -> String {
+    let text: Vec<char> = path.to_string_lossy().chars().collect();
+    if text.len() <= 2 * SHOWN {
+        return text.into_iter().collect();
+    }
+    let (beginning, end) = (&text[..SHOWN], &text[text.len() - SHOWN..]);
+    beginning.iter().chain(&['.'; 3]).chain(end).collect()
+}
+
+/// Characters of either end of a long path.
+const SHOWN: usize = 60;
 
 /// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried to another
 /// machine, where the owner is another one.

@@ -3,10 +3,12 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
 use rails_transfer::{ReceiveError, ReceiveSummary, SendError, SendSummary};
 use tempfile::tempdir;
 use tokio::io::duplex;
@@ -298,4 +300,40 @@ fn netns_transfer_to_a_read_only_disk() {
     let (sent, received) = (sent.unwrap(), received.unwrap());
     assert_eq!(sent.failures, received.failures);
     assert!(sent.failures[0].reason.as_str().contains("Read-only file system"), "{:?}", sent.failures);
+}
+
+/// Makes a chain of folders with long names; gives the last one, whose path from `root` has that many bytes at most,
+/// and that path. A path longer than PATH_MAX can only be reached from a folder on the way.
+fn deep(root: &Path, len: usize) -> (Dir, PathBuf) {
+    let mut dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
+    let (name, mut path) = ("d".repeat(200), PathBuf::new());
+    while path.as_os_str().len() + 1 + name.len() <= len {
+        let _ = dir.create_dir(&name);
+        dir = dir.open_dir(&name).unwrap();
+        path.push(&name);
+    }
+    (dir, path)
+}
+
+#[test]
+fn paths_past_the_longest_are_named_alone() {
+    let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+    // The path of each folder is at most PATH_MAX from the source, and longer from the root of the file system.
+    let root = from.path().join("x".repeat(250)).join("y".repeat(250));
+    fs::create_dir_all(root.join("long")).unwrap();
+    let (last, inside) = deep(&root.join("long"), 4000);
+    last.write("beside", "b").unwrap();
+    let (below, _) = deep(&root.join("long"), 4400);
+    below.write("out of reach", "o").unwrap();
+    fs::write(root.join("long/short"), "s").unwrap();
+
+    let (sent, received) = transfer(&[root.join("long")], into.path(), 4096);
+    let (sent, received) = (sent.unwrap(), received.unwrap());
+    assert_eq!((sent.files.len(), received.stored, sent.skipped.len()), (2, 2, 0));
+    assert_eq!((sent.failures.len(), received.failed), (1, 1), "{:?}", sent.failures);
+    let reason = sent.failures[0].reason.as_str();
+    assert!(reason.contains("at most 4096") && reason.contains("xx...dd") && reason.len() < 300, "{reason}");
+    let into = Dir::open_ambient_dir(into.path().join("long"), ambient_authority()).unwrap();
+    assert_eq!(into.read_to_string(inside.join("beside")).unwrap(), "b");
+    assert_eq!(into.read_to_string("short").unwrap(), "s");
 }

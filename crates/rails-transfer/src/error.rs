@@ -51,9 +51,9 @@ pub enum SendError {
     /// The stream failed, or its bytes are not this protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The thread that reads files died.
-    #[error("the thread that reads files did not finish")]
-    Thread(#[source] tokio::task::JoinError),
+    /// There is no thread to read files.
+    #[error("no thread reads the files")]
+    Thread(#[from] ThreadError),
 }
 
 /// Why [`receive`](crate::receive) gave up.
@@ -71,9 +71,21 @@ pub enum ReceiveError {
     /// The stream failed, or its bytes are not this protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// The thread that writes files died.
-    #[error("the thread that writes files did not finish")]
-    Thread(#[source] tokio::task::JoinError),
+    /// There is no thread to write files. The sender is told where none could be had.
+    #[error("no thread writes the files")]
+    Thread(#[from] ThreadError),
+}
+
+/// Why a transfer has no thread for its files.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ThreadError {
+    /// The process, its user or its control group has as many threads as it may have, or no memory for a further one.
+    #[error("none can be had: `pids.max` of the control group, RLIMIT_NPROC and kernel.threads-max limit them")]
+    Spawn(#[source] io::Error),
+    /// It panicked; the observer may have.
+    #[error("it panicked")]
+    Panicked,
 }
 
 /// A stream that failed, or that carries something else than this protocol.

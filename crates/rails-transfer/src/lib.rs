@@ -2,8 +2,7 @@
 //!
 //! One stream carries one batch. [`send`] walks its sources, offers every entry, and streams the bytes that the peer
 //! lacks; [`receive`] writes below one folder. Any `AsyncRead + AsyncWrite` is a stream: a striped stream between rails,
-//! a TCP connection, a pipe. Both functions run inside a tokio runtime, whose blocking pool runs one thread for each of
-//! them, for the disk and the hash.
+//! a TCP connection, a pipe. Each of the two runs a thread of its own for the disk and the hash.
 //!
 //! # Example
 //! Two ends of a TCP connection, one after the other: the second batch finds the file there already.
@@ -76,7 +75,7 @@
 //! # Map
 //! `path` and `message` are the vocabulary and its codec, `wire` the framing, `proto` the two state machines
 //! (no I/O), `plan` and `source` the sender's files, `store` the receiver's, `guarantee` the calls that may be refused,
-//! `sender` and `receiver` the drivers.
+//! `sender` and `receiver` the drivers, `thread` their threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
@@ -96,9 +95,10 @@ mod sender;
 mod source;
 mod store;
 mod summary;
+mod thread;
 mod wire;
 
-pub use error::{ReceiveError, SendError, Violation, WireError};
+pub use error::{ReceiveError, SendError, ThreadError, Violation, WireError};
 pub use guarantee::{Guarantee, Lacking};
 pub use message::{Digest, Reason, Totals};
 pub use observe::{Observer, Outcome};

@@ -7,7 +7,6 @@ use std::sync::mpsc as sync_mpsc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
 
 use crate::error::{ReceiveError, Violation, WireError};
 use crate::guarantee::{Calls, Guarantees};
@@ -17,6 +16,7 @@ use crate::path::RelPath;
 use crate::proto::{Fate, Inbound, MAX_ANSWERS};
 use crate::store::{Incoming, Store};
 use crate::summary::ReceiveSummary;
+use crate::thread::{self, Running};
 use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 
 /// Receives one batch from `stream`, whose peer runs [`send`](crate::send), and writes it below `into`.
@@ -25,17 +25,17 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 /// returns, with or without an error, no thread of it is writing any more; when the future is dropped, the thread
 /// ends by itself a moment later.
 ///
-/// Must run inside a tokio runtime; no timer or I/O driver is needed beyond those that `stream` needs. No time limit is
-/// applied: the stream's owner decides how long a silent peer is waited for.
+/// No runtime is needed beyond the one that `stream` needs. No time limit is applied: the stream's owner decides how
+/// long a silent peer is waited for.
 ///
 /// # Deadlock
 /// Frames go to the disk thread, which never waits for the answers it gives: they go into a queue with
 /// room for all that a peer that keeps to the protocol can be owed. See [`send`](crate::send).
 ///
 /// # Errors
-/// A failure of the whole batch: a folder that cannot be opened (the sender is told why), a stream that fails or
-/// ends early, a peer that breaks the protocol. A file that fails on its own is in [`ReceiveSummary::failures`], and a
-/// guarantee that the file system refuses in [`ReceiveSummary::lacking`].
+/// A failure of the whole batch: a folder that cannot be opened or no thread to be had (the sender is told why), a
+/// stream that fails or ends early, a peer that breaks the protocol. A file that fails on its own is in
+/// [`ReceiveSummary::failures`], and a guarantee that the file system refuses in [`ReceiveSummary::lacking`].
 pub async fn receive<S>(stream: S, into: &Path, observer: Arc<dyn Observer>) -> Result<ReceiveSummary, ReceiveError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -94,21 +94,22 @@ impl ReceiveOptions {
         greet(&mut reader, &mut writer, Role::Receiver).await?;
 
         let guarantees = Guarantees::new(Calls::KERNEL, self.is_strict, Arc::clone(&observer));
-        let folder = into.to_owned();
-        let store =
-            match spawn_blocking(move || Store::open(&folder, guarantees)).await.map_err(ReceiveError::Thread)? {
-                Ok(store) => store,
-                Err(source) => {
-                    let error = ReceiveError::Folder { path: into.to_owned(), source };
-                    refuse(&mut writer, &error).await;
-                    return Err(error);
-                }
-            };
-
         let (work, work_out) = mpsc::channel(WRITE_BEHIND);
         let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
-        let worker = Worker::new(store, answers_in, used_in, observer);
-        let mut worker = spawn_blocking(move || worker.run(work_out));
+        let begin = async || -> Result<Running<_>, ReceiveError> {
+            let folder = into.to_owned();
+            let opened = thread::run(move || Store::open(&folder, guarantees))?.result().await?;
+            let store = opened.map_err(|source| ReceiveError::Folder { path: into.to_owned(), source })?;
+            let worker = Worker::new(store, answers_in, used_in, observer);
+            Ok(thread::run(move || worker.run(work_out))?)
+        };
+        let mut worker = match begin().await {
+            Ok(worker) => worker,
+            Err(error) => {
+                refuse(&mut writer, &error).await;
+                return Err(error);
+            }
+        };
 
         // Three things go on until one fails or all are through: frames in, answers out, and the thread between.
         let mut reading = Box::pin(read_frames(&mut reader, work));
@@ -125,7 +126,7 @@ impl ReceiveOptions {
                     Ok(()) => has_written = true,
                     Err(error) => break Some(error),
                 },
-                result = &mut worker, if worked.is_none() => worked = Some(result),
+                result = worker.result(), if worked.is_none() => worked = Some(result),
             }
             match &worked {
                 // The message that ends the batch was queued for the peer and, as far as the stream took it, written just
@@ -140,7 +141,7 @@ impl ReceiveOptions {
         drop(writing);
         let worked = match worked {
             Some(worked) => worked,
-            None => worker.await,
+            None => worker.result().await,
         };
         let summary = worked.map_err(ReceiveError::Thread)?.map_err(WireError::from)?;
         match (cut, summary) {

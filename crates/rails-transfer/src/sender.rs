@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
 
 use crate::error::{SendError, Violation, WireError};
 use crate::message::{Digest, FromReceiver, FromSender, Held, Reason, Settled};
@@ -16,6 +15,7 @@ use crate::plan::{Entry, Plan, What, plan};
 use crate::proto::{Kind, MAX_ANSWERS, Outbound};
 use crate::source::{self, Event, Handles, Job};
 use crate::summary::{Failure, How, SendSummary, SentFile};
+use crate::thread;
 use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 
 /// Sends files and folders over `stream`, whose peer runs [`receive`](crate::receive).
@@ -24,9 +24,9 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 /// `..` stands for its contents. A link named as a source is followed; links and special files below a source are
 /// left out and reported. The stream is shut down at the end.
 ///
-/// Must run inside a tokio runtime; no timer or I/O driver is needed beyond those that `stream` needs. When the future
-/// is dropped, the transfer is cut: a later one goes on from there. No time limit is applied: the owner of the
-/// stream decides how long a silent peer is waited for.
+/// No runtime is needed beyond the one that `stream` needs. When the future is dropped, the transfer is cut: a later
+/// one goes on from there. No time limit is applied: the owner of the stream decides how long a silent peer is waited
+/// for.
 ///
 /// # Deadlock
 /// Each end reads in every state of its writing: here, answers go into a queue that has room for as many as a
@@ -35,15 +35,18 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 /// holds.
 ///
 /// # Errors
-/// A failure of the whole batch: a source that is missing or special, two sources of one name (all
-/// before anything is sent), a stream that fails, a peer that breaks the protocol. A file that fails on its own is
-/// in [`SendSummary::failures`].
+/// A failure of the whole batch: a source that is missing or special, two sources of one name, no thread to be had (all
+/// before anything is sent), a stream that fails, a peer that breaks the protocol. A file that fails on its own is in
+/// [`SendSummary::failures`].
 pub async fn send<S>(stream: S, sources: &[PathBuf], observer: Arc<dyn Observer>) -> Result<SendSummary, SendError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let sources = sources.to_vec();
-    let plan = spawn_blocking(move || plan(&sources)).await.map_err(SendError::Thread)??;
+    let plan = thread::run(move || plan(&sources))?.result().await??;
+    let (reader, disk) = source::channels();
+    // The thread ends when `disk` is dropped; nothing of it outlives the transfer but the end of one read.
+    let mut reading = thread::run(move || reader.run())?;
     observer.totals(&plan.totals);
     plan.skipped.iter().for_each(|skip| observer.skipped(&skip.source, &skip.reason));
     plan.unreadable.iter().for_each(|reason| observer.unreadable(reason));
@@ -54,16 +57,13 @@ where
     let mut writer = FrameWriter::new(write_half);
     greet(&mut reader, &mut writer, Role::Sender).await?;
 
-    let (thread, disk) = source::channels();
-    // The thread ends when `disk` is dropped; nothing of it outlives the transfer but the end of one read.
-    let thread = spawn_blocking(move || thread.run());
     let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
     let sending = Sending::new(writer, disk, answers, plan, observer);
     tokio::select! {
         // Reading first: when a peer refuses and closes, its reason is worth more than our broken pipe.
         biased;
         Err(error) = read_answers(reader, answers_in) => Err(error),
-        Err(error) = thread => Err(SendError::Thread(error)),
+        Err(error) = reading.result() => Err(error.into()),
         done = sending.run() => done,
     }
 }

@@ -5,15 +5,17 @@ use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rails_transfer::{ReceiveError, ReceiveSummary, SendError, SendSummary};
+use nix::sys::resource::{Resource, setrlimit};
+use rails_transfer::{ReceiveError, ReceiveSummary, SendError, SendSummary, ThreadError, receive, send};
 use tempfile::tempdir;
-use tokio::io::duplex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-use super::support::{Notes, bytes, harvest, transfer, watched};
+use super::support::{Notes, block_on, bytes, harvest, in_a_process, transfer, watched};
 
 /// Sends `bad` and then `good`, running `spoil` on `bad` when the observer hears `when`; checks that `bad` failed
 /// at both sides for the same reason, that `good` arrived, and that `bad` is not there.
@@ -230,6 +232,35 @@ fn receiver_without_its_folder_says_why() {
     assert!(matches!(received, Err(ReceiveError::Folder { .. })), "{received:?}");
     let Err(SendError::Refused(reason)) = sent else { panic!("{sent:?}") };
     assert!(reason.as_str().contains("cannot open the folder"), "{reason}");
+}
+
+#[test]
+fn no_thread_to_be_had_is_said_at_both_ends() {
+    in_a_process("failures::no_thread_to_be_had_is_said_at_both_ends", &[], || {
+        if nix::unistd::geteuid().is_root() {
+            // The kernel holds every other user to the limit.
+            nix::unistd::setuid(nix::unistd::Uid::from_raw(65534)).unwrap();
+        }
+        setrlimit(Resource::RLIMIT_NPROC, 0, 0).unwrap();
+        let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
+        fs::write(from.path().join("f"), "x").unwrap();
+        let sources = [from.path().join("f")];
+        let (a, b) = duplex(4096);
+        let sent = block_on(send(a, &sources, Arc::new(())));
+        assert!(matches!(sent, Err(SendError::Thread(ThreadError::Spawn(_)))), "{sent:?}");
+        drop(b);
+
+        let (mut near, far) = duplex(4096);
+        let (received, told) = block_on(async {
+            near.write_all(b"RAILS-FT\x01\x00S").await.unwrap();
+            let received = receive(far, into.path(), Arc::new(())).await;
+            let mut told = Vec::new();
+            near.read_to_end(&mut told).await.unwrap();
+            (received, String::from_utf8_lossy(&told).into_owned())
+        });
+        assert!(matches!(received, Err(ReceiveError::Thread(ThreadError::Spawn(_)))), "{received:?}");
+        assert!(told.contains("pids.max") && told.contains("RLIMIT_NPROC"), "{told}");
+    });
 }
 
 #[test]

@@ -1,16 +1,14 @@
 //! Files arrive as they were sent.
 
-use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
 
 use proptest::prelude::*;
 use rails_transfer::How;
 use tempfile::tempdir;
 
-use super::support::{Node, Notes, Tree, bytes, harvest, plant, transfer, transfer_cut, watched};
+use super::support::{Node, Notes, Tree, bytes, harvest, in_a_process, plant, transfer, transfer_cut, watched};
 
 /// Trees of up to two levels with odd names; every entry's parent is in the tree.
 fn trees() -> impl Strategy<Value = Tree> {
@@ -171,23 +169,12 @@ fn names_of_255_bytes_arrive() {
     assert_eq!(harvest(into.path()), tree);
 }
 
-/// Runs a test as an owner of files who has no further rights: root without capabilities, or whoever runs it.
-fn without_privileges(name: &str, test: impl FnOnce()) {
-    const INSIDE: &str = "RAILS_TRANSFER_TEST_UNPRIVILEGED";
-    if env::var_os(INSIDE).is_some() || !nix::unistd::geteuid().is_root() {
-        return test();
-    }
-    let mut command = Command::new("setpriv");
-    command.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(env::current_exe().unwrap());
-    let output = command.args(["--exact", name, "--nocapture"]).env(INSIDE, "1").output();
-    let output = output.expect("setpriv is there: it is part of util-linux");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
-}
-
 #[test]
 fn read_only_folders_of_ours_take_what_is_new() {
-    without_privileges("round_trip::read_only_folders_of_ours_take_what_is_new", || {
+    // Root without capabilities is an owner of files like others.
+    let is_root = nix::unistd::geteuid().is_root();
+    let through: &[&str] = if is_root { &["setpriv", "--bounding-set=-all", "--inh-caps=-all"] } else { &[] };
+    in_a_process("round_trip::read_only_folders_of_ours_take_what_is_new", through, || {
         let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
         let source = [from.path().join("d")];
         let file = |seed| Node::File(0o444, bytes(seed, 300_000));

@@ -1,11 +1,13 @@
 //! Trees on disk, and runs of both ends over a pipe.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use rails_transfer::{
@@ -121,6 +123,19 @@ pub(crate) async fn relay(near: DuplexStream, far: DuplexStream, cut: usize) -> 
 
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Runs a test in a process of its own, begun by the words of `through`: it is the body of the test called `name`.
+pub(crate) fn in_a_process(name: &str, through: &[&str], test: impl FnOnce()) {
+    const INSIDE: &str = "RAILS_TRANSFER_TEST_INSIDE";
+    if env::var_os(INSIDE).is_some() {
+        return test();
+    }
+    let mut command = Command::new("env");
+    command.arg(format!("{INSIDE}=1")).args(through).arg(env::current_exe().unwrap());
+    let output = command.args(["--exact", name, "--nocapture"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 /// Notes the calls of the sender's observer, and runs a hook on each.

@@ -28,8 +28,8 @@ pub(crate) struct PlacementArgs {
     /// Refuse rails that lack these affinities
     #[arg(long, value_name = "AFFINITY", value_delimiter = ',')]
     require: Vec<Affinity>,
-    /// Refuse rails whose threads this system does not let bind, or whose memory policy it does not let set, as the filters of
-    /// containers may. Without it rails run without that, and say so
+    /// Refuse rails whose threads this system does not let bind, or whose memory policy it does not let set, as the
+    /// filters of containers may. Without it rails run without that, and say so
     #[arg(long)]
     require_placement: bool,
 }

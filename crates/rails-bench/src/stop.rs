@@ -18,9 +18,9 @@ use tokio::{
 pub(crate) struct Stop(watch::Receiver<Option<Signal>>);
 
 impl Stop {
-    /// Takes SIGINT, SIGTERM, SIGHUP and SIGXCPU over from now on, but for those that the program was started to ignore, as nohup(1)
-    /// does, and a shell for jobs in the background. A write past RLIMIT_FSIZE is an error from now on, and not the end (SIGXFSZ). Must be
-    /// called inside a runtime with a thread of its own for the second signal.
+    /// Takes SIGINT, SIGTERM, SIGHUP and SIGXCPU over from now on, but for those that the program was started to
+    /// ignore, as nohup(1) does, and a shell for jobs in the background. A write past RLIMIT_FSIZE is an error from now
+    /// on, and not the end (SIGXFSZ). Must be called inside a runtime with a thread of its own for the second signal.
     ///
     /// # Errors
     /// The operating system's error.

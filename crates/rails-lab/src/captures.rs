@@ -1,7 +1,8 @@
 //! Other people's machines, from hwloc's own test suite: where they are, and their archives unpacked.
 //!
-//! They are no part of this repository. The folder that holds `xml/*.xml`, `sysfs/*.tar.bz2` and perhaps `more/*.tar.bz2` is named by the environment variable `RAILS_CAPTURES`,
-//! or else it is `shared/topologies` beside the checkout. Tests that need it are named `captured_*` and ignored; `cargo xtask test` runs them where the folder is.
+//! They are no part of this repository. The folder that holds `xml/*.xml`, `sysfs/*.tar.bz2` and perhaps
+//! `more/*.tar.bz2` is named by the environment variable `RAILS_CAPTURES`, or else it is `shared/topologies` beside the
+//! checkout. Tests that need it are named `captured_*` and ignored; `cargo xtask test` runs them where the folder is.
 
 use std::{
     env, fs,

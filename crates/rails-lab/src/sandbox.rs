@@ -89,7 +89,8 @@ impl Sandbox {
         self
     }
 
-    /// Allows the user so many processes and threads altogether (`RLIMIT_NPROC`, by which the kernel does not hold root).
+    /// Allows the user so many processes and threads altogether (`RLIMIT_NPROC`, by which the kernel does not hold
+    /// root).
     pub fn max_processes(mut self, count: u64) -> Self {
         self.limits.push(format!("--nproc={count}"));
         self
@@ -130,8 +131,8 @@ impl Sandbox {
         self.spawn(command).wait_with_output().expect("its outputs are piped")
     }
 
-    /// Runs `test` inside: the program of tests runs its test called `name`, which calls this, once more, and alone. The
-    /// second run ends here. A test may call it with several sandboxes, one after the other.
+    /// Runs `test` inside: the program of tests runs its test called `name`, which calls this, once more, and alone.
+    /// The second run ends here. A test may call it with several sandboxes, one after the other.
     ///
     /// # Panics
     ///

@@ -92,7 +92,8 @@ impl Rails {
     /// # Errors
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
     /// [`RuntimeError::Bind`] if its CPUs cannot be used, or the system refuses a binding that is
-    /// [required](crate::planner::Binding::required). [`RuntimeError::Claim`] if another owner has claimed any of these.
+    /// [required](crate::planner::Binding::required). [`RuntimeError::Claim`] if another owner has claimed any of
+    /// these.
     pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
         Self::build_with(plan, |_, runtime| runtime)
     }
@@ -490,8 +491,8 @@ impl Rail {
         claims.retain(|claim| !claim.resources().is_empty());
     }
 
-    /// Whether the threads may run where they were planned and nowhere else, read anew, as far as the system lets them be
-    /// bound. The kernel lets a thread run anywhere whose CPU goes offline, also after that is back.
+    /// Whether the threads may run where they were planned and nowhere else, read anew, as far as the system lets them
+    /// be bound. The kernel lets a thread run anywhere whose CPU goes offline, also after that is back.
     pub(crate) fn is_bound_as_planned(&self) -> bool {
         let (is_bound, cpus) = {
             let place = self.place();

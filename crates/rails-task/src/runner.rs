@@ -73,8 +73,8 @@ impl TaskQueues {
     /// Makes the calling thread one that runs tasks. It is woken from [`Runner::sleep`] when a task comes.
     ///
     /// The thread has to stay on its CPUs as long as it runs tasks: bind it before
-    /// ([`rails_bind::thread::bind_current`]). One whose CPUs the system does not tell may be on any CPU of the machine, and
-    /// runs only tasks that are allowed everywhere.
+    /// ([`rails_bind::thread::bind_current`]). One whose CPUs the system does not tell may be on any CPU of the
+    /// machine, and runs only tasks that are allowed everywhere.
     ///
     /// # Errors
     /// [`AttachError`].

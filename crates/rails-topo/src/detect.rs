@@ -6,8 +6,8 @@ use crate::{
 };
 use std::path::Path;
 
-/// Whether the files in `/sys/class/net/NAME` are those of the interface that the calling thread's network namespace has
-/// under that name. `/sys` shows the namespace that it was mounted in, which may be another.
+/// Whether the files in `/sys/class/net/NAME` are those of the interface that the calling thread's network namespace
+/// has under that name. `/sys` shows the namespace that it was mounted in, which may be another.
 pub fn sysfs_shows(name: &str) -> bool {
     Root::this_machine().is_ok_and(|root| linux::has_own_files(&root, name))
 }
@@ -18,15 +18,15 @@ impl Topology {
     ///
     /// # Files that are hidden
     ///
-    /// In sandboxes and containers much of `/sys` and `/proc` can be missing: facts that cannot be read are unknown. The
-    /// CPUs are then those that `/proc/stat` counts, or else those that this process may use. Where hwloc fails, or would
-    /// end the process, the facts are those of the kernel's files, and [`Origin::ThisMachine`] says so.
+    /// In sandboxes and containers much of `/sys` and `/proc` can be missing: facts that cannot be read are unknown.
+    /// The CPUs are then those that `/proc/stat` counts, or else those that this process may use. Where hwloc fails, or
+    /// would end the process, the facts are those of the kernel's files, and [`Origin::ThisMachine`] says so.
     ///
     /// # Interfaces
     ///
-    /// They are those of the calling thread's network namespace, as the kernel lists them (getifaddrs(3)). `/sys` can show
-    /// another namespace's: its facts count for an interface only if index and hardware address agree. One that `/sys`
-    /// does not show is [`NicKind::Unknown`](crate::NicKind::Unknown).
+    /// The interfaces are those of the calling thread's network namespace, as the kernel lists them (getifaddrs(3)). `/sys` can
+    /// show another namespace's: its facts count for an interface only if index and hardware address agree. One that
+    /// `/sys` does not show is [`NicKind::Unknown`](crate::NicKind::Unknown).
     ///
     /// # Allowed CPUs and nodes
     ///

@@ -83,7 +83,7 @@ pub enum ThreadError {
     /// The process, its user or its control group has as many threads as it may have, or no memory for a further one.
     #[error("none can be had: `pids.max` of the control group, RLIMIT_NPROC and kernel.threads-max limit them")]
     Spawn(#[source] io::Error),
-    /// It panicked; the observer may have.
+    /// The thread panicked: the observer may have.
     #[error("it panicked")]
     Panicked,
 }

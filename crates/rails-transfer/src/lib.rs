@@ -67,8 +67,8 @@
 //! # Limits
 //! Times, owners, extended attributes, access lists, hard links (each name becomes a file of its own) and holes (they
 //! are sent as zeros) are not kept. Set-user-id, set-group-id and sticky bits are dropped: a mode is nine bits. The
-//! stream, not this crate, encrypts and authenticates. A file that grows past RLIMIT_FSIZE fails by its name in a process
-//! that handles or ignores SIGXFSZ; the kernel ends any other. Linux only.
+//! stream, not this crate, encrypts and authenticates. A file that grows past RLIMIT_FSIZE fails by its name in a
+//! process that handles or ignores SIGXFSZ; the kernel ends any other. Linux only.
 //!
 //! [`protocol`] draws the protocol byte by byte.
 //!

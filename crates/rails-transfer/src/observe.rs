@@ -17,8 +17,8 @@ pub trait Observer: Send + Sync {
         let _ = totals;
     }
 
-    /// A file's bytes begin to move, from `resumed_at` of `size` bytes. Those of a file that changes while it is read do
-    /// so twice.
+    /// A file's bytes begin to move, from `resumed_at` of `size` bytes. Those of a file that changes while it is read
+    /// do so twice.
     fn started(&self, path: &RelPath, size: u64, resumed_at: u64) {
         let _ = (path, size, resumed_at);
     }

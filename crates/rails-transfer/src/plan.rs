@@ -93,8 +93,8 @@ pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
 }
 
 impl Plan {
-    /// Adds a folder with all that is below it. Everything is reached from the folder's handle, so that the length of its
-    /// own path, and links that folders turn into, make no difference.
+    /// Adds a folder with all that is below it. Everything is reached from the folder's handle, so that the length of
+    /// its own path, and links that folders turn into, make no difference.
     fn walk(&mut self, source: &Path, base: Option<&RelPath>) -> Result<(), SendError> {
         let failed = |error| SendError::Source { path: source.to_owned(), source: error };
         let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
@@ -177,8 +177,8 @@ fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { source.file_name() }
 }
 
-/// The paths of a folder's entries, from the root, in descending order: two runs over one tree offer the same entries in
-/// the same order.
+/// The paths of a folder's entries, from the root, in descending order: two runs over one tree offer the same entries
+/// in the same order.
 fn list(root: &Dir, folder: &Path) -> io::Result<Vec<PathBuf>> {
     // `.` because the empty path names nothing; not as a link, which the folder may have become since it was inspected.
     let name = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };

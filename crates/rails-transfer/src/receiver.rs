@@ -129,14 +129,15 @@ impl ReceiveOptions {
                 result = worker.result(), if worked.is_none() => worked = Some(result),
             }
             match &worked {
-                // The message that ends the batch was queued for the peer and, as far as the stream took it, written just
-                // now.
+                // The message that ends the batch was queued for the peer and, as far as the stream took it, written
+                // just now.
                 Some(Err(_) | Ok(Err(_))) => break None,
                 Some(Ok(Ok(_))) if has_written => break None,
                 _ => {}
             }
         };
-        // Without frames to come the thread ends, and leaves its files in order; without a reader of its answers it digests no file to its end.
+        // Without frames to come the thread ends, and leaves its files in order; without a reader of its answers it
+        // digests no file to its end.
         drop(reading);
         drop(writing);
         let worked = match worked {

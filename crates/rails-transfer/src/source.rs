@@ -52,7 +52,7 @@ pub(crate) enum Event {
     Changed {
         id: u64,
         reason: Reason,
-        /// Its size in bytes and its mode at this time, if it is still a file.
+        /// The file's size in bytes and its mode at this time, if it is still a file.
         listed: Option<(u64, u32)>,
     },
     /// The file cannot be sent, or was stopped.
@@ -89,7 +89,7 @@ pub(crate) struct Reader {
 enum Stop {
     /// This file's own failure.
     Failed(Reason),
-    /// It changed.
+    /// The file changed.
     Changed(Reason),
     /// Nobody listens any more.
     Closed,
@@ -194,7 +194,8 @@ impl Reader {
 struct Stamp {
     identity: Identity,
     size: u64,
-    /// Seconds and nanoseconds of the last change of the bytes, and of the last change of anything; nobody can set the second.
+    /// Seconds and nanoseconds of the last change of the bytes, and of the last change of anything; nobody can set the
+    /// second.
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -326,7 +327,8 @@ fn failed(doing: &str, error: &io::Error) -> Stop {
 /// Bytes in one block: large enough that per-block work vanishes, small enough to stay in the second-level cache
 /// between the read, the hash and the write. Below the protocol's limit of 1 MiB.
 const BLOCK: usize = 256 * 1024;
-/// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, and 10 ms a tick's longest time.
+/// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, and 10 ms a tick's
+/// longest time.
 const TICK: Duration = Duration::from_millis(20);
 /// Blocks read ahead of the stream: 2 MiB of memory.
 const READ_AHEAD: usize = 8;

@@ -304,8 +304,8 @@ impl Incoming {
     }
 }
 
-/// Looks into a folder or changes its names. Where the folder's mode forbids that to its owner, who we are, once more with u+wx added
-/// for the time of the call.
+/// Looks into a folder or changes its names. Where the folder's mode forbids that to its owner, who we are, once more
+/// with u+wx added for the time of the call.
 fn inside<T>(dir: &Dir, call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match call() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match Writable::make(dir) {
@@ -343,7 +343,8 @@ impl Drop for Writable<'_> {
     }
 }
 
-/// Sets a folder's mode by the name that `/proc` has for the handle, which fchmod(2) does not take if it is an `O_PATH` one.
+/// Sets a folder's mode by the name that `/proc` has for the handle, which fchmod(2) does not take if it is an `O_PATH`
+/// one.
 fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
     fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(mode))
 }

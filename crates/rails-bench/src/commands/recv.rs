@@ -42,7 +42,8 @@ pub(crate) struct Args {
     /// End after one batch, with exit code 0 if all of it is there
     #[arg(long)]
     once: bool,
-    /// Fail a file where the file system refuses to lock it, to set its mode, or to write it to disk, instead of going on with a warning
+    /// Fail a file where the file system refuses to lock it, to set its mode, or to write it to disk, instead of going
+    /// on with a warning
     #[arg(long)]
     strict: bool,
     /// Show no progress

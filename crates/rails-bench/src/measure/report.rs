@@ -75,7 +75,7 @@ pub(crate) struct RailReport {
     pub(crate) interface: Option<String>,
     /// The CPUs that its thread may run on (`sched_getaffinity`, read after the measurement).
     pub(crate) cpus: Option<CpuSet>,
-    /// Its thread's memory policy as `get_mempolicy` read it back, where it is set.
+    /// The thread's memory policy as `get_mempolicy` read it back, where it is set.
     pub(crate) memory_policy: String,
     /// The node on which memory lies that it was the first to touch (`get_mempolicy`).
     pub(crate) memory_node: Option<NodeId>,

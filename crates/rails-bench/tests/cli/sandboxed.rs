@@ -48,7 +48,7 @@ fn transfer_by_threads_that_cannot_be_bound() {
 }
 
 #[test]
-fn transfer_where_nothing_that_only_improves_is_allowed() {
+fn transfer_where_no_improving_call_is_allowed() {
     let calls =
         ["prctl", "madvise", "sched_setscheduler", "setpriority", "pidfd_open", "mlock", "getcpu", "membarrier"];
     let (sent, _) = transferred(&Sandbox::new().deny(Errno::EPERM, &calls));

@@ -65,8 +65,8 @@ pub enum SettingError {
         by: Box<Holder>,
     },
 
-    /// `/sys` shows another network namespace than this thread's, and under that name another interface, or one that this
-    /// namespace does not have.
+    /// `/sys` shows another network namespace than this thread's, and under that name another interface, or one that
+    /// this namespace does not have.
     #[error("{setting} is left alone: `/sys` shows the interface of another network namespace under that name")]
     Foreign {
         /// The setting.

@@ -32,8 +32,8 @@ impl Host {
     /// The value of a setting.
     ///
     /// # Errors
-    /// [`SettingError::NotThere`], [`SettingError::Unsupported`], [`SettingError::Malformed`], [`SettingError::Foreign`];
-    /// to read takes no privilege, but for the memory of another user's process.
+    /// [`SettingError::NotThere`], [`SettingError::Unsupported`], [`SettingError::Malformed`],
+    /// [`SettingError::Foreign`]; to read takes no privilege, but for the memory of another user's process.
     pub fn read(&self, setting: &Setting) -> Result<Value, SettingError> {
         let Some(path) = self.path(setting) else { return self.read_by_call(setting) };
         let text = fs::read_to_string(&path).map_err(|source| unreadable(setting, &path, source))?;
@@ -76,7 +76,8 @@ impl Host {
         Ok(got)
     }
 
-    /// Refuses the file of another interface than the setting names. A tree of files has no other interfaces than its own.
+    /// Refuses the file of another interface than the setting names. A tree of files has no other interfaces than its
+    /// own.
     fn refuse_foreign(&self, setting: &Setting) -> Result<(), SettingError> {
         let is_own =
             |interface: &InterfaceName| self.root != Path::new("/") || rails_topo::sysfs_shows(interface.as_str());

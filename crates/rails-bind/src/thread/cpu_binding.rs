@@ -186,8 +186,8 @@ fn is_kept(thread: Subject, missing: &CpuSet) -> bool {
 }
 
 /// `EINVAL`: no CPU of the mask is both active and in the thread's cpuset (`__sched_setaffinity` in
-/// kernel/sched/syscalls.c), so the online ones are not allowed. For CPUs that the thread may use `now`, that is not the
-/// kernel's answer but a filter's.
+/// kernel/sched/syscalls.c), so the online ones are not allowed. For CPUs that the thread may use `now`, that is not
+/// the kernel's answer but a filter's.
 fn refused(
     thread: Subject,
     cpus: &CpuSet,

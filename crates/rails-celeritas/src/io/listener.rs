@@ -28,8 +28,8 @@ use tokio::{
 ///
 /// At most 64 peers that have greeted wait for [`accept`](Self::accept): until then they wait as for an end that is
 /// stopped, which their silence does not end. While so many wait, the listener takes no further ones: those that greet
-/// already come to the end of it, up to 256 more, and the others are in the kernel's backlog, and are served in their order once there is a call, unless they have given up before, as an end of
-/// this library does after 10 s.
+/// already come to the end of it, up to 256 more, and the others are in the kernel's backlog, and are served in their
+/// order once there is a call, unless they have given up before, as an end of this library does after 10 s.
 #[derive(Debug)]
 pub struct CeleritasListener {
     local: SocketAddr,

@@ -206,8 +206,8 @@ impl Connection {
         self.take(Some(blocks)).await
     }
 
-    /// Tells the peer that no message follows those that were sent. A call of [`send`](Self::send) that waits for room has
-    /// sent nothing, and fails with [`SendError::Closed`], as all later ones do.
+    /// Tells the peer that no message follows those that were sent. A call of [`send`](Self::send) that waits for room
+    /// has sent nothing, and fails with [`SendError::Closed`], as all later ones do.
     pub fn finish(&self) {
         self.shared.change(|state| state.protocol.finish());
     }

@@ -83,8 +83,8 @@ impl CeleritasOptions {
     /// [512 more](crate::proto::sender::MESSAGE_COST) than it has. Default: 64 MiB, which a path of 10 Gbit/s and 50 ms
     /// has under way. It takes about 40 bytes of memory for each segment.
     ///
-    /// A message is kept until all of it has arrived: behind the first that has begun, those that have begun have at most
-    /// [four times](crate::proto::sender::MAX_KEPT) as many bytes, or are one message.
+    /// A message is kept until all of it has arrived: behind the first that has begun, those that have begun have at
+    /// most [four times](crate::proto::sender::MAX_KEPT) as many bytes, or are one message.
     pub fn most_unacknowledged(self, size: DataSize) -> Self {
         Self { most_unacknowledged: size, ..self }
     }

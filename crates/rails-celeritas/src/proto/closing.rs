@@ -16,7 +16,8 @@ pub(super) struct Closing {
 pub(super) struct Limit {
     /// `None` beyond the clock's range.
     until: Option<Instant>,
-    /// The longest time between two looks. An end that comes later was stopped, so that a stop counts for as long at most.
+    /// The longest time between two looks. An end that comes later was stopped, so that a stop counts for as long at
+    /// most.
     part: Duration,
     looked_at: Instant,
 }

@@ -616,11 +616,11 @@ impl ConnectionProtocol {
         }
     }
 
-    /// This end has not looked for that time, though it would have: its process was stopped or computes, or its clock has
-    /// jumped. With a time of zero it looks, and has not heard all that has come.
+    /// This end has not looked for that time, though it would have: its process was stopped or computes, or its clock
+    /// has jumped. With a time of zero it looks, and has not heard all that has come.
     ///
-    /// Until the peer is heard, one absence counts for nothing, and those behind it count: all that had come was read after
-    /// the first. So an end whose every look is late still finds out that its peer is gone.
+    /// Until the peer is heard, one absence counts for nothing, and those behind it count: all that had come was read
+    /// after the first. So an end whose every look is late still finds out that its peer is gone.
     pub fn handle_absence(&mut self, now: Instant, time: Duration) {
         if !time.is_zero() {
             self.sender.distrust_samples();

@@ -21,8 +21,8 @@ impl HoldOff {
     }
 
     /// All segments that had come by `now` were received, in so many trains of that many bytes. A hold is a small part
-    /// of the path's least round trip, as the peer has measured it: it delays messages, and the news of segments. The time
-    /// of a handshake may be much longer.
+    /// of the path's least round trip, as the peer has measured it: it delays messages, and the news of segments. The
+    /// time of a handshake may be much longer.
     pub fn received(&mut self, now: Instant, trains: u64, bytes: u64, round_trip: Option<Duration>) {
         self.trains += trains;
         self.bytes += bytes;

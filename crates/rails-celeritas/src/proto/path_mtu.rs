@@ -434,7 +434,7 @@ mod tests {
         assert_eq!(mtu.current() + AROUND, 1500);
     }
 
-    /// Its process was stopped. The answers have come, and were not read yet.
+    /// The sender's process was stopped. The answers have come, and were not read yet.
     #[test]
     fn absence_of_this_end_loses_no_probe() {
         let (mut mtu, begin) = (of(1500), Instant::now());

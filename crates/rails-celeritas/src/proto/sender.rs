@@ -33,7 +33,7 @@ pub struct Sender {
     begun: BTreeMap<u64, Outgoing>,
     /// Their places by number.
     places: BTreeMap<u32, u64>,
-    /// Their bytes, those that have arrived included: the caller's memory that cannot be freed.
+    /// The bytes of begun messages, those that have arrived included: the caller's memory that cannot be freed.
     kept: u64,
     /// The lengths of those of which no byte was sent, by number.
     waiting: BTreeMap<u32, u64>,
@@ -862,9 +862,9 @@ fn header_len(is_short: bool) -> u32 {
 /// The cost of a message beside its bytes, from its submission until it has arrived. By measurement it takes 370 bytes
 /// of memory with one block, and 490 with a deadline.
 pub const MESSAGE_COST: u64 = 512;
-/// Messages that have begun keep no more than so many times the bytes that may be unacknowledged. A segment that is lost
-/// several times in a row holds back, for as many round trips, the messages that have arrived behind it: of a million
-/// segments in a round trip, at a loss of 1 %, hardly one is lost four times.
+/// Messages that have begun keep no more than so many times the bytes that may be unacknowledged. A segment that is
+/// lost several times in a row holds back, for as many round trips, the messages that have arrived behind it: of a
+/// million segments in a round trip, at a loss of 1 %, hardly one is lost four times.
 pub const MAX_KEPT: u64 = 4;
 /// How far the bytes of short headers lie above those that have all arrived: a receiver takes an offset for the one next
 /// to its own that has these low 32 bits.
@@ -980,7 +980,8 @@ mod tests {
     fn begun_messages_are_bounded_in_bytes() {
         let now = Instant::now();
         let (segment, most) = (1_000, 100_000);
-        // A message that is longer than all the room is followed by another one, and short ones follow until it is full.
+        // A message that is longer than all the room is followed by another one, and short ones follow until it is
+        // full.
         for length in [10_000, 300_000, 1_000_000] {
             let mut sender = Sender::new(Token(71), segment, most, RoundTrip::new(Duration::from_millis(1)));
             sender.raise_limits(u64::MAX, u32::MAX);

@@ -26,7 +26,7 @@ pub struct Silence {
 /// The host of a peer whose process is stopped.
 #[derive(Debug, Clone, Copy)]
 struct Host {
-    /// It begins anew when the host is known to live.
+    /// The wait begins anew when the host is known to live.
     wait: Wait,
     /// When the driver looked last whether it lives.
     looked_at: Instant,
@@ -35,8 +35,8 @@ struct Host {
 /// A wait for a sign of life. Several waits in vain add up.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
-    /// When the last sign of life came, or this end began to wait for some, and later by all time that does not count. It
-    /// is earlier by the time that this end has waited in vain before.
+    /// When the last sign of life came, or this end began to wait for some, and later by all time that does not count.
+    /// Earlier by the time that this end has waited in vain before.
     since: Instant,
     /// When this end began to wait, and later by all time that does not count.
     began_at: Instant,

@@ -264,7 +264,7 @@ fn dead_host_of_a_stopped_peer_is_found() {
     }
 }
 
-/// Its process is stopped, and all that is sent to it expires: between any two messages nothing is under way.
+/// The peer's process is stopped, and all that is sent to it expires: between any two messages nothing is under way.
 #[test]
 fn short_waits_hide_no_dead_host() {
     for (deadline, pause) in [(100, 200), (250, 100)] {

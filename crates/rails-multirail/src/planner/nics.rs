@@ -81,8 +81,8 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Why the planner does not choose the NIC; `None` if it may. Where `/sys` is hidden, interfaces are of unknown kind, and
-/// the NICs are among them.
+/// Why the planner does not choose the NIC; `None` if it may. Where `/sys` is hidden, interfaces are of unknown kind,
+/// and the NICs are among them.
 pub(super) fn why_not(nic: &Nic) -> Option<String> {
     let reason = match nic.kind {
         _ if nic.hidden.is_some() => format!("left alone: {}", nic.hidden.as_deref().unwrap_or_default()),

@@ -51,11 +51,11 @@ pub struct PlannedRail {
     /// How its thread and memory are bound.
     #[serde(default)]
     pub binding: Binding,
-    /// The CPU that its thread is bound to. With [`BindingKind::Default`](super::BindingKind::Default) nothing is bound, and this is the CPU that an affine
-    /// rail would have: see [`bound_cpu`](Self::bound_cpu).
+    /// The CPU that its thread is bound to. With [`BindingKind::Default`](super::BindingKind::Default) nothing is
+    /// bound, and this is the CPU that an affine rail would have: see [`bound_cpu`](Self::bound_cpu).
     pub cpu: CpuId,
-    /// The CPUs beside it for tasks of the application, one on each further core of the rail. With [`BindingKind::Default`](super::BindingKind::Default)
-    /// nothing is bound to them, and their number alone counts.
+    /// The CPUs beside it for tasks of the application, one on each further core of the rail. With
+    /// [`BindingKind::Default`](super::BindingKind::Default) nothing is bound to them, and their number alone counts.
     #[serde(default)]
     pub task_cpus: CpuSet,
     /// The CPUs that it has to itself: all hardware threads of its cores. Empty for a rail that shares them.

@@ -38,7 +38,7 @@ pub struct RailRequest {
     /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware threads, and
     /// [`Rails::build`](crate::Rails::build) claims them on the host, with the interrupts and the receive queues of the
     /// rail's NIC. Rails of one plan that are on one NIC share these.
-    /// It does not go together with [`BindingKind::Default`].
+    /// Exclusive cores do not go together with [`BindingKind::Default`].
     pub exclusive: bool,
     /// Where the thread is, seen from the CPU that serves the NIC's interrupt.
     pub nearness: Nearness,

@@ -45,8 +45,9 @@ use tokio::{
 /// The order matters: [`RailRuntimeBuilder::build`] starts the thread, binds it, sets its memory policy and reads both
 /// back. Only then it builds the runtime on the thread, so that the runtime's memory is local to the CPU. It returns
 /// the error of a step that fails. A call that the system refuses, as the filters of containers do, is none, unless the
-/// placement is [required](Self::required): the thread runs without that property, and [`Placement::unheld`] says so. (A tokio start hook could not do that: it cannot fail, and it does not run for the
-/// thread that drives a `current_thread` runtime.)
+/// placement is [required](Self::required): the thread runs without that property, and [`Placement::unheld`] says so.
+/// (A tokio start hook could not do that: it cannot fail, and it does not run for the thread that drives a
+/// `current_thread` runtime.)
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RailRuntimeBuilder {
@@ -357,9 +358,9 @@ impl RailRuntime {
     /// the future is dropped.
     ///
     /// # Errors
-    /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was. A call that the system
-    /// refuses is an error only if the placement is [required](RailRuntimeBuilder::required): the thread stays where it
-    /// was otherwise, and [`Placement::unheld`] says so.
+    /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was. A call that the
+    /// system refuses is an error only if the placement is [required](RailRuntimeBuilder::required): the thread stays
+    /// where it was otherwise, and [`Placement::unheld`] says so.
     ///
     /// # Privileges
     /// None, for CPUs and nodes inside the process's cpuset.

@@ -36,9 +36,9 @@ pub struct Placement {
 /// The placement that a thread is to have.
 #[derive(Debug, Clone)]
 pub(super) struct Wanted {
-    /// Its CPUs; `None` leaves it where it is.
+    /// The thread's CPUs; `None` leaves it where it is.
     pub(super) cpus: Option<CpuSet>,
-    /// Its memory policy; `None` leaves the one that it has.
+    /// The thread's memory policy; `None` leaves the one that it has.
     pub(super) memory: Option<MemoryPolicy>,
     /// Whether a property that the system refuses is an error.
     pub(super) is_required: bool,

@@ -132,8 +132,8 @@ impl ActiveLane {
         self.settings.home
     }
 
-    /// Ends the protocol, unless it has [ended](Driving::end): no call drives the lane any more. Waits for a caller that
-    /// drives it, as only a task does that ends with its runtime.
+    /// Ends the protocol, unless it has [ended](Driving::end): no call drives the lane any more. Waits for a caller
+    /// that drives it, as only a task does that ends with its runtime.
     pub(super) fn stop(&self) {
         let driven = self.lock().take();
         // It may hold bytes of the application.

@@ -1,5 +1,5 @@
-//! Rails where the system refuses to place their threads, as the filters of containers do. Each test runs itself once more
-//! in a process of its own, whose calls are refused.
+//! Rails where the system refuses to place their threads, as the filters of containers do. Each test runs itself once
+//! more in a process of its own, whose calls are refused.
 
 use nix::errno::Errno;
 use rails_bind::{BindError, Cause, Property, Unheld};

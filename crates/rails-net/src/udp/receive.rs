@@ -28,8 +28,8 @@ pub struct Received {
     /// codepoint are never in the same train.
     pub ecn: Option<Ecn>,
     /// Whether the kernel cut off bytes, for which the buffers were too small, or told not all: the size of a train's
-    /// datagrams may be missing then. The latter needs options of the descriptor that the caller has switched on, such as
-    /// `SO_TIMESTAMPING`.
+    /// datagrams may be missing then. The latter needs options of the descriptor that the caller has switched on, such
+    /// as `SO_TIMESTAMPING`.
     pub is_truncated: bool,
     /// How many datagrams the kernel had dropped since the socket was opened when this one arrived, mostly for want of
     /// room in the socket's buffer (`SO_RXQ_OVFL`); it wraps around. A train that was coalesced before it was dropped

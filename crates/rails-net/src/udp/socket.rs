@@ -16,7 +16,7 @@ use std::{
 /// [`WouldBlock`](io::ErrorKind::WouldBlock), the caller waits with [`poll_send_ready`](Self::poll_send_ready) or
 /// [`poll_receive_ready`](Self::poll_receive_ready); each remembers the latest caller only.
 ///
-/// It takes two descriptors: the socket, and an epoll instance by which the runtime watches for room to send.
+/// A socket takes two descriptors: the socket, and an epoll instance by which the runtime watches for room to send.
 ///
 /// # Examples
 /// ```

@@ -44,8 +44,8 @@ struct Rate(Duration);
 struct Spent(Option<Instant>);
 
 impl HandshakeRate {
-    /// So many handshakes in a second, of all strangers together, of all others together, and of each origin; at least 1
-    /// of each.
+    /// So many handshakes in a second, of all strangers together, of all others together, and of each origin; at least
+    /// 1 of each.
     pub fn new(of_strangers: u32, of_each_origin: u32) -> Self {
         let [all, each_origin] = [of_strangers, of_each_origin].map(|rate| Rate(SECOND / rate.max(1)));
         let (strangers_spent, familiar_spent) = Default::default();

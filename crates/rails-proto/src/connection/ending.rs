@@ -23,7 +23,8 @@ pub(super) struct Ending {
     lingers: Option<Countdown>,
     /// The time to linger and to tell the peer, since the application abandoned the stream or the stream failed.
     abandoned: Option<Countdown>,
-    /// The time for the peer of a stream that is done to dial again, since the peer's kernel closed or reset the last lane.
+    /// The time for the peer of a stream that is done to dial again, since the peer's kernel closed or reset the last
+    /// lane.
     returns: Option<Countdown>,
     /// Both ends closed a lane after the stream was done, so the peer knows that the stream is done; or the time for that is over.
     pub(super) settled: bool,

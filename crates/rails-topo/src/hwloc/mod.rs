@@ -50,7 +50,7 @@ pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, 
 
 /// Why hwloc cannot be asked for this machine; `None` where it can.
 ///
-/// It would end the process: hwloc 2 asserts that a folder of nodes lists one (`list_sysfsnode` in its
+/// hwloc would end the process: hwloc 2 asserts that a folder of nodes lists one (`list_sysfsnode` in its
 /// topology-linux.c). Without the folder of the CPUs it would make CPUs up.
 fn why_not(root: &Root) -> Option<&'static str> {
     const NODES: &str = "sys/devices/system/node";

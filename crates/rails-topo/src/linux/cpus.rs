@@ -39,8 +39,8 @@ impl Cpus {
     }
 }
 
-/// The CPUs of this machine where their folder is hidden, as in some sandboxes, or holds nonsense: those that `/proc/stat` counts, else
-/// those that this process may use, else as many as it may use, from 0.
+/// The CPUs of this machine where their folder is hidden, as in some sandboxes, or holds nonsense: those that
+/// `/proc/stat` counts, else those that this process may use, else as many as it may use, from 0.
 fn without_their_folder(root: &Root) -> CpuSet {
     let number = |line: &str| line.split_whitespace().next()?.strip_prefix("cpu")?.parse().ok().map(CpuId);
     let stat = root.text("proc/stat").unwrap_or_default();

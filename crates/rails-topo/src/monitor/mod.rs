@@ -34,8 +34,8 @@
 //! CPU that goes offline and a link that goes down within the same millisecond may come the other way round.
 //!
 //! In containers without the host's user namespace no uevents arrive: there the slow look finds CPUs and nodes, and
-//! memory blocks stay unknown. The slow look stands in for a source that the system refuses ([`Monitor::refused`]), too.
-//! Interfaces are those of the calling thread's network namespace, as for [`Topology::detect`].
+//! memory blocks stay unknown. The slow look stands in for a source that the system refuses ([`Monitor::refused`]),
+//! too. Interfaces are those of the calling thread's network namespace, as for [`Topology::detect`].
 //!
 //! # Files of facts
 //!
@@ -179,8 +179,8 @@ impl Monitor {
         Ok(Self { feed, refused, expectations, task: tokio::spawn(task.run()) })
     }
 
-    /// The sources of events that the system refuses, each a [`MonitorError::Source`]. The slow look finds the changes that
-    /// they would have told, but for those of memory blocks.
+    /// The sources of events that the system refuses, each a [`MonitorError::Source`]. The slow look finds the changes
+    /// that they would have told, but for those of memory blocks.
     pub fn refused(&self) -> &[MonitorError] {
         &self.refused
     }

@@ -79,8 +79,8 @@ fn layers_are_resolved() {
     assert_eq!((nic("veth0").rx_queues[0].rps_flows, nic("veth1").rx_queues[0].rps_flows), (Some(256), Some(0)));
 }
 
-/// Prepares two namespaces; the shell keeps the first one until the test has ended. In the second, `eth0` has the index of that of the first and another hardware address, and
-/// `eth1` has its hardware address and another index.
+/// Prepares two namespaces; the shell keeps the first one until the test has ended. In the second, `eth0` has the index
+/// of that of the first and another hardware address, and `eth1` has its hardware address and another index.
 const FOREIGN: &str = "
 mount -t sysfs sysfs /sys
 ip link add eth0 type veth peer name host0

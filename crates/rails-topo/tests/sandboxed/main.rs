@@ -55,7 +55,7 @@ fn netns_machine_is_read_without_sys_and_proc() {
 #[test]
 #[cfg(feature = "config")]
 #[ignore = "needs root: it becomes another user"]
-fn netns_file_in_an_unsearchable_folder_may_be_missing() {
+fn netns_file_in_a_closed_folder_may_be_missing() {
     use rails_topo::config::layers;
     Sandbox::new().user(65534).rerun("netns_file_in_an_unsearchable_folder_may_be_missing", || {
         // The folder of a process is its user's alone.

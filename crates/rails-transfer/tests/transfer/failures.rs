@@ -110,16 +110,16 @@ const CHANGES: [Change; 5] = [
     },
 ];
 
-/// Gives the file a beginning that it never had: the second attempt finds nothing at the receiver to go on from, and is as
-/// long as the first.
+/// Gives the file a beginning that it never had: the second attempt finds nothing at the receiver to go on from, and is
+/// as long as the first.
 fn spoil(file: &Path) {
     static TIMES: AtomicUsize = AtomicUsize::new(0);
     let beginning = TIMES.fetch_add(1, Relaxed).to_le_bytes();
     OpenOptions::new().write(true).open(file).unwrap().write_all(&beginning).unwrap();
 }
 
-/// Sends `bad` and then `good`, and changes `bad` when the observer hears `when` for the first time since `bad` was begun, at
-/// most that many times. Gives how often it was begun.
+/// Sends `bad` and then `good`, and changes `bad` when the observer hears `when` for the first time since `bad` was
+/// begun, at most that many times. Gives how often it was begun.
 fn changed(when: &'static str, times: usize, change: Change) -> (SendSummary, ReceiveSummary, usize) {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let sources = [from.path().join("bad"), from.path().join("good")];

@@ -20,8 +20,8 @@ pub(super) struct Orphan {
     pub(super) may_be_cut: bool,
 }
 
-/// The right of a lane to leave an orphan. A thread waits for orphans as long as a lane may leave one or one is left: the
-/// end of a lane is too late to find that there is no thread to be had, and a task would end with its runtime.
+/// The right of a lane to leave an orphan. A thread waits for orphans as long as a lane may leave one or one is left:
+/// the end of a lane is too late to find that there is no thread to be had, and a task would end with its runtime.
 #[derive(Debug)]
 pub(super) struct Tended(());
 

@@ -41,8 +41,8 @@ pub(super) fn of_version_4(root: &Root) -> Vec<(String, InterfaceAddress)> {
     attributed(&local(&file("fib_trie")), &networks(&file("route")))
 }
 
-/// A line `|-- 192.0.2.1` is a local address where the next one is `/32 host LOCAL` (net/ipv4/fib_trie.c). Both tables of
-/// routes can list it.
+/// A line `|-- 192.0.2.1` is a local address where the next one is `/32 host LOCAL` (net/ipv4/fib_trie.c). Both tables
+/// of routes can list it.
 fn local(fib_trie: &str) -> BTreeSet<Ipv4Addr> {
     let pairs = fib_trie.lines().zip(fib_trie.lines().skip(1));
     let local = pairs.filter(|(_, kind)| kind.trim() == "/32 host LOCAL");

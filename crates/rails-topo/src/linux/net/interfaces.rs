@@ -1,8 +1,8 @@
 //! Which interfaces there are, and whether their files are theirs.
 //!
-//! `/sys/class/net` shows the interfaces of the network namespace in which `/sys` was mounted, which may be another than
-//! the one of the thread that reads. The thread's own are those that the kernel lists when it is asked (getifaddrs(3));
-//! the files of one count as its own where index and hardware address agree.
+//! `/sys/class/net` shows the interfaces of the network namespace in which `/sys` was mounted, which may be another
+//! than the one of the thread that reads. The thread's own are those that the kernel lists when it is asked
+//! (getifaddrs(3)); the files of one count as its own where index and hardware address agree.
 
 use super::{super::root::Root, NET, addresses};
 use crate::{InterfaceAddress, MacAddress, Nic, NicKind};

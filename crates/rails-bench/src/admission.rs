@@ -2,15 +2,20 @@
 //! peer has not said its purpose yet makes room for the next at a limit ([`rails_proto::admission`]).
 
 use crate::{
+    exit::explain,
     farewell::{self, Conversation},
-    purpose::{self, InMessages, Misfit, Purpose},
+    purpose::{self, InMessages, Misfit, NoTurn, Purpose},
     stop::Stopped,
 };
 use anyhow::Result;
 use rails_multirail::{ListenerClosed, MultiRailListener, MultiRailStream};
-use rails_net::{AcceptError, TcpAcceptor, TcpLane};
+use rails_net::{AcceptError, Repeated, TcpAcceptor, TcpLane};
 use rails_proto::admission::{Entry, HandshakeId, Handshakes};
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tokio::{
     net::TcpStream,
     sync::{mpsc, oneshot, watch},
@@ -20,18 +25,30 @@ use tokio::{
 
 /// A listener whose streams are greeted.
 pub(crate) trait Door: Send + 'static {
-    /// A stream that has come.
+    /// A stream as it is greeted.
     type Guest: Guest;
 
     /// Waits for the next stream, and gives it with its peer's address. Cancel safe.
     ///
     /// # Errors
-    /// Why nothing listens any more.
-    fn accept(&self) -> impl Future<Output = Result<(Self::Guest, IpAddr)>> + Send;
+    /// Why nothing listens any more. The fault of one stream is none: [`Guest::begin`] finds it.
+    fn accept(&self) -> impl Future<Output = Result<(Arrived<Self>, IpAddr), ListenerClosed>> + Send;
 }
+
+/// A stream as it comes to a door.
+type Arrived<D> = <<D as Door>::Guest as Guest>::Arrived;
 
 /// A stream that is greeted.
 pub(crate) trait Guest: Send + Sized + 'static {
+    /// The stream as it comes.
+    type Arrived: Guest;
+
+    /// Makes a stream that has come ready for its greeting.
+    ///
+    /// # Errors
+    /// Why the stream cannot be greeted.
+    fn begin(arrived: Self::Arrived) -> Result<Self, Misfit>;
+
     /// Hears the peer's purpose, as [`purpose::greet`] does.
     fn greet(&mut self, ours: Purpose) -> impl Future<Output = Result<(), Misfit>> + Send;
 
@@ -41,7 +58,7 @@ pub(crate) trait Guest: Send + Sized + 'static {
 
 /// The queue before a command that takes one stream at a time.
 pub(crate) struct Admission<G = MultiRailStream> {
-    waiting: mpsc::Receiver<Result<G>>,
+    waiting: mpsc::Receiver<Result<G, ListenerClosed>>,
     over: watch::Sender<bool>,
     host: JoinHandle<()>,
 }
@@ -55,12 +72,13 @@ impl<G: Guest> Admission<G> {
         Self { waiting, over, host }
     }
 
-    /// The next stream from a peer that runs the counterpart of this command. The stream waits for its turn. Cancel safe.
+    /// The next stream from a peer that runs the counterpart of this command. The stream waits for its turn. The user is
+    /// told of each stream that does not fit, and no call sees it. Cancel safe.
     ///
     /// # Errors
-    /// The fault of a stream that came, or that nothing listens any more, [behind which](is_last) no stream comes.
+    /// [`ListenerClosed`] or [`HostGone`]: [no stream comes](is_last) any more.
     pub(crate) async fn next(&mut self) -> Result<G> {
-        self.waiting.recv().await.unwrap_or_else(|| Err(ListenerClosed::RailsStopped.into()))
+        Ok(self.waiting.recv().await.ok_or(HostGone)??)
     }
 
     /// Resets those that still wait, so that each of them hears of it at once.
@@ -80,14 +98,38 @@ impl<G: Guest> Admission<G> {
     }
 }
 
+/// Nobody greets streams any more, although the listener has not closed.
+#[derive(Debug, thiserror::Error)]
+#[error("the task that greets streams has ended")]
+pub(crate) struct HostGone;
+
 /// Whether a command that takes streams gets none after this error: it was stopped, or nothing listens any more.
-pub(crate) fn is_last(error: &anyhow::Error) -> bool {
-    error.is::<Stopped>() || error.is::<ListenerClosed>()
+fn is_last(error: &anyhow::Error) -> bool {
+    error.is::<Stopped>() || error.is::<ListenerClosed>() || error.is::<HostGone>()
+}
+
+/// Whether a command that takes streams, or one with `--once`, takes another after this error. A sender that goes away
+/// is its own misfortune, and one that has gone before its turn does not count.
+pub(crate) fn is_passed_over(error: &anyhow::Error, once: bool) -> bool {
+    !is_last(error) && (!once || error.is::<NoTurn>())
+}
+
+/// Tells the user why a stream got no turn: of each reason once a minute at most, as strangers choose how many there are.
+fn tell(fault: &anyhow::Error) {
+    match FAULTS.due(Instant::now(), &format!("{fault:#}")) {
+        Some(_) => drop(explain(fault)),
+        None => tracing::debug!(error = format!("{fault:#}"), "a stream got no turn"),
+    }
 }
 
 /// Takes streams from the listener until the queue is given up, and holds the listener as long: lanes that were lost
 /// come back to it. A listener that ends by itself costs no stream that has come.
-async fn host<D: Door>(door: D, purpose: Purpose, queue: mpsc::Sender<Result<D::Guest>>, over: watch::Receiver<bool>) {
+async fn host<D: Door>(
+    door: D,
+    purpose: Purpose,
+    queue: mpsc::Sender<Result<D::Guest, ListenerClosed>>,
+    over: watch::Receiver<bool>,
+) {
     let mut places = Handshakes::new(MAX_GREETED, MAX_GREETED_PER_PEER);
     let (mut greeting, mut leaving) = (JoinSet::new(), JoinSet::new());
     let mut closed = None;
@@ -107,16 +149,15 @@ async fn host<D: Door>(door: D, purpose: Purpose, queue: mpsc::Sender<Result<D::
                 places.leave(place);
                 match greeted {
                     Some(Ok(guest)) => drop(leaving.spawn(queue_up(guest, queue.clone()))),
-                    // A caller with a full queue needs no fault, and one that has gone needs none either.
-                    Some(fault) => drop(queue.try_send(fault)),
+                    Some(Err(fault)) => tell(&fault),
                     None => {}
                 }
             }
             Some(_) = leaving.join_next() => {}
             accepted = door.accept(), if closed.is_none() && leaving.len() < MAX_WAITING => match accepted {
-                Ok((guest, peer)) => {
-                    let (tell, told) = oneshot::channel();
-                    let place = match places.enter(peer, false, tell) {
+                Ok((arrived, peer)) => {
+                    let (evict, told) = oneshot::channel();
+                    let place = match places.enter(peer, false, evict) {
                         Entry::Free(place) => place,
                         Entry::Instead { id, evicted, .. } => {
                             // The call fails where the greeting has just ended.
@@ -125,7 +166,7 @@ async fn host<D: Door>(door: D, purpose: Purpose, queue: mpsc::Sender<Result<D::
                         }
                         Entry::Refused(_) => unreachable!("none of those who are greeted has proved itself"),
                     };
-                    let greeted = tokio::spawn(greet(guest, purpose, told, over.clone()));
+                    let greeted = tokio::spawn(greet::<D::Guest>(arrived, purpose, told, over.clone()));
                     // A panic is the fault of this stream alone.
                     greeting.spawn(async move { (place, greeted.await.unwrap_or_else(|panic| Some(Err(panic.into())))) });
                 }
@@ -136,9 +177,9 @@ async fn host<D: Door>(door: D, purpose: Purpose, queue: mpsc::Sender<Result<D::
     // A stream that has not been accepted yet is reset as the others are.
     drop(queue);
     while closed.is_none()
-        && let Some(Ok((guest, _))) = at_once(door.accept()).await
+        && let Some(Ok((arrived, _))) = at_once(door.accept()).await
     {
-        leaving.spawn(guest.see_off());
+        leaving.spawn(arrived.see_off());
     }
     while let Some(greeted) = greeting.join_next().await {
         if let Ok((_, Some(Ok(guest)))) = greeted {
@@ -151,11 +192,15 @@ async fn host<D: Door>(door: D, purpose: Purpose, queue: mpsc::Sender<Result<D::
 /// Greets a stream. Gives the stream or its fault, and `None` where it was reset without one: it had to make room, or
 /// the queue is given up.
 async fn greet<G: Guest>(
-    mut guest: G,
+    arrived: G::Arrived,
     purpose: Purpose,
     told: oneshot::Receiver<()>,
     over: watch::Receiver<bool>,
 ) -> Option<Result<G>> {
+    let mut guest = match G::begin(arrived) {
+        Ok(guest) => guest,
+        Err(misfit) => return Some(Err(misfit.helped(purpose))),
+    };
     let misfit = tokio::select! {
         biased;
         () = given_up(over) => None,
@@ -173,7 +218,7 @@ async fn greet<G: Guest>(
 }
 
 /// Puts a stream that was greeted into the queue.
-async fn queue_up<G: Guest>(guest: G, queue: mpsc::Sender<Result<G>>) {
+async fn queue_up<G: Guest>(guest: G, queue: mpsc::Sender<Result<G, ListenerClosed>>) {
     // The queue may have been given up.
     match queue.reserve().await {
         Ok(place) => place.send(Ok(guest)),
@@ -199,7 +244,7 @@ async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
 impl Door for MultiRailListener {
     type Guest = MultiRailStream;
 
-    async fn accept(&self) -> Result<(MultiRailStream, IpAddr)> {
+    async fn accept(&self) -> Result<(MultiRailStream, IpAddr), ListenerClosed> {
         let stream = self.accept().await?;
         let peer = stream.peer_addr().expect("a stream has a peer").ip();
         Ok((stream, peer))
@@ -207,6 +252,12 @@ impl Door for MultiRailListener {
 }
 
 impl Guest for MultiRailStream {
+    type Arrived = Self;
+
+    fn begin(arrived: Self) -> Result<Self, Misfit> {
+        Ok(arrived)
+    }
+
     async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
         purpose::greet(self, ours).await
     }
@@ -222,13 +273,18 @@ pub(crate) struct OfMessages(pub(crate) MultiRailListener);
 impl Door for OfMessages {
     type Guest = Conversation;
 
-    async fn accept(&self) -> Result<(Conversation, IpAddr)> {
-        let (stream, peer) = Door::accept(&self.0).await?;
-        Ok((Conversation::over(stream)?, peer))
+    async fn accept(&self) -> Result<(MultiRailStream, IpAddr), ListenerClosed> {
+        Door::accept(&self.0).await
     }
 }
 
 impl Guest for Conversation {
+    type Arrived = MultiRailStream;
+
+    fn begin(arrived: MultiRailStream) -> Result<Self, Misfit> {
+        Self::over(arrived).map_err(Misfit::Messages)
+    }
+
     async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
         purpose::greet(&mut InMessages(&mut self.messages), ours).await
     }
@@ -241,7 +297,7 @@ impl Guest for Conversation {
 impl Door for TcpAcceptor {
     type Guest = TcpLane;
 
-    async fn accept(&self) -> Result<(TcpLane, IpAddr)> {
+    async fn accept(&self) -> Result<(TcpLane, IpAddr), ListenerClosed> {
         loop {
             match self.accept().await {
                 Ok(lane) => {
@@ -255,6 +311,12 @@ impl Door for TcpAcceptor {
 }
 
 impl Guest for TcpLane {
+    type Arrived = Self;
+
+    fn begin(arrived: Self) -> Result<Self, Misfit> {
+        Ok(arrived)
+    }
+
     async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
         purpose::greet(self.get_mut(), ours).await
     }
@@ -264,6 +326,12 @@ impl Guest for TcpLane {
 }
 
 impl Guest for TcpStream {
+    type Arrived = Self;
+
+    fn begin(arrived: Self) -> Result<Self, Misfit> {
+        Ok(arrived)
+    }
+
     async fn greet(&mut self, ours: Purpose) -> Result<(), Misfit> {
         purpose::greet(self, ours).await
     }
@@ -280,12 +348,19 @@ pub(crate) async fn wait_out(error: AcceptError) -> Result<(), ListenerClosed> {
     if !error.is_transient() {
         return Err(ListenerClosed::Accept(Arc::new(error)));
     }
-    tracing::warn!(%error, "a connection was not accepted");
+    let error = format!("{:#}", anyhow::Error::new(error));
+    if let Some(left_out) = SHORTAGES.due(Instant::now(), &error) {
+        tracing::warn!(error, left_out, "a connection was not accepted");
+    }
     // Where the process has no descriptor left, trying again at once would spin.
     sleep(PAUSE).await;
     Ok(())
 }
 
+/// The reasons why streams got no turn, as they were told.
+static FAULTS: Repeated = Repeated::new();
+/// The reasons why no connection was accepted, as they were told.
+static SHORTAGES: Repeated = Repeated::new();
 /// So many may wait for their turn, and as many for a place in that queue; the others wait in the listener.
 const MAX_WAITING: usize = 64;
 /// The most streams that are greeted at a time.
@@ -302,17 +377,58 @@ mod tests {
     use rails_topo::Topology;
     use std::net::SocketAddr;
     use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
         sync::{Mutex, Notify},
         time::timeout,
     };
 
-    #[tokio::test]
-    async fn silent_streams_keep_no_sender_waiting() {
+    async fn listener() -> (Rails, StreamOptions, MultiRailListener) {
         let topology = Topology::detect().unwrap();
         let rails = Rails::build(&plan_rails(&topology, &RailRequest::loopback(1)).unwrap()).unwrap();
         let options = StreamOptions::new(Security::insecure());
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listener = MultiRailListener::bind(&rails, any, &options).await.unwrap();
+        (rails, options, listener)
+    }
+
+    /// A listener for messages that gives the streams a test sends in.
+    struct StreamDoor(Mutex<mpsc::UnboundedReceiver<MultiRailStream>>);
+
+    impl Door for StreamDoor {
+        type Guest = Conversation;
+
+        async fn accept(&self) -> Result<(MultiRailStream, IpAddr), ListenerClosed> {
+            let stream = self.0.lock().await.recv().await.ok_or(ListenerClosed::Closed)?;
+            Ok((stream, [127, 0, 0, 1].into()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_not_for_messages_ends_no_listener() {
+        let (rails, options, listener) = listener().await;
+        let address = listener.local_addrs()[0];
+        let (street, door) = mpsc::unbounded_channel();
+        let mut admission = Admission::of(StreamDoor(Mutex::new(door)), Purpose::Answer);
+        let mut unfit = MultiRailStream::connect(&rails, address, &options).await.unwrap();
+        let mut came = listener.accept().await.unwrap();
+        unfit.write_all(b"no message").await.unwrap();
+        // A stream that has given bytes carries no messages.
+        came.read_u8().await.unwrap();
+        street.send(came).unwrap();
+        let asks = MultiRailStream::connect(&rails, address, &options).await.unwrap();
+        street.send(listener.accept().await.unwrap()).unwrap();
+        let mut asks = asks.into_messages().unwrap();
+        let mut asks = InMessages(&mut asks);
+        let both = async { tokio::join!(purpose::greet(&mut asks, Purpose::Ask), admission.next()) };
+        let (greeted, next) = timeout(Duration::from_secs(60), both).await.expect("nobody waits for ever");
+        greeted.expect("it is greeted after the other");
+        assert!(next.is_ok());
+        admission.dismiss().await;
+    }
+
+    #[tokio::test]
+    async fn silent_streams_keep_no_sender_waiting() {
+        let (rails, options, listener) = listener().await;
         let address = listener.local_addrs()[0];
         let mut admission = Admission::of(listener, Purpose::Receive);
         let open = || MultiRailStream::connect(&rails, address, &options);
@@ -338,16 +454,19 @@ mod tests {
     impl Door for TestDoor {
         type Guest = TestGuest;
 
-        async fn accept(&self) -> Result<(TestGuest, IpAddr)> {
+        async fn accept(&self) -> Result<(TestGuest, IpAddr), ListenerClosed> {
             let guest = self.0.lock().await.recv().await.ok_or(ListenerClosed::RailsStopped);
-            guest.map(|guest| (guest, [127, 0, 0, 1].into())).map_err(|closed| {
-                self.1.notify_one();
-                closed.into()
-            })
+            guest.map(|guest| (guest, [127, 0, 0, 1].into())).inspect_err(|_| self.1.notify_one())
         }
     }
 
     impl Guest for TestGuest {
+        type Arrived = Self;
+
+        fn begin(arrived: Self) -> Result<Self, Misfit> {
+            Ok(arrived)
+        }
+
         async fn greet(&mut self, _: Purpose) -> Result<(), Misfit> {
             (&mut self.0).await.expect("the test lets the greeting end");
             Ok(())
@@ -383,7 +502,6 @@ mod tests {
         let (speak, heard) = oneshot::channel();
         drop(speak);
         street.send(TestGuest(heard)).ok().unwrap();
-        assert!(admission.next().await.is_err());
         let (speak, heard) = oneshot::channel();
         street.send(TestGuest(heard)).ok().unwrap();
         speak.send(()).unwrap();

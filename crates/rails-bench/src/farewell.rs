@@ -1,8 +1,7 @@
 //! The end of a stream that ends before its time: its peer is told at once, and does not find out by waiting.
 
-use anyhow::Result;
 use rails_multirail::{MultiRailMessages, MultiRailStream, StreamEvent};
-use std::time::Duration;
+use std::{io, time::Duration};
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
     time::timeout,
@@ -39,7 +38,7 @@ impl Conversation {
     ///
     /// # Errors
     /// Why it cannot be used for them.
-    pub(crate) fn over(stream: MultiRailStream) -> Result<Self> {
+    pub(crate) fn over(stream: MultiRailStream) -> io::Result<Self> {
         let farewell = Farewell::of(&stream);
         Ok(Self { messages: stream.into_messages()?, farewell })
     }

@@ -1,7 +1,7 @@
 //! Round trips: `stream --ping` and `serve --ping`.
 
 use crate::{
-    admission::{Admission, OfMessages, is_last},
+    admission::{Admission, OfMessages, is_passed_over},
     endpoint::{Endpoint, StreamArgs, not_listening, say_listening, socket},
     exit::{Exit, explain},
     farewell::Conversation,
@@ -184,7 +184,10 @@ async fn answer_all(source: &mut Source, on: (Application, &Rail), once: bool, s
     loop {
         match source.answer_one(on, stop).await {
             Ok(answered) => print::note(format_args!("answered {answered} messages")),
-            Err(error) if !once && !is_last(&error) => drop(explain(&error)),
+            Err(error) if is_passed_over(&error, once) => {
+                explain(&error);
+                continue;
+            }
             Err(error) => return Err(error),
         }
         if once {

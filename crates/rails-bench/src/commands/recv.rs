@@ -1,7 +1,7 @@
 //! `rails-bench recv`
 
 use crate::{
-    admission::{Admission, is_last},
+    admission::{Admission, is_passed_over},
     batch,
     commands::block_on,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of},
@@ -80,11 +80,11 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut
         };
         let ending = match received.await {
             Ok(ending) => ending,
-            Err(error) if args.once || is_last(&error) => return Err(error),
-            Err(error) => {
+            Err(error) if is_passed_over(&error, args.once) => {
                 explain(&error);
-                Exit::Failed
+                continue;
             }
+            Err(error) => return Err(error),
         };
         if args.once || matches!(ending, Exit::Signal(_)) {
             return Ok(ending);
@@ -95,7 +95,7 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut
 /// Takes one batch.
 async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, mut stop: Stop, details: bool) -> Result<Exit> {
     let begin = async |stream: &mut MultiRailStream| Ok(purpose::give_turn(stream).await?);
-    let ((), stream) = stop.unless(stream, begin).await.context("a sender went away while it waited")?;
+    let ((), stream) = stop.unless(stream, begin).await?;
     let progress = Arc::new(Progress::new(args.quiet));
     let options = ReceiveOptions::new().strict(args.strict);
     let batch = batch::receive(end, stream, args.into.clone(), options, progress.clone(), stop).await;

@@ -2,7 +2,7 @@
 
 use super::{block_on, metrics::MetricsArgs, ping};
 use crate::{
-    admission::{Admission, is_last},
+    admission::{Admission, is_passed_over},
     duration,
     endpoint::{Address, Endpoint, StreamArgs, addresses_of, not_listening, say_listening, socket, sockets},
     exit::{Exit, explain},
@@ -124,8 +124,10 @@ async fn serve_streams(
         };
         match received.await {
             Ok(received) => say(args, endpoint, received, details)?,
-            // A sender that goes away is its own misfortune; the next one is welcome.
-            Err(error) if !args.once && !is_last(&error) => drop(explain(&error)),
+            Err(error) if is_passed_over(&error, args.once) => {
+                explain(&error);
+                continue;
+            }
             Err(error) => return Err(error),
         }
         if args.once {
@@ -142,7 +144,10 @@ async fn serve_plain(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress]
     loop {
         match listeners.receive(rails, &endpoint.topology, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,
-            Err(error) if !args.once && !is_last(&error) => drop(explain(&error)),
+            Err(error) if is_passed_over(&error, args.once) => {
+                explain(&error);
+                continue;
+            }
             Err(error) => return Err(error),
         }
         if args.once {
@@ -159,7 +164,10 @@ async fn serve_mptcp(args: &Args, endpoint: &Endpoint, addresses: &[LaneAddress]
     loop {
         match sink.receive(&endpoint.rails, &endpoint.topology, args.watch()).await {
             Ok(received) => say(args, endpoint, received, details)?,
-            Err(error) if !args.once && !is_last(&error) => drop(explain(&error)),
+            Err(error) if is_passed_over(&error, args.once) => {
+                explain(&error);
+                continue;
+            }
             Err(error) => return Err(error),
         }
         if args.once {

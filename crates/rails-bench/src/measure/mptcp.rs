@@ -14,7 +14,7 @@ use crate::{
     purpose::{self, Purpose},
 };
 use anyhow::{Context, Result, ensure};
-use rails_multirail::{Rail, RailId, Rails};
+use rails_multirail::{ListenerClosed, Rail, RailId, Rails};
 use rails_net::AcceptError;
 use rails_topo::Topology;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -102,18 +102,25 @@ impl Listener {
     /// # Errors
     /// The kernel's refusal.
     pub(crate) fn greeted(self, purpose: Purpose) -> Result<Admission<TcpStream>> {
-        Ok(Admission::of(TcpListener::from_std(self.0)?, purpose))
+        let local = self.0.local_addr()?;
+        Ok(Admission::of(Bound { listener: TcpListener::from_std(self.0)?, local }, purpose))
     }
 }
 
-impl Door for TcpListener {
+/// A listener, and its address for errors.
+struct Bound {
+    listener: TcpListener,
+    local: SocketAddr,
+}
+
+impl Door for Bound {
     type Guest = TcpStream;
 
-    async fn accept(&self) -> Result<(TcpStream, IpAddr)> {
+    async fn accept(&self) -> Result<(TcpStream, IpAddr), ListenerClosed> {
         loop {
-            match self.accept().await {
+            match self.listener.accept().await {
                 Ok((stream, peer)) => return Ok((stream, peer.ip())),
-                Err(source) => wait_out(AcceptError::Accept { local: self.local_addr()?, source }).await?,
+                Err(source) => wait_out(AcceptError::Accept { local: self.local, source }).await?,
             }
         }
     }

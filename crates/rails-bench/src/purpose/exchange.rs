@@ -1,6 +1,6 @@
 //! Greetings and turns over their carriers: the bytes of a stream or of a flow, or messages.
 
-use super::{Misfit, PATIENCE, Purpose, TURN};
+use super::{Misfit, NoTurn, PATIENCE, Purpose, TURN};
 use crate::print;
 use bytes::Bytes;
 use rails_multirail::{MultiRailMessages, Priority};
@@ -89,9 +89,9 @@ pub(crate) async fn await_turn(stream: &mut impl Greets) -> io::Result<()> {
 /// Tells the peer of a stream that was greeted that it is its turn.
 ///
 /// # Errors
-/// How the stream failed.
-pub(crate) async fn give_turn(stream: &mut impl Greets) -> io::Result<()> {
-    stream.say(&[TURN]).await
+/// [`NoTurn`] if the stream has failed.
+pub(crate) async fn give_turn(stream: &mut impl Greets) -> Result<(), NoTurn> {
+    stream.say(&[TURN]).await.map_err(NoTurn)
 }
 
 impl Greets for InMessages<'_> {

@@ -43,10 +43,18 @@ pub(crate) enum Misfit {
     /// Nothing for too long.
     #[error("the peer has not said the stream's purpose for {} s", PATIENCE.as_secs())]
     Silent,
+    /// The stream carries no messages.
+    #[error("the stream cannot carry messages")]
+    Messages(#[source] io::Error),
     /// The stream failed before it was known.
     #[error("the stream ended before the peer said its purpose")]
     Cut(#[source] io::Error),
 }
+
+/// The peer of a stream that was greeted has gone before its turn.
+#[derive(Debug, thiserror::Error)]
+#[error("a peer went away while it waited")]
+pub(crate) struct NoTurn(#[source] io::Error);
 
 impl Purpose {
     const ALL: [Self; 6] = [Self::Send, Self::Receive, Self::Stream, Self::Serve, Self::Ask, Self::Answer];

@@ -251,9 +251,10 @@ impl Registry {
             match accepted {
                 Ok(lane) => self.take_in(lane, scheme, &unread).await,
                 Err(error) if error.is_transient() => {
-                    if let Some(left_out) = self.warnings.due(Instant::now(), &error.to_string()) {
+                    let error = with_causes(&error);
+                    if let Some(left_out) = self.warnings.due(Instant::now(), &error) {
                         let address = acceptor.local_addr();
-                        tracing::warn!(%address, %error, left_out, "a connection was not accepted");
+                        tracing::warn!(%address, error, left_out, "a connection was not accepted");
                     }
                     // If the process has run out of file descriptors, trying again at once would spin.
                     sleep(PAUSE).await;

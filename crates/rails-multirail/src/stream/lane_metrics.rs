@@ -1,6 +1,9 @@
 //! The counters of a lane over all its connections.
 
-use super::{lock::leave_to_others, stats::LaneStats};
+use super::{
+    lock::{leave_to_others, run_caught},
+    stats::LaneStats,
+};
 use crate::{
     RailId,
     error::{LaneError, LostLane},
@@ -82,10 +85,12 @@ impl Joined {
     }
 }
 
-/// The transport's figures of a connection, if it gives any. The caller holds no lock.
+/// The transport's figures of a connection, if it gives any. A panic of the transport costs its figures alone. The caller
+/// holds no lock.
 pub(crate) fn figures(lane: &Arc<dyn Lane>) -> Option<TransportStats> {
-    leave_to_others();
-    lane.detailed_stats().ok()
+    let mut figures = None;
+    run_caught("a transport has panicked as it was asked for figures", || figures = lane.detailed_stats().ok());
+    figures
 }
 
 impl LaneMetrics {
@@ -148,6 +153,8 @@ impl LaneMetrics {
     pub(crate) fn stats(&self, at: Instant, now: &LaneFigures) -> LaneStats {
         let transport = self.known();
         let up = matches!(&*self.lock(), LaneState::Up(_));
+        // An error may be the transport's own, and describe itself by foreign code.
+        let lost = self.lost().map(|lane| lane.to_string());
         let past = self.past();
         let mut figures = past.figures;
         figures += *now;
@@ -180,7 +187,7 @@ impl LaneMetrics {
             transport,
             joined: self.joined.load(Relaxed),
             losses: self.losses.load(Relaxed),
-            lost: self.lost().map(|lane| lane.to_string()),
+            lost,
         }
     }
 

@@ -563,6 +563,12 @@ impl Shared {
     /// Removes a lane that has ended.
     pub(crate) fn lane_down(&self, active: &ActiveLane, end: Result<(), LaneError>) {
         let (lane, known) = (active.id, figures(&active.lane));
+        // The error may be the transport's own: it describes itself, and is dropped, outside the lock.
+        let told = end.as_ref().err().and_then(|error| {
+            let mut told = None;
+            run_caught("the error of a lane has panicked as it was told", || told = Some(error.to_string()));
+            told
+        });
         let was_last = self.with(|state| {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);
@@ -573,8 +579,9 @@ impl Shared {
             let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
             // A stream that is done loses nothing with a lane: the peer may have heard of the end first, and closed the
             // lane.
-            let end = if is_done && how == LaneEnd::ByPeer { Ok(()) } else { end };
-            slot.error = end.as_ref().err().map(LaneError::to_string);
+            let is_lost = end.is_err() && !(is_done && how == LaneEnd::ByPeer);
+            slot.error = told.filter(|_| is_lost);
+            let end = if is_lost { end.clone() } else { Ok(()) };
             active.metrics.end(&active.lane, end, &did, known);
             state.lanes_came -= 1;
             state.connection.lane_down(now, lane, how);

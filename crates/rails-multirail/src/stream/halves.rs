@@ -121,6 +121,7 @@ impl ReadHalf<'_> {
 impl AsyncRead for ReadHalf<'_> {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<IoResult<()>> {
         if buffer.remaining() == 0 {
+            ready!(coop::poll_proceed(context)).made_progress();
             return Poll::Ready(Ok(()));
         }
         if self.reading.is_empty() {

@@ -36,6 +36,7 @@ async fn writes_and_reads<S: AsyncReadExt + AsyncWriteExt + Unpin>(mut near: S, 
     far.flush().await.expect("the stream holds");
     near.read_exact(&mut [0]).await.expect("the stream holds");
     lets_others_run("reads", async || near.read_exact(&mut [0]).await.map(drop).expect("the stream holds")).await;
+    lets_others_run("empty reads", async || near.read(&mut []).await.map(drop).expect("the stream holds")).await;
     lets_others_run("writes", async || near.write_all(&[7]).await.expect("the stream holds")).await;
 }
 

@@ -17,6 +17,7 @@ use rails_proto::{
     connection::{Connection, LaneId},
     lane::{LaneError, LaneProtocol, Next, READ_AHEAD, Received, Stream, TransportSample},
     messages::MessageBuffer,
+    parameters::TIMER_SLACK,
     policy::{TRACE_TARGET, Traced},
     seal::Seals,
 };
@@ -73,6 +74,8 @@ pub(super) struct Driven {
     pieces: u32,
     /// The runtime that reports arrivals.
     reports: runtime::Id,
+    /// When the task tries again to take the lane home, if it could not.
+    pub(super) home_again: Option<Instant>,
 }
 
 /// A lane's memory, the runtime of its task, and that of its readers.
@@ -124,7 +127,8 @@ impl ActiveLane {
         let protocol = LaneProtocol::new(self.id, seals, most_unsent);
         let task = Waker::from(self.task.clone());
         let lending = Helpers::current().map(|helpers| Lending::new(helpers, self.lane.clone(), task));
-        *self.lock() = Some(Driven { protocol, lending, alarm: None, small: 0, pieces: 0, reports: self.home() });
+        let (alarm, home_again, reports) = (None, None, self.home());
+        *self.lock() = Some(Driven { protocol, lending, alarm, small: 0, pieces: 0, reports, home_again });
     }
 
     /// The runtime of the lane's task.
@@ -223,7 +227,7 @@ impl ActiveLane {
         let waker = Waker::from(self.task.clone());
         let mut access = Access::elsewhere(shared, self);
         match self.poll_transmit(&mut Context::from_waker(&waker), &mut access, driven) {
-            Poll::Ready(Err(_)) if driven.reports != self.home() => self.go_home(),
+            Poll::Ready(Err(error)) if self.may_be_of_reader(driven, &error) => self.go_home(),
             Poll::Ready(end) => driven.protocol.close_sending(end.map_err(LaneError::from)),
             Poll::Pending => {}
         }
@@ -248,18 +252,16 @@ impl ActiveLane {
 
     /// Receives on the lane's task.
     pub(super) fn receive(&self, shared: &Shared, driven: &mut Driven, budget: &mut YieldBudget) -> Poll<()> {
+        if driven.home_again.take_if(|at| *at <= Instant::now()).is_some() {
+            self.handoff.call_home();
+        }
         if !self.handoff.task_receives() {
             return Poll::Pending;
         }
         let is_called = self.handoff.takes_call_home();
-        if (is_called || !self.handoff.is_inline())
-            && let Err(error) = self.report_to(driven, self.home())
-            && is_called
-        {
-            // The other runtime may report nothing any more, and nobody would notice.
-            let mut access = Access::on_rail(shared, self);
-            driven.protocol.close_receiving(Instant::now(), &mut access, Err(error.into()));
-            return Poll::Pending;
+        if (is_called || !self.handoff.is_inline()) && self.report_to(driven, self.home()).is_err() && is_called {
+            // Mostly the other runtime still reports. Where it does not, the stream's linger bounds the attempts.
+            driven.home_again = Some(Instant::now() + TIMER_SLACK);
         }
         let received = self.poll_receive(Access::on_rail(shared, self), driven, budget);
         if received.is_ready() {
@@ -273,6 +275,12 @@ impl ActiveLane {
     pub(super) fn go_home(&self) {
         self.handoff.call_home();
         self.wake_task();
+    }
+
+    /// Whether an error may be that of a reader's runtime which is shutting down, and not the connection's. The connection
+    /// tells an error of the operating system once, so that one is not to be lost.
+    fn may_be_of_reader(&self, driven: &Driven, error: &io::Error) -> bool {
+        driven.reports != self.home() && error.raw_os_error().is_none()
     }
 
     /// Has the calling runtime report arrivals. On an error the other one still does.
@@ -390,8 +398,9 @@ impl ActiveLane {
     pub(super) fn transmit(&self, context: &mut Context<'_>, shared: &Shared, driven: &mut Driven) {
         let mut access = Access::on_rail(shared, self);
         let mut end = self.poll_transmit(context, &mut access, driven);
-        if matches!(end, Poll::Ready(Err(_))) && driven.reports != self.home() {
-            // The reader's runtime may be shutting down. An error of the connection comes again.
+        if let Poll::Ready(Err(error)) = &end
+            && self.may_be_of_reader(driven, error)
+        {
             let _ = self.report_to(driven, self.home());
             end = self.poll_transmit(context, &mut access, driven);
         }

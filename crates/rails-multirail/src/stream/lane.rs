@@ -102,7 +102,8 @@ impl LaneDriver {
                         driving.end();
                         return Poll::Ready(Step::End(end));
                     }
-                    let at = at.into_iter().chain(watch.as_ref().map(|watch| watch.until)).min();
+                    let of_watch = watch.as_ref().map(|watch| watch.until);
+                    let at = [at, of_watch, driven.home_again].into_iter().flatten().min();
                     if has_ended && at.is_none() {
                         put_off(alarm.as_mut());
                     }

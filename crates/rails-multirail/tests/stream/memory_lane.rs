@@ -34,6 +34,8 @@ pub(crate) struct MemoryLane {
 struct Registrations {
     count: AtomicUsize,
     are_refused: AtomicBool,
+    /// Whether a lane that is asked for its figures panics.
+    figures_panic: AtomicBool,
 }
 
 /// One direction.
@@ -116,6 +118,11 @@ impl MemoryNetwork {
     /// Refuses further ones.
     pub(crate) fn refuse_registrations(&self) {
         self.0.open.are_refused.store(true, SeqCst);
+    }
+
+    /// Makes every lane panic that is asked for its figures.
+    pub(crate) fn panic_for_figures(&self) {
+        self.0.open.figures_panic.store(true, SeqCst);
     }
 
     /// The number of ends of lanes that are not dropped.
@@ -277,6 +284,11 @@ impl Lane for MemoryLane {
 
     fn stats(&self) -> Result<TransportStats, StatsError> {
         Ok(TransportStats::default())
+    }
+
+    fn detailed_stats(&self) -> Result<TransportStats, StatsError> {
+        assert!(!self.open.figures_panic.load(SeqCst), "a transport that panics");
+        self.stats()
     }
 
     fn register_here(&self) -> io::Result<()> {

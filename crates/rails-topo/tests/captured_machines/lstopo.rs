@@ -12,10 +12,21 @@ use std::{
 type Objects = BTreeMap<&'static str, BTreeSet<String>>;
 
 /// Objects that only one of the two has: the input, the type, the object, and the reason.
-const DIFFERENCES: [(&str, &str, &str, &str); 14] = [
-    ("2i386-2c", "NUMANode", "0", MADE_UP),
+const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
+    ("2i386", "NUMANode", "0", MADE_UP),
     ("20s390", "NUMANode", "0", MADE_UP),
     ("2arm", "NUMANode", "0", MADE_UP),
+    ("2ps3", "NUMANode", "0", MADE_UP),
+    ("fakeheterocpunuma", "NUMANode", "4", TWICE),
+    ("fakeheterocpunuma", "NUMANode", "5", TWICE),
+    ("nvidiagpunumanodes", "NUMANode", "250", GPU_MEMORY),
+    ("nvidiagpunumanodes", "NUMANode", "251", GPU_MEMORY),
+    ("nvidiagpunumanodes", "NUMANode", "252", GPU_MEMORY),
+    ("nvidiagpunumanodes", "NUMANode", "253", GPU_MEMORY),
+    ("nvidiagpunumanodes", "NUMANode", "254", GPU_MEMORY),
+    ("nvidiagpunumanodes", "NUMANode", "255", GPU_MEMORY),
+    ("2pa-pcidomain32bits", "PCI", "10000:00:00.0", WIDE_DOMAIN),
+    ("2pa-pcidomain32bits", "PCI", "10000:00:04.0", WIDE_DOMAIN),
     ("8em64t-2s2ca2c-buggynuma", "NUMANode", "1", ONE_DISTANCE),
     ("8em64t-2s2ca2c-buggynuma", "NUMANode", "2", ONE_DISTANCE),
     ("8em64t-2s2ca2c-buggynuma", "NUMANode", "3", ONE_DISTANCE),
@@ -25,11 +36,19 @@ const DIFFERENCES: [(&str, &str, &str, &str); 14] = [
     ("8em64t-2s2ca2c-buggynuma", "NUMANode", "7", ONE_DISTANCE),
     ("32em64t-2n8c+dax", "OpenFabrics", "scif0", "hwloc leaves out the InfiniBand that Xeon Phi's driver imitates"),
     ("32em64t-2n8c+dax", "PCI", "0000:00:11.0", "hwloc drops a bridge whose buses are nonsense"),
-    ("40intel64", "Package", "3,7,11,15,19,23,27,31,35,39", "CPU 2 claims an L3 with these, and hwloc drops them"),
-    ("40intel64", "L3Cache", "2,6,10,14,18,22,26,30,34,38", "CPU 2 claims another L3, and hwloc drops this one"),
+    (
+        "40intel64-4n10c",
+        "Package",
+        "3,7,11,15,19,23,27,31,35,39",
+        "CPU 2 claims an L3 with these, and hwloc drops them",
+    ),
+    ("40intel64-4n10c", "L3Cache", "2,6,10,14,18,22,26,30,34,38", "CPU 2 claims another L3, and hwloc drops this one"),
 ];
 
 const MADE_UP: &str = "hwloc makes up a node where the kernel knows none";
+const TWICE: &str = "hwloc drops a node whose CPUs an earlier one has";
+const GPU_MEMORY: &str = "hwloc leaves out nodes that are the memory of GPUs";
+const WIDE_DOMAIN: &str = "hwloc leaves out PCI domains of more than 16 bits";
 const ONE_DISTANCE: &str = "hwloc drops nodes without CPUs that are as far from each other as from themselves";
 
 #[test]
@@ -122,7 +141,7 @@ fn of_xml(xml: &str) -> Objects {
     for line in xml.lines().filter(|line| line.trim_start().starts_with("<object ")) {
         let attribute =
             |name: &str| line.split_once(&format!(" {name}=\"")).map(|(_, rest)| rest.split('"').next().unwrap());
-        let cpus = || CpuSet::parse_mask(&attribute("cpuset").unwrap().replace("0x", "")).unwrap().to_string();
+        let cpus = || mask(attribute("cpuset").unwrap()).to_string();
         let name = || attribute("name").unwrap().to_owned();
         let found = match (attribute("type").unwrap(), attribute("osdev_type")) {
             ("PCIDev" | "Bridge", _) => attribute("pci_busid").map(|address| ("PCI", address.to_owned())),
@@ -138,6 +157,12 @@ fn of_xml(xml: &str) -> Objects {
         }
     }
     objects
+}
+
+/// hwloc writes `0xff,,0x1`: a word that is zero may be left out.
+fn mask(text: &str) -> CpuSet {
+    let words = text.split(',').map(|word| if word.is_empty() { "0" } else { word.trim_start_matches("0x") });
+    CpuSet::parse_mask(&words.collect::<Vec<_>>().join(",")).unwrap()
 }
 
 /// hwloc 2's storage that is none.

@@ -112,8 +112,34 @@ pub(super) const NAMED: &[Named] = &[
     on("buggynuma", "nodes", "*", How::OnlyOurs, ONE_DISTANCE),
     on("buggynuma", "allowed_nodes", "", How::Differs, ONE_DISTANCE),
     on("buggynuma", "distances", "", How::OnlyOurs, ONE_DISTANCE),
-    on("40intel64", "packages", "*", How::OnlyOurs, "CPU 2 contradicts its package, and hwloc drops that package"),
-    on("40intel64", "caches", "*", How::OnlyOurs, "CPU 2 contradicts its cache, and hwloc drops that cache"),
+    on("fakeheterocpunuma", "nodes", "*", How::OnlyOurs, TWICE),
+    on("fakeheterocpunuma", "allowed_nodes", "", How::Differs, TWICE),
+    on("fakeheterocpunuma", "distances", "", How::Differs, TWICE),
+    on("fakeheterocpunuma", "core_kinds*", "*", How::Differs, "hwloc tells two makes of the same speed apart"),
+    on("nvidiagpunumanodes", "nodes", "25*", How::OnlyOurs, GPU_MEMORY),
+    on("nvidiagpunumanodes", "distances", "", How::Differs, GPU_MEMORY),
+    on("nvidiagpunumanodes", "gpus.node", "*", How::OnlyTheirs, "hwloc takes the node of the local CPUs"),
+    on("nvidiagpunumanodes", "pci_devices.node", "*", How::OnlyTheirs, "hwloc takes the node of the local CPUs"),
+    on("nvidiagpunumanodes", "allowed_cpus", "", How::Differs, "hwloc does not find the cpuset /jjh of the process"),
+    on("nvidiagpunumanodes", "allowed_nodes", "", How::Differs, "hwloc does not find the cpuset /jjh of the process"),
+    on("pcidomain32bits", "pci_devices", "10000:*", How::OnlyOurs, WIDE_DOMAIN),
+    on("pcidomain32bits", "block_devices.pci", "vda", How::OnlyOurs, WIDE_DOMAIN),
+    on("pcidomain32bits", "block_devices*", "*", How::OnlyTheirs, ONE_PLACE),
+    on("pcidomain32bits", "pci_devices*", "*", How::OnlyTheirs, ONE_PLACE),
+    on("pcidomain32bits", "nics*", "*", How::OnlyTheirs, ONE_PLACE),
+    on("pcidomain32bits", "gpus*", "*", How::OnlyTheirs, ONE_PLACE),
+    on("40intel64-2g2n4c", "nics.node", "ib0", How::OnlyOurs, TWO_NODES),
+    on("40intel64-2g2n4c", "pci_devices.node", "0000:43:00.0", How::OnlyOurs, TWO_NODES),
+    on("40intel64-2g2n4c", "rdma_devices.node", "qib0", How::OnlyOurs, TWO_NODES),
+    on("2ps3", "machine.cpu_model", "", How::OnlyOurs, "hwloc does not read the model of a Cell"),
+    on(
+        "40intel64-4n10c",
+        "packages",
+        "*",
+        How::OnlyOurs,
+        "CPU 2 contradicts its package, and hwloc drops that package",
+    ),
+    on("40intel64-4n10c", "caches", "*", How::OnlyOurs, "CPU 2 contradicts its cache, and hwloc drops that cache"),
     on("32em64t", "pci_devices", "0000:00:11.0", How::OnlyOurs, "hwloc drops a bridge whose buses are nonsense"),
     on("32em64t", "pci_devices.node", "0000:00:02.0", How::OnlyTheirs, ONE_PLACE),
     on("32em64t", "pci_devices.local_cpus", "0000:00:02.0", How::Differs, ONE_PLACE),
@@ -122,4 +148,8 @@ pub(super) const NAMED: &[Named] = &[
 ];
 
 const ONE_DISTANCE: &str = "all nodes are as far from each other as from themselves, and all CPUs on one: hwloc drops the others, which do have memory";
+const TWICE: &str = "hwloc drops a node whose CPUs an earlier one has";
+const GPU_MEMORY: &str = "hwloc leaves out nodes that are the memory of GPUs";
+const WIDE_DOMAIN: &str = "hwloc leaves out PCI domains of more than 16 bits";
+const TWO_NODES: &str = "the file names a node, and the local CPUs are those of several";
 const ONE_PLACE: &str = "hwloc puts all that hangs on one root bus where the first function of it is";

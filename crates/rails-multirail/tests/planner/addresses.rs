@@ -47,6 +47,21 @@ fn another_address_for_each_rail_on_one_nic() {
     assert_eq!(addresses(&planned(&machine, "10.0.0.2,eth0")), [ip("10.0.0.2"), ip("10.0.0.1")]);
 }
 
+/// As where `/sys` is hidden, or shows another network namespace's.
+#[test]
+fn interfaces_of_unknown_kind_can_have_rails() {
+    let unknown = |name: &str, ips: &[&str]| {
+        with_addresses(Nic { kind: NicKind::Unknown, up: Some(true), ..Nic::named(name) }, ips)
+    };
+    let down = Nic { up: Some(false), ..unknown("eth2", &["10.0.2.1"]) };
+    let machine = two_packages(vec![unknown("eth0", &["10.0.0.1"]), unknown("eth1", &[]), down]);
+    let plan = planned(&machine, "auto");
+    assert_eq!(addresses(&plan), [ip("10.0.0.1")]);
+    let rejected: Vec<&str> = plan.rejected_nics.iter().map(|nic| nic.reason.as_str()).collect();
+    assert_eq!(rejected, ["it has no address", "its link is down"]);
+    assert!(plan.to_string().contains("lane eth0 from 10.0.0.1 (/sys does not show it; speed unknown)"), "{plan}");
+}
+
 #[test]
 fn loopback_addresses_in_turn() {
     let machine = two_packages(vec![loopback()]);

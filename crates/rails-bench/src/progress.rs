@@ -95,7 +95,11 @@ impl Observer for Progress {
     fn started(&self, path: &RelPath, size: u64, resumed_at: u64) {
         self.bar.inc(resumed_at);
         self.bar.set_message(path.to_string());
-        self.open().insert(path.to_string(), File { done: resumed_at, size });
+        let before = self.open().insert(path.to_string(), File { done: resumed_at, size });
+        // A file that changed while it was read begins again, and its bytes go by twice.
+        if let Some(before) = before {
+            self.bar.inc_length(before.done);
+        }
         if resumed_at > 0 {
             self.line("resuming", format_args!("{path} at {}", DataSize::bytes(resumed_at)));
         }

@@ -112,8 +112,8 @@ impl Guarantees {
     }
 
     /// Those that were refused so far, each once.
-    pub(crate) fn into_lacking(self) -> Vec<Lacking> {
-        self.lacking
+    pub(crate) fn lacking(&self) -> &[Lacking] {
+        &self.lacking
     }
 
     /// Locks a part against other receivers.

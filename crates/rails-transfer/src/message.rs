@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::guarantee::Lacking;
 use crate::path::RelPath;
 
 /// A file's BLAKE3.
@@ -64,6 +65,8 @@ pub(crate) enum FromReceiver {
     Settled { id: u64, outcome: Settled },
     /// Everything is settled and on disk; the answer to `Done`.
     Bye,
+    /// Before `Bye`, to a sender that marks modes by [`HEARS_LACKING`]: a guarantee that the file system refused.
+    Lacking { lacking: Lacking },
 }
 
 /// The receiver's bytes of an offered file.
@@ -169,6 +172,8 @@ pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::E
     }
 }
 
+/// A bit beside a mode's: the sender takes `Lacking`. A receiver that does not know it heeds a mode's nine bits alone.
+pub(crate) const HEARS_LACKING: u32 = 1 << 31;
 const MAX_REASON: usize = 1024;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::error::{ReceiveError, Violation, WireError};
 use crate::guarantee::{Calls, Guarantees};
-use crate::message::{FromReceiver, FromSender, Reason, Settled};
+use crate::message::{FromReceiver, FromSender, HEARS_LACKING, Reason, Settled};
 use crate::observe::{Observer, Outcome};
 use crate::path::RelPath;
 use crate::proto::{Fate, Inbound, MAX_ANSWERS};
@@ -56,9 +56,16 @@ where
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct ReceiveOptions {
     is_strict: bool,
+    calls: Calls,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        Self { is_strict: false, calls: Calls::KERNEL }
+    }
 }
 
 impl ReceiveOptions {
@@ -93,7 +100,7 @@ impl ReceiveOptions {
         let mut writer = FrameWriter::new(write_half);
         greet(&mut reader, &mut writer, Role::Receiver).await?;
 
-        let guarantees = Guarantees::new(Calls::KERNEL, self.is_strict, Arc::clone(&observer));
+        let guarantees = Guarantees::new(self.calls, self.is_strict, Arc::clone(&observer));
         let (work, work_out) = mpsc::channel(WRITE_BEHIND);
         let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
         let begin = async || -> Result<Running<_>, ReceiveError> {
@@ -206,6 +213,8 @@ struct Worker {
     answers: mpsc::Sender<FromReceiver>,
     used: sync_mpsc::Sender<Vec<u8>>,
     observer: Arc<dyn Observer>,
+    /// Whether the sender takes `Lacking`.
+    hears_lacking: bool,
     summary: ReceiveSummary,
 }
 
@@ -223,7 +232,7 @@ impl Worker {
         observer: Arc<dyn Observer>,
     ) -> Self {
         let (inbound, files, summary) = (Inbound::default(), BTreeMap::new(), ReceiveSummary::default());
-        Self { store, inbound, files, answers, used, observer, summary }
+        Self { store, inbound, files, answers, used, observer, hears_lacking: false, summary }
     }
 
     /// Runs to the end of the batch; `None` if the frames end before it does.
@@ -243,7 +252,7 @@ impl Worker {
         std::mem::take(&mut self.files).into_values().for_each(|file| file.file.park());
         match outcome {
             Ok(complete) => {
-                self.summary.lacking = self.store.guarantees.into_lacking();
+                self.summary.lacking = self.store.guarantees.lacking().to_vec();
                 Ok(complete.then_some(self.summary))
             }
             Err(violation) => {
@@ -279,6 +288,7 @@ impl Worker {
             }
             FromSender::Seal { id, path, mode } => {
                 self.inbound.on_simple(id)?;
+                self.hears_lacking |= mode & HEARS_LACKING != 0;
                 match self.store.seal_folder(&path, mode) {
                     Ok(()) => self.settle(id, Settled::Made),
                     Err(reason) => self.fail(id, &path, 0, reason),
@@ -330,6 +340,7 @@ impl Worker {
 
     fn on_offer(&mut self, id: u64, path: RelPath, size: u64, mode: u32) -> Result<(), Violation> {
         self.inbound.on_offer(id)?;
+        self.hears_lacking |= mode & HEARS_LACKING != 0;
         match self.store.look(&path, size, mode, &|| !self.answers.is_closed()) {
             Ok((file, held)) => {
                 self.inbound.answer(id, size, &held);
@@ -370,7 +381,13 @@ impl Worker {
 
     fn on_done(&mut self) -> Result<(), Violation> {
         self.inbound.on_done()?;
-        let Err(reason) = self.store.sync() else { return self.answer(FromReceiver::Bye) };
+        let Err(reason) = self.store.sync() else {
+            // All other answers have been read by a peer that keeps to the protocol, so that there is room for these.
+            for lacking in self.store.guarantees.lacking().iter().filter(|_| self.hears_lacking) {
+                self.answer(FromReceiver::Lacking { lacking: lacking.clone() })?;
+            }
+            return self.answer(FromReceiver::Bye);
+        };
         self.summary.fail(None, &reason);
         self.observer.unreadable(&reason);
         self.answer(FromReceiver::Refuse { reason })
@@ -413,3 +430,6 @@ impl Worker {
 
 /// Frames read ahead of the disk: with blocks of the protocol's 1 MiB limit, 8 MiB of memory.
 const WRITE_BEHIND: usize = 8;
+
+#[cfg(test)]
+mod tests;

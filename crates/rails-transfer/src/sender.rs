@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::error::{SendError, Violation, WireError};
-use crate::message::{Digest, FromReceiver, FromSender, Held, Reason, Settled};
+use crate::guarantee::Lacking;
+use crate::message::{Digest, FromReceiver, FromSender, HEARS_LACKING, Held, Reason, Settled};
 use crate::observe::{Observer, Outcome};
 use crate::plan::{Entry, Plan, What, plan};
 use crate::proto::{Kind, MAX_ANSWERS, Outbound};
@@ -175,10 +176,13 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         }
         self.writer.message(&FromSender::Done).await?;
         self.writer.flush().await?;
-        match self.answers.recv().await {
-            Some(FromReceiver::Bye) => {}
-            Some(_) => return Err(WireError::from(Violation::Unexpected("an answer after the last entry")).into()),
-            None => return Err(WireError::Cut.into()),
+        loop {
+            match self.answers.recv().await {
+                Some(FromReceiver::Bye) => break,
+                Some(FromReceiver::Lacking { lacking }) => self.on_lacking(lacking),
+                Some(_) => return Err(WireError::from(Violation::Unexpected("an answer after the last entry")).into()),
+                None => return Err(WireError::Cut.into()),
+            }
         }
         // The batch is complete, whether or not the stream still closes in order.
         let _ = self.writer.shutdown().await;
@@ -198,7 +202,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
                 What::Folder => FromSender::Folder { id: self.outbound.open(index, Kind::Simple), path },
                 What::File { size, .. } => {
                     let id = self.outbound.open(index, Kind::File);
-                    FromSender::Offer { id, path, size: *size, mode }
+                    FromSender::Offer { id, path, size: *size, mode: mode | HEARS_LACKING }
                 }
             };
             self.writer.message(&message).await?;
@@ -213,7 +217,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
                 && !self.lost_folders.contains(&entry)
             {
                 let id = self.outbound.open(entry, Kind::Simple);
-                self.writer.message(&FromSender::Seal { id, path: path.clone(), mode: *mode }).await?;
+                self.writer.message(&FromSender::Seal { id, path: path.clone(), mode: *mode | HEARS_LACKING }).await?;
             }
         }
         Ok(())
@@ -252,6 +256,16 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
             FromReceiver::Settled { id, outcome } => self.on_settled(id, outcome),
             FromReceiver::Bye => Err(Violation::Unexpected("the last word, with entries open,").into()),
             FromReceiver::Refuse { .. } => Err(Violation::Unexpected("a refusal").into()),
+            FromReceiver::Lacking { .. } => {
+                Err(Violation::Unexpected("a lacking guarantee, with entries open,").into())
+            }
+        }
+    }
+
+    fn on_lacking(&mut self, lacking: Lacking) {
+        // Each once: the peer decides how many there are, and must not fill our memory with them.
+        if self.summary.lacking.iter().all(|known| known.guarantee != lacking.guarantee) {
+            self.summary.lacking.push(lacking);
         }
     }
 

@@ -20,10 +20,13 @@ pub struct SendSummary {
     pub failures: Vec<Failure>,
     /// The entries that were left out on purpose.
     pub skipped: Vec<Skipped>,
+    /// The guarantees that the receiver's file system refused, each once, if the receiver is of a release that tells.
+    pub lacking: Vec<Lacking>,
 }
 
 impl SendSummary {
-    /// Whether nothing failed. Entries left out on purpose do not count against it.
+    /// Whether nothing failed. Entries left out on purpose do not count against it, nor does a guarantee that is
+    /// lacking.
     pub fn is_complete(&self) -> bool {
         self.failures.is_empty()
     }

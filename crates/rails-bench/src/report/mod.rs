@@ -42,6 +42,9 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, details: b
         summary.skipped.len(),
         summary.failures.len()
     );
+    for lacking in &summary.lacking {
+        print::note(format_args!("warning: receiver: {lacking}"));
+    }
     let part = Part { name: "send", sends: true, side: &batch.side };
     print_batch("sent", summary.bytes_sent, batch, &counts, part, details)?;
     Ok(summary.is_complete())

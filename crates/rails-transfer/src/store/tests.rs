@@ -42,9 +42,9 @@ fn store_some(into: &TempDir, calls: Calls, strict: bool) -> Result<Vec<Guarante
     kept.keep(&mut store.guarantees)?;
     store.seal_folder(&path("d"), 0o750)?;
     store.sync()?;
-    let lacking = store.guarantees.into_lacking();
+    let lacking = store.guarantees.lacking();
     assert_eq!(*told.0.lock().unwrap(), lacking, "each is told once, when it is found out");
-    Ok(lacking.into_iter().map(|lacking| lacking.guarantee).collect())
+    Ok(lacking.iter().map(|lacking| lacking.guarantee).collect())
 }
 
 fn stored(calls: Calls) -> Vec<Guarantee> {

@@ -1,6 +1,10 @@
 //! `send` and `recv`, each a process.
 
-use crate::util::{Receiver, interrupt, pattern, rails_bench, run, secret, start, stderr, stdout, text, wait_for};
+use crate::util::{
+    Receiver, finish, interrupt, pattern, rails_bench, run, secret, start, stderr, stdout, text, wait_for, watch_stderr,
+};
+use nix::errno::Errno;
+use rails_lab::Sandbox;
 use std::{fs, path::Path};
 
 const SECRET: &str = "a secret of the tests";
@@ -108,7 +112,7 @@ fn bytes_of_a_killed_receiver_are_not_resent() {
     let (sender, lines) = start(rails_bench(["send", text(&file), "--to", &receiver.addresses, "--insecure"]));
     wait_for_size(&part, 1 << 20);
     receiver.kill();
-    let (code, _, said) = crate::util::finish(sender, &lines);
+    let (code, _, said) = finish(sender, &lines);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("error: the batch was not sent"), "{said}");
     assert!(!inbox.join("large").exists() && part.exists(), "a part is not a file");
@@ -117,12 +121,63 @@ fn bytes_of_a_killed_receiver_are_not_resent() {
     let (sender, lines) = start(rails_bench(["send", text(&file), "--to", &receiver.addresses, "--insecure"]));
     let resumed = wait_for(&lines, "resuming ");
     assert!(resumed.contains("large at"), "{resumed}");
-    let (code, out, said) = crate::util::finish(sender, &lines);
+    let (code, out, said) = finish(sender, &lines);
     assert_eq!(code, 0, "{said}");
     assert!(!out.starts_with("sent 256 MiB "), "less than all of it was sent again: {out}");
     assert_eq!(receiver.finish().0, 0);
     assert!(fs::read(inbox.join("large")).unwrap() == bytes, "it is whole");
     assert!(!part.exists());
+}
+
+/// A transfer of two files to a receiver whose system refuses calls: all of it arrives, and the receiver warns once. A
+/// strict receiver fails them instead.
+fn arrives_without(sandbox: &Sandbox, warning: Option<&str>, failure: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("one"), "1").unwrap();
+    fs::write(source.join("two"), "2").unwrap();
+    let listen = ["recv", "--insecure", "--once", "--listen", "127.0.0.1:0", "--into", text(&inbox)];
+    for strict in [&[][..], &["--strict"]] {
+        let _ = fs::remove_dir_all(&inbox);
+        let mut receiver = sandbox.spawn(&rails_bench(listen.iter().chain(strict).copied()));
+        let lines = watch_stderr(&mut receiver);
+        let line = wait_for(&lines, "listening on ");
+        let sent = run(["send", "--insecure", text(&source), "--to", line.trim_start_matches("listening on ")]);
+        let (code, out, said) = finish(receiver, &lines);
+        if strict.is_empty() || warning.is_none() {
+            assert_eq!((sent.status.code(), code), (Some(0), 0), "{} {said}", stderr(&sent));
+            assert!(out.contains("files: 2 stored, 0 unchanged, 0 failed"), "{out}");
+            let warned = said.lines().filter(|line| line.starts_with("warning: this file system"));
+            assert_eq!(warned.clone().count(), usize::from(warning.is_some()), "{said}");
+            assert!(warned.zip(warning).all(|(line, warning)| line.contains(warning)), "{said}");
+            assert_eq!(stderr(&sent).contains("warning: receiver: this file system"), warning.is_some());
+        } else {
+            assert_eq!((sent.status.code(), code), (Some(1), 1), "{} {said}", stderr(&sent));
+            assert!(said.contains(failure) && !said.contains("warning: this"), "{said}");
+        }
+    }
+}
+
+#[test]
+fn files_arrive_where_files_cannot_be_locked() {
+    let without_flock = Sandbox::new().deny(Errno::ENOSYS, &["flock"]);
+    arrives_without(&without_flock, None, "");
+    let without_locks = without_flock.deny_where(Errno::EINVAL, "fcntl", 1, nix::libc::F_OFD_SETLK);
+    let failure = "receiver: cannot lock the part file: Function not implemented";
+    arrives_without(&without_locks, Some("cannot lock: two receivers may collide"), failure);
+}
+
+#[test]
+fn files_arrive_where_modes_cannot_be_set() {
+    let without_modes = Sandbox::new().deny(Errno::EPERM, &["fchmod"]);
+    arrives_without(&without_modes, Some("does not keep the sender's modes"), "cannot set the file's mode");
+}
+
+#[test]
+fn files_arrive_where_nothing_is_put_on_disk() {
+    let without_syncs = Sandbox::new().deny(Errno::EINVAL, &["fsync", "fdatasync"]);
+    arrives_without(&without_syncs, Some("a crash may lose what arrived"), "cannot put the file on disk");
 }
 
 /// Waits until a file is there with at least that many bytes.

@@ -139,9 +139,16 @@ pub(crate) fn plan_on(
 /// Plans rails of this machine, around the CPUs that others have claimed. `flag` has asked for them.
 fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<RailPlan> {
     let mut request = request.clone();
-    request.claimed = Claims::machine().taken().context("the claims of this machine cannot be read")?;
+    request.claimed = Claims::machine().taken().unwrap_or_else(|error| {
+        let error = Error::new(error);
+        tracing::warn!("rails are planned without regard to claims, which cannot be read: {error:#}");
+        Resources::default()
+    });
     let error = match plan_rails(topology, &request) {
-        Ok(plan) => return Ok(plan),
+        Ok(plan) => {
+            warn_of_holders(topology, &plan, request.claimed.cpus());
+            return Ok(plan);
+        }
         Err(error) => error,
     };
     request.claimed = Resources::default();
@@ -217,6 +224,22 @@ fn not_built(error: RuntimeError) -> Error {
         return error.help(CONFLICT);
     }
     error
+}
+
+/// Names the processes whose cores the rails share, as there are no others for them.
+fn warn_of_holders(topology: &Topology, plan: &RailPlan, claimed: &CpuSet) {
+    let cores = |cpus: &CpuSet| {
+        let cores = cpus.iter().filter_map(|cpu| topology.core_of_cpu(cpu));
+        cores.fold(cpus.clone(), |all, core| all.union(&core.cpus))
+    };
+    let bound = plan.rails.iter().filter(|rail| rail.bound_cpu().is_some());
+    let shared: CpuSet = bound.flat_map(|rail| cores(&rail.cpus()).iter().collect::<Vec<_>>()).collect();
+    let shared = shared.intersection(claimed);
+    if !shared.is_empty() {
+        let holders = holders_on(topology).into_iter().filter(|holder| holder.holds.cpus().intersects(&shared));
+        let holders: Vec<String> = holders.take(MOST_NAMED).map(|holder| holder.to_string()).collect();
+        tracing::warn!("rails share CPUs {shared} with {}, as there are no others for them", holders.join("; "));
+    }
 }
 
 /// The holders of cores that this process could use otherwise.

@@ -123,12 +123,22 @@ fn claimed_core_is_refused_with_its_holder() {
         &pid,
         &format!("CPU{} {core}", plural(&core)),
     ];
-    for more in [&["--exclusive"][..], &["--near", "package"]] {
-        let stream = ["stream", "--insecure", "--to", "127.0.0.1:1", "--from", &from];
-        refused(&[&stream, more].concat(), &said);
-        let send = ["send", "Cargo.toml", "--insecure", "--to", "127.0.0.1:1", "--from", &from];
-        refused(&[&send, more].concat(), &said);
-    }
+    refused(&["stream", "--exclusive", "--insecure", "--to", "127.0.0.1:1", "--from", &from], &said);
+    refused(&["send", "Cargo.toml", "--exclusive", "--insecure", "--to", "127.0.0.1:1", "--from", &from], &said);
+}
+
+/// One user's claims keep nobody else from running.
+#[test]
+fn claimed_core_is_shared_by_who_wants_none_alone() {
+    let _turn = one_core_at_a_time();
+    let core = last_core();
+    let _claim = Claims::machine().claim(core.iter().map(Resource::Cpu)).unwrap();
+    let output = run(["plan", "--rails", &format!("127.0.0.1@{core}")]);
+    let (told, said) = (stdout(&output), stderr(&output));
+    assert!(output.status.success(), "{said}");
+    assert!(told.contains(&format!("note: CPUs {core} are claimed by other owners")), "{told}");
+    let holder = format!("rails share CPUs {core} with process {} (`", std::process::id());
+    assert!(said.contains(&holder), "`{holder}` is not in:\n{said}");
 }
 
 /// The core that is asked for twice is not the claimed one.

@@ -327,7 +327,7 @@ impl FromInterrupt {
 }
 
 /// The CPUs of the core of one. Cores that overlap, which only a false model has, are one.
-fn core_around(topology: &Topology, id: CpuId) -> CpuSet {
+pub(super) fn core_around(topology: &Topology, id: CpuId) -> CpuSet {
     let mut around = CpuSet::single(id);
     while let Some(core) =
         topology.cores().iter().map(|core| &core.cpus).find(|cpus| cpus.intersects(&around) && !cpus.is_subset(&around))

@@ -12,13 +12,14 @@ use super::{
     reasons::{describe_cpu, describe_devices, describe_lane, describe_tasks, plural},
 };
 use crate::RailId;
-use rails_bind::claims::Numbers;
+use rails_bind::claims::{Numbers, Resources};
 use rails_topo::{CpuId, CpuSet, Locality, Nic, NicKind, NodeId, Topology};
 use std::net::IpAddr;
 
 /// Plans rails for a machine. It is a pure function: the same arguments give the same plan.
 ///
-/// Each rail gets one of the allowed CPUs that nobody claims, by these criteria in order: beside the rail's devices, or
+/// Each rail gets one of the allowed CPUs that nobody claims. A request that is not exclusive and cannot be met so shares
+/// claimed ones, and a note says which. Among these CPUs one is chosen by these criteria in order: beside the rail's devices, or
 /// on the node nearest to them; with the fewest rails on it; on the core with the fewest rails; not asked for by a later
 /// rail; as near to the CPU that serves the NIC's interrupt as [`RailRequest::nearness`] says; on a core that serves the
 /// fewest other NICs; on a node with room for the rail's tasks; of use to the fewest other NICs; with the lowest number.
@@ -35,6 +36,24 @@ use std::net::IpAddr;
 /// # Errors
 /// [`PlanError`] if the request cannot be met.
 pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
+    let planned = plan_unclaimed(topology, request);
+    if planned.is_ok() || request.exclusive || request.claimed.cpus().is_empty() {
+        return planned;
+    }
+    let sharing = RailRequest { claimed: Resources::default(), ..request.clone() };
+    // The error is another than the claims.
+    let Ok(mut plan) = plan_unclaimed(topology, &sharing) else { return planned };
+    let cores = |cpus: CpuSet| cpus.iter().fold(cpus.clone(), |all, cpu| all.union(&cpus::core_around(topology, cpu)));
+    let bound = plan.rails.iter().filter(|rail| rail.bound_cpu().is_some());
+    let bound = bound.fold(CpuSet::new(), |all, rail| all.union(&rail.cpus()));
+    let shared: CpuSet = request.claimed.cpus().intersection(&cores(bound));
+    plan.notes
+        .push(format!("CPUs {shared} are claimed by other owners, and shared with them, as no plan does without"));
+    Ok(plan)
+}
+
+/// A plan on CPUs that nobody claims.
+fn plan_unclaimed(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
     let mut planner = Planner::new(topology, request)?;
     match &request.which {
         Which::Auto => planner.on_nics(None)?,

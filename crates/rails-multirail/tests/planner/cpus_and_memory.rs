@@ -269,9 +269,24 @@ fn exclusive_rails_have_their_cores_to_themselves() {
     assert_eq!(error, PlanError::TooFewCores { wanted: 9, usable: 8 });
     let claimed = |request: &mut RailRequest| request.claimed = cpus("0,3").into();
     assert_eq!(chosen_cpus(&planned_with(&machine, "loopback:2", claimed).unwrap()), [4, 6], "whole cores are claimed");
-    let all = |request: &mut RailRequest| request.claimed = cpus("0-15").into();
+    let all = |request: &mut RailRequest| (request.exclusive, request.claimed) = (true, cpus("0-15").into());
     let error = planned_with(&machine, "loopback:2", all).unwrap_err();
     assert_eq!(error, PlanError::TooFewCores { wanted: 2, usable: 0 });
+}
+
+#[test]
+fn claimed_cores_are_shared_where_there_are_no_others() {
+    let machine = two_packages(vec![loopback()]);
+    for (request, claimed, shared) in
+        [("loopback:2", "0-15", "0-3"), ("127.0.0.1@4", "5", "5"), ("cores:3", "0-11", "0-5"), ("cores:2", "0-11", "")]
+    {
+        let plan = planned_with(&machine, request, |request| request.claimed = cpus(claimed).into()).unwrap();
+        let note = format!("CPUs {shared} are claimed by other owners, and shared with them, as no plan does without");
+        assert_eq!(plan.notes.contains(&note), !shared.is_empty(), "{plan}");
+        assert!(shared.is_empty() || plan.rails.iter().all(|rail| rail.exclusive_cpus.is_empty()), "{plan}");
+    }
+    let absent = planned_with(&machine, "127.0.0.1@99", |request| request.claimed = cpus("0-15").into());
+    assert!(matches!(absent, Err(PlanError::TooFewCores { .. })), "{absent:?}");
 }
 
 #[test]

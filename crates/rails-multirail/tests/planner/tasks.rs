@@ -114,8 +114,8 @@ fn exclusive_rails_on_cpus_that_were_asked_for() {
         let told = exclusive(text).unwrap_err().to_string();
         assert!(told.contains("were asked for `eth1`, and none of them is free"), "{told}");
     }
-    let claimed =
-        planned_with(&machine, "eth0@4", |request| request.claimed = cpus("5").into()).unwrap_err().to_string();
+    let claimed = |request: &mut RailRequest| (request.exclusive, request.claimed) = (true, cpus("5").into());
+    let claimed = planned_with(&machine, "eth0@4", claimed).unwrap_err().to_string();
     assert!(claimed.contains("CPUs 4 were asked for `eth0`, and none of them is free"), "{claimed}");
     assert_eq!(chosen_cpus(&exclusive("eth0,eth1@8").unwrap()), [10, 8], "a wish for CPUs comes first");
     assert_eq!(chosen_cpus(&planned(&machine, "eth0,eth1@9")), [10, 9]);

@@ -72,8 +72,8 @@ impl<G: Guest> Admission<G> {
         Self { waiting, over, host }
     }
 
-    /// The next stream from a peer that runs the counterpart of this command. The stream waits for its turn. The user is
-    /// told of each stream that does not fit, and no call sees it. Cancel safe.
+    /// The next stream from a peer that runs the counterpart of this command. The stream waits for its turn. The user
+    /// is told of each stream that does not fit, and no call sees it. Cancel safe.
     ///
     /// # Errors
     /// [`ListenerClosed`] or [`HostGone`]: [no stream comes](is_last) any more.
@@ -114,7 +114,8 @@ pub(crate) fn is_passed_over(error: &anyhow::Error, once: bool) -> bool {
     !is_last(error) && (!once || error.is::<NoTurn>())
 }
 
-/// Tells the user why a stream got no turn: of each reason once a minute at most, as strangers choose how many there are.
+/// Tells the user why a stream got no turn: of each reason once a minute at most, as strangers choose how many there
+/// are.
 fn tell(fault: &anyhow::Error) {
     match FAULTS.due(Instant::now(), &format!("{fault:#}")) {
         Some(_) => drop(explain(fault)),

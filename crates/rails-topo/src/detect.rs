@@ -24,9 +24,9 @@ impl Topology {
     ///
     /// # Interfaces
     ///
-    /// The interfaces are those of the calling thread's network namespace, as the kernel lists them (getifaddrs(3)). `/sys` can
-    /// show another namespace's: its facts count for an interface only if index and hardware address agree. One that
-    /// `/sys` does not show is [`NicKind::Unknown`](crate::NicKind::Unknown).
+    /// The interfaces are those of the calling thread's network namespace, as the kernel lists them (getifaddrs(3)).
+    /// `/sys` can show another namespace's: its facts count for an interface only if index and hardware address agree.
+    /// One that `/sys` does not show is [`NicKind::Unknown`](crate::NicKind::Unknown).
     ///
     /// # Allowed CPUs and nodes
     ///

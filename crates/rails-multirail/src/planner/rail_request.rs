@@ -49,7 +49,8 @@ pub struct RailRequest {
     /// Whether [`Which::Count`] puts several rails on one NIC if there are fewer NICs than rails.
     pub share_nics: bool,
     /// All that is claimed by others, as [`Claims::taken`](rails_bind::claims::Claims::taken) reads it. No rail is
-    /// planned on cores of these CPUs, unless the request is not exclusive and cannot be met without them, and no exclusive one is put on a NIC with these interrupts or queues.
+    /// planned on cores of these CPUs, unless the request is not exclusive and cannot be met without them, and no
+    /// exclusive one is put on a NIC with these interrupts or queues.
     pub claimed: Resources,
 }
 

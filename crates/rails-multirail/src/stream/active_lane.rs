@@ -277,8 +277,8 @@ impl ActiveLane {
         self.wake_task();
     }
 
-    /// Whether an error may be that of a reader's runtime which is shutting down, and not the connection's. The connection
-    /// tells an error of the operating system once, so that one is not to be lost.
+    /// Whether an error may be that of a reader's runtime which is shutting down, and not the connection's. The
+    /// connection tells an error of the operating system once, so that one is not to be lost.
     fn may_be_of_reader(&self, driven: &Driven, error: &io::Error) -> bool {
         driven.reports != self.home() && error.raw_os_error().is_none()
     }

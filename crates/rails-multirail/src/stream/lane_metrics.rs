@@ -85,8 +85,8 @@ impl Joined {
     }
 }
 
-/// The transport's figures of a connection, if it gives any. A panic of the transport costs its figures alone. The caller
-/// holds no lock.
+/// The transport's figures of a connection, if it gives any. A panic of the transport costs its figures alone. The
+/// caller holds no lock.
 pub(crate) fn figures(lane: &Arc<dyn Lane>) -> Option<TransportStats> {
     let mut figures = None;
     run_caught("a transport has panicked as it was asked for figures", || figures = lane.detailed_stats().ok());

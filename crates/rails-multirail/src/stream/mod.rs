@@ -98,8 +98,8 @@ use tokio::{
 /// - **Flushing** it has small writes leave that wait for others: answers to several requests at hand leave together,
 ///   when the task waits or at the end of its turn. A write that comes 50 us after the first takes the others along. If
 ///   the task blocks its thread instead, a lane's task sends them a few milliseconds later, unless the lane lives on
-///   that thread. Lanes send all other bytes as soon as they have room. As with a `TcpStream`, flushed bytes are not yet
-///   at the peer.
+///   that thread. Lanes send all other bytes as soon as they have room. As with a `TcpStream`, flushed bytes are not
+///   yet at the peer.
 /// - **The end of the process**, by a return from `main` or by [`exit`](std::process::exit), waits until the streams
 ///   that were dropped have delivered their bytes, within their linger and two seconds. A signal or
 ///   [`abort`](std::process::abort) does not, and streams that were not dropped are not waited for. Only

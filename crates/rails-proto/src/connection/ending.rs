@@ -24,9 +24,10 @@ pub(super) struct Ending {
     /// The time to linger and to tell the peer, since the application abandoned the stream or the stream failed.
     abandoned: Option<Countdown>,
     /// The time for the peer of a stream that is done to dial again, since the peer's kernel closed or reset the last
-    /// lane.
+    /// lane, or that lane left.
     returns: Option<Countdown>,
-    /// Both ends closed a lane after the stream was done, so the peer knows that the stream is done; or the time for that is over.
+    /// Both ends closed a lane that was not leaving after the stream was done, so the peer knows that the stream is
+    /// done; or the time for that is over.
     pub(super) settled: bool,
 }
 
@@ -94,8 +95,9 @@ impl Connection {
         self.wakes.supervisor |= self.ending.lingers.is_some();
     }
 
-    /// The peer's kernel has closed or reset a lane with this round trip. If it was the last of a stream that is done,
-    /// either the peer is gone, or it has still to hear of the end and dials again soon.
+    /// The peer's kernel has closed or reset a lane with this round trip, or the lane has left the stream. If it was
+    /// the last of a stream that is done, either the peer is gone, or it has still to hear of the end and dials again
+    /// soon.
     pub(super) fn expect_return(&mut self, now: Instant, rtt: Option<Duration>) {
         if self.is_done_without_lanes() {
             let redial = (REDIAL + REDIAL_ROUND_TRIPS * rtt.unwrap_or_default()).min(self.outage_limit);

@@ -314,13 +314,15 @@ impl Connection {
     /// A lane has ended.
     pub fn lane_down(&mut self, now: Instant, lane: LaneId, end: LaneEnd) {
         self.note_end(lane, end);
-        self.ending.settled |= end == LaneEnd::Closed && self.is_done();
+        // Both ends close a lane that leaves, and the peer may have done so before the stream was done.
+        let is_leaving = self.lanes[lane.0].leaving;
+        self.ending.settled |= end == LaneEnd::Closed && self.is_done() && !is_leaving;
         let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.at_risk(lane.0) };
         let rtt = self.scheduler.lane_view(lane.0).rtt;
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
         self.lanes[lane.0] = Lane::default();
-        if end == LaneEnd::ByPeer {
+        if end == LaneEnd::ByPeer || is_leaving {
             self.expect_return(now, rtt);
         }
         self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });

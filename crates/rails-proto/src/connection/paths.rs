@@ -278,6 +278,26 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_that_leaves_tells_no_end_of_the_stream() {
+        let now = Instant::now();
+        let (mut connection, leaver) = done(now);
+        connection.leave(now, leaver);
+        let other = connection.lane_up(now, LaneTraits { number: 1, ..LaneTraits::default() }).unwrap();
+        connection.lane_down(now, leaver, LaneEnd::Closed);
+        assert!(!connection.needs_no_lane(), "the other lane has still to tell the peer");
+        connection.lane_down(now, other, LaneEnd::Closed);
+        assert!(connection.needs_no_lane());
+        // The last lane may leave as well.
+        let (mut connection, leaver) = done(now);
+        connection.leave(now, leaver);
+        connection.lane_down(now, leaver, LaneEnd::Closed);
+        pass(&mut connection, now + Duration::from_secs(2) - MS);
+        assert!(!connection.needs_no_lane(), "the peer may return to hear of the end");
+        pass(&mut connection, now + Duration::from_secs(2));
+        assert!(connection.needs_no_lane() && connection.failure().is_none());
+    }
+
+    #[test]
     fn a_done_stream_waits_longer_on_a_slow_path() {
         let now = Instant::now();
         for (rtt, redial) in [(700 * MS, 4300 * MS), (100 * LIMIT, LIMIT)] {

@@ -1,10 +1,12 @@
 //! The options of streams and listeners.
 
 mod limits;
+mod own_policy;
 
 pub use limits::Limits;
 
 use crate::{Driver, RailId, Security, error::NoTransport};
+use own_policy::OwnPolicy;
 use rails_net::{TcpTransport, Transport};
 use rails_proto::{
     Scheme,
@@ -51,7 +53,7 @@ impl PolicySource {
     fn build(&self) -> Box<dyn StripePolicy> {
         match self {
             Self::Ours(policy) => policy.build(),
-            Self::Own(make) => make(),
+            Self::Own(make) => Box::new(OwnPolicy::new(make())),
         }
     }
 }
@@ -113,8 +115,9 @@ impl StreamOptions {
         Self { policy: PolicySource::Ours(policy), ..self }
     }
 
-    /// Shares bytes by the application's own policy: each stream calls `make` once. The policy is called under the stream's lock,
-    /// so it must not use streams: a call that would wait for that lock panics.
+    /// Shares bytes by the application's own policy: each stream calls `make` once. The policy is called under the
+    /// stream's lock, so it must not use streams: a call that would wait for that lock panics. A policy that panics is
+    /// asked no more, and [`Policy::Adaptive`] takes its place.
     #[must_use]
     pub fn own_policy(self, make: impl Fn() -> Box<dyn StripePolicy> + Send + Sync + 'static) -> Self {
         Self { policy: PolicySource::Own(Arc::new(make)), ..self }

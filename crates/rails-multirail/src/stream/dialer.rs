@@ -435,18 +435,25 @@ impl Dialer {
         attempt: Attempt<'_>,
     ) -> Result<Option<(LaneDriver, MultiRailStream)>, JoinError> {
         let Attempt { id, joined, _turn } = attempt;
+        if self.is_open() {
+            return Ok(None);
+        }
+        // The application's policy is made, and its transport asked, under no lock.
+        let mut state = Some(self.options.connection(joined.parameters));
+        let (local, peer) = (connection.local_addr(), connection.peer_addr());
         let mut shared = None;
         self.opened.send_if_modified(|opened| {
-            if opened.is_none() {
-                let mut state = self.options.connection(joined.parameters);
+            if opened.is_none()
+                && let Some(mut state) = state.take()
+            {
                 let failed = self.failed();
                 (0..self.lanes).filter(|lane| !failed.contains_key(lane)).for_each(|lane| state.dialled(lane));
                 let opened_by = OpeningLane {
                     role: Role::Opened,
                     joining: joined.joining,
                     peer_certificates: joined.peer_certificates,
-                    local: connection.local_addr(),
-                    peer: connection.peer_addr(),
+                    local,
+                    peer,
                 };
                 *opened = Some(Shared::new(id, state, self.rails.clone(), opened_by, &self.options));
                 shared.clone_from(opened);

@@ -193,6 +193,31 @@ async fn policy_of_the_application() {
     assert_eq!(carried, [FIRST_PART as u64, (3 << 20) - FIRST_PART as u64]);
 }
 
+/// A policy whose every call panics.
+#[derive(Debug)]
+struct Panics;
+
+impl StripePolicy for Panics {
+    fn decide(&self, _view: &SchedulerView<'_>, _lane: usize) -> Decision {
+        panic!("this policy decides nothing")
+    }
+
+    fn on_sent(&mut self, _sent: &Sent) {
+        panic!("this policy hears nothing")
+    }
+
+    fn on_lost(&mut self, _lane: usize) {
+        panic!("this policy hears nothing")
+    }
+}
+
+#[tokio::test]
+async fn policy_that_panics_is_replaced() {
+    let rails = rails(2);
+    let (near, far) = pair(&rails, &options().own_policy(|| Box::new(Panics))).await;
+    moved(near, far, pattern(1 << 20)).await;
+}
+
 #[tokio::test]
 async fn recorded_decisions_outlive_their_stream() {
     let rails = rails(2);

@@ -1,0 +1,79 @@
+//! An application's own policy, which may panic.
+
+use rails_proto::policy::{Adaptive, Decision, LaneView, Policy, SchedulerView, Sent, StripePolicy};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// A policy of the application until it panics, and [`Adaptive`] from then on. The scheduler calls it where an
+/// unwinding thread would leave the stream in between two states, and from destructors, where a second panic ends the
+/// process. Of the panic the process' panic hook tells.
+#[derive(Debug)]
+pub(super) struct OwnPolicy {
+    policy: Box<dyn StripePolicy>,
+    has_panicked: AtomicBool,
+}
+
+impl OwnPolicy {
+    pub(super) fn new(policy: Box<dyn StripePolicy>) -> Self {
+        Self { policy, has_panicked: AtomicBool::new(false) }
+    }
+
+    fn ask<R>(&self, ask: impl Fn(&(dyn StripePolicy + 'static)) -> R) -> R {
+        let own = self.attempt(|| ask(&*self.policy));
+        own.unwrap_or_else(|| ask(&Adaptive))
+    }
+
+    fn tell(&mut self, tell: impl FnOnce(&mut dyn StripePolicy)) {
+        let mut policy = std::mem::replace(&mut self.policy, Box::new(Adaptive));
+        self.attempt(|| tell(&mut *policy));
+        self.policy = policy;
+    }
+
+    /// Calls the policy unless it has panicked, or does now.
+    fn attempt<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
+        if self.has_panicked.load(Relaxed) {
+            return None;
+        }
+        match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(answer) => Some(answer),
+            Err(panic) => {
+                // The panic's own destructor may panic too.
+                std::mem::forget(panic);
+                self.has_panicked.store(true, Relaxed);
+                None
+            }
+        }
+    }
+}
+
+impl StripePolicy for OwnPolicy {
+    fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision {
+        self.ask(|policy| policy.decide(view, lane))
+    }
+
+    fn longest_chunk(&self, lane: &LaneView, longest: usize) -> usize {
+        self.ask(|policy| policy.longest_chunk(lane, longest))
+    }
+
+    fn reinjects(&self) -> bool {
+        self.ask(StripePolicy::reinjects)
+    }
+
+    fn built_in(&self) -> Option<Policy> {
+        self.ask(StripePolicy::built_in)
+    }
+
+    fn on_sent(&mut self, sent: &Sent) {
+        self.tell(|policy| policy.on_sent(sent));
+    }
+
+    fn on_ack(&mut self, lane: usize, bytes: u64) {
+        self.tell(|policy| policy.on_ack(lane, bytes));
+    }
+
+    fn on_lost(&mut self, lane: usize) {
+        self.tell(|policy| policy.on_lost(lane));
+    }
+}

@@ -259,9 +259,12 @@ impl ActiveLane {
             return Poll::Pending;
         }
         let is_called = self.handoff.takes_call_home();
-        if (is_called || !self.handoff.is_inline()) && self.report_to(driven, self.home()).is_err() && is_called {
-            // Mostly the other runtime still reports. Where it does not, the stream's linger bounds the attempts.
-            driven.home_again = Some(Instant::now() + TIMER_SLACK);
+        if is_called || !self.handoff.is_inline() {
+            let outcome = self.report_to(driven, self.home());
+            if outcome.is_err() && is_called {
+                // Mostly the other runtime still reports. Where it does not, the stream's linger bounds the attempts.
+                driven.home_again = Some(Instant::now() + TIMER_SLACK);
+            }
         }
         let received = self.poll_receive(Access::on_rail(shared, self), driven, budget);
         if received.is_ready() {

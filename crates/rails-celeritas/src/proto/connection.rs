@@ -73,8 +73,6 @@ pub struct ConnectionProtocol {
     /// The probes of the peer that are to be answered.
     arrived_probes: VecDeque<u64>,
     silence: Silence,
-    /// This end was away, and has not heard of the peer since.
-    was_away: bool,
     /// Messages of the peer that nobody wants, of which it is to be told.
     refused: RangeSet<u32>,
     /// The peer is to be told the round trip, and to answer.
@@ -197,7 +195,6 @@ impl ConnectionProtocol {
             was_short: false,
             arrived_probes: VecDeque::new(),
             silence: Silence::new(now),
-            was_away: false,
             refused: RangeSet::new(),
             tells_round_trip: false,
             tells_finish: None,
@@ -509,7 +506,6 @@ impl ConnectionProtocol {
     /// [`Rejection`]. Its payload is to be dropped then.
     pub fn handle_segment(&mut self, now: Instant, header: &SegmentHeader, payload: u32) -> Result<Payload, Rejection> {
         let payload = self.receiver.handle(now, header, payload)?;
-        self.was_away = false;
         self.handle_arrivals(now);
         Ok(payload)
     }
@@ -519,7 +515,6 @@ impl ConnectionProtocol {
         if self.has_failed {
             return;
         }
-        self.was_away = false;
         if self.silence.hear_of_peer(now, self.patience()) {
             self.sender.distrust_samples();
         }
@@ -616,24 +611,16 @@ impl ConnectionProtocol {
         }
     }
 
-    /// This end has not looked for that time, though it would have: its process was stopped or computes, or its clock
-    /// has jumped. With a time of zero it looks, and has not heard all that has come.
-    ///
-    /// Until the peer is heard, one absence counts for nothing, and those behind it count: all that had come was read
-    /// after the first. So an end whose every look is late still finds out that its peer is gone.
+    /// This end has not looked for that time, though it would have: its process was stopped, or its clock has jumped. With
+    /// a time of zero it looks, and has not heard all that has come.
     pub fn handle_absence(&mut self, now: Instant, time: Duration) {
-        if !time.is_zero() {
-            self.sender.distrust_samples();
-            if std::mem::replace(&mut self.was_away, true) {
-                return;
-            }
-        }
         let patience = self.patience();
         self.silence.excuse(now, time, patience);
         if !time.is_zero() {
             self.farewell.iter_mut().for_each(|limit| limit.excuse(now, time, patience.pause));
             self.closing.iter_mut().for_each(|closing| closing.excuse(now, time, patience.pause));
             self.path_mtu.excuse(now, time, patience.pause);
+            self.sender.distrust_samples();
         }
     }
 
@@ -1013,30 +1000,6 @@ pub(super) mod tests {
         end.handle_timeout(begin + limit);
         let events = std::iter::from_fn(|| end.poll_event());
         assert_eq!(events.last(), Some(Event::NotClosed { bytes: 0 }));
-    }
-
-    /// Each task of its runtime computes for half a second.
-    #[test]
-    fn late_looks_find_a_dead_peer() {
-        let begin = Instant::now();
-        let late = Duration::from_millis(500);
-        let mut end = end(begin);
-        end.handle_control(
-            begin,
-            &Control::ErrorList(ErrorList { limit: 1, message_limit: 1, ..ErrorList::default() }),
-        );
-        end.submit(begin, 1).unwrap();
-        let mut burst = Vec::new();
-        end.poll_transmit(begin + late, 1, &mut burst);
-        assert_eq!(burst.len(), 1);
-        let looks = (2..).map(|look| begin + look * late).take_while(|now| {
-            end.handle_absence(*now, late);
-            end.handle_timeout(*now);
-            !end.is_over()
-        });
-        let count = looks.take(100).count();
-        assert!((10..20).contains(&count), "{count}");
-        assert!(matches!(end.poll_event(), Some(Event::Failed(Failure::Blocked | Failure::Silent(_)))));
     }
 
     /// The peer takes none of them at first.

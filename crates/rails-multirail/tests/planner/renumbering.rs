@@ -99,7 +99,7 @@ fn places(machine: &Topology, request: &RailRequest, plan: &RailPlan) -> Vec<Pla
     let bound: Vec<CpuId> = plan.rails.iter().filter_map(PlannedRail::bound_cpu).collect();
     let place = |rail: &PlannedRail| {
         let Some(cpu) = rail.bound_cpu() else { return Place::default() };
-        let core = machine.core_of_cpu(cpu).unwrap().cpus.clone();
+        let core = machine.core_of_cpu(cpu).map_or_else(|| CpuSet::single(cpu), |core| core.cpus.clone());
         let nic = rail.interface.as_deref().and_then(|name| machine.nic(name));
         let devices = nic.map(|nic| machine.lanes_of(nic).devices).unwrap_or_default();
         let serving = devices.iter().fold(CpuSet::new(), |all, device| all.union(&serving(device)));

@@ -57,7 +57,7 @@ fn netns_machine_is_read_without_sys_and_proc() {
 #[ignore = "needs root: it becomes another user"]
 fn netns_file_in_a_closed_folder_may_be_missing() {
     use rails_topo::config::layers;
-    Sandbox::new().user(65534).rerun("netns_file_in_an_unsearchable_folder_may_be_missing", || {
+    Sandbox::new().user(65534).rerun("netns_file_in_a_closed_folder_may_be_missing", || {
         // The folder of a process is its user's alone.
         assert_eq!(layers(&["/proc/1/cwd/.config/rails/topology.toml".into()], &[]).unwrap().len(), 0);
         assert_eq!(layers(&["/etc/shadow".into()], &[]).unwrap_err().to_string(), "cannot read `/etc/shadow`");

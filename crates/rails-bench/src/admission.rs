@@ -98,7 +98,7 @@ impl<G: Guest> Admission<G> {
     }
 }
 
-/// Nobody greets streams any more, although the listener has not closed.
+/// The task that greets streams has ended, although the listener has not closed.
 #[derive(Debug, thiserror::Error)]
 #[error("the task that greets streams has ended")]
 pub(crate) struct HostGone;
@@ -139,7 +139,7 @@ async fn host<D: Door>(
             && leaving.is_empty()
             && let Some(closed) = closed.take()
         {
-            // It fails where nobody waits for a stream any more.
+            // The command may take no further stream.
             let _ = queue.send(Err(closed)).await;
             return;
         }

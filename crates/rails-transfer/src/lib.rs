@@ -59,7 +59,7 @@
 //! - A file's failure is told to both peers and does not stop the others. `Ok` therefore means only that the protocol
 //!   came to its end; ask [`SendSummary::is_complete`] and [`ReceiveSummary::is_complete`].
 //! - A file system or a sandbox may refuse to lock, to set modes, to write to disk when it is told. The copy then goes
-//!   on, and says once what it lacks ([`Guarantee`], [`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the
+//!   on, and names each missing [`Guarantee`] once ([`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the
 //!   file instead.
 //! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it, and at most
 //!   64 entries are open at a time. Only the sender's own list of files grows.

@@ -95,7 +95,7 @@ struct Offered {
 struct Moved {
     header: SegmentHeader,
     header_len: usize,
-    /// The place of the payload among those that are to be moved.
+    /// The payload's place in the bytes that wait to be moved.
     bytes: Range<usize>,
 }
 

@@ -93,7 +93,7 @@ pub struct ConnectionProtocol {
     /// The sending side of the control channel is closed, here and at the peer.
     is_closed: bool,
     peer_is_closed: bool,
-    /// Nobody receives any more; up to this limit the messages of this end are delivered, and the peer closes.
+    /// The limit of an abandoned end, which delivers its messages until then and receives none.
     farewell: Option<Limit>,
     /// The wait of a caller that closes.
     closing: Option<Closing>,
@@ -984,7 +984,7 @@ pub(super) mod tests {
         assert_eq!(begin(&mut end, taken), Ok(Payload::New), "it may send further");
     }
 
-    /// The peer repeats what has come, and sends nothing of the rest.
+    /// The peer sends the first byte again and again, and never the second.
     #[test]
     fn duplicates_are_no_progress_of_a_close() {
         let (begin, limit) = (Instant::now(), Duration::from_secs(30));

@@ -57,7 +57,7 @@ async fn mute_peers_keep_nobody_out() {
     }
 }
 
-/// Nobody accepts at first, and more have greeted than may wait.
+/// More peers greet before the first accept than may wait.
 #[tokio::test]
 async fn peers_wait_for_a_late_accept() {
     let listener = options().listen(anywhere()).unwrap();

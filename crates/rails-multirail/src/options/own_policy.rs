@@ -21,29 +21,28 @@ impl OwnPolicy {
     }
 
     fn ask<R>(&self, ask: impl Fn(&(dyn StripePolicy + 'static)) -> R) -> R {
-        let own = self.attempt(|| ask(&*self.policy));
+        let own = attempt(&self.has_panicked, || ask(&*self.policy));
         own.unwrap_or_else(|| ask(&Adaptive))
     }
 
     fn tell(&mut self, tell: impl FnOnce(&mut dyn StripePolicy)) {
-        let mut policy = std::mem::replace(&mut self.policy, Box::new(Adaptive));
-        self.attempt(|| tell(&mut *policy));
-        self.policy = policy;
+        // Adaptive has no memory to keep up to date.
+        attempt(&self.has_panicked, || tell(&mut *self.policy));
     }
+}
 
-    /// Calls the policy unless it has panicked, or does now.
-    fn attempt<R>(&self, call: impl FnOnce() -> R) -> Option<R> {
-        if self.has_panicked.load(Relaxed) {
-            return None;
-        }
-        match catch_unwind(AssertUnwindSafe(call)) {
-            Ok(answer) => Some(answer),
-            Err(panic) => {
-                // The panic's own destructor may panic too.
-                std::mem::forget(panic);
-                self.has_panicked.store(true, Relaxed);
-                None
-            }
+/// Calls a policy unless it has panicked; `None` if it has, or does now.
+fn attempt<R>(has_panicked: &AtomicBool, call: impl FnOnce() -> R) -> Option<R> {
+    if has_panicked.load(Relaxed) {
+        return None;
+    }
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(answer) => Some(answer),
+        Err(panic) => {
+            // The panic's own destructor may panic too.
+            std::mem::forget(panic);
+            has_panicked.store(true, Relaxed);
+            None
         }
     }
 }

@@ -171,8 +171,8 @@ impl TcpStats {
 }
 
 /// Whether the peer's host has answered all packets of a TCP socket, or one of them within that time (in steps of the
-/// kernel's timer, up to 10 ms): those with bytes, and the probes of a closed window or of an idle connection. It lives
-/// then, whatever its process does; one that is gone answers no packet that was sent since.
+/// kernel's timer, up to 10 ms): those with bytes, and the probes of a closed window or of an idle connection. Such a
+/// host lives, also while its process is stopped. A host that is gone answers no packet that was sent since.
 ///
 /// # Errors
 /// The kernel's.

@@ -8,7 +8,7 @@ use netlink_sys::{
 };
 use std::{future::pending, io};
 
-/// The sources of events; one that the system refuses is `None`, and the slow look finds what it would have told.
+/// The sources of events. The system may refuse one, which is `None` then: the slow look finds its changes.
 pub(super) struct Sources {
     uevents: Option<TokioSocket>,
     route: Option<TokioSocket>,

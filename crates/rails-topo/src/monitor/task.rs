@@ -108,7 +108,7 @@ pub(super) async fn aside<T: Send + 'static>(look: impl Fn() -> T + Send + Sync 
     let there = Arc::clone(&look);
     let (done, found) = oneshot::channel();
     let thread = thread::Builder::new().name("rails-look".to_owned()).spawn(move || {
-        // Nobody waits for it once the monitor has been dropped.
+        // The send fails once the monitor has been dropped.
         let _ = done.send(there());
     });
     match thread {

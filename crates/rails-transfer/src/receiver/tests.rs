@@ -79,7 +79,7 @@ fn a_sender_of_an_older_release_hears_nothing_new() {
 }
 
 #[test]
-fn a_lacking_guarantee_has_the_bytes_that_the_document_shows() {
+fn a_lacking_guarantee_as_the_document_shows_it() {
     let lacking = Lacking { guarantee: Guarantee::Sync, cause: Reason::new("x") };
     assert_eq!(crate::message::encode(&FromReceiver::Lacking { lacking }, Vec::new()), [4, 3, 1, b'x']);
 }

@@ -10,7 +10,7 @@ use super::*;
 use crate::guarantee::{Calls, Guarantee, Lacking};
 use crate::observe::Observer;
 
-/// Notes what is lacking, as a program would tell it.
+/// An observer that keeps the missing guarantees that it is told of.
 #[derive(Default)]
 struct Told(Mutex<Vec<Lacking>>);
 

@@ -26,8 +26,7 @@ pub(super) struct Interface {
 
 /// The interfaces, by name: of this machine those of the thread's namespace, of a tree all that have files.
 pub(super) fn interfaces(root: &Root) -> Vec<Interface> {
-    let asked = root.is_this_machine().then(asked).flatten();
-    match asked {
+    match of_this_thread(root) {
         Some(nics) => {
             let interface = |nic: Nic| Interface { has_files: has_its_files(root, &nic), nic };
             nics.into_iter().map(interface).collect()
@@ -92,7 +91,16 @@ fn listed(root: &Root) -> Vec<Interface> {
 
 /// Whether the thread's namespace has an interface of that name whose files are its own.
 pub(crate) fn has_own_files(root: &Root, name: &str) -> bool {
-    interfaces(root).iter().any(|interface| interface.nic.name == name && interface.has_files)
+    match of_this_thread(root) {
+        // The files of one interface, and not those of all, as settings ask for each of a NIC's queues.
+        Some(nics) => nics.iter().any(|nic| nic.name == name && has_its_files(root, nic)),
+        None => listed(root).iter().any(|interface| interface.nic.name == name),
+    }
+}
+
+/// As [`asked`], where the tree is that of this machine.
+fn of_this_thread(root: &Root) -> Option<Vec<Nic>> {
+    root.is_this_machine().then(asked).flatten()
 }
 
 /// Whether the files below the name of an interface are its own, and not those of one in another network namespace.

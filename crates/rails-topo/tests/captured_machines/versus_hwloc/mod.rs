@@ -75,7 +75,7 @@ fn compare(ours: &Facts, theirs: &Facts, tree: &str) -> Vec<String> {
 }
 
 fn save_what_hwloc_sees(xml: &Path) {
-    // Whatever the captured process's control group forbids belongs to the machine too.
+    // CPUs and nodes that the captured process's control group forbids belong to the machine too.
     let builder = TopologyBuilder::new().with_flags(BuildFlags::INCLUDE_DISALLOWED).unwrap();
     let builder = builder.with_cpu_icache_type_filter(TypeFilter::KeepAll).unwrap();
     let hwloc = builder.with_io_type_filter(TypeFilter::KeepAll).unwrap().build().unwrap();

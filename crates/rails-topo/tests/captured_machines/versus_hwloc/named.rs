@@ -118,10 +118,10 @@ pub(super) const NAMED: &[Named] = &[
     on("fakeheterocpunuma", "core_kinds*", "*", How::Differs, "hwloc tells two makes of the same speed apart"),
     on("nvidiagpunumanodes", "nodes", "25*", How::OnlyOurs, GPU_MEMORY),
     on("nvidiagpunumanodes", "distances", "", How::Differs, GPU_MEMORY),
-    on("nvidiagpunumanodes", "gpus.node", "*", How::OnlyTheirs, "hwloc takes the node of the local CPUs"),
-    on("nvidiagpunumanodes", "pci_devices.node", "*", How::OnlyTheirs, "hwloc takes the node of the local CPUs"),
-    on("nvidiagpunumanodes", "allowed_cpus", "", How::Differs, "hwloc does not find the cpuset /jjh of the process"),
-    on("nvidiagpunumanodes", "allowed_nodes", "", How::Differs, "hwloc does not find the cpuset /jjh of the process"),
+    on("nvidiagpunumanodes", "gpus.node", "*", How::OnlyTheirs, LOCAL_CPUS),
+    on("nvidiagpunumanodes", "pci_devices.node", "*", How::OnlyTheirs, LOCAL_CPUS),
+    on("nvidiagpunumanodes", "allowed_cpus", "", How::Differs, LOST_CPUSET),
+    on("nvidiagpunumanodes", "allowed_nodes", "", How::Differs, LOST_CPUSET),
     on("pcidomain32bits", "pci_devices", "10000:*", How::OnlyOurs, WIDE_DOMAIN),
     on("pcidomain32bits", "block_devices.pci", "vda", How::OnlyOurs, WIDE_DOMAIN),
     on("pcidomain32bits", "block_devices*", "*", How::OnlyTheirs, ONE_PLACE),
@@ -151,5 +151,7 @@ const ONE_DISTANCE: &str = "all nodes are as far from each other as from themsel
 const TWICE: &str = "hwloc drops a node whose CPUs an earlier one has";
 const GPU_MEMORY: &str = "hwloc leaves out nodes that are the memory of GPUs";
 const WIDE_DOMAIN: &str = "hwloc leaves out PCI domains of more than 16 bits";
+const LOCAL_CPUS: &str = "hwloc takes the node of the local CPUs";
+const LOST_CPUSET: &str = "hwloc does not find the cpuset /jjh of the process";
 const TWO_NODES: &str = "the file names a node, and the local CPUs are those of several";
 const ONE_PLACE: &str = "hwloc puts all that hangs on one root bus where the first function of it is";

@@ -233,12 +233,11 @@ fn warn_of_holders(topology: &Topology, plan: &RailPlan, claimed: &CpuSet) {
         cores.fold(cpus.clone(), |all, core| all.union(&core.cpus))
     };
     let bound = plan.rails.iter().filter(|rail| rail.bound_cpu().is_some());
-    let shared: CpuSet = bound.flat_map(|rail| cores(&rail.cpus()).iter().collect::<Vec<_>>()).collect();
-    let shared = shared.intersection(claimed);
+    let shared = bound.fold(CpuSet::new(), |all, rail| all.union(&cores(&rail.cpus()))).intersection(claimed);
     if !shared.is_empty() {
         let holders = holders_on(topology).into_iter().filter(|holder| holder.holds.cpus().intersects(&shared));
-        let holders: Vec<String> = holders.take(MOST_NAMED).map(|holder| holder.to_string()).collect();
-        tracing::warn!("rails share CPUs {shared} with {}, as there are no others for them", holders.join("; "));
+        let holders = named(&holders.collect::<Vec<_>>());
+        tracing::warn!("rails share CPUs {shared} with {holders}, as there are no others for them");
     }
 }
 
@@ -255,15 +254,20 @@ fn holders_on(topology: &Topology) -> Vec<Holder> {
 
 /// The remedy where claims leave too few cores.
 fn claimed_by(holders: &[Holder]) -> String {
+    match holders.is_empty() {
+        true => "the cores were claimed a moment ago and are free again: try once more".to_owned(),
+        false => format!("cores are claimed by {}; wait until they are free, or ask for fewer", named(holders)),
+    }
+}
+
+/// The first holders, and how many more there are.
+fn named(holders: &[Holder]) -> String {
     let named: Vec<String> = holders.iter().take(MOST_NAMED).map(Holder::to_string).collect();
     let more = match holders.len().saturating_sub(MOST_NAMED) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
-    match named.is_empty() {
-        true => "the cores were claimed a moment ago and are free again: try once more".to_owned(),
-        false => format!("cores are claimed by {}{more}; wait until they are free, or ask for fewer", named.join("; ")),
-    }
+    named.join("; ") + &more
 }
 
 /// The remedy where another process has claimed what exclusive rails need.

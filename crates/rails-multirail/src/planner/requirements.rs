@@ -6,7 +6,7 @@ use super::{
     plan_rails::Planner,
 };
 use crate::RailId;
-use rails_topo::{CpuSet, NicKind, NodeId};
+use rails_topo::{CpuSet, NodeId};
 
 impl Planner<'_> {
     /// Takes out the candidates that lack a required affinity, and returns them with the reason. `node` is the node of
@@ -56,10 +56,7 @@ impl Planner<'_> {
         let missing = |affinity, reason: String| Err(PlanError::AffinityMissing { rail, affinity, reason });
         let (name, serving) = (sought.nics.join(" and "), &sought.serving);
         let beside = |name: &&str| self.locality.cpus_beside(self.topology.nic(name)?);
-        let is_device = |name: &&str| {
-            let nic = self.topology.nic(name);
-            nic.is_some_and(|nic| matches!(nic.kind, NicKind::Device | NicKind::Unknown))
-        };
+        let is_device = |name: &&str| self.topology.nic(name).is_some_and(|nic| nic.kind.may_have_device());
         let no_interrupt = match sought.nics.iter().any(is_device) {
             true => format!("which CPU serves the interrupts of {name} is not known"),
             false if name.is_empty() => "it is planned on no NIC".to_owned(),

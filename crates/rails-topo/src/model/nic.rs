@@ -86,6 +86,13 @@ pub enum NicKind {
     Unknown,
 }
 
+impl NicKind {
+    /// Whether a device may stand behind such a NIC: also behind one of unknown kind.
+    pub fn may_have_device(self) -> bool {
+        matches!(self, Self::Device | Self::Unknown)
+    }
+}
+
 /// An IP address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceAddress {

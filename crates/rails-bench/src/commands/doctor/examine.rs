@@ -16,7 +16,7 @@ use rails_bind::{
     usage::{self, UsageError},
 };
 use rails_multirail::{Rail, RailRequest, Rails, plan_rails};
-use rails_topo::{Nic, NicKind, Topology};
+use rails_topo::{Nic, Topology};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -188,7 +188,7 @@ fn nics_of(pid: Tid, topology: &Topology) -> Result<(Vec<Nic>, Vec<String>)> {
         return Ok((Vec::new(), notes));
     }
     let uses = |nic: &&Nic| {
-        matches!(nic.kind, NicKind::Device | NicKind::Unknown)
+        nic.kind.may_have_device()
             && nic.addresses.iter().any(|address| sockets.iter().any(|socket| socket.local.ip() == address.ip))
     };
     Ok((topology.nics().iter().filter(uses).cloned().collect(), notes))

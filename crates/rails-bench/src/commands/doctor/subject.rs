@@ -4,7 +4,7 @@ use crate::{exit::Help, placement};
 use anyhow::{Result, anyhow};
 use rails_bind::thread::Tid;
 use rails_multirail::{RailRequest, Rails};
-use rails_topo::{Nic, NicKind, Topology};
+use rails_topo::{Nic, Topology};
 
 /// The subject of an examination.
 #[derive(Debug)]
@@ -37,8 +37,7 @@ impl Subject {
                 Ok(Self::Rails(rails))
             }
             (None, None, None) => {
-                let may_have_device = |nic: &&Nic| matches!(nic.kind, NicKind::Device | NicKind::Unknown);
-                let nics = topology.nics().iter().filter(may_have_device);
+                let nics = topology.nics().iter().filter(|nic| nic.kind.may_have_device());
                 let nics: Vec<String> = nics.map(|nic| nic.name.clone()).collect();
                 match nics.is_empty() {
                     false => Ok(Self::Nics(nics)),

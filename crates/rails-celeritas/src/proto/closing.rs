@@ -1,5 +1,6 @@
 //! How long an end that closes waits for a peer that makes no progress.
 
+use super::grace::Grace;
 use std::time::{Duration, Instant};
 
 /// The wait of an end that closes.
@@ -20,6 +21,7 @@ pub(super) struct Limit {
     /// most.
     part: Duration,
     looked_at: Instant,
+    grace: Grace,
 }
 
 impl Closing {
@@ -44,7 +46,7 @@ impl Closing {
         !has_progress
     }
 
-    /// That much time does not count, and the peer gets a pause at least from now on.
+    /// That much time does not count, and the peer gets a pause from now on, at most 16 times.
     pub(super) fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
         self.limit.excuse(now, time, pause);
     }
@@ -52,7 +54,7 @@ impl Closing {
 
 impl Limit {
     pub(super) fn new(now: Instant, length: Duration) -> Self {
-        Self { until: now.checked_add(length), part: length / PARTS, looked_at: now }
+        Self { until: now.checked_add(length), part: length / PARTS, looked_at: now, grace: Grace::default() }
     }
 
     /// When [`is_over`](Self::is_over) is to be asked.
@@ -65,9 +67,10 @@ impl Limit {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// That much time does not count, and a pause at least is left from now on.
+    /// That much time does not count, and a pause is left from now on, as long as the limit has grace.
     pub(super) fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
-        self.until = self.until.and_then(|until| until.checked_add(time)).map(|until| until.max(now + pause));
+        self.until =
+            self.until.and_then(|until| until.checked_add(time)).map(|until| self.grace.extend(until, now, pause));
     }
 }
 

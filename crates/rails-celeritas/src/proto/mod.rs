@@ -17,6 +17,7 @@ mod closing;
 pub mod connection;
 pub mod control;
 pub mod deadlines;
+mod grace;
 pub mod hold_off;
 mod in_flight;
 pub mod incoming;

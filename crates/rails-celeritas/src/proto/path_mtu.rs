@@ -13,6 +13,7 @@
 //!      to the base alone: from there
 //! ```
 
+use super::grace::Grace;
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -36,6 +37,7 @@ pub struct PathMtu {
     late: VecDeque<Probe>,
     /// When the probes of this round have had their time.
     ends_at: Option<Instant>,
+    grace: Grace,
     is_second_try: bool,
     /// The suspicions in a row that nothing was heard of: the path may have become a longer one.
     silent: u32,
@@ -82,6 +84,7 @@ impl PathMtu {
             sent: Vec::new(),
             late: VecDeque::new(),
             ends_at: None,
+            grace: Grace::default(),
             is_second_try: false,
             silent: 0,
             is_too_small: false,
@@ -202,10 +205,10 @@ impl PathMtu {
         self.begin([Some(self.current), Some(self.base), self.floor].into_iter().flatten());
     }
 
-    /// This end has not looked for that time: answers may have come. They are waited for until the end of a pause at
-    /// least.
+    /// This end has not looked for that time: answers may have come. They are waited for until the end of a pause, as
+    /// long as the round has grace.
     pub fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
-        self.ends_at = self.ends_at.map(|ends_at| (ends_at + time).max(now + pause));
+        self.ends_at = self.ends_at.map(|ends_at| self.grace.extend(ends_at + time, now, pause));
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
@@ -280,7 +283,7 @@ impl PathMtu {
         self.wanted = self.wanted.iter().copied().rev().collect();
         self.late.extend(self.sent.drain(..));
         self.late.drain(..self.late.len().saturating_sub(MOST_LATE));
-        (self.ends_at, self.is_second_try) = (None, false);
+        (self.ends_at, self.grace, self.is_second_try) = (None, Grace::default(), false);
     }
 }
 

@@ -5,6 +5,7 @@
 //! the question and its process does not answer, then the process is stopped, and TCP would wait too: as long as the
 //! host lives.
 
+use super::grace::Grace;
 use std::time::{Duration, Instant};
 
 /// The time without news. It passes while segments are under way, also those that are given up in the end.
@@ -42,6 +43,7 @@ struct Wait {
     began_at: Instant,
     /// The time that this end has waited in vain before.
     before: Duration,
+    grace: Grace,
 }
 
 /// The times of a silence, which depend on the path's round trip.
@@ -59,8 +61,8 @@ impl Silence {
         Self { path: Wait::new(now), looked_at: now, ended_at: now, halvings: 0, asked_at: None, stopped: None }
     }
 
-    /// The sender has segments under way again. The peer gets a pause at least to tell of them, however long it was silent
-    /// before.
+    /// The sender has segments under way again. The peer gets a pause to tell of them, however long it was silent before:
+    /// 16 pauses in one silence at most.
     pub fn begin(&mut self, now: Instant, patience: Patience) {
         // The path may have come back long ago.
         let is_old = now.saturating_duration_since(self.ended_at) > patience.limit;
@@ -81,7 +83,7 @@ impl Silence {
         self.ended_at = now;
     }
 
-    /// That much time does not count. The peer gets a pause at least from now on.
+    /// That much time does not count. The peer gets a pause from now on: 16 pauses in one silence at most.
     pub fn excuse(&mut self, now: Instant, time: Duration, patience: Patience) {
         self.waits().for_each(|wait| wait.excuse(now, time, patience));
         self.asked_at = self.asked_at.map(|asked| (asked + time).min(now));
@@ -199,12 +201,14 @@ impl Silence {
 
 impl Wait {
     fn new(now: Instant) -> Self {
-        Self { since: now, began_at: now, before: Duration::ZERO }
+        Self { since: now, began_at: now, before: Duration::ZERO, grace: Grace::default() }
     }
 
     /// This end waits again. `is_old`: the waits before tell nothing any more.
     fn begin(&mut self, now: Instant, is_old: bool) {
-        self.before = if is_old { Duration::ZERO } else { self.before };
+        if is_old {
+            *self = Self::new(now);
+        }
         (self.began_at, self.since) = (now, now.checked_sub(self.before).unwrap_or(now));
     }
 
@@ -213,11 +217,15 @@ impl Wait {
         self.before += counted_until.saturating_duration_since(self.began_at);
     }
 
-    /// That much time does not count. A pause at least is left from now on.
+    /// That much time does not count. A pause is left from now on, as long as the wait has grace.
     fn excuse(&mut self, now: Instant, time: Duration, Patience { pause, limit }: Patience) {
-        let earliest = now.checked_sub(limit.saturating_sub(pause)).unwrap_or(now);
-        self.since = (self.since + time).min(now).max(earliest);
+        self.since = (self.since + time).min(now);
         self.began_at = (self.began_at + time).min(now);
+        let left = limit.saturating_sub(now.saturating_duration_since(self.since));
+        let more = self.grace.give(left, pause);
+        if !more.is_zero() {
+            self.since = now.checked_sub(limit.saturating_sub(left + more)).unwrap_or(now);
+        }
     }
 
     fn time(&self, now: Instant, is_waiting: bool) -> Duration {
@@ -281,6 +289,21 @@ mod tests {
         silence.excuse(begin + 60_000 * MS, 35_000 * MS, PATIENCE);
         assert!(!is_too_long(&silence, begin + 60_299 * MS));
         assert!(is_too_long(&silence, begin + 60_300 * MS));
+    }
+
+    /// This end is held up again and again, and the path is dead.
+    #[test]
+    fn absences_in_a_row_do_not_postpone_for_ever() {
+        let begin = Instant::now();
+        let mut silence = Silence::new(begin);
+        silence.begin(begin, PATIENCE);
+        let late = |round: u32| begin + round * 250 * MS;
+        let ended = (1..200).find(|round| {
+            silence.excuse(late(*round), 150 * MS, PATIENCE);
+            is_too_long(&silence, late(*round) + 50 * MS)
+        });
+        // The limit of 5 s and 16 pauses of 300 ms, of which each round counts 100 ms.
+        assert_eq!(ended, Some(98));
     }
 
     /// The host of a peer that is stopped dies, and all that is sent to it expires.

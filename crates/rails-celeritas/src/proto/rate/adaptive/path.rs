@@ -31,6 +31,8 @@ pub(super) struct Path {
 #[derive(Debug, Clone, Copy)]
 struct List {
     at: Instant,
+    /// The pause between lists, by the round trip when it came.
+    interval: Duration,
     /// The bits that have arrived, and those that were judged, lost ones included.
     delivered: f64,
     judged: f64,
@@ -66,7 +68,7 @@ impl Path {
         // Those that were regained were judged before.
         let judged = delivered - regained + self.packet() * feedback.lost_segments as f64;
         let sample = feedback.round_trip.filter(|_| !self.is_late);
-        self.lists.push_back(List { at: now, delivered, judged });
+        self.lists.push_back(List { at: now, interval: self.interval(), delivered, judged });
         while self.lists.get(1).is_some_and(|second| second.at + span <= now) {
             self.lists.pop_front();
         }
@@ -132,8 +134,10 @@ impl Path {
             return None;
         }
         // A control channel that repeats a lost packet gives the lists behind it at once. They tell of no less time for
-        // that, but of somewhat less than by this end's interval where the round trip has just become longer.
-        let least = self.interval() * 3 / 4 * (self.lists.len() - 1) as u32;
+        // that, but of somewhat less than by this end's interval where the round trip has just become longer. The peer
+        // keeps its shorter interval until it is told, and its lists come for a round trip more.
+        let interval = self.lists.iter().map(|list| list.interval).min().unwrap_or_default();
+        let least = interval * 3 / 4 * (self.lists.len() - 1) as u32;
         let time = last.at.saturating_duration_since(first.at).max(least).as_secs_f64();
         let sum = |bits: fn(&List) -> f64| self.lists.iter().skip(1).map(bits).sum::<f64>() / time;
         Some(Rates { delivered: sum(|list| list.delivered), judged: sum(|list| list.judged) })
@@ -180,6 +184,34 @@ mod tests {
             assert!(path.rates().is_none_or(|rates| rates.judged < 65e6), "{:?}", path.rates());
         }
         assert!(path.rates().is_some_and(|rates| rates.judged > 47e6), "{:?}", path.rates());
+    }
+
+    /// The least round trip of the old path is forgotten, and lists come at the pause of before for a round trip more.
+    #[test]
+    fn path_that_has_become_longer_is_as_fast() {
+        let (mut now, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut path = Path::default();
+        let list = |round_trip| Feedback {
+            delivered: 15_000,
+            segments: 10,
+            round_trip: Some(round_trip),
+            ..Feedback::default()
+        };
+        let (shorter, longer) = ((0..100).map(|_| 20 * ms), (0..6_000).map(|_| 160 * ms));
+        let (mut longer_at, mut lists) = (None, 0);
+        for round_trip in shorter.chain(longer) {
+            now += 5 * ms / 2;
+            path.handle(now, &list(round_trip), 48e6, (path.empty_round() * 5 / 4).max(20 * ms));
+            if path.base() == 160 * ms {
+                longer_at.get_or_insert(now);
+            }
+            if longer_at.is_some_and(|at| now > at + 160 * ms) {
+                break;
+            }
+            lists += 1;
+            assert!(lists < 3 || path.rates().is_some_and(|rates| rates.judged > 45e6), "{lists}: {:?}", path.rates());
+        }
+        assert!(longer_at.is_some());
     }
 
     /// Ten packets for each list, of which the second list takes two for lost that the third one regains.

@@ -393,6 +393,23 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_never_opens_has_no_end_in_the_log() {
+        let house = House::new();
+        let (log, writer) = std::io::pipe().unwrap();
+        let subscriber = tracing_subscriber::fmt().with_writer(Mutex::new(writer)).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let streams = Streams::new(Limits::default(), 40);
+            drop(house.open(&streams, 1, 1).unwrap());
+            let opened = house.opened(&streams, 2, 1).unwrap();
+            opened.log_opened(1);
+        });
+        let text = std::io::read_to_string(log).unwrap();
+        let ends: Vec<_> = text.lines().filter(|line| line.contains("a stream has ended")).collect();
+        assert_eq!(ends.len(), 1, "{text}");
+        assert!(ends[0].contains(&StreamId([2; 16]).to_string()), "{text}");
+    }
+
+    #[test]
     fn a_stream_that_nobody_confirms_is_forgotten() {
         let house = House::new();
         let streams = Streams::new(Limits::default().streams_per_peer(1), 40);

@@ -80,6 +80,8 @@ pub(crate) struct Shared {
     start: Instant,
     /// Whether the stream's summary was logged.
     summarized: Mutex<bool>,
+    /// Whether the log was told that the stream is open.
+    is_told_open: AtomicBool,
     /// The rails that the lanes run on, kept until the last lane has ended.
     pub(super) rails: Rails,
 }
@@ -247,6 +249,7 @@ impl Shared {
             close_timeout: options.close_timeout,
             start: Instant::now(),
             summarized: Mutex::new(false),
+            is_told_open: AtomicBool::new(false),
             rails,
         });
         shared.rails.streams().add(&shared);
@@ -652,17 +655,18 @@ impl Shared {
 
     /// Logs that the stream is open, with these lanes.
     pub(super) fn log_opened(&self, lanes: usize) {
+        self.is_told_open.store(true, Relaxed);
         let OpeningLane { role, local, peer, .. } = &self.opened_by;
         tracing::info!(stream = %self.id, role = role.name(), %local, %peer, lanes, "a stream is open");
     }
 
-    /// Logs the stream's end and its summary once. When this returns, they are in the log.
+    /// Logs the stream's end, if it was told of as open, and its summary once. When this returns, they are in the log.
     pub(crate) fn summarize(&self) {
         let mut done = self.summarized.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *done, true) {
             return;
         }
-        if tracing::enabled!(tracing::Level::INFO) {
+        if self.is_told_open.load(Relaxed) && tracing::enabled!(tracing::Level::INFO) {
             self.log_ended();
         }
         if tracing::enabled!(tracing::Level::DEBUG) {

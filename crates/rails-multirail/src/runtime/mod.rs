@@ -16,6 +16,7 @@ use placement::{Beside, CurrentPlacement, Unbound, Wanted};
 use rails_bind::{
     BindError,
     claims::{Claim, ClaimError, Resource},
+    limits::name_thread_limits,
     memory::MemoryPolicy,
     thread,
     usage::{ThreadUsage, UsageError},
@@ -93,7 +94,7 @@ pub const LONGEST_SPIN: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The operating system gave no thread.
+    /// The operating system gave no thread. The cause names the limits that it may have met.
     #[error("no thread for rail `{name}`")]
     Spawn {
         /// The rail's name.
@@ -252,7 +253,7 @@ impl RailRuntimeBuilder {
         let own = Arc::clone(&parking);
         let thread = spawned
             .spawn(move || self.run(&report, stopped, own, &alive))
-            .map_err(|source| RuntimeError::Spawn { name: name.clone(), source })?;
+            .map_err(|refused| RuntimeError::Spawn { name: name.clone(), source: name_thread_limits(refused) })?;
         match built.recv() {
             Ok(Ok((placement, handle))) => {
                 let thread_id = thread.thread().id();

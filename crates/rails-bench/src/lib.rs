@@ -33,6 +33,7 @@ mod report;
 mod secret;
 mod size;
 mod stop;
+mod thread;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]

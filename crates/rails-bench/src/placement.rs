@@ -73,15 +73,22 @@ impl RailsArgs {
         self.placement.of(rails)
     }
 
-    /// Has the rails follow the machine, unless the flags forbid it.
+    /// Has the rails follow the machine, unless the flags forbid it. Rails that cannot, for want of a thread, stay where
+    /// they are; an error only if interrupts are to be put back.
     pub(crate) fn follow(&self, rails: &Rails, request: &RailRequest) -> Result<()> {
         if self.no_follow {
             return Ok(());
         }
         let options = FollowOptions::new().describe(with_facts());
         let options = if self.put_interrupts_back { options.put_interrupts_back() } else { options };
-        let followed = rails.follow(request, options);
-        followed.map_err(|error| Error::new(error).help("--no-follow leaves the rails where they are"))
+        match rails.follow(request, options) {
+            Err(error) if self.put_interrupts_back => Err(Error::new(error).context("--put-interrupts-back")),
+            Err(error) => {
+                tracing::warn!("rails stay where they are when the machine changes: {:#}", Error::new(error));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 }
 

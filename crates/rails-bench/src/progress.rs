@@ -1,6 +1,6 @@
 //! Shows how a transfer gets on: a bar on a terminal, otherwise a line for each file.
 
-use crate::print;
+use crate::{print, thread};
 use indicatif::{ProgressBar, ProgressStyle};
 use rails_topo::DataSize;
 use rails_transfer::{Lacking, Observer, Outcome, Reason, RelPath, Totals};
@@ -9,6 +9,7 @@ use std::{
     io::IsTerminal,
     path::Path,
     sync::{Mutex, MutexGuard, PoisonError},
+    thread::sleep,
     time::Duration,
 };
 
@@ -154,6 +155,16 @@ fn bar(show: Show) -> ProgressBar {
     .expect("the template is well formed")
     .progress_chars("=> ");
     let bar = print::BARS.add(ProgressBar::new(0).with_style(style));
-    bar.enable_steady_tick(Duration::from_millis(200));
+    // The bar's own ticker panics where no thread can be had. A bar without one moves when bytes do.
+    let drawn = bar.downgrade();
+    let _ = thread::start("bar", move || {
+        while drawn.upgrade().is_some_and(|bar| !bar.is_finished()) {
+            sleep(TICK);
+            drawn.upgrade().iter().for_each(ProgressBar::tick);
+        }
+    });
     bar
 }
+
+/// The time between two drawings of a bar while nothing moves.
+const TICK: Duration = Duration::from_millis(200);

@@ -50,6 +50,7 @@
 //! * [`claims`]: CPUs, interrupts and queues that one process of the host has for itself;
 //! * [`socket`]: the NIC of a socket, and the CPU that handles its packets;
 //! * [`process`]: the sockets of any process;
+//! * [`limits`]: the limits by which the system refuses a thread;
 //! * [`usage`]: the usage of threads and of the process, and the CPUs that a thread was seen on;
 //! * [`affinity`]: whether interrupt, thread and memory are beside the NIC, and the paper's way of bringing it about.
 //!
@@ -75,6 +76,7 @@ mod error;
 pub mod fuzzing;
 pub mod interrupt;
 mod kernel_files;
+pub mod limits;
 pub mod memory;
 mod outcome;
 pub mod process;

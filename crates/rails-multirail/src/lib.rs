@@ -54,6 +54,7 @@
 #[cfg(any(feature = "axum", feature = "tonic"))]
 mod adapters;
 mod addresses;
+mod aside;
 pub mod error;
 mod follow;
 mod last_work;

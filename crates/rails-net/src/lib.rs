@@ -18,7 +18,7 @@
 //! let from = tcp.clone().local("127.0.0.2".parse::<IpAddr>()?);
 //! let (near, far) = (from.connect(listener.local_addr()).await?, listener.accept().await?);
 //! assert_eq!(near.local_addr(), far.peer_addr());
-//! println!("{} round trip {:?}", near.stats()?.congestion, near.stats()?.rtt);
+//! println!("{:?} round trip {:?}", near.stats()?.congestion, near.stats()?.rtt);
 //! # Ok(())
 //! # }
 //! ```

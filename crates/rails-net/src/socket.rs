@@ -1,10 +1,11 @@
 //! Sockets of any transport: bound to an address or a device, with errors that name the option.
 
-use crate::{BindEndError, LocalEnd, OptionError};
+use crate::{BindEndError, LocalEnd, OptionError, Repeated};
 use socket2::{SockRef, Socket};
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
+    time::Instant,
 };
 
 /// Binds the socket to a device, and reads the device back.
@@ -65,6 +66,45 @@ pub(crate) fn set(option: &'static str, value: impl fmt::Display, result: io::Re
     result.map_err(|source| OptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
 }
 
+/// Sets an option that only improves a socket. Where the kernel lacks the option, or a filter refuses the call, the
+/// socket goes without it, unless the caller has asked for it by name; the settings that are read back say so.
+pub(crate) fn prefer(
+    option: &'static str,
+    value: impl fmt::Display,
+    is_asked: bool,
+    result: io::Result<()>,
+) -> Result<(), OptionError> {
+    match result {
+        Err(error) if !is_asked && is_refused(&error) => {
+            match REFUSED.due(Instant::now(), option) {
+                Some(left_out) => tracing::warn!(option, %error, left_out, "sockets go without an option"),
+                None => tracing::debug!(option, %error, "a socket goes without an option"),
+            }
+            Ok(())
+        }
+        result => set(option, value, result),
+    }
+}
+
+/// Whether the system has no such option, or lets no process of this kind use it.
+pub(crate) fn is_refused(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::ENOPROTOOPT | libc::EOPNOTSUPP)
+    )
+}
+
+/// The value of an option; `None` where it may not be read, as [`is_refused`] says.
+pub(crate) fn known<R>(option: &'static str, result: io::Result<R>) -> Result<Option<R>, OptionError> {
+    match result {
+        Err(error) if is_refused(&error) => Ok(None),
+        result => get(option, result).map(Some),
+    }
+}
+
 pub(crate) fn get<R>(option: &'static str, result: io::Result<R>) -> Result<R, OptionError> {
     result.map_err(|source| OptionError { call: "getsockopt", option, value: None, source })
 }
+
+/// The warnings of options that are refused.
+static REFUSED: Repeated = Repeated::new();

@@ -53,7 +53,7 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
         let socket = Socket::new(Domain::for_address(local), Type::STREAM, Some(Protocol::TCP));
         let socket = socket.map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
-        socket::set("SO_REUSEADDR", true, socket.set_reuse_address(true))?;
+        socket::prefer("SO_REUSEADDR", true, false, socket.set_reuse_address(true))?;
         // The first socket binds alone, and shares the address after that: so it fails if another service listens there.
         let is_first = listeners.is_empty();
         if is_first {

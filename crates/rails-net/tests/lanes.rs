@@ -1,7 +1,8 @@
 //! Lanes over the loopback interface: their local ends, their options and their counters.
 
 use bytes::Bytes;
-use rails_lab::{LinkLab, Shape, Side};
+use nix::errno::Errno;
+use rails_lab::{LinkLab, Sandbox, Shape, Side};
 use rails_net::{
     BindEndError, ConnectError, Deviation, KeepAlive, Lane, ListenError, LocalEnd, TcpAcceptor, TcpLane, TcpState,
     TcpTransport, TransportDetails,
@@ -83,7 +84,7 @@ async fn default_options_at_both_ends() {
         // `None` if the kernel does not have the option.
         assert!(settings.rto_max.is_none_or(|longest| longest == Duration::from_secs(1)), "{settings:?}");
         assert_eq!(settings.device, None);
-        assert!(!settings.congestion.is_empty());
+        assert!(settings.congestion.is_some());
         assert!(lane.deviations().is_empty());
     }
 }
@@ -106,11 +107,11 @@ async fn given_options_at_both_ends() {
     let (near, far) = pair(&options, &options).await;
     for lane in [near, far] {
         let settings = lane.settings().expect("readable");
-        assert_eq!(settings.congestion, "reno");
+        assert_eq!(settings.congestion.as_deref(), Some("reno"));
         assert!(!settings.no_delay);
         assert_eq!(
             (settings.send_buffer, settings.receive_buffer),
-            (DataSize::bytes(128 << 10), DataSize::bytes(128 << 10))
+            (Some(DataSize::bytes(128 << 10)), Some(DataSize::bytes(128 << 10)))
         );
         assert_eq!(settings.not_sent_lowat, None);
         assert_eq!(settings.keepalive, Some(keepalive));
@@ -176,7 +177,7 @@ async fn a_lane_counts_what_it_carries() {
     assert!(sent.rtt.is_some() && sent.rtt_variation.is_some() && sent.min_rtt.is_some(), "{sent:?}");
     assert!(sent.delivery_rate.is_some_and(|rate| rate.as_bits_per_second() > 0), "{sent:?}");
     assert!(sent.congestion_window_segments > 0 && sent.segment_size_bytes > 0, "{sent:?}");
-    assert!(!sent.congestion.is_empty() && !got.congestion.is_empty());
+    assert!(sent.congestion.is_some() && got.congestion.is_some());
 }
 
 /// Writes until the peer's host, whose process does not read, takes no more bytes.
@@ -310,6 +311,40 @@ async fn a_wrong_device_is_an_error_and_not_another_device() {
     }
 }
 
+#[test]
+fn lane_without_the_options_that_only_improve_it() {
+    for errno in [Errno::EPERM, Errno::ENOSYS, Errno::ENOPROTOOPT] {
+        let sandbox = Sandbox::new()
+            .deny(errno, &["setsockopt"])
+            .deny_where(errno, "getsockopt", 2, libc::TCP_CONGESTION)
+            .deny_where(errno, "getsockopt", 2, libc::SO_SNDBUF)
+            .deny_where(errno, "getsockopt", 2, libc::SO_RCVBUF);
+        sandbox.rerun("lane_without_the_options_that_only_improve_it", || {
+            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+                let (mut near, mut far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
+                near.get_mut().write_all(b"carried").await.unwrap();
+                let mut arrived = [0; 7];
+                far.get_mut().read_exact(&mut arrived).await.unwrap();
+                assert_eq!(&arrived, b"carried");
+                let settings = near.settings().unwrap();
+                assert_eq!((settings.no_delay, settings.keepalive, settings.congestion), (false, None, None));
+                assert_eq!(near.stats().unwrap().congestion, None);
+
+                let asked = [
+                    ("TCP_NOTSENT_LOWAT", TcpTransport::new().not_sent_lowat(DataSize::bytes(4096))),
+                    ("TCP_NODELAY", TcpTransport::new().no_delay(false)),
+                    ("SO_SNDBUF", TcpTransport::new().send_buffer(DataSize::bytes(1 << 20))),
+                ];
+                for (name, options) in asked {
+                    let refused = options.listen(LOOPBACK);
+                    let is_named = matches!(&refused, Err(ListenError::Option(error)) if error.option == name);
+                    assert!(is_named, "{name}: {refused:?}");
+                }
+            });
+        });
+    }
+}
+
 #[tokio::test]
 async fn error_for_an_unknown_congestion_control() {
     let options = TcpTransport::new().congestion("no-such");
@@ -420,7 +455,7 @@ async fn is_ready(lane: &TcpLane) -> bool {
 #[tokio::test]
 async fn arrivals_below_the_low_water_mark_wait() {
     let (near, far) = pair(&TcpTransport::new(), &TcpTransport::new()).await;
-    let most = near.settings().expect("readable").receive_buffer.as_bytes() as usize / 8;
+    let most = near.settings().expect("readable").receive_buffer.unwrap().as_bytes() as usize / 8;
     let send = |bytes: usize| assert_eq!(far.try_submit(&vec![1; bytes], &[]).expect("there is room"), bytes);
     let receive = || near.try_receive(&mut [IoSliceMut::new(&mut vec![0; 1 << 20])]).expect("bytes have arrived");
     let set = |bytes: usize| near.set_receive_low_water(DataSize::bytes(bytes as u64)).expect("the kernel has it");

@@ -8,7 +8,10 @@ use super::{
     queues::TaskQueues,
     runner::Trigger,
 };
-use rails_bind::thread::{ThreadPlacement, current_affinity};
+use rails_bind::{
+    limits::name_thread_limits,
+    thread::{ThreadPlacement, current_affinity},
+};
 use std::{
     io,
     sync::{Arc, mpsc},
@@ -49,7 +52,7 @@ impl TriggerThread {
             }
             Err(error) => drop(report.send(Err(error))),
         };
-        let thread = spawned.spawn(run).map_err(AttachError::Spawn)?;
+        let thread = spawned.spawn(run).map_err(|error| AttachError::Spawn(name_thread_limits(error)))?;
         let started_thread = Self { object, control, thread: Some(thread) };
         let panicked = || AttachError::Spawn(io::Error::other("it panicked while it was placed"));
         started.recv().map_err(|_| panicked())?.map(|()| started_thread)

@@ -15,19 +15,28 @@ pub(crate) mod tasks;
 pub(crate) mod topo;
 pub(crate) mod undo;
 
-use crate::{farewell, measure::latency::LONGEST, size};
+use crate::{farewell, measure::latency::LONGEST, size, thread};
 use anyhow::{Context, Result, ensure};
 use rails_multirail::Decisions;
-use std::{fs, path::Path, time::Duration};
+use std::{convert::Infallible, fs, path::Path, time::Duration};
+use tokio::sync::oneshot;
 
-/// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended while
-/// the first is busy. A third that has begun something long, such as the digest of a large file for a transfer that a signal then ends, keeps the
+/// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended
+/// while the first is busy. A third that the runtime has begun something long on, such as a name to resolve, keeps the
 /// process alive no longer than a peer that is told.
+///
+/// The second thread is not a worker of a multi-thread runtime, which panics where no thread can be had.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.context("no tokio runtime")?;
-    let ended = runtime.block_on(command);
-    runtime.shutdown_timeout(farewell::LONGEST);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no tokio runtime")?;
+    let handle = runtime.handle().clone();
+    let (over, is_over) = oneshot::channel::<Infallible>();
+    let signals = thread::start("signals", move || {
+        let _ = runtime.block_on(is_over);
+        runtime.shutdown_timeout(farewell::LONGEST);
+    })?;
+    let ended = handle.block_on(command);
+    drop(over);
+    let _ = signals.join();
     ended
 }
 

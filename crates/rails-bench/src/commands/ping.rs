@@ -12,6 +12,7 @@ use crate::{
     print,
     purpose::{self, Greets, InMessages, Purpose},
     stop::Stop,
+    thread,
     tls::TlsArgs,
 };
 use anyhow::{Context, Result};
@@ -60,6 +61,7 @@ fn multi_thread() -> Result<&'static Runtime> {
     if let Some(runtime) = MULTI_THREAD.get() {
         return Ok(runtime);
     }
+    thread::try_one_for_each_cpu()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no tokio runtime")?;
     Ok(MULTI_THREAD.get_or_init(|| runtime))
 }

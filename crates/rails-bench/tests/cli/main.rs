@@ -10,6 +10,7 @@ mod hidden;
 mod interrupted;
 mod killed;
 mod lab;
+mod limits;
 mod machine;
 mod measure;
 mod pairing;

@@ -4,7 +4,7 @@ use super::{
     ClaimError, Resources,
     folder::Folder,
     registry::{Taken, registry},
-    resource::{Kind, Number, Numbers},
+    resource::{Number, Numbers, Page},
 };
 use std::{io, process};
 
@@ -38,10 +38,10 @@ impl Claim {
     pub fn split_off(&mut self, part: &Resources) -> Self {
         let mut off = Vec::new();
         for (kind, wanted) in part.by_kind() {
-            for taken in self.taken.iter_mut().filter(|taken| taken.kind == kind) {
+            for taken in self.taken.iter_mut().filter(|taken| taken.page.kind == kind) {
                 let numbers = taken.numbers.intersection(&wanted);
                 taken.numbers = taken.numbers.difference(&numbers);
-                off.push(Taken { file: taken.file, kind: kind.clone(), numbers });
+                off.push(Taken { file: taken.file, page: taken.page.clone(), numbers });
             }
         }
         for parts in [&mut self.taken, &mut off] {
@@ -59,13 +59,15 @@ impl Claim {
         let registry = registry();
         for taken in &self.taken {
             let held = match self.folder.open()? {
-                Some(folder) => registry.locked(&folder, &taken.kind)?.filter(|(file, _)| *file == taken.file),
+                Some(folder) => registry
+                    .locked(&folder, &taken.page, &[taken.page.kind.whole()])?
+                    .filter(|(file, _)| *file == taken.file),
                 None => None,
             };
             let ours = held.into_iter().flat_map(|(_, locks)| locks).filter(|lock| lock.pid == Some(process::id()));
             let ours: Numbers = ours.flat_map(|lock| lock.span.first..=lock.span.last).map(Number).collect();
             if let Some(lost) = taken.numbers.difference(&ours).first() {
-                return Err(ClaimError::Lost { resource: taken.kind.resource(lost.0) });
+                return Err(ClaimError::Lost { resource: taken.page.kind.resource(lost.0) });
             }
         }
         Ok(())
@@ -87,21 +89,21 @@ impl Claim {
             return Ok(());
         }
         let (mut registry, folder) = (registry(), &self.folder);
-        let failed = |kind: &Kind, source: io::Error| ClaimError::File {
+        let failed = |page: &Page, source: io::Error| ClaimError::File {
             call: "unlock",
-            path: folder.path.join(kind.file()),
+            path: folder.path.join(page.file()),
             source,
         };
         let mut result = Ok(());
         for taken in self.taken.drain(..).rev() {
-            result = result.and(registry.let_go(&taken).map_err(|source| failed(&taken.kind, source)));
+            result = result.and(registry.let_go(&taken).map_err(|source| failed(&taken.page, source)));
         }
         result
     }
 }
 
 fn resources_of(taken: &[Taken]) -> Resources {
-    taken.iter().flat_map(|taken| taken.numbers.iter().map(|number| taken.kind.resource(number.0))).collect()
+    taken.iter().flat_map(|taken| taken.numbers.iter().map(|number| taken.page.kind.resource(number.0))).collect()
 }
 
 impl Drop for Claim {

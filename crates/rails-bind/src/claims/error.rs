@@ -1,6 +1,7 @@
 //! The errors of claiming.
 
-use super::{Holder, Resource};
+use super::{Claims, Holder, Resource};
+use rails_topo::CpuSet;
 use std::{io, path::PathBuf};
 
 /// A claim that was not made, or claims that could not be listed.
@@ -14,6 +15,21 @@ pub enum ClaimError {
         resource: Resource,
         /// Its holder.
         by: Box<Holder>,
+    },
+
+    /// The user would hold more CPUs than any user but root may. Nothing was claimed.
+    #[error(
+        "user {user} would hold CPUs {holds}, and may hold {max}: `max_cpus_per_user` in {} is another limit, which root \
+         sets",
+        Claims::LIMITS
+    )]
+    Limit {
+        /// The user.
+        user: u32,
+        /// The CPUs that the processes of that user would hold together.
+        holds: CpuSet,
+        /// The most that they may hold.
+        max: usize,
     },
 
     /// The claim is gone: somebody removed the file behind it, this process closed a descriptor of that file that it

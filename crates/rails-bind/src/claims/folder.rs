@@ -1,13 +1,17 @@
 //! The folder of the claims, and the files in it.
 
-use super::{ClaimError, resource::Kind};
+use super::{
+    ClaimError,
+    resource::{Kind, Page},
+};
 use nix::{
     errno::Errno,
-    fcntl::{AtFlags, OFlag, open, openat},
-    sys::stat::{Mode, fchmod, fstatat},
-    unistd::{UnlinkatFlags, linkat, unlinkat},
+    fcntl::{AtFlags, OFlag, open, openat, renameat},
+    sys::stat::{Mode, fchmod, fstat, fstatat},
+    unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, linkat, unlinkat},
 };
 use std::{
+    ffi::{OsStr, OsString},
     fs::{self, DirBuilder, File, Permissions},
     io,
     os::{
@@ -52,13 +56,22 @@ impl Folder {
         }
     }
 
-    /// Opens it, and makes it first if it is not there.
+    /// Opens it, and makes it first if it is not there. Root takes it over from another user, who could close it or take
+    /// files out of it, and puts anything else of another user aside that has its place.
     pub(super) fn open_or_make(&self) -> Result<OpenFolder<'_>, ClaimError> {
         for _ in 0..TRIES {
-            if let Some(open) = self.open()? {
-                return Ok(open);
+            match self.open() {
+                Ok(Some(open)) => {
+                    open.take_over().map_err(|errno| self.unusable("take over", errno.into()))?;
+                    return Ok(open);
+                }
+                Ok(None) => self.make().map_err(|source| self.unusable("make", source))?,
+                Err(_) if is_foreign(fs::symlink_metadata(&self.path).ok().map(|found| found.uid())) => {
+                    let aside = self.path.with_file_name(put_aside(self.path.file_name().unwrap_or_default()));
+                    fs::rename(&self.path, aside).map_err(|source| self.unusable("put aside", source))?;
+                }
+                Err(error) => return Err(error),
             }
-            self.make().map_err(|source| self.unusable("make", source))?;
         }
         Err(ClaimError::Unsteady { path: self.path.clone() })
     }
@@ -72,7 +85,7 @@ impl Folder {
         }
         let mut beside = Err(io::ErrorKind::AlreadyExists.into());
         for attempt in 0..TRIES {
-            let mut hidden = std::ffi::OsString::from(".");
+            let mut hidden = OsString::from(".");
             hidden.push(name);
             hidden.push(format!(".{}.{attempt}", process::id()));
             let path = self.path.with_file_name(hidden);
@@ -104,9 +117,11 @@ impl Folder {
             entries => entries.map_err(failed)?,
         };
         for entry in entries {
-            kinds.extend(entry.map_err(failed)?.file_name().to_str().and_then(Kind::of_file));
+            let page = entry.map_err(failed)?.file_name().to_str().and_then(Page::of_file);
+            kinds.extend(page.map(|page| page.kind));
         }
         kinds.sort();
+        kinds.dedup();
         Ok(kinds)
     }
 
@@ -116,46 +131,68 @@ impl Folder {
 }
 
 impl OpenFolder<'_> {
-    pub(super) fn path_of(&self, kind: &Kind) -> PathBuf {
-        self.folder.path.join(kind.file())
+    fn take_over(&self) -> Result<(), Errno> {
+        let found = fstat(&self.descriptor)?;
+        if is_foreign(Some(found.st_uid)) {
+            fchown(&self.descriptor, Some(Uid::from_raw(ROOT)), Some(Gid::from_raw(ROOT)))?;
+            fchmod(&self.descriptor, Mode::from_bits_truncate(0o1777))?;
+        }
+        Ok(())
+    }
+
+    /// Whether root has put aside what has the place of a file.
+    pub(super) fn put_aside(&self, page: &Page) -> bool {
+        let name = page.file();
+        let found = fstatat(&self.descriptor, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+        let aside = put_aside(name.as_ref());
+        is_foreign(found.ok().map(|found| found.st_uid))
+            && renameat(&self.descriptor, name.as_str(), &self.descriptor, aside.as_os_str()).is_ok()
+    }
+
+    pub(super) fn path_of(&self, page: &Page) -> PathBuf {
+        self.folder.path.join(page.file())
     }
 
     /// The file that has the name now; `None` if there is none.
-    pub(super) fn look(&self, kind: &Kind) -> Result<Option<FileId>, ClaimError> {
-        match fstatat(&self.descriptor, kind.file().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+    pub(super) fn look(&self, page: &Page) -> Result<Option<FileId>, ClaimError> {
+        match fstatat(&self.descriptor, page.file().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) if page.overrides && found.st_uid != ROOT => Ok(None),
             Ok(found) if found.st_mode & nix::libc::S_IFMT != nix::libc::S_IFREG => {
-                Err(ClaimError::NotAFile { path: self.path_of(kind) })
+                Err(ClaimError::NotAFile { path: self.path_of(page) })
             }
             #[allow(clippy::unnecessary_cast, reason = "the fields are narrower on some machines")]
             Ok(found) => Ok(Some(FileId { device: found.st_dev as u64, inode: found.st_ino as u64 })),
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(self.failed("look at", kind, errno)),
+            Err(errno) => Err(self.failed("look at", page, errno)),
         }
     }
 
     /// Opens it to lock bytes, or else only to see the locks; `None` if there is none. It is not made here: where the
     /// kernel protects files in sticky folders (`fs.protected_regular`), `O_CREAT` refuses other users' files.
-    pub(super) fn open_file(&self, kind: &Kind, to_lock: bool) -> Result<Option<(FileId, File)>, ClaimError> {
+    pub(super) fn open_file(&self, page: &Page, to_lock: bool) -> Result<Option<(FileId, File)>, ClaimError> {
         let access = if to_lock { OFlag::O_RDWR } else { OFlag::O_RDONLY };
         // `O_NONBLOCK`: to open a pipe would wait for its other end.
         let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-        let file = match openat(&self.descriptor, kind.file().as_str(), flags, Mode::empty()) {
+        let file = match openat(&self.descriptor, page.file().as_str(), flags, Mode::empty()) {
             Ok(descriptor) => File::from(descriptor),
             Err(Errno::ENOENT) => return Ok(None),
             // A link, or a socket.
-            Err(Errno::ELOOP | Errno::ENXIO) => return Err(ClaimError::NotAFile { path: self.path_of(kind) }),
-            Err(errno) => return Err(self.failed("open", kind, errno)),
+            Err(Errno::ELOOP | Errno::ENXIO) => return Err(ClaimError::NotAFile { path: self.path_of(page) }),
+            Err(errno) => return Err(self.failed("open", page, errno)),
         };
         let metadata =
-            file.metadata().map_err(|source| ClaimError::File { call: "look at", path: self.path_of(kind), source })?;
+            file.metadata().map_err(|source| ClaimError::File { call: "look at", path: self.path_of(page), source })?;
         if !metadata.is_file() {
-            return Err(ClaimError::NotAFile { path: self.path_of(kind) });
+            return Err(ClaimError::NotAFile { path: self.path_of(page) });
+        }
+        if page.overrides && metadata.uid() != ROOT {
+            return Ok(None);
         }
         Ok(Some((FileId { device: metadata.dev(), inode: metadata.ino() }, file)))
     }
 
     /// Makes it, unless there is one, or the folder has been removed. As the folder, it can be written by every user from the first moment on.
-    pub(super) fn make_file(&self, kind: &Kind) -> Result<(), ClaimError> {
+    pub(super) fn make_file(&self, page: &Page) -> Result<(), ClaimError> {
         for attempt in 0..TRIES {
             let beside = format!(".new.{}.{attempt}", process::id());
             let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -166,23 +203,43 @@ impl OpenFolder<'_> {
                 Err(Errno::ENOENT) => return Ok(()),
                 Err(errno) => return Err(self.folder.unusable("make a file in", errno.into())),
             };
-            let linked = fchmod(&file, Mode::from_bits_truncate(0o666)).and_then(|()| {
-                linkat(&self.descriptor, beside.as_str(), &self.descriptor, kind.file().as_str(), AtFlags::empty())
+            // Root alone overrides; others see its locks.
+            let mode = if page.overrides { 0o644 } else { 0o666 };
+            if page.overrides {
+                self.put_aside(page);
+            }
+            let linked = fchmod(&file, Mode::from_bits_truncate(mode)).and_then(|()| {
+                linkat(&self.descriptor, beside.as_str(), &self.descriptor, page.file().as_str(), AtFlags::empty())
             });
             // One that is left behind does no harm.
             let _ = unlinkat(&self.descriptor, beside.as_str(), UnlinkatFlags::NoRemoveDir);
             return match linked {
                 Ok(()) | Err(Errno::EEXIST | Errno::ENOENT) => Ok(()),
-                Err(errno) => Err(self.failed("make", kind, errno)),
+                Err(errno) => Err(self.failed("make", page, errno)),
             };
         }
-        Err(self.failed("make", kind, Errno::EEXIST))
+        Err(self.failed("make", page, Errno::EEXIST))
     }
 
-    fn failed(&self, call: &'static str, kind: &Kind, errno: Errno) -> ClaimError {
-        ClaimError::File { call, path: self.path_of(kind), source: errno.into() }
+    fn failed(&self, call: &'static str, page: &Page, errno: Errno) -> ClaimError {
+        ClaimError::File { call, path: self.path_of(page), source: errno.into() }
     }
 }
+
+/// Whether the calling process is root's, and this user is not root.
+fn is_foreign(user: Option<u32>) -> bool {
+    geteuid().is_root() && user.is_some_and(|user| user != ROOT)
+}
+
+/// The name of something that is put aside.
+fn put_aside(name: &OsStr) -> OsString {
+    let mut aside = OsString::from(".");
+    aside.push(name);
+    aside.push(format!(".aside.{}", process::id()));
+    aside
+}
+
+const ROOT: u32 = 0;
 
 /// How often something is tried again that somebody else has just undone. Each try takes microseconds.
 pub(super) const TRIES: usize = 16;

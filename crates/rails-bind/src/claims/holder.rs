@@ -1,6 +1,7 @@
 //! Who holds claims.
 
 use super::Resources;
+use nix::unistd::geteuid;
 use serde::Serialize;
 use std::{fmt, fs::File, io::Read, process};
 
@@ -27,6 +28,12 @@ impl Holder {
     /// Whether it is the calling process.
     pub fn is_this_process(&self) -> bool {
         self.pid == Some(process::id())
+    }
+
+    /// Whether a claim of the calling process overrides those of the holder: root's override those of other users. A
+    /// holder whose user is unknown may be root, in a container or outside of one.
+    pub fn is_overridden_by_this_process(&self) -> bool {
+        geteuid().is_root() && self.user.is_some_and(|user| user != 0)
     }
 }
 
@@ -59,8 +66,8 @@ fn command(pid: u32) -> Option<String> {
         .find(|text| !text.is_empty())
 }
 
-/// The effective user, as `ps` shows it.
-fn user(pid: u32) -> Option<u32> {
+/// The effective user of a process, as `ps` shows it.
+pub(super) fn user(pid: u32) -> Option<u32> {
     let status = beginning(pid, "status")?;
     let users =
         String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("Uid:").map(str::to_owned))?;

@@ -30,8 +30,15 @@
 //! * Names of interfaces are those of the network namespace: equal names of different namespaces exclude each other
 //!   where they share the folder.
 //!
+//! # Users
+//! A user other than root may hold half of the CPUs that the process may use, rounded down, or as many as
+//! `max_cpus_per_user` in [`Claims::LIMITS`] says. More are not claimed, and [`Claims::taken`] leaves out the CPUs of a
+//! user who holds more by other means. Root is not bound, and overrides the claims of other users: root's claim of a
+//! resource that another user holds is granted, and [`Claims::list`] tells both. What other users put in the place of
+//! the folder or of a file does not keep root from claiming: it is put aside.
+//!
 //! # Limits
-//! Any user can claim anything. The owner of a file of claims, root, and the owner of the folder can remove it; claims
+//! Any user can claim any interrupt and queue. The owner of a file of claims, root, and the owner of the folder can remove it; claims
 //! that were made before are then lost, which [`Claim::check`] tells. A process that opens and closes such a file by
 //! other means loses its claims.
 //!
@@ -42,6 +49,7 @@ mod claim;
 mod error;
 mod folder;
 mod holder;
+mod limit;
 mod record_lock;
 mod registry;
 mod resource;
@@ -52,11 +60,14 @@ pub use holder::Holder;
 pub use resource::{Number, Numbers, Resource, Resources};
 
 use self::{
-    folder::Folder,
-    registry::{NotTaken, registry},
-    resource::Kind,
+    folder::{Folder, TRIES},
+    limit::UserLimit,
+    record_lock::Locked,
+    registry::{NotTaken, Registry, Taken, registry},
+    resource::{Kind, Page, spans},
 };
-
+use nix::unistd::geteuid;
+use rails_topo::CpuSet;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -66,22 +77,36 @@ use std::{
 #[derive(Debug, Clone)]
 pub struct Claims {
     folder: Folder,
+    limit: UserLimit,
 }
+
+/// The claims of each process; those of invisible ones together.
+type Holdings = BTreeMap<Option<u32>, Resources>;
 
 impl Claims {
     /// Where every process of the machine makes its claims: in the folder for locks (hier(7) has it by its former name,
     /// `/var/lock`), which is on a file system in memory. There is no other place, since claims in two places would not exclude each other.
     pub const MACHINE: &str = "/run/lock/rails";
 
-    /// The claims of this machine, in [`Claims::MACHINE`].
+    /// The file in which root limits the claims of other users on this machine: the line `max_cpus_per_user = 4` is for
+    /// all processes of each.
+    pub const LIMITS: &str = "/etc/rails/claims.toml";
+
+    /// The claims of this machine, in [`Claims::MACHINE`], with the limits of [`Claims::LIMITS`].
     pub fn machine() -> Self {
-        Self::at(Self::MACHINE)
+        Self { limit: UserLimit::Administrators, ..Self::at(Self::MACHINE) }
     }
 
     /// Claims in this folder, which excludes those alone that use the same: for tests, and for containers that share
-    /// one. The first claim makes it, open to every user.
+    /// one. The first claim makes it, open to every user. Users have no limit.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: Folder { path: folder.into() } }
+        Self { folder: Folder { path: folder.into() }, limit: UserLimit::Unlimited }
+    }
+
+    /// Sets the most CPUs that all processes of a user other than root may hold together.
+    #[must_use]
+    pub fn max_cpus_per_user(self, max: usize) -> Self {
+        Self { limit: UserLimit::Cpus(max), ..self }
     }
 
     /// Where they are made.
@@ -92,7 +117,8 @@ impl Claims {
     /// Claims all of these resources, or none; no resources are always granted. It does not wait.
     ///
     /// # Errors
-    /// [`ClaimError::Held`] names the holder. The others say why nothing can be claimed.
+    /// [`ClaimError::Held`] names the holder, [`ClaimError::Limit`] the user's limit. The others say why nothing can be
+    /// claimed.
     ///
     /// # Privileges
     /// None where the folder is there. To make [`Claims::MACHINE`] takes write permission to `/run/lock`, which every
@@ -110,22 +136,101 @@ impl Claims {
             let mut kinds = resources.by_kind().into_iter();
             // Always in the same order: of several processes, the one that holds the last of the contested resources
             // is refused none.
-            kinds.find_map(|(kind, numbers)| match registry.take(&self.folder, &kind, &numbers) {
-                Ok(part) => {
-                    taken.push(part);
-                    None
-                }
-                Err(refused) => Some((kind, refused)),
+            kinds.find_map(|(kind, numbers)| {
+                let refused = self.take(&mut registry, &kind, &numbers, &mut taken).err()?;
+                Some((kind, refused))
             })
         };
         let claim = Claim::new(self.folder.clone(), resources, taken);
         match refused {
-            None => Ok(claim),
+            None => self.within_limit(claim),
             Some((_, NotTaken::Failed(error))) => Err(error),
             Some((kind, NotTaken::Held { number, pid })) => {
                 claim.release()?;
                 let resource = kind.resource(number);
                 Err(ClaimError::Held { by: Box::new(self.holder(pid, &resource)), resource })
+            }
+        }
+    }
+
+    /// Takes all of these numbers or none; those that root overrides in a file of their own.
+    fn take(
+        &self,
+        registry: &mut Registry,
+        kind: &Kind,
+        numbers: &Numbers,
+        taken: &mut Vec<Taken>,
+    ) -> Result<(), NotTaken> {
+        let is_root = geteuid().is_root();
+        // Root puts aside what is in the way, before it looks at the locks.
+        self.folder.open_or_make()?;
+        for _ in 0..TRIES {
+            let held = self.held(registry, &kind.page(), numbers)?;
+            let overridden: Numbers =
+                held.into_iter().filter(|(_, pid)| is_root && is_of_a_user(*pid)).map(|(number, _)| number).collect();
+            let others = numbers.difference(&overridden);
+            if !overridden.is_empty() {
+                taken.push(registry.take(&self.folder, &kind.overrides(), &overridden)?);
+            }
+            if !others.is_empty() {
+                match registry.take(&self.folder, &kind.page(), &others) {
+                    Ok(part) => taken.push(part),
+                    // Another user has just claimed it.
+                    Err(NotTaken::Held { pid, .. }) if is_root && is_of_a_user(pid) => {
+                        if let Some(part) = taken.pop_if(|part| part.page == kind.overrides()) {
+                            let path = self.folder.path.join(part.page.file());
+                            let failed = |source| ClaimError::File { call: "unlock", path, source };
+                            registry.let_go(&part).map_err(failed)?;
+                        }
+                        continue;
+                    }
+                    Err(refused) => return Err(refused),
+                }
+            }
+            // Each process locks in its file before it looks at the other: of two, one sees the other at least.
+            let by_root = self.held(registry, &kind.overrides(), &others)?;
+            let beside = self.held(registry, &kind.page(), &overridden)?;
+            let mut in_the_way = by_root.into_iter().chain(beside.into_iter().filter(|(_, pid)| !is_of_a_user(*pid)));
+            return match in_the_way.next() {
+                None => Ok(()),
+                Some((Number(number), pid)) => Err(NotTaken::Held { number, pid }),
+            };
+        }
+        Err(ClaimError::Unsteady { path: self.folder.path.join(kind.page().file()) }.into())
+    }
+
+    /// Which of these numbers are locked in a file, and by whom.
+    fn held(
+        &self,
+        registry: &Registry,
+        page: &Page,
+        numbers: &Numbers,
+    ) -> Result<Vec<(Number, Option<u32>)>, ClaimError> {
+        let Some(folder) = self.folder.open()? else { return Ok(Vec::new()) };
+        let locks = match registry.locked(&folder, page, &spans(numbers)) {
+            // Nothing is locked in it, and nothing will be.
+            Err(ClaimError::NotAFile { .. }) => return Ok(Vec::new()),
+            locked => locked?.map(|(_, locks)| locks).unwrap_or_default(),
+        };
+        let numbers = |lock: Locked| (lock.span.first..=lock.span.last).map(move |number| (Number(number), lock.pid));
+        Ok(locks.into_iter().flat_map(numbers).collect())
+    }
+
+    /// Lets go of a claim by which the user would hold too much.
+    fn within_limit(&self, claim: Claim) -> Result<Claim, ClaimError> {
+        let user = geteuid();
+        let Some(max) = self.limit.of_claims().filter(|_| !user.is_root() && !claim.resources().cpus().is_empty())
+        else {
+            return Ok(claim);
+        };
+        let holdings = self.holdings(&[Kind::Cpus])?;
+        let own = holdings.iter().filter(|(pid, _)| pid.and_then(holder::user) == Some(user.as_raw()));
+        let holds = own.fold(claim.resources().cpus().clone(), |all, (_, holds)| all.union(holds.cpus()));
+        match holds.len() <= max {
+            true => Ok(claim),
+            false => {
+                claim.release()?;
+                Err(ClaimError::Limit { user: user.as_raw(), holds, max })
             }
         }
     }
@@ -144,16 +249,34 @@ impl Claims {
         Ok(holders.into_iter().chain(unseen).map(|(pid, holds)| Holder::of(pid, holds)).collect())
     }
 
-    /// All that is claimed, by other processes or by this one. Interrupts and queues with more locks than are listed are
-    /// passed over: any user may have made them, and CPUs can be planned all the same.
+    /// All that is claimed, by other processes or by this one. A user who holds more CPUs than one may counts for none,
+    /// and a warning names the holder. Interrupts and queues with more locks than are listed are passed over: any user
+    /// may have made them, and CPUs can be planned all the same.
     ///
     /// # Errors
     /// As [`list`](Self::list).
     pub fn taken(&self) -> Result<Resources, ClaimError> {
+        self.taken_by(|_| true)
+    }
+
+    /// Of all that is [taken](Self::taken), that which a claim of this process does not override: for root the claims
+    /// of root's processes, and of those whose user is unknown.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn taken_for_good(&self) -> Result<Resources, ClaimError> {
+        self.taken_by(|pid| !(geteuid().is_root() && is_of_a_user(pid)))
+    }
+
+    fn taken_by(&self, counts: impl Fn(Option<u32>) -> bool) -> Result<Resources, ClaimError> {
         let mut taken = Vec::new();
         for kind in self.folder.kinds()? {
             match self.holdings(std::slice::from_ref(&kind)) {
-                Ok(holdings) => taken.extend(holdings.values().flat_map(Resources::iter)),
+                Ok(holdings) => {
+                    let holdings = if kind == Kind::Cpus { self.without_excess(holdings) } else { holdings };
+                    let counted = holdings.into_iter().filter(|(pid, _)| counts(*pid));
+                    taken.extend(counted.flat_map(|(_, holds)| holds.iter().collect::<Vec<_>>()));
+                }
                 Err(error @ ClaimError::Crowded { .. }) if kind != Kind::Cpus => {
                     tracing::warn!(%error, "a file of claims is passed over");
                 }
@@ -161,6 +284,28 @@ impl Claims {
             }
         }
         Ok(taken.into_iter().collect())
+    }
+
+    /// The CPUs without those of users who hold too many.
+    fn without_excess(&self, mut holdings: Holdings) -> Holdings {
+        let Some(max) = self.limit.of_heeded() else { return holdings };
+        let mut of_users: BTreeMap<u32, CpuSet> = BTreeMap::new();
+        for (pid, holds) in &holdings {
+            if let Some(user) = pid.and_then(holder::user).filter(|user| *user != 0) {
+                let all = of_users.entry(user).or_default();
+                *all = all.union(holds.cpus());
+            }
+        }
+        of_users.retain(|_, holds| holds.len() > max);
+        holdings.retain(|pid, holds| {
+            let Some(user) = pid.and_then(holder::user).filter(|user| of_users.contains_key(user)) else { return true };
+            if limit::is_first_of(user) {
+                let holder = Holder::of(*pid, holds.clone());
+                tracing::warn!(max, "the claims of user {user} are not heeded, who holds too many CPUs: {holder}");
+            }
+            false
+        });
+        holdings
     }
 
     /// The holder of this resource, which may be this process; `None` if nobody has claimed it.
@@ -174,12 +319,12 @@ impl Claims {
     }
 
     /// What each process holds of these kinds.
-    fn holdings(&self, kinds: &[Kind]) -> Result<BTreeMap<Option<u32>, Resources>, ClaimError> {
-        let mut holdings: BTreeMap<Option<u32>, Resources> = BTreeMap::new();
+    fn holdings(&self, kinds: &[Kind]) -> Result<Holdings, ClaimError> {
+        let mut holdings = Holdings::new();
         let Some(folder) = self.folder.open()? else { return Ok(holdings) };
         let registry = registry();
-        for kind in kinds {
-            let locks = match registry.locked(&folder, kind) {
+        for page in kinds.iter().flat_map(|kind| [kind.page(), kind.overrides()]) {
+            let locks = match registry.locked(&folder, &page, &[page.kind.whole()]) {
                 Ok(locks) => locks.map(|(_, locks)| locks).unwrap_or_default(),
                 Err(error @ ClaimError::NotAFile { .. }) => {
                     tracing::warn!(%error, "a file of claims is passed over");
@@ -188,7 +333,7 @@ impl Claims {
                 Err(error) => return Err(error),
             };
             for lock in locks {
-                holdings.entry(lock.pid).or_default().insert_span(kind, lock.span);
+                holdings.entry(lock.pid).or_default().insert_span(&page.kind, lock.span);
             }
         }
         Ok(holdings)
@@ -203,6 +348,11 @@ impl Claims {
         holds.insert(resource.clone());
         Holder::of(pid, holds)
     }
+}
+
+/// Whether a process is of a user other than root.
+fn is_of_a_user(pid: Option<u32>) -> bool {
+    pid.and_then(holder::user).is_some_and(|user| user != 0)
 }
 
 fn in_range(resource: Resource) -> Result<Resource, ClaimError> {

@@ -9,7 +9,7 @@ use super::{
     ClaimError,
     folder::{FileId, Folder, OpenFolder, TRIES},
     record_lock::{self, Locked},
-    resource::{Kind, Numbers, Span, spans},
+    resource::{Numbers, Page, Span, spans},
 };
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -37,7 +37,7 @@ struct OpenFile {
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) file: FileId,
-    pub(super) kind: Kind,
+    pub(super) page: Page,
     pub(super) numbers: Numbers,
 }
 
@@ -70,14 +70,19 @@ pub(super) fn registry() -> MutexGuard<'static, Registry> {
 
 impl Registry {
     /// Takes all of these numbers, or none.
-    pub(super) fn take(&mut self, folder: &Folder, kind: &Kind, numbers: &Numbers) -> Result<Taken, NotTaken> {
+    pub(super) fn take(&mut self, folder: &Folder, page: &Page, numbers: &Numbers) -> Result<Taken, NotTaken> {
         let mut path = folder.path.clone();
         for _ in 0..TRIES {
             let open_folder = folder.open_or_make()?;
-            path = open_folder.path_of(kind);
-            let Some(file) = self.open(&open_folder, kind)? else {
-                open_folder.make_file(kind)?;
-                continue;
+            path = open_folder.path_of(page);
+            let file = match self.open(&open_folder, page) {
+                Ok(Some(file)) => file,
+                Ok(None) => {
+                    open_folder.make_file(page)?;
+                    continue;
+                }
+                Err(ClaimError::NotAFile { .. }) if open_folder.put_aside(page) => continue,
+                Err(error) => return Err(error.into()),
             };
             let open = self.files.get_mut(&file).expect("it was opened just now");
             if let Some(number) = open.held.intersection(numbers).first() {
@@ -87,9 +92,9 @@ impl Registry {
             match open.lock(numbers).map_err(failed)? {
                 Some((number, pid)) => return Err(NotTaken::Held { number, pid }),
                 // Somebody may have removed the file, or the folder, after it was opened and before it was locked.
-                None if is_the_one_there(folder, kind, file) => {
+                None if is_the_one_there(folder, page, file) => {
                     open.held = open.held.union(numbers);
-                    return Ok(Taken { file, kind: kind.clone(), numbers: numbers.clone() });
+                    return Ok(Taken { file, page: page.clone(), numbers: numbers.clone() });
                 }
                 None => open.unlock(numbers).map_err(failed)?,
             }
@@ -106,16 +111,17 @@ impl Registry {
         Ok(())
     }
 
-    /// The locks that there are, by the kernel's account; `None` for a file that there is not.
+    /// The locks that there are on these numbers, by the kernel's account; `None` for a file that there is not.
     pub(super) fn locked(
         &self,
         folder: &OpenFolder<'_>,
-        kind: &Kind,
+        page: &Page,
+        within: &[Span],
     ) -> Result<Option<(FileId, Vec<Locked>)>, ClaimError> {
-        let Some(file) = folder.look(kind)? else { return Ok(None) };
+        let Some(file) = folder.look(page)? else { return Ok(None) };
         let (file, opened) = match self.files.get(&file) {
             Some(open) => (file, Opened::Kept(&open.file)),
-            None => match folder.open_file(kind, false)? {
+            None => match folder.open_file(page, false)? {
                 None => return Ok(None),
                 // The file has been replaced by one that this process has open: to close it would drop its locks.
                 Some((file, again)) if self.files.contains_key(&file) => {
@@ -126,20 +132,26 @@ impl Registry {
                 Some((file, opened)) => (file, Opened::ForNow(opened)),
             },
         };
-        let failed = |source| ClaimError::File { call: "look for locks on", path: folder.path_of(kind), source };
-        let locks = record_lock::all_locked(&opened, kind.whole(), MOST_LOCKS).map_err(failed)?;
-        match locks {
-            Ok(locks) => Ok(Some((file, locks))),
-            Err(last) => Err(ClaimError::Crowded { path: folder.path_of(kind), most: MOST_LOCKS, pid: last.pid }),
+        let failed = |source| ClaimError::File { call: "look for locks on", path: folder.path_of(page), source };
+        let mut all = Vec::new();
+        for span in within {
+            match record_lock::all_locked(&opened, *span, MOST_LOCKS).map_err(failed)? {
+                Ok(locks) => all.extend(locks),
+                Err(last) => {
+                    return Err(ClaimError::Crowded { path: folder.path_of(page), most: MOST_LOCKS, pid: last.pid });
+                }
+            }
         }
+        Ok(Some((file, all)))
     }
 
     /// Opens the file, unless it is open; `None` if there is none.
-    fn open(&mut self, folder: &OpenFolder<'_>, kind: &Kind) -> Result<Option<FileId>, ClaimError> {
-        if let Some(file) = folder.look(kind)?.filter(|file| self.files.contains_key(file)) {
+    fn open(&mut self, folder: &OpenFolder<'_>, page: &Page) -> Result<Option<FileId>, ClaimError> {
+        let Some(file) = folder.look(page)? else { return Ok(None) };
+        if self.files.contains_key(&file) {
             return Ok(Some(file));
         }
-        let Some((id, file)) = folder.open_file(kind, true)? else { return Ok(None) };
+        let Some((id, file)) = folder.open_file(page, true)? else { return Ok(None) };
         match self.files.entry(id) {
             Entry::Vacant(place) => {
                 place.insert(OpenFile { file, held: Numbers::new() });
@@ -184,8 +196,8 @@ impl OpenFile {
 }
 
 /// Whether the path still leads to this file.
-fn is_the_one_there(folder: &Folder, kind: &Kind, file: FileId) -> bool {
-    let there = folder.open().ok().flatten().and_then(|folder| folder.look(kind).ok().flatten());
+fn is_the_one_there(folder: &Folder, page: &Page, file: FileId) -> bool {
+    let there = folder.open().ok().flatten().and_then(|folder| folder.look(page).ok().flatten());
     there == Some(file)
 }
 

@@ -45,6 +45,15 @@ pub(super) enum Kind {
     Queues(InterfaceName),
 }
 
+/// A file of claims.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Page {
+    pub(super) kind: Kind,
+    /// Whether it has the claims by which root overrides those of other users. Root's file counts, and no other user's of
+    /// that name.
+    pub(super) overrides: bool,
+}
+
 /// Numbers without a gap: `first` to `last`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
@@ -149,22 +158,37 @@ impl From<CpuSet> for Resources {
     }
 }
 
-impl Kind {
-    /// The kind whose file has this name.
+impl Page {
+    /// The file of this name; `None` if it is none of claims.
     pub(super) fn of_file(name: &str) -> Option<Self> {
-        match name {
-            CPUS => Some(Self::Cpus),
-            INTERRUPTS => Some(Self::Interrupts),
-            _ => name.strip_prefix(QUEUES)?.parse().ok().map(Self::Queues),
-        }
+        let (name, overrides) = name.strip_prefix(OVERRIDES).map_or((name, false), |name| (name, true));
+        let kind = match name {
+            CPUS => Kind::Cpus,
+            INTERRUPTS => Kind::Interrupts,
+            _ => Kind::Queues(name.strip_prefix(QUEUES)?.parse().ok()?),
+        };
+        Some(Self { kind, overrides })
     }
 
     pub(super) fn file(&self) -> String {
-        match self {
-            Self::Cpus => CPUS.to_owned(),
-            Self::Interrupts => INTERRUPTS.to_owned(),
-            Self::Queues(interface) => format!("{QUEUES}{interface}"),
+        let before = if self.overrides { OVERRIDES } else { "" };
+        match &self.kind {
+            Kind::Cpus => format!("{before}{CPUS}"),
+            Kind::Interrupts => format!("{before}{INTERRUPTS}"),
+            Kind::Queues(interface) => format!("{before}{QUEUES}{interface}"),
         }
+    }
+}
+
+impl Kind {
+    /// The file of all claims but those that override others.
+    pub(super) fn page(&self) -> Page {
+        Page { kind: self.clone(), overrides: false }
+    }
+
+    /// The file of root's claims that override others.
+    pub(super) fn overrides(&self) -> Page {
+        Page { kind: self.clone(), overrides: true }
     }
 
     pub(super) fn resource(&self, number: u32) -> Resource {
@@ -252,6 +276,7 @@ impl fmt::Display for Resources {
 const CPUS: &str = "cpus";
 const INTERRUPTS: &str = "interrupts";
 const QUEUES: &str = "queues.";
+const OVERRIDES: &str = "root.";
 
 #[cfg(test)]
 mod tests {
@@ -294,11 +319,12 @@ mod tests {
     #[test]
     fn names_of_files_and_back() {
         for resource in [Resource::Cpu(CpuId(1)), Resource::Interrupt(1), queue("eth0.7", 1)] {
-            let kind = resource.kind();
-            assert_eq!(Kind::of_file(&kind.file()), Some(kind));
+            for page in [resource.kind().page(), resource.kind().overrides()] {
+                assert_eq!(Page::of_file(&page.file()), Some(page));
+            }
         }
-        for name in ["", "cpu", "queues", "queues.", "queues.a/b", "queues.a-name-too-long-", ".new.1.0"] {
-            assert_eq!(Kind::of_file(name), None, "{name}");
+        for name in ["", "cpu", "queues", "queues.", "queues.a/b", "queues.a-name-too-long-", "root.", ".new.1.0"] {
+            assert_eq!(Page::of_file(name), None, "{name}");
         }
     }
 }

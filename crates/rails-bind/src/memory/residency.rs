@@ -3,7 +3,15 @@
 use super::MemoryError;
 use crate::sys;
 use rails_topo::{NodeId, NodeSet};
-use std::{collections::BTreeMap, fmt, fs::File, io, os::unix::fs::FileExt};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::{Mutex, PoisonError},
+    thread,
+};
 
 /// On which node each page of a range lay when it was asked.
 ///
@@ -65,21 +73,25 @@ pub fn residency_of(memory: &[u8]) -> Result<Residency, MemoryError> {
 /// The walk only reads the process's page tables, so that several can go on at a time.
 fn ask(first: usize, page_bytes: usize, states: &mut [i32]) -> io::Result<()> {
     // The CPUs of the calling thread count: helpers inherit them.
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
     let parts = (states.len() / PAGES_WORTH_A_THREAD).clamp(1, cpus.min(MOST_THREADS));
     if parts == 1 {
         return sys::move_pages::status(first, page_bytes, states);
     }
     let length = states.len().div_ceil(parts);
-    std::thread::scope(|scope| {
-        let ask = |(part, states): (usize, &mut [i32])| {
-            let first = first + part * length * page_bytes;
-            sys::move_pages::status(first, page_bytes, states)
-        };
-        let mut parts = states.chunks_mut(length).enumerate();
-        let own = parts.next();
-        let helpers: Vec<_> = parts.map(|part| scope.spawn(move || ask(part))).collect();
-        let own = own.map_or(Ok(()), ask);
+    let left = Mutex::new(states.chunks_mut(length).enumerate());
+    let take = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let ask = || {
+        while let Some((part, states)) = take() {
+            sys::move_pages::status(first + part * length * page_bytes, page_bytes, states)?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        // Where the system gives no thread, the others ask for its part.
+        let helper = |_| thread::Builder::new().spawn_scoped(scope, ask).ok();
+        let helpers: Vec<_> = (1..parts).filter_map(helper).collect();
+        let own = ask();
         let helped = helpers.into_iter().map(|helper| helper.join().expect("asking does not panic"));
         helped.fold(own, io::Result::and)
     })

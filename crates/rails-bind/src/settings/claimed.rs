@@ -4,10 +4,15 @@ use super::{Host, Setting, SettingError};
 use crate::claims::{Claims, Resource};
 
 impl Host {
-    /// Refuses a setting of what another process has claimed: it belongs to that process for as long.
+    /// Refuses a setting of what another process has claimed: it belongs to that process for as long. Root overrides other
+    /// users.
     pub(super) fn refuse_claimed(&self, setting: &Setting) -> Result<(), SettingError> {
         let Some(resource) = setting.resource() else { return Ok(()) };
         match self.claims().holder_of(&resource) {
+            Ok(Some(by)) if by.is_overridden_by_this_process() => {
+                tracing::warn!(%setting, "root changes what another user has claimed: {by}");
+                Ok(())
+            }
             Ok(Some(by)) if !by.is_this_process() => {
                 Err(SettingError::Claimed { setting: setting.clone(), resource, by: Box::new(by) })
             }

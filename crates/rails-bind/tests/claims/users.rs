@@ -2,7 +2,13 @@
 
 use crate::worker::{Worker, cpus, folder};
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
-use std::{fs, os::unix::fs::MetadataExt};
+use rails_bind::claims::Claims;
+use rails_lab::Sandbox;
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    process::Command,
+};
 
 /// Plays in a worker that user 0 has started: all of its threads become another user's.
 pub(crate) fn become_user(user: u32) {
@@ -12,44 +18,125 @@ pub(crate) fn become_user(user: u32) {
     setresuid(uid, uid, uid).expect("root may");
 }
 
-/// Where the tests are not run by root, both are the same user, and the test says so.
 #[test]
-fn two_users_exclude_each_other() {
-    let other = if geteuid().is_root() {
-        Some(65534)
-    } else {
-        eprintln!("NOT ROOT: two processes of one user stand in for two users");
-        None
-    };
-    // Either of them makes the folder and the file.
-    for first in [None, other] {
-        let (_folder, claims) = folder();
-        if first.is_some() {
-            // The other may write to where the folder is made, as to /run/lock.
-            let parent = claims.folder().parent().expect("it has one");
-            let open = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
-            fs::set_permissions(parent, open).expect("it is ours");
-        }
-        let (mut theirs, mut ours) = (Worker::start_as(claims.folder(), other), Worker::start(claims.folder()));
-        let (one, two) = if first.is_some() { (&mut theirs, &mut ours) } else { (&mut ours, &mut theirs) };
-        assert_eq!(one.tell("claim 0"), "ok CPU 0");
-        let maker = first.unwrap_or(geteuid().as_raw());
-        for made in [claims.folder(), &claims.folder().join("cpus")] {
-            assert_eq!(fs::metadata(made).expect("it is there").uid(), maker);
-        }
-        let refused = two.tell("claim 0 1");
-        assert!(refused.starts_with(&format!("error CPU 0 is held by process {} (`", one.pid())), "{refused}");
-        assert!(refused.ends_with(&format!("user {maker}), which holds CPU 0")), "{refused}");
-        assert_eq!(two.tell("claim 1"), "ok CPU 1");
-        for worker in [&mut theirs, &mut ours] {
-            let told = worker.tell("list");
-            assert!(told.contains("this process") && told.matches("which holds CPU").count() == 2, "{told}");
-        }
-        theirs.kill();
-        drop(ours);
-        drop(claims.claim(cpus([0, 1])).expect("both have ended"));
+#[ignore = "needs root: it becomes another user"]
+fn netns_root_excludes_another_user() {
+    let (_folder, claims) = folder();
+    let (mut roots, mut users) = (Worker::start(claims.folder()), Worker::start_as(claims.folder(), Some(USER)));
+    assert_eq!(roots.tell("claim 0"), "ok CPU 0");
+    let refused = users.tell("claim 0 1");
+    assert!(refused.starts_with(&format!("error CPU 0 is held by process {} (`", roots.pid())), "{refused}");
+    assert!(refused.ends_with("user 0), which holds CPU 0"), "{refused}");
+    assert_eq!(users.tell("claim 1"), "ok CPU 1");
+    for worker in [&mut roots, &mut users] {
+        let told = worker.tell("list");
+        assert!(told.contains("this process") && told.matches("which holds CPU").count() == 2, "{told}");
     }
 }
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_users_exclude_each_other() {
+    let (_folder, claims) = open_folder();
+    let [mut one, mut two] = [USER, USER - 1].map(|user| Worker::start_as(claims.folder(), Some(user)));
+    assert_eq!(one.tell("claim 0"), "ok CPU 0");
+    for made in [claims.folder(), &claims.folder().join("cpus")] {
+        assert_eq!(fs::metadata(made).expect("it is there").uid(), USER);
+    }
+    let refused = two.tell("claim 0 1");
+    assert!(refused.starts_with(&format!("error CPU 0 is held by process {} (`", one.pid())), "{refused}");
+    assert_eq!(two.tell("claim 1"), "ok CPU 1");
+    one.kill();
+    assert_eq!(two.tell("claim 0"), "ok CPU 0");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_root_overrides_another_users_claim() {
+    let (_folder, claims) = open_folder();
+    let [mut users, mut others] = [USER, USER - 1].map(|user| Worker::start_as(claims.folder(), Some(user)));
+    let [mut first, mut second] = [(); 2].map(|()| Worker::start(claims.folder()));
+    assert_eq!(users.tell("claim 0"), "ok CPU 0");
+    assert_eq!(first.tell("claim 0 1"), "ok CPUs 0-1");
+    assert_eq!(fs::metadata(claims.folder()).expect("it is there").uid(), 0, "the user cannot close it");
+    let refused = second.tell("claim 0");
+    assert!(refused.starts_with(&format!("error CPU 0 is held by process {} (`", first.pid())), "{refused}");
+    users.kill();
+    for worker in [&mut second, &mut others] {
+        let refused = worker.tell("claim 0");
+        assert!(refused.starts_with(&format!("error CPU 0 is held by process {} (`", first.pid())), "{refused}");
+    }
+    assert_eq!(first.tell("release"), "ok");
+    assert_eq!(others.tell("claim 0"), "ok CPU 0");
+    assert_eq!(second.tell("claim 1"), "ok CPU 1");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_one_user_may_hold_up_to_a_limit() {
+    let (_folder, claims) = open_folder();
+    let [mut one, mut two] = [(); 2].map(|()| Worker::start_as(claims.folder(), Some(USER)));
+    for worker in [&mut one, &mut two] {
+        assert_eq!(worker.tell("limit 2"), "ok");
+    }
+    assert_eq!(one.tell("claim 3"), "ok CPU 3");
+    let refused = two.tell("claim 0 1");
+    assert!(
+        refused.starts_with(&format!("error user {USER} would hold CPUs 0-1,3, and may hold 2: `max_")),
+        "{refused}"
+    );
+    assert!(refused.contains("/etc/rails/claims.toml"), "{refused}");
+    assert_eq!(two.tell("claim 0"), "ok CPU 0");
+    // Root is not bound.
+    drop(claims.max_cpus_per_user(2).claim(cpus(4..9)).expect("nobody holds them"));
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_claims_beyond_the_limit_are_not_heeded() {
+    let (_folder, claims) = open_folder();
+    let [mut one, mut two] = [USER, USER - 1].map(|user| Worker::start_as(claims.folder(), Some(user)));
+    assert_eq!(one.tell("claim 0"), "ok CPU 0");
+    assert_eq!(two.tell("claim 1"), "ok CPU 1");
+    let claims = claims.max_cpus_per_user(2);
+    assert_eq!(claims.taken().unwrap(), cpus([0, 1]).into_iter().collect());
+    assert_eq!(one.tell("claim 2 3"), "ok CPUs 2-3");
+    assert_eq!(claims.taken().unwrap(), cpus([1]).into_iter().collect());
+    assert!(claims.taken_for_good().unwrap().is_empty(), "root overrides both");
+    assert_eq!(claims.list().unwrap().len(), 2, "both are told");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_foreign_things_in_the_way_do_not_stop_root() {
+    for (made, is_inside) in
+        [("mkdir -m 700", false), ("touch", false), ("ln -s /tmp", false), ("mkdir", true), ("ln -s x", true)]
+    {
+        let (_folder, claims) = open_folder();
+        let path = if is_inside { claims.folder().join("cpus") } else { claims.folder().to_owned() };
+        if is_inside {
+            fs::create_dir(claims.folder()).unwrap();
+            fs::set_permissions(claims.folder(), PermissionsExt::from_mode(0o1777)).unwrap();
+        }
+        let making = format!("{made} {}", path.display());
+        let output = Sandbox::new().user(USER).output(Command::new("sh").args(["-c", &making]));
+        assert!(output.status.success(), "{making}: {output:?}");
+        let claim = claims.claim(cpus([0])).unwrap_or_else(|error| panic!("{making}: {error}"));
+        claim.check().unwrap();
+        let mut other = Worker::start_as(claims.folder(), Some(USER));
+        assert!(other.tell("claim 0").starts_with("error CPU 0 is held by"), "{making}");
+        assert_eq!(other.tell("claim 1"), "ok CPU 1", "{making}");
+    }
+}
+
+/// Where other users may make the folder, as in /run/lock on Debian.
+fn open_folder() -> (tempfile::TempDir, Claims) {
+    let (folder, claims) = folder();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o1777)).expect("it is ours");
+    (folder, claims)
+}
+
+const USER: u32 = 65534;
 
 /// As on Fedora, where root alone writes to /run/lock: root's folder is open to the other user.
 #[test]

@@ -42,7 +42,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// `claim 0 1`, `release`, `list`, `taken`, `lock-all`, `fork`; the answer is `ok ...` or `error ...`.
+    /// `claim 0 1`, `limit 2` (of CPUs for a user), `release`, `list`, `taken`, `lock-all`, `fork`; the answer is `ok ...` or `error ...`.
     pub(crate) fn tell(&mut self, what: &str) -> String {
         self.say(what);
         self.answer()
@@ -98,7 +98,7 @@ fn worker() {
     if let Some(user) = env::var(USER).ok().map(|user| user.parse().expect("a number")) {
         crate::users::become_user(user);
     }
-    let claims = Claims::at(folder);
+    let mut claims = Claims::at(folder);
     let mut held: Vec<Claim> = Vec::new();
     say("ready");
     let mut told = std::io::stdin().lines().map_while(Result::ok);
@@ -112,6 +112,11 @@ fn worker() {
                 }
                 Err(error) => say(format_args!("error {error}")),
             },
+            "limit" => {
+                let max = words.next().and_then(|word| word.parse().ok()).expect("a number");
+                claims = claims.max_cpus_per_user(max);
+                say("ok");
+            }
             "release" => {
                 held.drain(..).for_each(|claim| claim.release().expect("the kernel lets go"));
                 say("ok");

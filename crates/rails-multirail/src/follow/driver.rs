@@ -7,6 +7,7 @@ use super::{
 use crate::{Rail, RailId, Rails, error::with_causes, planner::RailRequest, rails::WeakRails};
 use rails_bind::{
     claims::{Claims, Resources},
+    limits::name_thread_limits,
     settings::{Change, Host, SettingError, SettingState},
 };
 use rails_topo::{
@@ -60,7 +61,7 @@ pub(super) fn start(
             }
         });
     });
-    thread.map_err(FollowError::Thread)?;
+    thread.map_err(|error| FollowError::Thread(name_thread_limits(error)))?;
     started.recv().unwrap_or(Err(MonitorError::Stopped.into()))?;
     Ok(stop)
 }

@@ -1,6 +1,10 @@
 //! Frames that are read from a file or a disk into the buffers of a link, with several reads under way.
 
 use super::{Buffer, NoBuffer, Output};
+use crate::{
+    aside::{Aside, Threads},
+    runtime::TaskError,
+};
 use nix::libc::{O_DIRECT, O_NONBLOCK};
 use rails_bind::{BindError, thread};
 use rails_topo::CpuSet;
@@ -19,7 +23,6 @@ use std::{
     path::PathBuf,
     sync::Arc,
 };
-use tokio::task::{JoinHandle, spawn_blocking};
 
 /// The frames of a file, in order: all of one length, one behind the other, without anything between them.
 ///
@@ -28,8 +31,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 /// fewer requests of a read than others. Where the file system allows it, they are read with `O_DIRECT`, so that the
 /// bytes go from the disk into the buffer, past the page cache ([`Reading`]).
 ///
-/// Each read blocks a thread of tokio's blocking pool, which has the CPUs of the calling thread for that time. So the
-/// reads of a source on a rail beside the disk are on that rail, and the disk's queues and interrupts with them.
+/// Each read blocks a thread of its own, which has the CPUs of the calling thread for that time. So the reads of a source on a rail beside the disk are on that rail, and the disk's queues and interrupts with them.
 ///
 /// ```no_run
 /// use rails_multirail::pipeline::{Buffer, Output, file::FileFrames};
@@ -58,8 +60,9 @@ pub struct FileFrames {
     next: u64,
     /// The failure that ends the frames, until it is told.
     failure: Option<FileError>,
+    threads: Threads,
     /// The oldest first.
-    under_way: VecDeque<JoinHandle<Result<Buffer, FileError>>>,
+    under_way: VecDeque<Aside<Result<Buffer, FileError>>>,
 }
 
 /// How frames are read.
@@ -129,11 +132,13 @@ pub enum FileError {
     /// The output gave no buffer.
     #[error(transparent)]
     NoBuffer(#[from] NoBuffer),
-    /// The runtime of the stage stops.
-    #[error("the read of a frame of `{path}` was cancelled: the runtime of its stage stops", path = path.display())]
-    Cancelled {
+    /// The operating system gave no thread to read on. The cause names the limits that it may have met.
+    #[error("no thread to read `{path}` on", path = path.display())]
+    NoThread {
         /// The file.
         path: PathBuf,
+        /// The cause.
+        source: io::Error,
     },
 }
 
@@ -192,6 +197,7 @@ impl FileFrames {
             repeats: false,
             next: 0,
             failure: None,
+            threads: Threads::new("rails-read".to_owned(), || ()),
             under_way: VecDeque::new(),
         })
     }
@@ -230,9 +236,6 @@ impl FileFrames {
     ///
     /// # Errors
     /// [`FileError`]; the frames end with it, after the reads that were under way.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
     pub async fn next<T>(&mut self, output: &mut Output<T>) -> Result<Option<Buffer>, FileError> {
         if self.failure.is_none() {
             match self.next_read(output).await {
@@ -265,8 +268,8 @@ impl FileFrames {
                     self.under_way.pop_front();
                     return match read {
                         Ok(read) => read.map(Some),
-                        Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-                        Err(_) => Err(FileError::Cancelled { path: self.file.path.clone() }),
+                        Err(TaskError::Panicked(panic)) => resume_unwind(panic.into_payload()),
+                        Err(error) => unreachable!("a read that has begun is not cancelled: {error}"),
                     };
                 }
                 else => return Ok(None),
@@ -281,7 +284,9 @@ impl FileFrames {
             return Err(FileError::BufferLength { path: self.file.path.clone(), frame_bytes, buffer_bytes });
         }
         let (file, frame, cpus) = (self.file.clone(), self.next, thread::current_affinity());
-        self.under_way.push_back(spawn_blocking(move || on(cpus, || file.read(frame, buffer))));
+        let begun = self.threads.run(move || on(cpus, || file.read(frame, buffer)));
+        let begun = begun.map_err(|source| FileError::NoThread { path: self.file.path.clone(), source })?;
+        self.under_way.push_back(begun.expect("the threads end with the frames"));
         self.next += 1;
         if self.repeats && self.next == self.count {
             self.next = 0;
@@ -311,7 +316,7 @@ fn on<R>(cpus: Result<CpuSet, BindError>, read: impl FnOnce() -> R) -> R {
 }
 
 /// The result of the oldest read, which the caller takes off.
-async fn oldest<R>(under_way: &mut VecDeque<JoinHandle<R>>) -> Result<R, tokio::task::JoinError> {
+async fn oldest<R>(under_way: &mut VecDeque<Aside<R>>) -> Result<R, TaskError> {
     match under_way.front_mut() {
         Some(read) => read.await,
         None => pending().await,

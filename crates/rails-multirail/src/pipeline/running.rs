@@ -200,7 +200,8 @@ impl RunningPipeline {
             Ok(Err(error)) => StageFailure::Failed(error),
             Err(TaskError::Panicked(panic)) => StageFailure::Panicked(panic),
             Err(TaskError::Cancelled) if self.aborted[first] == Some(HadStopped(true)) => StageFailure::StoppedReading,
-            Err(TaskError::Cancelled) => StageFailure::Cancelled,
+            // A stage is a future, which takes no thread.
+            Err(TaskError::Cancelled | TaskError::NoThread(_)) => StageFailure::Cancelled,
         };
         Some((first, failure))
     }

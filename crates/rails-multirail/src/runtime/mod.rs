@@ -10,12 +10,13 @@ pub use shutdown::ShutdownError;
 pub(crate) use shutdown::{Stopping, end_dropped};
 pub use task::{Panic, RailTask, TaskError};
 
-use crate::{RailId, last_work};
+use crate::{RailId, aside::Threads, last_work};
 use parking::Parking;
 use placement::{Beside, CurrentPlacement, Unbound, Wanted};
 use rails_bind::{
     BindError,
     claims::{Claim, ClaimError, Resource},
+    limits::name_thread_limits,
     memory::MemoryPolicy,
     thread,
     usage::{ThreadUsage, UsageError},
@@ -73,6 +74,8 @@ pub struct RailRuntime {
     is_required: bool,
     placement: Arc<CurrentPlacement>,
     parking: Arc<Parking>,
+    /// For work that computes.
+    beside: Arc<Threads>,
     life: Arc<Life>,
     thread_id: std::thread::ThreadId,
     /// Until the first call to stop: dropping it stops the runtime.
@@ -82,6 +85,9 @@ pub struct RailRuntime {
     /// Until a caller has waited for its end, in vain or not.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
+
+/// A runtime's thread, as it has placed itself.
+type Built = (Placement, Handle, Arc<Threads>);
 
 /// The time that the drop of a [`RailRuntime`], or of the last clone of [`Rails`](crate::Rails), waits at most.
 pub const DROP_LIMIT: Duration = Duration::from_secs(10);
@@ -93,7 +99,7 @@ pub const LONGEST_SPIN: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The operating system gave no thread.
+    /// The operating system gave no thread. The cause names the limits that it may have met.
     #[error("no thread for rail `{name}`")]
     Spawn {
         /// The rail's name.
@@ -252,9 +258,9 @@ impl RailRuntimeBuilder {
         let own = Arc::clone(&parking);
         let thread = spawned
             .spawn(move || self.run(&report, stopped, own, &alive))
-            .map_err(|source| RuntimeError::Spawn { name: name.clone(), source })?;
+            .map_err(|refused| RuntimeError::Spawn { name: name.clone(), source: name_thread_limits(refused) })?;
         match built.recv() {
-            Ok(Ok((placement, handle))) => {
+            Ok(Ok((placement, handle, beside))) => {
                 let thread_id = thread.thread().id();
                 let placement = Arc::new(CurrentPlacement::new(placement));
                 let (running, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
@@ -265,6 +271,7 @@ impl RailRuntimeBuilder {
                     is_required,
                     placement,
                     parking,
+                    beside,
                     life,
                     thread_id,
                     running,
@@ -287,7 +294,7 @@ impl RailRuntimeBuilder {
     /// The main function of the rail's thread.
     fn run(
         self,
-        report: &mpsc::SyncSender<Result<(Placement, Handle), RuntimeError>>,
+        report: &mpsc::SyncSender<Result<Built, RuntimeError>>,
         stopped: oneshot::Receiver<()>,
         parking: Arc<Parking>,
         alive: &Alive,
@@ -296,6 +303,7 @@ impl RailRuntimeBuilder {
         // This thread has inherited the affinity and policy of the thread that started it. The bindings below are the
         // rail's alone.
         let unbound = Unbound::of_this_thread();
+        let freed = unbound.clone();
         let placement = Placement::of_this_thread(&self.wanted)
             .map_err(|source| RuntimeError::Bind { name: self.name.clone(), source });
         let name = || self.name.clone();
@@ -306,13 +314,16 @@ impl RailRuntimeBuilder {
         });
         match runtime {
             Ok((placement, runtime)) => {
-                let _ = report.send(Ok((placement, runtime.handle().clone())));
+                let beside = Arc::new(Threads::new(format!("{}-io", self.name), move || freed.apply()));
+                let _ = report.send(Ok((placement, runtime.handle().clone(), Arc::clone(&beside))));
                 runtime.block_on(parking.until(stopped));
                 parking.detach();
                 alive.life.enter(Stage::Stopping);
+                beside.end();
                 // This drops the tasks, and then waits for blocking work, without a limit: the limits are the
                 // waiting callers'.
                 drop(runtime);
+                beside.wait();
             }
             Err(error) => {
                 let _ = report.send(Err(error));
@@ -479,7 +490,7 @@ impl RailRuntime {
     }
 
     /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread go on: the work has a
-    /// thread of tokio's blocking pool, with the CPUs of the rail as the work begins, and the memory policy if it was set
+    /// thread of its own, inside the rail's runtime, with the CPUs of the rail as the work begins, and the memory policy if it was set
     /// with them. The scheduler shares the CPU between that thread and the rail's, and prefers the rail's when that wakes
     /// and has used less than its share. So streams make progress while the program computes beside them. With several
     /// computations at a time, each has as much of the CPU as the rail. A future that computes holds all lanes of the rail
@@ -488,10 +499,8 @@ impl RailRuntime {
     /// The work stays where it is if the rail moves, also on the core of an exclusive rail, whose claim moves on. A thread
     /// that cannot be placed, for want of a CPU that is online, computes where the scheduler puts it, and logs a warning.
     /// [`RailTask::abort`] stops the work only before it has begun. [`shutdown`](Self::shutdown) waits for it, and starts
-    /// none.
-    ///
-    /// # Panics
-    /// As [`tokio::task::spawn_blocking`]: if the operating system gives no thread, and the pool has none.
+    /// none. Work that finds 512 threads busy, or no further one, waits for one of them; if there is none at all, the task
+    /// is [`TaskError::NoThread`].
     pub fn compute<F, T>(&self, work: F) -> RailTask<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -500,8 +509,9 @@ impl RailRuntime {
         if self.is_stopping() {
             return RailTask::refused();
         }
-        let (placement, rail) = (self.placement.clone(), self.thread_id);
-        RailTask::new(self.handle.spawn_blocking(move || {
+        let (placement, rail, runtime) = (self.placement.clone(), self.thread_id, self.handle.clone());
+        RailTask::aside(self.beside.run(move || {
+            let _inside = runtime.enter();
             let _placed = Beside::of(&placement.get(), rail);
             work()
         }))

@@ -1,10 +1,12 @@
 //! A task on a rail, and its end.
 
+use crate::aside::Aside;
 use std::{
     any::Any,
     convert::Infallible,
     fmt,
     future::Future,
+    io,
     pin::Pin,
     sync::{Mutex, PoisonError},
     task::{Context, Poll, ready},
@@ -18,12 +20,21 @@ use tokio::{
 /// handle does not stop the task.
 #[derive(Debug)]
 pub struct RailTask<T> {
-    /// `None` if the rail did not take the task.
-    task: Option<JoinHandle<T>>,
+    kind: Kind<T>,
     /// Closed as soon as an [`Inner`] task of it has dropped its future.
     inner: Option<oneshot::Sender<Infallible>>,
     /// Whether the task was cancelled, and its inner task is waited for.
     is_cancelled: bool,
+}
+
+#[derive(Debug)]
+enum Kind<T> {
+    /// A future on the rail's runtime.
+    Future(JoinHandle<T>),
+    /// Work on a thread beside the rail's.
+    Work(Aside<T>),
+    /// The rail did not take the task, as it stops or for want of a thread.
+    Refused(Option<io::Error>),
 }
 
 /// Why a task on a rail gave no result.
@@ -33,6 +44,9 @@ pub enum TaskError {
     /// The rail's runtime has stopped, or [`RailTask::abort`] stopped the task.
     #[error("the task was aborted, or its rail's runtime has stopped")]
     Cancelled,
+    /// The operating system gave no thread for work beside the rail's. The cause names the limits that it may have met.
+    #[error("no thread beside the rail's for the work")]
+    NoThread(#[source] io::Error),
     /// The task panicked.
     #[error("the task panicked: {0}")]
     Panicked(Panic),
@@ -45,12 +59,25 @@ type Payload = Box<dyn Any + Send>;
 
 impl<T> RailTask<T> {
     pub(super) fn new(task: JoinHandle<T>) -> Self {
-        Self { task: Some(task), inner: None, is_cancelled: false }
+        Self::of(Kind::Future(task))
+    }
+
+    /// Work as [`Threads::run`](crate::aside::Threads::run) gives it.
+    pub(super) fn aside(begun: io::Result<Option<Aside<T>>>) -> Self {
+        Self::of(match begun {
+            Ok(Some(work)) => Kind::Work(work),
+            Ok(None) => Kind::Refused(None),
+            Err(error) => Kind::Refused(Some(error)),
+        })
     }
 
     /// A task that a rail which stops did not take.
     pub(super) fn refused() -> Self {
-        Self { task: None, inner: None, is_cancelled: true }
+        Self::of(Kind::Refused(None))
+    }
+
+    fn of(kind: Kind<T>) -> Self {
+        Self { kind, inner: None, is_cancelled: false }
     }
 
     /// A task that waits for an [`Inner`] one. The inner one's future holds the other end of the channel.
@@ -60,13 +87,21 @@ impl<T> RailTask<T> {
 
     /// Stops the task at its next await, which drops its future. A task that has ended keeps its result.
     pub fn abort(&self) {
-        self.task.iter().for_each(JoinHandle::abort);
+        match &self.kind {
+            Kind::Future(task) => task.abort(),
+            Kind::Work(work) => work.cancel(),
+            Kind::Refused(_) => {}
+        }
     }
 
     /// Whether the task has ended.
     pub fn is_finished(&self) -> bool {
-        self.task.as_ref().is_none_or(JoinHandle::is_finished)
-            && self.inner.as_ref().is_none_or(oneshot::Sender::is_closed)
+        let is_over = match &self.kind {
+            Kind::Future(task) => task.is_finished(),
+            Kind::Work(work) => work.is_over(),
+            Kind::Refused(_) => true,
+        };
+        is_over && self.inner.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 }
 
@@ -74,10 +109,12 @@ impl<T> Future for RailTask<T> {
     type Output = Result<T, TaskError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if !self.is_cancelled
-            && let Some(task) = &mut self.task
-        {
-            let result = ready!(Pin::new(task).poll(context)).map_err(TaskError::from);
+        if !self.is_cancelled {
+            let result = match &mut self.kind {
+                Kind::Future(task) => ready!(Pin::new(task).poll(context)).map_err(TaskError::from),
+                Kind::Work(work) => ready!(Pin::new(work).poll(context)),
+                Kind::Refused(error) => Err(error.take().map_or(TaskError::Cancelled, TaskError::NoThread)),
+            };
             if !matches!(result, Err(TaskError::Cancelled)) {
                 return Poll::Ready(result);
             }
@@ -94,7 +131,7 @@ impl<T> Future for RailTask<T> {
 impl From<JoinError> for TaskError {
     fn from(error: JoinError) -> Self {
         match error.try_into_panic() {
-            Ok(payload) => Self::Panicked(Panic(Mutex::new(payload))),
+            Ok(payload) => Self::Panicked(Panic::new(payload)),
             Err(_) => Self::Cancelled,
         }
     }
@@ -122,6 +159,10 @@ impl<T> Drop for Inner<T> {
 }
 
 impl Panic {
+    pub(crate) fn new(payload: Payload) -> Self {
+        Self(Mutex::new(payload))
+    }
+
     /// The payload, for [`resume_unwind`](std::panic::resume_unwind) or a downcast.
     pub fn into_payload(self) -> Box<dyn Any + Send> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -5,15 +5,16 @@ use nix::errno::Errno;
 use rails_bind::{BindError, Cause, Property, Unheld};
 use rails_lab::Sandbox;
 use rails_multirail::{
-    MultiRailListener, MultiRailStream, RailId, RailPlan, RailRequest, Rails, Security, StreamOptions, plan_rails,
-    runtime::RuntimeError,
+    FollowError, FollowOptions, MultiRailListener, MultiRailStream, RailId, RailPlan, RailRequest, Rails, Security,
+    StreamOptions, plan_rails,
+    runtime::{RuntimeError, TaskError},
 };
 use rails_task::{Priority, Step, TaskQueues};
 use rails_topo::Topology;
 use std::time::Duration;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    runtime::Runtime,
+    runtime::Builder,
 };
 
 fn planned(request: &str, is_required: bool) -> (Topology, RailPlan) {
@@ -24,9 +25,13 @@ fn planned(request: &str, is_required: bool) -> (Topology, RailPlan) {
     (topology, plan)
 }
 
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
 /// Moves bytes over a stream of the rails to themselves.
 fn carry_a_stream(rails: &Rails) {
-    Runtime::new().unwrap().block_on(async {
+    block_on(async {
         let options = StreamOptions::new(Security::insecure());
         let listener = MultiRailListener::bind(rails, ["127.0.0.1:0"], &options).await.unwrap();
         let mut near = MultiRailStream::connect(rails, listener.local_addrs(), &options).await.unwrap();
@@ -101,7 +106,7 @@ fn rails_that_cannot_be_bound_run_and_move() {
 
         let mut to = (*rail.planned()).clone();
         to.cpu = topology.allowed_cpus().iter().find(|cpu| *cpu != to.cpu).unwrap_or(to.cpu);
-        let moved = Runtime::new().unwrap().block_on(rails.move_rail(to.clone())).unwrap();
+        let moved = block_on(rails.move_rail(to.clone())).unwrap();
         assert_eq!(moved.unheld(), lacks);
         assert_eq!(rail.planned().cpu, to.cpu);
         carry_a_stream(&rails);
@@ -159,4 +164,39 @@ fn required_memory_policy_that_is_refused() {
     });
 }
 
+/// As a user of its own, whose processes count: the thread of this test and that of its program are two.
+fn with_threads(user: u32, count: u64) -> Sandbox {
+    Sandbox::new().user(UNUSED + user).max_processes(2 + count)
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_rail_without_a_thread_names_the_limit() {
+    with_threads(0, 1).rerun("netns_rail_without_a_thread_names_the_limit", || {
+        let (_, plan) = planned("loopback:2", false);
+        let RuntimeError::Spawn { name, source } = Rails::build(&plan).unwrap_err() else { panic!("one is too many") };
+        assert_eq!(name, "rail-1");
+        assert!(source.to_string().contains("RLIMIT_NPROC allows the user 3"), "{source}");
+    });
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_stream_where_no_further_thread_is_to_be_had() {
+    with_threads(1, 1).rerun("netns_stream_where_no_further_thread_is_to_be_had", || {
+        let (_, plan) = planned("loopback:1", false);
+        let rails = Rails::build(&plan).unwrap();
+        let request: RailRequest = "loopback:1".parse().unwrap();
+        let followed = rails.follow(&request, FollowOptions::new()).unwrap_err();
+        let FollowError::Thread(source) = &followed else { panic!("{followed:?}") };
+        assert!(source.to_string().contains("RLIMIT_NPROC allows the user 3"), "{source}");
+        let computed = rails[RailId(0)].runtime().compute(|| ());
+        let Err(TaskError::NoThread(source)) = block_on(computed) else { panic!("there is none") };
+        assert!(source.to_string().contains("RLIMIT_NPROC allows the user 3"), "{source}");
+        carry_a_stream(&rails);
+    });
+}
+
+/// The first of users whom no system has.
+const UNUSED: u32 = 3_650_000_059;
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -38,8 +38,13 @@ impl TcpTransport {
         let socket = socket.map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
         socket_options::set_options(&socket, self)?;
-        socket::set("SO_REUSEADDR", self.reuse_address, socket.set_reuse_address(self.reuse_address))?;
-        socket::set("SO_REUSEPORT", self.reuse_port, socket.set_reuse_port(self.reuse_port))?;
+        // A new socket has neither.
+        if self.reuse_address {
+            socket::prefer("SO_REUSEADDR", true, false, socket.set_reuse_address(true))?;
+        }
+        if self.reuse_port {
+            socket::set("SO_REUSEPORT", true, socket.set_reuse_port(true))?;
+        }
         if let Some(device) = self.local.device() {
             socket::bind_device(&socket, device)?;
         }

@@ -77,14 +77,16 @@ pub enum Deviation {
 pub struct TcpSettings {
     /// Whether small writes are sent at once.
     pub no_delay: bool,
-    /// Congestion control.
-    pub congestion: String,
-    /// The size of the send buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one.
+    /// Congestion control; `None` where a filter keeps it from being read.
+    pub congestion: Option<String>,
+    /// The size of the send buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one. `None`
+    /// where a filter keeps it from being read.
     #[serde(rename = "send_buffer_bytes")]
-    pub send_buffer: DataSize,
+    pub send_buffer: Option<DataSize>,
     /// The size of the receive buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one.
+    /// `None` where a filter keeps it from being read.
     #[serde(rename = "receive_buffer_bytes")]
-    pub receive_buffer: DataSize,
+    pub receive_buffer: Option<DataSize>,
     /// The most bytes that wait unsent; `None` is the system's `net.ipv4.tcp_notsent_lowat`.
     #[serde(rename = "not_sent_lowat_bytes")]
     pub not_sent_lowat: Option<DataSize>,
@@ -310,26 +312,32 @@ fn ask_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 fn deviations(socket: &SockRef<'_>, options: &TcpTransport) -> Result<Vec<Deviation>, OptionError> {
-    let (send, receive, congestion) = socket_options::read_back(socket)?;
     // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled value
     // is returned by getsockopt(2)."
     let half = |size: DataSize| DataSize::bytes(size.as_bytes() / 2);
-    let differing = |wanted: Option<DataSize>, got| wanted.filter(|wanted| *wanted != got);
     let mut deviations = Vec::new();
-    if let Some(wanted) = differing(options.send_buffer, half(send)) {
-        deviations.push(Deviation::SendBuffer { wanted, got: half(send) });
+    if let Some(wanted) = options.send_buffer
+        && let Some(got) = socket_options::send_buffer(socket)?.map(half)
+        && got != wanted
+    {
+        deviations.push(Deviation::SendBuffer { wanted, got });
     }
-    if let Some(wanted) = differing(options.receive_buffer, half(receive)) {
-        deviations.push(Deviation::ReceiveBuffer { wanted, got: half(receive) });
+    if let Some(wanted) = options.receive_buffer
+        && let Some(got) = socket_options::receive_buffer(socket)?.map(half)
+        && got != wanted
+    {
+        deviations.push(Deviation::ReceiveBuffer { wanted, got });
     }
-    if let Some(wanted) = options.congestion.as_ref().filter(|wanted| **wanted != congestion) {
-        deviations.push(Deviation::Congestion { wanted: wanted.clone(), got: congestion });
+    if let Some(wanted) = &options.congestion
+        && let Some(got) = socket_options::congestion(socket)?
+        && got != *wanted
+    {
+        deviations.push(Deviation::Congestion { wanted: wanted.clone(), got });
     }
     Ok(deviations)
 }
 
 fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, OptionError> {
-    let (send_buffer, receive_buffer, congestion) = socket_options::read_back(socket)?;
     let keepalive = match socket::get("SO_KEEPALIVE", socket.keepalive())? {
         true => Some(KeepAlive {
             idle: socket::get("TCP_KEEPIDLE", socket.tcp_keepalive_time())?,
@@ -340,13 +348,10 @@ fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, OptionError> {
     };
     Ok(TcpSettings {
         no_delay: socket::get("TCP_NODELAY", socket.tcp_nodelay())?,
-        congestion,
-        send_buffer,
-        receive_buffer,
-        not_sent_lowat: match socket::get("TCP_NOTSENT_LOWAT", socket.tcp_notsent_lowat())? {
-            0 => None,
-            bytes => Some(DataSize::bytes(bytes.into())),
-        },
+        congestion: socket_options::congestion(socket)?,
+        send_buffer: socket_options::send_buffer(socket)?,
+        receive_buffer: socket_options::receive_buffer(socket)?,
+        not_sent_lowat: socket_options::not_sent_lowat(socket)?,
         keepalive,
         user_timeout: socket::get("TCP_USER_TIMEOUT", socket.tcp_user_timeout())?,
         rto_max: socket_options::rto_max(socket)?,

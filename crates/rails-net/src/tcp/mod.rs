@@ -86,7 +86,7 @@ impl Lane for TcpLane {
     }
 
     fn most_unsent(&self) -> Option<DataSize> {
-        self.settings().ok()?.not_sent_lowat
+        socket_options::not_sent_lowat(&SockRef::from(&*self.stream())).ok()?
     }
 
     fn limit_unsent(&self, size: DataSize) -> io::Result<()> {
@@ -189,7 +189,7 @@ impl TcpLane {
             rate: tcp.delivery_rate,
             bytes_retransmitted: tcp.bytes_retransmitted,
             packets_retransmitted: Some(tcp.retransmitted_segments.into()),
-            congestion: Some(tcp.congestion),
+            congestion: tcp.congestion,
             zero_copy: self.zero_copy_stats(),
             details: None,
         }

@@ -11,6 +11,10 @@ use std::time::Duration;
 /// Setters take and return the options, so they chain. One value opens any number of lanes, with
 /// [`connect`](Self::connect) and [`listen`](Self::listen).
 ///
+/// An option at its default only improves a lane. A kernel that lacks the option, or a filter that refuses it, leaves
+/// the lane without it: a warning says so, and [`TcpSettings`](crate::TcpSettings) show it. An option with another value
+/// that is refused is an error.
+///
 /// # Examples
 /// ```
 /// use rails_net::{TcpTransport, LocalEnd};

@@ -2,18 +2,20 @@
 
 use crate::{
     KeepAlive, OptionError, TcpTransport,
-    socket::{get, set},
+    socket::{get, known, prefer, set},
     sys::option::SocketOption,
 };
 use rails_topo::DataSize;
 use socket2::{SockRef, Socket, TcpKeepalive};
 use std::{io, time::Duration};
 
-/// Sets the options of every lane. Accepted sockets inherit them from their listener.
+/// Sets the options of every lane. Accepted sockets inherit them from their listener. Those at their defaults only
+/// improve a lane, which goes without them where the system refuses them.
 ///
 /// Buffer sizes must be set before the connection is established, because the handshake fixes the window scale
 /// (tcp(7)).
 pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(), OptionError> {
+    let defaults = TcpTransport::new();
     if let Some(size) = options.send_buffer {
         set("SO_SNDBUF", size, socket.set_send_buffer_size(c_int(size)))?;
     }
@@ -22,9 +24,11 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
     }
     if let Some(size) = options.not_sent_lowat {
         let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
-        set("TCP_NOTSENT_LOWAT", size, not_zero(bytes).and_then(|bytes| socket.set_tcp_notsent_lowat(bytes)))?;
+        let result = not_zero(bytes).and_then(|bytes| socket.set_tcp_notsent_lowat(bytes));
+        prefer("TCP_NOTSENT_LOWAT", size, options.not_sent_lowat != defaults.not_sent_lowat, result)?;
     }
-    set("TCP_NODELAY", options.no_delay, socket.set_tcp_nodelay(options.no_delay))?;
+    let no_delay = options.no_delay;
+    prefer("TCP_NODELAY", no_delay, no_delay != defaults.no_delay, socket.set_tcp_nodelay(no_delay))?;
     if let Some(size) = options.most_segment {
         let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
         set("TCP_MAXSEG", size, not_zero(bytes).and_then(|bytes| socket.set_tcp_mss(bytes)))?;
@@ -34,15 +38,13 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
     }
     if let Some(KeepAlive { idle, interval, probes }) = options.keepalive {
         // Each of the three switches SO_KEEPALIVE on too.
-        let set_one = |one| socket.set_tcp_keepalive(&one);
+        let set_one = |option, value: String, one| {
+            prefer(option, value, options.keepalive != defaults.keepalive, socket.set_tcp_keepalive(&one))
+        };
         let times = TcpKeepalive::new();
-        set("TCP_KEEPIDLE", format_args!("{idle:?}"), set_one(times.clone().with_time(whole_seconds(idle))))?;
-        set(
-            "TCP_KEEPINTVL",
-            format_args!("{interval:?}"),
-            set_one(times.clone().with_interval(whole_seconds(interval))),
-        )?;
-        set("TCP_KEEPCNT", probes, set_one(times.with_retries(probes)))?;
+        set_one("TCP_KEEPIDLE", format!("{idle:?}"), times.clone().with_time(whole_seconds(idle)))?;
+        set_one("TCP_KEEPINTVL", format!("{interval:?}"), times.clone().with_interval(whole_seconds(interval)))?;
+        set_one("TCP_KEEPCNT", probes.to_string(), times.with_retries(probes))?;
     }
     if let Some(timeout) = options.user_timeout {
         let milliseconds = not_zero(round_up(timeout, Duration::from_millis(1))).map(Duration::from_millis);
@@ -54,7 +56,9 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
         match SocketOption::RTO_MAX.set(socket, milliseconds) {
             // Older kernels do not have the option; the settings read back show it.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
-            result => set("TCP_RTO_MAX_MS", format_args!("{time:?}"), result)?,
+            result => {
+                prefer("TCP_RTO_MAX_MS", format_args!("{time:?}"), options.rto_max != defaults.rto_max, result)?;
+            }
         }
     }
     if let Some(cpu) = options.incoming_cpu {
@@ -76,13 +80,14 @@ pub(crate) fn busy_poll(socket: &SockRef<'_>) -> Result<Option<Duration>, Option
 
 /// The longest retransmission timeout; `None` if the kernel does not have the option.
 pub(crate) fn rto_max(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
-    match SocketOption::RTO_MAX.get(&**socket) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
-        result => {
-            let milliseconds = u64::try_from(get("TCP_RTO_MAX_MS", result)?).ok();
-            Ok(milliseconds.map(Duration::from_millis))
-        }
-    }
+    let milliseconds = known("TCP_RTO_MAX_MS", SocketOption::RTO_MAX.get(&**socket))?;
+    Ok(milliseconds.and_then(|milliseconds| u64::try_from(milliseconds).ok()).map(Duration::from_millis))
+}
+
+/// The most bytes that wait unsent; `None` is the system's.
+pub(crate) fn not_sent_lowat(socket: &SockRef<'_>) -> Result<Option<DataSize>, OptionError> {
+    let bytes = get("TCP_NOTSENT_LOWAT", socket.tcp_notsent_lowat())?;
+    Ok(Some(DataSize::bytes(bytes.into())).filter(|_| bytes != 0))
 }
 
 /// Lets a connected socket send without copies, and reads the option back.
@@ -99,18 +104,23 @@ pub(crate) fn zero_copy(socket: &SockRef<'_>) -> Result<bool, OptionError> {
     Ok(get("SO_ZEROCOPY", SocketOption::ZEROCOPY.get(&**socket))? != 0)
 }
 
-/// The options that the kernel may change: the send buffer, the receive buffer and the congestion control.
-pub(crate) fn read_back(socket: &SockRef<'_>) -> Result<(DataSize, DataSize, String), OptionError> {
-    let send = get("SO_SNDBUF", socket.send_buffer_size())?;
-    let receive = get("SO_RCVBUF", socket.recv_buffer_size())?;
-    Ok((DataSize::bytes(send as u64), DataSize::bytes(receive as u64), congestion(socket)?))
+/// The size of the send buffer, with the kernel's own bookkeeping; `None` where it may not be read.
+pub(crate) fn send_buffer(socket: &SockRef<'_>) -> Result<Option<DataSize>, OptionError> {
+    let bytes = known("SO_SNDBUF", socket.send_buffer_size())?;
+    Ok(bytes.map(|bytes| DataSize::bytes(bytes as u64)))
 }
 
-/// The name of the congestion control.
-pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<String, OptionError> {
-    let padded = get("TCP_CONGESTION", socket.tcp_congestion())?;
-    let name = padded.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
+/// As [`send_buffer`], of the receive buffer.
+pub(crate) fn receive_buffer(socket: &SockRef<'_>) -> Result<Option<DataSize>, OptionError> {
+    let bytes = known("SO_RCVBUF", socket.recv_buffer_size())?;
+    Ok(bytes.map(|bytes| DataSize::bytes(bytes as u64)))
+}
+
+/// The name of the congestion control; `None` where it may not be read.
+pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<Option<String>, OptionError> {
+    let padded = known("TCP_CONGESTION", socket.tcp_congestion())?;
+    let name = |padded: Vec<u8>| padded.split(|byte| *byte == 0).next().unwrap_or_default().to_owned();
+    Ok(padded.map(|padded| String::from_utf8_lossy(&name(padded)).into_owned()))
 }
 
 /// Refuses zero, which the kernel takes for "the system's value" in these options, and a caller does not mean.

@@ -24,8 +24,8 @@ use std::{io, net::SocketAddr, os::fd::AsFd, time::Duration};
 pub struct TcpStats {
     /// State of the connection.
     pub state: TcpState,
-    /// Congestion control.
-    pub congestion: String,
+    /// Congestion control; `None` where a filter keeps it from being read.
+    pub congestion: Option<String>,
 
     // Time.
     /// Smoothed round-trip time.
@@ -131,7 +131,7 @@ impl TcpStats {
     }
 
     /// `None` if a field is missing that Linux has had since 2.6.
-    fn parse(info: &TcpInfo, congestion: String) -> Option<Self> {
+    fn parse(info: &TcpInfo, congestion: Option<String>) -> Option<Self> {
         let micros = |field| info.u64(field).map(Duration::from_micros);
         // Zero stands for "not measured yet", and all ones for "no minimum yet" and "not paced".
         let measured = |field| info.u32(field).filter(|us| *us != 0 && *us != u32::MAX);
@@ -229,7 +229,7 @@ mod tests {
     fn unmeasured_figures_are_unknown_and_not_zero() {
         let all_ones = u32::MAX.to_ne_bytes();
         let info = info(256, &[(Field::STATE, &[1]), (Field::MIN_RTT, &all_ones), (Field::PACING_RATE, &[0xff; 8])]);
-        let stats = TcpStats::parse(&info, "cubic".to_owned()).expect("it has all fields");
+        let stats = TcpStats::parse(&info, Some("cubic".to_owned())).expect("it has all fields");
         assert_eq!(stats.state, TcpState::Established);
         assert_eq!((stats.rtt, stats.rtt_variation, stats.min_rtt), (None, None, None));
         assert_eq!((stats.delivery_rate, stats.delivery_rate_app_limited, stats.pacing_rate), (None, None, None));
@@ -244,7 +244,7 @@ mod tests {
             (Field::RTT, &1500_u32.to_ne_bytes()),
             (Field::DELIVERY_RATE, &1000_u64.to_ne_bytes()),
         ];
-        let stats = TcpStats::parse(&info(256, fields), "reno".to_owned()).expect("it has all fields");
+        let stats = TcpStats::parse(&info(256, fields), Some("reno".to_owned())).expect("it has all fields");
         let json = serde_json::to_value(&stats).expect("it serializes");
         assert_eq!(json["rtt_us"], 1500);
         assert_eq!(json["min_rtt_us"], serde_json::Value::Null);
@@ -267,15 +267,16 @@ mod tests {
 
     #[test]
     fn tcp_info_of_an_old_kernel() {
-        let old = TcpStats::parse(&info(104, &[(Field::STATE, &[8])]), "reno".to_owned()).expect("Linux 2.6 had these");
+        let old =
+            TcpStats::parse(&info(104, &[(Field::STATE, &[8])]), Some("reno".to_owned())).expect("Linux 2.6 had these");
         assert_eq!((old.state, old.bytes_acked, old.not_sent_bytes), (TcpState::CloseWait, None, None));
-        assert_eq!(TcpStats::parse(&info(103, &[]), "reno".to_owned()), None);
+        assert_eq!(TcpStats::parse(&info(103, &[]), None), None);
     }
 
     proptest! {
         #[test]
         fn no_answer_makes_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let stats = TcpStats::parse(&TcpInfo::from_bytes(&bytes), String::new());
+            let stats = TcpStats::parse(&TcpInfo::from_bytes(&bytes), None);
             prop_assert_eq!(stats.is_some(), bytes.len() >= 104);
         }
     }

@@ -2,8 +2,8 @@
 
 use super::{arrivals::Arrivals, bursts::Bursts, pacing::Pacer, room::Room, stats::Counters};
 use crate::{
-    BindEndError, Deviation, Repeated, UdpError, UdpOptions, UdpSocket,
-    socket::{self, get, set},
+    BindEndError, Deviation, OptionError, Repeated, UdpError, UdpOptions, UdpSocket,
+    socket::{self, known, prefer, set},
     sys::option::SocketOption,
 };
 use rails_topo::DataSize;
@@ -61,7 +61,7 @@ impl UdpOptions {
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
         self.set_buffers(&socket)?;
         self.set_bursts(&socket)?;
-        set("SO_RXQ_OVFL", 1, SocketOption::RXQ_OVFL.set(&socket, 1))?;
+        prefer("SO_RXQ_OVFL", 1, false, SocketOption::RXQ_OVFL.set(&socket, 1))?;
         match address {
             SocketAddr::V4(_) => self.set_ipv4(&socket)?,
             SocketAddr::V6(_) => self.set_ipv6(&socket)?,
@@ -69,12 +69,13 @@ impl UdpOptions {
         Ok(socket)
     }
 
+    /// The deviations show sizes that the system refuses, as they show sizes that it cuts.
     fn set_buffers(&self, socket: &Socket) -> Result<(), UdpError> {
         if let Some(size) = self.send_buffer {
-            set("SO_SNDBUF", size, socket.set_send_buffer_size(c_int(size)))?;
+            prefer("SO_SNDBUF", size, false, socket.set_send_buffer_size(c_int(size)))?;
         }
         if let Some(size) = self.receive_buffer {
-            set("SO_RCVBUF", size, socket.set_recv_buffer_size(c_int(size)))?;
+            prefer("SO_RCVBUF", size, false, socket.set_recv_buffer_size(c_int(size)))?;
         }
         Ok(())
     }
@@ -84,7 +85,7 @@ impl UdpOptions {
         if self.coalescing {
             match SocketOption::UDP_GRO.set(socket, 1) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
-                result => set("UDP_GRO", 1, result)?,
+                result => prefer("UDP_GRO", 1, false, result)?,
             }
         }
         Ok(())
@@ -94,11 +95,12 @@ impl UdpOptions {
         if let Some(routers) = self.hop_limit {
             set("IP_TTL", routers, socket.set_ttl_v4(routers.get().into()))?;
         }
-        set("IP_TOS", self.ecn as u8, socket.set_tos_v4(self.ecn as u32))?;
-        set("IP_RECVTOS", 1, socket.set_recv_tos_v4(true))?;
+        prefer("IP_TOS", self.ecn as u8, self.asks_for_ecn(), socket.set_tos_v4(self.ecn as u32))?;
+        prefer("IP_RECVTOS", 1, self.asks_for_ecn(), socket.set_recv_tos_v4(true))?;
         if let Some(mode) = self.path_mtu_discovery {
             let number = mode.number();
-            set("IP_MTU_DISCOVER", number, SocketOption::IP_MTU_DISCOVER.set(socket, number))?;
+            let result = SocketOption::IP_MTU_DISCOVER.set(socket, number);
+            prefer("IP_MTU_DISCOVER", number, self.asks_for_discovery(), result)?;
         }
         Ok(())
     }
@@ -108,13 +110,24 @@ impl UdpOptions {
         if let Some(routers) = self.hop_limit {
             set("IPV6_UNICAST_HOPS", routers, socket.set_unicast_hops_v6(routers.get().into()))?;
         }
-        set("IPV6_TCLASS", self.ecn as u8, SocketOption::IPV6_TCLASS.set(socket, self.ecn as i32))?;
-        set("IPV6_RECVTCLASS", 1, socket.set_recv_tclass_v6(true))?;
+        let class = SocketOption::IPV6_TCLASS.set(socket, self.ecn as i32);
+        prefer("IPV6_TCLASS", self.ecn as u8, self.asks_for_ecn(), class)?;
+        prefer("IPV6_RECVTCLASS", 1, self.asks_for_ecn(), socket.set_recv_tclass_v6(true))?;
         if let Some(mode) = self.path_mtu_discovery {
             let number = mode.number();
-            set("IPV6_MTU_DISCOVER", number, SocketOption::IPV6_MTU_DISCOVER.set(socket, number))?;
+            let result = SocketOption::IPV6_MTU_DISCOVER.set(socket, number);
+            prefer("IPV6_MTU_DISCOVER", number, self.asks_for_discovery(), result)?;
         }
         Ok(())
+    }
+
+    /// Whether the caller has asked for it: what is at its default only improves the socket.
+    fn asks_for_ecn(&self) -> bool {
+        self.ecn != Self::new().ecn
+    }
+
+    fn asks_for_discovery(&self) -> bool {
+        self.path_mtu_discovery != Self::new().path_mtu_discovery
     }
 
     /// Gives the socket to the runtime.
@@ -150,14 +163,20 @@ impl UdpOptions {
     fn deviations(&self, socket: &Socket) -> Result<Vec<Deviation>, UdpError> {
         // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled
         // value is returned by getsockopt(2)."
-        let half = |call, size: io::Result<usize>| get(call, size).map(|size| DataSize::bytes(size as u64 / 2));
+        let half = |call, size: io::Result<usize>| -> Result<_, OptionError> {
+            Ok(known(call, size)?.map(|size| DataSize::bytes(size as u64 / 2)))
+        };
         let mut deviations = Vec::new();
-        let got = half("SO_SNDBUF", socket.send_buffer_size())?;
-        if let Some(wanted) = self.send_buffer.filter(|wanted| *wanted != got) {
+        if let Some(wanted) = self.send_buffer
+            && let Some(got) = half("SO_SNDBUF", socket.send_buffer_size())?
+            && got != wanted
+        {
             deviations.push(Deviation::SendBuffer { wanted, got });
         }
-        let got = half("SO_RCVBUF", socket.recv_buffer_size())?;
-        if let Some(wanted) = self.receive_buffer.filter(|wanted| *wanted != got) {
+        if let Some(wanted) = self.receive_buffer
+            && let Some(got) = half("SO_RCVBUF", socket.recv_buffer_size())?
+            && got != wanted
+        {
             deviations.push(Deviation::ReceiveBuffer { wanted, got });
         }
         Ok(deviations)

@@ -10,6 +10,9 @@ use std::num::NonZeroU8;
 /// Setters take and return the options, so they chain. One value opens any number of sockets, with
 /// [`bind`](Self::bind) and [`connect`](Self::connect).
 ///
+/// Options at their defaults, and the sizes of buffers, only improve a socket. Where a kernel lacks one or a filter
+/// refuses it, the socket goes without it: a warning says so, and the settings that are read back show it.
+///
 /// # Examples
 /// ```
 /// use rails_net::{LocalEnd, UdpOptions};

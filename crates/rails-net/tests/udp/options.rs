@@ -1,10 +1,14 @@
 //! Options of UDP sockets: set, read back, seen by the receiver, and refused.
 
 use crate::{address_of, pair, receive, send, v4, v6};
-use nix::sys::socket::{
-    ControlMessageOwned, MsgFlags, SockaddrStorage, cmsg_space, recvmsg, setsockopt,
-    sockopt::{Ipv4RecvTtl, Ipv6RecvHopLimit},
+use nix::{
+    errno::Errno,
+    sys::socket::{
+        ControlMessageOwned, MsgFlags, SockaddrStorage, cmsg_space, recvmsg, setsockopt,
+        sockopt::{Ipv4RecvTtl, Ipv6RecvHopLimit},
+    },
 };
+use rails_lab::Sandbox;
 use rails_net::{BindEndError, Deviation, Ecn, LocalEnd, Pacing, PacingUse, PathMtuDiscovery, UdpError, UdpOptions};
 use rails_topo::DataSize;
 use std::{
@@ -29,6 +33,34 @@ async fn the_receiver_sees_the_codepoint() {
             assert_eq!(received.ecn, Some(ecn));
             assert_eq!(near.settings().expect("readable").ecn, ecn);
         }
+    }
+}
+
+/// Only IPv4: a socket that may not be kept to IPv6 is none that was asked for.
+#[test]
+fn socket_without_the_options_that_only_improve_it() {
+    for errno in [Errno::EPERM, Errno::ENOSYS, Errno::ENOPROTOOPT] {
+        let sandbox = Sandbox::new()
+            .deny(errno, &["setsockopt"])
+            .deny_where(errno, "getsockopt", 2, libc::SO_SNDBUF)
+            .deny_where(errno, "getsockopt", 2, libc::SO_RCVBUF);
+        sandbox.rerun("options::socket_without_the_options_that_only_improve_it", || {
+            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+                let options = UdpOptions::new().receive_buffer(DataSize::bytes(1 << 20));
+                let (near, far) = pair(&options, &options, v4());
+                send(&near, &[IoSlice::new(b"carried")], None).await.expect("there is room");
+                let mut buffer = [0; 10];
+                let received = receive(&far, &mut [IoSliceMut::new(&mut buffer)]).await.expect("it has arrived");
+                assert_eq!(received.ecn, None);
+                assert_eq!(&buffer[..7], b"carried");
+                for asked in
+                    [UdpOptions::new().ecn(Ecn::Capable0), UdpOptions::new().path_mtu_discovery(PathMtuDiscovery::Want)]
+                {
+                    let refused = asked.bind(v4());
+                    assert!(matches!(refused, Err(UdpError::Option(_))), "{refused:?}");
+                }
+            });
+        });
     }
 }
 

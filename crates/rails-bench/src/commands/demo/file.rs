@@ -1,6 +1,6 @@
 //! The file that a demo sends: made up or given, its digest taken apart from the transfer.
 
-use crate::{print, progress::Progress, stop::Stop};
+use crate::{print, progress::Progress, stop::Stop, thread};
 use anyhow::{Context, Result, bail};
 use blake3::{Hash, Hasher};
 use nix::sys::statvfs::statvfs;
@@ -12,7 +12,6 @@ use std::{
     io::{Read, Write},
     path::{Path, PathBuf},
 };
-use tokio::task::spawn_blocking;
 
 /// A file to send.
 #[derive(Debug)]
@@ -37,12 +36,12 @@ impl Source {
             folder.display(),
         ))?;
         let path = folder.join("made-up");
-        let task = spawn_blocking(move || {
+        let made = thread::aside("make", move || {
             let digest = make(&path, size.as_bytes(), seed, quiet, &stop);
             let digest = digest.with_context(|| format!("cannot write {}", path.display()))?;
             Ok(digest.map(|digest| Self { path, digest }))
         });
-        task.await?
+        made.await?
     }
 
     /// A file that is there; `None` if the user ended it.
@@ -67,7 +66,7 @@ impl Source {
 /// The BLAKE3 of a file; `None` if the user ended it.
 pub(super) async fn digest_of(path: &Path, doing: &'static str, quiet: bool, stop: Stop) -> Result<Option<Hash>> {
     let path = path.to_owned();
-    let task = spawn_blocking(move || {
+    let digest = thread::aside("digest", move || {
         let context = || format!("cannot read {}", path.display());
         let mut file = File::open(&path).with_context(context)?;
         let bar = Progress::of(doing, file.metadata().with_context(context)?.len(), quiet);
@@ -88,7 +87,7 @@ pub(super) async fn digest_of(path: &Path, doing: &'static str, quiet: bool, sto
         bar.finish_and_clear();
         Ok(Some(hasher.finalize()))
     });
-    task.await?
+    digest.await?
 }
 
 fn make(path: &Path, size: u64, seed: u64, quiet: bool, stop: &Stop) -> std::io::Result<Option<Hash>> {

@@ -1,6 +1,7 @@
 //! `rails-bench topo --watch`: changes as they happen.
 
 use crate::{
+    commands::block_on,
     exit::{Exit, Signal},
     print,
     stop::Stop,
@@ -17,8 +18,7 @@ use std::{
 
 /// Prints a line for each change until Ctrl-C.
 pub(super) fn run(as_json: bool) -> Result<Exit> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    runtime.block_on(async {
+    block_on(async {
         let mut stop = Stop::on_signals().context("Ctrl-C cannot be heeded")?;
         let monitor = Monitor::start(MonitorOptions::new()).await.context("this machine cannot be watched")?;
         for error in monitor.refused() {

@@ -1,0 +1,46 @@
+//! Threads of the program, which say so where they cannot be had.
+
+use anyhow::{Context, Result};
+use rails_bind::limits::name_thread_limits;
+use std::{
+    sync::{Arc, Barrier},
+    thread::{Builder, JoinHandle, available_parallelism},
+};
+use tokio::sync::oneshot;
+
+/// Starts a thread for this work.
+///
+/// # Errors
+/// The system's, with the limits that it may have met.
+pub(crate) fn start<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
+    let thread = Builder::new().name(work.to_owned()).spawn(run).map_err(name_thread_limits);
+    thread.with_context(|| format!("no thread for `{work}`"))
+}
+
+/// The result of this work on a thread of its own. A runtime's pool for such work panics where no thread can be had.
+///
+/// # Errors
+/// As [`start`].
+pub(crate) async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let (done, result) = oneshot::channel();
+    // Whoever began it may have been dropped.
+    start(work, move || drop(done.send(run())))?;
+    result.await.with_context(|| format!("the thread for `{work}` has panicked"))
+}
+
+/// Tries whether a thread for each CPU can be had, besides those that run. A multi-thread runtime panics where none can.
+///
+/// # Errors
+/// As [`start`].
+pub(crate) fn try_one_for_each_cpu() -> Result<()> {
+    let cpus = available_parallelism().map_or(1, usize::from);
+    let all_run = Arc::new(Barrier::new(cpus + 1));
+    let mut threads = Vec::new();
+    for _ in 0..cpus {
+        let all_run = Arc::clone(&all_run);
+        threads.push(start("try", move || drop(all_run.wait()))?);
+    }
+    all_run.wait();
+    threads.into_iter().for_each(|thread| drop(thread.join()));
+    Ok(())
+}

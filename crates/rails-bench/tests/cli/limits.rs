@@ -1,0 +1,37 @@
+//! Where the process may have few threads, as `pids.max` and RLIMIT_NPROC say.
+
+use crate::util::{rails_bench, stderr, text};
+use rails_lab::Sandbox;
+use std::{os::unix::fs::PermissionsExt, path::Path};
+
+/// A user whom no system has.
+const UNUSED: u32 = 3_650_000_053;
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_threads_that_cannot_be_had_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let temporary = |command: &mut std::process::Command| drop(command.env("TMPDIR", folder.path()));
+    let mut codes = Vec::new();
+    for threads in 1..=12 {
+        let sandbox = Sandbox::new().user(UNUSED).max_processes(threads);
+        let mut demo = rails_bench(["demo", "--size", "100KiB", "--rails", "1"]);
+        temporary(&mut demo);
+        let output = sandbox.output(&demo);
+        let said = stderr(&output);
+        assert!(!said.contains("panicked"), "{threads} threads: {said}");
+        codes.push(output.status.code());
+        if !output.status.success() {
+            assert!(said.contains("RLIMIT_NPROC"), "{threads} threads: {said}");
+        }
+    }
+    // Rails take some, and the rest is done with few.
+    assert_eq!((codes[0], codes[11]), (Some(1), Some(0)), "{codes:?}");
+    let listen = |into: &Path| {
+        let recv = ["recv", "--insecure", "--listen", "127.0.0.1:0", "--into", text(into), "--once"];
+        Sandbox::new().user(UNUSED).max_processes(1).output(&rails_bench(recv))
+    };
+    let said = stderr(&listen(folder.path()));
+    assert!(said.contains("no thread for `signals`: ") && said.contains("RLIMIT_NPROC allows the user 1"), "{said}");
+}

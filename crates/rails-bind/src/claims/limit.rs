@@ -1,0 +1,90 @@
+//! How much of a machine one user may claim.
+
+use super::Claims;
+use crate::kernel_files;
+use rails_topo::CpuSet;
+use serde::Deserialize;
+use std::{collections::BTreeSet, fs, io, sync::Mutex, sync::PoisonError};
+
+/// The most CPUs that the processes of one user may hold together. It does not bind root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UserLimit {
+    Unlimited,
+    /// The administrator's, or else half of the CPUs, rounded down: as many are left to others.
+    Administrators,
+    Cpus(usize),
+}
+
+/// The file [`Claims::LIMITS`].
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limits {
+    max_cpus_per_user: Option<usize>,
+}
+
+impl UserLimit {
+    /// For a claim of this process: by default half of the CPUs that it may use.
+    pub(super) fn of_claims(self) -> Option<usize> {
+        self.or_half_of(|| kernel_files::cpus_kept_for("self").or_else(kernel_files::online_cpus))
+    }
+
+    /// For the claims of others to be heeded: by default half of the machine's CPUs.
+    pub(super) fn of_heeded(self) -> Option<usize> {
+        self.or_half_of(kernel_files::online_cpus)
+    }
+
+    fn or_half_of(self, cpus: impl FnOnce() -> Option<CpuSet>) -> Option<usize> {
+        match self {
+            Self::Unlimited => None,
+            Self::Cpus(max) => Some(max),
+            Self::Administrators => administrators().or_else(|| cpus().map(|cpus| cpus.len() / 2)),
+        }
+    }
+}
+
+fn administrators() -> Option<usize> {
+    let read = match fs::read_to_string(Claims::LIMITS) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        read => read,
+    };
+    let limits = read.map_err(|error| error.to_string()).and_then(|text| parsed(&text));
+    limits.unwrap_or_else(|error| {
+        tracing::warn!(error, "the limit of {} is not heeded", Claims::LIMITS);
+        None
+    })
+}
+
+fn parsed(text: &str) -> Result<Option<usize>, String> {
+    let limits: Limits = toml::from_str(text).map_err(|error| error.message().to_owned())?;
+    Ok(limits.max_cpus_per_user)
+}
+
+/// Whether this is the first time that the process asks for that user.
+pub(super) fn is_first_of(user: u32) -> bool {
+    static TOLD: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+    TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_administrators() {
+        assert_eq!(parsed("max_cpus_per_user = 12"), Ok(Some(12)));
+        assert_eq!(parsed("# none"), Ok(None));
+        for wrong in ["max_cpus_per_user = -1", "max_cpus = 3", "max_cpus_per_user = \"all\""] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn half_of_the_cpus_rounded_down() {
+        let half_of = |cpus: &str| UserLimit::Administrators.or_half_of(|| Some(cpus.parse().unwrap()));
+        if administrators().is_none() {
+            assert_eq!([half_of("0"), half_of("0-1"), half_of("4-8")], [Some(0), Some(1), Some(2)]);
+        }
+        assert_eq!(UserLimit::Cpus(3).of_claims(), Some(3));
+        assert_eq!(UserLimit::Unlimited.of_heeded(), None);
+    }
+}

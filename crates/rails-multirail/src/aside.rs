@@ -1,0 +1,288 @@
+//! Work on threads of its own, beside a runtime. Tokio's pool for such work panics where the system gives no thread;
+//! here that is an error.
+
+use crate::runtime::{Panic, TaskError};
+use rails_bind::limits::name_thread_limits;
+use std::{
+    any::Any,
+    collections::VecDeque,
+    fmt,
+    future::Future,
+    io, mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    task::{Context, Poll},
+    thread::Builder,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// Threads for work that blocks or computes: as many as there is work at a time, up to [`MAX_THREADS`]. A thread
+/// without work ends after [`KEPT`], and when this is dropped, which waits for none.
+#[derive(Debug)]
+pub(crate) struct Threads(Arc<Shared>);
+
+struct Shared {
+    name: String,
+    /// Called on each thread before its work.
+    on_start: Box<dyn Fn() + Send + Sync>,
+    pool: Mutex<Pool>,
+    news: Condvar,
+}
+
+#[derive(Default)]
+struct Pool {
+    waiting: VecDeque<Arc<Work>>,
+    threads: usize,
+    /// Of the threads, those that wait for work.
+    idle: usize,
+    is_ended: bool,
+}
+
+/// The result of work, which goes on if this is dropped.
+#[derive(Debug)]
+pub(crate) struct Aside<T> {
+    result: oneshot::Receiver<Result<T, Payload>>,
+    work: Arc<Work>,
+}
+
+/// Work that may be cancelled until it begins.
+struct Work {
+    job: Mutex<Option<Job>>,
+    is_over: AtomicBool,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+type Payload = Box<dyn Any + Send>;
+
+impl Threads {
+    pub(crate) fn new(name: String, on_start: impl Fn() + Send + Sync + 'static) -> Self {
+        let on_start = Box::new(on_start);
+        Self(Arc::new(Shared { name, on_start, pool: Mutex::default(), news: Condvar::new() }))
+    }
+
+    /// Begins work on a thread, or has it wait for one where all that can be had are busy. `None` after the
+    /// [end](Self::end).
+    ///
+    /// # Errors
+    /// The system's where no thread can be had. The work has been dropped.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Option<Aside<T>>> {
+        let (done, result) = oneshot::channel();
+        let job: Job = Box::new(move || drop(done.send(catch_unwind(AssertUnwindSafe(work)))));
+        let work = Arc::new(Work { job: Mutex::new(Some(job)), is_over: AtomicBool::new(false) });
+        match self.0.take(&work) {
+            Ok(true) => Ok(Some(Aside { result, work })),
+            Ok(false) => Ok(None),
+            Err(refused) => Err(name_thread_limits(refused)),
+        }
+    }
+
+    /// Takes no more work, and cancels that which waits.
+    pub(crate) fn end(&self) {
+        let waiting = {
+            let mut pool = self.0.pool();
+            pool.is_ended = true;
+            mem::take(&mut pool.waiting)
+        };
+        self.0.news.notify_all();
+        waiting.iter().for_each(|work| work.cancel());
+    }
+
+    /// Waits until all threads have ended, after the [end](Self::end).
+    pub(crate) fn wait(&self) {
+        let pool = self.0.news.wait_while(self.0.pool(), |pool| pool.threads > 0);
+        drop(pool.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    /// Whether the work was taken.
+    fn take(self: &Arc<Self>, work: &Arc<Work>) -> io::Result<bool> {
+        let mut pool = self.pool();
+        if pool.is_ended {
+            return Ok(false);
+        }
+        if pool.idle <= pool.waiting.len() && pool.threads < MAX_THREADS {
+            let shared = Arc::clone(self);
+            match Builder::new().name(self.name.clone()).spawn(move || shared.serve()) {
+                Ok(_) => pool.threads += 1,
+                // A busy thread takes it.
+                Err(_) if pool.threads > 0 => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+        pool.waiting.push_back(Arc::clone(work));
+        self.news.notify_one();
+        Ok(true)
+    }
+
+    fn serve(&self) {
+        (self.on_start)();
+        let mut pool = self.pool();
+        loop {
+            while let Some(work) = pool.waiting.pop_front() {
+                drop(pool);
+                work.run();
+                drop(work);
+                pool = self.pool();
+            }
+            if pool.is_ended {
+                break;
+            }
+            pool.idle += 1;
+            let is_idle = |pool: &mut Pool| pool.waiting.is_empty() && !pool.is_ended;
+            let waited = self.news.wait_timeout_while(pool, KEPT, is_idle);
+            let (woken, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
+            pool = woken;
+            pool.idle -= 1;
+            if outcome.timed_out() && pool.waiting.is_empty() {
+                break;
+            }
+        }
+        pool.threads -= 1;
+        drop(pool);
+        self.news.notify_all();
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Work {
+    fn run(&self) {
+        let job = self.take();
+        // A result that nobody waits for is dropped there, and may panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| job.into_iter().for_each(|job| job())));
+        self.is_over.store(true, SeqCst);
+    }
+
+    /// Drops the work, unless it has begun.
+    fn cancel(&self) {
+        if let Some(job) = self.take() {
+            self.is_over.store(true, SeqCst);
+            drop(job);
+        }
+    }
+
+    fn take(&self) -> Option<Job> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl<T> Aside<T> {
+    /// Drops the work, unless it has begun.
+    pub(crate) fn cancel(&self) {
+        self.work.cancel();
+    }
+
+    /// Whether the work has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.work.is_over.load(SeqCst)
+    }
+}
+
+impl<T> Future for Aside<T> {
+    type Output = Result<T, TaskError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.result).poll(context).map(|ended| match ended {
+            Ok(result) => result.map_err(|payload| TaskError::Panicked(Panic::new(payload))),
+            Err(_) => Err(TaskError::Cancelled),
+        })
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Threads").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Work").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+/// As tokio's pool has, and as long as it keeps one.
+const MAX_THREADS: usize = 512;
+const KEPT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{sync::mpsc, task::Waker};
+
+    fn block_on<T>(aside: Aside<T>) -> Result<T, TaskError> {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(aside)
+    }
+
+    #[test]
+    fn work_gives_its_result_or_its_panic() {
+        let threads = Threads::new("aside".to_owned(), || ());
+        assert_eq!(block_on(threads.run(|| 7).unwrap().unwrap()).unwrap(), 7);
+        let failed = block_on(threads.run(|| panic!("work")).unwrap().unwrap());
+        assert!(matches!(failed, Err(TaskError::Panicked(panic)) if panic.to_string() == "work"));
+        assert_eq!(threads.0.pool().threads, 1, "one thread does it all");
+    }
+
+    #[test]
+    fn work_at_a_time_has_threads_at_a_time() {
+        let threads = Threads::new("aside".to_owned(), || ());
+        let (near, far) = (mpsc::channel(), mpsc::channel());
+        let first = threads.run(move || (near.0.send(()).unwrap(), far.1.recv().unwrap())).unwrap().unwrap();
+        let second = threads.run(move || (far.0.send(()).unwrap(), near.1.recv().unwrap())).unwrap().unwrap();
+        block_on(first).unwrap();
+        block_on(second).unwrap();
+    }
+
+    #[test]
+    fn end_cancels_work_that_waits_and_waits_for_the_rest() {
+        let threads = Threads::new("aside".to_owned(), || ());
+        let (go_on, gone_on) = mpsc::channel::<()>();
+        let (begun, begins) = mpsc::channel();
+        let busy = threads.run(move || (begun.send(()).unwrap(), gone_on.recv().unwrap_err())).unwrap().unwrap();
+        begins.recv().unwrap();
+        let held = Arc::new(());
+        let kept = Arc::clone(&held);
+        // As if no second thread could be had.
+        let work = Arc::new(Work { job: Mutex::new(Some(Box::new(|| drop(kept)))), is_over: AtomicBool::new(false) });
+        threads.0.pool().waiting.push_back(Arc::clone(&work));
+        threads.end();
+        assert!(work.is_over.load(SeqCst) && Arc::strong_count(&held) == 1);
+        assert!(!busy.is_over());
+        assert!(matches!(threads.run(|| ()), Ok(None)));
+        drop(go_on);
+        threads.wait();
+        assert!(busy.is_over());
+        block_on(busy).unwrap();
+    }
+
+    #[test]
+    fn cancelled_work_wakes_its_waiter() {
+        let (result, work) = {
+            let (done, result) = oneshot::channel::<Result<(), Payload>>();
+            let job: Job = Box::new(move || drop(done.send(Ok(()))));
+            (result, Arc::new(Work { job: Mutex::new(Some(job)), is_over: AtomicBool::new(false) }))
+        };
+        let mut aside = Aside { result, work };
+        assert!(Pin::new(&mut aside).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        aside.cancel();
+        assert!(aside.is_over());
+        assert!(matches!(block_on(aside), Err(TaskError::Cancelled)));
+    }
+}

@@ -1,7 +1,7 @@
 //! Opening lanes.
 
 use super::socket_options;
-use crate::{ConnectError, TcpLane, TcpTransport, socket};
+use crate::{ConnectError, TcpLane, TcpTransport, socket, sys::option::SocketOption};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::{io, net::SocketAddr};
 use tokio::net::TcpSocket;
@@ -19,13 +19,7 @@ impl TcpTransport {
     /// # Cancellation
     /// Dropping the future closes the socket.
     pub async fn connect(&self, remote: SocketAddr) -> Result<TcpLane, ConnectError> {
-        let failed = |call| move |source| ConnectError::Call { call, remote, local: self.local.clone(), source };
-        let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP));
-        let socket = socket.map_err(failed("socket"))?;
-        socket.set_nonblocking(true).map_err(failed("fcntl"))?;
-        socket_options::set_options(&socket, self)?;
-        socket::bind_local(&socket, &self.local, remote)?;
-
+        let socket = self.bound(remote)?;
         let connecting = TcpSocket::from_std_stream(socket.into()).connect(remote);
         let stream = match tokio::time::timeout(self.connect_timeout, connecting).await {
             Ok(Ok(stream)) => stream,
@@ -35,8 +29,26 @@ impl TcpTransport {
                 return Err(self.unconnected(remote, io::Error::new(io::ErrorKind::TimedOut, waited)));
             }
         };
-        let local = stream.local_addr().map_err(failed("getsockname"))?;
+        let local = stream.local_addr().map_err(|source| self.failed("getsockname", remote, source))?;
         Ok(TcpLane::new(stream, local, remote, self)?)
+    }
+
+    /// A socket with these options, bound to their local end.
+    fn bound(&self, remote: SocketAddr) -> Result<Socket, ConnectError> {
+        let failed = |call| move |source| self.failed(call, remote, source);
+        let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP));
+        let socket = socket.map_err(failed("socket"))?;
+        socket.set_nonblocking(true).map_err(failed("fcntl"))?;
+        socket_options::set_options(&socket, self)?;
+        // A port taken at bind must be free towards every destination, one taken at connect towards this one alone
+        // (ip(7)). Where the option is refused, the port is taken at bind.
+        let _ = SocketOption::IP_BIND_ADDRESS_NO_PORT.set(&socket, 1);
+        socket::bind_local(&socket, &self.local, remote)?;
+        Ok(socket)
+    }
+
+    fn failed(&self, call: &'static str, remote: SocketAddr, source: io::Error) -> ConnectError {
+        ConnectError::Call { call, remote, local: self.local.clone(), source }
     }
 
     fn unconnected(&self, remote: SocketAddr, source: io::Error) -> ConnectError {
@@ -44,7 +56,22 @@ impl TcpTransport {
         match source.kind() {
             io::ErrorKind::ConnectionRefused => ConnectError::Refused { remote, local, source },
             io::ErrorKind::TimedOut => ConnectError::TimedOut { remote, local, source },
-            _ => ConnectError::Call { call: "connect", remote, local, source },
+            _ => self.failed("connect", remote, source),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    #[test]
+    fn a_lanes_port_is_chosen_when_it_connects() {
+        for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+            let socket = TcpTransport::new().local(address).bound((address, 9).into()).expect("loopback is there");
+            let bound = socket.local_addr().expect("it is bound").as_socket();
+            assert_eq!(bound, Some((address, 0).into()));
         }
     }
 }

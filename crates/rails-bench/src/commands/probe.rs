@@ -168,7 +168,9 @@ async fn swallow(connection: Connection) -> Result<()> {
 
 fn not_connected(error: OpenError, to: LaneAddress) -> anyhow::Error {
     let help = match &error {
-        OpenError::Connect(rails_net::ConnectError::Refused { .. }) => "start `rails-bench probe --listen` there first",
+        OpenError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::Itself { .. }) => {
+            "start `rails-bench probe --listen` there first"
+        }
         OpenError::Foreign { .. } => "something else listens there; look at the address and the port",
         OpenError::Secured { .. } | OpenError::Unsecured { .. } | OpenError::Handshake { .. } => {
             "give both ends the same secret, or both --insecure"

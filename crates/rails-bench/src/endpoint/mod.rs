@@ -287,7 +287,7 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
             format!("something else than `rails-bench {peer}` listens there; look at the address and the port")
         }
         JoinError::NoTransport(_) => TRANSPORTS.to_owned(),
-        JoinError::Connect(rails_net::ConnectError::Refused { .. }) => {
+        JoinError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::Itself { .. }) => {
             format!("start `rails-bench {peer}` there first, and give the addresses that it prints")
         }
         _ => return None,

@@ -2,16 +2,16 @@
 
 use super::socket_options;
 use crate::{ConnectError, TcpLane, TcpTransport, socket, sys::option::SocketOption};
-use socket2::{Domain, Protocol, Socket, Type};
-use std::{io, net::SocketAddr};
-use tokio::net::TcpSocket;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::{io, net::SocketAddr, time::Duration};
+use tokio::net::{TcpSocket, TcpStream};
 
 impl TcpTransport {
     /// Opens a lane to `remote` from the local end of these options.
     ///
     /// # Errors
     /// [`ConnectError::Option`] and [`ConnectError::LocalEnd`] before anything is sent; then [`ConnectError::Refused`],
-    /// [`ConnectError::TimedOut`] or [`ConnectError::Call`].
+    /// [`ConnectError::TimedOut`], [`ConnectError::Itself`] or [`ConnectError::Call`].
     ///
     /// # Panics
     /// Outside of a tokio runtime, or on one without its I/O and time drivers (`enable_all`).
@@ -29,7 +29,18 @@ impl TcpTransport {
                 return Err(self.unconnected(remote, io::Error::new(io::ErrorKind::TimedOut, waited)));
             }
         };
+        self.lane(stream, remote)
+    }
+
+    /// The lane of an established connection.
+    fn lane(&self, stream: TcpStream, remote: SocketAddr) -> Result<TcpLane, ConnectError> {
         let local = stream.local_addr().map_err(|source| self.failed("getsockname", remote, source))?;
+        if local == remote {
+            // A reset leaves no TIME_WAIT, which would keep the port from the listener that should have it. The socket
+            // closes all the same where the option is refused.
+            let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            return Err(ConnectError::Itself { address: remote });
+        }
         Ok(TcpLane::new(stream, local, remote, self)?)
     }
 
@@ -73,5 +84,17 @@ mod tests {
             let bound = socket.local_addr().expect("it is bound").as_socket();
             assert_eq!(bound, Some((address, 0).into()));
         }
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_meets_itself_is_no_lane() {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("loopback is there");
+        let address = socket.local_addr().expect("it is bound");
+        let stream = socket.connect(address).await.expect("both ends open at once");
+        let error = TcpTransport::new().lane(stream, address).expect_err("both ends are one socket");
+        assert!(matches!(error, ConnectError::Itself { address: both } if both == address), "{error}");
+        assert!(error.to_string().ends_with("met itself"), "{error}");
+        std::net::TcpListener::bind(address).expect("no closed connection keeps the port");
     }
 }

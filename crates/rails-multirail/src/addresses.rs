@@ -1,11 +1,19 @@
 //! Addresses and host names that callers pass to streams and listeners.
 
-use rails_proto::{AddressError, LaneAddress, Scheme};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use rails_net::local_address_towards;
+use rails_proto::{
+    AddressError, LaneAddress, Scheme,
+    opening::{Call, Calls},
+};
 use std::{
     io,
     net::{IpAddr, SocketAddr},
 };
-use tokio::net::lookup_host;
+use tokio::{
+    net::lookup_host,
+    time::{Instant, timeout_at},
+};
 
 /// One or more addresses that lanes lead to or come in on.
 ///
@@ -14,8 +22,9 @@ use tokio::net::lookup_host;
 ///   `(&str, u16)` is a host and a port, over TCP.
 /// - Arrays, slices and vectors stand for all their elements, in order.
 ///
-/// A name stands for all of its addresses that have the family of the first one, in the order of the system's resolver:
-/// so one name names a host with one address per NIC. An address that the resolver gives twice counts once.
+/// A name stands for its addresses in the order of the system's resolver, so one name names a host with one address per
+/// NIC. To the end that connects, it stands for those of both families in turn (RFC 8305, section 4), without those that no
+/// route leads to; a listener takes those of the first one's family. An address that the resolver gives twice counts once.
 pub trait ToLaneAddresses: sealed::Named {}
 
 impl<T: sealed::Named> ToLaneAddresses for T {}
@@ -40,24 +49,102 @@ pub enum ResolveError {
     },
 }
 
-/// Resolves names to addresses.
-pub(crate) async fn resolve(named: Result<Vec<Name>, ResolveError>) -> Result<Vec<LaneAddress>, ResolveError> {
+/// The addresses to connect to: for each address that `named` gives itself alone, and for each name all of its addresses
+/// in the order in which they are called. Families alternate (RFC 8305, section 4), and addresses that no route leads to
+/// are left out where another is left (RFC 6724, section 5, rule 1).
+///
+/// # Errors
+/// [`ResolveError`].
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), rails_multirail::ResolveError> {
+/// let names = rails_multirail::resolve(["localhost:7575", "10.0.0.1:7575"]).await?;
+/// assert_eq!(names.len(), 2);
+/// assert!(names[0].iter().all(|address| address.socket.ip().is_loopback()));
+/// # Ok(())
+/// # }
+/// ```
+pub async fn resolve(named: impl ToLaneAddresses) -> Result<Vec<Vec<LaneAddress>>, ResolveError> {
+    let mut names = Vec::new();
+    for name in named.named()? {
+        let (scheme, found) = name.addresses().await?;
+        let mut routed: Vec<SocketAddr> = found.clone();
+        routed.retain(|socket| local_address_towards(*socket).is_ok());
+        let called = alternating(if routed.is_empty() { found } else { routed });
+        names.push(called.into_iter().map(|socket| LaneAddress { scheme, socket }).collect());
+    }
+    Ok(names)
+}
+
+/// The addresses to listen on: of each name those with the family of the first.
+pub(crate) async fn resolve_to_listen(named: impl ToLaneAddresses) -> Result<Vec<LaneAddress>, ResolveError> {
     let mut addresses = Vec::new();
-    for name in named? {
-        match name {
-            Name::Address(address) => addresses.push(address),
-            Name::Host { scheme, host, port } => {
-                let found: io::Result<Vec<_>> = lookup_host((host.as_str(), port)).await.map(Iterator::collect);
-                let found = found.map_err(|source| ResolveError::Lookup { host, source })?;
-                for (index, &socket) in found.iter().enumerate() {
-                    if socket.is_ipv4() == found[0].is_ipv4() && !found[..index].contains(&socket) {
-                        addresses.push(LaneAddress { scheme, socket });
-                    }
-                }
-            }
-        }
+    for name in named.named()? {
+        let (scheme, found) = name.addresses().await?;
+        let alike = found.iter().filter(|socket| socket.is_ipv4() == found[0].is_ipv4());
+        addresses.extend(alike.map(|&socket| LaneAddress { scheme, socket }));
     }
     Ok(addresses)
+}
+
+/// Calls the addresses of one name one after the other, as RFC 8305, section 5, has it: each as soon as one before it has
+/// failed, and at most 250 ms after the one before it. Gives the first that answers and its answer; the other calls are
+/// dropped.
+///
+/// # Errors
+/// Each address with its error, if all have failed.
+pub async fn call_first<T, E, F>(
+    addresses: &[LaneAddress],
+    call: impl Fn(LaneAddress) -> F,
+) -> Result<(LaneAddress, T), Vec<(LaneAddress, E)>>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    let mut order = Calls::of_name(addresses.len());
+    let mut calls = FuturesUnordered::new();
+    let mut failed: Vec<(usize, E)> = Vec::new();
+    loop {
+        let ended = match order.next(Instant::now().into_std(), false) {
+            Call::Begin(index) => {
+                let call = call(addresses[index]);
+                calls.push(async move { (index, call.await) });
+                continue;
+            }
+            // The time of the next call has come.
+            Call::Wait(until) => match timeout_at(until.into(), calls.next()).await {
+                Err(_elapsed) => continue,
+                Ok(ended) => ended,
+            },
+            Call::Done => calls.next().await,
+        };
+        match ended {
+            Some((index, Ok(answer))) => return Ok((addresses[index], answer)),
+            Some((index, Err(error))) => {
+                order.failed(index);
+                failed.push((index, error));
+            }
+            None => break,
+        }
+    }
+    failed.sort_by_key(|(index, _)| *index);
+    Err(failed.into_iter().map(|(index, error)| (addresses[index], error)).collect())
+}
+
+/// The addresses with the families in turn, beginning with that of the first; each family in its order.
+fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
+    let (first, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv4() == is_v4);
+    let (mut first, mut other) = (first.into_iter(), other.into_iter());
+    let mut all = Vec::new();
+    loop {
+        let (one, another) = (first.next(), other.next());
+        if one.is_none() && another.is_none() {
+            return all;
+        }
+        all.extend(one.into_iter().chain(another));
+    }
 }
 
 /// An address, or a host name.
@@ -65,6 +152,30 @@ pub(crate) async fn resolve(named: Result<Vec<Name>, ResolveError>) -> Result<Ve
 pub enum Name {
     Address(LaneAddress),
     Host { scheme: Scheme, host: String, port: u16 },
+}
+
+impl Name {
+    /// The transport, and the addresses as the resolver gives them, each once and at least one.
+    async fn addresses(self) -> Result<(Scheme, Vec<SocketAddr>), ResolveError> {
+        let (scheme, host, port) = match self {
+            Self::Address(LaneAddress { scheme, socket }) => return Ok((scheme, vec![socket])),
+            Self::Host { scheme, host, port } => (scheme, host, port),
+        };
+        let mut found: Vec<SocketAddr> = Vec::new();
+        let looked_up = match lookup_host((host.as_str(), port)).await {
+            Ok(all) => {
+                for socket in all {
+                    if !found.contains(&socket) {
+                        found.push(socket);
+                    }
+                }
+                (!found.is_empty()).then_some(()).ok_or_else(|| io::Error::other("the name has no address"))
+            }
+            Err(error) => Err(error),
+        };
+        looked_up.map_err(|source| ResolveError::Lookup { host, source })?;
+        Ok((scheme, found))
+    }
 }
 
 mod sealed {
@@ -157,8 +268,8 @@ mod tests {
     use super::{sealed::Named, *};
 
     async fn resolved(addresses: impl ToLaneAddresses) -> Vec<String> {
-        let addresses = resolve(addresses.named()).await.expect("these are addresses");
-        addresses.iter().map(ToString::to_string).collect()
+        let names = resolve(addresses).await.expect("these are addresses");
+        names.concat().iter().map(ToString::to_string).collect()
     }
 
     #[tokio::test]
@@ -176,11 +287,46 @@ mod tests {
 
     #[tokio::test]
     async fn localhost_is_a_name() {
-        for named in ["localhost:7".named(), "tcp://localhost:7".named(), ("localhost", 7).named()] {
-            let addresses = resolve(named).await.expect("every system resolves localhost");
-            assert!(addresses.iter().all(|address| address.socket.ip().is_loopback() && address.port() == 7));
-            assert!(addresses.iter().all(|address| address.socket.is_ipv4() == addresses[0].socket.is_ipv4()));
+        for name in ["localhost:7", "tcp://localhost:7"] {
+            let names = resolve([name, name]).await.expect("every system resolves localhost");
+            assert_eq!(names.len(), 2);
+            assert!(names.concat().iter().all(|address| address.socket.ip().is_loopback() && address.port() == 7));
+            let listening = resolve_to_listen(name).await.expect("every system resolves localhost");
+            assert!(listening.iter().all(|address| address.socket.is_ipv4() == listening[0].socket.is_ipv4()));
         }
+        assert!(resolve(("localhost", 7)).await.is_ok());
+    }
+
+    #[test]
+    fn families_alternate() {
+        let sockets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<SocketAddr>>();
+        let found = sockets(&["[fd00::1]:1", "[fd00::2]:1", "[fd00::3]:1", "10.0.0.1:1"]);
+        assert_eq!(alternating(found), sockets(&["[fd00::1]:1", "10.0.0.1:1", "[fd00::2]:1", "[fd00::3]:1"]));
+        assert_eq!(alternating(Vec::new()), []);
+    }
+
+    fn two() -> [LaneAddress; 2] {
+        ["10.0.0.1:1", "10.0.0.2:1"].map(|text| text.parse().unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_mute_address_holds_the_next_up_for_a_moment() {
+        let (two, begun) = (two(), Instant::now());
+        let call = async |address| if address == two[0] { std::future::pending().await } else { Ok::<_, ()>(7) };
+        assert_eq!(call_first(&two, call).await, Ok((two[1], 7)));
+        assert_eq!(begun.elapsed().as_millis(), 250);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_address_makes_way_at_once() {
+        let (two, begun) = (two(), Instant::now());
+        let refused = async |address| if address == two[0] { Err(1) } else { Ok(7) };
+        assert_eq!(call_first(&two, refused).await, Ok((two[1], 7)));
+        assert_eq!(
+            call_first(&two, async |address| Err::<(), _>(address)).await,
+            Err(vec![(two[0], two[0]), (two[1], two[1])])
+        );
+        assert_eq!(begun.elapsed().as_millis(), 0);
     }
 
     #[tokio::test]
@@ -189,7 +335,7 @@ mod tests {
             assert!(matches!(text.named(), Err(ResolveError::Text(_))), "{text}");
         }
         assert!(matches!("TCP://host:80".named(), Err(ResolveError::Scheme(_))));
-        let unknown = resolve("no-such-host.invalid:80".named()).await.unwrap_err();
+        let unknown = resolve("no-such-host.invalid:80").await.unwrap_err();
         assert_eq!(unknown.to_string(), "cannot resolve the host name `no-such-host.invalid`");
     }
 }

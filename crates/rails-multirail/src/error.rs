@@ -212,13 +212,11 @@ pub enum PlanLanesError {
     /// The security is for the end that accepts streams: TLS has a client and a server.
     #[error("the options are for the end that accepts streams: in mode tls the end that asks is a client")]
     Security,
-    /// The contact did not answer.
-    #[error("{contact} did not name its lanes")]
+    /// No contact has answered.
+    #[error("the peer did not name its lanes:{}", told(.contacts))]
     Discover {
-        /// The called address.
-        contact: LaneAddress,
-        /// The cause.
-        source: JoinError,
+        /// Each called address, with the cause.
+        contacts: Vec<(LaneAddress, JoinError)>,
     },
 }
 
@@ -284,7 +282,7 @@ impl JoinError {
         match self {
             Self::Handshake(HandshakeError::Refused(Refusal::Busy(_))) => Setback::Busy,
             Self::Handshake(error) if error.is_lasting() => Setback::Lasting,
-            Self::Handshake(_) | Self::Io(_) => Setback::Passing,
+            Self::Handshake(_) | Self::Io(_) | Self::Connect(ConnectError::Itself { .. }) => Setback::Passing,
             Self::Connect(_) | Self::Timeout => Setback::Plain,
             Self::NoTransport(_) | Self::RailStopped | Self::Random(_) | Self::Refusing(_) | Self::StreamOver => {
                 Setback::Lasting
@@ -303,7 +301,7 @@ impl JoinError {
 
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Connect(ConnectError::Refused { .. }) => ErrorKind::ConnectionRefused,
+            Self::Connect(ConnectError::Refused { .. } | ConnectError::Itself { .. }) => ErrorKind::ConnectionRefused,
             Self::Connect(ConnectError::TimedOut { .. }) | Self::Timeout => ErrorKind::TimedOut,
             Self::Connect(ConnectError::Call { source, .. }) | Self::Io(source) => source.kind(),
             Self::Handshake(HandshakeError::Secret | HandshakeError::Tls(_)) => ErrorKind::PermissionDenied,
@@ -376,7 +374,9 @@ impl From<BindListenerError> for io::Error {
 impl From<PlanLanesError> for io::Error {
     fn from(error: PlanLanesError) -> Self {
         let kind = match &error {
-            PlanLanesError::Discover { source, .. } => source.kind(),
+            PlanLanesError::Discover { contacts } => {
+                contacts.first().map_or(ErrorKind::Other, |(_, error)| error.kind())
+            }
             PlanLanesError::Resolve(error) => error.kind(),
             _ => ErrorKind::InvalidInput,
         };
@@ -412,6 +412,10 @@ pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
 fn listed_in_line(lanes: &[LostLane]) -> String {
     let lanes: Vec<String> = lanes.iter().map(ToString::to_string).collect();
     if lanes.is_empty() { String::new() } else { format!(" ({})", lanes.join("; ")) }
+}
+
+fn told(contacts: &[(LaneAddress, JoinError)]) -> String {
+    contacts.iter().map(|(contact, error)| format!("\n  {contact}: {}", with_causes(error))).collect()
 }
 
 fn listed(lanes: &[Arc<FailedLane>]) -> String {

@@ -71,7 +71,7 @@ mod stream;
 
 #[cfg(any(feature = "axum", feature = "tonic"))]
 pub use adapters::StreamInfo;
-pub use addresses::{ResolveError, ToLaneAddresses};
+pub use addresses::{ResolveError, ToLaneAddresses, call_first, resolve};
 pub use error::{
     AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError,
     Undelivered, UndeliveredStream,
@@ -93,7 +93,7 @@ pub use rails_proto::{
     },
     handshake::{HandshakeError, Limit, Mode, Refusal, StreamId},
     messages::{Message, longest_message},
-    pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, pair},
+    pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, in_order_by_name, pair},
     parameters::MOST_LANES,
     policy::{self, Policy, StripePolicy},
     record,

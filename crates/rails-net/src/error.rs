@@ -97,6 +97,14 @@ pub enum ConnectError {
         source: io::Error,
     },
 
+    /// The connection met itself: the kernel chose the remote port for the local end too, as no process listens on that
+    /// port of this machine (RFC 9293, section 3.5, simultaneous open). Another attempt gets another port.
+    #[error("no process listens on {address}: a connection to it came from the same port and met itself")]
+    Itself {
+        /// The address of both ends.
+        address: SocketAddr,
+    },
+
     /// The call failed in another way: no route, no descriptors, a name space without the network.
     #[error("{call} failed from {local} to {remote}")]
     Call {

@@ -1,7 +1,92 @@
-//! The race of a stream's lanes to open it, and the attempts of each lane.
+//! When lanes are called for the first time, their race to open a stream, and the attempts of each lane.
 
 use crate::backoff::Backoff;
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+/// Decides when the addresses of names are called, as in RFC 8305 ("Happy Eyeballs"), section 5. The first address of each name is called at once; each
+/// further one as soon as one of that name has failed, [`Race::DELAY`] after the one before, or when any address has succeeded.
+#[derive(Debug)]
+pub struct Calls {
+    names: Vec<NameCalls>,
+    delay: Duration,
+}
+
+/// The calls to the addresses of one name.
+#[derive(Debug)]
+struct NameCalls {
+    /// The addresses that were not called yet begin with this one.
+    next: usize,
+    /// One behind the last address.
+    end: usize,
+    /// The earliest time of the next call; `None` is at once.
+    after: Option<Instant>,
+    /// The addresses that were called, and have not failed.
+    called: BTreeSet<usize>,
+}
+
+/// The next step of a caller of several addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// It calls the address of that index, and asks again.
+    Begin(usize),
+    /// It asks again at that time, or as soon as a call has failed or succeeded.
+    Wait(Instant),
+    /// Every address was called.
+    Done,
+}
+
+impl Calls {
+    /// The calls to addresses by index. `is_further` says of each whether it belongs to the name of the one before.
+    pub fn new(is_further: impl IntoIterator<Item = bool>) -> Self {
+        let mut names: Vec<NameCalls> = Vec::new();
+        let mut count = 0;
+        for is_further in is_further {
+            match names.last_mut().filter(|_| is_further) {
+                Some(name) => name.end += 1,
+                None => {
+                    names.push(NameCalls { next: count, end: count + 1, after: None, called: BTreeSet::new() });
+                }
+            }
+            count += 1;
+        }
+        Self { names, delay: Race::delay(count) }
+    }
+
+    /// The calls to the addresses of one name.
+    pub fn of_name(addresses: usize) -> Self {
+        Self::new((0..addresses).map(|index| index > 0))
+    }
+
+    /// Decides the next call. `succeeded` says whether an address has succeeded.
+    pub fn next(&mut self, now: Instant, succeeded: bool) -> Call {
+        let mut wait = Call::Done;
+        for name in self.names.iter_mut().filter(|name| name.next < name.end) {
+            match name.after.filter(|after| *after > now && !succeeded) {
+                Some(after) => wait = Call::Wait(if let Call::Wait(other) = wait { after.min(other) } else { after }),
+                None => {
+                    let index = name.next;
+                    name.next += 1;
+                    name.after = Some(now + self.delay);
+                    name.called.insert(index);
+                    return Call::Begin(index);
+                }
+            }
+        }
+        wait
+    }
+
+    /// The call to that address has failed. Further failures of it change nothing.
+    pub fn failed(&mut self, index: usize) {
+        for name in &mut self.names {
+            if name.called.remove(&index) {
+                name.after = None;
+            }
+        }
+    }
+}
 
 /// Decides which lanes try to open a stream, and when. A lane without an answer delays the next lane only briefly, as in RFC 8305 ("Happy Eyeballs"),
 /// section 5. The first lane that succeeds opens the stream, and the others join it.
@@ -31,7 +116,11 @@ impl Race {
 
     /// Creates a race of that many lanes.
     pub fn new(lanes: usize) -> Self {
-        Self { delay: Self::DELAY.min(Self::SPREAD / lanes.max(1) as u32), trying: 0, latest: None }
+        Self { delay: Self::delay(lanes), trying: 0, latest: None }
+    }
+
+    fn delay(lanes: usize) -> Duration {
+        Self::DELAY.min(Self::SPREAD / lanes.max(1) as u32)
     }
 
     /// Decides the next step of the lane that asks.
@@ -107,6 +196,38 @@ const RARELY: Duration = Duration::from_secs(8);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_names_are_called_one_by_one() {
+        let (begin, delay) = (Instant::now(), Race::DELAY);
+        // A name of two addresses, and an address.
+        let mut calls = Calls::new([false, true, false]);
+        assert_eq!([calls.next(begin, false), calls.next(begin, false)], [Call::Begin(0), Call::Begin(2)]);
+        assert_eq!(calls.next(begin, false), Call::Wait(begin + delay));
+        calls.failed(2);
+        assert_eq!(calls.next(begin, false), Call::Wait(begin + delay), "the other name has failed");
+        assert_eq!([calls.next(begin + delay, false), calls.next(begin + delay, false)], [Call::Begin(1), Call::Done]);
+    }
+
+    #[test]
+    fn the_next_address_is_called_once_one_has_failed() {
+        let now = Instant::now();
+        let mut calls = Calls::of_name(4);
+        assert_eq!([calls.next(now, false), calls.next(now, false)], [Call::Begin(0), Call::Wait(now + Race::DELAY)]);
+        calls.failed(0);
+        assert_eq!([calls.next(now, false), calls.next(now, false)], [Call::Begin(1), Call::Wait(now + Race::DELAY)]);
+        calls.failed(0);
+        assert_eq!(calls.next(now, false), Call::Wait(now + Race::DELAY), "it has failed before");
+    }
+
+    #[test]
+    fn all_addresses_are_called_once_one_has_succeeded() {
+        let now = Instant::now();
+        let mut calls = Calls::of_name(3);
+        assert_eq!(calls.next(now, false), Call::Begin(0));
+        let rest = [(); 3].map(|()| calls.next(now, true));
+        assert_eq!(rest, [Call::Begin(1), Call::Begin(2), Call::Done]);
+    }
 
     #[test]
     fn a_mute_lane_holds_the_next_up_for_a_moment() {

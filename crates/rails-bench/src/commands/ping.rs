@@ -2,7 +2,7 @@
 
 use crate::{
     admission::{Admission, OfMessages, is_passed_over},
-    endpoint::{Endpoint, StreamArgs, not_listening, say_listening, socket},
+    endpoint::{Endpoint, Remotes, StreamArgs, not_listening, say_listening, socket},
     exit::{Exit, explain},
     farewell::Conversation,
     measure::{
@@ -108,7 +108,7 @@ impl Over {
 /// Sends messages of each length so many times, and prints how long it took.
 pub(super) async fn ask(
     endpoint: &Endpoint,
-    remotes: &[LaneAddress],
+    remotes: &Remotes,
     over: Over,
     application: Application,
     (sizes, count): (&[u32], u32),
@@ -118,7 +118,7 @@ pub(super) async fn ask(
     let (sizes, rail) = (sizes.to_vec(), first(endpoint)?);
     let figures = match over {
         Over::Plain(tcp) => {
-            let remote = socket(&remotes[0])?;
+            let remote = socket(&remotes.firsts()[0])?;
             let from = tcp.local(rail.local_end());
             let asked = application.run(rail, async move {
                 let mut lane = from.connect(remote).await?;
@@ -127,7 +127,7 @@ pub(super) async fn ask(
             stop.or(async { asked.await.context("--to") }).await?
         }
         Over::Mptcp(congestion) => {
-            let connecting = mptcp::connect(rail, socket(&remotes[0])?, congestion);
+            let connecting = mptcp::connect(rail, socket(&remotes.firsts()[0])?, congestion);
             let asked = application.run(rail, async move { ask_socket(&mut connecting.await?, &sizes, count).await });
             stop.or(async { asked.await.context("--to") }).await?
         }

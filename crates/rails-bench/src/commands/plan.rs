@@ -2,7 +2,7 @@
 
 use super::block_on;
 use crate::{
-    endpoint::{Address, Endpoint, Paired, StreamArgs, addresses_of},
+    endpoint::{Address, Endpoint, Paired, Remotes, StreamArgs},
     exit::Exit,
     machine::MachineArgs,
     placement::{self, PlacementArgs, with_remedies},
@@ -95,9 +95,9 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
 }
 
 async fn pair(args: &Args, peer: &Address, plan: RailPlan) -> Result<Paired> {
-    let contact = addresses_of("--peer", std::slice::from_ref(peer))?[0];
+    let contacts = Remotes::of("--peer", std::slice::from_ref(peer)).await?;
     let rails = placement::build_planned(&plan)?;
-    Endpoint::new(args.machine.topology()?, plan, rails, args.stream.options()?).probe(contact).await
+    Endpoint::new(args.machine.topology()?, plan, rails, args.stream.options()?).probe(&contacts).await
 }
 
 /// The advice on irqbalance when interrupts are placed; nothing where it does not run.

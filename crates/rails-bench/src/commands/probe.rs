@@ -2,7 +2,7 @@
 
 use crate::{
     commands::block_on,
-    endpoint::{Address, addresses_of, say_listening},
+    endpoint::{Address, Remotes, addresses_of, say_listening},
     exit::{Exit, Help, Helped, explain},
     measure::path::{PathReport, Search, Trial},
     print, rate,
@@ -12,7 +12,7 @@ use crate::{
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionStats, OpenError, ReceiveError, SharedRate};
-use rails_multirail::{LaneAddress, Security};
+use rails_multirail::{LaneAddress, Security, call_first};
 use rails_topo::{Bandwidth, DataSize};
 use std::{num::NonZeroU32, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -51,25 +51,29 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         let stop = Stop::on_signals()?;
         let security = args.join.security(None)?;
         match (&args.to, &args.listen, args.most) {
-            (Some(to), _, Some(most)) => measure(address("--to", to)?, security, most, args.json, stop).await,
-            (_, Some(listen), _) => answer(address("--listen", listen)?, security, args.once, stop).await,
+            (Some(to), _, Some(most)) => {
+                let to = Remotes::of("--to", std::slice::from_ref(to)).await?;
+                measure(to, security, most, args.json, stop).await
+            }
+            (_, Some(listen), _) => {
+                let listen = addresses_of("--listen", std::slice::from_ref(listen)).await?[0];
+                answer(listen, security, args.once, stop).await
+            }
             _ => Err(Helped::usage("neither --to nor --listen", "`rails-bench probe --help` has examples")),
         }
     })
 }
 
-fn address(flag: &str, address: &Address) -> Result<LaneAddress> {
-    Ok(addresses_of(flag, std::slice::from_ref(address))?[0])
-}
-
-async fn measure(to: LaneAddress, security: Security, most: Bandwidth, json: bool, mut stop: Stop) -> Result<Exit> {
+async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, mut stop: Stop) -> Result<Exit> {
     let mut search = Search::new(most);
     let shared = SharedRate::new(search.next().unwrap_or(most))?;
     let options = CeleritasOptions::shared(&shared, NonZeroU32::MIN).security(security);
     // All messages are the same block.
     let options = options.max_unsent(DataSize::bytes(u64::MAX));
     let report = stop.or(async {
-        let connection = options.connect(to.socket).await.map_err(|error| not_connected(error, to))?;
+        let connect = async |to: LaneAddress| options.connect(to.socket).await;
+        let connection = call_first(&to.all(), connect).await;
+        let (to, connection) = connection.map_err(|failed| not_connected(failed, &to))?;
         while let Some(rate) = search.next() {
             shared.set(rate)?;
             search.take(attempt(&connection, rate).await.with_context(|| format!("--to {to}"))?);
@@ -166,16 +170,24 @@ async fn swallow(connection: Connection) -> Result<()> {
     }
 }
 
-fn not_connected(error: OpenError, to: LaneAddress) -> anyhow::Error {
+/// The error of the first address, and in its context those of the others.
+fn not_connected(mut failed: Vec<(LaneAddress, OpenError)>, to: &Remotes) -> anyhow::Error {
+    let mut context = format!("--to {to}");
+    for (address, error) in failed.drain(failed.len().min(1)..) {
+        context += &format!("; {address}: {:#}", anyhow::Error::new(error));
+    }
+    let Some((_, error)) = failed.pop() else { return anyhow::Error::msg(context) };
     let help = match &error {
-        OpenError::Connect(rails_net::ConnectError::Refused { .. }) => "start `rails-bench probe --listen` there first",
+        OpenError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::Itself { .. }) => {
+            "start `rails-bench probe --listen` there first"
+        }
         OpenError::Foreign { .. } => "something else listens there; look at the address and the port",
         OpenError::Secured { .. } | OpenError::Unsecured { .. } | OpenError::Handshake { .. } => {
             "give both ends the same secret, or both --insecure"
         }
-        _ => return anyhow::Error::new(error).context(format!("--to {to}")),
+        _ => return anyhow::Error::new(error).context(context),
     };
-    anyhow::Error::new(error).context(format!("--to {to}")).help(help)
+    anyhow::Error::new(error).context(context).help(help)
 }
 
 const BLOCK: usize = 64 << 10;

@@ -62,7 +62,7 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
 async fn recv(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
-    let addresses = addresses_of("--listen", &args.listen)?;
+    let addresses = addresses_of("--listen", &args.listen).await?;
     let end = Endpoint::listening(&addresses, &args.placement, options)?;
     rails_transfer::make_folder(&args.into).with_context(|| format!("--into {}", args.into.display()))?;
     let mut guests = Admission::of(end.listen(&addresses).await?, Purpose::Receive);

@@ -3,7 +3,7 @@
 use crate::{
     batch,
     commands::block_on,
-    endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of},
+    endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs},
     exit::Exit,
     placement::RailsArgs,
     print,
@@ -68,7 +68,7 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     for file in &args.files {
         std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
     }
-    let remotes = addresses_of("--to", &args.to)?;
+    let remotes = Remotes::of("--to", &args.to).await?;
     let end = Endpoint::calling(&remotes, args.from.as_ref(), &args.placement, options)?.striping(&args.striping)?;
     let (stream, paired) = end.open(&remotes, Purpose::Send, &mut stop).await?;
     if args.explain {

@@ -80,7 +80,7 @@ struct Report {
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
-        let addresses = addresses_of("--listen", &args.listen)?;
+        let addresses = addresses_of("--listen", &args.listen).await?;
         let options = args.application.applied(args.stream.options()?)?;
         let endpoint = Endpoint::listening(&addresses, &args.placement, options)?;
         serve(args, &endpoint, &addresses, details, stop).await

@@ -2,7 +2,7 @@
 
 use super::{block_on, metrics::MetricsArgs, ping, seconds};
 use crate::{
-    endpoint::{Address, Endpoint, StreamArgs, StripingArgs, addresses_of, socket, sockets},
+    endpoint::{Address, Endpoint, Remotes, StreamArgs, StripingArgs, socket, sockets},
     exit::Exit,
     measure::{Amount, mptcp, plain, striped},
     placement::RailsArgs,
@@ -13,7 +13,7 @@ use crate::{
     tls::ClientTls,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{LaneAddress, RailRequest};
+use rails_multirail::RailRequest;
 use rails_topo::DataSize;
 use std::{path::PathBuf, time::Duration};
 
@@ -25,8 +25,8 @@ use std::{path::PathBuf, time::Duration};
 /// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of each lane of the peer: IP or host, with `:PORT` if it is not 7575. With one address and several rails the
-    /// peer is asked for its lanes, and they are paired by subnet and speed
+    /// Address of each lane of the peer: IP or host, with `:PORT` if it is not 7575; a host's name stands for all its addresses. With
+    /// one address or name and several rails of --from the peer is asked for its lanes, and they are paired by subnet and speed
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     to: Vec<Address>,
     /// Local end of each lane: an address or an interface, with @CPUS on these CPUs, or `auto` for every NIC that is up; as the
@@ -81,7 +81,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
-        let remotes = addresses_of("--to", &args.to)?;
+        let remotes = Remotes::of("--to", &args.to).await?;
+        // A plain flow has one address.
+        let remotes = if args.plain || args.mptcp { remotes.first_of_each() } else { remotes };
         let mut options = args.application.applied(args.stream.options()?)?;
         if args.record_decisions.is_some() {
             options = options.record_decisions(RECORDED);
@@ -92,13 +94,7 @@ pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     })
 }
 
-async fn measure(
-    args: &Args,
-    endpoint: &Endpoint,
-    remotes: &[LaneAddress],
-    details: bool,
-    mut stop: Stop,
-) -> Result<Exit> {
+async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: bool, mut stop: Stop) -> Result<Exit> {
     let amount = match (args.bytes, args.seconds) {
         (Some(size), _) => Amount::Bytes(size.as_bytes()),
         (None, time) => Amount::Time(time.unwrap_or(DEFAULT_TIME)),
@@ -111,12 +107,14 @@ async fn measure(
     let Endpoint { topology, rails, options, .. } = endpoint;
     let mut explained = None;
     let measurement = if args.plain {
-        let (remotes, tcp) = (sockets(remotes)?, args.stream.tcp()?);
+        let (remotes, tcp) = (sockets(&remotes.all())?, args.stream.tcp()?);
         let sent = plain::send(rails, &remotes, &tcp, amount, topology);
         stop.or(sent).await.context("--to")?
     } else if args.mptcp {
         let congestion = args.stream.congestion().map(str::to_owned);
-        stop.or(mptcp::send(rails, socket(&remotes[0])?, congestion, amount, topology)).await.context("--to")?
+        stop.or(mptcp::send(rails, socket(&remotes.firsts()[0])?, congestion, amount, topology))
+            .await
+            .context("--to")?
     } else {
         let (stream, paired) = endpoint.open(remotes, Purpose::Stream, &mut stop).await?;
         explained = args.explain.then_some(paired);

@@ -1,11 +1,9 @@
 //! Addresses as people write them.
 
-use crate::exit::Help;
-use anyhow::{Context, Result, anyhow};
-use rails_multirail::{LaneAddress, Scheme};
+use rails_multirail::Scheme;
 use std::{
     fmt,
-    net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
     str::FromStr,
 };
 
@@ -51,6 +49,13 @@ impl FromStr for Address {
     }
 }
 
+impl Address {
+    /// The host.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.scheme != Scheme::TCP {
@@ -61,17 +66,6 @@ impl fmt::Display for Address {
             Err(_) => write!(f, "{}:{}", self.host, self.port),
         }
     }
-}
-
-/// The address; the first that is found for a name.
-///
-/// # Errors
-/// Where the name is not known; the error names the flag.
-pub(super) fn resolve(flag: &str, address: &Address) -> Result<LaneAddress> {
-    let found = (address.host.as_str(), address.port).to_socket_addrs().with_context(|| format!("{flag} {address}"));
-    let found = found.map_err(|error| error.help(format!("`getent hosts {}` asks the same question", address.host)))?;
-    let socket = { found }.next().ok_or_else(|| anyhow!("{flag} {address}: the name has no address"))?;
-    Ok(LaneAddress { scheme: address.scheme, socket })
 }
 
 /// The port of an address that names none.
@@ -117,12 +111,6 @@ mod tests {
         ] {
             assert!(parsed(text).contains(reason), "{text}: {}", parsed(text));
         }
-    }
-
-    #[test]
-    fn a_numeric_address_is_resolved_as_it_stands() {
-        let address = "127.0.0.1:0".parse::<Address>().unwrap();
-        assert_eq!(resolve("--to", &address).unwrap(), "127.0.0.1:0".parse().unwrap());
     }
 
     proptest! {

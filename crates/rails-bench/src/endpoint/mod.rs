@@ -3,15 +3,17 @@
 mod address;
 mod celeritas;
 mod paired;
+mod remotes;
 mod striping;
 mod tcp;
 
 pub(crate) use address::Address;
 pub(crate) use paired::Paired;
+pub(crate) use remotes::Remotes;
 pub(crate) use striping::StripingArgs;
 
 use crate::{
-    exit::{Help, Helped},
+    exit::Help,
     machine::this_machine,
     placement::{self, RailsArgs},
     print,
@@ -44,6 +46,8 @@ pub(crate) struct Endpoint {
     pub(crate) options: StreamOptions,
     /// Notes on the rails as a whole.
     pub(crate) notes: Vec<String>,
+    /// Whether there is a rail for each address of the peer, as the routes lead.
+    is_routed: bool,
 }
 
 /// The flags that both ends share, and the TLS flags of each.
@@ -135,7 +139,7 @@ impl Endpoint {
     /// An end that opens streams to `remotes`: the rails of `from`, or else one towards each distinct remote address, as the
     /// routing table leads.
     pub(crate) fn calling(
-        remotes: &[LaneAddress],
+        remotes: &Remotes,
         from: Option<&RailRequest>,
         placement: &RailsArgs,
         options: StreamOptions,
@@ -144,9 +148,9 @@ impl Endpoint {
         match from {
             Some(from) => Self::following(topology, from, placement, options, "--from"),
             None => {
-                let rails = lanes(local_ends(remotes)?.into_iter());
+                let rails = lanes(local_ends(&remotes.all())?.into_iter());
                 let built = Self::following(topology, &rails, placement, options, "--to");
-                built.map_err(|error| match error.is::<PlanError>() {
+                built.map(|end| Self { is_routed: true, ..end }).map_err(|error| match error.is::<PlanError>() {
                     true => error.help("name the interfaces or addresses to send from by --from"),
                     false => error,
                 })
@@ -196,7 +200,7 @@ impl Endpoint {
     /// An end with these rails, which were built from the plan.
     pub(crate) fn new(topology: Topology, plan: RailPlan, rails: Rails, options: StreamOptions) -> Self {
         plan.notes.iter().for_each(|note| tracing::info!("{note}"));
-        Self { topology, rails, options, notes: plan.notes }
+        Self { topology, rails, options, notes: plan.notes, is_routed: false }
     }
 }
 
@@ -250,20 +254,14 @@ fn listed(addresses: &[LaneAddress]) -> String {
     addresses.iter().map(LaneAddress::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Names where a stream was to lead.
-fn to(remotes: &[LaneAddress]) -> String {
-    let remotes: Vec<String> = remotes.iter().map(LaneAddress::to_string).collect();
-    format!("--to {}", remotes.join(","))
-}
-
 /// Names the flag, and adds a remedy where the lanes' errors tell one.
-fn not_connected(error: OpenError, remotes: &[LaneAddress], peer: &str) -> anyhow::Error {
+fn not_connected(error: OpenError, remotes: &Remotes, peer: &str) -> anyhow::Error {
     let help = match &error {
         OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error, peer)),
         OpenError::NoTransport(_) => Some(TRANSPORTS.to_owned()),
         _ => None,
     };
-    let error = anyhow::Error::new(error).context(to(remotes));
+    let error = anyhow::Error::new(error).context(format!("--to {remotes}"));
     match help {
         Some(help) => error.help(help),
         None => error,
@@ -287,20 +285,16 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
             format!("something else than `rails-bench {peer}` listens there; look at the address and the port")
         }
         JoinError::NoTransport(_) => TRANSPORTS.to_owned(),
-        JoinError::Connect(rails_net::ConnectError::Refused { .. }) => {
+        JoinError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::Itself { .. }) => {
             format!("start `rails-bench {peer}` there first, and give the addresses that it prints")
         }
         _ => return None,
     })
 }
 
-/// Resolves the name in a flag.
-pub(crate) fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<LaneAddress>> {
-    let resolved: Result<Vec<LaneAddress>> = addresses.iter().map(|address| address::resolve(flag, address)).collect();
-    match resolved?.as_slice() {
-        [] => Err(Helped::usage(format_args!("{flag}: no address"), format!("for example `{flag} 10.0.0.1`"))),
-        found => Ok(found.to_vec()),
-    }
+/// The addresses to listen on: the first of each name in a flag.
+pub(crate) async fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Vec<LaneAddress>> {
+    Ok(Remotes::of(flag, addresses).await?.firsts())
 }
 
 /// The address of a plain flow, which is of TCP.

@@ -1,13 +1,13 @@
 //! Which lanes were paired, and which of them came up.
 
-use super::{Endpoint, help_for, not_connected, to};
+use super::{Endpoint, Remotes, help_for, not_connected};
 use crate::{
     exit::Help,
     purpose::{self, Purpose},
     stop::Stop,
 };
 use anyhow::{Context, Result};
-use rails_multirail::{LaneAddress, MultiRailStream, Pairing, PlanLanesError, error::FailedLane, in_order};
+use rails_multirail::{LaneAddress, MultiRailStream, Pairing, PlanLanesError, error::FailedLane, in_order_by_name};
 use serde::Serialize;
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl Endpoint {
     /// Opens a stream for this purpose, says so to the peer, and waits for the stream's turn there. Says over which lanes it goes.
     pub(crate) async fn open(
         &self,
-        remotes: &[LaneAddress],
+        remotes: &Remotes,
         purpose: Purpose,
         stop: &mut Stop,
     ) -> Result<(MultiRailStream, Paired)> {
@@ -41,15 +41,15 @@ impl Endpoint {
             purpose::greet(stream, purpose).await.map_err(|misfit| misfit.helped(purpose))?;
             purpose::await_turn(stream).await.context("the peer did not come to this stream")
         };
-        let ((), stream) = stop.unless(stream, begin).await.with_context(|| to(remotes))?;
+        let ((), stream) = stop.unless(stream, begin).await.with_context(|| format!("--to {remotes}"))?;
         Ok((stream, paired))
     }
 
-    /// Opens a stream on which nothing was said yet: where there is one address and more than one rail, the peer is asked for its
-    /// lanes and they are paired, otherwise rails and addresses are taken in order.
+    /// Opens a stream on which nothing was said yet: where one name or address is given and several rails, the peer is asked for
+    /// its lanes and they are paired, otherwise rails and addresses are taken in order.
     pub(crate) async fn connect(
         &self,
-        remotes: &[LaneAddress],
+        remotes: &Remotes,
         purpose: Purpose,
         stop: &mut Stop,
     ) -> Result<(MultiRailStream, Paired)> {
@@ -57,15 +57,15 @@ impl Endpoint {
     }
 
     /// `peer` is the command that should be listening there.
-    async fn connect_explained(&self, remotes: &[LaneAddress], peer: &str) -> Result<(MultiRailStream, Paired)> {
-        let pairing = match remotes {
-            [contact] if self.rails.len() > 1 => self.ask(*contact, "--to", peer).await?,
-            _ => in_order(&self.rails.offers(remotes[0].scheme), remotes),
+    async fn connect_explained(&self, remotes: &Remotes, peer: &str) -> Result<(MultiRailStream, Paired)> {
+        let pairing = match remotes.names() {
+            [_] if self.rails.len() > 1 && !self.is_routed => self.ask(remotes, "--to", peer).await?,
+            names => in_order_by_name(&self.rails.offers(names[0][0].scheme), names),
         };
         if pairing.pairs.is_empty() {
             let help = "name the addresses of the peer by --to, one for each lane, to pair them by hand";
             let pairing = pairing.to_string();
-            return Err(anyhow::anyhow!("{}: no lane can be paired\n{}", to(remotes), pairing.trim_end()).help(help));
+            return Err(anyhow::anyhow!("--to {remotes}: no lane can be paired\n{}", pairing.trim_end()).help(help));
         }
         let opened = MultiRailStream::connect_paired(&self.rails, &pairing, &self.options).await;
         let stream = opened.map_err(|error| not_connected(error, remotes, peer))?;
@@ -73,22 +73,22 @@ impl Endpoint {
         Ok((stream, paired))
     }
 
-    /// Pairs with the peer that listens at `contact`, and tries every pair without opening a stream.
-    pub(crate) async fn probe(&self, contact: LaneAddress) -> Result<Paired> {
-        let pairing = self.ask(contact, "--peer", "recv").await?;
+    /// Pairs with the peer that listens at `contacts`, and tries every pair without opening a stream.
+    pub(crate) async fn probe(&self, contacts: &Remotes) -> Result<Paired> {
+        let pairing = self.ask(contacts, "--peer", "recv").await?;
         let failed = MultiRailStream::probe(&self.rails, &pairing, &self.options).await?;
         let up = pairing.pairs.len() - failed.len();
         Ok(Paired::new(pairing, up, failed.iter()))
     }
 
-    async fn ask(&self, contact: LaneAddress, flag: &str, peer: &str) -> Result<Pairing> {
-        let asked = MultiRailStream::plan_lanes(&self.rails, contact, &self.options).await;
+    async fn ask(&self, contacts: &Remotes, flag: &str, peer: &str) -> Result<Pairing> {
+        let asked = MultiRailStream::plan_lanes(&self.rails, contacts.all(), &self.options).await;
         asked.map_err(|error| {
             let help = match &error {
-                PlanLanesError::Discover { source, .. } => help_for(source, peer),
+                PlanLanesError::Discover { contacts } => contacts.iter().find_map(|(_, error)| help_for(error, peer)),
                 _ => None,
             };
-            let error = Err::<(), _>(error).with_context(|| format!("{flag} {contact}")).unwrap_err();
+            let error = Err::<(), _>(error).with_context(|| format!("{flag} {contacts}")).unwrap_err();
             match help {
                 Some(help) => error.help(help),
                 None => error,

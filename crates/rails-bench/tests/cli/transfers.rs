@@ -5,7 +5,11 @@ use crate::util::{
 };
 use nix::errno::Errno;
 use rails_lab::Sandbox;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
 
 const SECRET: &str = "a secret of the tests";
 
@@ -71,6 +75,41 @@ fn lanes_leave_from_where_they_are_told_to() {
     let (code, out, _) = receiver.finish();
     assert_eq!(code, 0, "--once ends with the batch");
     assert!(out.contains("< 127.0.0.5") && out.contains("< 127.0.0.6"), "{out}");
+}
+
+/// A command to which a host's name is known that has these addresses.
+fn knowing<'a>(host: &str, addresses: [&str; 2], args: impl IntoIterator<Item = &'a str>) -> Output {
+    let command = rails_bench(args);
+    let mut known = Command::new("unshare");
+    let script = r#"mount --make-rprivate / && mount -t tmpfs none /mnt && cp /etc/hosts /mnt/hosts &&
+        printf '%s\n' "$2 $1" "$3 $1" >> /mnt/hosts && mount --bind /mnt/hosts /etc/hosts && shift 3 && exec "$@""#;
+    known.args(["--mount", "sh", "-ec", script, "sh", host]).args(addresses);
+    known.arg(command.get_program()).args(command.get_args());
+    known.output().expect("unshare can be started")
+}
+
+#[test]
+#[ignore = "needs root: it makes mount namespaces"]
+fn netns_a_name_is_called_at_all_its_addresses() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inbox, file) = (folder.path().join("inbox"), folder.path().join("file"));
+    fs::write(&file, pattern(2_000_000, 2)).unwrap();
+    let receiver = Receiver::start_at("0.0.0.0:0,127.0.0.2:0", &inbox, ["--insecure"]);
+    for (address, lanes) in receiver.addresses.split(',').zip(["2 of 2 lanes up", "1 of 2 lanes up"]) {
+        let to = format!("two.example:{}", address.rsplit_once(':').expect("an address has a port").1);
+        for scheme in ["", "tcp://"] {
+            let to = format!("{scheme}{to}");
+            let send = ["send", text(&file), "--to", &to, "--insecure", "--explain"];
+            let sent = knowing("two.example", ["127.0.0.3", "127.0.0.2"], send);
+            assert!(sent.status.success() && stderr(&sent).contains(lanes), "{}", stderr(&sent));
+        }
+    }
+    let to = format!("none.example:{}", receiver.addresses.rsplit_once(':').expect("an address has a port").1);
+    let send = ["send", text(&file), "--to", &to, "--insecure"];
+    let failed = knowing("none.example", ["127.0.0.3", "127.0.0.4"], send);
+    let said = stderr(&failed);
+    assert_eq!(failed.status.code(), Some(1), "{said}");
+    assert!(["127.0.0.3", "127.0.0.4"].iter().all(|address| said.contains(&format!("to {address}:"))), "{said}");
 }
 
 #[test]

@@ -4,8 +4,12 @@ use super::{
     Dialing, MultiRailStream,
     dialer::{Dialer, News, Path, Report},
 };
-use crate::{OpenError, RailId, StreamOptions, error::JoinError, rails::Rails};
-use rails_proto::{LaneAddress, parameters::MOST_LANES};
+use crate::{OpenError, StreamOptions, error::JoinError, rails::Rails};
+use rails_proto::{
+    opening::{Call, Calls},
+    pairing::Pair,
+    parameters::MOST_LANES,
+};
 use std::collections::BTreeSet;
 use tokio::{
     sync::mpsc,
@@ -15,7 +19,7 @@ use tokio::{
 /// Opens a stream with these lanes; see [`MultiRailStream::connect`].
 pub(super) async fn connect(
     rails: &Rails,
-    lanes: &[(RailId, LaneAddress)],
+    lanes: &[Pair],
     options: &StreamOptions,
 ) -> Result<MultiRailStream, OpenError> {
     options.validate()?;
@@ -23,24 +27,25 @@ pub(super) async fn connect(
     if count == 0 {
         return Err(OpenError::Unpaired);
     }
-    if let Some((rail, _)) = lanes.iter().find(|(rail, _)| rail.0 >= rails.len()) {
-        return Err(OpenError::NoSuchRail(*rail));
+    if let Some(pair) = lanes.iter().find(|pair| pair.ours.rail.0 >= rails.len()) {
+        return Err(OpenError::NoSuchRail(pair.ours.rail));
     }
     if count > MOST_LANES {
         return Err(OpenError::TooManyLanes(count));
     }
-    for (_, remote) in lanes {
-        options.transport_of(remote.scheme)?;
+    for pair in lanes {
+        options.transport_of(pair.theirs.address.scheme)?;
     }
     let credentials = options.security.initiator().ok_or(OpenError::Security)?;
     let dialer = Dialer::new(count as u16, rails, options, credentials);
     let paths: Vec<Path> = (0u16..)
-        .zip(lanes.iter().copied().cycle().take(count))
-        .map(|(index, (rail, remote))| Path { index, rail, remote })
+        .zip(lanes.iter().cycle().take(count))
+        .map(|(index, pair)| Path { index, rail: pair.ours.rail, remote: pair.theirs.address })
         .collect();
+    let mut calls = Calls::new(lanes.iter().cycle().take(count).map(|pair| pair.is_further));
     let (report, mut reports) = mpsc::channel(count);
-    paths.iter().for_each(|path| dialer.start(*path, report.clone()));
-    drop(report);
+    // It is dropped when every lane has begun, so that the last report of all is known.
+    let mut report = Some(report);
 
     let mut stream = None;
     let mut awaited: BTreeSet<u16> = paths.iter().map(|path| path.index).collect();
@@ -51,17 +56,34 @@ pub(super) async fn connect(
         if awaited.is_empty() && !is_coming {
             break;
         }
-        let report = match timeout_at(deadline, reports.recv()).await {
+        let mut until = deadline;
+        while let Some(beginning) = &report {
+            match calls.next(Instant::now().into_std(), dialer.is_open()) {
+                Call::Begin(lane) => dialer.start(paths[lane], beginning.clone()),
+                Call::Wait(next) => {
+                    until = deadline.min(next.into());
+                    break;
+                }
+                Call::Done => report = None,
+            }
+        }
+        let news = match timeout_at(until, reports.recv()).await {
+            // Another lane begins.
+            Err(_) if until < deadline => continue,
             Err(_) if is_coming || stream.is_none() && dialer.is_open() => reports.recv().await,
             in_time => in_time.ok().flatten(),
         };
         // `None` if every lane that is left has lost its rail, or takes too long: if there is a stream, the lane joins
         // later.
-        let Some(Report { lane, news }) = report else { break };
+        let Some(Report { lane, news }) = news else { break };
         awaited.remove(&lane);
-        if let News::Opened(opened) = news {
-            stream = Some(opened);
-            deadline = Instant::now() + options.join_grace;
+        match news {
+            News::Opened(opened) => {
+                stream = Some(opened);
+                deadline = Instant::now() + options.join_grace;
+            }
+            News::Joined => {}
+            News::Failed => calls.failed(usize::from(lane)),
         }
     }
     match stream {

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{
     PlanLanesError, RailId, StreamOptions,
+    addresses::call_first,
     error::{FailedLane, JoinError},
     rails::Rails,
 };
@@ -18,7 +19,10 @@ use rails_proto::{
     pairing::{LaneCandidate, MOST_OFFERS, Pairing, pair_with_contact},
 };
 use std::net::{IpAddr, SocketAddr};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, timeout},
+};
 
 /// The peer's answer.
 struct Answer {
@@ -27,7 +31,7 @@ struct Answer {
     from: SocketAddr,
 }
 
-/// Asks the first contact that accepts a connection, and pairs; see
+/// Asks the first contact that answers, and pairs; see
 /// [`MultiRailStream::plan_lanes`](crate::MultiRailStream::plan_lanes).
 pub(super) async fn plan_lanes(
     rails: &Rails,
@@ -39,17 +43,14 @@ pub(super) async fn plan_lanes(
         return Err(PlanLanesError::NoRails);
     }
     let credentials = options.security.initiator().ok_or(PlanLanesError::Security)?;
-    let mut last = PlanLanesError::NoAddresses;
-    for contact in contacts {
-        match discover(rails, RailId(0), LocalEnd::Any, contact, options, credentials.clone()).await {
-            Ok(Answer { offers, from }) => {
-                return Ok(pair_with_contact(rails.offers(contact.scheme), offers, contact, from));
-            }
-            Err(source @ JoinError::Connect(_)) => last = PlanLanesError::Discover { contact, source },
-            Err(source) => return Err(PlanLanesError::Discover { contact, source }),
+    let ask = |contact| discover(rails, RailId(0), LocalEnd::Any, contact, options, credentials.clone());
+    match call_first(&contacts, ask).await {
+        Ok((contact, Answer { offers, from })) => {
+            Ok(pair_with_contact(rails.offers(contact.scheme), offers, contact, from))
         }
+        Err(contacts) if contacts.is_empty() => Err(PlanLanesError::NoAddresses),
+        Err(contacts) => Err(PlanLanesError::Discover { contacts }),
     }
-    Err(last)
 }
 
 /// Asks the peer over every pair from its rail, and gives the pairs that do not connect.
@@ -88,8 +89,9 @@ async fn discover(
     options: &StreamOptions,
     credentials: Credentials,
 ) -> Result<Answer, JoinError> {
-    let options = options.clone();
-    let asking = options.driver.home(rails, rail).runtime().spawn(async move {
+    let (options, home) = (options.clone(), options.driver.home(rails, rail).runtime().handle());
+    let mut asking = JoinSet::new();
+    let ask = async move {
         let (deadline, mut backoff) = (Instant::now() + options.connect_timeout, Backoff::default());
         loop {
             let answer = question(&local, remote, &options, credentials.clone()).await;
@@ -99,8 +101,10 @@ async fn discover(
                 answer => return answer,
             }
         }
-    });
-    asking.await.map_err(|_| JoinError::RailStopped)?
+    };
+    // A question that is dropped, because another address has answered, ends.
+    asking.spawn_on(ask, home);
+    asking.join_next().await.and_then(Result::ok).unwrap_or(Err(JoinError::RailStopped))
 }
 
 async fn question(

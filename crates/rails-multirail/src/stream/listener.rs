@@ -110,7 +110,7 @@ impl MultiRailListener {
         options: &StreamOptions,
     ) -> Result<Self, BindListenerError> {
         options.validate()?;
-        let addresses = addresses::resolve(addresses.named()).await?;
+        let addresses = addresses::resolve_to_listen(addresses).await?;
         if rails.is_empty() {
             return Err(BindListenerError::NoRails);
         }

@@ -137,6 +137,10 @@ impl MultiRailStream {
     /// two lanes. It returns when every lane is up or has failed, or [`StreamOptions::join_grace`] after the first is
     /// up. The stream goes on without a lane that fails; the log and [`failed_lanes`](Self::failed_lanes) name it.
     ///
+    /// A host name stands for all its addresses. They are called one after the other (RFC 8305, section 5): the next one as
+    /// soon as one has failed, and at most 250 ms later. Once the stream is open all others are called, and those that answer
+    /// are lanes too.
+    ///
     /// # Errors
     /// [`OpenError`] if no lane came up.
     pub async fn connect(
@@ -144,16 +148,16 @@ impl MultiRailStream {
         remotes: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Self, OpenError> {
-        let remotes = addresses::resolve(remotes.named()).await?;
+        let names = addresses::resolve(remotes).await?;
         if rails.is_empty() {
             return Err(OpenError::NoRails);
         }
-        let first = remotes.first().ok_or(OpenError::NoAddresses)?;
+        let first = names.iter().flatten().next().ok_or(OpenError::NoAddresses)?;
         let ours = rails.offers(first.scheme);
-        Self::connect_paired(rails, &pairing::in_order(&ours, &remotes), options).await
+        Self::connect_paired(rails, &pairing::in_order_by_name(&ours, &names), options).await
     }
 
-    /// Asks the listener at `contact`, any of its addresses, for its lanes, and pairs them with `rails` by subnet and
+    /// Asks the listener at `contact`, the first of these addresses that answers, for its lanes, and pairs them with `rails` by subnet and
     /// speed, as [`pair`](rails_proto::pairing::pair) does. It opens no stream;
     /// [`connect_paired`](Self::connect_paired) does that.
     ///
@@ -168,7 +172,7 @@ impl MultiRailStream {
         contact: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Pairing, PlanLanesError> {
-        discovery::plan_lanes(rails, addresses::resolve(contact.named()).await?, options).await
+        discovery::plan_lanes(rails, addresses::resolve(contact).await?.concat(), options).await
     }
 
     /// Tries every pair without opening a stream: sends a request from the pair's rail. Gives the pairs that do not
@@ -192,8 +196,7 @@ impl MultiRailStream {
     /// # Errors
     /// [`OpenError`] if no lane came up, or the pairing has none, or it names rails that do not exist.
     pub async fn connect_paired(rails: &Rails, pairing: &Pairing, options: &StreamOptions) -> Result<Self, OpenError> {
-        let lanes: Vec<(RailId, LaneAddress)> = pairing.lanes().collect();
-        connect::connect(rails, &lanes, options).await
+        connect::connect(rails, &pairing.pairs, options).await
     }
 
     /// The stream's name.

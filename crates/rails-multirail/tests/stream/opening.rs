@@ -2,11 +2,12 @@
 
 use crate::{
     security::by_tls,
-    util::{PATIENCE, listener, rails, secret},
+    util::{PATIENCE, listener, patient, rails, secret},
 };
 use futures_util::future::join_all;
 use rails_multirail::{
-    Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Secret, Security, StreamOptions, error::JoinError,
+    LaneAddress, Limits, MultiRailListener, MultiRailStream, OpenError, Rails, Scheme, Secret, Security, StreamOptions,
+    error::JoinError, in_order_by_name,
 };
 use rails_proto::handshake::{Message, PREFIX_LEN};
 use std::{
@@ -235,6 +236,22 @@ async fn refused_addresses_fail_a_connect_at_once() {
     let wrong = StreamOptions::new(Secret::pre_shared(b"another 16 bytes").unwrap());
     let failed = timeout(SOON, MultiRailStream::connect(&rails, &addresses, &wrong)).await.expect("at once");
     assert!(matches!(failed, Err(OpenError::AllFailed { lanes }) if lanes.len() == 2));
+}
+
+#[tokio::test]
+async fn names_make_a_lane_of_each_address_that_answers() {
+    let (rails, options) = (rails(1), patient(secret()));
+    let (_listener, addresses) = listener(&rails, &options).await;
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let pairing = |sockets: &[SocketAddr]| {
+        let name = sockets.iter().map(|socket| LaneAddress::from(*socket)).collect();
+        in_order_by_name(&rails.offers(Scheme::TCP), &[name])
+    };
+    let opened = MultiRailStream::connect_paired(&rails, &pairing(&[gone, addresses[0], addresses[0]]), &options).await;
+    let stream = opened.expect("two of three answer");
+    assert_eq!(stream.lanes_up(), 2);
+    let refused = MultiRailStream::connect_paired(&rails, &pairing(&[gone, gone]), &options).await.unwrap_err();
+    assert_eq!(refused.to_string().matches(&format!("{gone} refused a connection")).count(), 2, "{refused}");
 }
 
 /// Opens twice as many streams at once as a listener's queue holds, and three times as many as its handshakes, with two

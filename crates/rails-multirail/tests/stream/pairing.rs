@@ -83,13 +83,19 @@ async fn strangers_are_not_told_of_lanes() {
         (Security::insecure(), "another mode"),
     ] {
         let error = MultiRailStream::plan_lanes(&rails, addresses[0], &StreamOptions::new(security)).await.unwrap_err();
-        let PlanLanesError::Discover { contact, source } = error else { panic!("{error}") };
+        let PlanLanesError::Discover { contacts } = error else { panic!("{error}") };
+        let [(contact, source)] = &contacts[..] else { panic!("{contacts:?}") };
         assert_eq!(contact.socket, addresses[0]);
         assert!(source.to_string().contains(said), "{source}");
     }
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = MultiRailStream::plan_lanes(&rails, gone, &options()).await.unwrap_err();
-    assert!(matches!(error, PlanLanesError::Discover { source: JoinError::Connect(_), .. }), "{error}");
+    assert!(matches!(cause(error), JoinError::Connect(_)));
+    let error = MultiRailStream::plan_lanes(&rails, [gone, gone], &options()).await.unwrap_err();
+    assert_eq!(error.to_string().matches(&format!("{gone}: no connection")).count(), 2, "{error}");
+    let (pairing, asked) = ([gone, addresses[0]], options());
+    let pairing = MultiRailStream::plan_lanes(&rails, pairing, &asked).await.expect("one of two answers");
+    assert_eq!(pairing.pairs.len(), 2);
 }
 
 #[tokio::test]
@@ -103,10 +109,14 @@ async fn discovery_answered_with_something_else() {
         socket.read_exact(&mut [0; 72]).await.unwrap();
         socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
     });
-    let Err(PlanLanesError::Discover { source: JoinError::Handshake(HandshakeError::NotRails { .. }), .. }) = asked
-    else {
-        panic!("{asked:?}");
-    };
+    let cause = cause(asked.unwrap_err());
+    assert!(matches!(cause, JoinError::Handshake(HandshakeError::NotRails { .. })), "{cause}");
+}
+
+/// Why the only contact did not tell its lanes.
+fn cause(error: PlanLanesError) -> JoinError {
+    let PlanLanesError::Discover { mut contacts } = error else { panic!("{error}") };
+    contacts.pop().expect("a contact was asked").1
 }
 
 /// An address that forwards one question, and only the first `most` bytes of the answer.
@@ -139,8 +149,10 @@ async fn answer_of_lanes_cut_off_anywhere() {
             let planned = timeout(PATIENCE, MultiRailStream::plan_lanes(&rails, contact, &options));
             match planned.await.expect("the initiator does not wait for missing bytes") {
                 Ok(_) => break,
-                Err(PlanLanesError::Discover { source: JoinError::Io(_) | JoinError::Connect(_), .. }) => whole += 1,
-                Err(error) => panic!("{error:?} after {whole} bytes"),
+                Err(error) => match cause(error) {
+                    JoinError::Io(_) | JoinError::Connect(_) => whole += 1,
+                    error => panic!("{error:?} after {whole} bytes"),
+                },
             }
             assert!(whole < 1_000, "every prefix of the answer fails");
         }

@@ -214,7 +214,7 @@ async fn refusal_of_an_address_without_transport() {
     let opened = MultiRailStream::connect(&rails, address, &options()).await.unwrap_err();
     assert!(matches!(opened, OpenError::NoTransport(scheme) if scheme == unknown), "{opened}");
     let asked = MultiRailStream::plan_lanes(&rails, address, &options()).await.unwrap_err();
-    let said = "memory://127.0.0.1:0 did not name its lanes";
+    let said = "the peer did not name its lanes:\n  memory://127.0.0.1:0: no transport carries lanes to memory:// addresses here";
     assert_eq!(asked.to_string(), said);
     let (_listener, remotes) = listener(&rails, &options()).await;
     let mut near = MultiRailStream::connect(&rails, &remotes, &options()).await.unwrap();

@@ -22,6 +22,7 @@ impl SocketOption {
     pub(crate) const UDP_SEGMENT: Self = Self(libc::SOL_UDP, libc::UDP_SEGMENT);
     pub(crate) const UDP_GRO: Self = Self(libc::SOL_UDP, libc::UDP_GRO);
     pub(crate) const RXQ_OVFL: Self = Self(libc::SOL_SOCKET, libc::SO_RXQ_OVFL);
+    pub(crate) const IP_BIND_ADDRESS_NO_PORT: Self = Self(libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
     pub(crate) const IP_MTU_DISCOVER: Self = Self(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER);
     pub(crate) const IPV6_MTU_DISCOVER: Self = Self(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER);
     pub(crate) const IPV6_TCLASS: Self = Self(libc::IPPROTO_IPV6, libc::IPV6_TCLASS);

@@ -254,7 +254,13 @@ impl<'a> Matching<'a> {
                     "a further lane: one of its rails has another already, and no free one can be paired".to_owned(),
                 );
             }
-            Pair { ours: ours.clone(), theirs: theirs.clone(), relation: candidate.relation, why: why.join("; ") }
+            Pair {
+                ours: ours.clone(),
+                theirs: theirs.clone(),
+                relation: candidate.relation,
+                why: why.join("; "),
+                is_further: false,
+            }
         };
         self.used().into_iter().enumerate().map(pair).collect()
     }

@@ -69,6 +69,10 @@ pub struct Pair {
     pub relation: Relation,
     /// The reason for this pair.
     pub why: String,
+    /// Whether `theirs` is a further address of the name that the pair before leads to. The lane begins after that of the pair before, as
+    /// [`Calls`](crate::opening::Calls) decides.
+    #[serde(default)]
+    pub is_further: bool,
 }
 
 /// An offer without a lane.
@@ -102,6 +106,8 @@ pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize
 /// Makes the pairs of a caller who names the peer's addresses: rail *i* of ours with address *i*; the shorter list starts over. The peer's rails are
 /// unknown, so each address counts as one rail.
 ///
+/// A rail that cannot call an address, for want of one of that family, leaves it to the next rail that can.
+///
 /// If an address of a rail is in the same subnet, the pair shows that address.
 pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
     let mut rails: Vec<RailId> = ours.iter().map(|offer| offer.rail).collect();
@@ -109,8 +115,10 @@ pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
     rails.dedup();
     let lanes = if rails.is_empty() || remotes.is_empty() { 0 } else { rails.len().max(remotes.len()) };
     let pair = |index: usize| {
-        let (rail, remote) = (rails[index % rails.len()], index % remotes.len());
+        let remote = index % remotes.len();
         let address = remotes[remote];
+        let in_turn = || (index..index + rails.len()).map(|turn| rails[turn % rails.len()]);
+        let rail = in_turn().find(|rail| can_call(ours, Some(*rail), address)).or(in_turn().next())?;
         let (prefix_len, speed, node, interface) = (None, None, None, None);
         let theirs = LaneCandidate { rail: RailId(remote), address, prefix_len, speed, node, interface };
         let of_rail = || ours.iter().filter(|offer| offer.rail == rail);
@@ -118,10 +126,40 @@ pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
         let likely = of_rail().find(|ours| ours.ip().is_ipv4() == theirs.ip().is_ipv4()).or(of_rail().next());
         let (ours, relation) = direct.or(likely.map(|ours| (ours, Relation::Routed)))?;
         let ours = LaneCandidate { address: LaneAddress { scheme: address.scheme, ..ours.address }, ..ours.clone() };
-        Some(Pair { ours, theirs, relation, why: format!("as named by the caller; {relation}") })
+        Some(Pair { ours, theirs, relation, why: format!("as named by the caller; {relation}"), is_further: false })
     };
     let pairs = (0..lanes).filter_map(pair).collect();
     Pairing { pairs, unpaired_ours: Vec::new(), unpaired_theirs: Vec::new(), notes: Vec::new() }
+}
+
+/// Makes the pairs of a caller who names the peer by names, each of which has one or more addresses: all of them [in order](in_order). An address that no
+/// rail can call is left out if its name has one that a rail can call.
+pub fn in_order_by_name(ours: &[LaneCandidate], names: &[Vec<LaneAddress>]) -> Pairing {
+    let mut remotes = Vec::new();
+    for addresses in names {
+        let of_use = |address: &&LaneAddress| can_call(ours, None, **address);
+        let before = remotes.len();
+        remotes.extend(addresses.iter().filter(of_use).map(|address| (*address, true)));
+        if remotes.len() == before {
+            remotes.extend(addresses.iter().map(|address| (*address, true)));
+        }
+        if let Some((_, is_further)) = remotes.get_mut(before) {
+            *is_further = false;
+        }
+    }
+    let addresses: Vec<LaneAddress> = remotes.iter().map(|(address, _)| *address).collect();
+    let mut pairing = in_order(ours, &addresses);
+    for (pair, (_, is_further)) in pairing.pairs.iter_mut().zip(remotes.iter().cycle()) {
+        pair.is_further = *is_further;
+    }
+    pairing
+}
+
+/// Whether that rail of ours, or any, has an address of the same family, or leaves its address to the routes.
+fn can_call(ours: &[LaneCandidate], rail: Option<RailId>, address: LaneAddress) -> bool {
+    let is_v4 = address.socket.ip().to_canonical().is_ipv4();
+    let fits = |offer: &LaneCandidate| offer.ip().is_unspecified() || offer.ip().is_ipv4() == is_v4;
+    ours.iter().any(|offer| rail.is_none_or(|rail| offer.rail == rail) && fits(offer))
 }
 
 impl LaneCandidate {

@@ -176,6 +176,23 @@ fn addresses_that_the_caller_names_are_taken_in_order() {
 }
 
 #[test]
+fn names_are_called_at_all_addresses_that_rails_can_call() {
+    let ours = [offer(0, "10.0.1.1/24", 0), offer(1, "fd00::1/64", 0)];
+    let remote = |text: &str| text.parse::<LaneAddress>().unwrap();
+    let (v6, v4) = (remote("[fd00::2]:1"), remote("10.0.1.2:1"));
+    let pairing = in_order_by_name(&ours, &[vec![v6, v4]]);
+    assert_eq!(pairing.lanes().collect::<Vec<_>>(), [(RailId(1), v6), (RailId(0), v4)]);
+    assert_eq!(pairing.pairs.iter().map(|pair| pair.is_further).collect::<Vec<_>>(), [false, true]);
+    let pairing = in_order_by_name(&ours[..1], &[vec![v6, v4], vec![v6]]);
+    assert_eq!(
+        pairing.lanes().collect::<Vec<_>>(),
+        [(RailId(0), v4), (RailId(0), v6)],
+        "the other has no other address"
+    );
+    assert!(pairing.pairs.iter().all(|pair| !pair.is_further));
+}
+
+#[test]
 fn a_pairing_survives_json_and_prints_its_reasons() {
     let pairing = pair(&[offer(0, "10.0.1.1/24", 25)], &[offer(3, "10.0.1.2/24", 0), offer(4, "10.0.2.2/24", 0)], None);
     let json = serde_json::to_string(&pairing).unwrap();

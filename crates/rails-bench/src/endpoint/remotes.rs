@@ -1,0 +1,58 @@
+//! The peer, as the command line names it.
+
+use super::Address;
+use crate::exit::{Help, Helped};
+use anyhow::{Context, Result};
+use rails_multirail::LaneAddress;
+use std::fmt;
+
+/// The addresses of a peer: of each name that the command line has, all of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Remotes(Vec<Vec<LaneAddress>>);
+
+impl Remotes {
+    /// Resolves the names in a flag.
+    ///
+    /// # Errors
+    /// Where a name is not known, or there is none; the error names the flag.
+    pub(crate) async fn of(flag: &str, addresses: &[Address]) -> Result<Self> {
+        if addresses.is_empty() {
+            return Err(Helped::usage(format_args!("{flag}: no address"), format!("for example `{flag} 10.0.0.1`")));
+        }
+        let mut names = Vec::new();
+        for address in addresses {
+            let found = rails_multirail::resolve(address.to_string()).await;
+            let found = found.with_context(|| format!("{flag} {address}"));
+            let help = || format!("`getent ahosts {}` asks the same question", address.host());
+            names.extend(found.map_err(|error| error.help(help()))?);
+        }
+        Ok(Self(names))
+    }
+
+    /// Each name with its addresses.
+    pub(crate) fn names(&self) -> &[Vec<LaneAddress>] {
+        &self.0
+    }
+
+    /// Every address.
+    pub(crate) fn all(&self) -> Vec<LaneAddress> {
+        self.0.concat()
+    }
+
+    /// The first address of each name.
+    pub(crate) fn firsts(&self) -> Vec<LaneAddress> {
+        self.0.iter().filter_map(|addresses| addresses.first().copied()).collect()
+    }
+
+    /// These names with their first addresses alone.
+    pub(crate) fn first_of_each(self) -> Self {
+        Self(self.firsts().into_iter().map(|first| vec![first]).collect())
+    }
+}
+
+impl fmt::Display for Remotes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.all().iter().map(LaneAddress::to_string).collect();
+        f.write_str(&all.join(","))
+    }
+}

@@ -1,11 +1,11 @@
 //! Addresses and host names that callers pass to streams and listeners.
 
+use crate::aside::lookup_host;
 use rails_proto::{AddressError, LaneAddress, Scheme};
 use std::{
     io,
     net::{IpAddr, SocketAddr},
 };
-use tokio::net::lookup_host;
 
 /// One or more addresses that lanes lead to or come in on.
 ///

@@ -89,6 +89,17 @@ fn required_placement_is_refused_where_rails_are() {
 }
 
 #[test]
+fn tasks_of_the_machine_are_measured_unbound() {
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        let sandbox = Sandbox::new().deny(errno, &["sched_setaffinity", "sched_getaffinity"]);
+        let output = sandbox.output(&rails_bench(["tasks", "--tasks", "100", "--seconds", "0.01"]));
+        assert!(output.status.success(), "{}", stderr(&output));
+        let told = stdout(&output);
+        assert!(told.contains("the submitting thread is bound to no CPU, as the system refuses that"), "{told}");
+    }
+}
+
+#[test]
 fn undo_where_flock_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     for errno in [Errno::EPERM, Errno::ENOSYS] {

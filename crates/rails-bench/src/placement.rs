@@ -158,6 +158,14 @@ fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Resul
         }
         Err(error) => error,
     };
+    // Root's rails have what other users have claimed, where there is nothing else.
+    let claimed = std::mem::replace(&mut request.claimed, Claims::machine().taken_for_good().unwrap_or_default());
+    if request.claimed != claimed
+        && let Ok(plan) = plan_rails(topology, &request)
+    {
+        warn_of_holders(topology, &plan, claimed.cpus());
+        return Ok(plan);
+    }
     request.claimed = Resources::default();
     let help = match error {
         // The claims are not, or not alone, in the way.
@@ -233,7 +241,7 @@ fn not_built(error: RuntimeError) -> Error {
     error
 }
 
-/// Names the processes whose cores the rails share, as there are no others for them.
+/// Names the processes whose cores the rails share, or override the claims of, as there are no others for them.
 fn warn_of_holders(topology: &Topology, plan: &RailPlan, claimed: &CpuSet) {
     let cores = |cpus: &CpuSet| {
         let cores = cpus.iter().filter_map(|cpu| topology.core_of_cpu(cpu));

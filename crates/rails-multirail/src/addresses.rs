@@ -1,5 +1,6 @@
 //! Addresses and host names that callers pass to streams and listeners.
 
+use crate::aside::lookup_host;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use rails_net::local_address_towards;
 use rails_proto::{
@@ -10,10 +11,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
 };
-use tokio::{
-    net::lookup_host,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
 /// One or more addresses that lanes lead to or come in on.
 ///

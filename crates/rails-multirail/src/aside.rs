@@ -9,6 +9,7 @@ use std::{
     fmt,
     future::Future,
     io, mem,
+    net::{SocketAddr, ToSocketAddrs},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
@@ -193,6 +194,18 @@ impl<T> Aside<T> {
     pub(crate) fn is_over(&self) -> bool {
         self.work.is_over.load(SeqCst)
     }
+}
+
+/// The addresses of a host, as [`tokio::net::lookup_host`] gives them.
+///
+/// # Errors
+/// The resolver's, and that of a thread that cannot be had.
+pub(crate) async fn lookup_host((host, port): (&str, u16)) -> io::Result<impl Iterator<Item = SocketAddr> + use<>> {
+    let host = host.to_owned();
+    let threads = Threads::new("rails-resolve".to_owned(), || ());
+    let resolving = threads.run(move || (host.as_str(), port).to_socket_addrs())?;
+    let resolved = resolving.expect("the threads end last").await;
+    resolved.map_err(io::Error::other)?
 }
 
 impl<T> Future for Aside<T> {

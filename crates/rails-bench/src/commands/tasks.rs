@@ -31,7 +31,8 @@ Examples:
   rails-bench tasks
   rails-bench tasks --tasks 1000000 --json
 
-Exit status: 0 if all was measured, 1 if a thread cannot be bound or a rail not be built. Needs no privilege.")]
+Exit status: 0 if all was measured, 1 if a rail cannot be built. Where the system refuses to bind threads, a
+task of the whole machine is all that is measured. Needs no privilege.")]
 pub(crate) struct Args {
     /// Tasks for each figure; a hundredth as many, and 5000 at most, where a thread is woken for each
     #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
@@ -50,18 +51,18 @@ struct Report<'a> {
     machine: &'a Machine,
     #[serde(flatten)]
     costs: &'a TaskCosts,
-    takings: &'a Takings,
+    takings: Option<&'a Takings>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     let topology = this_machine()?;
     let costs = tasks::costs(&topology, args.tasks as usize)?;
-    let takings = neighbour::takings(&topology, args.seconds)?;
+    let takings = costs.is_bound.then(|| neighbour::takings(&topology, args.seconds)).transpose()?;
     if args.json {
-        let report = Report { machine: topology.machine(), costs: &costs, takings: &takings };
+        let report = Report { machine: topology.machine(), costs: &costs, takings: takings.as_ref() };
         print::result(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {
-        print::result(format_args!("{}{}", tables(topology.machine(), &costs), taken(&takings)))?;
+        print::result(format_args!("{}{}", tables(topology.machine(), &costs), taken(takings.as_ref())))?;
     }
     Ok(Exit::Done)
 }
@@ -69,10 +70,13 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
 fn tables(machine: &Machine, costs: &TaskCosts) -> String {
     let known = |fact: &Option<String>| fact.clone().unwrap_or_else(|| "unknown".to_owned());
     let mut text = format!(
-        "{}, kernel {}; the submitting thread is bound to CPU {}; less {:?} for each reading of the clock\n",
+        "{}, kernel {}; the submitting thread is {}; less {:?} for each reading of the clock\n",
         known(&machine.cpu_model),
         known(&machine.kernel),
-        costs.cpu,
+        match costs.is_bound {
+            true => format!("bound to CPU {}", costs.cpu),
+            false => "bound to no CPU, as the system refuses that".to_owned(),
+        },
         costs.clock,
     );
     let first = costs.levels.first().map_or(Duration::ZERO, |level| level.cost.median);
@@ -93,13 +97,17 @@ fn tables(machine: &Machine, costs: &TaskCosts) -> String {
             row(&mut table, format!("the thread of CPU {} sleeps", elsewhere.cpu), &elsewhere.asleep, None);
             text += &format!("{table}\n");
         }
-        None => text += "there is no other CPU to submit to\n",
+        None if costs.is_bound => text += "there is no other CPU to submit to\n",
+        None => {}
     }
     text
 }
 
 /// What rails and tasks that wait take from a thread that computes, and from an idle CPU.
-fn taken(takings: &Takings) -> String {
+fn taken(takings: Option<&Takings>) -> String {
+    let Some(takings) = takings else {
+        return "all else is measured by threads that are bound to their CPUs\n".to_owned();
+    };
     let Takings { cpu, streams, timer, polls, idle_share, idle, .. } = takings;
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
     format!(

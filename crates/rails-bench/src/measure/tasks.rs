@@ -2,7 +2,10 @@
 
 use crate::duration::nanoseconds;
 use anyhow::{Context, Result};
-use rails_bind::thread::bind_current;
+use rails_bind::{
+    BindError, Property, Unheld,
+    thread::{ThreadGuard, bind_current},
+};
 use rails_task::{Priority, Runner, Step, Task, TaskQueues};
 use rails_topo::{CpuId, CpuSet, Topology};
 use serde::Serialize;
@@ -21,6 +24,9 @@ use std::{
 pub(crate) struct TaskCosts {
     /// The CPU of the thread that submits.
     pub(crate) cpu: CpuId,
+    /// Whether the threads are bound to their CPUs. Where the system refuses that, a task of the whole machine is all that
+    /// is measured.
+    pub(crate) is_bound: bool,
     /// The time that a reading of the clock takes, which is taken off all others.
     #[serde(rename = "clock_ns", serialize_with = "nanoseconds")]
     pub(crate) clock: Duration,
@@ -28,7 +34,8 @@ pub(crate) struct TaskCosts {
     pub(crate) levels: Vec<LevelCost>,
     /// The same while threads on other CPUs look for tasks all the time, at the innermost object and at the machine.
     pub(crate) beside: Vec<CostBeside>,
-    /// From a task's submission to its beginning on another CPU; `None` on a machine with one CPU.
+    /// From a task's submission to its beginning on another CPU; `None` on a machine with one CPU, and for threads that
+    /// are not bound.
     pub(crate) elsewhere: Option<CostElsewhere>,
 }
 
@@ -79,7 +86,9 @@ pub(crate) struct Spread {
 pub(crate) fn costs(topology: &Topology, tasks: usize) -> Result<TaskCosts> {
     let cpus: Vec<CpuId> = topology.allowed_cpus().iter().collect();
     let cpu = *cpus.first().context("there is no CPU")?;
-    let guard = bind_current(&CpuSet::single(cpu)).context("the submitting thread cannot be bound")?;
+    let guard = bound(cpu).context("the submitting thread cannot be bound")?;
+    // A thread that may run anywhere runs no task of some CPUs alone.
+    let is_bound = guard.is_some();
     let clock = Spread::of(tasks, Duration::ZERO, Instant::elapsed).median;
     let measure = |queues: &TaskQueues, cpus: &CpuSet| -> Result<Spread> {
         let (runner, task) = (queues.attach()?, queues.task(cpus, Priority::Normal, || Step::Done)?);
@@ -91,12 +100,13 @@ pub(crate) fn costs(topology: &Topology, tasks: usize) -> Result<TaskCosts> {
     let queues = TaskQueues::new(topology, ROOM);
     let inner = queues.objects().of_cpu(cpu).context("the queues have no object for the submitter's CPU")?;
     let mut levels = Vec::new();
-    for object in queues.objects().path(inner).map(|id| queues.objects().get(id)) {
+    let objects = queues.objects().path(inner).map(|id| queues.objects().get(id));
+    for object in objects.filter(|object| is_bound || object.cpus == *topology.online_cpus()) {
         let cost = measure(&queues, &object.cpus)?;
         levels.push(LevelCost { object: object.kind.to_string(), cpus: object.cpus.clone(), cost });
     }
     let mut beside = Vec::new();
-    for pollers in [1, 3, 7].into_iter().filter(|pollers| *pollers < cpus.len()) {
+    for pollers in [1, 3, 7].into_iter().filter(|pollers| is_bound && *pollers < cpus.len()) {
         let queues = TaskQueues::new(topology, ROOM);
         let threads: Vec<Other> =
             cpus[1..=pollers].iter().map(|cpu| Other::start(&queues, *cpu, false)).collect::<Result<_>>()?;
@@ -105,9 +115,18 @@ pub(crate) fn costs(topology: &Topology, tasks: usize) -> Result<TaskCosts> {
         drop(threads);
         beside.push(CostBeside { pollers, own, machine });
     }
-    let elsewhere = cpus.get(1).map(|other| elsewhere(topology, *other, clock, tasks)).transpose()?;
+    let elsewhere =
+        cpus.get(1).filter(|_| is_bound).map(|other| elsewhere(topology, *other, clock, tasks)).transpose()?;
     drop(guard);
-    Ok(TaskCosts { cpu, clock, levels, beside, elsewhere })
+    Ok(TaskCosts { cpu, is_bound, clock, levels, beside, elsewhere })
+}
+
+/// Binds the calling thread to a CPU until the guard is dropped; `None` where the system refuses that.
+fn bound(cpu: CpuId) -> Result<Option<ThreadGuard>, BindError> {
+    match bind_current(&CpuSet::single(cpu)) {
+        Ok(guard) => Ok(Some(guard)),
+        Err(error) => Unheld::by_refusal(Property::Cpus, error).map(|_| None),
+    }
 }
 
 /// The time from a submission to the beginning of the task on another CPU.

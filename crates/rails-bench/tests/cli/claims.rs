@@ -2,13 +2,15 @@
 
 use crate::{
     measure::measured,
-    util::{rails_bench, run, start, stderr, stdout, text, wait_for},
+    util::{rails_bench, run, start, stderr, stdout, text, wait_for, watch_stderr},
 };
 use rails_bind::claims::{Claims, Resource};
+use rails_lab::Sandbox;
 use rails_topo::{CpuId, CpuSet, Topology};
 use serde_json::Value;
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::{Child, Output},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -139,6 +141,37 @@ fn claimed_core_is_shared_by_who_wants_none_alone() {
     assert!(told.contains(&format!("note: CPUs {core} are claimed by other owners")), "{told}");
     let holder = format!("rails share CPUs {core} with process {} (`", std::process::id());
     assert!(said.contains(&holder), "`{holder}` is not in:\n{said}");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_another_user_holds_half_and_root_overrides() {
+    let _turn = one_core_at_a_time();
+    let user = Sandbox::new().user(65534);
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let recv = ["recv", "--insecure", "--listen", "127.0.0.1:0", "--exclusive", "--into", text(folder.path())];
+    let mut holders = Vec::new();
+    let refused = loop {
+        let mut child = user.spawn(&rails_bench(recv));
+        let lines = watch_stderr(&mut child);
+        let line = lines.iter().find(|line| line.contains("listening on ") || line.contains("error: "));
+        let line = line.expect("it says what it does");
+        holders.push(Killed(child));
+        if line.contains("error: ") {
+            break lines.iter().fold(line, |all, line| all + "\n" + &line);
+        }
+    };
+    assert!(refused.contains("may hold") && refused.contains("/etc/rails/claims.toml"), "{refused}");
+    let told = stdout(&run(["rails"]));
+    let of_user = told.lines().filter(|line| line.split_whitespace().nth(1) == Some("65534")).count();
+    assert_eq!(of_user, holders.len() - 1, "{told}");
+
+    let rails = format!("loopback:{}", Topology::detect().unwrap().cores().len());
+    let output = run(["plan", "--exclusive", "--rails", &rails]);
+    let (told, said) = (stdout(&output), stderr(&output));
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("user 65534), which holds CPU"), "{told}{said}");
 }
 
 /// The core that is asked for twice is not the claimed one.

@@ -5,11 +5,12 @@ use nix::{errno::Errno, libc::AF_NETLINK};
 use rails_lab::Sandbox;
 
 /// Commands that read the machine, and go on without the files that are hidden from them.
-const COMMANDS: [&[&str]; 6] = [
+const COMMANDS: [&[&str]; 7] = [
     &["topo"],
     &["plan", "--rails", "loopback"],
     &["plan", "--rails", "127.0.0.1"],
     &["doctor", "--seconds", "0.1", "--iface", "lo"],
+    &["doctor", "--seconds", "0.1", "--rails", "loopback:1"],
     &["rails"],
     &["undo", "--list"],
 ];

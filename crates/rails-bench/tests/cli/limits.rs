@@ -12,12 +12,11 @@ const UNUSED: u32 = 3_650_000_053;
 fn netns_threads_that_cannot_be_had_are_errors() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
-    let temporary = |command: &mut std::process::Command| drop(command.env("TMPDIR", folder.path()));
     let mut codes = Vec::new();
     for threads in 1..=12 {
         let sandbox = Sandbox::new().user(UNUSED).max_processes(threads);
         let mut demo = rails_bench(["demo", "--size", "100KiB", "--rails", "1"]);
-        temporary(&mut demo);
+        demo.env("TMPDIR", folder.path());
         let output = sandbox.output(&demo);
         let said = stderr(&output);
         assert!(!said.contains("panicked"), "{threads} threads: {said}");

@@ -87,3 +87,27 @@ fn required_placement_is_refused_where_rails_are() {
         assert!(said.contains("rail `rail-0` could not be placed: sched_setaffinity was refused"), "{said}");
     }
 }
+
+#[test]
+fn tasks_of_the_machine_are_measured_unbound() {
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        let sandbox = Sandbox::new().deny(errno, &["sched_setaffinity", "sched_getaffinity"]);
+        let output = sandbox.output(&rails_bench(["tasks", "--tasks", "100", "--seconds", "0.01"]));
+        assert!(output.status.success(), "{}", stderr(&output));
+        let told = stdout(&output);
+        assert!(told.contains("the submitting thread is bound to no CPU, as the system refuses that"), "{told}");
+    }
+}
+
+#[test]
+fn undo_where_flock_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    for errno in [Errno::EPERM, Errno::ENOSYS] {
+        let sandbox = Sandbox::new().deny(errno, &["flock"]);
+        for list in [&["--list"][..], &[]] {
+            let undo = ["undo", "--journal", text(folder.path())].into_iter().chain(list.iter().copied());
+            let output = sandbox.output(&rails_bench(undo));
+            assert!(output.status.success(), "{}", stderr(&output));
+        }
+    }
+}

@@ -190,6 +190,10 @@ fn netns_stream_where_no_further_thread_is_to_be_had() {
         let followed = rails.follow(&request, FollowOptions::new()).unwrap_err();
         let FollowError::Thread(source) = &followed else { panic!("{followed:?}") };
         assert!(source.to_string().contains("RLIMIT_NPROC allows the user 3"), "{source}");
+        let named =
+            block_on(MultiRailStream::connect(&rails, "host.invalid:1", &StreamOptions::new(Security::insecure())));
+        let named = format!("{:?}", named.unwrap_err());
+        assert!(named.contains("RLIMIT_NPROC allows the user 3"), "{named}");
         let computed = rails[RailId(0)].runtime().compute(|| ());
         let Err(TaskError::NoThread(source)) = block_on(computed) else { panic!("there is none") };
         assert!(source.to_string().contains("RLIMIT_NPROC allows the user 3"), "{source}");

@@ -109,12 +109,18 @@ impl Watched {
 
     fn rail(rail: &Rail, topology: &Topology) -> Self {
         let nic = rail.planned().interface.as_deref().and_then(|name| topology.nic(name));
+        // The thread lives, and yet is not there where `/proc` is hidden.
+        let tid = rail.runtime().placement().tid;
+        let (threads, notes) = match ObservedThread::read(tid) {
+            Ok(_) => (vec![tid], Vec::new()),
+            Err(error) => (Vec::new(), vec![format!("where its thread runs cannot be seen: {:#}", anyhow!(error))]),
+        };
         Self {
             what: format!("rail {}", rail.id()),
-            notes: Vec::new(),
+            notes,
             unheld: rail.unheld(),
             nic: nic.cloned(),
-            threads: vec![rail.runtime().placement().tid],
+            threads,
             busy_only: false,
             memory: rail.observed_memory(),
         }

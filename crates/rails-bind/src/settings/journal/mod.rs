@@ -4,6 +4,7 @@
 //! the record for as long as it lives; the kernel takes the lock back however the owner ends, so a record without a
 //! lock is a dead process's.
 
+mod file_lock;
 mod record;
 
 use self::record::{Document, OpenRecord, read_record};
@@ -11,7 +12,7 @@ use super::{Host, PutBack, Setting, Value, put_back::put_back};
 use std::{
     collections::HashMap,
     env,
-    fs::{self, DirBuilder, File, TryLockError},
+    fs::{self, DirBuilder, File},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -173,13 +174,11 @@ impl Journal {
         let path = self.folder.join(LOCK);
         let began = Instant::now();
         loop {
-            match lock.try_lock() {
-                Ok(()) => return Ok(Session { journal: self, lock }),
-                Err(TryLockError::WouldBlock) if began.elapsed() >= patience => {
-                    return Err(JournalError::Busy { path });
-                }
-                Err(TryLockError::WouldBlock) => thread::sleep(BETWEEN_TRIES),
-                Err(TryLockError::Error(source)) => return Err(file_error("lock", &path, source)),
+            match file_lock::try_lock(&lock) {
+                Ok(true) => return Ok(Session { journal: self, lock }),
+                Ok(false) if began.elapsed() >= patience => return Err(JournalError::Busy { path }),
+                Ok(false) => thread::sleep(BETWEEN_TRIES),
+                Err(source) => return Err(file_error("lock", &path, source)),
             }
         }
     }
@@ -228,7 +227,7 @@ pub(super) struct Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         // A forked child has the file open too; unlocking lets go for both, while closing does not.
-        let _ = self.lock.unlock();
+        let _ = file_lock::unlock(&self.lock);
     }
 }
 

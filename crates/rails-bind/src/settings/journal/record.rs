@@ -1,6 +1,6 @@
 //! One record: a file that is whole or absent, locked by its owner.
 
-use super::{JournalError, file_error};
+use super::{JournalError, file_error, file_lock};
 use crate::settings::{
     Change, Setting, Value,
     put_back::{Entry, Progress},
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
     env,
-    fs::{self, File, TryLockError},
+    fs::{self, File},
     io::{self, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -95,7 +95,9 @@ impl Held {
             }
             let mut file =
                 File::options().write(true).create_new(true).mode(0o600).open(&beside).map_err(failed("make"))?;
-            file.try_lock().map_err(|error| ("lock", error.into()))?;
+            if !file_lock::try_lock(&file).map_err(failed("lock"))? {
+                return Err(("lock", io::ErrorKind::WouldBlock.into()));
+            }
             let text = serde_json::to_vec_pretty(document).expect("a record has no map whose keys are not strings");
             file.write_all(&text).map_err(failed("write"))?;
             file.sync_all().map_err(failed("write"))?;
@@ -114,7 +116,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // A forked child has the file open too; unlocking lets go for both, while closing does not.
-        let _ = self.lock.unlock();
+        let _ = file_lock::unlock(&self.lock);
     }
 }
 
@@ -258,16 +260,13 @@ pub(super) fn is_own(folder: &Path, path: &Path) -> Result<bool, JournalError> {
 /// Reads a record, and locks it if nobody else holds it; `None` if it has gone.
 pub(super) fn read_record(path: &Path) -> Result<Option<Found>, JournalError> {
     let (mut file, is_held) = loop {
-        let file = match File::open(path) {
+        // A lock for writing takes a file that is open for it.
+        let file = match File::options().read(true).write(true).open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(file_error("open", path, source)),
         };
-        let is_held = match file.try_lock() {
-            Ok(()) => false,
-            Err(TryLockError::WouldBlock) => true,
-            Err(TryLockError::Error(source)) => return Err(file_error("lock", path, source)),
-        };
+        let is_held = !file_lock::try_lock(&file).map_err(|source| file_error("lock", path, source))?;
         // Its owner may have replaced or removed it after it was opened and before it was locked. Such a file belongs
         // to nobody.
         if is_the_one_at(&file, path).map_err(|source| file_error("look at", path, source))? {

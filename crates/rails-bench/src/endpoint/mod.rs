@@ -127,9 +127,9 @@ impl Endpoint {
         let topology = this_machine()?;
         let ips = || addresses.iter().map(|address| address.socket.ip());
         let rails = if !ips().all(|ip| ip.is_unspecified()) {
-            lanes(ips())
+            RailRequest::on(addresses.iter().map(|address| LocalEnd::at(address.socket)))
         } else if plan_rails(&topology, &RailRequest::auto()) == Err(PlanError::NoNic) {
-            lanes(ips().take(1))
+            RailRequest::on(ips().take(1).map(LocalEnd::Address))
         } else {
             RailRequest::auto()
         };

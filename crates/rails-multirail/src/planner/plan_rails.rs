@@ -259,7 +259,11 @@ impl<'a> Planner<'a> {
                 if nic.is_none() && !address.is_loopback() {
                     return Err(self.no_such_address(*address));
                 }
-                Ok((nic, Some(*address), end.clone()))
+                // A link-local address is one on its link alone.
+                let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+                let device = nic.filter(|_| is_link_local).map(|nic| nic.name.clone());
+                let on_link = device.map(|device| LocalEnd::DeviceAddress { device, address: *address });
+                Ok((nic, Some(*address), on_link.unwrap_or_else(|| end.clone())))
             }
         }
     }

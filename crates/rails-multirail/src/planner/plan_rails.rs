@@ -193,6 +193,7 @@ impl<'a> Planner<'a> {
             match part {
                 Part::End(end) => self.take_lane(&mut parts, self.lane_of(end)?)?,
                 Part::Peer(peer) => self.take_lane(&mut parts, self.lane_to(*peer)?)?,
+                Part::Routed(address) => self.take_lane(&mut parts, self.lane_routed(*address)?)?,
                 Part::Cores(cores) => parts.cores = (*cores).max(1),
                 Part::Named(name) => match self.named(name)? {
                     Named::Nic(nic) => {
@@ -268,6 +269,16 @@ impl<'a> Planner<'a> {
         }
     }
 
+    /// The NIC that has the address, and else that of the running rail, which may have another address now.
+    fn lane_routed(&self, address: IpAddr) -> Result<Lane<'a>, PlanError> {
+        let nic = match (self.lane_of(&LocalEnd::Address(address)), self.present.get(self.rails.len())) {
+            (Err(gone), None) => return Err(gone),
+            (Err(_), Some(present)) => present.interface.as_ref().and_then(|name| self.topology.nic(name)),
+            (Ok((nic, ..)), _) => nic,
+        };
+        Ok((nic, Some(address), LocalEnd::Any))
+    }
+
     /// The NIC whose network has the peer: that of the running rail, and else the fastest with the fewest rails.
     fn lane_to(&self, peer: IpAddr) -> Result<Lane<'a>, PlanError> {
         let rails_on = |nic: &Nic| self.rails.iter().filter(|rail| rail.interface.as_ref() == Some(&nic.name)).count();
@@ -322,7 +333,9 @@ impl<'a> Planner<'a> {
         let below = nic.map(|nic| self.devices_of(nic)).unwrap_or_default();
         let below: Vec<&str> = below.into_iter().map(|device| device.name.as_str()).collect();
         if end.is_some() || devices.is_empty() {
-            let lane = end.as_ref().map(|_| describe_lane(nic, address, &below));
+            let is_routed = nic.is_some() && end == Some(LocalEnd::Any);
+            let routed = if is_routed { ", or another address as the routes lead" } else { "" };
+            let lane = end.as_ref().map(|_| describe_lane(nic, address, &below) + routed);
             reasons.push(lane.unwrap_or_else(|| "cores alone, no lane".to_owned()));
         }
         reasons.extend(describe_devices(&devices));
@@ -391,7 +404,7 @@ impl<'a> Planner<'a> {
             id,
             interface: nic.map(|nic| nic.name.clone()),
             address,
-            addresses: end.as_ref().map(|end| usable_addresses(nic, end)).unwrap_or_default(),
+            addresses: end.as_ref().map(|end| usable_addresses(nic, address, end)).unwrap_or_default(),
             end,
             speed,
             devices,

@@ -87,6 +87,10 @@ pub enum Part {
     Named(String),
     /// A lane on a NIC whose network has that address.
     Peer(IpAddr),
+    /// A lane that begins where the kernel's routes have it begin, which the kernel decides anew each time that the lane is
+    /// dialled: so it outlives a change of the address. The routes begin it at this address now, and the rail is planned
+    /// for the NIC that has the address.
+    Routed(IpAddr),
     /// That many cores.
     Cores(usize),
 }
@@ -206,6 +210,12 @@ impl RailRequest {
     /// A rail with each of these local ends.
     pub fn on(ends: impl IntoIterator<Item = LocalEnd>) -> Self {
         Self::new(Which::Listed(ends.into_iter().map(RailWish::from).collect()))
+    }
+
+    /// A rail with a [routed](Part::Routed) lane for each of these addresses.
+    pub fn routed(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        let wish = |address| RailWish { parts: vec![Part::Routed(address)], binding: Binding::AFFINE };
+        Self::new(Which::Listed(addresses.into_iter().map(wish).collect()))
     }
 
     /// The number of requested rails, if the request states it.

@@ -2,7 +2,7 @@
 
 use crate::aside::lookup_host;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use rails_net::local_address_towards;
+use rails_net::{ScopeError, ScopedAddress, local_address_towards};
 use rails_proto::{
     AddressError, LaneAddress, Scheme,
     opening::{Call, Calls},
@@ -16,7 +16,8 @@ use tokio::time::{Instant, timeout_at};
 /// One or more addresses that lanes lead to or come in on.
 ///
 /// - [`LaneAddress`], [`SocketAddr`] and `(IpAddr, u16)` stand for themselves; the latter two are TCP addresses.
-/// - Text is `HOST:PORT` or `SCHEME://HOST:PORT`, where the host is an IP address (IPv6 in brackets) or a name.
+/// - Text is `HOST:PORT` or `SCHEME://HOST:PORT`, where the host is an IP address (IPv6 in brackets) or a name. A
+///   link-local address names its interface: `[fe80::1%eth0]:7575`.
 ///   `(&str, u16)` is a host and a port, over TCP.
 /// - Arrays, slices and vectors stand for all their elements, in order.
 ///
@@ -37,6 +38,9 @@ pub enum ResolveError {
     /// The part before `://` is no transport's name.
     #[error(transparent)]
     Scheme(#[from] AddressError),
+    /// A link-local address names no interface of this machine.
+    #[error(transparent)]
+    Scope(#[from] ScopeError),
     /// The resolver does not know the name.
     #[error("cannot resolve the host name `{host}`")]
     Lookup {
@@ -205,8 +209,9 @@ mod sealed {
     impl Named for (&str, u16) {
         fn named(self) -> Result<Vec<Name>, ResolveError> {
             let (host, port) = self;
-            match host.parse::<IpAddr>() {
-                Ok(ip) => (ip, port).named(),
+            match host.parse::<ScopedAddress>() {
+                Ok(address) => address.with_port(port)?.named(),
+                Err(error) if host.contains('%') => Err(error.into()),
                 Err(_) if host.is_empty() => Err(ResolveError::Text(format!(":{port}"))),
                 Err(_) => Ok(vec![Name::Host { scheme: Scheme::TCP, host: host.to_owned(), port }]),
             }
@@ -220,7 +225,15 @@ mod sealed {
             }
             let (scheme, rest) = Scheme::split(self)?;
             let host_and_port = rest.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+            let in_brackets = |host: &str| Some(host.strip_prefix('[')?.strip_suffix(']')?.to_owned());
             match host_and_port {
+                Some((host, port))
+                    if let Some(scoped) = in_brackets(host)
+                        && scoped.contains('%') =>
+                {
+                    let socket = scoped.parse::<ScopedAddress>()?.with_port(port)?;
+                    LaneAddress { scheme, socket }.named()
+                }
                 Some((host, port)) if !host.is_empty() && !host.contains([':', '/', '[', ']']) => {
                     Ok(vec![Name::Host { scheme, host: host.to_owned(), port }])
                 }
@@ -281,6 +294,9 @@ mod tests {
         assert_eq!(resolved(["[fd00::1]:1", "udp://10.0.0.1:2"]).await, ["[fd00::1]:1", "udp://10.0.0.1:2"]);
         assert_eq!(resolved("tcp://10.0.0.1:2".to_owned()).await, ["10.0.0.1:2"]);
         assert_eq!(resolved(("fd00::1", 2)).await, ["[fd00::1]:2"]);
+        let (near, celeritas) = (resolved(("fe80::1%lo", 2)).await, resolved("celeritas://[fe80::1%lo]:2").await);
+        assert_eq!(celeritas, [format!("celeritas://{}", near[0])]);
+        assert_eq!(resolved(near[0].as_str()).await, near, "an interface is printed by its index");
     }
 
     #[tokio::test]
@@ -333,6 +349,9 @@ mod tests {
             assert!(matches!(text.named(), Err(ResolveError::Text(_))), "{text}");
         }
         assert!(matches!("TCP://host:80".named(), Err(ResolveError::Scheme(_))));
+        for text in ["[fe80::1%no-such-one]:80", "[fe80::1%]:80", "[fd00::1%lo]:80"] {
+            assert!(matches!(text.named(), Err(ResolveError::Scope(_))), "{text}");
+        }
         let unknown = resolve("no-such-host.invalid:80").await.unwrap_err();
         assert_eq!(unknown.to_string(), "cannot resolve the host name `no-such-host.invalid`");
     }

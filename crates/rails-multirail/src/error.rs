@@ -337,7 +337,7 @@ impl From<StreamError> for io::Error {
 impl ResolveError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Text(_) | Self::Scheme(_) => ErrorKind::InvalidInput,
+            Self::Text(_) | Self::Scheme(_) | Self::Scope(_) => ErrorKind::InvalidInput,
             Self::Lookup { source, .. } => source.kind(),
         }
     }

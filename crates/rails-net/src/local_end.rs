@@ -1,7 +1,11 @@
 //! The local end of a lane.
 
+use crate::socket;
 use serde::{Deserialize, Serialize};
-use std::{fmt, net::IpAddr};
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
 
 /// The local end of a lane, which decides by which NIC the lane leaves.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -26,6 +30,19 @@ pub enum LocalEnd {
 }
 
 impl LocalEnd {
+    /// The end that has this address, on the interface of its scope if it has one.
+    pub fn at(address: SocketAddr) -> Self {
+        let scope = match address {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        let ip = address.ip();
+        match Some(scope).filter(|scope| *scope != 0).and_then(socket::interface_name) {
+            Some(device) => Self::DeviceAddress { device, address: ip },
+            None => Self::Address(ip),
+        }
+    }
+
     /// The interface.
     pub fn device(&self) -> Option<&str> {
         match self {

@@ -4,7 +4,7 @@ use crate::{BindEndError, LocalEnd, OptionError, Repeated};
 use socket2::{SockRef, Socket};
 use std::{
     fmt, io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, SocketAddrV6},
     time::Instant,
 };
 
@@ -33,9 +33,19 @@ pub(crate) fn bind_local(socket: &Socket, local: &LocalEnd, remote: SocketAddr) 
     let device = local.device();
     device.map_or(Ok(()), |device| bind_device(socket, device))?;
     match local.address() {
-        Some(address) if address.is_ipv4() == remote.is_ipv4() => bind_address(socket, SocketAddr::new(address, 0)),
+        Some(address) if address.is_ipv4() == remote.is_ipv4() => bind_address(socket, beside(address, remote)),
         Some(local) if device.is_none() => Err(BindEndError::Mismatch { local, other: remote }),
         _ => Ok(()),
+    }
+}
+
+/// The local address of a connection to `remote`, on the interface of its scope: both ends of a link have that scope.
+fn beside(address: IpAddr, remote: SocketAddr) -> SocketAddr {
+    match (address, remote) {
+        (IpAddr::V6(ip), SocketAddr::V6(remote)) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, 0, 0, remote.scope_id()).into()
+        }
+        _ => SocketAddr::new(address, 0),
     }
 }
 
@@ -48,6 +58,12 @@ pub(crate) fn bound_device(socket: &SockRef<'_>) -> Result<Option<String>, Optio
 /// The index of an interface of this network namespace, if there is one of that name.
 pub(crate) fn interface_index(name: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(name).ok()
+}
+
+/// The name of the interface of this network namespace that has that index, if one has.
+pub(crate) fn interface_name(index: u32) -> Option<String> {
+    // nix gives an empty name for an index that no interface has.
+    nix::net::if_::if_indextoname(index).ok()?.into_string().ok().filter(|name| !name.is_empty())
 }
 
 /// The interface that has this address, if one has.

@@ -1,18 +1,21 @@
 //! Addresses as people write them.
 
 use rails_multirail::Scheme;
-use std::{
-    fmt,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
-    str::FromStr,
-};
+use rails_net::ScopedAddress;
+use std::{fmt, str::FromStr};
 
 /// An address or a host's name, with a port, and the transport that is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     scheme: Scheme,
-    host: String,
+    host: Host,
     port: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Host {
+    Ip(ScopedAddress),
+    Name(String),
 }
 
 impl FromStr for Address {
@@ -20,20 +23,26 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, text) = Scheme::split(text).map_err(|error| error.to_string())?;
+        let ip = |text: &str| text.parse::<ScopedAddress>();
         // An IPv6 address without brackets has colons of its own, and no port.
-        if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Self { scheme, host: address.to_string(), port: DEFAULT_PORT });
+        match ip(text) {
+            Ok(address) => return Ok(Self { scheme, host: Host::Ip(address), port: DEFAULT_PORT }),
+            Err(error) if text.contains('%') && !text.starts_with('[') => return Err(error.to_string()),
+            Err(_) => {}
         }
         let port = |digits: &str| digits.parse().map_err(|_| format!("`{digits}` is no port (0 to 65535)"));
         if let Some(rest) = text.strip_prefix('[') {
             let (address, rest) = rest.split_once(']').ok_or_else(|| format!("`{text}` has no closing bracket"))?;
-            let address: Ipv6Addr = address.parse().map_err(|_| format!("`{address}` is no IPv6 address"))?;
+            let address = ip(address).map_err(|error| error.to_string())?;
+            if address.ip().is_ipv4() {
+                return Err(format!("`{address}` is no IPv6 address"));
+            }
             let port = match rest.strip_prefix(':') {
                 Some(digits) => port(digits)?,
                 None if rest.is_empty() => DEFAULT_PORT,
                 None => return Err(format!("`{rest}` follows the bracket where a port could")),
             };
-            return Ok(Self { scheme, host: address.to_string(), port });
+            return Ok(Self { scheme, host: Host::Ip(address), port });
         }
         let (host, port) = match text.split_once(':') {
             Some((_, rest)) if rest.contains(':') => {
@@ -45,14 +54,8 @@ impl FromStr for Address {
         if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
             return Err(format!("`{host}` is no address and no host's name"));
         }
-        Ok(Self { scheme, host: host.to_owned(), port })
-    }
-}
-
-impl Address {
-    /// The host.
-    pub(super) fn host(&self) -> &str {
-        &self.host
+        let host = ip(host).map_or_else(|_| Host::Name(host.to_owned()), Host::Ip);
+        Ok(Self { scheme, host, port })
     }
 }
 
@@ -61,9 +64,10 @@ impl fmt::Display for Address {
         if self.scheme != Scheme::TCP {
             write!(f, "{}://", self.scheme)?;
         }
-        match self.host.parse::<IpAddr>() {
-            Ok(address) => SocketAddr::new(address, self.port).fmt(f),
-            Err(_) => write!(f, "{}:{}", self.host, self.port),
+        match &self.host {
+            Host::Ip(address) if address.ip().is_ipv6() => write!(f, "[{address}]:{}", self.port),
+            Host::Ip(address) => write!(f, "{address}:{}", self.port),
+            Host::Name(name) => write!(f, "{name}:{}", self.port),
         }
     }
 }
@@ -87,6 +91,8 @@ mod tests {
         assert_eq!(parsed("fd00::1"), "[fd00::1]:7575");
         assert_eq!(parsed("[fd00::1]"), "[fd00::1]:7575");
         assert_eq!(parsed("[fd00::1]:80"), "[fd00::1]:80");
+        assert_eq!(parsed("fe80::1%eth0"), "[fe80::1%eth0]:7575");
+        assert_eq!(parsed("celeritas://[fe80::1%eth0]:80"), "celeritas://[fe80::1%eth0]:80");
         assert_eq!("[fd00:0::1]".parse::<Address>(), "fd00::1".parse(), "however it is written");
         assert_eq!(parsed("storage.example"), "storage.example:7575");
         assert_eq!(parsed("storage.example:9"), "storage.example:9");
@@ -105,7 +111,11 @@ mod tests {
             ("fd00::1:99999", "too many colons"),
             ("[fd00::1", "no closing bracket"),
             ("[fd00::1]80", "follows the bracket"),
-            ("[host]:80", "no IPv6 address"),
+            ("[host]:80", "no IP address"),
+            ("[10.0.0.1]:80", "no IPv6 address"),
+            ("fe80::1%eth0:80", "[ADDRESS%INTERFACE]:PORT"),
+            ("fd00::1%eth0", "no link-local address"),
+            ("host%eth0", "no IP address"),
             ("UDP://host:80", "no transport"),
             ("tcp://tcp://host", "no port"),
         ] {
@@ -121,7 +131,8 @@ mod tests {
 
         #[test]
         fn a_printed_address_is_read_back(address: std::net::IpAddr, port: u16) {
-            let address = Address { scheme: Scheme::TCP, host: address.to_string(), port };
+            let host = Host::Ip(address.to_string().parse().expect("an address"));
+            let address = Address { scheme: Scheme::TCP, host, port };
             prop_assert_eq!(address.to_string().parse(), Ok(address));
         }
     }

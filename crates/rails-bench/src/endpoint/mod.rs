@@ -127,9 +127,9 @@ impl Endpoint {
         let topology = this_machine()?;
         let ips = || addresses.iter().map(|address| address.socket.ip());
         let rails = if !ips().all(|ip| ip.is_unspecified()) {
-            lanes(ips())
+            RailRequest::on(addresses.iter().map(|address| LocalEnd::at(address.socket)))
         } else if plan_rails(&topology, &RailRequest::auto()) == Err(PlanError::NoNic) {
-            lanes(ips().take(1))
+            RailRequest::on(ips().take(1).map(LocalEnd::Address))
         } else {
             RailRequest::auto()
         };
@@ -148,7 +148,7 @@ impl Endpoint {
         match from {
             Some(from) => Self::following(topology, from, placement, options, "--from"),
             None => {
-                let rails = lanes(local_ends(&remotes.all())?.into_iter());
+                let rails = RailRequest::routed(local_addresses(&remotes.all())?);
                 let built = Self::following(topology, &rails, placement, options, "--to");
                 built.map(|end| Self { is_routed: true, ..end }).map_err(|error| match error.is::<PlanError>() {
                     true => error.help("name the interfaces or addresses to send from by --from"),
@@ -219,7 +219,7 @@ fn window(text: &str) -> Result<u64> {
 }
 
 /// Where the routing table would send from to each distinct remote.
-fn local_ends(remotes: &[LaneAddress]) -> Result<Vec<IpAddr>> {
+fn local_addresses(remotes: &[LaneAddress]) -> Result<Vec<IpAddr>> {
     let mut distinct: Vec<SocketAddr> = Vec::new();
     for remote in remotes {
         if !distinct.contains(&remote.socket) {
@@ -229,14 +229,15 @@ fn local_ends(remotes: &[LaneAddress]) -> Result<Vec<IpAddr>> {
     let local = |remote: SocketAddr| {
         let found = rails_net::local_address_towards(remote);
         found.with_context(|| format!("--to {remote}: no route leads there")).map_err(|error| {
-            error.help(format!("`ip route get {}` prints the route that the kernel chooses", remote.ip()))
+            error.help(match remote {
+                SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
+                    format!("a link-local address names its interface, such as {}%eth0", v6.ip())
+                }
+                _ => format!("`ip route get {}` prints the route that the kernel chooses", remote.ip()),
+            })
         })
     };
     distinct.into_iter().map(local).collect()
-}
-
-fn lanes(ends: impl Iterator<Item = IpAddr>) -> RailRequest {
-    RailRequest::on(ends.map(LocalEnd::Address))
 }
 
 /// Says on stderr where this end listens: with port 0 that is how the other gets to know.

@@ -2,8 +2,8 @@
 
 use super::Address;
 use crate::exit::{Help, Helped};
-use anyhow::{Context, Result};
-use rails_multirail::LaneAddress;
+use anyhow::Result;
+use rails_multirail::{LaneAddress, ResolveError};
 use std::fmt;
 
 /// The addresses of a peer: of each name that the command line has, all of them.
@@ -22,9 +22,13 @@ impl Remotes {
         let mut names = Vec::new();
         for address in addresses {
             let found = rails_multirail::resolve(address.to_string()).await;
-            let found = found.with_context(|| format!("{flag} {address}"));
-            let help = || format!("`getent ahosts {}` asks the same question", address.host());
-            names.extend(found.map_err(|error| error.help(help()))?);
+            names.extend(found.map_err(|error| {
+                let help = match &error {
+                    ResolveError::Lookup { host, .. } => format!("`getent ahosts {host}` asks the same question"),
+                    _ => "`rails-bench topo` prints this machine's interfaces".to_owned(),
+                };
+                anyhow::Error::new(error).context(format!("{flag} {address}")).help(help)
+            })?);
         }
         Ok(Self(names))
     }

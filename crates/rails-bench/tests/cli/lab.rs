@@ -132,6 +132,24 @@ fn netns_signal_takes_the_lab_down() {
     }
 }
 
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_a_lane_follows_an_address_that_changes() {
+    let program = assert_cmd::cargo::cargo_bin("rails-bench").display().to_string();
+    let serve = format!("{program} serve --once --insecure --listen $RAILS_LAB_LOCAL");
+    // The address changes when a part of the bytes has left.
+    let stream = format!(
+        "{program} stream --insecure --to $RAILS_LAB_PEER --bytes 24MiB --json &
+         until [ $(awk '/rail0a:/ {{ print $10 }}' /proc/net/dev) -gt 1000000 ]; do sleep 0.05; done
+         ip addr del $RAILS_LAB_LOCAL/24 dev rail0a && ip addr add 10.77.0.77/24 dev rail0a
+         wait $! || true"
+    );
+    let output = run(["lab", "links", "--rate", "50", "--serve", &serve, "--", "sh", "-ec", &stream]);
+    let measured: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("it is measured to its end");
+    assert_eq!(measured["bytes"], 24 << 20, "{measured}");
+    assert!(measured.to_string().contains("10.77.0.77:"), "a lane begins at the new address: {measured}");
+}
+
 /// An emulated link that stands still while more is sent than the kernel holds for it.
 #[test]
 #[ignore = "needs root: makes network namespaces"]

@@ -113,6 +113,35 @@ fn netns_a_name_is_called_at_all_its_addresses() {
 }
 
 #[test]
+#[ignore = "needs root: it makes network namespaces"]
+fn netns_link_local_addresses_name_their_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inbox, file) = (folder.path().join("inbox"), folder.path().join("file"));
+    fs::write(&file, pattern(2_000_000, 2)).unwrap();
+    // The receiver is listening after some attempts, each of which is refused at once.
+    let script = r#"ip link set lo up && ip addr add fe80::1/64 dev lo nodad
+        "$1" recv --listen '[fe80::1%lo]:7575' --into "$3" --once --insecure &
+        for attempt in $(seq 100); do
+            "$1" send "$2" --to "$4" $5 --insecure && break
+            sleep 0.1
+        done
+        wait $!"#;
+    let program = rails_bench([]).get_args().last().expect("the program").to_owned();
+    for (to, from) in [("fe80::1%lo", ""), ("celeritas://[fe80::1%lo]:7575", "--from fe80::1%lo")] {
+        let scheme = if to.starts_with("celeritas") { "celeritas://" } else { "" };
+        let script = script.replace("'[fe80", &format!("'{scheme}[fe80"));
+        let mut alone = Command::new("unshare");
+        alone.args(["--net", "sh", "-ec", &script, "sh"]).arg(&program).args([&file, &inbox]).args([to, from]);
+        let ended = alone.env("XDG_CONFIG_HOME", "/nonexistent").output().expect("unshare can be started");
+        assert!(ended.status.success(), "{}", stderr(&ended));
+        assert!(fs::read(inbox.join("file")).unwrap() == fs::read(&file).unwrap());
+        fs::remove_file(inbox.join("file")).unwrap();
+    }
+    let unknown = run(["send", text(&file), "--to", "fe80::1%no-such-one", "--insecure"]);
+    assert!(stderr(&unknown).contains("there is no interface `no-such-one`"), "{}", stderr(&unknown));
+}
+
+#[test]
 fn secret_from_the_environment() {
     let folder = tempfile::tempdir().unwrap();
     let inbox = folder.path().join("inbox");

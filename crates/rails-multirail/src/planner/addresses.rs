@@ -72,20 +72,21 @@ pub(super) fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses that a lane with that local end may begin at: one address, or all addresses of its interface.
-pub(super) fn usable_addresses(nic: Option<&Nic>, end: &LocalEnd) -> Vec<InterfaceAddress> {
+/// The addresses that a lane with that local end may begin at: one address, or all addresses of its interface. Where the
+/// routes decide, it is the address that they have it begin at now.
+pub(super) fn usable_addresses(nic: Option<&Nic>, address: Option<IpAddr>, end: &LocalEnd) -> Vec<InterfaceAddress> {
     let held = nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
-    match end {
-        LocalEnd::Address(ip) | LocalEnd::DeviceAddress { address: ip, .. } => held
+    match (end, address) {
+        (LocalEnd::Address(_) | LocalEnd::DeviceAddress { .. } | LocalEnd::Any, Some(ip)) => held
             .iter()
             // Of 127.0.0.0/8 one address is listed, and with its prefix it stands for all of them.
             .filter(|held| {
-                held.ip == *ip || (ip.is_loopback() && held.ip.is_loopback() && held.ip.is_ipv4() == ip.is_ipv4())
+                held.ip == ip || (ip.is_loopback() && held.ip.is_loopback() && held.ip.is_ipv4() == ip.is_ipv4())
             })
             .take(1)
-            .map(|held| InterfaceAddress { ip: *ip, prefix_len: held.prefix_len })
+            .map(|held| InterfaceAddress { ip, prefix_len: held.prefix_len })
             .collect(),
-        LocalEnd::Device(_) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
-        LocalEnd::Any => Vec::new(),
+        (LocalEnd::Device(_), _) => held.iter().filter(|held| !held.ip.is_unspecified()).cloned().collect(),
+        (_, None) => Vec::new(),
     }
 }

@@ -193,6 +193,7 @@ impl<'a> Planner<'a> {
             match part {
                 Part::End(end) => self.take_lane(&mut parts, self.lane_of(end)?)?,
                 Part::Peer(peer) => self.take_lane(&mut parts, self.lane_to(*peer)?)?,
+                Part::Routed(address) => self.take_lane(&mut parts, self.lane_routed(*address)?)?,
                 Part::Cores(cores) => parts.cores = (*cores).max(1),
                 Part::Named(name) => match self.named(name)? {
                     Named::Nic(nic) => {
@@ -259,9 +260,23 @@ impl<'a> Planner<'a> {
                 if nic.is_none() && !address.is_loopback() {
                     return Err(self.no_such_address(*address));
                 }
-                Ok((nic, Some(*address), end.clone()))
+                // A link-local address is one on its link alone.
+                let is_link_local = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+                let device = nic.filter(|_| is_link_local).map(|nic| nic.name.clone());
+                let on_link = device.map(|device| LocalEnd::DeviceAddress { device, address: *address });
+                Ok((nic, Some(*address), on_link.unwrap_or_else(|| end.clone())))
             }
         }
+    }
+
+    /// The NIC that has the address, and else that of the running rail, which may have another address now.
+    fn lane_routed(&self, address: IpAddr) -> Result<Lane<'a>, PlanError> {
+        let nic = match (self.lane_of(&LocalEnd::Address(address)), self.present.get(self.rails.len())) {
+            (Err(gone), None) => return Err(gone),
+            (Err(_), Some(present)) => present.interface.as_ref().and_then(|name| self.topology.nic(name)),
+            (Ok((nic, ..)), _) => nic,
+        };
+        Ok((nic, Some(address), LocalEnd::Any))
     }
 
     /// The NIC whose network has the peer: that of the running rail, and else the fastest with the fewest rails.
@@ -318,7 +333,9 @@ impl<'a> Planner<'a> {
         let below = nic.map(|nic| self.devices_of(nic)).unwrap_or_default();
         let below: Vec<&str> = below.into_iter().map(|device| device.name.as_str()).collect();
         if end.is_some() || devices.is_empty() {
-            let lane = end.as_ref().map(|_| describe_lane(nic, address, &below));
+            let is_routed = nic.is_some() && end == Some(LocalEnd::Any);
+            let routed = if is_routed { ", or another address as the routes lead" } else { "" };
+            let lane = end.as_ref().map(|_| describe_lane(nic, address, &below) + routed);
             reasons.push(lane.unwrap_or_else(|| "cores alone, no lane".to_owned()));
         }
         reasons.extend(describe_devices(&devices));
@@ -387,7 +404,7 @@ impl<'a> Planner<'a> {
             id,
             interface: nic.map(|nic| nic.name.clone()),
             address,
-            addresses: end.as_ref().map(|end| usable_addresses(nic, end)).unwrap_or_default(),
+            addresses: end.as_ref().map(|end| usable_addresses(nic, address, end)).unwrap_or_default(),
             end,
             speed,
             devices,

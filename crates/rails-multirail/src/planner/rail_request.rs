@@ -18,6 +18,7 @@ use std::net::IpAddr;
 /// | `loopback` | one rail per core that may be used, on 127.0.0.1, 127.0.0.2, ..., at least two |
 /// | `loopback:3` | three of them |
 /// | `eth0,10.0.1.2` | one rail on each of these interfaces and local addresses |
+/// | `fe80::1%eth0` | a rail on that link-local address of that interface |
 /// | `eth0,eth0` | two rails on one interface, on two of its addresses where it has two |
 /// | `peer:10.0.1.9` | a rail on a NIC whose network has that address |
 /// | `eth0+gpu0`, `nvme0+eth1` | a NIC's rail beside a GPU, and one beside a disk; `gpu0` is the first GPU |
@@ -86,6 +87,10 @@ pub enum Part {
     Named(String),
     /// A lane on a NIC whose network has that address.
     Peer(IpAddr),
+    /// A lane that begins where the kernel's routes have it begin, which the kernel decides anew each time that the lane is
+    /// dialled: so it outlives a change of the address. The routes begin it at this address now, and the rail is planned
+    /// for the NIC that has the address.
+    Routed(IpAddr),
     /// That many cores.
     Cores(usize),
 }
@@ -205,6 +210,12 @@ impl RailRequest {
     /// A rail with each of these local ends.
     pub fn on(ends: impl IntoIterator<Item = LocalEnd>) -> Self {
         Self::new(Which::Listed(ends.into_iter().map(RailWish::from).collect()))
+    }
+
+    /// A rail with a [routed](Part::Routed) lane for each of these addresses.
+    pub fn routed(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        let wish = |address| RailWish { parts: vec![Part::Routed(address)], binding: Binding::AFFINE };
+        Self::new(Which::Listed(addresses.into_iter().map(wish).collect()))
     }
 
     /// The number of requested rails, if the request states it.

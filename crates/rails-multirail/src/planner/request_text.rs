@@ -4,7 +4,7 @@ use super::{
     Binding, BindingKind, Part, RailRequest, RailWish, Which,
     rail_request::{MOST_CORES, MOST_RAILS},
 };
-use rails_net::LocalEnd;
+use rails_net::{LocalEnd, ScopedAddress};
 use rails_topo::{CpuSet, NodeId};
 use std::str::FromStr;
 
@@ -131,8 +131,11 @@ fn part(text: &str) -> Result<Part, Fault<'_>> {
         let peer = address.parse().map_err(|_| Fault::new(address, format!("`{address}` is not an address")))?;
         return Ok(Part::Peer(peer));
     }
-    if let Ok(address) = text.parse() {
-        return Ok(Part::End(LocalEnd::Address(address)));
+    if let Ok(address) = text.parse::<ScopedAddress>() {
+        return Ok(Part::End(match address.interface() {
+            Some(device) => LocalEnd::DeviceAddress { device: device.to_owned(), address: address.ip() },
+            None => LocalEnd::Address(address.ip()),
+        }));
     }
     // The kernel's rule for names: dev_valid_name() in net/core/dev.c. Names of other devices are as short.
     let valid = (1..16).contains(&text.len())
@@ -178,6 +181,8 @@ mod tests {
                 RailWish { parts: vec![address("10.0.0.2")], binding: on("8-11") },
             ]
         );
+        let scoped = LocalEnd::DeviceAddress { device: "eth0".to_owned(), address: "fe80::1".parse().unwrap() };
+        assert_eq!(listed("fe80::1%eth0@4")[0].parts, [Part::End(scoped)]);
         assert_eq!("4".parse(), Ok(RailRequest::count(4)));
     }
 

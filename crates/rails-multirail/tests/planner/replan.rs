@@ -8,7 +8,7 @@ use crate::{
 use proptest::prelude::*;
 use rails_multirail::{
     RailPlan, RailRequest, plan_rails,
-    planner::{PlannedRail, Replanned, replan_rails},
+    planner::{LocalEnd, PlannedRail, Replanned, replan_rails},
 };
 use rails_topo::{CpuId, NodeId, Topology};
 
@@ -52,6 +52,21 @@ fn nothing_moves_where_nothing_changed() {
             assert_eq!((rail.reasons, rail.unmet), (vec![], None), "{text}");
         }
     }
+}
+
+#[test]
+fn a_routed_lane_outlives_its_address() {
+    let machine = three_nics();
+    let request = RailRequest::routed(["10.0.1.1".parse().unwrap()]);
+    let plan = plan_rails(&machine, &request).unwrap();
+    let rail = &plan.rails[0];
+    assert_eq!((rail.interface.as_deref(), &rail.end), (Some("eth1"), &Some(LocalEnd::Any)));
+    assert_eq!((rail.address, rail.addresses.len()), ("10.0.1.1".parse().ok(), 1));
+    let renamed = two_packages(vec![nic("eth0", 0, 100, "10.0.0.1"), nic("eth1", 1, 100, "10.0.1.9"), loopback()]);
+    let again = replan_rails(&renamed, &request, &plan.rails).unwrap().remove(0);
+    assert_eq!((again.reasons, again.unmet), (vec![], None));
+    assert_eq!(again.planned.interface.as_deref(), Some("eth1"));
+    assert!(plan_rails(&renamed, &request).is_err(), "no route begins at an address that is gone");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! How the program ends: its exit code, and its message when something went wrong.
 
 use crate::print;
-use std::{fmt, process::ExitCode};
+use rails_multirail::StreamError;
+use std::{fmt, io, process::ExitCode};
 
 /// How a command ended that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,8 +62,21 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
             print::note(format_args!("help: {}", helped.help));
             ExitCode::from(if helped.usage { USAGE } else { 1 })
         }
-        None => ExitCode::FAILURE,
+        None => {
+            if suggests_large_packets_lost(error) {
+                print::note("help: try `--mss 1200` at both ends, or `sysctl net.ipv4.tcp_mtu_probing=1`");
+            }
+            ExitCode::FAILURE
+        }
     }
+}
+
+/// Whether a stream failed whose path probably swallows large packets.
+fn suggests_large_packets_lost(error: &anyhow::Error) -> bool {
+    // An `io::Error` passes its inner error over in a chain.
+    let inner = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()?.get_ref());
+    let mut streams = inner.filter_map(|inner| inner.downcast_ref::<StreamError>());
+    streams.any(|stream| stream.failure.suggests_large_packets_lost())
 }
 
 /// An error, and a remedy for its reader. It reads as the error itself.

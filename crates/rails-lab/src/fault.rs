@@ -28,6 +28,19 @@ impl LinkLab {
         self.set_filter(side, link, on, SHOOT_UDP)
     }
 
+    /// Drops the packets above that many bytes, Ethernet headers included, that arrive on a link at one end, as a path
+    /// with a wrong MTU does whose ICMP is filtered; `None` lets them through again. Over a veth pair the kernel hands
+    /// packets that it has not cut into segments yet: take an emulated link where segments count.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_black_hole`](Self::set_black_hole).
+    pub fn set_large_packets_lost(&self, side: Side, link: usize, above: Option<u32>) -> Result<(), LabError> {
+        // Load the length; if it is greater, return 2, else 0.
+        let program = format!("4,128 0 0 0,37 0 1 {},6 0 0 2,6 0 0 0,", above.unwrap_or_default());
+        self.set_filter(side, link, above.is_some(), &program)
+    }
+
     /// Has a classic BPF program judge the packets that arrive, or takes it away.
     fn set_filter(&self, side: Side, link: usize, on: bool, program: &str) -> Result<(), LabError> {
         let (namespace, interface) = (self.side(side).name(), self.interface(side, link));

@@ -289,6 +289,9 @@ pub struct TransportStats {
     /// Probes of the peer's host since it last answered anything. A lane with three has stalled, if the stream waits
     /// for an answer.
     pub unanswered_probes: Option<u64>,
+    /// Bytes that wait in the transport to be sent. A lane with some, whose peer takes them, stalls as one with packets
+    /// in flight does: this host drops its packets.
+    pub unsent_bytes: Option<u64>,
     /// Rate of the latest delivery.
     #[serde(rename = "rate_bits_per_second")]
     pub rate: Option<Bandwidth>,

@@ -14,13 +14,19 @@ impl Backoff {
     pub const SHORTEST: Duration = Duration::from_millis(100);
     /// The longest wait.
     pub const LONGEST: Duration = Duration::from_millis(400);
-    /// The first wait and the longest, if the peer has answered that it does not have the stream.
-    const RARE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(8)];
+    /// The first wait for an attempt that will probably fail.
+    const RARE: Duration = Duration::from_secs(1);
+    /// The longest wait for an attempt that will probably fail, or succeed in vain.
+    const LONGEST_RARE: Duration = Duration::from_secs(8);
 
-    /// Creates the waits for attempts that will probably fail.
+    /// Creates the waits for attempts that will probably fail: the peer has answered that it does not have the stream.
     pub fn rare() -> Self {
-        let [next, longest] = Self::RARE;
-        Self { next, longest }
+        Self { next: Self::RARE, longest: Self::LONGEST_RARE }
+    }
+
+    /// Creates the waits for attempts that will probably succeed in vain: lanes join, and carry nothing.
+    pub fn barren() -> Self {
+        Self { next: Self::SHORTEST, longest: Self::LONGEST_RARE }
     }
 
     /// How long to wait now.

@@ -39,11 +39,22 @@ impl Countdown {
 
     /// Counts the time up to `now`, if it is time for that. Returns whether the countdown has ended.
     pub fn count(&mut self, now: Instant) -> bool {
-        if let Some(late) = now.checked_duration_since(self.check_at()) {
-            let counted = if late < PAUSE { now.saturating_duration_since(self.counted_to) } else { self.part };
-            (self.left, self.counted_to) = (self.left.saturating_sub(counted), now);
+        if now >= self.check_at() {
+            self.interrupt(now);
         }
         self.is_over()
+    }
+
+    /// Counts the time up to `now`, after which none counts until the caller [resumes](Self::resume) the countdown.
+    pub fn interrupt(&mut self, now: Instant) {
+        let is_late = now.saturating_duration_since(self.check_at()) >= PAUSE;
+        let counted = if is_late { self.part } else { now.saturating_duration_since(self.counted_to) };
+        (self.left, self.counted_to) = (self.left.saturating_sub(counted), now);
+    }
+
+    /// Time counts again from `now` on.
+    pub fn resume(&mut self, now: Instant) {
+        self.counted_to = now;
     }
 }
 
@@ -99,6 +110,20 @@ mod tests {
             let ran = stopped_after + (countdown.ends_at() - goes_on);
             assert!(ran <= LIMIT && ran + MS >= LIMIT - LIMIT / PARTS, "{ran:?}, stopped after {stopped_after:?}");
         }
+    }
+
+    #[test]
+    fn time_after_an_interruption_does_not_count() {
+        let begin = Instant::now();
+        let mut countdown = Countdown::new(begin, LIMIT);
+        for cycle in 0..8 {
+            let now = begin + cycle * (100 * LIMIT + 100 * MS);
+            countdown.resume(now);
+            countdown.interrupt(now + 100 * MS);
+        }
+        let now = begin + 1000 * LIMIT;
+        countdown.resume(now);
+        assert_eq!(countdown.ends_at(), now + LIMIT - 800 * MS);
     }
 
     #[test]

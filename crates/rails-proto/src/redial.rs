@@ -32,22 +32,44 @@ impl Ended {
     }
 }
 
-/// The attempts to dial an ended lane again.
+/// The loss of a lane, for the end that dials it.
+#[derive(Debug, Clone, Copy)]
+pub struct Loss {
+    /// How the lane ended; [`Ended::Otherwise`] of a lane that has stalled.
+    pub ended: Ended,
+    /// How long the lane was up.
+    pub lived: Duration,
+    /// Whether the lane has carried chunks, and the peer has acknowledged none of them on it.
+    pub is_barren: bool,
+}
+
+/// The attempts to dial a lane again, over all of its connections.
 #[derive(Debug)]
 pub struct Redial {
     backoff: Backoff,
     rare: Backoff,
+    /// The waits after connections that were barren, one after the other: handshakes that pass show no path.
+    barren: Backoff,
     wait: Duration,
 }
 
 impl Redial {
-    /// Starts the attempts for a lane that was up for `lived`. This end dials a lane that the peer's kernel closed at once, unless that happens again and
-    /// again.
-    pub fn new(ended: Ended, lived: Duration) -> Self {
-        let (mut backoff, rare) = (Backoff::default(), Backoff::rare());
-        let at_once = ended == Ended::ByPeer && lived > Backoff::LONGEST;
-        let wait = if at_once { Duration::ZERO } else { backoff.next() };
-        Self { backoff, rare, wait }
+    /// A lane that was not lost yet.
+    pub fn new() -> Self {
+        let (backoff, rare, barren) = (Backoff::default(), Backoff::rare(), Backoff::barren());
+        Self { backoff, rare, barren, wait: Duration::ZERO }
+    }
+
+    /// Starts the attempts for a lane that was lost. This end dials a lane that the peer's kernel closed at once, unless
+    /// that happens again and again.
+    pub fn start(&mut self, Loss { ended, lived, is_barren }: Loss) {
+        let barren = if is_barren { self.barren.clone() } else { Backoff::barren() };
+        *self = Self { barren, ..Self::new() };
+        self.wait = match () {
+            () if is_barren => self.barren.next(),
+            () if ended == Ended::ByPeer && lived > Backoff::LONGEST => Duration::ZERO,
+            () => self.backoff.next(),
+        };
     }
 
     /// How long to wait before the next attempt.
@@ -72,6 +94,12 @@ impl Redial {
     pub const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
 }
 
+impl Default for Redial {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,19 +115,40 @@ mod tests {
         assert_eq!(Ended::of(&Ok(()), false), Ended::Otherwise);
     }
 
+    fn after(ended: Ended, lived: Duration) -> Redial {
+        let mut redial = Redial::new();
+        redial.start(Loss { ended, lived, is_barren: false });
+        redial
+    }
+
     #[test]
     fn waits_before_redials() {
-        assert_eq!(Redial::new(Ended::ByPeer, LONG).wait(), Duration::ZERO);
+        assert_eq!(after(Ended::ByPeer, LONG).wait(), Duration::ZERO);
         for (ended, lived) in [(Ended::Otherwise, LONG), (Ended::ByPeer, Duration::ZERO)] {
-            assert_eq!(Redial::new(ended, lived).wait(), Backoff::SHORTEST, "{ended:?}");
+            assert_eq!(after(ended, lived).wait(), Backoff::SHORTEST, "{ended:?}");
         }
-        let mut redial = Redial::new(Ended::ByPeer, LONG);
+        let mut redial = after(Ended::ByPeer, LONG);
         let waits =
             [None, Some(Refused::Connection), Some(Refused::Stream), None, Some(Refused::Stream)].map(|refused| {
                 redial.failed(refused);
                 redial.wait().as_millis()
             });
         assert_eq!(waits, [100, 200, 1000, 400, 2000]);
+    }
+
+    /// Handshakes pass, and the lanes carry nothing.
+    #[test]
+    fn lanes_that_join_in_vain_are_dialled_less_and_less() {
+        let mut redial = Redial::new();
+        let mut lose = |is_barren| {
+            redial.start(Loss { ended: Ended::ByPeer, lived: LONG, is_barren });
+            // An attempt that fails in between changes nothing about that.
+            redial.failed(None);
+            redial.start(Loss { ended: Ended::Otherwise, lived: LONG, is_barren });
+            redial.wait().as_millis()
+        };
+        assert_eq!([true; 5].map(&mut lose), [200, 800, 3200, 8000, 8000]);
+        assert_eq!([false, true].map(&mut lose), [100, 200]);
     }
 
     #[test]

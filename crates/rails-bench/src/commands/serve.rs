@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["encrypt", "ServerTls", "window", "zerocopy", "busy_poll"])]
     plain: bool,
     /// Take connections of the kernel's MPTCP, as `stream --mptcp` makes them, on the first address
-    #[arg(long, conflicts_with_all = ["plain", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
+    #[arg(long, conflicts_with_all = ["plain", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer", "mss"])]
     mptcp: bool,
     /// Send messages back, as `stream --ping` wants it; of plain flows and MPTCP on the first address only
     #[arg(long)]

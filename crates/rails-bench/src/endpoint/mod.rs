@@ -60,7 +60,8 @@ pub(crate) struct StreamArgs<T: TlsArgs> {
     /// Which threads drive the lanes of this end
     #[arg(long, value_enum, default_value_t = DriverArg::PerCpu)]
     driver: DriverArg,
-    /// How long a stream waits for a lane to come back when none is left; 0 fails at once [default: 10]
+    /// How long a stream waits for a lane to come back when none is left, as TCP does for a silent machine; 0 fails at
+    /// once. A peer that closes or refuses every lane gets 10 s at most [default: 900]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     outage_limit: Option<Duration>,
     /// How much of a stream this end takes in ahead of its reader; where all lanes carry more than that in two round trips, raise it,
@@ -205,7 +206,7 @@ impl Endpoint {
 }
 
 /// A time in seconds that may be none.
-fn seconds(text: &str) -> Result<Duration> {
+pub(crate) fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse()?;
     ensure!((0.0..=86_400.0).contains(&seconds), "it is from 0 to 86400, which is a day");
     Ok(Duration::from_secs_f64(seconds))

@@ -25,6 +25,10 @@ pub(crate) struct TcpArgs {
     /// The most that the kernel holds for reading on each lane [default: tuned by itself]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     receive_buffer: Option<DataSize>,
+    /// The most payload of a TCP segment, such as 1200, where the path swallows larger packets without a word [default:
+    /// as the interfaces and ICMP allow]
+    #[arg(long, value_name = "SIZE", value_parser = segment)]
+    mss: Option<DataSize>,
 }
 
 impl TcpArgs {
@@ -37,7 +41,7 @@ impl TcpArgs {
     pub(super) fn transport(&self) -> Result<TcpTransport> {
         let lane = TcpTransport::new().congestion(self.congestion());
         let lane = lane.zero_copy(self.zerocopy.then(ZeroCopy::new)).busy_poll(self.busy_poll);
-        let lane = lane.send_buffer(self.send_buffer).receive_buffer(self.receive_buffer);
+        let lane = lane.send_buffer(self.send_buffer).receive_buffer(self.receive_buffer).most_segment(self.mss);
         if let Some(name) = &self.congestion {
             let alone = TcpTransport::new().congestion(name.as_str());
             try_on_a_socket(&alone).with_context(|| format!("--congestion {name}")).map_err(|error| {
@@ -55,6 +59,13 @@ impl TcpArgs {
         }
         Ok(lane)
     }
+}
+
+/// A size of segments that Linux takes (`TCP_MIN_MSS` and `MAX_TCP_WINDOW`).
+fn segment(text: &str) -> Result<DataSize, String> {
+    let size = size::parse(text)?;
+    let fits = (88..=32_767).contains(&size.as_bytes());
+    fits.then_some(size).ok_or_else(|| "a segment has 88 to 32767 bytes".to_owned())
 }
 
 fn try_on_a_socket(options: &TcpTransport) -> Result<()> {

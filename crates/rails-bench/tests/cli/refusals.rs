@@ -143,4 +143,8 @@ fn sender_without_a_peer_names_the_flag() {
     check(&send(&["--from", "nosuch0"], &free), 1, &["error: --from: ", "`nosuch0`"]);
     check(&send(&["--congestion", "nosuch"], &free), 1, &["error: --congestion nosuch: ", "help: this kernel has"]);
     check(&send(&[], "no-such-host.invalid"), 1, &["error: --to no-such-host.invalid:7575: ", "getent ahosts"]);
+    for size in ["50", "40000", "1GiB"] {
+        check(&send(&["--mss", size], &free), 2, &["--mss", "a segment has 88 to 32767 bytes"]);
+    }
+    check(&send(&["--mss", "1200 parsec"], &free), 2, &["--mss", "`parsec` is no unit of size"]);
 }

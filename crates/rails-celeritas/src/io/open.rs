@@ -76,11 +76,12 @@ impl CeleritasOptions {
         secure::check(&self.security, begins, rails_proto::seal::IS_AVAILABLE)
     }
 
-    /// The options of the control channel: an idle connection to a host that has gone ends too, and its segments pass
-    /// wherever those of UDP do.
+    /// The options of the control channel: an idle connection to a host that has gone ends too, as late as one that is
+    /// in use, and its segments pass wherever those of UDP do.
     pub(super) fn control(&self) -> TcpTransport {
         let most = DataSize::bytes(u64::from(LEAST_MTU) - TCP_HEADERS);
-        TcpTransport::new().local(self.local.clone()).most_segment(most)
+        let silence = self.max_silence.max(MIN_CONTROL_SILENCE);
+        TcpTransport::new().local(self.local.clone()).most_segment(most).user_timeout(silence)
     }
 
     /// Accepts a connection whose control channel a peer has opened.
@@ -289,5 +290,8 @@ pub(super) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], OpenError> {
 const TCP_HEADERS: u64 = 60;
 /// A datagram in the IP packet that every host takes (576 bytes; RFC 791, section 3.1).
 const FLOOR: u16 = 548;
+/// How long the control channel waits at least for a silent host: probes of TCP's keepalive ask it after 10 s, and twice
+/// more.
+const MIN_CONTROL_SILENCE: Duration = Duration::from_secs(25);
 /// Tells the accepting end that its greeting has come.
 const ANSWER: u8 = 0;

@@ -2,7 +2,7 @@
 
 use crate::proto::rate::{Adaptive, AdaptiveOptions, Fixed, RateController, SharedRate};
 use rails_net::{LocalEnd, UdpOptions};
-use rails_proto::security::Security;
+use rails_proto::{parameters::SILENCE_LIMIT, security::Security};
 use rails_topo::{Bandwidth, DataSize};
 use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -61,7 +61,7 @@ impl CeleritasOptions {
             local: LocalEnd::Any,
             udp: UdpOptions::new().send_buffer(DataSize::bytes(4 << 20)).receive_buffer(DataSize::bytes(8 << 20)),
             greeting_limit: Duration::from_secs(10),
-            max_silence: Duration::from_secs(5),
+            max_silence: SILENCE_LIMIT,
             keep_alive: Some(Duration::from_secs(25)),
             close_timeout: Duration::from_secs(30),
         }
@@ -118,8 +118,10 @@ impl CeleritasOptions {
     }
 
     /// The time after which a path fails the connection on which nothing arrives, while segments are under way. Default:
-    /// 5 s, and never less than eight probe timeouts of the path. It counts while both ends look: not while the process of
-    /// one is stopped or computes. As over TCP, a peer whose process is stopped and whose host lives is waited for.
+    /// [15 minutes](SILENCE_LIMIT), as TCP waits for a machine that is silent, and never less than eight probe timeouts
+    /// of the path. A path that has never carried anything has at most 5 s. The time counts while both ends look: not
+    /// while the process of one is stopped or computes. As over TCP, a peer whose process is stopped and whose host lives
+    /// is waited for, and a peer whose host closes or resets the control channel is not.
     pub fn max_silence(self, time: Duration) -> Self {
         Self { max_silence: time, ..self }
     }

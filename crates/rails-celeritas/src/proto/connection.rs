@@ -575,11 +575,11 @@ impl ConnectionProtocol {
         // Before messages are given up: they are under way as long as the silence lasts.
         let is_waiting = self.sender.unacknowledged() > 0;
         if let Some(silence) = self.silence.is_too_long(now, is_waiting, self.patience()) {
-            return self.fail(match self.sender.stats().acknowledged_bytes {
-                _ if self.silence.peer_is_stopped() => Failure::Silent(silence),
-                _ if self.path_mtu.is_too_small() => Failure::SmallPath,
-                0 => Failure::Blocked,
-                _ => Failure::Silent(silence),
+            return self.fail(match () {
+                () if self.silence.peer_is_stopped() => Failure::Silent(silence),
+                () if self.path_mtu.is_too_small() => Failure::SmallPath,
+                () if !self.silence.has_heard() => Failure::Blocked,
+                () => Failure::Silent(silence),
             });
         }
         while let Some(message) = self.deadlines.pop(now) {
@@ -884,7 +884,12 @@ impl ConnectionProtocol {
 
     fn patience(&self) -> Patience {
         let round_trip = self.sender.round_trip();
-        let limit = self.parameters.max_silence.max(MIN_PROBES * round_trip.probe(self.peer_delay()));
+        let mut limit = self.parameters.max_silence;
+        // Neither changes by itself: a path that has never carried a segment, or that carries small ones alone.
+        if !self.silence.has_heard() || self.path_mtu.is_too_small() {
+            limit = limit.min(MAX_USELESS);
+        }
+        let limit = limit.max(MIN_PROBES * round_trip.probe(self.peer_delay()));
         Patience { pause: (3 * round_trip.smoothed()).max(LEAST_SILENCE).min(limit / 2), limit }
     }
 
@@ -923,6 +928,8 @@ const PROBE_DELAY: Duration = Duration::from_millis(20);
 const MOST_ARRIVED_PROBES: usize = 16;
 /// The probe timeouts of a silence that ends a connection: with pauses that double, three probes at least have gone out.
 pub const MIN_PROBES: u32 = 8;
+/// The longest silence of a path that has never carried a segment of this end, or that carries small ones alone.
+const MAX_USELESS: Duration = Duration::from_secs(5);
 /// The least time without news after which the rate is halved.
 const LEAST_SILENCE: Duration = Duration::from_millis(300);
 /// The time in which a connection that nobody holds any more delivers its last messages, and waits for the peer to close:

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Silence {
     path: Wait,
+    /// Whether anything was ever heard of the path.
+    has_heard: bool,
     /// When the driver has looked last: a caller may come while it is held up.
     looked_at: Instant,
     /// When it stopped to wait in vain.
@@ -58,7 +60,8 @@ pub struct Patience {
 impl Silence {
     /// There is nothing to wait for yet.
     pub fn new(now: Instant) -> Self {
-        Self { path: Wait::new(now), looked_at: now, ended_at: now, halvings: 0, asked_at: None, stopped: None }
+        let path = Wait::new(now);
+        Self { path, has_heard: false, looked_at: now, ended_at: now, halvings: 0, asked_at: None, stopped: None }
     }
 
     /// The sender has segments under way again. The peer gets a pause to tell of them, however long it was silent before:
@@ -98,6 +101,12 @@ impl Silence {
     /// Segments would arrive: it is silent no more, and the rate stays as it is.
     pub fn hear_of_path(&mut self, now: Instant) {
         self.path = Wait::new(now);
+        self.has_heard = true;
+    }
+
+    /// Whether anything was ever heard of the path.
+    pub fn has_heard(&self) -> bool {
+        self.has_heard
     }
 
     /// The peer's process has said something. Returns whether it was stopped before.

@@ -334,6 +334,27 @@ fn silence_after_one_segment_ends_it_too() {
     assert!(matches!(network.failures[0], Some(Failure::Blocked)), "{:?}", network.failures);
 }
 
+/// A machine that is silent for a while, beside a path that has never carried anything.
+#[test]
+fn only_a_path_that_worked_is_waited_for() {
+    let patient = |end| Parameters { max_silence: Duration::from_secs(900), ..parameters(19 * MS, end) };
+    for works in [true, false] {
+        let path = Path { largest: if works { 1500 } else { 0 }, ..wan(0.0) };
+        let mut network = Network::new(12, [path.clone(), path.clone()], [0, 1].map(patient), fixed(100));
+        network.send(0, 20_000_000);
+        network.run(500 * MS, |_| false);
+        network.paths.iter_mut().for_each(|path| path.largest = 0);
+        network.run(Duration::from_secs(60), |network| network.failures[0].is_some());
+        match works {
+            true => assert_eq!(network.failures, [None, None]),
+            false => assert!(matches!(network.failures[0], Some(Failure::Blocked)), "{:?}", network.failures),
+        }
+        network.paths.iter_mut().for_each(|path| path.largest = 1500);
+        let arrived = network.run(Duration::from_secs(65), |network| network.oracles[0].is_satisfied());
+        assert_eq!(arrived, works);
+    }
+}
+
 #[test]
 fn message_that_is_given_up_holds_nothing_up() {
     let mut network = network(11, 0.02, 495);

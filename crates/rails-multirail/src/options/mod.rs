@@ -11,7 +11,7 @@ use rails_net::{TcpTransport, Transport};
 use rails_proto::{
     Scheme,
     connection::{Config, Connection},
-    parameters::{MOST_LANES, TransportParameters},
+    parameters::{MOST_LANES, SILENCE_LIMIT, TransportParameters},
     policy::{Policy, StripePolicy},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -101,7 +101,7 @@ impl StreamOptions {
             join_grace: Duration::from_secs(1),
             linger: Duration::from_secs(10),
             close_timeout: Duration::from_secs(30),
-            outage_limit: Duration::from_secs(10),
+            outage_limit: SILENCE_LIMIT,
             weights: Vec::new(),
             interleaved_messages: false,
             application_runtime: None,
@@ -277,15 +277,18 @@ impl StreamOptions {
         Self { weights: weights.into(), ..self }
     }
 
-    /// How long a stream without a usable lane (every lane is down or stalled) waits before it fails. Default: 10 s.
-    /// With zero it fails as soon as the last lane is lost. Each end has its own limit, which counts time as
-    /// [`linger`](Self::linger) does.
+    /// How long a stream without a usable lane (every lane is down or stalled) waits before it fails. Default: 15
+    /// minutes, about as long as TCP waits for a machine that is silent: a laptop may be closed, and a guest may migrate.
+    /// [`EventKind::Outage`](crate::EventKind::Outage) tells of the outage at once. With zero the stream fails as soon as
+    /// the last lane is lost. Each end has its own limit, which counts time as [`linger`](Self::linger) does.
     ///
-    /// It also holds where the peer's host has closed or reset every lane: a middlebox can do that as well, and the lanes
-    /// come back. So the end that accepts hears only then that the other end was killed;
-    /// [`EventKind::Outage`](crate::EventKind::Outage) tells of the outage at once, and a listener
-    /// with a shorter limit gives up sooner. The end that dials fails before, if the peer's host has ended every lane
-    /// and refuses every new one. The limit does not run while a lane is up and the peer only does not read.
+    /// The limit does not run while a lane is usable, also if the peer does not read. But only acknowledged bytes set it
+    /// back, where any wait for that: lanes may join and carry nothing, over a path that swallows large packets.
+    ///
+    /// If the peer's host has closed or reset every lane, or refuses them, the stream waits for ten seconds at most: a
+    /// middlebox can do that as well, and the lanes come back. So the end that accepts hears only then that the other
+    /// end was killed. The end that dials fails at once, if the peer's host has ended every lane and refuses every new
+    /// one.
     #[must_use]
     pub fn outage_limit(self, limit: Duration) -> Self {
         Self { outage_limit: limit, ..self }

@@ -488,6 +488,7 @@ impl ActiveLane {
             unacknowledged_packets: stats.unacknowledged_packets,
             peer_window_bytes: stats.peer_window_bytes,
             unanswered_probes: stats.unanswered_probes,
+            unsent_bytes: stats.unsent_bytes,
         }
     }
 }

@@ -15,11 +15,10 @@ use crate::{
 use rails_net::Lane;
 use rails_proto::{
     LaneAddress,
-    backoff::Backoff,
     connection::LaneId,
     handshake::{Credentials, Hello, Joined, Purpose, StreamId},
     opening::{Attempts, Race, Turn},
-    redial::{Ended, Redial},
+    redial::{Ended, Loss, Redial},
 };
 use std::{
     collections::BTreeMap,
@@ -211,33 +210,36 @@ impl Dialer {
         drop(report);
         let Some((first, longest_attempt)) = first else { return };
         let kept = Kept { path, shared: first.shared.clone(), longest_attempt };
-        let mut lane = Some(first);
+        let (mut lane, mut redial) = (Some(first), Redial::new());
         while let Some(current) = lane {
-            lane = match self.drive(&kept, current).await {
+            lane = match self.drive(&kept, current, &mut redial).await {
                 After::Successor(successor) => Some(*successor),
-                After::Dial(redial) => tokio::select! {
-                    joined = self.join_again(&kept, redial) => joined,
-                    () = over(&kept.shared) => None,
-                },
+                After::Dial(loss) => {
+                    redial.start(loss);
+                    tokio::select! {
+                        joined = self.join_again(&kept, &mut redial) => joined,
+                        () = over(&kept.shared) => None,
+                    }
+                }
                 After::Nothing => None,
             };
         }
     }
 
     /// Drives a lane to its end, and gives the next step.
-    async fn drive(&self, kept: &Kept, lane: LaneDriver) -> After {
-        let (id, stalled, begun) = (lane.lane.id, lane.lane.stalled.clone(), Instant::now());
+    async fn drive(&self, kept: &Kept, lane: LaneDriver, redial: &mut Redial) -> After {
+        let (id, stalled) = (lane.lane.id, lane.lane.stalled.clone());
         let mut run = pin!(lane.run());
-        let mut instead = pin!(self.join_instead(kept, id, &stalled));
+        let mut instead = pin!(self.join_instead(kept, id, &stalled, redial));
         let after = tokio::select! {
-            ended = &mut run => match ended {
+            loss = &mut run => match loss.ended {
                 Ended::Left => return After::Nothing,
                 // The successor only waits for the lane's slot.
                 Ended::Replaced => {
                     let successor = timeout(kept.longest_attempt, instead).await;
-                    successor.map_or(After::Dial(Redial::new(Ended::Replaced, begun.elapsed())), After::taken_by)
+                    successor.map_or(After::Dial(loss), After::taken_by)
                 }
-                ended => After::Dial(Redial::new(ended, begun.elapsed())),
+                _ => After::Dial(loss),
             },
             // The old connection closes as soon as the new one has replaced it.
             successor = &mut instead => {
@@ -309,7 +311,7 @@ impl Dialer {
     }
 
     /// Tries to join until it succeeds; `None` if the stream is over.
-    async fn join_again(&self, kept: &Kept, mut redial: Redial) -> Option<LaneDriver> {
+    async fn join_again(&self, kept: &Kept, redial: &mut Redial) -> Option<LaneDriver> {
         let Kept { path, shared, longest_attempt } = kept;
         let mut moved = self.moved.subscribe();
         loop {
@@ -335,7 +337,8 @@ impl Dialer {
     /// Opens a new connection when the lane has been stalled for a while: the old connection may take far longer to
     /// notice that a fault is over than a new one takes to connect. Also when the lane's rail has moved to another
     /// local end. Waits otherwise.
-    async fn join_instead(&self, kept: &Kept, lane: LaneId, stalled: &Notify) -> LaneDriver {
+    async fn join_instead(&self, kept: &Kept, lane: LaneId, stalled: &Notify, redial: &mut Redial) -> LaneDriver {
+        let begun = Instant::now();
         // A removed lane is not dialled again.
         let is_missed = || {
             let has_moved = self.has_moved(kept.path.index);
@@ -347,17 +350,22 @@ impl Dialer {
             moved.mark_changed();
         }
         loop {
-            let mut backoff = Backoff::default();
-            tokio::select! {
-                () = stalled.notified() => sleep(backoff.next()).await,
+            let has_stalled = tokio::select! {
+                () = stalled.notified() => true,
                 // The channel lives as long as `self`.
-                _ = moved.changed() => {}
+                _ = moved.changed() => false,
+            };
+            let is_barren = kept.shared.with(|state| state.connection.is_barren(lane));
+            redial.start(Loss { ended: Ended::Otherwise, lived: begun.elapsed(), is_barren });
+            if has_stalled {
+                sleep(redial.wait()).await;
             }
             while is_missed() {
                 if let Ok(Ok((lane, _))) = timeout(kept.longest_attempt, self.join(kept.path)).await {
                     return lane;
                 }
-                sleep(backoff.next()).await;
+                redial.failed(None);
+                sleep(redial.wait()).await;
             }
         }
     }
@@ -547,7 +555,7 @@ enum After {
     /// This lane has replaced it.
     Successor(Box<LaneDriver>),
     /// The lane is dialled again.
-    Dial(Redial),
+    Dial(Loss),
     /// None: the lane was removed, or the stream is over.
     Nothing,
 }

@@ -3,12 +3,18 @@
 use super::{
     active_lane::{Access, ActiveLane, LaneSettings},
     alarm::{poll_alarm, put_off},
-    shared::Shared,
+    shared::{Shared, State},
     yield_budget::YieldBudget,
 };
 use crate::{RailId, StreamOptions, error::LaneError};
 use rails_net::Lane;
-use rails_proto::{connection::NoLane, parameters::ACK_TIMER, redial::Ended, scheduler::LaneTraits, seal::Seals};
+use rails_proto::{
+    connection::NoLane,
+    parameters::ACK_TIMER,
+    redial::{Ended, Loss},
+    scheduler::LaneTraits,
+    seal::Seals,
+};
 use std::{
     future::poll_fn,
     pin::pin,
@@ -61,11 +67,14 @@ impl LaneDriver {
     }
 
     /// Drives the lane to its end, and gives that end in the dialer's terms. Runs on the lane's rail.
-    pub(crate) async fn run(mut self) -> Ended {
+    pub(crate) async fn run(mut self) -> Loss {
+        let begun = Instant::now();
         self.lane.start(&self.shared, self.seals.take());
         self.end = self.drive().await;
-        let is_leaving = self.shared.with(|state| state.connection.is_leaving(self.lane.id));
-        Ended::of(&self.end, is_leaving)
+        let (is_leaving, is_barren) = self
+            .shared
+            .with(|State { connection, .. }| (connection.is_leaving(self.lane.id), connection.is_barren(self.lane.id)));
+        Loss { ended: Ended::of(&self.end, is_leaving), lived: begun.elapsed(), is_barren }
     }
 
     /// Moves bytes between the connection and the lane's protocol until the protocol ends.

@@ -186,6 +186,7 @@ impl TcpLane {
             since_acknowledgement: tcp.since_acknowledgement,
             peer_window_bytes: tcp.peer_window_bytes.map(u64::from),
             unanswered_probes: Some(tcp.unanswered_probes.into()),
+            unsent_bytes: tcp.not_sent_bytes.map(u64::from),
             rate: tcp.delivery_rate,
             bytes_retransmitted: tcp.bytes_retransmitted,
             packets_retransmitted: Some(tcp.retransmitted_segments.into()),

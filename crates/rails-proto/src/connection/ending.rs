@@ -180,6 +180,7 @@ impl Connection {
         }
         let unread = self.scheduler.give_up(read);
         self.ending.stopped = Some(self.or_fail(now, unread)?);
+        self.watch_for_outage(now);
         self.wakes.writer = true;
         self.wakes.supervisor = true;
         self.wake_all_lanes();

@@ -76,7 +76,7 @@ pub enum EventKind {
     },
     /// No usable lane is left. The stream waits for one.
     Outage,
-    /// A lane is usable again.
+    /// The stream delivers again: a lane is usable, and the peer has acknowledged bytes, or none waited for that.
     Resumed {
         /// How long the outage lasted.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]

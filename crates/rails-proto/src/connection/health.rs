@@ -1,7 +1,6 @@
 //! Checks whether lanes make progress, and stalls the lanes that do not.
 
-use super::{Connection, Event, EventKind, Failure, LaneId, StallCause};
-use crate::countdown::Countdown;
+use super::{Connection, Event, EventKind, LaneId, StallCause};
 use std::time::{Duration, Instant};
 
 /// The transport's figures of a lane: the kernel sees acknowledgements long before the peer acknowledges a whole chunk. `None` is unknown.
@@ -27,15 +26,6 @@ pub(super) struct Health {
     stalled_since: Option<Instant>,
     /// The link under it is down. The lane is stalled until the link is up, even if its transport reports no stall.
     link_is_down: bool,
-}
-
-/// A time without a usable lane.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Outage {
-    /// When the last usable lane was lost.
-    since: Instant,
-    /// The outage limit. A process that is stopped can neither hear of lanes nor dial them.
-    limit: Countdown,
 }
 
 impl Health {
@@ -143,33 +133,24 @@ impl Connection {
         self.lanes[lane.0].health.is_stalled()
     }
 
+    /// Whether `lane` has carried chunks since it joined, and the peer has acknowledged none of them on it.
+    pub fn is_barren(&self, lane: LaneId) -> bool {
+        self.scheduler.is_barren(lane.0)
+    }
+
     /// When the driver calls [`Connection::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.needs_no_lane() {
             return None;
         }
-        let outage = self.counting_outage().map(|outage| outage.limit.check_at());
-        [outage, self.ending_check_at(), self.standstill_check_at()].into_iter().flatten().min()
+        [self.outage_check_at(), self.ending_check_at(), self.standstill_check_at()].into_iter().flatten().min()
     }
 
     /// Handles every timeout that is due at `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.check_standstill(now);
         self.handle_ending(now);
-        if let Some(mut outage) = self.counting_outage() {
-            let is_over = outage.limit.count(now);
-            self.outage = Some(outage);
-            if is_over {
-                self.fail_for_want_of_lanes(now);
-            }
-        }
-    }
-
-    /// The outage at whose end the stream fails.
-    pub(super) fn counting_outage(&self) -> Option<Outage> {
-        // With an outage limit of zero, the stream still waits for a stalled lane.
-        let counts = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
-        self.outage.filter(|_| counts && self.failure.is_none() && !self.is_done())
+        self.check_outage(now);
     }
 
     /// Takes the oldest event.
@@ -245,37 +226,9 @@ impl Connection {
         self.observe(now);
     }
 
-    /// Notes when the last usable lane is gone, and when there is one again.
-    pub(super) fn watch_for_outage(&mut self, now: Instant) {
-        let usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
-        if self.is_done() || self.failure.is_some() {
-            return;
-        }
-        match self.outage {
-            None if !usable => {
-                self.outage = Some(Outage { since: now, limit: Countdown::new(now, self.outage_limit) });
-                self.tell(now, None, EventKind::Outage);
-                if self.outage_limit.is_zero() {
-                    self.handle_timeout(now);
-                }
-            }
-            Some(Outage { since, .. }) if usable => {
-                self.outage = None;
-                self.tell(now, None, EventKind::Resumed { after: now.saturating_duration_since(since) });
-            }
-            _ => {}
-        }
-    }
-
     pub(super) fn tell(&mut self, at: Instant, lane: Option<LaneId>, kind: EventKind) {
         self.events.push_back(Event { at, lane, kind });
         self.wakes.supervisor = true;
-    }
-
-    pub(super) fn fail_for_want_of_lanes(&mut self, now: Instant) {
-        let delivered = self.incoming.bytes_in_order();
-        let unacknowledged = self.scheduler.bytes_unacknowledged();
-        self.fail(now, Failure::LanesLost { unacknowledged, delivered });
     }
 }
 

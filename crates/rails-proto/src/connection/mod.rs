@@ -14,6 +14,7 @@ mod health;
 mod incoming;
 mod lane;
 mod messages;
+mod outage;
 mod paths;
 mod stalls;
 mod standstill;
@@ -45,9 +46,9 @@ use crate::{
 use bytes::Bytes;
 use ending::Ending;
 use figures::Peaks;
-use health::Outage;
 use incoming::Incoming;
 use lane::{Lane, LastAckSent};
+use outage::Outage;
 use paths::Paths;
 use serde::Serialize;
 use stalls::Clocks;
@@ -98,7 +99,7 @@ pub struct Connection {
     /// The failure of the stream.
     failure: Option<Failure>,
     outage_limit: Duration,
-    /// `None` while there is a usable lane.
+    /// `None` while a usable lane delivers, or has nothing to deliver.
     outage: Option<Outage>,
     paths: Paths,
     events: VecDeque<Event>,
@@ -122,13 +123,26 @@ pub enum Failure {
     Violation(Violation),
     /// The last lane was lost.
     #[error(
-        "the last lane was lost with {unacknowledged} bytes sent and not acknowledged, {delivered} bytes received in order"
+        "the last lane was lost with {unacknowledged} bytes sent and not acknowledged, {delivered} bytes received in \
+         order{}",
+        if self.suggests_large_packets_lost() {
+            format!(
+                "; {joined_in_vain} lanes joined meanwhile, and nothing was acknowledged on them: the path probably \
+                 carries small packets and swallows large ones, which `sysctl net.ipv4.tcp_mtu_probing=1` at both ends \
+                 or a smaller TCP segment avoids"
+            )
+        } else {
+            String::new()
+        }
     )]
     LanesLost {
         /// Bytes in flight. Whether they arrived is unknown.
         unacknowledged: u64,
         /// Bytes from the peer that arrived in order. The application can still read those that it has not read.
         delivered: u64,
+        /// The number of lanes that joined after the last usable one was lost, and on which the peer acknowledged
+        /// nothing.
+        joined_in_vain: u32,
     },
     /// The peer has dropped the stream, or its receiving half, and reads no more. The application can still read the peer's bytes.
     #[error("the peer dropped the stream and has not read {unread} of the bytes that were written")]
@@ -145,6 +159,13 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Whether the path probably carries small packets and swallows large ones (a wrong MTU, and no ICMP that says so):
+    /// handshakes passed again and again, and more than one packet of bytes did not.
+    pub fn suggests_large_packets_lost(&self) -> bool {
+        // Every path of IPv6 carries packets of 1,280 bytes (RFC 8200, section 5).
+        matches!(self, Self::LanesLost { unacknowledged: 1281.., joined_in_vain: 2.., .. })
+    }
+
     /// The kind of error that a TCP connection returns in the same case.
     pub fn kind(&self) -> io::ErrorKind {
         match self {
@@ -303,6 +324,7 @@ impl Connection {
         self.scheduler.lane_up(free, traits);
         self.has_returned();
         self.tell(now, Some(LaneId(free)), EventKind::Joined);
+        self.count_join();
         self.watch_for_outage(now);
         self.observe(now);
         if is_leaving {
@@ -526,6 +548,8 @@ impl Connection {
         }
         if was_stalled && !self.scheduler.is_stalled(lane.0) {
             self.has_answered(now, lane);
+        } else if self.outage.is_some() {
+            self.watch_for_outage(now);
         }
         self.wake_idle_lanes(now);
         if self.scheduler.lags(now, lane.0) {

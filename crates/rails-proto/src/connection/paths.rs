@@ -1,8 +1,9 @@
 //! Conclusions about the peer from the ends of its lanes: it is unreachable, or its process is gone.
 //!
 //! A lane that the peer's kernel closes or resets is no goodbye: a middlebox can cut every lane of a stream that goes on, and so does a peer that gives a
-//! lane up and dials it again. So an end without a lane waits for [`Config::outage_limit`](super::Config::outage_limit). The end that dials may know more:
-//! when the peer's process has died, the peer's kernel refuses every new connection, and this end believes the kernel, as TCP does.
+//! lane up and dials it again. So an end without a lane waits: ten seconds where the peer's kernel has ended or refuses every lane, and
+//! [`Config::outage_limit`](super::Config::outage_limit) in any case. The end that dials may know more: when the peer's process has died, the peer's kernel
+//! refuses every new connection, and this end believes the kernel, as TCP does.
 
 use super::{Connection, LaneId};
 use std::time::Instant;
@@ -48,6 +49,8 @@ enum State {
     Up,
     /// It was lost, and the peer's kernel did not close it.
     Lost,
+    /// It was lost, and the peer's kernel refuses the connections that this end has tried since.
+    LostAndRefused,
     ClosedByPeer,
     /// The peer refused it when this end dialled again.
     Refused,
@@ -80,18 +83,31 @@ impl Paths {
         let state = self.0.iter().find(|path| path.number == number).map(|path| path.state);
         match (state, refused) {
             (Some(State::Dialled), _) => self.set(number, State::Unreached),
-            (Some(State::ClosedByPeer), Some(_)) | (Some(State::Lost), Some(Refused::Stream)) => {
+            (Some(State::ClosedByPeer), Some(_))
+            | (Some(State::Lost | State::LostAndRefused), Some(Refused::Stream)) => {
                 self.set(number, State::Refused);
             }
+            (Some(State::Lost), Some(Refused::Connection)) => self.set(number, State::LostAndRefused),
+            (Some(State::LostAndRefused), None) => self.set(number, State::Lost),
             _ => {}
         }
     }
 
     /// Whether the peer now refuses every lane that was up, and no other lane still waits for its first attempt.
     fn are_refused(&self) -> bool {
-        let is_up = |path: &&Path| path.state != State::Unreached;
-        let mut were_up = self.0.iter().filter(is_up).peekable();
-        were_up.peek().is_some() && were_up.all(|path| path.state == State::Refused)
+        self.are_all(|state| state == State::Refused)
+    }
+
+    /// Whether the peer's kernel has closed or refuses every lane that was up, and no other lane still waits for its
+    /// first attempt.
+    pub(super) fn are_shut(&self) -> bool {
+        self.are_all(|state| matches!(state, State::ClosedByPeer | State::LostAndRefused | State::Refused))
+    }
+
+    fn are_all(&self, are: impl Fn(State) -> bool) -> bool {
+        let was_up = |path: &&Path| path.state != State::Unreached;
+        let mut were_up = self.0.iter().filter(was_up).peekable();
+        were_up.peek().is_some() && were_up.all(|path| are(path.state))
     }
 
     fn set(&mut self, number: u16, state: State) {
@@ -111,6 +127,7 @@ impl Connection {
     /// refused every lane that was up, and none of them timed out, the stream fails: no peer is left.
     pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
         self.paths.dial_failed(number, refused);
+        self.watch_the_peer(now);
         if !self.paths.are_refused() {
             return;
         }

@@ -23,6 +23,8 @@ pub struct TransportSample {
     pub peer_window_bytes: Option<u64>,
     /// The number of probes of the peer's host since it last answered anything.
     pub unanswered_probes: Option<u64>,
+    /// The number of bytes that wait in the transport to be sent.
+    pub unsent_bytes: Option<u64>,
 }
 
 /// Gives the stream the transport's figures when it checks progress.
@@ -68,11 +70,16 @@ impl Progress {
         }
         let is_silent = sample.unanswered_probes.is_some_and(|probes| probes >= MAX_UNANSWERED_PROBES);
         let has_room = sample.peer_window_bytes.is_none_or(|bytes| bytes > 0);
-        let is_in_flight =
-            sample.bytes_acknowledged.and(sample.unacknowledged_packets).is_some_and(|packets| packets > 0);
+        let is_in_flight = sample.unacknowledged_packets.is_some_and(|packets| packets > 0);
+        // A packet that this host drops on its way out is not in flight (NET_XMIT_DROP), and TCP tries again.
+        let is_held_back = match (sample.unsent_bytes, sample.peer_window_bytes) {
+            (Some(unsent), Some(window)) => unsent > 0 && window >= unsent.min(MAX_SEGMENT),
+            _ => false,
+        };
+        let awaits_news = sample.bytes_acknowledged.is_some() && (has_room && is_in_flight || is_held_back);
         let since = match sample.since_acknowledgement {
             Some(silent_for) if is_silent => now.checked_sub(silent_for),
-            _ => self.since.filter(|_| is_silent || has_room && is_in_flight),
+            _ => self.since.filter(|_| is_silent || awaits_news),
         };
         LinkSample {
             rtt: sample.rtt,
@@ -86,6 +93,8 @@ impl Progress {
 /// A peer's host may lose one answer, and holds another back that comes within half a second of the one before
 /// (`net.ipv4.tcp_invalid_ratelimit`).
 const MAX_UNANSWERED_PROBES: u64 = 3;
+/// No segment is longer. A window that takes a part of one alone leaves the rest to the kernel's probes.
+const MAX_SEGMENT: u64 = 65_535;
 
 #[cfg(test)]
 mod tests {
@@ -127,6 +136,27 @@ mod tests {
         let at = |bytes| TransportSample { peer_window_bytes: Some(bytes), ..sample(1_000, 31_000 * MS) };
         assert_eq!(progress.sample(begin + 31_000 * MS, &at(0)).stalled_for, None);
         assert_eq!(progress.sample(begin + 31_000 * MS, &at(1)).stalled_for, Some(31_000 * MS));
+    }
+
+    /// The first hop drops each packet, and says so.
+    #[test]
+    fn bytes_that_this_host_cannot_send_are_a_stall() {
+        let begin = Instant::now();
+        let mut progress = Progress::new(LaneId(0));
+        let mut at = |unsent, window| {
+            let held_back = TransportSample {
+                unacknowledged_packets: Some(0),
+                peer_window_bytes: Some(window),
+                unsent_bytes: Some(unsent),
+                ..sample(1_000, 31_000 * MS)
+            };
+            progress.sample(begin + 31_000 * MS, &held_back).stalled_for
+        };
+        assert_eq!(at(0, 64_256), None);
+        assert_eq!(at(16_384, 0), None, "the peer takes none");
+        assert_eq!(at(16_384, 500), None, "the peer takes a part of a segment");
+        assert_eq!(at(16_384, 64_256), Some(31_000 * MS));
+        assert_eq!(at(1 << 20, 1 << 16), Some(31_000 * MS));
     }
 
     #[test]

@@ -429,6 +429,11 @@ impl Scheduler {
         self.lanes[lane].acknowledged_at
     }
 
+    /// Whether `lane` has taken chunks since it joined, and the peer has acknowledged none on it.
+    pub fn is_barren(&self, lane: usize) -> bool {
+        self.lanes[lane].acknowledged_at.is_none() && self.lanes[lane].next_number() > 0
+    }
+
     /// How many chunks are in flight on `lane`.
     pub fn in_flight_chunks(&self, lane: usize) -> usize {
         self.lanes[lane].in_flight.len()

@@ -229,6 +229,7 @@ impl Pipe {
             unacknowledged_packets: Some((self.held > 0).into()),
             peer_window_bytes: None,
             unanswered_probes: None,
+            unsent_bytes: None,
         }
     }
 

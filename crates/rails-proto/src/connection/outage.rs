@@ -1,0 +1,294 @@
+//! The time without a lane that delivers, and its limits.
+
+use super::{Connection, EventKind, Failure};
+use crate::countdown::Countdown;
+use std::time::{Duration, Instant};
+
+/// A time in which the stream has delivered nothing, since it lost its last usable lane.
+///
+/// A lane that comes back proves nothing while bytes wait for their acknowledgement: a path that swallows large packets
+/// lets every handshake pass.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Outage {
+    /// When the last usable lane was lost.
+    since: Instant,
+    /// The outage limit. It counts the time without a usable lane: a lane that came back has as long as it needs. A
+    /// process that is stopped can neither hear of lanes nor dial them.
+    limit: Countdown,
+    /// The limit of a stream whose lanes the peer's kernel has closed or refuses, while it does so.
+    shut: Option<Countdown>,
+    /// Whether a lane is usable, and has delivered nothing yet.
+    has_lane: bool,
+    /// The scheduler's measure of delivery when the outage began.
+    delivered: u64,
+    /// The number of lanes that have joined since then.
+    joined: u32,
+}
+
+impl Outage {
+    fn check_at(&self) -> Instant {
+        let limit = self.limit.check_at();
+        self.shut.map_or(limit, |shut| shut.check_at().min(limit))
+    }
+
+    /// Counts the time up to `now`. Returns whether the outage has lasted too long.
+    fn count(&mut self, now: Instant) -> bool {
+        let is_shut_for_long = self.shut.as_mut().is_some_and(|shut| shut.count(now));
+        self.limit.count(now) || is_shut_for_long
+    }
+}
+
+impl Connection {
+    /// The outage at whose end the stream fails.
+    pub(super) fn counting_outage(&self) -> Option<Outage> {
+        // With an outage limit of zero, the stream still waits for a stalled lane.
+        let counts = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
+        self.outage.filter(|outage| !outage.has_lane && counts && self.failure.is_none() && !self.is_done())
+    }
+
+    /// When to [check](Self::check_outage) next.
+    pub(super) fn outage_check_at(&self) -> Option<Instant> {
+        self.counting_outage().map(|outage| outage.check_at())
+    }
+
+    /// Fails a stream whose outage has lasted too long.
+    pub(super) fn check_outage(&mut self, now: Instant) {
+        let Some(mut outage) = self.counting_outage() else { return };
+        let is_over = outage.count(now);
+        self.outage = Some(outage);
+        if is_over {
+            self.fail_for_want_of_lanes(now);
+        }
+    }
+
+    /// Notes when the last usable lane is gone, and when one delivers again.
+    pub(super) fn watch_for_outage(&mut self, now: Instant) {
+        let usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
+        if self.is_done() || self.failure.is_some() {
+            return;
+        }
+        let (delivered, owes_nothing) = (self.scheduler.delivered(), self.scheduler.is_all_acknowledged());
+        match &mut self.outage {
+            None if usable => {}
+            None => {
+                self.outage = Some(Outage {
+                    since: now,
+                    limit: Countdown::new(now, self.outage_limit),
+                    shut: None,
+                    has_lane: false,
+                    delivered,
+                    joined: 0,
+                });
+                self.tell(now, None, EventKind::Outage);
+                if self.outage_limit.is_zero() {
+                    self.check_outage(now);
+                }
+            }
+            Some(outage) if usable && (owes_nothing || delivered != outage.delivered) => {
+                let after = now.saturating_duration_since(outage.since);
+                self.outage = None;
+                self.tell(now, None, EventKind::Resumed { after });
+            }
+            Some(outage) if usable && !outage.has_lane => {
+                outage.has_lane = true;
+                outage.limit.interrupt(now);
+            }
+            Some(outage) if !usable && outage.has_lane => {
+                outage.has_lane = false;
+                outage.limit.resume(now);
+            }
+            Some(_) => {}
+        }
+        self.watch_the_peer(now);
+    }
+
+    /// Notes in an outage whether the peer's kernel has closed or refuses every lane.
+    pub(super) fn watch_the_peer(&mut self, now: Instant) {
+        let (is_shut, limit) = (self.paths.are_shut(), self.outage_limit.min(SHUT_LIMIT));
+        let Some(outage) = &mut self.outage else { return };
+        if is_shut != outage.shut.is_some() {
+            outage.shut = is_shut.then(|| Countdown::new(now, limit));
+            self.wakes.supervisor = true;
+        }
+    }
+
+    /// A lane has joined.
+    pub(super) fn count_join(&mut self) {
+        if let Some(outage) = &mut self.outage {
+            outage.joined += 1;
+        }
+    }
+
+    pub(super) fn fail_for_want_of_lanes(&mut self, now: Instant) {
+        let delivered = self.incoming.bytes_in_order();
+        let unacknowledged = self.scheduler.bytes_unacknowledged();
+        let joined_in_vain = self.outage.map_or(0, |outage| outage.joined);
+        self.fail(now, Failure::LanesLost { unacknowledged, delivered, joined_in_vain });
+    }
+}
+
+/// How long a stream waits whose lanes the peer's kernel has closed or refuses, unless its outage limit is shorter: a
+/// middlebox that was started again has come back by then, and so has a peer that dials.
+const SHUT_LIMIT: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, *};
+    use crate::policy::Policy;
+
+    const MS: Duration = Duration::from_millis(1);
+    const LIMIT: Duration = Duration::from_secs(900);
+    /// A stall ends the use of a lane after so long at the soonest.
+    const STALLED: LinkSample = LinkSample {
+        rtt: Some(MS),
+        rtt_variation: None,
+        least_rtt: Some(MS),
+        stalled_for: Some(Duration::from_secs(1)),
+    };
+
+    fn connection() -> Connection {
+        let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
+        let config = Config {
+            longest_chunk: 1 << 16,
+            send_buffer: 1 << 20,
+            max_unacknowledged: parameters.window,
+            parameters,
+            outage_limit: LIMIT,
+            linger: LIMIT,
+        };
+        Connection::new(config, Policy::default().build(), parameters)
+    }
+
+    fn join(connection: &mut Connection, now: Instant) -> LaneId {
+        let lane = connection.lane_up(now, LaneTraits { rtt: Some(MS), ..LaneTraits::default() }).unwrap();
+        while let Transmit::Send(_) = connection.poll_transmit(now, lane, &mut Vec::new()) {}
+        lane
+    }
+
+    /// The lane carries chunks, and the peer's kernel acknowledges nothing.
+    fn stall(connection: &mut Connection, now: Instant, lane: LaneId) {
+        connection.check_progress(now, lane, &STALLED);
+        assert!(connection.is_stalled(lane));
+    }
+
+    fn pass(connection: &mut Connection, now: Instant) {
+        while let Some(at) = connection.poll_timeout().filter(|at| *at <= now) {
+            connection.handle_timeout(at);
+        }
+    }
+
+    fn kinds(connection: &mut Connection) -> Vec<EventKind> {
+        std::iter::from_fn(|| connection.poll_event())
+            .map(|event| event.kind)
+            .filter(|kind| matches!(kind, EventKind::Outage | EventKind::Resumed { .. }))
+            .collect()
+    }
+
+    /// A path that swallows large packets lets each handshake pass.
+    #[test]
+    fn lanes_that_join_in_vain_end_no_outage() {
+        let (mut connection, mut now) = (connection(), Instant::now());
+        connection.write(now, vec![0; 1 << 17].into());
+        let mut lane = join(&mut connection, now);
+        let mut out = Duration::ZERO;
+        let failure = loop {
+            now += 1_000 * MS;
+            stall(&mut connection, now, lane);
+            assert!(connection.is_barren(lane));
+            now += 8_000 * MS;
+            pass(&mut connection, now);
+            if let Some(failure) = connection.failure() {
+                break failure.clone();
+            }
+            out += 8_000 * MS;
+            let successor = join(&mut connection, now);
+            connection.lane_down(now, lane, LaneEnd::Own);
+            lane = successor;
+        };
+        assert!(out < LIMIT && out + 8_000 * MS >= LIMIT, "{out:?}");
+        assert_eq!(kinds(&mut connection), [EventKind::Outage]);
+        assert!(failure.suggests_large_packets_lost(), "{failure:?}");
+        let words = failure.to_string();
+        assert!(words.contains("112 lanes joined meanwhile") && words.contains("tcp_mtu_probing=1"), "{words}");
+    }
+
+    #[test]
+    fn acknowledged_bytes_end_an_outage() {
+        let (mut connection, now) = (connection(), Instant::now());
+        connection.write(now, vec![0; 1 << 16].into());
+        let lane = join(&mut connection, now);
+        connection.lane_down(now + 5 * MS, lane, LaneEnd::Lost);
+        let back = now + LIMIT;
+        let lane = join(&mut connection, back);
+        assert_eq!((connection.poll_timeout(), connection.failure()), (None, None), "no limit runs");
+        pass(&mut connection, back + LIMIT);
+        assert_eq!((kinds(&mut connection), connection.failure()), (vec![EventKind::Outage], None));
+        let ack = Ack { chunks: 1, limit: 1 << 20, complete: false };
+        connection.handle_ack(back + LIMIT, lane, &ack).unwrap();
+        assert_eq!(kinds(&mut connection), [EventKind::Resumed { after: 2 * LIMIT - 5 * MS }]);
+        assert!(!connection.is_barren(lane));
+    }
+
+    /// A lane that is back before the limit has as long as it needs, and no more once it has gone too.
+    #[test]
+    fn a_lane_that_came_back_has_its_time() {
+        let (mut connection, now) = (connection(), Instant::now());
+        connection.write(now, vec![0; 1 << 16].into());
+        let lane = join(&mut connection, now);
+        connection.lane_down(now, lane, LaneEnd::Lost);
+        pass(&mut connection, now + LIMIT - MS);
+        let lane = join(&mut connection, now + LIMIT - MS);
+        pass(&mut connection, now + 2 * LIMIT);
+        assert_eq!(connection.failure(), None);
+        connection.lane_down(now + 2 * LIMIT, lane, LaneEnd::Lost);
+        pass(&mut connection, now + 2 * LIMIT + 2 * MS);
+        let failure = connection.failure().expect("the limit is over");
+        assert!(!failure.suggests_large_packets_lost(), "one lane shows little: {failure}");
+    }
+
+    #[test]
+    fn an_idle_stream_resumes_with_its_lane() {
+        let (mut connection, now) = (connection(), Instant::now());
+        let lane = join(&mut connection, now);
+        connection.lane_down(now, lane, LaneEnd::Lost);
+        join(&mut connection, now + 7 * MS);
+        assert_eq!(kinds(&mut connection), [EventKind::Outage, EventKind::Resumed { after: 7 * MS }]);
+    }
+
+    #[test]
+    fn a_peer_that_closes_or_refuses_gets_less_time() {
+        let fails_after = |end: LaneEnd, refused: Option<Refused>| {
+            let (mut connection, now) = (connection(), Instant::now());
+            let lane = join(&mut connection, now);
+            connection.lane_down(now, lane, end);
+            connection.dial_failed(now, 0, refused);
+            while connection.failure().is_none() {
+                let at = connection.poll_timeout().expect("an outage has a limit");
+                connection.handle_timeout(at);
+                if connection.failure().is_some() {
+                    return at - now;
+                }
+            }
+            Duration::ZERO
+        };
+        assert_eq!(fails_after(LaneEnd::Lost, None), LIMIT);
+        assert_eq!(fails_after(LaneEnd::Lost, Some(Refused::Connection)), SHUT_LIMIT);
+        assert_eq!(fails_after(LaneEnd::ByPeer, None), SHUT_LIMIT);
+        assert_eq!(fails_after(LaneEnd::ByPeer, Some(Refused::Connection)), Duration::ZERO);
+    }
+
+    /// A middlebox refuses connections for a while.
+    #[test]
+    fn a_peer_that_is_silent_again_gets_its_time_back() {
+        let (mut connection, now) = (connection(), Instant::now());
+        let lane = join(&mut connection, now);
+        connection.lane_down(now, lane, LaneEnd::Lost);
+        connection.dial_failed(now, 0, Some(Refused::Connection));
+        pass(&mut connection, now + SHUT_LIMIT - MS);
+        connection.dial_failed(now + SHUT_LIMIT - MS, 0, None);
+        pass(&mut connection, now + LIMIT - MS);
+        assert_eq!(connection.failure(), None);
+        pass(&mut connection, now + LIMIT);
+        assert!(connection.failure().is_some());
+    }
+}

@@ -27,7 +27,8 @@ pub struct Lacking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// Two receivers that write one file keep each other out, by flock(2) or else by a record lock (fcntl(2)).
+    /// Two receivers that write one file keep each other out, by a record lock (fcntl(2)) and by flock(2), or by one of
+    /// them.
     Lock,
     /// An unfinished file belongs to the receiver's user, and nobody else may write to it.
     Owner,
@@ -54,6 +55,7 @@ impl fmt::Display for Lacking {
 pub(crate) struct Calls {
     pub(crate) lock: fn(&File) -> io::Result<()>,
     pub(crate) record_lock: fn(&File) -> io::Result<()>,
+    pub(crate) record_unlock: fn(&File) -> io::Result<()>,
     pub(crate) sync: fn(&File) -> io::Result<()>,
     pub(crate) set_mode: fn(&File, u32) -> io::Result<()>,
     pub(crate) access: fn(&File) -> io::Result<Access>,
@@ -82,7 +84,8 @@ impl Calls {
     /// The kernel's.
     pub(crate) const KERNEL: Self = Self {
         lock: |file| Ok(file.try_lock()?),
-        record_lock,
+        record_lock: |file| set_record_lock(file, libc::F_WRLCK),
+        record_unlock: |file| set_record_lock(file, libc::F_UNLCK),
         sync: File::sync_all,
         set_mode: |file, mode| file.set_permissions(Permissions::from_mode(mode)),
         access: |file| {
@@ -122,13 +125,21 @@ impl Guarantees {
             io::ErrorKind::WouldBlock => Reason::new(BUSY),
             _ => because("lock the part file")(error),
         };
-        match (self.calls.lock)(part) {
-            // Where flock(2) is refused, a record lock may be had. It keeps out those that take record locks too, which
-            // on such a file system is everybody.
-            Err(error) if refuses(&error) => match (self.calls.record_lock)(part) {
-                Err(again) if refuses(&again) => self.without(Guarantee::Lock, "lock the part file", error),
-                locked => locked.map_err(failed),
-            },
+        // Both, as another receiver may be refused either of them, and a lock of one kind does not see the other.
+        let has_record_lock = match (self.calls.record_lock)(part) {
+            Err(error) if refuses(&error) => false,
+            locked => locked.map(|()| true).map_err(failed)?,
+        };
+        let mut locked = (self.calls.lock)(part);
+        if has_record_lock && locked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            // A file system whose server has one kind of lock alone (CIFS) takes the first for another's. There the
+            // second is enough.
+            (self.calls.record_unlock)(part).map_err(failed)?;
+            locked = (self.calls.lock)(part);
+        }
+        match locked {
+            Err(error) if refuses(&error) && has_record_lock => Ok(()),
+            Err(error) if refuses(&error) => self.without(Guarantee::Lock, "lock the part file", error),
             locked => locked.map_err(failed),
         }
     }
@@ -195,10 +206,10 @@ pub(crate) fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
     move |error| Reason::new(format_args!("receiver: cannot {doing}: {error}"))
 }
 
-/// Locks all of a file for writing, as long as it is open (`F_OFD_SETLK`, fcntl(2)).
-fn record_lock(file: &File) -> io::Result<()> {
+/// Locks all of a file for writing, as long as it is open, or frees it (`F_OFD_SETLK`, fcntl(2)).
+fn set_record_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
     // From the beginning, and of length 0, which reaches to the end of all files.
-    let all = libc::flock { l_type: libc::F_WRLCK as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 };
+    let all = libc::flock { l_type: kind as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 };
     fcntl(file, FcntlArg::F_OFD_SETLK(&all))?;
     Ok(())
 }

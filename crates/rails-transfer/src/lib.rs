@@ -51,7 +51,9 @@
 //! # Contract
 //! - A file appears under its final name only whole: the sender computed its BLAKE3 as it read, the receiver as it
 //!   wrote, the two are equal, and the bytes are on disk.
-//! - A file that changes while it is read, or is replaced, is sent once more, and fails if it changes again.
+//! - A file that changes while it is read, or is replaced, is sent once more, and fails if it changes again. Its times
+//!   tell a change: stores through a shared mapping of pages that wait to be written to disk alter no time, and nobody
+//!   sees them.
 //! - No path from the network leaves the receiving folder: names are parsed into [`RelPath`], and every access goes
 //!   through a `cap_std` folder handle, which refuses links inside the folder that lead out of it.
 //! - A transfer that is cut leaves `.NAME.rails-part` beside the final name. The next run goes on from there if the

@@ -213,11 +213,14 @@ impl Stamp {
         }
     }
 
-    /// Whether a change made at once could get the times that the file has already.
-    fn is_fresh(&self) -> bool {
-        let nanos = |(seconds, nanos): (i64, i64)| i128::from(seconds) * 1_000_000_000 + i128::from(nanos);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos().cast_signed());
-        (0..TICK.as_nanos().cast_signed()).contains(&(now - nanos(self.modified.max(self.changed))))
+    /// How long a change could still get the times that the file has already, by this time since 1970.
+    fn is_fresh_for(&self, now: Duration) -> Option<Duration> {
+        let (seconds, nanos) = self.modified.max(self.changed);
+        let last = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
+        let tick = if self.modified.1 == 0 && self.changed.1 == 0 { COARSE_TICK } else { TICK };
+        // A time to come is that of another clock.
+        let age = now.checked_sub(last)?;
+        tick.checked_sub(age).filter(|left| !left.is_zero())
     }
 }
 
@@ -239,9 +242,16 @@ fn open(job: &Job) -> Result<(File, Stamp), Stop> {
     if !metadata.is_file() {
         return Err(Stop::Failed(Reason::new("sender: this is no longer a regular file")));
     }
-    if Stamp::of(&metadata).is_fresh() {
-        thread::sleep(TICK);
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mut looks = 0;
+    while let Some(left) = Stamp::of(&metadata).is_fresh_for(now()) {
+        if looks == MAX_LOOKS {
+            return Err(Stop::Changed(Reason::new("sender: the file is being written")));
+        }
+        stopped(job)?;
+        thread::sleep(left);
         metadata = inspect()?;
+        looks += 1;
     }
     if metadata.len() != job.size {
         let (now, then) = (metadata.len(), job.size);
@@ -330,12 +340,29 @@ const BLOCK: usize = 256 * 1024;
 /// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, and 10 ms a tick's
 /// longest time.
 const TICK: Duration = Duration::from_millis(20);
+/// That of file systems whose times are whole seconds (ext4 with inodes of 128 bytes), or every second one (vfat).
+const COARSE_TICK: Duration = Duration::from_secs(2);
+/// A file that has changed again after so many ticks is being written.
+const MAX_LOOKS: u32 = 3;
 /// Blocks read ahead of the stream: 2 MiB of memory.
 const READ_AHEAD: usize = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fresh_times_are_waited_out() {
+        let ms = Duration::from_millis;
+        let fresh = |nanos, age| {
+            let stamp = Stamp { identity: (1, 1), size: 0, modified: (900, nanos), changed: (1_000, nanos) };
+            stamp.is_fresh_for(Duration::new(1_000, nanos as u32) + age)
+        };
+        assert_eq!([ms(0), ms(15), ms(20)].map(|age| fresh(1, age)), [Some(ms(20)), Some(ms(5)), None]);
+        assert_eq!([ms(20), ms(1_999), ms(2_000)].map(|age| fresh(0, age)), [Some(ms(1_980)), Some(ms(1)), None]);
+        let stamp = Stamp { identity: (1, 1), size: 0, modified: (1_000, 1), changed: (1_000, 1) };
+        assert_eq!(stamp.is_fresh_for(ms(999_999)), None, "of another clock");
+    }
 
     fn job(path: &std::path::Path) -> Job {
         let source = Place::Named(path.to_owned());

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt as _, OpenOptions, OpenOptionsExt};
+use nix::unistd::{Gid, getegid, geteuid, getgroups};
 
 use crate::guarantee::{Access, BUSY, Guarantees, because, refuses};
 use crate::message::{Digest, Held, Prefix, Reason};
@@ -71,7 +72,7 @@ impl Store {
     /// Puts a folder's names on disk and gives it its mode.
     pub(crate) fn seal_folder(&mut self, path: &RelPath, mode: u32) -> Result<(), Reason> {
         let dir = self.root.open_dir(path.as_path()).map_err(because("open the folder"))?;
-        let handle = dir.open(".").map_err(because("open the folder"))?.into_std();
+        let handle = inside(&dir, || dir.open(".")).map_err(because("open the folder"))?.into_std();
         self.guarantees.set_mode(&handle, mode & MODE_BITS, "set the folder's mode")?;
         self.guarantees.sync(&handle, "put the folder on disk")
     }
@@ -305,7 +306,7 @@ impl Incoming {
 }
 
 /// Looks into a folder or changes its names. Where the folder's mode forbids that to its owner, who we are, once more
-/// with u+wx added for the time of the call.
+/// with u+rwx added for the time of the call.
 fn inside<T>(dir: &Dir, call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match call() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match Writable::make(dir) {
@@ -316,7 +317,7 @@ fn inside<T>(dir: &Dir, call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// A folder that its owner may write in, until this is dropped.
+/// A folder that its owner may list and write in, until this is dropped.
 struct Writable<'a> {
     dir: &'a Dir,
     /// The folder's own mode.
@@ -324,14 +325,18 @@ struct Writable<'a> {
 }
 
 impl<'a> Writable<'a> {
-    /// Adds to the mode; `None` where the mode is not the obstacle, or not ours to change.
+    /// Adds to the mode; `None` where the mode is not the obstacle, or not ours to change and to put back.
     fn make(dir: &'a Dir) -> Option<Self> {
         let there = dir.dir_metadata().ok()?;
         let (user, mode) = (there.uid(), there.mode() & 0o7777);
-        if user != nix::unistd::geteuid().as_raw() || mode & OWNER_WRITES == OWNER_WRITES {
+        if user != geteuid().as_raw() || mode & OWNER_ALL == OWNER_ALL {
             return None;
         }
-        set_mode(dir, mode | OWNER_WRITES).ok()?;
+        // chmod(2) takes the bit from a folder of a group that the process is not in.
+        if mode & SET_GROUP_ID != 0 && !is_of_group(Gid::from_raw(there.gid())) {
+            return None;
+        }
+        set_mode(dir, mode | OWNER_ALL).ok()?;
         Some(Self { dir, mode })
     }
 }
@@ -341,6 +346,11 @@ impl Drop for Writable<'_> {
         // Where this fails, the folder has its mode again when it is sealed.
         let _ = set_mode(self.dir, self.mode);
     }
+}
+
+/// Whether the process is in the group, or root.
+fn is_of_group(group: Gid) -> bool {
+    geteuid().is_root() || getegid() == group || getgroups().is_ok_and(|groups| groups.contains(&group))
 }
 
 /// Sets a folder's mode by the name that `/proc` has for the handle, which fchmod(2) does not take if it is an `O_PATH`
@@ -393,8 +403,9 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 /// Nobody else reads an unfinished file, even one whose final mode is wider.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
-/// An owner's right to change a folder's names.
-const OWNER_WRITES: u32 = 0o300;
+/// An owner's rights to list a folder and to change its names.
+const OWNER_ALL: u32 = 0o700;
+const SET_GROUP_ID: u32 = 0o2000;
 const HASH_BUFFER: usize = 256 * 1024;
 
 #[cfg(test)]

@@ -127,18 +127,40 @@ fn refused_locks_give_way_to_record_locks() {
     }
 }
 
+/// Either kind of lock may be refused to one of two receivers.
 #[test]
-fn record_locks_keep_another_receiver_out() {
-    let into = tempfile::tempdir().unwrap();
-    let calls = Calls { lock: |_| failed::<{ libc::ENOSYS }>(), ..Calls::KERNEL };
-    let open = || Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
-    let (mut first, mut second) = (open(), open());
-    let (mut writing, _) = first.look(&path("f"), 2, 0o600, &|| true).unwrap();
-    writing.start(0, &mut first.guarantees).unwrap();
-    assert_eq!(second.look(&path("f"), 2, 0o600, &|| true).unwrap_err().as_str(), BUSY);
-    writing.write(b"x").unwrap();
-    writing.park();
-    assert!(second.look(&path("f"), 2, 0o600, &|| true).is_ok());
+fn locks_keep_another_receiver_out() {
+    let whole = Calls::KERNEL;
+    let without_flock = Calls { lock: |_| failed::<{ libc::ENOSYS }>(), ..whole };
+    let without_records = Calls { record_lock: |_| failed::<{ libc::EINVAL }>(), ..whole };
+    for (one, other) in [
+        (without_flock, without_flock),
+        (without_records, without_records),
+        (whole, without_flock),
+        (without_flock, whole),
+        (whole, without_records),
+        (without_records, whole),
+    ] {
+        let into = tempfile::tempdir().unwrap();
+        let open = |calls| Store::open(into.path(), Guarantees::new(calls, false, Arc::new(()))).unwrap();
+        let (mut first, mut second) = (open(one), open(other));
+        let (mut writing, _) = first.look(&path("f"), 2, 0o600, &|| true).unwrap();
+        writing.start(0, &mut first.guarantees).unwrap();
+        assert_eq!(second.look(&path("f"), 2, 0o600, &|| true).unwrap_err().as_str(), BUSY);
+        writing.write(b"x").unwrap();
+        writing.park();
+        assert!(second.look(&path("f"), 2, 0o600, &|| true).is_ok());
+    }
+}
+
+/// As CIFS, whose server has one kind of lock: a receiver's own record lock keeps its flock out.
+#[test]
+fn locks_of_one_kind_are_no_other_receiver() {
+    let lock = |file: &File| {
+        let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+        (Calls::KERNEL.record_lock)(&File::options().read(true).write(true).open(again)?)
+    };
+    assert_eq!(stored(Calls { lock, ..Calls::KERNEL }), []);
 }
 
 /// As on a mount with `uid=` and `umask=0`: every file is of one user, and open to all.

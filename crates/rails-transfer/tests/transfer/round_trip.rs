@@ -199,6 +199,8 @@ fn read_only_folders_of_ours_take_what_is_new() {
         let there = into.path().join("d/sub");
         assert!(transfer_cut(&source, into.path(), 400_000).0.0.is_err());
         assert_eq!(fs::metadata(&there).unwrap().permissions().mode() & 0o7777, 0o555);
+        // Nor may its owner list it.
+        set_mode(&there, 0o111);
         let (sent, received) = transfer(&source, into.path(), 4096);
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert!(sent.is_complete() && received.is_complete(), "{:?}", sent.failures);

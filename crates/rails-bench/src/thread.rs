@@ -38,7 +38,10 @@ pub(crate) fn try_one_for_each_cpu() -> Result<()> {
     let mut threads = Vec::new();
     for _ in 0..cpus {
         let all_run = Arc::clone(&all_run);
-        threads.push(start("try", move || drop(all_run.wait()))?);
+        let run = move || {
+            all_run.wait();
+        };
+        threads.push(start("try", run)?);
     }
     all_run.wait();
     threads.into_iter().for_each(|thread| drop(thread.join()));

@@ -111,3 +111,11 @@ fn undo_where_flock_is_refused() {
         }
     }
 }
+
+#[test]
+fn demo_where_free_space_is_not_told() {
+    let sandbox = Sandbox::new().deny(Errno::EPERM, &["statfs", "fstatfs"]);
+    let output = sandbox.output(&rails_bench(["demo", "--size", "100KiB"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("which has an unknown number of bytes free"), "{}", stdout(&output));
+}

@@ -28,7 +28,8 @@ pub(crate) async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T
     result.await.with_context(|| format!("the thread for `{work}` has panicked"))
 }
 
-/// Tries whether a thread for each CPU can be had, besides those that run. A multi-thread runtime panics where none can.
+/// Tries whether a thread for each CPU can be had, besides those that run. A multi-thread runtime panics where none
+/// can.
 ///
 /// # Errors
 /// As [`start`].

@@ -28,7 +28,8 @@ pub(crate) async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T
     result.await.with_context(|| format!("the thread for `{work}` has panicked"))
 }
 
-/// Tries whether a thread for each CPU can be had, besides those that run. A multi-thread runtime panics where none can.
+/// Tries whether a thread for each CPU can be had, besides those that run. A multi-thread runtime panics where none
+/// can.
 ///
 /// # Errors
 /// As [`start`].
@@ -38,7 +39,10 @@ pub(crate) fn try_one_for_each_cpu() -> Result<()> {
     let mut threads = Vec::new();
     for _ in 0..cpus {
         let all_run = Arc::clone(&all_run);
-        threads.push(start("try", move || drop(all_run.wait()))?);
+        let run = move || {
+            all_run.wait();
+        };
+        threads.push(start("try", run)?);
     }
     all_run.wait();
     threads.into_iter().for_each(|thread| drop(thread.join()));

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 A process that claims a CPU, an interrupt or a receive queue has it for itself until it ends, however it ends: no other process that asks
-gets it. The list has the claims of every user, and claims nothing.
+gets it, but for root's, which override those of other users. The list has the claims of every user, and claims nothing.
 
 A process of a container is shown with its number as it is seen from here, and as `unseen` where it has none.
 

@@ -1,7 +1,7 @@
 //! Where the system refuses calls that place threads and memory, as containers, sandboxes and services do.
 
 use crate::util::{finish, pattern, rails_bench, stderr, stdout, text, wait_for, watch_stderr};
-use nix::errno::Errno;
+use nix::{errno::Errno, libc::AF_NETLINK};
 use rails_lab::Sandbox;
 use std::fs;
 
@@ -9,10 +9,15 @@ const MEMORY: &[&str] = &["get_mempolicy", "set_mempolicy", "mbind", "move_pages
 
 /// A transfer inside, and what both ends say of it on stdout.
 fn transferred(sandbox: &Sandbox) -> (String, String) {
+    transferred_over("127.0.0.1:0", sandbox)
+}
+
+/// The same with this address to listen at.
+fn transferred_over(address: &str, sandbox: &Sandbox) -> (String, String) {
     let folder = tempfile::tempdir().unwrap();
     let (file, inbox) = (folder.path().join("file"), folder.path().join("inbox"));
     fs::write(&file, pattern(300_000, 1)).unwrap();
-    let listen = ["recv", "--insecure", "--once", "--listen", "127.0.0.1:0", "--into", text(&inbox)];
+    let listen = ["recv", "--insecure", "--once", "--listen", address, "--into", text(&inbox)];
     let mut receiver = sandbox.spawn(&rails_bench(listen));
     let lines = watch_stderr(&mut receiver);
     let line = wait_for(&lines, "listening on ");
@@ -109,5 +114,20 @@ fn undo_where_flock_is_refused() {
             let output = sandbox.output(&rails_bench(undo));
             assert!(output.status.success(), "{}", stderr(&output));
         }
+    }
+}
+
+#[test]
+fn demo_where_free_space_is_not_told() {
+    let sandbox = Sandbox::new().deny(Errno::EPERM, &["statfs", "fstatfs"]);
+    let output = sandbox.output(&rails_bench(["demo", "--size", "100KiB"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stdout(&output).contains("which has an unknown number of bytes free"), "{}", stdout(&output));
+}
+
+#[test]
+fn celeritas_transfer_where_no_route_is_told() {
+    for errno in [Errno::EPERM, Errno::EAFNOSUPPORT] {
+        transferred_over("celeritas://127.0.0.1:0", &Sandbox::new().deny_where(errno, "socket", 0, AF_NETLINK));
     }
 }

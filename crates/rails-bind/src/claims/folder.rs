@@ -56,8 +56,8 @@ impl Folder {
         }
     }
 
-    /// Opens it, and makes it first if it is not there. Root takes it over from another user, who could close it or take
-    /// files out of it, and puts anything else of another user aside that has its place.
+    /// Opens it, and makes it first if it is not there. Root takes it over from another user, who could close it or
+    /// take files out of it, and puts anything else of another user aside that has its place.
     pub(super) fn open_or_make(&self) -> Result<OpenFolder<'_>, ClaimError> {
         for _ in 0..TRIES {
             match self.open() {

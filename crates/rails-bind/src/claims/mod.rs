@@ -38,9 +38,9 @@
 //! the folder or of a file does not keep root from claiming: it is put aside.
 //!
 //! # Limits
-//! Any user can claim any interrupt and queue. The owner of a file of claims, root, and the owner of the folder can remove it; claims
-//! that were made before are then lost, which [`Claim::check`] tells. A process that opens and closes such a file by
-//! other means loses its claims.
+//! Any user can claim any interrupt and queue. The owner of a file of claims, root, and the owner of the folder can
+//! remove it; claims that were made before are then lost, which [`Claim::check`] tells. A process that opens and closes
+//! such a file by other means loses its claims.
 //!
 //! # References
 //! [fcntl_locking(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html)

@@ -49,8 +49,8 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Page {
     pub(super) kind: Kind,
-    /// Whether it has the claims by which root overrides those of other users. Root's file counts, and no other user's of
-    /// that name.
+    /// Whether it has the claims by which root overrides those of other users. Root's file counts, and no other user's
+    /// of that name.
     pub(super) overrides: bool,
 }
 

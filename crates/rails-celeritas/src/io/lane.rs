@@ -208,7 +208,7 @@ impl Lane for CeleritasLane {
     }
 
     fn link_index(&self) -> Option<u32> {
-        Some(self.0.connection.link)
+        self.0.connection.link
     }
 }
 

@@ -61,8 +61,8 @@ pub struct Connection {
     local: SocketAddr,
     peer: SocketAddr,
     segments: SocketAddr,
-    /// The index of the interface that segments leave by.
-    link: u32,
+    /// The index of the interface that segments leave by; `None` where the system does not tell it.
+    link: Option<u32>,
     /// The bytes that may wait unsent.
     max_unsent: u64,
     close_timeout: Duration,

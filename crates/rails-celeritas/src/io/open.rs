@@ -17,7 +17,7 @@ use crate::proto::{
     round::Round,
     wire::{HEADER_LEN, Token, guard_len},
 };
-use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
+use rails_net::{LocalEnd, TcpTransport, Timer, UdpError, UdpRoute, UdpSocket};
 use rails_proto::admission::Standing;
 use rails_task::Helpers;
 use rails_topo::DataSize;
@@ -43,7 +43,8 @@ pub(super) struct Greeted {
     pub(super) remote: SocketAddr,
     token: Token,
     /// The index of the interface that segments leave by.
-    link: u32,
+    /// The interface; `None` where the system does not tell the route.
+    link: Option<u32>,
     seals: Seals,
     parameters: Parameters,
     options: CeleritasOptions,
@@ -125,10 +126,12 @@ impl CeleritasOptions {
         any_port.set_port(0);
         let segments = self.udp.clone().local(device).bind(any_port)?;
         // It is not connected, for a NAT may change the peer's port. The route is that of the address.
-        let route = segments.route_to(remote)?;
+        let route = told(segments.route_to(remote))?;
         let headers = if remote.is_ipv4() { 28 } else { 48 };
         let base = (LEAST_MTU - headers) as u16;
-        let interface = u16::try_from(route.most_payload.as_bytes()).unwrap_or(u16::MAX);
+        // The kernel refuses what the interface does not take, and the path's MTU is probed anyway.
+        let interface = route.as_ref().and_then(|route| u16::try_from(route.most_payload.as_bytes()).ok());
+        let interface = interface.unwrap_or(u16::MAX);
         if interface < base {
             return Err(OpenError::SmallMtu { remote, mtu: u32::from(interface) + headers });
         }
@@ -158,9 +161,24 @@ impl CeleritasOptions {
             burst: self.burst,
         };
         let control = control.into_std().map_err(greeting)?;
-        let (link, options) = (route.index, self.clone());
+        let (link, options) = (route.map(|route| route.index), self.clone());
         Ok(Greeted { segments, peer, control, local, remote, token, link, seals, parameters, options, familiar: None })
     }
+}
+
+/// The route; `None` where a filter or a kernel without netlink sockets refuses to tell it.
+fn told(route: Result<UdpRoute, UdpError>) -> Result<Option<UdpRoute>, UdpError> {
+    match route {
+        Err(UdpError::Call { source, .. }) if is_refusal(&source) => {
+            tracing::debug!(%source, "the route of segments is unknown");
+            Ok(None)
+        }
+        route => route.map(Some),
+    }
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EAFNOSUPPORT))
 }
 
 impl Greeted {

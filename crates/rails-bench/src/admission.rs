@@ -6,6 +6,7 @@ use crate::{
     farewell::{self, Conversation},
     purpose::{self, InMessages, Misfit, NoTurn, Purpose},
     stop::Stopped,
+    turn::GaveWay,
 };
 use anyhow::Result;
 use rails_multirail::{ListenerClosed, MultiRailListener, MultiRailStream};
@@ -81,6 +82,11 @@ impl<G: Guest> Admission<G> {
         Ok(self.waiting.recv().await.ok_or(HostGone)??)
     }
 
+    /// Whether a stream waits for its turn.
+    pub(crate) fn is_claimed(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Resets those that still wait, so that each of them hears of it at once.
     pub(crate) async fn dismiss(mut self) {
         self.over.send_replace(true);
@@ -109,9 +115,9 @@ fn is_last(error: &anyhow::Error) -> bool {
 }
 
 /// Whether a command that takes streams, or one with `--once`, takes another after this error. A sender that goes away
-/// is its own misfortune, and one that has gone before its turn does not count.
+/// is its own misfortune; one that has gone before its turn, or that has given way to another, does not count.
 pub(crate) fn is_passed_over(error: &anyhow::Error, once: bool) -> bool {
-    !is_last(error) && (!once || error.is::<NoTurn>())
+    !is_last(error) && (!once || error.is::<NoTurn>() || GaveWay::is_why(error))
 }
 
 /// Tells the user why a stream got no turn: of each reason once a minute at most, as strangers choose how many there

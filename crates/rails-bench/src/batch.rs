@@ -11,12 +11,14 @@ use crate::{
     farewell,
     measure::report::{Baseline, LaneReportOn, Side},
     stop::Stop,
+    turn::GaveWay,
 };
 use anyhow::{Context, Result};
 use rails_multirail::{Mode, MultiRailStream};
 use rails_transfer::{Observer, ReceiveOptions, ReceiveSummary, SendSummary};
 use std::{
     error::Error,
+    future::pending,
     path::PathBuf,
     pin::Pin,
     sync::Arc,
@@ -47,16 +49,16 @@ pub(crate) async fn send(
     observer: Arc<dyn Observer>,
     stop: Stop,
 ) -> Result<Batch<SendSummary>> {
-    let batch = carry(end, stream, stop, move |stream| {
+    let batch = carry(end, stream, stop, pending(), move |stream| {
         Box::pin(async move { rails_transfer::send(stream, &sources, observer).await })
     });
     batch.await.context("the batch was not sent")
 }
 
-/// Receives one batch into a folder.
+/// Receives one batch into a folder. The batch gives way to another when `gives_way` resolves.
 ///
 /// # Errors
-/// The reason why the whole batch is impossible.
+/// The reason why the whole batch is impossible, or [`GaveWay`].
 pub(crate) async fn receive(
     end: &Endpoint,
     stream: MultiRailStream,
@@ -64,20 +66,29 @@ pub(crate) async fn receive(
     options: ReceiveOptions,
     observer: Arc<dyn Observer>,
     stop: Stop,
+    gives_way: impl Future<Output = GaveWay> + Send + 'static,
 ) -> Result<Batch<ReceiveSummary>> {
-    let batch =
-        carry(end, stream, stop, move |stream| Box::pin(async move { options.receive(stream, &into, observer).await }));
+    let batch = carry(end, stream, stop, gives_way, move |stream| {
+        Box::pin(async move { options.receive(stream, &into, observer).await })
+    });
     batch.await.context("the batch was not received")
 }
 
 /// A transfer under way over a borrowed stream.
 type Transfer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-/// Lets a task transfer a batch, up to its end or a signal, and closes the stream.
+/// What ends a batch before it is through.
+enum Cut {
+    Signal(Signal),
+    GaveWay(GaveWay),
+}
+
+/// Lets a task transfer a batch, up to its end, a signal, or the end of its turn, and closes the stream.
 async fn carry<T, E>(
     end: &Endpoint,
     mut stream: MultiRailStream,
     mut stop: Stop,
+    gives_way: impl Future<Output = GaveWay> + Send + 'static,
     transfer: impl for<'a> FnOnce(&'a mut MultiRailStream) -> Transfer<'a, T, E> + Send + 'static,
 ) -> Result<Batch<T>>
 where
@@ -90,8 +101,9 @@ where
         let ended = tokio::select! {
             // First, so that the end of a peer that had the same signal is not taken for the cause.
             biased;
-            signal = stop.requested() => Err(signal),
+            signal = stop.requested() => Err(Cut::Signal(signal)),
             transferred = transfer(&mut stream) => Ok(transferred),
+            gave_way = gives_way => Err(Cut::GaveWay(gave_way)),
         };
         (ended, begin.elapsed(), stream)
     });
@@ -99,7 +111,8 @@ where
     let side = end.close(stream, &baseline, matches!(ended, Ok(Ok(_)))).await;
     let summary = match ended {
         Ok(transferred) => Ok(transferred?),
-        Err(signal) => Err(signal),
+        Err(Cut::Signal(signal)) => Err(signal),
+        Err(Cut::GaveWay(gave_way)) => return Err(gave_way.into()),
     };
     Ok(Batch { summary, time, security: end.options.security().mode(), side })
 }

@@ -39,6 +39,7 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
+mod turn;
 
 pub use cli::Cli;
 pub use exit::{Exit, Signal, explain};

@@ -1,6 +1,6 @@
 //! Shows how a transfer gets on: a bar on a terminal, otherwise a line for each file.
 
-use crate::{print, thread};
+use crate::{print, thread, turn::Waits};
 use indicatif::{ProgressBar, ProgressStyle};
 use rails_topo::DataSize;
 use rails_transfer::{Lacking, Observer, Outcome, Reason, RelPath, Totals};
@@ -20,6 +20,8 @@ pub(crate) struct Progress {
     show: Show,
     /// Files under way.
     open: Mutex<BTreeMap<String, File>>,
+    /// Of a receiver.
+    pub(crate) waits: Waits,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +55,7 @@ impl Progress {
     }
 
     fn showing(show: Show) -> Self {
-        Self { bar: bar(show), show, open: Mutex::default() }
+        Self { bar: bar(show), show, open: Mutex::default(), waits: Waits::new() }
     }
 
     /// A bar over `size` bytes of one thing; nothing where there is no terminal.
@@ -89,6 +91,10 @@ impl Progress {
 }
 
 impl Observer for Progress {
+    fn waits(&self, goes_on: bool) {
+        self.waits.tell(goes_on);
+    }
+
     fn totals(&self, totals: &Totals) {
         self.bar.set_length(totals.bytes);
     }

@@ -12,6 +12,12 @@ use crate::path::RelPath;
 /// overlap: a file's `started` may come before the `finished` of the one before it. Every method does nothing
 /// unless it is written.
 pub trait Observer: Send + Sync {
+    /// The receiver has done all that has come, and waits for the sender (`true`), or goes on (`false`). It begins by
+    /// waiting for the sender's greeting.
+    fn waits(&self, goes_on: bool) {
+        let _ = goes_on;
+    }
+
     /// The contents of the batch; once, before the first file.
     fn totals(&self, totals: &Totals) {
         let _ = totals;

@@ -238,7 +238,7 @@ impl Worker {
     /// Runs to the end of the batch; `None` if the frames end before it does.
     fn run(mut self, mut work: mpsc::Receiver<Frame<FromSender>>) -> Result<Option<ReceiveSummary>, Violation> {
         let outcome = loop {
-            let step = match work.blocking_recv() {
+            let step = match self.next(&mut work) {
                 Some(Frame::Message(FromSender::Done)) => break self.on_done().map(|()| true),
                 Some(Frame::Message(message)) => self.on_message(message),
                 Some(Frame::Block(block)) => self.on_block(block),
@@ -250,6 +250,7 @@ impl Worker {
         };
         // Every unfinished file stays as a part.
         std::mem::take(&mut self.files).into_values().for_each(|file| file.file.park());
+        self.observer.waits(true);
         match outcome {
             Ok(complete) => {
                 self.summary.lacking = self.store.guarantees.lacking().to_vec();
@@ -260,6 +261,17 @@ impl Worker {
                 Err(violation)
             }
         }
+    }
+
+    /// The next frame, and `None` after the last.
+    fn next(&self, work: &mut mpsc::Receiver<Frame<FromSender>>) -> Option<Frame<FromSender>> {
+        if let Ok(frame) = work.try_recv() {
+            return Some(frame);
+        }
+        self.observer.waits(true);
+        let frame = work.blocking_recv();
+        self.observer.waits(false);
+        frame
     }
 
     fn on_message(&mut self, message: FromSender) -> Result<(), Violation> {

@@ -4,7 +4,7 @@ use crate::{
     admission::{Admission, is_passed_over},
     batch,
     commands::block_on,
-    endpoint::{Address, Endpoint, StreamArgs, addresses_of},
+    endpoint::{Address, Endpoint, StreamArgs, addresses_of, seconds},
     exit::{Exit, explain},
     placement::RailsArgs,
     print,
@@ -13,11 +13,13 @@ use crate::{
     report,
     stop::Stop,
     tls::ServerTls,
+    turn::GaveWay,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use rails_multirail::MultiRailStream;
 use rails_transfer::ReceiveOptions;
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use tokio::sync::oneshot;
 
 /// Receive the files of `send`, batch after batch, and write it below a folder
 #[derive(Debug, clap::Args)]
@@ -30,8 +32,8 @@ Examples:
   rails-bench recv --listen 10.0.1.9,10.0.2.9 --into inbox --secret-file secret
   rails-bench recv --listen 0.0.0.0 --into inbox --secret-file secret --once
 
-Batches are taken one at a time. What is cut is left as .NAME.rails-part, and the next `send` of the same file goes on from \
-there. The bytes are encrypted with --encrypt or by TLS, and not otherwise.")]
+Batches are taken one at a time, and one whose sender stands still gives way to another that waits. What is cut is left \
+as .NAME.rails-part, and the next `send` of the same file goes on from there. The bytes are encrypted with --encrypt or by TLS, and not otherwise.")]
 pub(crate) struct Args {
     /// Listen on these addresses, a lane for each
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
@@ -42,6 +44,10 @@ pub(crate) struct Args {
     /// End after one batch, with exit code 0 if all of it is there
     #[arg(long)]
     once: bool,
+    /// How long a batch may wait for its sender before it gives way to another that waits for its turn; raise it where
+    /// senders read long before they send, as to go on with a part of a terabyte
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = idle_timeout)]
+    idle_timeout: Duration,
     /// Fail a file where the file system refuses to lock it, to set its mode, or to write it to disk, instead of going
     /// on with a warning
     #[arg(long)]
@@ -76,7 +82,7 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut
     loop {
         let received = async {
             let stream = stop.or(guests.next()).await?;
-            receive(args, end, stream, stop.clone(), details).await
+            receive(args, end, stream, stop.clone(), details, || guests.is_claimed()).await
         };
         let ending = match received.await {
             Ok(ending) => ending,
@@ -92,13 +98,32 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut
     }
 }
 
-/// Takes one batch.
-async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, mut stop: Stop, details: bool) -> Result<Exit> {
+/// Takes one batch. Where its sender stands still and somebody claims the turn, it gives way.
+async fn receive(
+    args: &Args,
+    end: &Endpoint,
+    stream: MultiRailStream,
+    mut stop: Stop,
+    details: bool,
+    is_claimed: impl Fn() -> bool,
+) -> Result<Exit> {
     let begin = async |stream: &mut MultiRailStream| Ok(purpose::give_turn(stream).await?);
     let ((), stream) = stop.unless(stream, begin).await?;
     let progress = Arc::new(Progress::new(args.quiet));
     let options = ReceiveOptions::new().strict(args.strict);
-    let batch = batch::receive(end, stream, args.into.clone(), options, progress.clone(), stop).await;
+    let (peer, limit) = (stream.peer_addr()?, args.idle_timeout);
+    let (end_turn, turn_ends) = oneshot::channel();
+    let gives_way = async { turn_ends.await.unwrap_or_else(|_| unreachable!("the batch ends before its turn")) };
+    let batch = batch::receive(end, stream, args.into.clone(), options, progress.clone(), stop, gives_way);
+    let mut batch = pin!(batch);
+    let batch = tokio::select! {
+        batch = &mut batch => batch,
+        () = progress.waits.last(limit, is_claimed) => {
+            // The call fails where the batch has just ended.
+            let _ = end_turn.send(GaveWay { peer, limit });
+            batch.await
+        }
+    };
     progress.clear();
     let unfinished = progress.unfinished();
     if !unfinished.is_empty() {
@@ -116,4 +141,11 @@ async fn receive(args: &Args, end: &Endpoint, stream: MultiRailStream, mut stop:
             Ok(Exit::Signal(*signal))
         }
     }
+}
+
+/// Reads the time for which a batch may stand still.
+fn idle_timeout(text: &str) -> Result<Duration> {
+    let time = seconds(text)?;
+    ensure!(time >= Duration::from_millis(100), "it is from 0.1 to 86400, which is a day");
+    Ok(time)
 }

@@ -18,6 +18,7 @@ mod purposes;
 mod refusals;
 mod sandboxed;
 mod soak;
+mod still;
 mod tls;
 mod transfers;
 mod util;

@@ -19,7 +19,7 @@ use file::{Source, digest_of};
 use rails_multirail::{MultiRailListener, MultiRailStream, Secret, StreamOptions};
 use rails_topo::DataSize;
 use rails_transfer::{ReceiveOptions, ReceiveSummary, SendSummary};
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{future::pending, net::SocketAddr, path::PathBuf, sync::Arc};
 
 /// Move a file over this machine's loopback, both ends in this process, and check everything
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,7 @@ async fn demo(args: Args, stop: Stop) -> Result<Option<()>> {
     let inbox = folder.path().join("received");
     let (sent, received) = tokio::join!(
         batch::send(&sender, near, vec![source.path.clone()], Arc::new(()), stop.clone()),
-        batch::receive(&receiver, far, inbox.clone(), ReceiveOptions::new(), progress.clone(), stop.clone()),
+        batch::receive(&receiver, far, inbox.clone(), ReceiveOptions::new(), progress.clone(), stop.clone(), pending()),
     );
     progress.clear();
     let (sent, received) = (sent?, received?);

@@ -1,0 +1,140 @@
+//! The turn of a batch, which ends early where its sender stands still and another waits.
+
+use anyhow::Error;
+use rails_proto::countdown::Countdown;
+use std::{
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+use tokio::time::sleep_until;
+
+/// The waits of a receiver for its sender, as the receiver tells of them.
+#[derive(Debug)]
+pub(crate) struct Waits(Mutex<Wait>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wait {
+    /// How often the receiver has begun or ended to wait.
+    count: u64,
+    goes_on: bool,
+}
+
+impl Waits {
+    /// Of a receiver that waits for the sender's greeting.
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Wait { count: 0, goes_on: true }))
+    }
+
+    /// The receiver begins or ends to wait.
+    pub(crate) fn tell(&self, goes_on: bool) {
+        let mut wait = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *wait = Wait { count: wait.count + 1, goes_on };
+    }
+
+    /// Waits until one wait has lasted for `limit`, and `is_claimed` says that somebody else waits for the turn.
+    pub(crate) async fn last(&self, limit: Duration, is_claimed: impl Fn() -> bool) {
+        let wait = || *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut standing = Standing::new(Instant::now(), limit, wait());
+        loop {
+            sleep_until(standing.look_at().into()).await;
+            if standing.look(Instant::now(), wait()) && is_claimed() {
+                return;
+            }
+        }
+    }
+}
+
+/// How long one wait has lasted. A time in which this process is stopped does not count, except for an eighth of the
+/// limit at most.
+struct Standing {
+    wait: Wait,
+    limit: Duration,
+    left: Countdown,
+    looked_at: Instant,
+}
+
+impl Standing {
+    fn new(now: Instant, limit: Duration, wait: Wait) -> Self {
+        Self { wait, limit, left: Countdown::new(now, limit), looked_at: now }
+    }
+
+    /// When to [look](Self::look) next. Somebody may claim the turn long after the limit.
+    fn look_at(&self) -> Instant {
+        if self.left.is_over() { self.looked_at + self.limit / 8 } else { self.left.check_at() }
+    }
+
+    /// Whether this is still the wait of the last look, and has lasted for the limit.
+    fn look(&mut self, now: Instant, wait: Wait) -> bool {
+        if wait != self.wait || !wait.goes_on {
+            *self = Self::new(now, self.limit, wait);
+        }
+        self.looked_at = now;
+        self.left.count(now)
+    }
+}
+
+/// A batch has ended before it was complete, because another sender waited.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing came from {peer} for {} s, and it gave way to another sender", limit.as_secs_f64())]
+pub(crate) struct GaveWay {
+    pub(crate) peer: SocketAddr,
+    pub(crate) limit: Duration,
+}
+
+impl GaveWay {
+    /// Whether this is why a batch was not received.
+    pub(crate) fn is_why(error: &Error) -> bool {
+        error.chain().any(|cause| cause.is::<Self>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(8);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The seconds after which the limit is over first, for waits as they are in each second.
+    fn over_after(wait: impl Fn(u64) -> Wait) -> Option<u64> {
+        let begin = Instant::now();
+        let mut standing = Standing::new(begin, LIMIT, wait(0));
+        (1..60).find(|second| {
+            let now = begin + *second as u32 * SECOND;
+            now >= standing.look_at() && standing.look(now, wait(*second))
+        })
+    }
+
+    #[test]
+    fn one_wait_ends_a_turn_and_many_do_not() {
+        assert_eq!(over_after(|_| Wait { count: 0, goes_on: true }), Some(8));
+        assert_eq!(over_after(|_| Wait { count: 0, goes_on: false }), None, "the receiver works");
+        assert_eq!(over_after(|second| Wait { count: second / 5, goes_on: true }), None, "bytes come now and then");
+        assert_eq!(over_after(|second| Wait { count: second.min(20), goes_on: true }), Some(28));
+    }
+
+    #[test]
+    fn a_receiver_that_was_stopped_blames_no_sender() {
+        let begin = Instant::now();
+        let wait = Wait { count: 3, goes_on: true };
+        let mut standing = Standing::new(begin, LIMIT, wait);
+        assert!(!standing.look(begin + 3600 * SECOND, wait));
+        while standing.look_at() < begin + 3606 * SECOND {
+            assert!(!standing.look(standing.look_at(), wait), "the sender has had an eighth of its time");
+        }
+    }
+
+    #[test]
+    fn a_turn_that_is_claimed_late_ends_then() {
+        let begin = Instant::now();
+        let wait = Wait { count: 3, goes_on: true };
+        let mut standing = Standing::new(begin, LIMIT, wait);
+        let mut now = begin;
+        for _ in 0..100 {
+            now = standing.look_at();
+            standing.look(now, wait);
+        }
+        assert!(now > begin + 90 * SECOND && standing.look(standing.look_at(), wait));
+    }
+}

@@ -32,7 +32,8 @@ impl FromStr for Address {
         }
         let port = |digits: &str| digits.parse().map_err(|_| format!("`{digits}` is no port (0 to 65535)"));
         if let Some(rest) = text.strip_prefix('[') {
-            let (address, rest) = rest.split_once(']').ok_or_else(|| format!("`{text}` has no closing bracket"))?;
+            // An interface's name may have a bracket.
+            let (address, rest) = rest.rsplit_once(']').ok_or_else(|| format!("`{text}` has no closing bracket"))?;
             let address = ip(address).map_err(|error| error.to_string())?;
             if address.ip().is_ipv4() {
                 return Err(format!("`{address}` is no IPv6 address"));
@@ -92,6 +93,7 @@ mod tests {
         assert_eq!(parsed("[fd00::1]"), "[fd00::1]:7575");
         assert_eq!(parsed("[fd00::1]:80"), "[fd00::1]:80");
         assert_eq!(parsed("fe80::1%eth0"), "[fe80::1%eth0]:7575");
+        assert_eq!("fe80::1%a]b".parse::<Address>(), "[fe80::1%a]b]".parse());
         assert_eq!(parsed("celeritas://[fe80::1%eth0]:80"), "celeritas://[fe80::1%eth0]:80");
         assert_eq!("[fd00:0::1]".parse::<Address>(), "fd00::1".parse(), "however it is written");
         assert_eq!(parsed("storage.example"), "storage.example:7575");

@@ -4,13 +4,18 @@ use super::{
     Dialing, MultiRailStream,
     dialer::{Dialer, News, Path, Report},
 };
-use crate::{OpenError, StreamOptions, error::JoinError, rails::Rails};
+use crate::{
+    OpenError, StreamOptions,
+    error::{FailedLane, JoinError},
+    rails::Rails,
+};
 use rails_proto::{
+    LaneAddress,
     opening::{Call, Calls},
     pairing::Pair,
     parameters::MOST_LANES,
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
@@ -89,7 +94,14 @@ pub(super) async fn connect(
     match stream {
         Some(mut stream) => {
             let failed = dialer.failed_lanes();
-            failed.iter().for_each(|lane| tracing::warn!(stream = %stream.id(), "lane did not come up: {lane}"));
+            for lane in &failed {
+                // A name is reached all the same.
+                if has_another_address(lanes, &failed, lane.remote) {
+                    tracing::info!(stream = %stream.id(), "an address of a name does not answer: {lane}");
+                } else {
+                    tracing::warn!(stream = %stream.id(), "lane did not come up: {lane}");
+                }
+            }
             stream.shared.log_opened(stream.lanes_up());
             rails.warn_of_unbound();
             stream.dialing = Some(Dialing { dialer, next: count as u16 });
@@ -101,4 +113,11 @@ pub(super) async fn connect(
             Err(OpenError::AllFailed { lanes: dialer.unanswered(&paths, error) })
         }
     }
+}
+
+/// Whether a name with that address has one whose lane has not failed.
+fn has_another_address(lanes: &[Pair], failed: &[Arc<FailedLane>], remote: LaneAddress) -> bool {
+    let has_failed = |pair: &Pair| failed.iter().any(|lane| lane.remote == pair.theirs.address);
+    let mut names = lanes.chunk_by(|_, next| next.is_further);
+    names.any(|name| name.iter().any(|pair| pair.theirs.address == remote) && !name.iter().all(has_failed))
 }

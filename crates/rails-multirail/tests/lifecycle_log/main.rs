@@ -1,7 +1,9 @@
 //! The log at the level of information tells of rails, listeners and streams, once each. This test has a file of its own,
 //! because it reads the log of the whole process.
 
-use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
+use rails_multirail::{
+    MultiRailListener, MultiRailStream, RailRequest, Rails, Scheme, Secret, StreamOptions, in_order_by_name, plan_rails,
+};
 use rails_topo::Topology;
 use std::{
     io,
@@ -43,7 +45,7 @@ async fn rails_listeners_and_streams_are_told_of_once() {
     near.and(far).expect("both end in order");
 
     let text = log.text();
-    let lines = |parts: &[&str]| text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count();
+    let lines = |parts: &[&str]| lines_of(&text, parts);
     assert_eq!(lines(&[" INFO "]), text.lines().count(), "{text}");
     assert_eq!(lines(&["a rail runs", "rail=0", "address=", "cpus="]), 1, "{text}");
     assert_eq!((lines(&["a rail runs"]), lines(&["a listener accepts streams", "127.0.0.2:"])), (2, 1), "{text}");
@@ -66,12 +68,27 @@ async fn rails_listeners_and_streams_are_told_of_once() {
         let (near, far) = tokio::join!(near.close(), far.close());
         near.and(far).expect("both end in order");
     }
+    // A name is reached at one of its addresses.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("loopback");
+    let name = vec![gone.into(), listener.local_addrs()[0]];
+    let pairing = in_order_by_name(&rails.offers(Scheme::TCP), &[name]);
+    let near = MultiRailStream::connect_paired(&rails, &pairing, &options).await.expect("one of two answers");
+    let far = listener.accept().await.expect("it listens");
+    let (near, far) = tokio::join!(near.close(), far.close());
+    near.and(far).expect("both end in order");
+
     let text = log.text();
+    assert_eq!(lines_of(&text, &[" INFO ", "an address of a name does not answer", &gone.to_string()]), 1, "{text}");
     let warnings: Vec<_> = text.lines().filter(|line| line.contains(" WARN ")).collect();
     // A machine of one CPU has no other to run on.
     assert_eq!(warnings.len(), topology.online_cpus().iter().count().min(2) - 1, "{text}");
     let names_it = |line: &&str| line.contains("a rail's threads may run on other CPUs") && line.contains("rail=1");
     assert!(warnings.iter().all(names_it), "{text}");
+}
+
+/// How many lines of a text have all these parts.
+fn lines_of(text: &str, parts: &[&str]) -> usize {
+    text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()
 }
 
 impl Log {

@@ -1,10 +1,13 @@
-//! The limits on the threads that a process may have.
+//! The limits on the threads and descriptors that a process may have.
 
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
-use std::{fs, io, path::Path};
+use nix::{
+    errno::Errno,
+    sys::resource::{RLIM_INFINITY, Resource, getrlimit},
+};
+use std::{fs, io, os::unix::net::UnixStream, path::Path};
 
 /// Adds to the error of a thread that the system did not give the limits that it may have met: `pids.max` of the
-/// process's control groups, `RLIMIT_NPROC` and `kernel.threads-max`. An error that no limit causes stays as it is. The
+/// process's control groups, `RLIMIT_AS`, `RLIMIT_NPROC` and `kernel.threads-max`. An error that no limit causes stays as it is. The
 /// new error has the kind of the old one, and the old one as its cause.
 ///
 /// ```
@@ -21,8 +24,36 @@ pub fn name_thread_limits(refused: io::Error) -> io::Error {
     if refused.kind() != io::ErrorKind::WouldBlock {
         return refused;
     }
-    let of_user = getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft).filter(|soft| *soft != RLIM_INFINITY);
-    io::Error::new(refused.kind(), NoThread { limits: limits(Path::new("/"), of_user), source: refused })
+    let soft = |resource| getrlimit(resource).ok().map(|(soft, _)| soft).filter(|soft| *soft != RLIM_INFINITY);
+    let own = Own { threads: soft(Resource::RLIMIT_NPROC), memory: soft(Resource::RLIMIT_AS) };
+    io::Error::new(refused.kind(), NoThread { limits: limits(Path::new("/"), own), source: refused })
+}
+
+/// Tries whether descriptors for a tokio runtime are left. The runtime is made with fewer, and panics where its handler
+/// of signals gets none.
+///
+/// # Errors
+/// The system's, with `RLIMIT_NOFILE` in its words where that is reached.
+pub fn try_runtime_descriptors() -> io::Result<()> {
+    // An epoll instance and its copy, an eventfd, and of the handler of signals a pair of sockets and a copy.
+    let pair = |_| UnixStream::pair();
+    (0..3).map(pair).collect::<io::Result<Vec<_>>>().map(drop).map_err(|error| {
+        match (error.raw_os_error(), getrlimit(Resource::RLIMIT_NOFILE)) {
+            (Some(code), Ok((most, _))) if code == Errno::EMFILE as i32 => {
+                io::Error::other(format!("{error}: RLIMIT_NOFILE allows {most}; a higher `ulimit -n` allows more"))
+            }
+            _ => error,
+        }
+    })
+}
+
+/// The process's own limits, where it has any.
+#[derive(Debug, Clone, Copy)]
+struct Own {
+    /// Of its user.
+    threads: Option<u64>,
+    /// Bytes of addresses.
+    memory: Option<u64>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +63,8 @@ struct NoThread {
     source: io::Error,
 }
 
-/// The limits below this root of files, in words. A limit of a control group that is reached is the only one.
-fn limits(root: &Path, of_user: Option<u64>) -> String {
+/// The limits below this root of files, and the process's own, in words. A limit of a control group that is reached is the only one.
+fn limits(root: &Path, own: Own) -> String {
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let mut met = Vec::new();
     for folder in group_folders(root) {
@@ -45,7 +76,8 @@ fn limits(root: &Path, of_user: Option<u64>) -> String {
         }
         met.push(limit);
     }
-    met.extend(of_user.map(|max| format!("RLIMIT_NPROC allows the user {max}")));
+    met.extend(own.memory.map(|max| format!("RLIMIT_AS allows the process {max} bytes, its threads' stacks included")));
+    met.extend(own.threads.map(|max| format!("RLIMIT_NPROC allows the user {max}")));
     let of_machine = number(&root.join("proc/sys/kernel/threads-max"));
     met.extend(of_machine.map(|max| format!("kernel.threads-max allows the machine {max}")));
     match met.is_empty() {
@@ -81,6 +113,8 @@ mod tests {
     use super::*;
     use std::error::Error;
 
+    const OWN: Own = Own { threads: Some(5), memory: Some(9) };
+
     fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -100,7 +134,7 @@ mod tests {
             ("sys/fs/cgroup/pids/a/pids.max", "7\n"),
             ("sys/fs/cgroup/pids/a/pids.current", "7\n"),
         ]);
-        assert_eq!(limits(root.path(), Some(5)), "`pids.max` in /sys/fs/cgroup/pids/a allows 7");
+        assert_eq!(limits(root.path(), OWN), "`pids.max` in /sys/fs/cgroup/pids/a allows 7");
     }
 
     #[test]
@@ -111,15 +145,16 @@ mod tests {
             ("sys/fs/cgroup/pids.max", "7\n"),
             ("sys/fs/cgroup/pids.current", "6\n"),
         ]);
-        let named = "`pids.max` in /sys/fs/cgroup allows 7, RLIMIT_NPROC allows the user 5, kernel.threads-max allows \
-                     the machine 9000";
-        assert_eq!(limits(root.path(), Some(5)), named);
+        let named = "`pids.max` in /sys/fs/cgroup allows 7, RLIMIT_AS allows the process 9 bytes, its threads' stacks \
+                     included, RLIMIT_NPROC allows the user 5, kernel.threads-max allows the machine 9000";
+        assert_eq!(limits(root.path(), OWN), named);
     }
 
     #[test]
     fn limits_are_named_where_no_file_tells_them() {
         let root = root(&[]);
-        assert!(limits(root.path(), None).starts_with("`pids.max` of the control group, RLIMIT_NPROC and"));
+        let none = Own { threads: None, memory: None };
+        assert!(limits(root.path(), none).starts_with("`pids.max` of the control group, RLIMIT_NPROC and"));
     }
 
     #[test]

@@ -42,11 +42,12 @@ impl TriggerThread {
         let spawned = thread::Builder::new().name(format!("{name}-{cpus}"));
         let (queues, controlled) = (queues.clone(), Arc::clone(&control));
         let attach = move || -> Result<_, AttachError> {
-            let guard = placement.cpus(cpus).apply()?;
-            Ok((guard, queues.attach_trigger(trigger, current_affinity()?)?))
+            // The thread ends as it is placed: putting it back would take a privilege for some classes.
+            placement.cpus(cpus).apply()?.keep();
+            queues.attach_trigger(trigger, current_affinity()?)
         };
         let run = move || match attach() {
-            Ok((_guard, runner)) => {
+            Ok(runner) => {
                 let _ = report.send(Ok(()));
                 body(Triggered::new(runner, controlled));
             }

@@ -174,6 +174,11 @@ impl Guarantees {
         self.without(Guarantee::Owner, "make a part file that is ours alone", error)
     }
 
+    /// Goes on where a folder may not be opened to put its names on disk.
+    pub(crate) fn without_sync(&mut self, error: io::Error) -> Result<(), Reason> {
+        self.without(Guarantee::Sync, "open the folder to put it on disk", error)
+    }
+
     /// Goes on without a guarantee if the error says that it cannot be had, and if that is allowed.
     fn without(&mut self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
         if self.is_strict || !refuses(&error) {
@@ -203,7 +208,11 @@ pub(crate) fn refuses(error: &io::Error) -> bool {
 
 /// Names the receiver, the step and the cause.
 pub(crate) fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
-    move |error| Reason::new(format_args!("receiver: cannot {doing}: {error}"))
+    move |error| {
+        let too_many = error.raw_os_error() == Some(Errno::EMFILE as i32);
+        let step = if too_many { "; a higher `ulimit -n` allows more" } else { "" };
+        Reason::new(format_args!("receiver: cannot {doing}: {error}{step}"))
+    }
 }
 
 /// Locks all of a file for writing, as long as it is open, or frees it (`F_OFD_SETLK`, fcntl(2)).

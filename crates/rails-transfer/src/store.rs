@@ -80,8 +80,10 @@ impl Store {
     /// Puts the names in the receiving folder itself on disk.
     pub(crate) fn sync(&mut self) -> Result<(), Reason> {
         // A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be an `O_PATH` one.
-        let handle = self.root.open(".").map_err(because("open the folder"))?.into_std();
-        self.guarantees.sync(&handle, "put the folder on disk")
+        match inside(&self.root, || self.root.open(".")) {
+            Ok(handle) => self.guarantees.sync(&handle.into_std(), "put the folder on disk"),
+            Err(error) => self.guarantees.without_sync(error),
+        }
     }
 
     /// Finds the bytes of an offered file that are there, while the sender awaits the answer, and locks its unfinished part.
@@ -381,8 +383,8 @@ fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn
     Ok(hashed)
 }
 
-/// Makes a folder with those above it, and puts their names on disk where the file system can; one that is there is
-/// left as it is.
+/// Makes a folder with those above it, and puts their names on disk where that may be done; one that is there is left
+/// as it is.
 ///
 /// # Errors
 /// The system's error.
@@ -392,7 +394,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for made in missing {
         let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match File::open(above)?.sync_all() {
+        match File::open(above).and_then(|above| above.sync_all()) {
             Err(error) if !refuses(&error) => return Err(error),
             _ => {}
         }

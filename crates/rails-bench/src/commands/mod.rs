@@ -17,6 +17,7 @@ pub(crate) mod undo;
 
 use crate::{farewell, measure::latency::LONGEST, size, thread};
 use anyhow::{Context, Result, ensure};
+use rails_bind::limits::try_runtime_descriptors;
 use rails_multirail::Decisions;
 use std::{convert::Infallible, fs, path::Path, time::Duration};
 use tokio::sync::oneshot;
@@ -27,6 +28,7 @@ use tokio::sync::oneshot;
 ///
 /// The second thread is not a worker of a multi-thread runtime, which panics where no thread can be had.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
+    try_runtime_descriptors().context("no tokio runtime")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no tokio runtime")?;
     let handle = runtime.handle().clone();
     let (over, is_over) = oneshot::channel::<Infallible>();

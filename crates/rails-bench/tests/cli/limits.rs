@@ -1,4 +1,4 @@
-//! Where the process may have few threads, as `pids.max` and RLIMIT_NPROC say.
+//! Where the process may have few threads, as `pids.max` and RLIMIT_NPROC say, or few descriptors.
 
 use crate::util::{rails_bench, stderr, text};
 use rails_lab::Sandbox;
@@ -6,6 +6,20 @@ use std::{os::unix::fs::PermissionsExt, path::Path};
 
 /// A user whom no system has.
 const UNUSED: u32 = 3_650_000_053;
+
+#[test]
+fn few_descriptors_are_an_error_and_no_panic() {
+    for descriptors in 4..=14 {
+        let sandbox = Sandbox::new().max_descriptors(descriptors);
+        for args in [&["plan", "--rails", "loopback"][..], &["demo", "--size", "100KiB", "--rails", "1"]] {
+            let output = sandbox.output(&rails_bench(args.iter().copied()));
+            let said = stderr(&output);
+            assert!(!said.contains("panicked") && output.status.code() < Some(3), "{descriptors}, {args:?}: {said}");
+        }
+    }
+    let said = stderr(&Sandbox::new().max_descriptors(6).output(&rails_bench(["demo"])));
+    assert!(said.contains("RLIMIT_NOFILE allows 6; a higher `ulimit -n` allows more"), "{said}");
+}
 
 #[test]
 #[ignore = "needs root: it becomes another user"]

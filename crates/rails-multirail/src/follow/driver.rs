@@ -7,7 +7,7 @@ use super::{
 use crate::{Rail, RailId, Rails, error::with_causes, planner::RailRequest, rails::WeakRails};
 use rails_bind::{
     claims::{Claims, Resources},
-    limits::name_thread_limits,
+    limits::{name_thread_limits, try_runtime_descriptors},
     settings::{Change, Host, SettingError, SettingState},
 };
 use rails_topo::{
@@ -37,8 +37,9 @@ pub(super) fn start(
     let (rails, request) = (rails.downgrade(), request.clone());
     let thread = thread::Builder::new().name("rails-follow".to_owned()).spawn(move || {
         // On the thread: a caller in a task could not drop it, where there is no thread for it.
-        let runtime = runtime::Builder::new_current_thread().enable_all().thread_name("rails-follow-io").build();
-        let runtime = match runtime {
+        let mut builder = runtime::Builder::new_current_thread();
+        let build = |()| builder.enable_all().thread_name("rails-follow-io").build();
+        let runtime = match try_runtime_descriptors().and_then(build) {
             Ok(runtime) => runtime,
             Err(error) => {
                 let _ = report.send(Err(FollowError::Thread(error)));

@@ -16,7 +16,7 @@ use placement::{Beside, CurrentPlacement, Unbound, Wanted};
 use rails_bind::{
     BindError,
     claims::{Claim, ClaimError, Resource},
-    limits::name_thread_limits,
+    limits::{name_thread_limits, try_runtime_descriptors},
     memory::MemoryPolicy,
     thread,
     usage::{ThreadUsage, UsageError},
@@ -334,6 +334,8 @@ impl RailRuntimeBuilder {
     }
 
     fn runtime(&self, unbound: Unbound, parking: &Arc<Parking>) -> Result<LocalRuntime, RuntimeError> {
+        let not_built = |source| RuntimeError::Runtime { name: self.name.clone(), source };
+        try_runtime_descriptors().map_err(not_built)?;
         let mut builder = Builder::new_current_thread();
         if parking.is_needed() {
             let (before, after) = (Arc::clone(parking), Arc::clone(parking));
@@ -346,7 +348,7 @@ impl RailRuntimeBuilder {
             .thread_name(format!("{}-io", self.name))
             .on_thread_start(move || unbound.apply())
             .build_local(LocalOptions::default())
-            .map_err(|source| RuntimeError::Runtime { name: self.name.clone(), source })
+            .map_err(not_built)
     }
 }
 

@@ -205,6 +205,12 @@ fn read_only_folders_of_ours_take_what_is_new() {
         let (sent, received) = (sent.unwrap(), received.unwrap());
         assert!(sent.is_complete() && received.is_complete(), "{:?}", sent.failures);
         assert_eq!(harvest(into.path()), tree);
+        // A folder that takes files, and that its owner may not list.
+        set_mode(into.path(), 0o333);
+        let (sent, received) = transfer(&source, into.path(), 4096);
+        assert!(sent.unwrap().is_complete() && received.unwrap().is_complete());
+        assert_eq!(fs::metadata(into.path()).unwrap().permissions().mode() & 0o7777, 0o333);
+        set_mode(into.path(), 0o755);
         // Their owner could not remove what is in them.
         for folder in [source[0].join("sub"), there] {
             set_mode(&folder, 0o755);

@@ -3,12 +3,13 @@
 use super::{
     ClaimError,
     resource::{Kind, Page},
+    user::{self, ROOT},
 };
 use nix::{
     errno::Errno,
     fcntl::{AtFlags, OFlag, open, openat, renameat},
     sys::stat::{Mode, fchmod, fstat, fstatat},
-    unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, linkat, unlinkat},
+    unistd::{Gid, Uid, UnlinkatFlags, fchown, linkat, unlinkat},
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -228,7 +229,7 @@ impl OpenFolder<'_> {
 
 /// Whether the calling process is root's, and this user is not root.
 fn is_foreign(user: Option<u32>) -> bool {
-    geteuid().is_root() && user.is_some_and(|user| user != ROOT)
+    user::is_root() && user.is_some_and(|user| user != ROOT)
 }
 
 /// The name of something that is put aside.
@@ -238,8 +239,6 @@ fn put_aside(name: &OsStr) -> OsString {
     aside.push(format!(".aside.{}", process::id()));
     aside
 }
-
-const ROOT: u32 = 0;
 
 /// How often something is tried again that somebody else has just undone. Each try takes microseconds.
 pub(super) const TRIES: usize = 16;

@@ -1,8 +1,8 @@
 //! Folders and files that others have made, changed or removed.
 
-use crate::worker::{Worker, cpus, folder};
+use crate::worker::{Worker, cpus, folder, say};
 use nix::{
-    fcntl::{FcntlArg, fcntl},
+    fcntl::{FcntlArg, FdFlag, fcntl},
     libc,
     sys::stat::Mode,
     unistd::mkfifo,
@@ -11,7 +11,11 @@ use rails_bind::claims::{ClaimError, Claims, Resource};
 use std::{
     error::Error,
     fs,
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        process::CommandExt,
+    },
+    process::Command,
 };
 
 /// As a process that wants no good: it locks the files from their first byte to beyond all numbers. Plays in a worker.
@@ -19,20 +23,35 @@ pub(crate) fn lock_to_the_end(claims: &Claims) -> usize {
     let mut locked = 0;
     for (name, length) in [("cpus", 0), ("interrupts", 1 << 62), ("queues.eth0", 0)] {
         let file = fs::File::options().write(true).create(true).truncate(false).open(claims.folder().join(name));
-        let lock = libc::flock {
-            l_type: libc::F_WRLCK as _,
-            l_whence: libc::SEEK_SET as _,
-            l_start: 0,
-            l_len: length,
-            l_pid: 0,
-        };
         let file = file.expect("anybody may write there");
-        fcntl(&file, FcntlArg::F_SETLK(&lock)).expect("nobody holds any of it");
+        fcntl(&file, FcntlArg::F_SETLK(&lock(length))).expect("nobody holds any of it");
         // To close it would unlock it.
         std::mem::forget(file);
         locked += 1;
     }
     locked
+}
+
+/// As a process of any program: its lock on the CPUs belongs to an open file and to no process. Plays in a worker.
+pub(crate) fn lock_for_an_open_file(claims: &Claims) {
+    let file = fs::File::options().write(true).open(claims.folder().join("cpus")).expect("anybody may write there");
+    fcntl(&file, FcntlArg::F_OFD_SETLK(&lock(0))).expect("nobody holds any of it");
+    // To close it would unlock it.
+    std::mem::forget(file);
+}
+
+/// Locks all CPUs and becomes that program, which inherits the file and so the lock. Plays in a worker.
+pub(crate) fn lock_and_execute(claims: &Claims, program: &str) {
+    let file = fs::File::options().write(true).open(claims.folder().join("cpus")).expect("anybody may write there");
+    fcntl(&file, FcntlArg::F_SETLK(&lock(0))).expect("nobody holds any of it");
+    fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).expect("it is open");
+    say("ok");
+    panic!("{program}: {}", Command::new(program).exec());
+}
+
+/// From the first byte on; to the end of all files with length 0.
+fn lock(length: i64) -> libc::flock {
+    libc::flock { l_type: libc::F_WRLCK as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: length as _, l_pid: 0 }
 }
 
 fn mode(path: &std::path::Path) -> u32 {

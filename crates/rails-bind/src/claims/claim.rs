@@ -5,7 +5,7 @@ use super::{
     folder::Folder,
     record_lock::Owner,
     registry::{Taken, registry},
-    resource::{Number, Numbers, Page},
+    resource::{Number, Numbers, Page, spans},
 };
 use std::{io, process};
 
@@ -61,7 +61,7 @@ impl Claim {
         for taken in &self.taken {
             let held = match self.folder.open()? {
                 Some(folder) => registry
-                    .locked(&folder, &taken.page, &[taken.page.kind.whole()])?
+                    .locked(&folder, &taken.page, &spans(&taken.numbers))?
                     .filter(|(file, _)| *file == taken.file),
                 None => None,
             };

@@ -12,6 +12,7 @@ use nix::{
     unistd::{Gid, Uid, UnlinkatFlags, fchown, linkat, unlinkat},
 };
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fs::{self, DirBuilder, File, Permissions},
     io,
@@ -109,10 +110,10 @@ impl Folder {
         Ok(())
     }
 
-    /// The kinds that there are files of, in order.
-    pub(super) fn kinds(&self) -> Result<Vec<Kind>, ClaimError> {
+    /// The kinds that there are files of, in order: those of the first [`MAX_KINDS`], as any user can make more.
+    pub(super) fn kinds(&self) -> Result<BTreeSet<Kind>, ClaimError> {
         let failed = |source| self.unusable("list", source);
-        let mut kinds = Vec::new();
+        let mut kinds = BTreeSet::new();
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(kinds),
             entries => entries.map_err(failed)?,
@@ -120,9 +121,10 @@ impl Folder {
         for entry in entries {
             let page = entry.map_err(failed)?.file_name().to_str().and_then(Page::of_file);
             kinds.extend(page.map(|page| page.kind));
+            if kinds.len() > MAX_KINDS {
+                kinds.pop_last();
+            }
         }
-        kinds.sort();
-        kinds.dedup();
         Ok(kinds)
     }
 
@@ -239,6 +241,9 @@ fn put_aside(name: &OsStr) -> OsString {
     aside.push(format!(".aside.{}", process::id()));
     aside
 }
+
+/// More than the interfaces of a machine whose queues are claimed.
+const MAX_KINDS: usize = 1024;
 
 /// How often something is tried again that somebody else has just undone. Each try takes microseconds.
 pub(super) const TRIES: usize = 16;

@@ -65,13 +65,14 @@ use self::{
     limit::UserLimit,
     record_lock::{Locked, Owner},
     registry::{NotTaken, Registry, Taken, registry},
-    resource::{Kind, Page, spans},
+    resource::{Kind, Page, Span, spans},
     user::ROOT,
 };
-use nix::unistd::geteuid;
+use crate::{kernel_files, settings::InterfaceName};
+use nix::{net::if_::if_nameindex, unistd::geteuid};
 use rails_topo::CpuSet;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process,
 };
@@ -225,7 +226,7 @@ impl Claims {
             return Ok(claim);
         };
         let user = user::of(process::id()).unwrap_or_else(|| geteuid().as_raw());
-        let holdings = self.holdings(&[Kind::Cpus])?;
+        let holdings = self.holdings([cpus()])?;
         let own = holdings.iter().filter(|(owner, _)| owner.user() == Some(user));
         let holds = own.fold(claim.resources().cpus().clone(), |all, (_, holds)| all.union(holds.cpus()));
         match holds.len() <= max {
@@ -246,11 +247,12 @@ impl Claims {
     /// # Privileges
     /// None. The commands and users of other users' processes are unknown where `/proc` hides them (`hidepid`).
     pub fn list(&self) -> Result<Vec<Holder>, ClaimError> {
-        let holdings = self.holdings(&self.folder.kinds()?)?;
+        let holdings = self.all_holdings()?;
         Ok(holdings.into_iter().map(|(owner, holds)| Holder::of(owner, holds)).collect())
     }
 
-    /// All that is claimed, by other processes or by this one. A user who holds more CPUs than one may counts for none,
+    /// All that is claimed, by other processes or by this one, of the CPUs that this kernel can have, of the interrupts,
+    /// and of the queues of this network namespace's interfaces. A user who holds more CPUs than one may counts for none,
     /// and a warning names the holder; locks of open files, which are no claims, count for nothing. Interrupts and queues with more locks than are listed are passed over: any user
     /// may have made them, and CPUs can be planned all the same.
     ///
@@ -270,21 +272,22 @@ impl Claims {
     }
 
     fn taken_by(&self, counts: impl Fn(Owner) -> bool) -> Result<Resources, ClaimError> {
-        let mut taken = Vec::new();
-        for kind in self.folder.kinds()? {
-            match self.holdings(std::slice::from_ref(&kind)) {
-                Ok(holdings) => {
-                    let holdings = if kind == Kind::Cpus { self.without_excess(holdings) } else { holdings };
-                    let counted = holdings.into_iter().filter(|(owner, _)| *owner != Owner::OpenFile && counts(*owner));
-                    taken.extend(counted.flat_map(|(_, holds)| holds.iter().collect::<Vec<_>>()));
-                }
-                Err(error @ ClaimError::Crowded { .. }) if kind != Kind::Cpus => {
+        let mut taken = Resources::default();
+        for (kind, spans) in of_this_machine() {
+            let is_of_cpus = kind == Kind::Cpus;
+            let holdings = match self.holdings([(kind, spans)]) {
+                Ok(holdings) if is_of_cpus => self.without_excess(holdings),
+                Ok(holdings) => holdings,
+                Err(error @ ClaimError::Crowded { .. }) if !is_of_cpus => {
                     tracing::warn!(%error, "a file of claims is passed over");
+                    continue;
                 }
                 Err(error) => return Err(error),
-            }
+            };
+            let counted = holdings.iter().filter(|(owner, _)| **owner != Owner::OpenFile && counts(**owner));
+            counted.for_each(|(_, holds)| taken.insert_all(holds));
         }
-        Ok(taken.into_iter().collect())
+        Ok(taken)
     }
 
     /// The CPUs without those of users who hold too many, and those that are locked without a claim.
@@ -319,18 +322,26 @@ impl Claims {
     /// # Errors
     /// As [`list`](Self::list).
     pub fn holder_of(&self, resource: &Resource) -> Result<Option<Holder>, ClaimError> {
-        let holdings = self.holdings(&[resource.kind()])?;
+        let number = Span { first: resource.number(), last: resource.number() };
+        let holdings = self.holdings([(resource.kind(), vec![number])])?;
         let found = holdings.into_iter().find(|(_, holds)| holds.contains(resource));
         Ok(found.map(|(owner, _)| self.holder(owner, resource)))
     }
 
-    /// What each process holds of these kinds.
-    fn holdings(&self, kinds: &[Kind]) -> Result<Holdings, ClaimError> {
+    /// What each process holds, to the last lock that can be listed.
+    fn all_holdings(&self) -> Result<Holdings, ClaimError> {
+        self.holdings(self.folder.kinds()?.into_iter().map(whole))
+    }
+
+    /// What each process holds of these.
+    fn holdings(&self, asked: impl IntoIterator<Item = (Kind, Vec<Span>)>) -> Result<Holdings, ClaimError> {
         let mut holdings = Holdings::new();
         let Some(folder) = self.folder.open()? else { return Ok(holdings) };
         let registry = registry();
-        for page in kinds.iter().flat_map(|kind| [kind.page(), kind.overrides()]) {
-            let locks = match registry.locked(&folder, &page, &[page.kind.whole()]) {
+        let pages =
+            asked.into_iter().flat_map(|(kind, spans)| [(kind.page(), spans.clone()), (kind.overrides(), spans)]);
+        for (page, spans) in pages {
+            let locks = match registry.locked(&folder, &page, &spans) {
                 Ok(locks) => locks.map(|(_, locks)| locks).unwrap_or_default(),
                 Err(error @ ClaimError::NotAFile { .. }) => {
                     tracing::warn!(%error, "a file of claims is passed over");
@@ -349,12 +360,36 @@ impl Claims {
     fn holder(&self, owner: Owner, resource: &Resource) -> Holder {
         // Several processes may be invisible. And where the list cannot be had, or has changed already, the one that was
         // found is still to be named.
-        let list = || self.folder.kinds().and_then(|kinds| self.holdings(&kinds)).ok()?.remove(&owner);
-        let listed = owner.pid().and_then(|_| list());
+        let listed = owner.pid().and_then(|_| self.all_holdings().ok()?.remove(&owner));
         let mut holds = listed.unwrap_or_default();
         holds.insert(resource.clone());
         Holder::of(owner, holds)
     }
+}
+
+/// All that may be claimed here: no more of the CPUs, and of the files of interfaces, than the machine has, as any user
+/// can lock others.
+fn of_this_machine() -> impl Iterator<Item = (Kind, Vec<Span>)> {
+    let interfaces = if_nameindex().inspect_err(|error| tracing::warn!(%error, "the interfaces cannot be listed"));
+    let names: BTreeSet<InterfaceName> = interfaces
+        .iter()
+        .flat_map(|interfaces| interfaces.iter())
+        .filter_map(|interface| interface.name().to_str().ok()?.parse().ok())
+        .collect();
+    let queues = names.into_iter().map(|name| whole(Kind::Queues(name)));
+    [cpus(), whole(Kind::Interrupts)].into_iter().chain(queues)
+}
+
+/// The CPUs that this kernel can have.
+fn cpus() -> (Kind, Vec<Span>) {
+    let possible = kernel_files::possible_cpus();
+    let spans = possible.map(|cpus| spans(&Numbers::from_words(cpus.as_words())));
+    (Kind::Cpus, spans.unwrap_or_else(|| vec![Kind::Cpus.whole()]))
+}
+
+fn whole(kind: Kind) -> (Kind, Vec<Span>) {
+    let span = kind.whole();
+    (kind, vec![span])
 }
 
 fn in_range(resource: Resource) -> Result<Resource, ClaimError> {

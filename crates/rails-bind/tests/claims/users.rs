@@ -2,7 +2,7 @@
 
 use crate::worker::{Worker, cpus, folder};
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
-use rails_bind::claims::Claims;
+use rails_bind::claims::{Claims, Resource};
 use rails_lab::Sandbox;
 use std::{
     fs,
@@ -181,6 +181,34 @@ fn netns_foreign_things_in_the_way_do_not_stop_root() {
         assert!(other.tell("claim 0").starts_with("error CPU 0 is held by"), "{making}");
         assert_eq!(other.tell("claim 1"), "ok CPU 1", "{making}");
     }
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_leases_of_users_do_not_stop_root() {
+    let (_folder, claims) = open_folder();
+    drop(claims.claim([Resource::Interrupt(1)]).unwrap());
+    let mut user = Worker::start_as(claims.folder(), Some(USER));
+    assert_eq!(user.tell("lease"), "ok");
+    let mut other = Worker::start_as(claims.folder(), Some(USER - 1));
+    let refused = other.tell("claim 0");
+    assert!(refused.contains("is not a regular file that can be opened"), "{refused}");
+    claims.claim(cpus([0])).unwrap().check().unwrap();
+    assert_eq!(other.tell("claim 0"), "ok CPU 0");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_names_made_beforehand_do_not_stop_root() {
+    let (_folder, claims) = open_folder();
+    drop(claims.claim([Resource::Interrupt(1)]).unwrap());
+    let pid = std::process::id();
+    let making =
+        format!("ln -s x cpus; mkdir -p .cpus.aside.{pid}/x; for n in $(seq 0 15); do touch .new.{pid}.$n; done");
+    let mut shell = Command::new("sh");
+    let output = Sandbox::new().user(USER).output(shell.args(["-c", &making]).current_dir(claims.folder()));
+    assert!(output.status.success(), "{output:?}");
+    claims.claim(cpus([0])).unwrap().check().unwrap();
 }
 
 /// Where other users may make the folder, as in /run/lock on Debian.

@@ -53,7 +53,7 @@ impl Worker {
     }
 
     /// `claim 0 1`, `limit 2` (of CPUs for a user), `release`, `list`, `taken`, `lock-all`, `lock-file`,
-    /// `execute PATH`, `fork`; the answer is `ok ...` or `error ...`.
+    /// `lease`, `execute PATH`, `fork`; the answer is `ok ...` or `error ...`.
     pub(crate) fn tell(&mut self, what: &str) -> String {
         self.say(what);
         self.answer()
@@ -141,6 +141,10 @@ fn worker() {
             "lock-all" => say(format_args!("ok {}", crate::files::lock_to_the_end(&claims))),
             "lock-file" => {
                 crate::files::lock_for_an_open_file(&claims);
+                say("ok");
+            }
+            "lease" => {
+                crate::files::lease(&claims);
                 say("ok");
             }
             "execute" => crate::files::lock_and_execute(&claims, words.next().expect("a path")),

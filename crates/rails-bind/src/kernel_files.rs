@@ -13,6 +13,11 @@ pub(crate) fn present_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/present")
 }
 
+/// The CPUs that this kernel can ever have; `None` is unknown.
+pub(crate) fn possible_cpus() -> Option<CpuSet> {
+    list("/sys/devices/system/cpu/possible")
+}
+
 /// The possible CPUs that are not online; `None` is unknown.
 pub(crate) fn offline_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/offline")

@@ -63,7 +63,8 @@ fn table(holders: &[Holder]) -> String {
     for holder in holders {
         let known = |number: Option<u32>, unknown: &str| number.map_or(unknown.to_owned(), |number| number.to_string());
         let command = holder.command.as_deref().unwrap_or(UNKNOWN);
-        let (process, user) = (known(holder.pid, "unseen"), known(holder.user, UNKNOWN));
+        let (process, user) =
+            (known(holder.pid, if holder.is_open_file { UNKNOWN } else { "unseen" }), known(holder.user, UNKNOWN));
         table.add_row([process, user, holder.holds.to_string(), command.to_owned()]);
     }
     for (column, is_number) in table.column_iter_mut().zip([true, true, false, false]) {

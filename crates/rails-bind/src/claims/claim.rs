@@ -3,8 +3,9 @@
 use super::{
     ClaimError, Resources,
     folder::Folder,
+    record_lock::Owner,
     registry::{Taken, registry},
-    resource::{Number, Numbers, Page},
+    resource::{Number, Numbers, Page, spans},
 };
 use std::{io, process};
 
@@ -60,11 +61,14 @@ impl Claim {
         for taken in &self.taken {
             let held = match self.folder.open()? {
                 Some(folder) => registry
-                    .locked(&folder, &taken.page, &[taken.page.kind.whole()])?
+                    .locked(&folder, &taken.page, &spans(&taken.numbers))?
                     .filter(|(file, _)| *file == taken.file),
                 None => None,
             };
-            let ours = held.into_iter().flat_map(|(_, locks)| locks).filter(|lock| lock.pid == Some(process::id()));
+            let ours = held
+                .into_iter()
+                .flat_map(|(_, locks)| locks)
+                .filter(|lock| lock.owner == Owner::Process(process::id()));
             let ours: Numbers = ours.flat_map(|lock| lock.span.first..=lock.span.last).map(Number).collect();
             if let Some(lost) = taken.numbers.difference(&ours).first() {
                 return Err(ClaimError::Lost { resource: taken.page.kind.resource(lost.0) });

@@ -3,14 +3,16 @@
 use super::{
     ClaimError,
     resource::{Kind, Page},
+    user::{self, ROOT},
 };
 use nix::{
     errno::Errno,
     fcntl::{AtFlags, OFlag, open, openat, renameat},
     sys::stat::{Mode, fchmod, fstat, fstatat},
-    unistd::{Gid, Uid, UnlinkatFlags, fchown, geteuid, linkat, unlinkat},
+    unistd::{Gid, Uid, UnlinkatFlags, fchown, linkat, unlinkat},
 };
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fs::{self, DirBuilder, File, Permissions},
     io,
@@ -19,7 +21,6 @@ use std::{
         unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     },
     path::PathBuf,
-    process,
 };
 
 /// A folder that every user may put files into, and take only his own out of.
@@ -67,8 +68,10 @@ impl Folder {
                 }
                 Ok(None) => self.make().map_err(|source| self.unusable("make", source))?,
                 Err(_) if is_foreign(fs::symlink_metadata(&self.path).ok().map(|found| found.uid())) => {
-                    let aside = self.path.with_file_name(put_aside(self.path.file_name().unwrap_or_default()));
-                    fs::rename(&self.path, aside).map_err(|source| self.unusable("put aside", source))?;
+                    let aside = hidden(self.path.file_name().unwrap_or_default(), "aside");
+                    aside
+                        .and_then(|aside| fs::rename(&self.path, self.path.with_file_name(aside)))
+                        .map_err(|source| self.unusable("put aside", source))?;
                 }
                 Err(error) => return Err(error),
             }
@@ -84,12 +87,8 @@ impl Folder {
             DirBuilder::new().recursive(true).create(parent)?;
         }
         let mut beside = Err(io::ErrorKind::AlreadyExists.into());
-        for attempt in 0..TRIES {
-            let mut hidden = OsString::from(".");
-            hidden.push(name);
-            hidden.push(format!(".{}.{attempt}", process::id()));
-            let path = self.path.with_file_name(hidden);
-            // A killed process may have left one of that name.
+        for _ in 0..TRIES {
+            let path = self.path.with_file_name(hidden(name, "new")?);
             match DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => beside = made.map(|()| path),
@@ -108,10 +107,10 @@ impl Folder {
         Ok(())
     }
 
-    /// The kinds that there are files of, in order.
-    pub(super) fn kinds(&self) -> Result<Vec<Kind>, ClaimError> {
+    /// The kinds that there are files of, in order: those of the first [`MAX_KINDS`], as any user can make more.
+    pub(super) fn kinds(&self) -> Result<BTreeSet<Kind>, ClaimError> {
         let failed = |source| self.unusable("list", source);
-        let mut kinds = Vec::new();
+        let mut kinds = BTreeSet::new();
         let entries = match fs::read_dir(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(kinds),
             entries => entries.map_err(failed)?,
@@ -119,9 +118,10 @@ impl Folder {
         for entry in entries {
             let page = entry.map_err(failed)?.file_name().to_str().and_then(Page::of_file);
             kinds.extend(page.map(|page| page.kind));
+            if kinds.len() > MAX_KINDS {
+                kinds.pop_last();
+            }
         }
-        kinds.sort();
-        kinds.dedup();
         Ok(kinds)
     }
 
@@ -144,7 +144,7 @@ impl OpenFolder<'_> {
     pub(super) fn put_aside(&self, page: &Page) -> bool {
         let name = page.file();
         let found = fstatat(&self.descriptor, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
-        let aside = put_aside(name.as_ref());
+        let Ok(aside) = hidden(name.as_ref(), "aside") else { return false };
         is_foreign(found.ok().map(|found| found.st_uid))
             && renameat(&self.descriptor, name.as_str(), &self.descriptor, aside.as_os_str()).is_ok()
     }
@@ -176,8 +176,10 @@ impl OpenFolder<'_> {
         let file = match openat(&self.descriptor, page.file().as_str(), flags, Mode::empty()) {
             Ok(descriptor) => File::from(descriptor),
             Err(Errno::ENOENT) => return Ok(None),
-            // A link, or a socket.
-            Err(Errno::ELOOP | Errno::ENXIO) => return Err(ClaimError::NotAFile { path: self.path_of(page) }),
+            // A link, a socket, or a file whose owner has a lease on it, which `O_NONBLOCK` does not wait for.
+            Err(Errno::ELOOP | Errno::ENXIO | Errno::EWOULDBLOCK) => {
+                return Err(ClaimError::NotAFile { path: self.path_of(page) });
+            }
             Err(errno) => return Err(self.failed("open", page, errno)),
         };
         let metadata =
@@ -193,10 +195,11 @@ impl OpenFolder<'_> {
 
     /// Makes it, unless there is one, or the folder has been removed. As the folder, it can be written by every user from the first moment on.
     pub(super) fn make_file(&self, page: &Page) -> Result<(), ClaimError> {
-        for attempt in 0..TRIES {
-            let beside = format!(".new.{}.{attempt}", process::id());
+        for _ in 0..TRIES {
+            let beside = hidden(page.file().as_ref(), "new");
+            let beside = beside.map_err(|source| self.folder.unusable("name a file in", source))?;
             let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-            let file = match openat(&self.descriptor, beside.as_str(), flags, Mode::from_bits_truncate(0o600)) {
+            let file = match openat(&self.descriptor, beside.as_os_str(), flags, Mode::from_bits_truncate(0o600)) {
                 Ok(file) => file,
                 Err(Errno::EEXIST) => continue,
                 // The folder itself has been removed: the caller opens it anew.
@@ -209,10 +212,10 @@ impl OpenFolder<'_> {
                 self.put_aside(page);
             }
             let linked = fchmod(&file, Mode::from_bits_truncate(mode)).and_then(|()| {
-                linkat(&self.descriptor, beside.as_str(), &self.descriptor, page.file().as_str(), AtFlags::empty())
+                linkat(&self.descriptor, beside.as_os_str(), &self.descriptor, page.file().as_str(), AtFlags::empty())
             });
             // One that is left behind does no harm.
-            let _ = unlinkat(&self.descriptor, beside.as_str(), UnlinkatFlags::NoRemoveDir);
+            let _ = unlinkat(&self.descriptor, beside.as_os_str(), UnlinkatFlags::NoRemoveDir);
             return match linked {
                 Ok(()) | Err(Errno::EEXIST | Errno::ENOENT) => Ok(()),
                 Err(errno) => Err(self.failed("make", page, errno)),
@@ -228,18 +231,21 @@ impl OpenFolder<'_> {
 
 /// Whether the calling process is root's, and this user is not root.
 fn is_foreign(user: Option<u32>) -> bool {
-    geteuid().is_root() && user.is_some_and(|user| user != ROOT)
+    user::is_root() && user.is_some_and(|user| user != ROOT)
 }
 
-/// The name of something that is put aside.
-fn put_aside(name: &OsStr) -> OsString {
-    let mut aside = OsString::from(".");
-    aside.push(name);
-    aside.push(format!(".aside.{}", process::id()));
-    aside
+/// A hidden name beside this one, which nobody can have taken before.
+fn hidden(name: &OsStr, what: &str) -> io::Result<OsString> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random)?;
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{what}.{:016x}", u64::from_ne_bytes(random)));
+    Ok(hidden)
 }
 
-const ROOT: u32 = 0;
+/// More than the interfaces of a machine whose queues are claimed.
+const MAX_KINDS: usize = 1024;
 
 /// How often something is tried again that somebody else has just undone. Each try takes microseconds.
 pub(super) const TRIES: usize = 16;

@@ -1,9 +1,12 @@
 //! Who holds claims.
 
-use super::Resources;
-use nix::unistd::geteuid;
+use super::{
+    Resources,
+    record_lock::Owner,
+    user::{self, ROOT},
+};
 use serde::Serialize;
-use std::{fmt, fs::File, io::Read, process};
+use std::{fmt, process};
 
 /// A process, and everything that it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -13,16 +16,26 @@ pub struct Holder {
     pub pid: Option<u32>,
     /// Its command line, shortened, with every control character replaced; `None` if unknown.
     pub command: Option<String>,
-    /// The user whose rights it has; `None` if unknown.
+    /// Its user; `None` if unknown. A process is root's whose real, effective and saved user is root: a setuid program
+    /// is of the user who has executed it.
     pub user: Option<u32>,
+    /// Whether these are locks of an open file (`F_OFD_SETLK`), whose process is unknown. They are no claims: those are
+    /// locks of processes.
+    pub is_open_file: bool,
     /// Its claims.
     pub holds: Resources,
 }
 
 impl Holder {
-    /// The process of that number, as `/proc` shows it.
-    pub(super) fn of(pid: Option<u32>, holds: Resources) -> Self {
-        Self { pid, command: pid.and_then(command), user: pid.and_then(user), holds }
+    /// The owner of locks, as `/proc` shows it.
+    pub(super) fn of(owner: Owner, holds: Resources) -> Self {
+        Self {
+            pid: owner.pid(),
+            command: owner.pid().and_then(command),
+            user: owner.user(),
+            is_open_file: owner == Owner::OpenFile,
+            holds,
+        }
     }
 
     /// Whether it is the calling process.
@@ -30,10 +43,10 @@ impl Holder {
         self.pid == Some(process::id())
     }
 
-    /// Whether a claim of the calling process overrides those of the holder: root's override those of other users. A
-    /// holder whose user is unknown may be root, in a container or outside of one.
+    /// Whether a claim of the calling process overrides those of the holder: root's override those of other users,
+    /// and locks that are no claims. A holder whose user is unknown may be root, in a container or outside of one.
     pub fn is_overridden_by_this_process(&self) -> bool {
-        geteuid().is_root() && self.user.is_some_and(|user| user != 0)
+        user::is_root() && (self.is_open_file || self.user.is_some_and(|user| user != ROOT))
     }
 }
 
@@ -42,6 +55,7 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
             _ if self.is_this_process() => write!(f, "this process")?,
+            None if self.is_open_file => write!(f, "an unknown process, by locks that are no claims")?,
             None => write!(f, "a process that cannot be seen from here")?,
             Some(pid) => {
                 let command = self.command.as_ref().map(|command| format!("`{command}`"));
@@ -61,23 +75,9 @@ fn command(pid: u32) -> Option<String> {
     // A zombie and a thread of the kernel have a name only.
     ["cmdline", "comm"]
         .into_iter()
-        .filter_map(|file| beginning(pid, file))
+        .filter_map(|file| user::beginning(pid, file).ok())
         .map(|text| shown(&text))
         .find(|text| !text.is_empty())
-}
-
-/// The effective user of a process, as `ps` shows it.
-pub(super) fn user(pid: u32) -> Option<u32> {
-    let status = beginning(pid, "status")?;
-    let users =
-        String::from_utf8_lossy(&status).lines().find_map(|line| line.strip_prefix("Uid:").map(str::to_owned))?;
-    users.split_whitespace().nth(1)?.parse().ok()
-}
-
-fn beginning(pid: u32, file: &str) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(format!("/proc/{pid}/{file}")).ok()?.take(MOST_BYTES).read_to_end(&mut text).ok()?;
-    Some(text)
 }
 
 /// A command line is chosen by its process, and must not be able to write to anybody's terminal, or to turn the text
@@ -93,8 +93,6 @@ fn shown(text: &[u8]) -> String {
     shown
 }
 
-/// Of a file of `/proc/PID`; `Uid:` is among the first lines of `status`.
-const MOST_BYTES: u64 = 4096;
 /// Of a command line, in characters.
 const MOST_SHOWN: usize = 200;
 
@@ -119,17 +117,23 @@ mod tests {
             pid,
             command: command.map(str::to_owned),
             user,
+            is_open_file: false,
             holds: holds.clone(),
         };
-        let ours = Holder::of(Some(process::id()), holds.clone());
+        let ours = Holder::of(Owner::Process(process::id()), holds.clone());
         assert_eq!(ours.to_string(), "this process, which holds CPU 3");
         assert_eq!(ours.user, Some(nix::unistd::geteuid().as_raw()));
         assert!(ours.command.is_some());
         // No process has this number: Linux ends at 2^22.
         let shown = holder(Some(1 << 30), Some("sleep 5"), Some(7)).to_string();
         assert_eq!(shown, "process 1073741824 (`sleep 5`, user 7), which holds CPU 3");
-        assert_eq!(Holder::of(Some(1 << 30), holds.clone()).to_string(), "process 1073741824, which holds CPU 3");
+        assert_eq!(
+            Holder::of(Owner::Process(1 << 30), holds.clone()).to_string(),
+            "process 1073741824, which holds CPU 3"
+        );
         let unseen = holder(None, None, None).to_string();
         assert_eq!(unseen, "a process that cannot be seen from here, which holds CPU 3");
+        let open_file = Holder::of(Owner::OpenFile, holds).to_string();
+        assert_eq!(open_file, "an unknown process, by locks that are no claims, which holds CPU 3");
     }
 }

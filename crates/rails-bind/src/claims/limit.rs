@@ -59,9 +59,9 @@ fn parsed(text: &str) -> Result<Option<usize>, String> {
     Ok(limits.max_cpus_per_user)
 }
 
-/// Whether this is the first time that the process asks for that user.
-pub(super) fn is_first_of(user: u32) -> bool {
-    static TOLD: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+/// Whether this is the first time that the process asks for that user, or for locks that are no user's.
+pub(super) fn is_first_of(user: Option<u32>) -> bool {
+    static TOLD: Mutex<BTreeSet<Option<u32>>> = Mutex::new(BTreeSet::new());
     TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(user)
 }
 

@@ -33,7 +33,7 @@
 //! # Users
 //! A user other than root may hold half of the CPUs that the process may use, rounded down, or as many as
 //! `max_cpus_per_user` in [`Claims::LIMITS`] says. More are not claimed, and [`Claims::taken`] leaves out the CPUs of a
-//! user who holds more by other means. Root is not bound, and overrides the claims of other users: root's claim of a
+//! user who holds more by other means, and all locks of open files, which are no claims. Root is not bound, and overrides the claims of other users: root's claim of a
 //! resource that another user holds is granted, and [`Claims::list`] tells both. What other users put in the place of
 //! the folder or of a file does not keep root from claiming: it is put aside.
 //!
@@ -53,6 +53,7 @@ mod limit;
 mod record_lock;
 mod registry;
 mod resource;
+mod user;
 
 pub use claim::Claim;
 pub use error::ClaimError;
@@ -62,15 +63,18 @@ pub use resource::{Number, Numbers, Resource, Resources};
 use self::{
     folder::{Folder, TRIES},
     limit::UserLimit,
-    record_lock::Locked,
+    record_lock::{Locked, Owner},
     registry::{NotTaken, Registry, Taken, registry},
-    resource::{Kind, Page, spans},
+    resource::{Kind, Page, Span, spans},
+    user::ROOT,
 };
-use nix::unistd::geteuid;
+use crate::{kernel_files, settings::InterfaceName};
+use nix::{net::if_::if_nameindex, unistd::geteuid};
 use rails_topo::CpuSet;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    process,
 };
 
 /// The folder in which claims are made.
@@ -80,8 +84,8 @@ pub struct Claims {
     limit: UserLimit,
 }
 
-/// The claims of each process; those of invisible ones together.
-type Holdings = BTreeMap<Option<u32>, Resources>;
+/// The locks of each process; those of invisible ones together, and those of open files.
+type Holdings = BTreeMap<Owner, Resources>;
 
 impl Claims {
     /// Where every process of the machine makes its claims: in the folder for locks (hier(7) has it by its former name,
@@ -145,10 +149,10 @@ impl Claims {
         match refused {
             None => self.within_limit(claim),
             Some((_, NotTaken::Failed(error))) => Err(error),
-            Some((kind, NotTaken::Held { number, pid })) => {
+            Some((kind, NotTaken::Held { number, owner })) => {
                 claim.release()?;
                 let resource = kind.resource(number);
-                Err(ClaimError::Held { by: Box::new(self.holder(pid, &resource)), resource })
+                Err(ClaimError::Held { by: Box::new(self.holder(owner, &resource)), resource })
             }
         }
     }
@@ -161,13 +165,16 @@ impl Claims {
         numbers: &Numbers,
         taken: &mut Vec<Taken>,
     ) -> Result<(), NotTaken> {
-        let is_root = geteuid().is_root();
+        let is_root = user::is_root();
         // Root puts aside what is in the way, before it looks at the locks.
         self.folder.open_or_make()?;
         for _ in 0..TRIES {
             let held = self.held(registry, &kind.page(), numbers)?;
-            let overridden: Numbers =
-                held.into_iter().filter(|(_, pid)| is_root && is_of_a_user(*pid)).map(|(number, _)| number).collect();
+            let overridden: Numbers = held
+                .into_iter()
+                .filter(|(_, owner)| is_root && owner.is_below_root())
+                .map(|(number, _)| number)
+                .collect();
             let others = numbers.difference(&overridden);
             if !overridden.is_empty() {
                 taken.push(registry.take(&self.folder, &kind.overrides(), &overridden)?);
@@ -176,7 +183,7 @@ impl Claims {
                 match registry.take(&self.folder, &kind.page(), &others) {
                     Ok(part) => taken.push(part),
                     // Another user has just claimed it.
-                    Err(NotTaken::Held { pid, .. }) if is_root && is_of_a_user(pid) => {
+                    Err(NotTaken::Held { owner, .. }) if is_root && owner.is_below_root() => {
                         if let Some(part) = taken.pop_if(|part| part.page == kind.overrides()) {
                             let path = self.folder.path.join(part.page.file());
                             let failed = |source| ClaimError::File { call: "unlock", path, source };
@@ -190,47 +197,43 @@ impl Claims {
             // Each process locks in its file before it looks at the other: of two, one sees the other at least.
             let by_root = self.held(registry, &kind.overrides(), &others)?;
             let beside = self.held(registry, &kind.page(), &overridden)?;
-            let mut in_the_way = by_root.into_iter().chain(beside.into_iter().filter(|(_, pid)| !is_of_a_user(*pid)));
+            let mut in_the_way =
+                by_root.into_iter().chain(beside.into_iter().filter(|(_, owner)| !owner.is_below_root()));
             return match in_the_way.next() {
                 None => Ok(()),
-                Some((Number(number), pid)) => Err(NotTaken::Held { number, pid }),
+                Some((Number(number), owner)) => Err(NotTaken::Held { number, owner }),
             };
         }
         Err(ClaimError::Unsteady { path: self.folder.path.join(kind.page().file()) }.into())
     }
 
     /// Which of these numbers are locked in a file, and by whom.
-    fn held(
-        &self,
-        registry: &Registry,
-        page: &Page,
-        numbers: &Numbers,
-    ) -> Result<Vec<(Number, Option<u32>)>, ClaimError> {
+    fn held(&self, registry: &Registry, page: &Page, numbers: &Numbers) -> Result<Vec<(Number, Owner)>, ClaimError> {
         let Some(folder) = self.folder.open()? else { return Ok(Vec::new()) };
         let locks = match registry.locked(&folder, page, &spans(numbers)) {
             // Nothing is locked in it, and nothing will be.
             Err(ClaimError::NotAFile { .. }) => return Ok(Vec::new()),
             locked => locked?.map(|(_, locks)| locks).unwrap_or_default(),
         };
-        let numbers = |lock: Locked| (lock.span.first..=lock.span.last).map(move |number| (Number(number), lock.pid));
+        let numbers = |lock: Locked| (lock.span.first..=lock.span.last).map(move |number| (Number(number), lock.owner));
         Ok(locks.into_iter().flat_map(numbers).collect())
     }
 
     /// Lets go of a claim by which the user would hold too much.
     fn within_limit(&self, claim: Claim) -> Result<Claim, ClaimError> {
-        let user = geteuid();
-        let Some(max) = self.limit.of_claims().filter(|_| !user.is_root() && !claim.resources().cpus().is_empty())
+        let Some(max) = self.limit.of_claims().filter(|_| !user::is_root() && !claim.resources().cpus().is_empty())
         else {
             return Ok(claim);
         };
-        let holdings = self.holdings(&[Kind::Cpus])?;
-        let own = holdings.iter().filter(|(pid, _)| pid.and_then(holder::user) == Some(user.as_raw()));
+        let user = user::of(process::id()).unwrap_or_else(|| geteuid().as_raw());
+        let holdings = self.holdings([cpus()])?;
+        let own = holdings.iter().filter(|(owner, _)| owner.user() == Some(user));
         let holds = own.fold(claim.resources().cpus().clone(), |all, (_, holds)| all.union(holds.cpus()));
         match holds.len() <= max {
             true => Ok(claim),
             false => {
                 claim.release()?;
-                Err(ClaimError::Limit { user: user.as_raw(), holds, max })
+                Err(ClaimError::Limit { user, holds, max })
             }
         }
     }
@@ -244,13 +247,13 @@ impl Claims {
     /// # Privileges
     /// None. The commands and users of other users' processes are unknown where `/proc` hides them (`hidepid`).
     pub fn list(&self) -> Result<Vec<Holder>, ClaimError> {
-        let mut holders = self.holdings(&self.folder.kinds()?)?;
-        let unseen = holders.remove_entry(&None);
-        Ok(holders.into_iter().chain(unseen).map(|(pid, holds)| Holder::of(pid, holds)).collect())
+        let holdings = self.all_holdings()?;
+        Ok(holdings.into_iter().map(|(owner, holds)| Holder::of(owner, holds)).collect())
     }
 
-    /// All that is claimed, by other processes or by this one. A user who holds more CPUs than one may counts for none,
-    /// and a warning names the holder. Interrupts and queues with more locks than are listed are passed over: any user
+    /// All that is claimed, by other processes or by this one, of the CPUs that this kernel can have, of the interrupts,
+    /// and of the queues of this network namespace's interfaces. A user who holds more CPUs than one may counts for none,
+    /// and a warning names the holder; locks of open files, which are no claims, count for nothing. Interrupts and queues with more locks than are listed are passed over: any user
     /// may have made them, and CPUs can be planned all the same.
     ///
     /// # Errors
@@ -265,42 +268,48 @@ impl Claims {
     /// # Errors
     /// As [`list`](Self::list).
     pub fn taken_for_good(&self) -> Result<Resources, ClaimError> {
-        self.taken_by(|pid| !(geteuid().is_root() && is_of_a_user(pid)))
+        self.taken_by(|owner| !(user::is_root() && owner.is_below_root()))
     }
 
-    fn taken_by(&self, counts: impl Fn(Option<u32>) -> bool) -> Result<Resources, ClaimError> {
-        let mut taken = Vec::new();
-        for kind in self.folder.kinds()? {
-            match self.holdings(std::slice::from_ref(&kind)) {
-                Ok(holdings) => {
-                    let holdings = if kind == Kind::Cpus { self.without_excess(holdings) } else { holdings };
-                    let counted = holdings.into_iter().filter(|(pid, _)| counts(*pid));
-                    taken.extend(counted.flat_map(|(_, holds)| holds.iter().collect::<Vec<_>>()));
-                }
-                Err(error @ ClaimError::Crowded { .. }) if kind != Kind::Cpus => {
+    fn taken_by(&self, counts: impl Fn(Owner) -> bool) -> Result<Resources, ClaimError> {
+        let mut taken = Resources::default();
+        for (kind, spans) in of_this_machine() {
+            let is_of_cpus = kind == Kind::Cpus;
+            let holdings = match self.holdings([(kind, spans)]) {
+                Ok(holdings) if is_of_cpus => self.without_excess(holdings),
+                Ok(holdings) => holdings,
+                Err(error @ ClaimError::Crowded { .. }) if !is_of_cpus => {
                     tracing::warn!(%error, "a file of claims is passed over");
+                    continue;
                 }
                 Err(error) => return Err(error),
-            }
+            };
+            let counted = holdings.iter().filter(|(owner, _)| **owner != Owner::OpenFile && counts(**owner));
+            counted.for_each(|(_, holds)| taken.insert_all(holds));
         }
-        Ok(taken.into_iter().collect())
+        Ok(taken)
     }
 
-    /// The CPUs without those of users who hold too many.
+    /// The CPUs without those of users who hold too many, and those that are locked without a claim.
     fn without_excess(&self, mut holdings: Holdings) -> Holdings {
+        if let Some(holds) = holdings.remove(&Owner::OpenFile)
+            && limit::is_first_of(None)
+        {
+            tracing::warn!("locks that are no claims are not heeded: {}", Holder::of(Owner::OpenFile, holds));
+        }
         let Some(max) = self.limit.of_heeded() else { return holdings };
         let mut of_users: BTreeMap<u32, CpuSet> = BTreeMap::new();
-        for (pid, holds) in &holdings {
-            if let Some(user) = pid.and_then(holder::user).filter(|user| *user != 0) {
+        for (owner, holds) in &holdings {
+            if let Some(user) = owner.user().filter(|user| *user != ROOT) {
                 let all = of_users.entry(user).or_default();
                 *all = all.union(holds.cpus());
             }
         }
         of_users.retain(|_, holds| holds.len() > max);
-        holdings.retain(|pid, holds| {
-            let Some(user) = pid.and_then(holder::user).filter(|user| of_users.contains_key(user)) else { return true };
-            if limit::is_first_of(user) {
-                let holder = Holder::of(*pid, holds.clone());
+        holdings.retain(|owner, holds| {
+            let Some(user) = owner.user().filter(|user| of_users.contains_key(user)) else { return true };
+            if limit::is_first_of(Some(user)) {
+                let holder = Holder::of(*owner, holds.clone());
                 tracing::warn!(max, "the claims of user {user} are not heeded, who holds too many CPUs: {holder}");
             }
             false
@@ -313,18 +322,26 @@ impl Claims {
     /// # Errors
     /// As [`list`](Self::list).
     pub fn holder_of(&self, resource: &Resource) -> Result<Option<Holder>, ClaimError> {
-        let holdings = self.holdings(&[resource.kind()])?;
+        let number = Span { first: resource.number(), last: resource.number() };
+        let holdings = self.holdings([(resource.kind(), vec![number])])?;
         let found = holdings.into_iter().find(|(_, holds)| holds.contains(resource));
-        Ok(found.map(|(pid, _)| self.holder(pid, resource)))
+        Ok(found.map(|(owner, _)| self.holder(owner, resource)))
     }
 
-    /// What each process holds of these kinds.
-    fn holdings(&self, kinds: &[Kind]) -> Result<Holdings, ClaimError> {
+    /// What each process holds, to the last lock that can be listed.
+    fn all_holdings(&self) -> Result<Holdings, ClaimError> {
+        self.holdings(self.folder.kinds()?.into_iter().map(whole))
+    }
+
+    /// What each process holds of these.
+    fn holdings(&self, asked: impl IntoIterator<Item = (Kind, Vec<Span>)>) -> Result<Holdings, ClaimError> {
         let mut holdings = Holdings::new();
         let Some(folder) = self.folder.open()? else { return Ok(holdings) };
         let registry = registry();
-        for page in kinds.iter().flat_map(|kind| [kind.page(), kind.overrides()]) {
-            let locks = match registry.locked(&folder, &page, &[page.kind.whole()]) {
+        let pages =
+            asked.into_iter().flat_map(|(kind, spans)| [(kind.page(), spans.clone()), (kind.overrides(), spans)]);
+        for (page, spans) in pages {
+            let locks = match registry.locked(&folder, &page, &spans) {
                 Ok(locks) => locks.map(|(_, locks)| locks).unwrap_or_default(),
                 Err(error @ ClaimError::NotAFile { .. }) => {
                     tracing::warn!(%error, "a file of claims is passed over");
@@ -333,26 +350,46 @@ impl Claims {
                 Err(error) => return Err(error),
             };
             for lock in locks {
-                holdings.entry(lock.pid).or_default().insert_span(&page.kind, lock.span);
+                holdings.entry(lock.owner).or_default().insert_span(&page.kind, lock.span);
             }
         }
         Ok(holdings)
     }
 
     /// The process that was found to hold this.
-    fn holder(&self, pid: Option<u32>, resource: &Resource) -> Holder {
+    fn holder(&self, owner: Owner, resource: &Resource) -> Holder {
         // Several processes may be invisible. And where the list cannot be had, or has changed already, the one that was
         // found is still to be named.
-        let listed = pid.and_then(|_| self.folder.kinds().and_then(|kinds| self.holdings(&kinds)).ok()?.remove(&pid));
+        let listed = owner.pid().and_then(|_| self.all_holdings().ok()?.remove(&owner));
         let mut holds = listed.unwrap_or_default();
         holds.insert(resource.clone());
-        Holder::of(pid, holds)
+        Holder::of(owner, holds)
     }
 }
 
-/// Whether a process is of a user other than root.
-fn is_of_a_user(pid: Option<u32>) -> bool {
-    pid.and_then(holder::user).is_some_and(|user| user != 0)
+/// All that may be claimed here: no more of the CPUs, and of the files of interfaces, than the machine has, as any user
+/// can lock others.
+fn of_this_machine() -> impl Iterator<Item = (Kind, Vec<Span>)> {
+    let interfaces = if_nameindex().inspect_err(|error| tracing::warn!(%error, "the interfaces cannot be listed"));
+    let names: BTreeSet<InterfaceName> = interfaces
+        .iter()
+        .flat_map(|interfaces| interfaces.iter())
+        .filter_map(|interface| interface.name().to_str().ok()?.parse().ok())
+        .collect();
+    let queues = names.into_iter().map(|name| whole(Kind::Queues(name)));
+    [cpus(), whole(Kind::Interrupts)].into_iter().chain(queues)
+}
+
+/// The CPUs that this kernel can have.
+fn cpus() -> (Kind, Vec<Span>) {
+    let possible = kernel_files::possible_cpus();
+    let spans = possible.map(|cpus| spans(&Numbers::from_words(cpus.as_words())));
+    (Kind::Cpus, spans.unwrap_or_else(|| vec![Kind::Cpus.whole()]))
+}
+
+fn whole(kind: Kind) -> (Kind, Vec<Span>) {
+    let span = kind.whole();
+    (kind, vec![span])
 }
 
 fn in_range(resource: Resource) -> Result<Resource, ClaimError> {

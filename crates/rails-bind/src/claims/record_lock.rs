@@ -1,6 +1,9 @@
 //! Record locks of fcntl(2) on the bytes of one file.
 
-use super::resource::Span;
+use super::{
+    resource::Span,
+    user::{self, ROOT},
+};
 use nix::{
     errno::Errno,
     fcntl::{FcntlArg, fcntl},
@@ -8,12 +11,48 @@ use nix::{
 };
 use std::{fs::File, io};
 
-/// Bytes that a process has locked.
+/// Bytes that are locked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Locked {
     pub(super) span: Span,
-    /// `None` for a process that is not visible from here, and for locks that belong to no process.
-    pub(super) pid: Option<u32>,
+    pub(super) owner: Owner,
+}
+
+/// Whose a lock is, by the number that the kernel gives (`posix_lock_to_flock` in fs/locks.c).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Owner {
+    Process(u32),
+    /// A process that is not visible from here (0), as that of another PID namespace.
+    Unseen,
+    /// An open file (-1), in whatever processes it is open.
+    OpenFile,
+}
+
+impl Owner {
+    fn of(l_pid: libc::pid_t) -> Self {
+        match u32::try_from(l_pid) {
+            Ok(0) => Self::Unseen,
+            Ok(pid) => Self::Process(pid),
+            Err(_) => Self::OpenFile,
+        }
+    }
+
+    pub(super) fn pid(self) -> Option<u32> {
+        match self {
+            Self::Process(pid) => Some(pid),
+            Self::Unseen | Self::OpenFile => None,
+        }
+    }
+
+    /// The user whose process it is, if that is known.
+    pub(super) fn user(self) -> Option<u32> {
+        self.pid().and_then(user::of)
+    }
+
+    /// Whether root overrides it: the process of another user, or what is no claim.
+    pub(super) fn is_below_root(self) -> bool {
+        self == Self::OpenFile || self.user().is_some_and(|user| user != ROOT)
+    }
 }
 
 /// Locks all of these bytes for this process, and says whether it could: it locks none of them where another process
@@ -41,7 +80,7 @@ pub(super) fn locked(file: &File, span: Span) -> io::Result<Option<Locked>> {
     if i32::from(found.l_type) == libc::F_UNLCK {
         return Ok(None);
     }
-    Ok(clipped(&found, span).map(|span| Locked { span, pid: u32::try_from(found.l_pid).ok().filter(|pid| *pid > 0) }))
+    Ok(clipped(&found, span).map(|span| Locked { span, owner: Owner::of(found.l_pid) }))
 }
 
 /// All locks on these bytes, in rising order; the last that was seen if they are more than `most`. Of several processes that share a

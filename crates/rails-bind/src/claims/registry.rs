@@ -8,7 +8,7 @@
 use super::{
     ClaimError,
     folder::{FileId, Folder, OpenFolder, TRIES},
-    record_lock::{self, Locked},
+    record_lock::{self, Locked, Owner},
     resource::{Numbers, Page, Span, spans},
 };
 use std::{
@@ -44,7 +44,7 @@ pub(super) struct Taken {
 /// Why numbers were not taken.
 #[derive(Debug)]
 pub(super) enum NotTaken {
-    Held { number: u32, pid: Option<u32> },
+    Held { number: u32, owner: Owner },
     Failed(ClaimError),
 }
 
@@ -86,11 +86,11 @@ impl Registry {
             };
             let open = self.files.get_mut(&file).expect("it was opened just now");
             if let Some(number) = open.held.intersection(numbers).first() {
-                return Err(NotTaken::Held { number: number.0, pid: Some(process::id()) });
+                return Err(NotTaken::Held { number: number.0, owner: Owner::Process(process::id()) });
             }
             let failed = |source| ClaimError::File { call: "lock", path: path.clone(), source };
             match open.lock(numbers).map_err(failed)? {
-                Some((number, pid)) => return Err(NotTaken::Held { number, pid }),
+                Some((number, owner)) => return Err(NotTaken::Held { number, owner }),
                 // Somebody may have removed the file, or the folder, after it was opened and before it was locked.
                 None if is_the_one_there(folder, page, file) => {
                     open.held = open.held.union(numbers);
@@ -138,7 +138,11 @@ impl Registry {
             match record_lock::all_locked(&opened, *span, MOST_LOCKS).map_err(failed)? {
                 Ok(locks) => all.extend(locks),
                 Err(last) => {
-                    return Err(ClaimError::Crowded { path: folder.path_of(page), most: MOST_LOCKS, pid: last.pid });
+                    return Err(ClaimError::Crowded {
+                        path: folder.path_of(page),
+                        most: MOST_LOCKS,
+                        pid: last.owner.pid(),
+                    });
                 }
             }
         }
@@ -165,7 +169,7 @@ impl Registry {
 
 impl OpenFile {
     /// Locks all of these numbers or none; gives the first that could not be locked, and whose it is.
-    fn lock(&self, numbers: &Numbers) -> io::Result<Option<(u32, Option<u32>)>> {
+    fn lock(&self, numbers: &Numbers) -> io::Result<Option<(u32, Owner)>> {
         let spans = spans(numbers);
         for (index, span) in spans.iter().enumerate() {
             let locked = self.lock_span(*span);
@@ -177,17 +181,17 @@ impl OpenFile {
         Ok(None)
     }
 
-    fn lock_span(&self, span: Span) -> io::Result<Option<(u32, Option<u32>)>> {
+    fn lock_span(&self, span: Span) -> io::Result<Option<(u32, Owner)>> {
         for _ in 0..TRIES {
             if record_lock::lock(&self.file, span)? {
                 return Ok(None);
             }
             // Its holder may have let go in between.
             if let Some(found) = record_lock::locked(&self.file, span)? {
-                return Ok(Some((found.span.first, found.pid)));
+                return Ok(Some((found.span.first, found.owner)));
             }
         }
-        Ok(Some((span.first, None)))
+        Ok(Some((span.first, Owner::Unseen)))
     }
 
     fn unlock(&self, numbers: &Numbers) -> io::Result<()> {

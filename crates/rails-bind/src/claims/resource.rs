@@ -140,7 +140,21 @@ impl Resources {
     }
 
     pub(super) fn insert_span(&mut self, kind: &Kind, span: Span) {
-        (span.first..=span.last).for_each(|number| self.insert(kind.resource(number)));
+        let numbers = span.first..=span.last;
+        match kind {
+            Kind::Cpus => self.cpus.extend(numbers.map(CpuId)),
+            Kind::Interrupts => self.interrupts.extend(numbers.map(Number)),
+            Kind::Queues(interface) => self.queues.entry(interface.clone()).or_default().extend(numbers.map(Number)),
+        }
+    }
+
+    pub(super) fn insert_all(&mut self, other: &Self) {
+        self.cpus = self.cpus.union(&other.cpus);
+        self.interrupts = self.interrupts.union(&other.interrupts);
+        for (interface, indices) in &other.queues {
+            let all = self.queues.entry(interface.clone()).or_default();
+            *all = all.union(indices);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ fn cpu(number: u32) -> Resource {
 }
 
 fn queue(index: u32) -> Resource {
-    Resource::Queue { interface: "eth0".parse().expect("a name"), index }
+    Resource::Queue { interface: "lo".parse().expect("a name"), index }
 }
 
 /// Interrupts, CPUs and queues, with the most and the least that can be told apart.
@@ -80,7 +80,10 @@ proptest! {
                 let holder = claims.holder_of(&resource).expect("it can be read");
                 prop_assert_eq!(holder.map(|holder| holder.holds), model.contains(&resource).then(|| model.clone()));
             }
-            prop_assert_eq!(&claims.taken().expect("it can be read"), &model);
+            let possible = kernel_files::possible_cpus().expect("the kernel says");
+            let is_here = |one: &Resource| !matches!(one, Resource::Cpu(cpu) if !possible.contains(*cpu));
+            let model_here: Resources = model.iter().filter(is_here).collect();
+            prop_assert_eq!(&claims.taken().expect("it can be read"), &model_here);
             held.iter().for_each(|claim| claim.check().expect("it holds"));
         }
     }
@@ -140,6 +143,18 @@ fn lock_dropped_by_closing_the_file() {
     assert!(matches!(claim.check(), Err(ClaimError::Lost { resource }) if resource == cpu(3)));
 }
 
+/// Locks a byte for an open file.
+fn lock_for(file: &fs::File, number: i64) {
+    let lock = nix::libc::flock {
+        l_type: nix::libc::F_WRLCK as _,
+        l_whence: nix::libc::SEEK_SET as _,
+        l_start: number as _,
+        l_len: 1,
+        l_pid: 0,
+    };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).expect("it is free");
+}
+
 /// Locks for every other byte, through an open file of their own, which the kernel takes for another holder.
 #[test]
 fn file_with_more_locks_than_are_listed() {
@@ -147,29 +162,44 @@ fn file_with_more_locks_than_are_listed() {
     let claims = Claims::at(folder.path());
     drop(claims.claim([Resource::Interrupt(0)]).expect("it is free"));
     let hostile = fs::File::options().write(true).open(folder.path().join("interrupts")).expect("it is there");
-    let lock = |number: i64| {
-        let lock = nix::libc::flock {
-            l_type: nix::libc::F_WRLCK as _,
-            l_whence: nix::libc::SEEK_SET as _,
-            l_start: number as _,
-            l_len: 1,
-            l_pid: 0,
-        };
-        fcntl(&hostile, FcntlArg::F_OFD_SETLK(&lock)).expect("it is free");
-    };
-    (0..4096).for_each(|number| lock(number * 2));
+    (0..4096).for_each(|number| lock_for(&hostile, number * 2));
     let listed = claims.list().expect("they are just few enough");
     assert_eq!((listed.len(), listed[0].pid), (1, None));
     assert_eq!(listed[0].holds.interrupts().len(), 4096);
-    let error = claims.claim([Resource::Interrupt(8)]).expect_err("it is held");
-    assert!(
-        error.to_string().ends_with("by a process that cannot be seen from here, which holds interrupt 8"),
-        "{error}"
-    );
-    lock(2 * 4096);
+    let holder = claims.holder_of(&Resource::Interrupt(8)).expect("it can be read").expect("it is held");
+    assert_eq!(holder.to_string(), "an unknown process, by locks that are no claims, which holds interrupt 8");
+    lock_for(&hostile, 2 * 4096);
     let error = claims.list().expect_err("they are too many");
     assert!(matches!(error, ClaimError::Crowded { most: 4096, .. }), "{error}");
     assert!(claims.taken().expect("that is another file").cpus().is_empty());
+}
+
+#[test]
+fn cpus_are_read_beside_locks_on_all_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let claims = Claims::at(folder.path());
+    let _claim = claims.claim((0..4096).map(|number| cpu(2 * number))).expect("they are free");
+    let another = fs::File::options().write(true).open(folder.path().join("cpus")).expect("it is there");
+    lock_for(&another, 8191);
+    assert!(matches!(claims.list(), Err(ClaimError::Crowded { .. })), "that asks for the whole file");
+    assert!(claims.taken().expect("that asks for the machine's CPUs").cpus().contains(CpuId(0)));
+}
+
+/// As a user who locks whatever there is room for: what the machine does not have is not even asked for.
+#[test]
+fn files_of_other_interfaces_are_not_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let claims = Claims::at(folder.path());
+    let _claim = claims.claim([queue(1), cpu(0), cpu(8191)]).expect("they are free");
+    let other = Resource::Queue { interface: "no-such-if".parse().expect("a name"), index: 0 };
+    let _other = claims.claim([other]).expect("it is free");
+    assert_eq!(claims.taken().expect("they can be read").to_string(), "CPU 0, rx queue 1 of lo");
+    for number in 0..2000 {
+        fs::write(folder.path().join(format!("queues.x{number}")), "").expect("it can be written");
+    }
+    let kinds = claims.folder.kinds().expect("they can be listed");
+    assert_eq!(kinds.len(), 1024);
+    assert!(kinds.contains(&Kind::Cpus));
 }
 
 #[test]

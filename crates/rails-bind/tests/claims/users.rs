@@ -2,7 +2,7 @@
 
 use crate::worker::{Worker, cpus, folder};
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
-use rails_bind::claims::Claims;
+use rails_bind::claims::{Claims, Resource};
 use rails_lab::Sandbox;
 use std::{
     fs,
@@ -73,14 +73,48 @@ fn netns_root_overrides_another_users_claim() {
 
 #[test]
 #[ignore = "needs root: it becomes another user"]
+fn netns_setuid_program_is_its_users() {
+    let (folder, claims) = open_folder();
+    drop(claims.claim(cpus([0])).unwrap());
+    let program = folder.path().join("cat");
+    fs::copy("/bin/cat", &program).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
+    let mut user = Worker::start_as(claims.folder(), Some(USER));
+    assert_eq!(user.tell(&format!("execute {}", program.display())), "ok");
+    // The program says what it is told.
+    assert_eq!(user.tell("worker: there"), "there");
+    let holder = claims.holder_of(&cpus([0])[0]).unwrap().unwrap();
+    assert_eq!((holder.pid, holder.user), (Some(user.pid()), Some(USER)));
+    assert!(holder.is_overridden_by_this_process());
+    claims.claim(cpus([0])).unwrap().check().unwrap();
+    assert!(claims.max_cpus_per_user(0).taken().unwrap().is_empty(), "the limit is the user's");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_root_of_a_user_namespace_overrides_nobody() {
+    let (_folder, claims) = open_folder();
+    let mut user = Worker::start_as(claims.folder(), Some(USER));
+    assert_eq!(user.tell("claim 0"), "ok CPU 0");
+    let mut other = Worker::start_in_user_namespace(claims.folder());
+    let refused = other.tell("claim 0");
+    assert!(refused.starts_with(&format!("error CPU 0 is held by process {}", user.pid())), "{refused}");
+    assert_eq!(other.tell("limit 1"), "ok");
+    let refused = other.tell("claim 1 2");
+    assert!(refused.starts_with("error user 0 would hold CPUs 1-2, and may hold 1"), "{refused}");
+    assert_eq!(other.tell("claim 1"), "ok CPU 1");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
 fn netns_one_user_may_hold_up_to_a_limit() {
     let (_folder, claims) = open_folder();
     let [mut one, mut two] = [(); 2].map(|()| Worker::start_as(claims.folder(), Some(USER)));
     for worker in [&mut one, &mut two] {
         assert_eq!(worker.tell("limit 2"), "ok");
     }
-    assert_eq!(one.tell("claim 3"), "ok CPU 3");
-    let refused = two.tell("claim 0 1");
+    assert_eq!(one.tell("claim 1"), "ok CPU 1");
+    let refused = two.tell("claim 0 3");
     assert!(
         refused.starts_with(&format!("error user {USER} would hold CPUs 0-1,3, and may hold 2: `max_")),
         "{refused}"
@@ -98,12 +132,32 @@ fn netns_claims_beyond_the_limit_are_not_heeded() {
     let [mut one, mut two] = [USER, USER - 1].map(|user| Worker::start_as(claims.folder(), Some(user)));
     assert_eq!(one.tell("claim 0"), "ok CPU 0");
     assert_eq!(two.tell("claim 1"), "ok CPU 1");
-    let claims = claims.max_cpus_per_user(2);
+    // What the machine does not have is nothing to hold.
+    assert_eq!(one.tell("claim 8191"), "ok CPU 8191");
+    let claims = claims.max_cpus_per_user(1);
     assert_eq!(claims.taken().unwrap(), cpus([0, 1]).into_iter().collect());
-    assert_eq!(one.tell("claim 2 3"), "ok CPUs 2-3");
-    assert_eq!(claims.taken().unwrap(), cpus([1]).into_iter().collect());
+    assert_eq!(two.tell("release"), "ok");
+    assert_eq!(one.tell("claim 1"), "ok CPU 1");
+    assert!(claims.taken().unwrap().is_empty());
+    assert_eq!(two.tell("claim 8190"), "ok CPU 8190");
     assert!(claims.taken_for_good().unwrap().is_empty(), "root overrides both");
     assert_eq!(claims.list().unwrap().len(), 2, "both are told");
+}
+
+/// Claims are locks of processes; those of open files come from other programs.
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_locks_of_open_files_are_no_claims() {
+    let (_folder, claims) = open_folder();
+    drop(claims.claim(cpus([0])).unwrap());
+    let [mut user, mut other] = [USER, USER - 1].map(|user| Worker::start_as(claims.folder(), Some(user)));
+    assert_eq!(user.tell("lock-file"), "ok");
+    let list = claims.list().unwrap();
+    assert_eq!((list.len(), list[0].pid, list[0].is_open_file), (1, None, true));
+    assert!(claims.taken().unwrap().is_empty());
+    claims.claim(cpus([0])).unwrap().check().unwrap();
+    let refused = other.tell("claim 0");
+    assert!(refused.starts_with("error CPU 0 is held by an unknown process"), "{refused}");
 }
 
 #[test]
@@ -127,6 +181,34 @@ fn netns_foreign_things_in_the_way_do_not_stop_root() {
         assert!(other.tell("claim 0").starts_with("error CPU 0 is held by"), "{making}");
         assert_eq!(other.tell("claim 1"), "ok CPU 1", "{making}");
     }
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_leases_of_users_do_not_stop_root() {
+    let (_folder, claims) = open_folder();
+    drop(claims.claim([Resource::Interrupt(1)]).unwrap());
+    let mut user = Worker::start_as(claims.folder(), Some(USER));
+    assert_eq!(user.tell("lease"), "ok");
+    let mut other = Worker::start_as(claims.folder(), Some(USER - 1));
+    let refused = other.tell("claim 0");
+    assert!(refused.contains("is not a regular file that can be opened"), "{refused}");
+    claims.claim(cpus([0])).unwrap().check().unwrap();
+    assert_eq!(other.tell("claim 0"), "ok CPU 0");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
+fn netns_names_made_beforehand_do_not_stop_root() {
+    let (_folder, claims) = open_folder();
+    drop(claims.claim([Resource::Interrupt(1)]).unwrap());
+    let pid = std::process::id();
+    let making =
+        format!("ln -s x cpus; mkdir -p .cpus.aside.{pid}/x; for n in $(seq 0 15); do touch .new.{pid}.$n; done");
+    let mut shell = Command::new("sh");
+    let output = Sandbox::new().user(USER).output(shell.args(["-c", &making]).current_dir(claims.folder()));
+    assert!(output.status.success(), "{output:?}");
+    claims.claim(cpus([0])).unwrap().check().unwrap();
 }
 
 /// Where other users may make the folder, as in /run/lock on Debian.

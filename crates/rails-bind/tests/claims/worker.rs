@@ -25,7 +25,17 @@ impl Worker {
 
     /// As this user, which takes user 0.
     pub(crate) fn start_as(folder: &Path, user: Option<u32>) -> Self {
-        let mut command = Command::new(env::current_exe().expect("it is running"));
+        Self::start_by(Command::new(env::current_exe().expect("it is running")), folder, user)
+    }
+
+    /// As user 0 of a user namespace that has no other.
+    pub(crate) fn start_in_user_namespace(folder: &Path) -> Self {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user"]).arg(env::current_exe().expect("it is running"));
+        Self::start_by(command, folder, None)
+    }
+
+    fn start_by(mut command: Command, folder: &Path, user: Option<u32>) -> Self {
         // The name is seen in the command line of the process.
         command.args(["--exact", "worker::worker", "--nocapture", "--test-threads=1"]).env(FOLDER, folder);
         if let Some(user) = user {
@@ -42,7 +52,8 @@ impl Worker {
         self.child.id()
     }
 
-    /// `claim 0 1`, `limit 2` (of CPUs for a user), `release`, `list`, `taken`, `lock-all`, `fork`; the answer is `ok ...` or `error ...`.
+    /// `claim 0 1`, `limit 2` (of CPUs for a user), `release`, `list`, `taken`, `lock-all`, `lock-file`,
+    /// `lease`, `execute PATH`, `fork`; the answer is `ok ...` or `error ...`.
     pub(crate) fn tell(&mut self, what: &str) -> String {
         self.say(what);
         self.answer()
@@ -128,6 +139,15 @@ fn worker() {
                 Err(error) => say(format_args!("error {error}")),
             },
             "lock-all" => say(format_args!("ok {}", crate::files::lock_to_the_end(&claims))),
+            "lock-file" => {
+                crate::files::lock_for_an_open_file(&claims);
+                say("ok");
+            }
+            "lease" => {
+                crate::files::lease(&claims);
+                say("ok");
+            }
+            "execute" => crate::files::lock_and_execute(&claims, words.next().expect("a path")),
             "fork" => crate::fork::fork_and_look(&claims, &mut held, &mut told),
             other => panic!("it is told `{other}`"),
         }

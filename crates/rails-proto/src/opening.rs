@@ -111,8 +111,10 @@ pub enum Turn {
 impl Race {
     /// RFC 8305's "Connection Attempt Delay", for few lanes.
     pub const DELAY: Duration = Duration::from_millis(250);
-    /// The last lane begins at most so long after the first. For the most lanes of a stream, the delay is 16 ms; the RFC's minimum is 10 ms.
+    /// The last lane of a stream begins at most so long after the first. For the most lanes, the delay is 16 ms.
     pub const SPREAD: Duration = Duration::from_secs(1);
+    /// RFC 8305's "Minimum Connection Attempt Delay", also for more addresses than a stream has lanes.
+    const MIN_DELAY: Duration = Duration::from_millis(10);
 
     /// Creates a race of that many lanes.
     pub fn new(lanes: usize) -> Self {
@@ -120,7 +122,8 @@ impl Race {
     }
 
     fn delay(lanes: usize) -> Duration {
-        Self::DELAY.min(Self::SPREAD / lanes.max(1) as u32)
+        let share = Self::SPREAD / u32::try_from(lanes.max(1)).unwrap_or(u32::MAX);
+        share.clamp(Self::MIN_DELAY, Self::DELAY)
     }
 
     /// Decides the next step of the lane that asks.
@@ -218,6 +221,19 @@ mod tests {
         assert_eq!([calls.next(now, false), calls.next(now, false)], [Call::Begin(1), Call::Wait(now + Race::DELAY)]);
         calls.failed(0);
         assert_eq!(calls.next(now, false), Call::Wait(now + Race::DELAY), "it has failed before");
+    }
+
+    #[test]
+    fn many_mute_addresses_are_called_10_ms_apart() {
+        let mut now = Instant::now();
+        let mut calls = Calls::of_name(2000);
+        for index in 0..2000 {
+            assert_eq!(calls.next(now, false), Call::Begin(index));
+            let next = now + Duration::from_millis(10);
+            assert!(index == 1999 || calls.next(now, false) == Call::Wait(next));
+            now = next;
+        }
+        assert_eq!(calls.next(now, false), Call::Done);
     }
 
     #[test]

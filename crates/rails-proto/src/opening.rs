@@ -88,6 +88,53 @@ impl Calls {
     }
 }
 
+/// Decides how long the opening of a stream waits for lanes once the first is up.
+#[derive(Debug)]
+pub struct Awaited {
+    /// The number of the name that each lane leads to.
+    names: Vec<usize>,
+    /// The lanes that have neither come up nor failed.
+    lanes: BTreeSet<usize>,
+    /// The names with a lane that is up.
+    reached: BTreeSet<usize>,
+}
+
+impl Awaited {
+    /// Waits for every lane. `is_further` says of each whether it leads to the name of the one before.
+    pub fn new(is_further: impl IntoIterator<Item = bool>) -> Self {
+        let mut name = 0;
+        let number = |is_further: bool| {
+            name += usize::from(!is_further);
+            name
+        };
+        let names: Vec<usize> = is_further.into_iter().map(number).collect();
+        Self { lanes: (0..names.len()).collect(), names, reached: BTreeSet::new() }
+    }
+
+    /// That lane is up.
+    pub fn up(&mut self, lane: usize) {
+        self.lanes.remove(&lane);
+        self.reached.insert(self.names[lane]);
+    }
+
+    /// That lane has failed for the first time.
+    pub fn failed(&mut self, lane: usize) {
+        self.lanes.remove(&lane);
+    }
+
+    /// The lanes that have neither come up nor failed.
+    pub fn lanes(&self) -> &BTreeSet<usize> {
+        &self.lanes
+    }
+
+    /// How long to wait after the stream was opened: `grace`, but at most [`Race::DELAY`] if all names are reached and
+    /// only further addresses of theirs are left. A name may well have addresses that lead nowhere.
+    pub fn grace(&self, grace: Duration) -> Duration {
+        let are_reached = self.lanes.iter().all(|lane| self.reached.contains(&self.names[*lane]));
+        if are_reached { grace.min(Race::DELAY) } else { grace }
+    }
+}
+
 /// Decides which lanes try to open a stream, and when. A lane without an answer delays the next lane only briefly, as in RFC 8305 ("Happy Eyeballs"),
 /// section 5. The first lane that succeeds opens the stream, and the others join it.
 #[derive(Debug)]
@@ -243,6 +290,23 @@ mod tests {
         assert_eq!(calls.next(now, false), Call::Begin(0));
         let rest = [(); 3].map(|()| calls.next(now, true));
         assert_eq!(rest, [Call::Begin(1), Call::Begin(2), Call::Done]);
+    }
+
+    #[test]
+    fn further_addresses_of_a_name_get_a_moment() {
+        let grace = Duration::from_secs(1);
+        // A name of three addresses, and an address.
+        let mut awaited = Awaited::new([false, true, true, false]);
+        awaited.up(1);
+        assert_eq!(awaited.grace(grace), grace, "the address is awaited");
+        awaited.failed(3);
+        assert_eq!(awaited.grace(grace), Race::DELAY);
+        assert_eq!(awaited.grace(Duration::ZERO), Duration::ZERO);
+        assert!(awaited.lanes().iter().eq(&[0, 2]));
+        let mut awaited = Awaited::new([false, true, false]);
+        awaited.up(2);
+        awaited.failed(0);
+        assert_eq!(awaited.grace(grace), grace, "the name is not reached");
     }
 
     #[test]

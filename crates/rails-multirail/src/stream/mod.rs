@@ -139,7 +139,8 @@ impl MultiRailStream {
     ///
     /// A host name stands for all its addresses. They are called one after the other (RFC 8305, section 5): the next one as
     /// soon as one has failed, and at most 250 ms later. Once the stream is open all others are called, and those that answer
-    /// are lanes too. Addresses of names beyond the most lanes of a stream are left out.
+    /// are lanes too; `connect` waits for them 250 ms at most. Addresses of names beyond the most lanes of a stream are
+    /// left out.
     ///
     /// # Errors
     /// [`OpenError`] if no lane came up.

@@ -203,10 +203,12 @@ pub enum Setback {
     Lasting,
 }
 
-/// The attempts of one lane while its stream opens.
-#[derive(Debug, Default)]
+/// The attempts of one lane until it is up for the first time.
+#[derive(Debug)]
 pub struct Attempts {
     backoff: Backoff,
+    /// The waits while other lanes are up: the address of this lane may lead nowhere.
+    spare: Backoff,
     passing: u32,
 }
 
@@ -220,8 +222,9 @@ pub struct Next {
 }
 
 impl Attempts {
-    /// Decides the next step after a failed attempt. `is_open` says whether a lane has opened the stream; `jitter` is any random number.
-    pub fn after(&mut self, setback: Setback, is_open: bool, jitter: u8) -> Next {
+    /// Decides the next step after a failed attempt. `is_open` says whether a lane has opened the stream, `is_spare`
+    /// whether other lanes are up; `jitter` is any random number.
+    pub fn after(&mut self, setback: Setback, is_open: bool, is_spare: bool, jitter: u8) -> Next {
         let counts = match setback {
             Setback::Busy => false,
             Setback::Passing => {
@@ -232,9 +235,19 @@ impl Attempts {
         };
         let wait = match setback {
             Setback::Lasting => is_open.then_some(RARELY),
-            _ => Some(self.backoff.next_with(jitter)),
+            Setback::Passing | Setback::Plain if is_spare => Some(self.spare.next_with(jitter)),
+            _ => {
+                self.spare = Backoff::barren();
+                Some(self.backoff.next_with(jitter))
+            }
         };
         Next { wait, counts }
+    }
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self { backoff: Backoff::default(), spare: Backoff::barren(), passing: 0 }
     }
 }
 
@@ -347,13 +360,25 @@ mod tests {
     fn a_busy_peer_is_asked_without_end() {
         let mut attempts = Attempts::default();
         for _ in 0..100 {
-            let Next { wait, counts } = attempts.after(Setback::Busy, false, 7);
+            let Next { wait, counts } = attempts.after(Setback::Busy, false, false, 7);
             assert!(wait.is_some() && !counts);
         }
-        let counts: Vec<bool> = (0..5).map(|_| attempts.after(Setback::Passing, false, 7).counts).collect();
+        let counts: Vec<bool> = (0..5).map(|_| attempts.after(Setback::Passing, false, false, 7).counts).collect();
         assert_eq!(counts, [false, false, false, true, true]);
-        assert_eq!(attempts.after(Setback::Lasting, false, 7), Next { wait: None, counts: true });
-        assert_eq!(attempts.after(Setback::Lasting, true, 7), Next { wait: Some(RARELY), counts: true });
-        assert!(matches!(attempts.after(Setback::Plain, true, 7), Next { wait: Some(_), counts: true }));
+        assert_eq!(attempts.after(Setback::Lasting, false, false, 7), Next { wait: None, counts: true });
+        assert_eq!(attempts.after(Setback::Lasting, true, true, 7), Next { wait: Some(RARELY), counts: true });
+        assert!(matches!(attempts.after(Setback::Plain, true, true, 7), Next { wait: Some(_), counts: true }));
+    }
+
+    #[test]
+    fn a_spare_lane_is_dialled_less_and_less() {
+        let mut attempts = Attempts::default();
+        let mut waits = |is_spare: bool, count: usize| -> Vec<u128> {
+            let wait = |_| attempts.after(Setback::Plain, true, is_spare, u8::MAX).wait.unwrap().as_millis();
+            (0..count).map(wait).collect()
+        };
+        assert_eq!(waits(true, 9), [100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000]);
+        assert_eq!(waits(false, 4), [100, 200, 400, 400], "no other lane is up");
+        assert_eq!(waits(true, 2), [100, 200]);
     }
 }

@@ -6,6 +6,7 @@ use rails_net::{ScopeError, ScopedAddress, local_address_towards};
 use rails_proto::{
     AddressError, LaneAddress, Scheme,
     opening::{Call, Calls},
+    parameters::MOST_LANES,
 };
 use std::{
     io,
@@ -53,7 +54,8 @@ pub enum ResolveError {
 
 /// The addresses to connect to: for each address that `named` gives itself alone, and for each name all of its addresses
 /// in the order in which they are called. Families alternate (RFC 8305, section 4), and addresses that no route leads to
-/// are left out where another is left (RFC 6724, section 5, rule 1).
+/// are left out where another is left (RFC 6724, section 5, rule 1). Of more than [`MOST_LANES`] addresses the first are
+/// taken, and a warning says so.
 ///
 /// # Errors
 /// [`ResolveError`].
@@ -72,9 +74,7 @@ pub async fn resolve(named: impl ToLaneAddresses) -> Result<Vec<Vec<LaneAddress>
     let mut names = Vec::new();
     for name in named.named()? {
         let (scheme, found) = name.addresses().await?;
-        let mut routed: Vec<SocketAddr> = found.clone();
-        routed.retain(|socket| local_address_towards(*socket).is_ok());
-        let called = alternating(if routed.is_empty() { found } else { routed });
+        let called = in_order_of_calls(found, |socket| local_address_towards(socket).is_ok());
         names.push(called.into_iter().map(|socket| LaneAddress { scheme, socket }).collect());
     }
     Ok(names)
@@ -132,6 +132,19 @@ where
     }
     failed.sort_by_key(|(index, _)| *index);
     Err(failed.into_iter().map(|(index, error)| (addresses[index], error)).collect())
+}
+
+/// The addresses of a name that are called, in their order.
+fn in_order_of_calls(found: Vec<SocketAddr>, is_routed: impl Fn(SocketAddr) -> bool) -> Vec<SocketAddr> {
+    let routed: Vec<SocketAddr> = found.iter().copied().filter(|socket| is_routed(*socket)).collect();
+    let mut called = alternating(if routed.is_empty() { found } else { routed });
+    if let [first, ..] = called[..]
+        && called.len() > MOST_LANES
+    {
+        tracing::warn!(%first, addresses = called.len(), "a name has so many addresses that {MOST_LANES} are called");
+        called.truncate(MOST_LANES);
+    }
+    called
 }
 
 /// The addresses with the families in turn, beginning with that of the first; each family in its order.
@@ -317,6 +330,15 @@ mod tests {
         let found = sockets(&["[fd00::1]:1", "[fd00::2]:1", "[fd00::3]:1", "10.0.0.1:1"]);
         assert_eq!(alternating(found), sockets(&["[fd00::1]:1", "10.0.0.1:1", "[fd00::2]:1", "[fd00::3]:1"]));
         assert_eq!(alternating(Vec::new()), []);
+    }
+
+    #[test]
+    fn a_name_is_called_at_64_addresses_that_have_routes() {
+        let found: Vec<SocketAddr> = (0..200).map(|last| SocketAddr::from(([10, 0, 0, last], 1))).collect();
+        assert_eq!(in_order_of_calls(found.clone(), |_| true), found[..64]);
+        assert_eq!(in_order_of_calls(found.clone(), |_| false), found[..64]);
+        assert_eq!(in_order_of_calls(found.clone(), |socket| socket == found[199]), [found[199]]);
+        assert_eq!(in_order_of_calls(found[..64].to_vec(), |_| true), found[..64]);
     }
 
     fn two() -> [LaneAddress; 2] {

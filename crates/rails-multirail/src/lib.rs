@@ -93,7 +93,9 @@ pub use rails_proto::{
     },
     handshake::{HandshakeError, Limit, Mode, Refusal, StreamId},
     messages::{Message, longest_message},
-    pairing::{LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, in_order_by_name, pair},
+    pairing::{
+        LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, in_order_by_name, limit_names, pair,
+    },
     parameters::MOST_LANES,
     policy::{self, Policy, StripePolicy},
     record,

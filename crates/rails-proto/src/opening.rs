@@ -88,6 +88,53 @@ impl Calls {
     }
 }
 
+/// Decides how long the opening of a stream waits for lanes once the first is up.
+#[derive(Debug)]
+pub struct Awaited {
+    /// The number of the name that each lane leads to.
+    names: Vec<usize>,
+    /// The lanes that have neither come up nor failed.
+    lanes: BTreeSet<usize>,
+    /// The names with a lane that is up.
+    reached: BTreeSet<usize>,
+}
+
+impl Awaited {
+    /// Waits for every lane. `is_further` says of each whether it leads to the name of the one before.
+    pub fn new(is_further: impl IntoIterator<Item = bool>) -> Self {
+        let mut name = 0;
+        let number = |is_further: bool| {
+            name += usize::from(!is_further);
+            name
+        };
+        let names: Vec<usize> = is_further.into_iter().map(number).collect();
+        Self { lanes: (0..names.len()).collect(), names, reached: BTreeSet::new() }
+    }
+
+    /// That lane is up.
+    pub fn up(&mut self, lane: usize) {
+        self.lanes.remove(&lane);
+        self.reached.insert(self.names[lane]);
+    }
+
+    /// That lane has failed for the first time.
+    pub fn failed(&mut self, lane: usize) {
+        self.lanes.remove(&lane);
+    }
+
+    /// The lanes that have neither come up nor failed.
+    pub fn lanes(&self) -> &BTreeSet<usize> {
+        &self.lanes
+    }
+
+    /// How long to wait after the stream was opened: `grace`, but at most [`Race::DELAY`] if all names are reached and
+    /// only further addresses of theirs are left. A name may well have addresses that lead nowhere.
+    pub fn grace(&self, grace: Duration) -> Duration {
+        let are_reached = self.lanes.iter().all(|lane| self.reached.contains(&self.names[*lane]));
+        if are_reached { grace.min(Race::DELAY) } else { grace }
+    }
+}
+
 /// Decides which lanes try to open a stream, and when. A lane without an answer delays the next lane only briefly, as in RFC 8305 ("Happy Eyeballs"),
 /// section 5. The first lane that succeeds opens the stream, and the others join it.
 #[derive(Debug)]
@@ -111,8 +158,10 @@ pub enum Turn {
 impl Race {
     /// RFC 8305's "Connection Attempt Delay", for few lanes.
     pub const DELAY: Duration = Duration::from_millis(250);
-    /// The last lane begins at most so long after the first. For the most lanes of a stream, the delay is 16 ms; the RFC's minimum is 10 ms.
+    /// The last lane of a stream begins at most so long after the first. For the most lanes, the delay is 16 ms.
     pub const SPREAD: Duration = Duration::from_secs(1);
+    /// RFC 8305's "Minimum Connection Attempt Delay", also for more addresses than a stream has lanes.
+    const MIN_DELAY: Duration = Duration::from_millis(10);
 
     /// Creates a race of that many lanes.
     pub fn new(lanes: usize) -> Self {
@@ -120,7 +169,8 @@ impl Race {
     }
 
     fn delay(lanes: usize) -> Duration {
-        Self::DELAY.min(Self::SPREAD / lanes.max(1) as u32)
+        let share = Self::SPREAD / u32::try_from(lanes.max(1)).unwrap_or(u32::MAX);
+        share.clamp(Self::MIN_DELAY, Self::DELAY)
     }
 
     /// Decides the next step of the lane that asks.
@@ -153,10 +203,12 @@ pub enum Setback {
     Lasting,
 }
 
-/// The attempts of one lane while its stream opens.
-#[derive(Debug, Default)]
+/// The attempts of one lane until it is up for the first time.
+#[derive(Debug)]
 pub struct Attempts {
     backoff: Backoff,
+    /// The waits while other lanes are up: the address of this lane may lead nowhere.
+    spare: Backoff,
     passing: u32,
 }
 
@@ -170,8 +222,9 @@ pub struct Next {
 }
 
 impl Attempts {
-    /// Decides the next step after a failed attempt. `is_open` says whether a lane has opened the stream; `jitter` is any random number.
-    pub fn after(&mut self, setback: Setback, is_open: bool, jitter: u8) -> Next {
+    /// Decides the next step after a failed attempt. `is_open` says whether a lane has opened the stream, `is_spare`
+    /// whether other lanes are up; `jitter` is any random number.
+    pub fn after(&mut self, setback: Setback, is_open: bool, is_spare: bool, jitter: u8) -> Next {
         let counts = match setback {
             Setback::Busy => false,
             Setback::Passing => {
@@ -182,9 +235,19 @@ impl Attempts {
         };
         let wait = match setback {
             Setback::Lasting => is_open.then_some(RARELY),
-            _ => Some(self.backoff.next_with(jitter)),
+            Setback::Passing | Setback::Plain if is_spare => Some(self.spare.next_with(jitter)),
+            _ => {
+                self.spare = Backoff::barren();
+                Some(self.backoff.next_with(jitter))
+            }
         };
         Next { wait, counts }
+    }
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self { backoff: Backoff::default(), spare: Backoff::barren(), passing: 0 }
     }
 }
 
@@ -221,12 +284,42 @@ mod tests {
     }
 
     #[test]
+    fn many_mute_addresses_are_called_10_ms_apart() {
+        let mut now = Instant::now();
+        let mut calls = Calls::of_name(2000);
+        for index in 0..2000 {
+            assert_eq!(calls.next(now, false), Call::Begin(index));
+            let next = now + Duration::from_millis(10);
+            assert!(index == 1999 || calls.next(now, false) == Call::Wait(next));
+            now = next;
+        }
+        assert_eq!(calls.next(now, false), Call::Done);
+    }
+
+    #[test]
     fn all_addresses_are_called_once_one_has_succeeded() {
         let now = Instant::now();
         let mut calls = Calls::of_name(3);
         assert_eq!(calls.next(now, false), Call::Begin(0));
         let rest = [(); 3].map(|()| calls.next(now, true));
         assert_eq!(rest, [Call::Begin(1), Call::Begin(2), Call::Done]);
+    }
+
+    #[test]
+    fn further_addresses_of_a_name_get_a_moment() {
+        let grace = Duration::from_secs(1);
+        // A name of three addresses, and an address.
+        let mut awaited = Awaited::new([false, true, true, false]);
+        awaited.up(1);
+        assert_eq!(awaited.grace(grace), grace, "the address is awaited");
+        awaited.failed(3);
+        assert_eq!(awaited.grace(grace), Race::DELAY);
+        assert_eq!(awaited.grace(Duration::ZERO), Duration::ZERO);
+        assert!(awaited.lanes().iter().eq(&[0, 2]));
+        let mut awaited = Awaited::new([false, true, false]);
+        awaited.up(2);
+        awaited.failed(0);
+        assert_eq!(awaited.grace(grace), grace, "the name is not reached");
     }
 
     #[test]
@@ -267,13 +360,25 @@ mod tests {
     fn a_busy_peer_is_asked_without_end() {
         let mut attempts = Attempts::default();
         for _ in 0..100 {
-            let Next { wait, counts } = attempts.after(Setback::Busy, false, 7);
+            let Next { wait, counts } = attempts.after(Setback::Busy, false, false, 7);
             assert!(wait.is_some() && !counts);
         }
-        let counts: Vec<bool> = (0..5).map(|_| attempts.after(Setback::Passing, false, 7).counts).collect();
+        let counts: Vec<bool> = (0..5).map(|_| attempts.after(Setback::Passing, false, false, 7).counts).collect();
         assert_eq!(counts, [false, false, false, true, true]);
-        assert_eq!(attempts.after(Setback::Lasting, false, 7), Next { wait: None, counts: true });
-        assert_eq!(attempts.after(Setback::Lasting, true, 7), Next { wait: Some(RARELY), counts: true });
-        assert!(matches!(attempts.after(Setback::Plain, true, 7), Next { wait: Some(_), counts: true }));
+        assert_eq!(attempts.after(Setback::Lasting, false, false, 7), Next { wait: None, counts: true });
+        assert_eq!(attempts.after(Setback::Lasting, true, true, 7), Next { wait: Some(RARELY), counts: true });
+        assert!(matches!(attempts.after(Setback::Plain, true, true, 7), Next { wait: Some(_), counts: true }));
+    }
+
+    #[test]
+    fn a_spare_lane_is_dialled_less_and_less() {
+        let mut attempts = Attempts::default();
+        let mut waits = |is_spare: bool, count: usize| -> Vec<u128> {
+            let wait = |_| attempts.after(Setback::Plain, true, is_spare, u8::MAX).wait.unwrap().as_millis();
+            (0..count).map(wait).collect()
+        };
+        assert_eq!(waits(true, 9), [100, 200, 400, 800, 1600, 3200, 6400, 8000, 8000]);
+        assert_eq!(waits(false, 4), [100, 200, 400, 400], "no other lane is up");
+        assert_eq!(waits(true, 2), [100, 200]);
     }
 }

@@ -68,7 +68,7 @@ async fn send(args: Args, details: bool) -> Result<Exit> {
     for file in &args.files {
         std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
     }
-    let remotes = Remotes::of("--to", &args.to).await?;
+    let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
     let end = Endpoint::calling(&remotes, args.from.as_ref(), &args.placement, options)?.striping(&args.striping)?;
     let (stream, paired) = end.open(&remotes, Purpose::Send, &mut stop).await?;
     if args.explain {

@@ -81,7 +81,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, details: bool) -> Result<Exit> {
     block_on(async {
         let stop = Stop::on_signals()?;
-        let remotes = Remotes::of("--to", &args.to).await?;
+        let remotes = Remotes::of("--to", &args.to).await?.limited("--to", args.striping.max_addresses());
         // A plain flow has one address.
         let remotes = if args.plain || args.mptcp { remotes.first_of_each() } else { remotes };
         let mut options = args.application.applied(args.stream.options()?)?;

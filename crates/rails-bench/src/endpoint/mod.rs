@@ -4,6 +4,7 @@ mod address;
 mod celeritas;
 mod paired;
 mod remotes;
+mod routes;
 mod striping;
 mod tcp;
 
@@ -21,7 +22,7 @@ use crate::{
     size,
     tls::TlsArgs,
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use celeritas::CeleritasArgs;
 use clap::ValueEnum;
 use rails_multirail::{
@@ -32,10 +33,8 @@ use rails_multirail::{
 };
 use rails_net::TcpTransport;
 use rails_topo::Topology;
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use routes::Routes;
+use std::{net::SocketAddr, time::Duration};
 use tcp::TcpArgs;
 
 /// One end of streams: its rails, and how it behaves.
@@ -46,8 +45,8 @@ pub(crate) struct Endpoint {
     pub(crate) options: StreamOptions,
     /// Notes on the rails as a whole.
     pub(crate) notes: Vec<String>,
-    /// Whether there is a rail for each address of the peer, as the routes lead.
-    is_routed: bool,
+    /// The rails towards the addresses of the peer, where the routes have chosen them.
+    routes: Option<Routes>,
 }
 
 /// The flags that both ends share, and the TLS flags of each.
@@ -137,8 +136,8 @@ impl Endpoint {
         Self::following(topology, &rails, placement, options, "--listen")
     }
 
-    /// An end that opens streams to `remotes`: the rails of `from`, or else one towards each distinct remote address, as the
-    /// routing table leads.
+    /// An end that opens streams to `remotes`: the rails of `from`, or else for each name one on each NIC that the routing
+    /// table leads to its addresses by.
     pub(crate) fn calling(
         remotes: &Remotes,
         from: Option<&RailRequest>,
@@ -149,9 +148,10 @@ impl Endpoint {
         match from {
             Some(from) => Self::following(topology, from, placement, options, "--from"),
             None => {
-                let rails = RailRequest::routed(local_addresses(&remotes.all())?);
+                let routes = Routes::towards(&topology, remotes.names(), routes::local_address)?;
+                let rails = RailRequest::routed(routes.rails());
                 let built = Self::following(topology, &rails, placement, options, "--to");
-                built.map(|end| Self { is_routed: true, ..end }).map_err(|error| match error.is::<PlanError>() {
+                built.map(|end| Self { routes: Some(routes), ..end }).map_err(|error| match error.is::<PlanError>() {
                     true => error.help("name the interfaces or addresses to send from by --from"),
                     false => error,
                 })
@@ -201,7 +201,7 @@ impl Endpoint {
     /// An end with these rails, which were built from the plan.
     pub(crate) fn new(topology: Topology, plan: RailPlan, rails: Rails, options: StreamOptions) -> Self {
         plan.notes.iter().for_each(|note| tracing::info!("{note}"));
-        Self { topology, rails, options, notes: plan.notes, is_routed: false }
+        Self { topology, rails, options, notes: plan.notes, routes: None }
     }
 }
 
@@ -217,28 +217,6 @@ fn window(text: &str) -> Result<u64> {
     let window = size::parse(text).map_err(anyhow::Error::msg)?.as_bytes();
     StreamOptions::new(Security::insecure()).window(window).validate()?;
     Ok(window)
-}
-
-/// Where the routing table would send from to each distinct remote.
-fn local_addresses(remotes: &[LaneAddress]) -> Result<Vec<IpAddr>> {
-    let mut distinct: Vec<SocketAddr> = Vec::new();
-    for remote in remotes {
-        if !distinct.contains(&remote.socket) {
-            distinct.push(remote.socket);
-        }
-    }
-    let local = |remote: SocketAddr| {
-        let found = rails_net::local_address_towards(remote);
-        found.with_context(|| format!("--to {remote}: no route leads there")).map_err(|error| {
-            error.help(match remote {
-                SocketAddr::V6(v6) if v6.ip().is_unicast_link_local() && v6.scope_id() == 0 => {
-                    format!("a link-local address names its interface, such as {}%eth0", v6.ip())
-                }
-                _ => format!("`ip route get {}` prints the route that the kernel chooses", remote.ip()),
-            })
-        })
-    };
-    distinct.into_iter().map(local).collect()
 }
 
 /// Says on stderr where this end listens: with port 0 that is how the other gets to know.

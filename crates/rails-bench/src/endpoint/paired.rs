@@ -58,9 +58,12 @@ impl Endpoint {
 
     /// `peer` is the command that should be listening there.
     async fn connect_explained(&self, remotes: &Remotes, peer: &str) -> Result<(MultiRailStream, Paired)> {
-        let pairing = match remotes.names() {
-            [_] if self.rails.len() > 1 && !self.is_routed => self.ask(remotes, "--to", peer).await?,
-            names => in_order_by_name(&self.rails.offers(names[0][0].scheme), names),
+        let names = remotes.names();
+        let offers = || self.rails.offers(names[0][0].scheme);
+        let pairing = match &self.routes {
+            Some(routes) => routes.pairing(&offers(), names),
+            None if names.len() == 1 && self.rails.len() > 1 => self.ask(remotes, "--to", peer).await?,
+            None => in_order_by_name(&offers(), names),
         };
         if pairing.pairs.is_empty() {
             let help = "name the addresses of the peer by --to, one for each lane, to pair them by hand";

@@ -1,9 +1,12 @@
 //! The peer, as the command line names it.
 
 use super::Address;
-use crate::exit::{Help, Helped};
+use crate::{
+    exit::{Help, Helped},
+    print,
+};
 use anyhow::Result;
-use rails_multirail::{LaneAddress, ResolveError};
+use rails_multirail::{LaneAddress, ResolveError, limit_names};
 use std::fmt;
 
 /// The addresses of a peer: of each name that the command line has, all of them.
@@ -46,6 +49,17 @@ impl Remotes {
     /// The first address of each name.
     pub(crate) fn firsts(&self) -> Vec<LaneAddress> {
         self.0.iter().filter_map(|addresses| addresses.first().copied()).collect()
+    }
+
+    /// These names with at most `max` addresses in all, as far as each keeps one. A note tells of those that are left out.
+    pub(crate) fn limited(mut self, flag: &str, max: usize) -> Self {
+        let left_out = limit_names(&mut self.0, max);
+        if left_out > 0 {
+            print::note(format_args!(
+                "{flag}: {left_out} addresses of names are left out: a stream calls at most {max}"
+            ));
+        }
+        self
     }
 
     /// These names with their first addresses alone.

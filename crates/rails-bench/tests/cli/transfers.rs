@@ -78,12 +78,13 @@ fn lanes_leave_from_where_they_are_told_to() {
 }
 
 /// A command to which a host's name is known that has these addresses.
-fn knowing<'a>(host: &str, addresses: [&str; 2], args: impl IntoIterator<Item = &'a str>) -> Output {
+fn knowing<'a>(host: &str, addresses: &[&str], args: impl IntoIterator<Item = &'a str>) -> Output {
     let command = rails_bench(args);
     let mut known = Command::new("unshare");
     let script = r#"mount --make-rprivate / && mount -t tmpfs none /mnt && cp /etc/hosts /mnt/hosts &&
-        printf '%s\n' "$2 $1" "$3 $1" >> /mnt/hosts && mount --bind /mnt/hosts /etc/hosts && shift 3 && exec "$@""#;
-    known.args(["--mount", "sh", "-ec", script, "sh", host]).args(addresses);
+        for address in $2; do echo "$address $1"; done >> /mnt/hosts && mount --bind /mnt/hosts /etc/hosts &&
+        shift 2 && exec "$@""#;
+    known.args(["--mount", "sh", "-ec", script, "sh", host, &addresses.join(" ")]);
     known.arg(command.get_program()).args(command.get_args());
     known.output().expect("unshare can be started")
 }
@@ -100,16 +101,39 @@ fn netns_a_name_is_called_at_all_its_addresses() {
         for scheme in ["", "tcp://"] {
             let to = format!("{scheme}{to}");
             let send = ["send", text(&file), "--to", &to, "--insecure", "--explain"];
-            let sent = knowing("two.example", ["127.0.0.3", "127.0.0.2"], send);
+            let sent = knowing("two.example", &["127.0.0.3", "127.0.0.2"], send);
             assert!(sent.status.success() && stderr(&sent).contains(lanes), "{}", stderr(&sent));
         }
     }
     let to = format!("none.example:{}", receiver.addresses.rsplit_once(':').expect("an address has a port").1);
     let send = ["send", text(&file), "--to", &to, "--insecure"];
-    let failed = knowing("none.example", ["127.0.0.3", "127.0.0.4"], send);
+    let failed = knowing("none.example", &["127.0.0.3", "127.0.0.4"], send);
     let said = stderr(&failed);
     assert_eq!(failed.status.code(), Some(1), "{said}");
     assert!(["127.0.0.3", "127.0.0.4"].iter().all(|address| said.contains(&format!("to {address}:"))), "{said}");
+}
+
+#[test]
+#[ignore = "needs root: it makes mount namespaces"]
+fn netns_a_name_of_many_addresses_fills_a_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let (inbox, file) = (folder.path().join("inbox"), folder.path().join("file"));
+    fs::write(&file, pattern(2_000_000, 2)).unwrap();
+    let receiver = Receiver::start_at("0.0.0.0:0,127.0.0.2:0", &inbox, ["--insecure"]);
+    let port = receiver.addresses.split(',').next().and_then(|first| first.rsplit_once(':')).expect("a port").1;
+    let addresses: Vec<String> = (1..=70).map(|last| format!("127.0.1.{last}")).collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let to = format!("many.example:{port}");
+    let send = ["-v", "send", text(&file), "--to", &to, "--insecure", "--explain"];
+    for (count, more, said) in [
+        (70, ["--parallel", "1"], "a name has so many addresses that 64 are called"),
+        (20, ["--parallel", "4"], "--to: 4 addresses of names are left out: a stream calls at most 16"),
+    ] {
+        let sent = knowing("many.example", &addresses[..count], send.into_iter().chain(more));
+        let told = stderr(&sent);
+        assert!(sent.status.success() && told.contains(said), "{told}");
+        assert_eq!(told.matches("a rail runs").count(), 1, "all addresses are on one NIC: {told}");
+    }
 }
 
 #[test]

@@ -243,7 +243,8 @@ impl StreamOptions {
     }
 
     /// How long [`MultiRailStream::connect`](crate::MultiRailStream::connect) waits for the other lanes after the first
-    /// is up. Default: 1 s. Slower lanes join later.
+    /// is up. Default: 1 s. Slower lanes join later. Where each name is reached at one of its addresses, the others are
+    /// waited for 250 ms at most.
     #[must_use]
     pub fn join_grace(self, grace: Duration) -> Self {
         Self { join_grace: grace, ..self }

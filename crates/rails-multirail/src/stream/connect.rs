@@ -11,11 +11,11 @@ use crate::{
 };
 use rails_proto::{
     LaneAddress,
-    opening::{Call, Calls},
+    opening::{Awaited, Call, Calls},
     pairing::Pair,
     parameters::MOST_LANES,
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout_at},
@@ -47,20 +47,25 @@ pub(super) async fn connect(
         .zip(lanes.iter().cycle().take(count))
         .map(|(index, pair)| Path { index, rail: pair.ours.rail, remote: pair.theirs.address })
         .collect();
-    let mut calls = Calls::new(lanes.iter().cycle().take(count).map(|pair| pair.is_further));
+    let is_further = || lanes.iter().cycle().take(count).map(|pair| pair.is_further);
+    let (mut calls, mut awaited) = (Calls::new(is_further()), Awaited::new(is_further()));
     let (report, mut reports) = mpsc::channel(count);
     // It is dropped when every lane has begun, so that the last report of all is known.
     let mut report = Some(report);
 
     let mut stream = None;
-    let mut awaited: BTreeSet<u16> = paths.iter().map(|path| path.index).collect();
-    let mut deadline = Instant::now() + options.connect_timeout;
+    let begun = Instant::now();
+    let mut opened_at = None;
     loop {
         // If the stream is open, the lane that opened it is about to report it.
         let is_coming = stream.is_none() && dialer.is_open();
-        if awaited.is_empty() && !is_coming {
+        if awaited.lanes().is_empty() && !is_coming {
             break;
         }
+        let deadline = match opened_at {
+            Some(opened) => opened + awaited.grace(options.join_grace),
+            None => begun + options.connect_timeout,
+        };
         let mut until = deadline;
         while let Some(beginning) = &report {
             match calls.next(Instant::now().into_std(), dialer.is_open()) {
@@ -81,14 +86,17 @@ pub(super) async fn connect(
         // `None` if every lane that is left has lost its rail, or takes too long: if there is a stream, the lane joins
         // later.
         let Some(Report { lane, news }) = news else { break };
-        awaited.remove(&lane);
+        let lane = usize::from(lane);
         match news {
             News::Opened(opened) => {
-                stream = Some(opened);
-                deadline = Instant::now() + options.join_grace;
+                (stream, opened_at) = (Some(opened), Some(Instant::now()));
+                awaited.up(lane);
             }
-            News::Joined => {}
-            News::Failed => calls.failed(usize::from(lane)),
+            News::Joined => awaited.up(lane),
+            News::Failed => {
+                awaited.failed(lane);
+                calls.failed(lane);
+            }
         }
     }
     match stream {
@@ -101,6 +109,12 @@ pub(super) async fn connect(
                 } else {
                     tracing::warn!(stream = %stream.id(), "lane did not come up: {lane}");
                 }
+            }
+            let is_told = |path: &Path| failed.iter().any(|lane| (lane.rail, lane.remote) == (path.rail, path.remote));
+            for path in awaited.lanes().iter().map(|lane| paths[*lane]).filter(|path| !is_told(path)) {
+                let Path { index, rail, remote } = path;
+                let stream = stream.id();
+                tracing::info!(%stream, lane = index, %rail, %remote, "a lane is not up yet, and is dialled on");
             }
             stream.shared.log_opened(stream.lanes_up());
             rails.warn_of_unbound();

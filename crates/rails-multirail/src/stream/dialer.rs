@@ -22,6 +22,7 @@ use rails_proto::{
 };
 use std::{
     collections::BTreeMap,
+    future::pending,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
@@ -262,6 +263,7 @@ impl Dialer {
     async fn come_up(&self, path: Path, report: &mpsc::Sender<Report>) -> Option<(LaneDriver, Duration)> {
         let mut attempts = Attempts::default();
         let mut is_told = false;
+        let mut moved = self.moved.subscribe();
         loop {
             let begun = Instant::now();
             let error = match self.join(path).await {
@@ -280,7 +282,8 @@ impl Dialer {
                 tracing::debug!(lane = path.index, remote = %path.remote, %error, "a lane comes too late for its stream");
                 return None;
             }
-            let next = attempts.after(error.setback(), opened.is_some(), jitter());
+            let is_spare = opened.as_ref().is_some_and(|shared| *shared.lanes_up.borrow() > 0);
+            let next = attempts.after(error.setback(), opened.is_some(), is_spare, jitter());
             let failed = Arc::new(FailedLane { rail: path.rail, remote: path.remote, error });
             self.failed().insert(path.index, failed.clone());
             if next.counts {
@@ -290,9 +293,21 @@ impl Dialer {
                 }
                 is_told = true;
             }
-            match next.wait {
-                Some(wait) => sleep(wait).await,
-                None => drop(self.opened().await),
+            let Some(wait) = next.wait else {
+                drop(self.opened().await);
+                continue;
+            };
+            let alone = async {
+                match opened.filter(|_| is_spare) {
+                    Some(shared) => alone(&shared).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                () = sleep(wait) => {}
+                // From another place it may succeed at once. The channel lives as long as `self`.
+                _ = moved.changed() => {}
+                () = alone => {}
             }
         }
     }
@@ -589,6 +604,12 @@ fn dial_failed(shared: &Shared, path: Path, error: &JoinError) -> bool {
         state.connection.dial_failed(Instant::now().into_std(), path.index, error.refused());
         state.is_over()
     })
+}
+
+/// Waits until no lane is up: the stream needs any that comes.
+async fn alone(shared: &Shared) {
+    // The channel lives as long as `shared`, so waiting for it cannot fail.
+    let _ = shared.lanes_up.subscribe().wait_for(|up| *up == 0).await;
 }
 
 /// Waits until the stream needs no lane any more.

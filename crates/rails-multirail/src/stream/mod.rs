@@ -139,7 +139,8 @@ impl MultiRailStream {
     ///
     /// A host name stands for all its addresses. They are called one after the other (RFC 8305, section 5): the next one as
     /// soon as one has failed, and at most 250 ms later. Once the stream is open all others are called, and those that answer
-    /// are lanes too.
+    /// are lanes too; `connect` waits for them 250 ms at most. Addresses of names beyond the most lanes of a stream are
+    /// left out.
     ///
     /// # Errors
     /// [`OpenError`] if no lane came up.
@@ -148,9 +149,14 @@ impl MultiRailStream {
         remotes: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Self, OpenError> {
-        let names = addresses::resolve(remotes).await?;
+        let mut names = addresses::resolve(remotes).await?;
         if rails.is_empty() {
             return Err(OpenError::NoRails);
+        }
+        let max = MOST_LANES / options.parallel.max(1);
+        let left_out = pairing::limit_names(&mut names, max);
+        if left_out > 0 {
+            tracing::info!(left_out, max, "names have more addresses than a stream has lanes");
         }
         let first = names.iter().flatten().next().ok_or(OpenError::NoAddresses)?;
         let ours = rails.offers(first.scheme);

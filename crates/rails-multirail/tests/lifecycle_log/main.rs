@@ -76,8 +76,16 @@ async fn rails_listeners_and_streams_are_told_of_once() {
     let far = listener.accept().await.expect("it listens");
     let (near, far) = tokio::join!(near.close(), far.close());
     near.and(far).expect("both end in order");
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let remote = mute.local_addr().expect("it is bound");
+    let pairing = in_order_by_name(&rails.offers(Scheme::TCP), &[vec![listener.local_addrs()[0], remote.into()]]);
+    let near = MultiRailStream::connect_paired(&rails, &pairing, &options).await.expect("one of two answers");
+    let far = listener.accept().await.expect("it listens");
+    let (near, far) = tokio::join!(near.close(), far.close());
+    near.and(far).expect("both end in order");
 
     let text = log.text();
+    assert_eq!(lines_of(&text, &[" INFO ", "a lane is not up yet", &remote.to_string()]), 1, "{text}");
     assert_eq!(lines_of(&text, &[" INFO ", "an address of a name does not answer", &gone.to_string()]), 1, "{text}");
     let warnings: Vec<_> = text.lines().filter(|line| line.contains(" WARN ")).collect();
     // A machine of one CPU has no other to run on.

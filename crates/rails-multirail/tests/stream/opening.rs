@@ -249,9 +249,27 @@ async fn names_make_a_lane_of_each_address_that_answers() {
     };
     let opened = MultiRailStream::connect_paired(&rails, &pairing(&[gone, addresses[0], addresses[0]]), &options).await;
     let stream = opened.expect("two of three answer");
-    assert_eq!(stream.lanes_up(), 2);
+    let all_up = async {
+        while stream.lanes_up() < 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, all_up).await.expect("the second joins");
     let refused = MultiRailStream::connect_paired(&rails, &pairing(&[gone, gone]), &options).await.unwrap_err();
     assert_eq!(refused.to_string().matches(&format!("{gone} refused a connection")).count(), 2, "{refused}");
+}
+
+#[tokio::test]
+async fn a_mute_address_of_a_name_holds_no_stream_up() {
+    let (rails, options) = (rails(1), StreamOptions::new(secret()));
+    let (_listener, addresses) = listener(&rails, &options).await;
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let name = vec![addresses[0].into(), mute.local_addr().unwrap().into()];
+    let pairing = in_order_by_name(&rails.offers(Scheme::TCP), &[name]);
+    let options = options.join_grace(100 * PATIENCE).handshake_timeout(100 * PATIENCE);
+    let opened = timeout(PATIENCE, MultiRailStream::connect_paired(&rails, &pairing, &options)).await;
+    let stream = opened.expect("one of two is enough").expect("one of two answers");
+    assert_eq!((stream.lanes_up(), stream.failed_lanes().len()), (1, 0));
 }
 
 /// Opens twice as many streams at once as a listener's queue holds, and three times as many as its handshakes, with two

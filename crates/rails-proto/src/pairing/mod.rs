@@ -155,6 +155,23 @@ pub fn in_order_by_name(ours: &[LaneCandidate], names: &[Vec<LaneAddress>]) -> P
     pairing
 }
 
+/// Leaves out the last addresses of names until all names together have at most `max`, the names with the most addresses first. Each name keeps its first
+/// address. Gives the number of addresses left out.
+pub fn limit_names(names: &mut [Vec<LaneAddress>], max: usize) -> usize {
+    let count = |names: &[Vec<LaneAddress>]| names.iter().map(Vec::len).sum::<usize>();
+    let before = count(names);
+    // All names have the same limit; the first that are longer have one address more, as long as there is room.
+    let limit = (1..=max).rev().find(|limit| names.iter().map(|name| name.len().min(*limit)).sum::<usize>() <= max);
+    let limit = limit.unwrap_or(1);
+    let mut spare = max.saturating_sub(names.iter().map(|name| name.len().min(limit)).sum());
+    for name in &mut *names {
+        let further = usize::from(name.len() > limit).min(spare);
+        spare -= further;
+        name.truncate(limit + further);
+    }
+    before - count(names)
+}
+
 /// Whether that rail of ours, or any, has an address of the same family, or leaves its address to the routes.
 fn can_call(ours: &[LaneCandidate], rail: Option<RailId>, address: LaneAddress) -> bool {
     let is_v4 = address.socket.ip().to_canonical().is_ipv4();

@@ -176,6 +176,25 @@ fn addresses_that_the_caller_names_are_taken_in_order() {
 }
 
 #[test]
+fn names_of_many_addresses_share_the_limit() {
+    let limited = |lens: &[usize], max: usize| {
+        let address = |name: usize, index: usize| format!("10.{name}.0.{index}:1").parse::<LaneAddress>().unwrap();
+        let of = |(name, len): (usize, &usize)| (0..*len).map(|index| address(name, index)).collect::<Vec<_>>();
+        let mut names: Vec<_> = lens.iter().enumerate().map(of).collect();
+        let all = names.clone();
+        let left_out = limit_names(&mut names, max);
+        assert!(names.iter().zip(&all).all(|(left, all)| all.starts_with(left)), "the last addresses are left out");
+        (names.iter().map(Vec::len).collect::<Vec<_>>(), left_out)
+    };
+    assert_eq!(limited(&[70], 64), (vec![64], 6));
+    assert_eq!(limited(&[64], 64), (vec![64], 0));
+    assert_eq!(limited(&[1, 20, 20], 16), (vec![1, 8, 7], 25));
+    assert_eq!(limited(&[2, 9, 3], 8), (vec![2, 3, 3], 6));
+    assert_eq!(limited(&[2, 1, 2], 2), (vec![1, 1, 1], 2), "a name keeps one address");
+    assert_eq!(limited(&[], 2), (vec![], 0));
+}
+
+#[test]
 fn names_are_called_at_all_addresses_that_rails_can_call() {
     let ours = [offer(0, "10.0.1.1/24", 0), offer(1, "fd00::1/64", 0)];
     let remote = |text: &str| text.parse::<LaneAddress>().unwrap();

@@ -82,8 +82,9 @@ pub(crate) fn set(option: &'static str, value: impl fmt::Display, result: io::Re
     result.map_err(|source| OptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
 }
 
-/// Sets an option that only improves a socket. Where the kernel lacks the option, or a filter refuses the call, the
-/// socket goes without it, unless the caller has asked for it by name; the settings that are read back say so.
+/// Sets an option that only improves a socket. Where the kernel lacks the option, or a filter refuses the call with
+/// whatever error it likes, the socket goes without the option, unless the caller has asked for it by name; the settings
+/// that are read back say so.
 pub(crate) fn prefer(
     option: &'static str,
     value: impl fmt::Display,
@@ -91,7 +92,7 @@ pub(crate) fn prefer(
     result: io::Result<()>,
 ) -> Result<(), OptionError> {
     match result {
-        Err(error) if !is_asked && is_refused(&error) => {
+        Err(error) if !is_asked => {
             match REFUSED.due(Instant::now(), option) {
                 Some(left_out) => tracing::warn!(option, %error, left_out, "sockets go without an option"),
                 None => tracing::debug!(option, %error, "a socket goes without an option"),
@@ -102,11 +103,11 @@ pub(crate) fn prefer(
     }
 }
 
-/// Whether the system has no such option, or lets no process of this kind use it.
+/// Whether the system has no such option, which some systems tell by EINVAL, or lets no process of this kind use it.
 pub(crate) fn is_refused(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
-        Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::ENOPROTOOPT | libc::EOPNOTSUPP)
+        Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::ENOPROTOOPT | libc::EOPNOTSUPP | libc::EINVAL)
     )
 }
 

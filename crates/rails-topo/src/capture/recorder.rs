@@ -1,7 +1,7 @@
 //! A source that keeps the files that are read through it.
 
-use super::tree::{Entry, MOST_LINKS, Tree};
-use crate::linux::{Kind, Source};
+use super::tree::{Entry, Tree};
+use crate::linux::{Kind, Source, without_links};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -39,30 +39,11 @@ impl<S: Source> Recorder<S> {
 
     /// The path without links of something that exists; the recorder keeps everything on the way.
     fn trace(&self, path: &str, follow_last: bool) -> Option<String> {
-        let mut ahead: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
-        let mut place: Vec<String> = Vec::new();
-        let mut links = 0;
-        while let Some(name) = ahead.pop() {
-            match name.as_str() {
-                "" | "." => continue,
-                ".." => {
-                    place.pop()?;
-                    continue;
-                }
-                _ => {}
-            }
-            place.push(name);
-            let Entry::Link(target) = self.look(&place.join("/"))? else { continue };
-            if follow_last || !ahead.is_empty() {
-                links += 1;
-                if links > MOST_LINKS || target.starts_with('/') {
-                    return None;
-                }
-                place.pop();
-                ahead.extend(target.split('/').rev().map(str::to_owned));
-            }
-        }
-        Some(place.join("/"))
+        let link = |path: &str| match self.look(path).ok_or(io::ErrorKind::NotFound)? {
+            Entry::Link(target) => Ok(Some(target)),
+            Entry::Folder(_) | Entry::File(_) => Ok(None),
+        };
+        without_links(path, follow_last, link).ok()
     }
 
     /// The entry at a path without links, but for the last component. A folder or a file comes without its contents.

@@ -1,6 +1,6 @@
 //! Folders, files and links in memory.
 
-use crate::linux::{Kind, Source};
+use crate::linux::{Kind, MOST_LINKS, Source};
 use std::{
     collections::{BTreeMap, btree_map},
     io,
@@ -166,6 +166,3 @@ fn edit_below(entries: &mut Entries, above: String, edit: &mut dyn FnMut(&str, &
         }
     }
 }
-
-/// As Linux follows at most (path_resolution(7)).
-pub(super) const MOST_LINKS: usize = 40;

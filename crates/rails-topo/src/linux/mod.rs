@@ -32,7 +32,7 @@ pub(crate) use net::has_own_files;
 #[cfg(feature = "monitor")]
 pub(crate) use nodes::total_memory;
 pub(crate) use root::{LONGEST_FILE, Root};
-pub(crate) use source::{Kind, Source};
+pub(crate) use source::{Kind, MOST_LINKS, Source, without_links};
 
 use crate::{Gpu, InterfaceAddress, Nic, NodeSet, Origin, SysfsError, Topology};
 use cpus::Cpus;

@@ -26,6 +26,48 @@ pub(crate) trait Source {
     fn kind(&self, path: &str) -> Option<Kind>;
 }
 
+/// The path without links of something that exists.
+///
+/// `link` has the text of the link at a path whose folders are no links, or `None` where something else is there. As in
+/// a folder that is not left, no link leads out of the root.
+///
+/// # Errors
+///
+/// Those of `link`; [`io::ErrorKind::NotFound`] for a path that leads out of the root, or through too many links.
+pub(crate) fn without_links(
+    path: &str,
+    follow_last: bool,
+    link: impl Fn(&str) -> io::Result<Option<String>>,
+) -> io::Result<String> {
+    let mut ahead: Vec<String> = path.split('/').rev().map(str::to_owned).collect();
+    let mut place: Vec<String> = Vec::new();
+    let mut links = 0;
+    while let Some(name) = ahead.pop() {
+        match name.as_str() {
+            "" | "." => continue,
+            ".." => {
+                place.pop().ok_or(io::ErrorKind::NotFound)?;
+                continue;
+            }
+            _ => {}
+        }
+        place.push(name);
+        let Some(target) = link(&place.join("/"))? else { continue };
+        if follow_last || !ahead.is_empty() {
+            links += 1;
+            if links > MOST_LINKS || target.starts_with('/') {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            place.pop();
+            ahead.extend(target.split('/').rev().map(str::to_owned));
+        }
+    }
+    Ok(place.join("/"))
+}
+
+/// As Linux follows at most (path_resolution(7)).
+pub(crate) const MOST_LINKS: usize = 40;
+
 /// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {

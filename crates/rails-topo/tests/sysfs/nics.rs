@@ -1,6 +1,8 @@
 //! Network interfaces, their queues and interrupts.
 
 use crate::tree::Tree;
+use nix::errno::Errno;
+use rails_lab::Sandbox;
 use rails_topo::{Bandwidth, CpuSet, Nic, NicKind, NodeId, Topology};
 
 fn cpus(text: &str) -> Option<CpuSet> {
@@ -34,6 +36,18 @@ fn pci_nic_is_read_whole() {
     assert_eq!(eth0.tx_queues.iter().map(|queue| queue.interrupt).collect::<Vec<_>>(), [Some(101), None]);
     assert_eq!(eth0.interrupt(101).unwrap().cpus(), cpus("3").as_ref());
     assert_eq!(eth0.interrupt(99).unwrap().cpus(), cpus("0-7").as_ref(), "as far as is known");
+}
+
+/// A library that follows links by procfs checks that by a call which the sandbox refuses, and panics.
+#[test]
+fn pci_nic_is_found_where_renaming_is_refused() {
+    let name = "nics::pci_nic_is_found_where_renaming_is_refused";
+    for refusal in [Errno::EPERM, Errno::ENOSYS] {
+        Sandbox::new().deny(refusal, &["renameat"]).rerun(name, || {
+            let machine = Tree::two_nodes().with_pci_nic().read().unwrap();
+            assert_eq!(nic(&machine, "eth0").pci.unwrap().to_string(), "0000:82:00.0");
+        });
+    }
 }
 
 #[test]

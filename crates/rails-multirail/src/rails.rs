@@ -475,7 +475,9 @@ impl Rail {
     fn claim_more(&self, to: &PlannedRail) -> Result<Option<Claim>, ClaimError> {
         let Some(all) = self.claims.upgrade() else { return Ok(None) };
         let held: Resources = claims_of(&all, self.id).iter().flat_map(|claim| claim.resources().iter()).collect();
-        Claims::machine().claim(to.exclusive_resources().filter(|resource| !held.contains(resource))).map(Some)
+        let wanted: Resources = to.exclusive_resources().collect();
+        let let_go = held.cpus().difference(wanted.cpus());
+        Claims::machine().claim_instead(wanted.iter().filter(|resource| !held.contains(resource)), &let_go).map(Some)
     }
 
     /// Holds that claim too, and lets go of all that is not to be kept.

@@ -128,12 +128,25 @@ impl Claims {
     /// None where the folder is there. To make [`Claims::MACHINE`] takes write permission to `/run/lock`, which every
     /// user has on Debian and root alone on Fedora.
     pub fn claim(&self, resources: impl IntoIterator<Item = Resource>) -> Result<Claim, ClaimError> {
-        // A number without bound would be memory without bound in the set.
-        let checked: Result<Resources, ClaimError> = resources.into_iter().map(in_range).collect();
-        self.claim_all(checked?)
+        self.claim_instead(resources, &CpuSet::new())
     }
 
-    fn claim_all(&self, resources: Resources) -> Result<Claim, ClaimError> {
+    /// Claims as [`claim`](Self::claim), in the place of CPUs that this process lets go of next: they do not count for the
+    /// user's limit.
+    ///
+    /// # Errors
+    /// As [`claim`](Self::claim).
+    pub fn claim_instead(
+        &self,
+        resources: impl IntoIterator<Item = Resource>,
+        of: &CpuSet,
+    ) -> Result<Claim, ClaimError> {
+        // A number without bound would be memory without bound in the set.
+        let checked: Result<Resources, ClaimError> = resources.into_iter().map(in_range).collect();
+        self.claim_all(checked?, of)
+    }
+
+    fn claim_all(&self, resources: Resources, instead_of: &CpuSet) -> Result<Claim, ClaimError> {
         let mut taken = Vec::new();
         let refused = {
             let mut registry = registry();
@@ -147,7 +160,7 @@ impl Claims {
         };
         let claim = Claim::new(self.folder.clone(), resources, taken);
         match refused {
-            None => self.within_limit(claim),
+            None => self.within_limit(claim, instead_of),
             Some((_, NotTaken::Failed(error))) => Err(error),
             Some((kind, NotTaken::Held { number, owner })) => {
                 claim.release()?;
@@ -220,7 +233,7 @@ impl Claims {
     }
 
     /// Lets go of a claim by which the user would hold too much.
-    fn within_limit(&self, claim: Claim) -> Result<Claim, ClaimError> {
+    fn within_limit(&self, claim: Claim, instead_of: &CpuSet) -> Result<Claim, ClaimError> {
         let Some(max) = self.limit.of_claims().filter(|_| !user::is_root() && !claim.resources().cpus().is_empty())
         else {
             return Ok(claim);
@@ -228,7 +241,8 @@ impl Claims {
         let user = user::of(process::id()).unwrap_or_else(|| geteuid().as_raw());
         let holdings = self.holdings([cpus()])?;
         let own = holdings.iter().filter(|(owner, _)| owner.user() == Some(user));
-        let holds = own.fold(claim.resources().cpus().clone(), |all, (_, holds)| all.union(holds.cpus()));
+        let holds = own.fold(CpuSet::new(), |all, (_, holds)| all.union(holds.cpus()));
+        let holds = holds.difference(instead_of).union(claim.resources().cpus());
         match holds.len() <= max {
             true => Ok(claim),
             false => {

@@ -127,6 +127,17 @@ fn netns_one_user_may_hold_up_to_a_limit() {
 
 #[test]
 #[ignore = "needs root: it becomes another user"]
+fn netns_claims_at_the_limit_can_move() {
+    let (_folder, claims) = open_folder();
+    let mut user = Worker::start_as(claims.folder(), Some(USER));
+    assert_eq!(user.tell("limit 1"), "ok");
+    assert_eq!(user.tell("claim 0"), "ok CPU 0");
+    assert!(user.tell("claim 1").starts_with("error user "));
+    assert_eq!(user.tell("move 1 0"), "ok CPU 1");
+}
+
+#[test]
+#[ignore = "needs root: it becomes another user"]
 fn netns_claims_beyond_the_limit_are_not_heeded() {
     let (_folder, claims) = open_folder();
     let [mut one, mut two] = [USER, USER - 1].map(|user| Worker::start_as(claims.folder(), Some(user)));

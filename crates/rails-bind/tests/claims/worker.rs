@@ -52,7 +52,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// `claim 0 1`, `limit 2` (of CPUs for a user), `release`, `list`, `taken`, `lock-all`, `lock-file`,
+    /// `claim 0 1`, `move 1 0` (to CPU 1 from 0), `limit 2` (of CPUs for a user), `release`, `list`, `taken`, `lock-all`, `lock-file`,
     /// `lease`, `execute PATH`, `fork`; the answer is `ok ...` or `error ...`.
     pub(crate) fn tell(&mut self, what: &str) -> String {
         self.say(what);
@@ -123,6 +123,17 @@ fn worker() {
                 }
                 Err(error) => say(format_args!("error {error}")),
             },
+            // The first CPU in the place of the second, which goes on being held.
+            "move" => {
+                let [to, from] = [(); 2].map(|()| words.next().and_then(|word| word.parse().ok()).expect("a number"));
+                match claims.claim_instead(cpus([to]), &rails_topo::CpuSet::single(CpuId(from))) {
+                    Ok(claim) => {
+                        say(format_args!("ok {}", claim.resources()));
+                        held.push(claim);
+                    }
+                    Err(error) => say(format_args!("error {error}")),
+                }
+            }
             "limit" => {
                 let max = words.next().and_then(|word| word.parse().ok()).expect("a number");
                 claims = claims.max_cpus_per_user(max);

@@ -78,11 +78,12 @@ impl CeleritasOptions {
     }
 
     /// The options of the control channel: an idle connection to a host that has gone ends too, as late as one that is
-    /// in use, and its segments pass wherever those of UDP do.
+    /// in use, and its segments pass wherever those of UDP do. Nobody has asked for either, so the channel does without
+    /// where the system refuses.
     pub(super) fn control(&self) -> TcpTransport {
         let most = DataSize::bytes(u64::from(LEAST_MTU) - TCP_HEADERS);
         let silence = self.max_silence.max(MIN_CONTROL_SILENCE);
-        TcpTransport::new().local(self.local.clone()).most_segment(most).user_timeout(silence)
+        TcpTransport::new().local(self.local.clone()).most_segment(most).user_timeout(silence).leave_out_refused(true)
     }
 
     /// Accepts a connection whose control channel a peer has opened.

@@ -1,8 +1,13 @@
 //! How the program ends: its exit code, and its message when something went wrong.
 
 use crate::print;
-use rails_multirail::StreamError;
-use std::{fmt, io, process::ExitCode};
+use nix::libc;
+use rails_multirail::{
+    OpenError, StreamError,
+    error::{FailedLane, JoinError},
+};
+use rails_net::{BindEndError, ConnectError};
+use std::{error::Error, fmt, io, process::ExitCode, sync::Arc};
 
 /// How a command ended that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +71,9 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
             if suggests_large_packets_lost(error) {
                 print::note("help: try `--mss 1200` at both ends, or `sysctl net.ipv4.tcp_mtu_probing=1`");
             }
+            if let Some(help) = error.chain().find_map(unmade).and_then(help_for_connection) {
+                print::note(format_args!("help: {help}"));
+            }
             ExitCode::FAILURE
         }
     }
@@ -77,6 +85,37 @@ fn suggests_large_packets_lost(error: &anyhow::Error) -> bool {
     let inner = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()?.get_ref());
     let mut streams = inner.filter_map(|inner| inner.downcast_ref::<StreamError>());
     streams.any(|stream| stream.failure.suggests_large_packets_lost())
+}
+
+/// The connection that was not made, of all lanes the first one's.
+fn unmade<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a ConnectError> {
+    let lane = |lane: &'a Arc<FailedLane>| match &lane.error {
+        JoinError::Connect(error) => Some(error),
+        _ => None,
+    };
+    match cause.downcast_ref() {
+        Some(OpenError::AllFailed { lanes }) => lanes.iter().find_map(lane),
+        _ => cause.downcast_ref(),
+    }
+}
+
+/// A remedy for a connection that this machine did not make.
+pub(crate) fn help_for_connection(error: &ConnectError) -> Option<&'static str> {
+    let (ConnectError::Call { source, .. } | ConnectError::LocalEnd(BindEndError::Address { source, .. })) = error
+    else {
+        return None;
+    };
+    match (error, source.raw_os_error()?) {
+        (_, libc::ENETUNREACH) => Some(
+            "`ip route get ADDR` prints the route that the kernel chooses; this machine's own addresses take `ip link set \
+             lo up`",
+        ),
+        (ConnectError::Call { .. }, libc::EADDRNOTAVAIL) | (_, libc::EADDRINUSE) => Some(
+            "every local port may be taken: `ss -tan` lists them, and `sysctl net.ipv4.ip_local_port_range` has their \
+             range",
+        ),
+        _ => None,
+    }
 }
 
 /// An error, and a remedy for its reader. It reads as the error itself.
@@ -111,8 +150,8 @@ impl fmt::Display for Helped {
     }
 }
 
-impl std::error::Error for Helped {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+impl Error for Helped {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.error.source()
     }
 }
@@ -124,6 +163,30 @@ const USAGE: u8 = 2;
 mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
+    use rails_multirail::RailId;
+    use rails_net::LocalEnd;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn help_for_connections_this_machine_refuses() {
+        let refused = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            let remote = ([127, 0, 0, 1], 1).into();
+            ConnectError::Call { call: "connect", remote, local: LocalEnd::Any, source }
+        };
+        for (errno, remedy) in
+            [(libc::ENETUNREACH, "`ip link set lo up`"), (libc::EADDRNOTAVAIL, "net.ipv4.ip_local_port_range")]
+        {
+            let remote = SocketAddr::from(([127, 0, 0, 1], 1)).into();
+            let lane = FailedLane { rail: RailId(0), remote, error: refused(errno).into() };
+            let stream = anyhow!(OpenError::AllFailed { lanes: vec![Arc::new(lane)] }).context("--to");
+            for error in [stream, anyhow!(refused(errno))] {
+                let help = error.chain().find_map(unmade).and_then(help_for_connection);
+                assert!(help.is_some_and(|help| help.contains(remedy)), "{error:#}: {help:?}");
+            }
+        }
+        assert_eq!(help_for_connection(&refused(libc::EIO)), None);
+    }
 
     #[test]
     fn help_below_further_context() {

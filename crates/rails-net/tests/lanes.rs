@@ -313,7 +313,7 @@ async fn a_wrong_device_is_an_error_and_not_another_device() {
 
 #[test]
 fn lane_without_the_options_that_only_improve_it() {
-    for errno in [Errno::EPERM, Errno::ENOSYS, Errno::ENOPROTOOPT] {
+    for errno in [Errno::EPERM, Errno::ENOSYS, Errno::ENOPROTOOPT, Errno::EINVAL] {
         let sandbox = Sandbox::new()
             .deny(errno, &["setsockopt"])
             .deny_where(errno, "getsockopt", 2, libc::TCP_CONGESTION)
@@ -334,8 +334,12 @@ fn lane_without_the_options_that_only_improve_it() {
                     ("TCP_NOTSENT_LOWAT", TcpTransport::new().not_sent_lowat(DataSize::bytes(4096))),
                     ("TCP_NODELAY", TcpTransport::new().no_delay(false)),
                     ("SO_SNDBUF", TcpTransport::new().send_buffer(DataSize::bytes(1 << 20))),
+                    ("TCP_MAXSEG", TcpTransport::new().most_segment(DataSize::bytes(1000))),
+                    ("TCP_USER_TIMEOUT", TcpTransport::new().user_timeout(Duration::from_secs(9))),
                 ];
                 for (name, options) in asked {
+                    let lenient = options.clone().leave_out_refused(true);
+                    pair(&lenient, &lenient).await;
                     let refused = options.listen(LOOPBACK);
                     let is_named = matches!(&refused, Err(ListenError::Option(error)) if error.option == name);
                     assert!(is_named, "{name}: {refused:?}");

@@ -3,16 +3,17 @@
 use crate::{
     commands::block_on,
     endpoint::{Address, Remotes, addresses_of, say_listening},
-    exit::{Exit, Help, Helped, explain},
+    exit::{Exit, Help, Helped, explain, help_for_connection},
     measure::path::{PathReport, Search, Trial},
     print, rate,
     secret::JoinArgs,
     stop::Stop,
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use rails_celeritas::{CeleritasOptions, Connection, ConnectionStats, OpenError, ReceiveError, SharedRate};
 use rails_multirail::{LaneAddress, Security, call_first};
+use rails_net::ConnectError;
 use rails_topo::{Bandwidth, DataSize};
 use std::{num::NonZeroU32, time::Duration};
 use tokio::time::{Instant, sleep};
@@ -170,26 +171,44 @@ async fn swallow(connection: Connection) -> Result<()> {
     }
 }
 
-/// The error of the first address, and in its context those of the others.
-fn not_connected(mut failed: Vec<(LaneAddress, OpenError)>, to: &Remotes) -> anyhow::Error {
-    let mut context = format!("--to {to}");
-    for (address, error) in failed.drain(failed.len().min(1)..) {
-        context += &format!("; {address}: {:#}", anyhow::Error::new(error));
-    }
-    let Some((_, error)) = failed.pop() else { return anyhow::Error::msg(context) };
-    let help = match &error {
-        OpenError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::Itself { .. }) => {
-            "start `rails-bench probe --listen` there first"
+/// The errors of all addresses, and a remedy for the first.
+fn not_connected(failed: Vec<(LaneAddress, OpenError)>, to: &Remotes) -> anyhow::Error {
+    let help = failed.first().and_then(|(_, error)| match error {
+        OpenError::Connect(ConnectError::Refused { .. } | ConnectError::Itself { .. }) => {
+            Some("start `rails-bench probe --listen` there first")
         }
-        OpenError::Foreign { .. } => "something else listens there; look at the address and the port",
+        OpenError::Connect(error) => help_for_connection(error),
+        OpenError::Foreign { .. } => Some("something else listens there; look at the address and the port"),
         OpenError::Secured { .. } | OpenError::Unsecured { .. } | OpenError::Handshake { .. } => {
-            "give both ends the same secret, or both --insecure"
+            Some("give both ends the same secret, or both --insecure")
         }
-        _ => return anyhow::Error::new(error).context(context),
-    };
-    anyhow::Error::new(error).context(context).help(help)
+        _ => None,
+    });
+    // Each names its address.
+    let errors = failed.into_iter().map(|(_, error)| format!("{:#}", anyhow::Error::new(error)));
+    let error = anyhow!("--to {to}: {}", errors.collect::<Vec<_>>().join("; "));
+    match help {
+        Some(help) => error.help(help),
+        None => error,
+    }
 }
 
 const BLOCK: usize = 64 << 10;
 /// The least time of a trial.
 const LEAST_TIME: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_address_is_told_once_with_its_error() {
+        let addresses = ["127.0.0.1:1", "127.0.0.2:1"].map(|text| text.parse::<Address>().unwrap());
+        let to = Remotes::of("--to", &addresses).await.unwrap();
+        let foreign = |address: LaneAddress| (address, OpenError::Foreign { remote: address.socket });
+        let error = not_connected(to.all().into_iter().map(foreign).collect(), &to);
+        let told = "--to 127.0.0.1:1,127.0.0.2:1: 127.0.0.1:1 does not speak this protocol; 127.0.0.2:1 does not speak \
+                    this protocol";
+        assert_eq!(format!("{error:#}"), told);
+    }
+}

@@ -20,7 +20,7 @@ use std::{path::PathBuf, sync::Arc};
 /// Send files and folders to a `recv`, over as many lanes as there are addresses or rails
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. Of a name, the first address counts.
+ADDR is IP[:PORT], [IPv6]:PORT or NAME[:PORT]; the default port is 7575. All addresses of a name are called.
 
 There are as many lanes as rails or as addresses, whichever are more. Without --from there is one rail towards each \
 address, from where the routing table leads there. With one address and several rails the receiver is asked for its lanes, and \

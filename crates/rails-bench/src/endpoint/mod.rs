@@ -14,7 +14,7 @@ pub(crate) use remotes::Remotes;
 pub(crate) use striping::StripingArgs;
 
 use crate::{
-    exit::Help,
+    exit::{Help, help_for_connection},
     machine::this_machine,
     placement::{self, RailsArgs},
     print,
@@ -25,6 +25,7 @@ use crate::{
 use anyhow::{Result, ensure};
 use celeritas::CeleritasArgs;
 use clap::ValueEnum;
+use nix::libc;
 use rails_multirail::{
     Driver, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Refusal, Scheme,
     Security, StreamOptions,
@@ -34,7 +35,7 @@ use rails_multirail::{
 use rails_net::TcpTransport;
 use rails_topo::Topology;
 use routes::Routes;
-use std::{net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 use tcp::TcpArgs;
 
 /// One end of streams: its rails, and how it behaves.
@@ -224,10 +225,14 @@ pub(crate) fn say_listening(addresses: &[LaneAddress]) {
     print::note(format_args!("listening on {}", listed(addresses)));
 }
 
-/// Names the flag, and adds a remedy.
+/// Names the flag, and adds a remedy where the address is the cause.
 pub(crate) fn not_listening(error: anyhow::Error, addresses: &[LaneAddress]) -> anyhow::Error {
     let error = error.context(format!("--listen {}", listed(addresses)));
-    error.help("`ss -ltn` lists the ports that are taken, `rails-bench topo` this machine's addresses")
+    match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error()) {
+        Some(libc::EADDRINUSE) => error.help("`ss -ltn` lists the ports that are taken"),
+        Some(libc::EADDRNOTAVAIL) => error.help("`rails-bench topo` prints this machine's addresses"),
+        _ => error,
+    }
 }
 
 fn listed(addresses: &[LaneAddress]) -> String {
@@ -267,6 +272,10 @@ fn help_for(error: &JoinError, peer: &str) -> Option<String> {
         JoinError::NoTransport(_) => TRANSPORTS.to_owned(),
         JoinError::Connect(rails_net::ConnectError::Refused { .. } | rails_net::ConnectError::Itself { .. }) => {
             format!("start `rails-bench {peer}` there first, and give the addresses that it prints")
+        }
+        JoinError::Connect(error) => help_for_connection(error)?.to_owned(),
+        JoinError::Timeout => {
+            format!("see that `rails-bench {peer}` is not stopped there, and that nothing else listens at the address")
         }
         _ => return None,
     })

@@ -1,7 +1,14 @@
 //! Refusals name the flag and the help.
 
 use crate::util::{rails_bench, run, secret, stderr};
-use std::{fs, os::unix::fs::PermissionsExt, process::Output};
+use nix::errno::Errno;
+use rails_lab::Sandbox;
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::fs::PermissionsExt,
+    process::{Command, Output},
+};
 
 /// Runs it; it must end with this code and say all of this.
 fn refused<'a>(args: impl IntoIterator<Item = &'a str>, code: i32, said: &[&str]) {
@@ -104,7 +111,7 @@ fn a_secret_that_others_can_read_is_warned_of() {
 
 #[test]
 fn a_receiver_that_cannot_listen_names_the_flag() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
     let into = folder.path().to_str().unwrap();
@@ -133,7 +140,7 @@ fn addresses_of_unknown_transports() {
 
 #[test]
 fn sender_without_a_peer_names_the_flag() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let send = |more: &[&'static str], to: &str| {
         run(["send", "Cargo.toml", "--insecure", "--to", to].into_iter().chain(more.iter().copied()))
     };
@@ -147,4 +154,38 @@ fn sender_without_a_peer_names_the_flag() {
         check(&send(&["--mss", size], &free), 2, &["--mss", "a segment has 88 to 32767 bytes"]);
     }
     check(&send(&["--mss", "1200 parsec"], &free), 2, &["--mss", "`parsec` is no unit of size"]);
+}
+
+#[test]
+fn listener_names_a_remedy_of_its_failure_alone() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let serve = |address| ["serve", "--insecure", "--listen", address];
+    refused(serve(&address), 1, &["--listen 127.0.0.1:", "already in use", "help: `ss -ltn`"]);
+    let elsewhere = ["probe", "--insecure", "--listen", "203.0.113.1:0"];
+    refused(elsewhere, 1, &["--listen 203.0.113.1:0", "help: `rails-bench topo` prints this machine's addresses"]);
+    let sandbox = Sandbox::new().deny(Errno::EPERM, &["listen"]);
+    let filtered = sandbox.output(&rails_bench(serve("127.0.0.1:0")));
+    check(&filtered, 1, &["listen failed on 127.0.0.1:0", "not permitted"]);
+    assert!(!stderr(&filtered).contains("help: "), "{}", stderr(&filtered));
+}
+
+#[test]
+fn demo_without_a_temporary_folder_names_tmpdir() {
+    let output = rails_bench(["demo"]).env("TMPDIR", "/no/such").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("help: let TMPDIR name a folder"), "{}", stderr(&output));
+}
+
+#[test]
+#[ignore = "needs root: it makes network namespaces"]
+fn netns_loopback_that_is_down_is_named() {
+    for args in [&["demo", "--size", "1KiB"][..], &["tasks", "--tasks", "100", "--seconds", "0.01"]] {
+        let program = rails_bench(args.iter().copied());
+        let mut alone = Command::new("unshare");
+        alone.arg("--net").arg(program.get_program()).args(program.get_args());
+        let output = alone.output().expect("unshare can be started");
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains("take `ip link set lo up`"), "{}", stderr(&output));
+    }
 }

@@ -1,7 +1,10 @@
 //! Where the system refuses calls that place threads and memory, as containers, sandboxes and services do.
 
 use crate::util::{finish, pattern, rails_bench, stderr, stdout, text, wait_for, watch_stderr};
-use nix::{errno::Errno, libc::AF_NETLINK};
+use nix::{
+    errno::Errno,
+    libc::{AF_NETLINK, SO_BINDTODEVICE},
+};
 use rails_lab::Sandbox;
 use std::fs;
 
@@ -127,7 +130,16 @@ fn demo_where_free_space_is_not_told() {
 
 #[test]
 fn celeritas_transfer_where_no_route_is_told() {
-    for errno in [Errno::EPERM, Errno::EAFNOSUPPORT] {
+    for errno in [Errno::EPERM, Errno::EAFNOSUPPORT, Errno::EPROTONOSUPPORT] {
         transferred_over("celeritas://127.0.0.1:0", &Sandbox::new().deny_where(errno, "socket", 0, AF_NETLINK));
+    }
+    let no_device = Sandbox::new().deny_where(Errno::EPERM, "getsockopt", 2, SO_BINDTODEVICE);
+    transferred_over("celeritas://127.0.0.1:0", &no_device);
+}
+
+#[test]
+fn celeritas_transfer_without_improving_options() {
+    for errno in [Errno::EPERM, Errno::EINVAL] {
+        transferred_over("celeritas://127.0.0.1:0", &Sandbox::new().deny(errno, &["setsockopt"]));
     }
 }

@@ -17,7 +17,7 @@ use crate::proto::{
     round::Round,
     wire::{HEADER_LEN, Token, guard_len},
 };
-use rails_net::{LocalEnd, TcpTransport, Timer, UdpError, UdpRoute, UdpSocket};
+use rails_net::{LocalEnd, TcpTransport, Timer, UdpSocket};
 use rails_proto::admission::Standing;
 use rails_task::Helpers;
 use rails_topo::DataSize;
@@ -78,11 +78,12 @@ impl CeleritasOptions {
     }
 
     /// The options of the control channel: an idle connection to a host that has gone ends too, as late as one that is
-    /// in use, and its segments pass wherever those of UDP do.
+    /// in use, and its segments pass wherever those of UDP do. Nobody has asked for either, so the channel does without
+    /// where the system refuses.
     pub(super) fn control(&self) -> TcpTransport {
         let most = DataSize::bytes(u64::from(LEAST_MTU) - TCP_HEADERS);
         let silence = self.max_silence.max(MIN_CONTROL_SILENCE);
-        TcpTransport::new().local(self.local.clone()).most_segment(most).user_timeout(silence)
+        TcpTransport::new().local(self.local.clone()).most_segment(most).user_timeout(silence).leave_out_refused(true)
     }
 
     /// Accepts a connection whose control channel a peer has opened.
@@ -125,8 +126,11 @@ impl CeleritasOptions {
         let mut any_port = local;
         any_port.set_port(0);
         let segments = self.udp.clone().local(device).bind(any_port)?;
-        // It is not connected, for a NAT may change the peer's port. The route is that of the address.
-        let route = told(segments.route_to(remote))?;
+        // It is not connected, for a NAT may change the peer's port. The route is that of the address. It is unknown where
+        // a filter, or a kernel without netlink sockets, does not tell it.
+        let route = segments.route_to(remote);
+        let route =
+            route.inspect_err(|error| tracing::debug!(%remote, %error, "the route of segments is unknown")).ok();
         let headers = if remote.is_ipv4() { 28 } else { 48 };
         let base = (LEAST_MTU - headers) as u16;
         // The kernel refuses what the interface does not take, and the path's MTU is probed anyway.
@@ -164,21 +168,6 @@ impl CeleritasOptions {
         let (link, options) = (route.map(|route| route.index), self.clone());
         Ok(Greeted { segments, peer, control, local, remote, token, link, seals, parameters, options, familiar: None })
     }
-}
-
-/// The route; `None` where a filter or a kernel without netlink sockets refuses to tell it.
-fn told(route: Result<UdpRoute, UdpError>) -> Result<Option<UdpRoute>, UdpError> {
-    match route {
-        Err(UdpError::Call { source, .. }) if is_refusal(&source) => {
-            tracing::debug!(%source, "the route of segments is unknown");
-            Ok(None)
-        }
-        route => route.map(Some),
-    }
-}
-
-fn is_refusal(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EAFNOSUPPORT))
 }
 
 impl Greeted {

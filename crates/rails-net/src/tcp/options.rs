@@ -13,7 +13,7 @@ use std::time::Duration;
 ///
 /// An option at its default only improves a lane. A kernel that lacks the option, or a filter that refuses it, leaves
 /// the lane without it: a warning says so, and [`TcpSettings`](crate::TcpSettings) show it. An option with another value
-/// that is refused is an error.
+/// that is refused is an error, unless [`leave_out_refused`](Self::leave_out_refused) is on.
 ///
 /// # Examples
 /// ```
@@ -52,6 +52,8 @@ pub struct TcpTransport {
     pub(crate) reuse_address: bool,
     pub(crate) reuse_port: bool,
     pub(crate) backlog: u32,
+    // What the system refuses.
+    pub(crate) leaves_out_refused: bool,
 }
 
 /// The probes of a silent peer.
@@ -88,6 +90,7 @@ impl TcpTransport {
             reuse_address: true,
             reuse_port: false,
             backlog: 1024,
+            leaves_out_refused: false,
         }
     }
 
@@ -344,6 +347,16 @@ impl TcpTransport {
     /// 1,024.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.backlog = connections;
+        self
+    }
+
+    /// Whether lanes go without every option that the system refuses, as they go without those at their defaults. For a
+    /// caller that sets options of its own which nobody has asked for.
+    ///
+    /// # Default
+    /// Off: an option of another value than its default that is refused is an error.
+    pub fn leave_out_refused(mut self, on: bool) -> Self {
+        self.leaves_out_refused = on;
         self
     }
 }

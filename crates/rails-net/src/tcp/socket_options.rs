@@ -9,37 +9,38 @@ use rails_topo::DataSize;
 use socket2::{SockRef, Socket, TcpKeepalive};
 use std::{io, time::Duration};
 
-/// Sets the options of every lane. Accepted sockets inherit them from their listener. Those at their defaults only
-/// improve a lane, which goes without them where the system refuses them.
+/// Sets the options of every lane. Accepted sockets inherit them from their listener. Those at their defaults, and all
+/// where the caller says so, only improve a lane, which goes without them where the system refuses them.
 ///
 /// Buffer sizes must be set before the connection is established, because the handshake fixes the window scale
 /// (tcp(7)).
 pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(), OptionError> {
     let defaults = TcpTransport::new();
+    let required = !options.leaves_out_refused;
     if let Some(size) = options.send_buffer {
-        set("SO_SNDBUF", size, socket.set_send_buffer_size(c_int(size)))?;
+        prefer("SO_SNDBUF", size, required, socket.set_send_buffer_size(c_int(size)))?;
     }
     if let Some(size) = options.receive_buffer {
-        set("SO_RCVBUF", size, socket.set_recv_buffer_size(c_int(size)))?;
+        prefer("SO_RCVBUF", size, required, socket.set_recv_buffer_size(c_int(size)))?;
     }
     if let Some(size) = options.not_sent_lowat {
         let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
         let result = not_zero(bytes).and_then(|bytes| socket.set_tcp_notsent_lowat(bytes));
-        prefer("TCP_NOTSENT_LOWAT", size, options.not_sent_lowat != defaults.not_sent_lowat, result)?;
+        prefer("TCP_NOTSENT_LOWAT", size, required && options.not_sent_lowat != defaults.not_sent_lowat, result)?;
     }
     let no_delay = options.no_delay;
-    prefer("TCP_NODELAY", no_delay, no_delay != defaults.no_delay, socket.set_tcp_nodelay(no_delay))?;
+    prefer("TCP_NODELAY", no_delay, required && no_delay != defaults.no_delay, socket.set_tcp_nodelay(no_delay))?;
     if let Some(size) = options.most_segment {
         let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
-        set("TCP_MAXSEG", size, not_zero(bytes).and_then(|bytes| socket.set_tcp_mss(bytes)))?;
+        prefer("TCP_MAXSEG", size, required, not_zero(bytes).and_then(|bytes| socket.set_tcp_mss(bytes)))?;
     }
     if let Some(name) = &options.congestion {
-        set("TCP_CONGESTION", format_args!("`{name}`"), socket.set_tcp_congestion(name.as_bytes()))?;
+        prefer("TCP_CONGESTION", format_args!("`{name}`"), required, socket.set_tcp_congestion(name.as_bytes()))?;
     }
     if let Some(KeepAlive { idle, interval, probes }) = options.keepalive {
         // Each of the three switches SO_KEEPALIVE on too.
         let set_one = |option, value: String, one| {
-            prefer(option, value, options.keepalive != defaults.keepalive, socket.set_tcp_keepalive(&one))
+            prefer(option, value, required && options.keepalive != defaults.keepalive, socket.set_tcp_keepalive(&one))
         };
         let times = TcpKeepalive::new();
         set_one("TCP_KEEPIDLE", format!("{idle:?}"), times.clone().with_time(whole_seconds(idle)))?;
@@ -49,7 +50,7 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
     if let Some(timeout) = options.user_timeout {
         let milliseconds = not_zero(round_up(timeout, Duration::from_millis(1))).map(Duration::from_millis);
         let result = milliseconds.and_then(|timeout| socket.set_tcp_user_timeout(Some(timeout)));
-        set("TCP_USER_TIMEOUT", format_args!("{timeout:?}"), result)?;
+        prefer("TCP_USER_TIMEOUT", format_args!("{timeout:?}"), required, result)?;
     }
     if let Some(time) = options.rto_max {
         let milliseconds = round_up(time, Duration::from_millis(1)).min(libc::c_int::MAX as u64) as libc::c_int;
@@ -57,17 +58,22 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
             // Older kernels do not have the option; the settings read back show it.
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {}
             result => {
-                prefer("TCP_RTO_MAX_MS", format_args!("{time:?}"), options.rto_max != defaults.rto_max, result)?;
+                prefer(
+                    "TCP_RTO_MAX_MS",
+                    format_args!("{time:?}"),
+                    required && options.rto_max != defaults.rto_max,
+                    result,
+                )?;
             }
         }
     }
     if let Some(cpu) = options.incoming_cpu {
-        set("SO_INCOMING_CPU", cpu, socket.set_cpu_affinity(cpu.0 as usize))?;
+        prefer("SO_INCOMING_CPU", cpu, required, socket.set_cpu_affinity(cpu.0 as usize))?;
     }
     if let Some(time) = options.busy_poll {
         let micros = round_up(time, Duration::from_micros(1)).min(libc::c_int::MAX as u64) as libc::c_int;
         let result = not_zero(micros).and_then(|micros| SocketOption::BUSY_POLL.set(socket, micros));
-        set("SO_BUSY_POLL", format_args!("{time:?}"), result)?;
+        prefer("SO_BUSY_POLL", format_args!("{time:?}"), required, result)?;
     }
     Ok(())
 }

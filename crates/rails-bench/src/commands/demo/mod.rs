@@ -6,7 +6,7 @@ use crate::{
     batch::{self, Batch},
     commands::block_on,
     endpoint::Endpoint,
-    exit::Exit,
+    exit::{Exit, Help},
     machine::{Brief, this_machine},
     print,
     progress::Progress,
@@ -70,7 +70,8 @@ async fn demo(args: Args, stop: Stop) -> Result<Option<()>> {
     print::result(Brief(&topology))?;
 
     // Removed with all that is in it when this function ends, however it ends.
-    let folder = tempfile::Builder::new().prefix("rails-demo-").tempdir().context("no temporary folder")?;
+    let folder = tempfile::Builder::new().prefix("rails-demo-").tempdir().context("no temporary folder");
+    let folder = folder.map_err(|error| error.help("let TMPDIR name a folder that may be written to"))?;
     let made = match &args.file {
         Some(path) => Source::given(path, folder.path(), args.quiet, stop.clone()).await?,
         None => {

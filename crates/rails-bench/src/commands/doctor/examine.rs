@@ -182,7 +182,7 @@ fn nics_of(pid: Tid, topology: &Topology) -> Result<(Vec<Nic>, Vec<String>)> {
         let error = anyhow!(error).context(format!("--pid {pid}"));
         match is_refused {
             true => error.help(
-                "its sockets say which NICs it uses: run it as root, as the process's user, or with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH",
+                "its sockets say which NICs it uses: run it as the process's user, or with these capabilities, which root lacks in most containers",
             ),
             false => error,
         }

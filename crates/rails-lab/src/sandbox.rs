@@ -102,6 +102,12 @@ impl Sandbox {
         self
     }
 
+    /// Allows so many open files (`RLIMIT_NOFILE`).
+    pub fn max_open_files(mut self, count: u64) -> Self {
+        self.limits.push(format!("--nofile={count}"));
+        self
+    }
+
     /// Starts a program inside, without standard input and with both outputs piped. Of `command` it takes the program,
     /// its arguments, its folder, and the variables that are set or removed.
     ///

@@ -73,8 +73,8 @@ impl RailsArgs {
         self.placement.of(rails)
     }
 
-    /// Has the rails follow the machine, unless the flags forbid it. Rails that cannot, for want of a thread, stay where
-    /// they are; an error only if interrupts are to be put back.
+    /// Has the rails follow the machine, unless the flags forbid it. Rails that cannot, for want of a thread, stay
+    /// where they are; an error only if interrupts are to be put back.
     pub(crate) fn follow(&self, rails: &Rails, request: &RailRequest) -> Result<()> {
         if self.no_follow {
             return Ok(());

@@ -7,8 +7,8 @@ use nix::{
 use std::{fs, io, os::unix::net::UnixStream, path::Path};
 
 /// Adds to the error of a thread that the system did not give the limits that it may have met: `pids.max` of the
-/// process's control groups, `RLIMIT_AS`, `RLIMIT_NPROC` and `kernel.threads-max`. An error that no limit causes stays as it is. The
-/// new error has the kind of the old one, and the old one as its cause.
+/// process's control groups, `RLIMIT_AS`, `RLIMIT_NPROC` and `kernel.threads-max`. An error that no limit causes stays
+/// as it is. The new error has the kind of the old one, and the old one as its cause.
 ///
 /// ```
 /// let thread = std::thread::Builder::new().spawn(|| ()).map_err(rails_bind::limits::name_thread_limits);
@@ -63,7 +63,8 @@ struct NoThread {
     source: io::Error,
 }
 
-/// The limits below this root of files, and the process's own, in words. A limit of a control group that is reached is the only one.
+/// The limits below this root of files, and the process's own, in words. A limit of a control group that is reached is
+/// the only one.
 fn limits(root: &Path, own: Own) -> String {
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let mut met = Vec::new();

@@ -23,8 +23,9 @@ use tokio::time::{Instant, timeout_at};
 /// - Arrays, slices and vectors stand for all their elements, in order.
 ///
 /// A name stands for its addresses in the order of the system's resolver, so one name names a host with one address per
-/// NIC. To the end that connects, it stands for those of both families in turn (RFC 8305, section 4), without those that no
-/// route leads to; a listener takes those of the first one's family. An address that the resolver gives twice counts once.
+/// NIC. To the end that connects, it stands for those of both families in turn (RFC 8305, section 4), without those
+/// that no route leads to; a listener takes those of the first one's family. An address that the resolver gives twice
+/// counts once.
 pub trait ToLaneAddresses: sealed::Named {}
 
 impl<T: sealed::Named> ToLaneAddresses for T {}
@@ -52,10 +53,10 @@ pub enum ResolveError {
     },
 }
 
-/// The addresses to connect to: for each address that `named` gives itself alone, and for each name all of its addresses
-/// in the order in which they are called. Families alternate (RFC 8305, section 4), and addresses that no route leads to
-/// are left out where another is left (RFC 6724, section 5, rule 1). Of more than [`MOST_LANES`] addresses the first are
-/// taken, and a warning says so.
+/// The addresses to connect to: for each address that `named` gives itself alone, and for each name all of its
+/// addresses in the order in which they are called. Families alternate (RFC 8305, section 4), and addresses that no
+/// route leads to are left out where another is left (RFC 6724, section 5, rule 1). Of more than [`MOST_LANES`]
+/// addresses the first are taken, and a warning says so.
 ///
 /// # Errors
 /// [`ResolveError`].
@@ -91,9 +92,9 @@ pub(crate) async fn resolve_to_listen(named: impl ToLaneAddresses) -> Result<Vec
     Ok(addresses)
 }
 
-/// Calls the addresses of one name one after the other, as RFC 8305, section 5, has it: each as soon as one before it has
-/// failed, and at most 250 ms after the one before it. Gives the first that answers and its answer; the other calls are
-/// dropped.
+/// Calls the addresses of one name one after the other, as RFC 8305, section 5, has it: each as soon as one before it
+/// has failed, and at most 250 ms after the one before it. Gives the first that answers and its answer; the other calls
+/// are dropped.
 ///
 /// # Errors
 /// Each address with its error, if all have failed.

@@ -40,7 +40,8 @@
 //! [`TcpTransport`] is TCP with its options, such as [`LocalEnd`] and [`KeepAlive`]; it opens a [`TcpLane`] or a
 //! [`TcpAcceptor`]. [`TcpSettings`] are a lane's options read back, [`TcpStats`] its figures. [`LinkWatch`] reports
 //! when the link under a lane goes down; [`local_address_towards`] asks the routing table for the local address of a
-//! lane. [`ScopedAddress`] reads an address that names its interface (`fe80::1%eth0`). [`listen_steered`] listens with one socket per rail for an application's own connections.
+//! lane. [`ScopedAddress`] reads an address that names its interface (`fe80::1%eth0`). [`listen_steered`] listens with
+//! one socket per rail for an application's own connections.
 //!
 //! [`UdpOptions`] opens a [`UdpSocket`], which sends and receives bursts of equal datagrams by one system call each
 //! (`UDP_SEGMENT`, `UDP_GRO`), headers and payload in places of their own. It falls back to a call for each datagram

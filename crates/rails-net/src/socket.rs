@@ -83,8 +83,8 @@ pub(crate) fn set(option: &'static str, value: impl fmt::Display, result: io::Re
 }
 
 /// Sets an option that only improves a socket. Where the kernel lacks the option, or a filter refuses the call with
-/// whatever error it likes, the socket goes without the option, unless the caller has asked for it by name; the settings
-/// that are read back say so.
+/// whatever error it likes, the socket goes without the option, unless the caller has asked for it by name; the
+/// settings that are read back say so.
 pub(crate) fn prefer(
     option: &'static str,
     value: impl fmt::Display,

@@ -134,7 +134,8 @@ impl fmt::Debug for IncomingLane {
 /// | another error of a lane | The path is at fault: the stream dials the lane again |
 /// | zero bytes received | The peer has closed its sending side |
 /// | [`unacknowledged_packets`](TransportStats::unacknowledged_packets) while [`bytes_acknowledged`](TransportStats::bytes_acknowledged) stands still, and [`peer_window_bytes`](TransportStats::peer_window_bytes) is not zero | The lane has stalled after a few round trips: other lanes carry its chunks |
-/// | [`unsent_bytes`](TransportStats::unsent_bytes) for as long, which the peer's window takes | The same: this host drops the lane's packets |
+/// | [`unsent_bytes`](TransportStats::unsent_bytes) for as long, which the peer's window takes | The same: this host
+/// drops the lane's packets |
 /// | three [`unanswered_probes`](TransportStats::unanswered_probes) | The same, whatever the peer's window is |
 /// | [`least_rtt`](TransportStats::least_rtt), or else [`rtt`](TransportStats::rtt) | The time that a chunk takes on this lane |
 pub trait Lane: fmt::Debug + Send + Sync + 'static {

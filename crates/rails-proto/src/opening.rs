@@ -6,8 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Decides when the addresses of names are called, as in RFC 8305 ("Happy Eyeballs"), section 5. The first address of each name is called at once; each
-/// further one as soon as one of that name has failed, [`Race::DELAY`] after the one before, or when any address has succeeded.
+/// Decides when the addresses of names are called, as in RFC 8305 ("Happy Eyeballs"), section 5. The first address of
+/// each name is called at once; each further one as soon as one of that name has failed, [`Race::DELAY`] after the one
+/// before, or when any address has succeeded.
 #[derive(Debug)]
 pub struct Calls {
     names: Vec<NameCalls>,

@@ -21,8 +21,8 @@ pub(crate) fn most_chunks(window: u64) -> usize {
 pub const MOST_LANES: usize = 64;
 /// The largest window that can be set, and the most bytes that an end keeps unacknowledged for a peer that claims a larger one.
 pub(crate) const MAX_WINDOW: u64 = 1 << 30;
-/// How long a machine may be silent (a laptop's lid, a live migration) before a stream or a connection fails by default:
-/// about as long as Linux keeps a TCP connection without an answer, which is 15.4 minutes with the default of
+/// How long a machine may be silent (a laptop's lid, a live migration) before a stream or a connection fails by
+/// default: about as long as Linux keeps a TCP connection without an answer, which is 15.4 minutes with the default of
 /// `net.ipv4.tcp_retries2` (ip-sysctl.rst).
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(900);
 /// How late a driver may handle a timeout: it may let the timers of many streams ring together.

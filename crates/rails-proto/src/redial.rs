@@ -60,8 +60,8 @@ impl Redial {
         Self { backoff, rare, barren, wait: Duration::ZERO }
     }
 
-    /// Starts the attempts for a lane that was lost. This end dials a lane that the peer's kernel closed at once, unless
-    /// that happens again and again.
+    /// Starts the attempts for a lane that was lost. This end dials a lane that the peer's kernel closed at once,
+    /// unless that happens again and again.
     pub fn start(&mut self, Loss { ended, lived, is_barren }: Loss) {
         let barren = if is_barren { self.barren.clone() } else { Backoff::barren() };
         *self = Self { barren, ..Self::new() };

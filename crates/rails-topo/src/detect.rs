@@ -44,6 +44,7 @@ impl Topology {
         let topology = linux::read_root(&root, Path::new("/"), Origin::ThisMachine { reader: "sysfs".to_owned() })?;
         #[cfg(feature = "hwloc")]
         let topology = crate::hwloc::complete(&root, topology)?;
+        root.check(Path::new("/"))?;
         Ok(topology)
     }
 }

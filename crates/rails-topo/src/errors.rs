@@ -37,6 +37,20 @@ pub enum SysfsError {
         /// The answer of the operating system.
         source: io::Error,
     },
+    /// The system lacked the means to read a file, such as descriptors or memory: nothing is known of its facts.
+    #[error("cannot read `{path}`", path = path.display())]
+    Unread {
+        /// The file or folder.
+        path: PathBuf,
+        /// The answer of the operating system.
+        source: io::Error,
+    },
+    /// The system lacked the means to list the interfaces (getifaddrs(3)).
+    #[error("cannot list the network interfaces")]
+    Interfaces {
+        /// The answer of the operating system.
+        source: io::Error,
+    },
     /// There are no CPUs below the root.
     #[error(
         "`{path}` is not the root of a machine's files: its sys/devices/system/cpu is missing or holds no CPU that is \

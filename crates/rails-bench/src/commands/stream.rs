@@ -25,8 +25,9 @@ use std::{path::PathBuf, time::Duration};
 /// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of each lane of the peer: IP or host, with `:PORT` if it is not 7575; a host's name stands for all its addresses. With
-    /// one address or name and several rails of --from the peer is asked for its lanes, and they are paired by subnet and speed
+    /// Address of each lane of the peer: IP or host, with `:PORT` if it is not 7575; a host's name stands for all its
+    /// addresses. With one address or name and several rails of --from the peer is asked for its lanes, and they are
+    /// paired by subnet and speed
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     to: Vec<Address>,
     /// Local end of each lane: an address or an interface, with @CPUS on these CPUs, or `auto` for every NIC that is up; as the

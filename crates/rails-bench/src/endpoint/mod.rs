@@ -137,8 +137,8 @@ impl Endpoint {
         Self::following(topology, &rails, placement, options, "--listen")
     }
 
-    /// An end that opens streams to `remotes`: the rails of `from`, or else for each name one on each NIC that the routing
-    /// table leads to its addresses by.
+    /// An end that opens streams to `remotes`: the rails of `from`, or else for each name one on each NIC that the
+    /// routing table leads to its addresses by.
     pub(crate) fn calling(
         remotes: &Remotes,
         from: Option<&RailRequest>,

@@ -45,8 +45,8 @@ impl Endpoint {
         Ok((stream, paired))
     }
 
-    /// Opens a stream on which nothing was said yet: where one name or address is given and several rails, the peer is asked for
-    /// its lanes and they are paired, otherwise rails and addresses are taken in order.
+    /// Opens a stream on which nothing was said yet: where one name or address is given and several rails, the peer is
+    /// asked for its lanes and they are paired, otherwise rails and addresses are taken in order.
     pub(crate) async fn connect(
         &self,
         remotes: &Remotes,

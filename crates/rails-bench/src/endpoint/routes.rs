@@ -21,7 +21,8 @@ struct Route {
 }
 
 impl Routes {
-    /// The routes to all addresses of these names. `local_address` gives the address that packets to a remote leave from.
+    /// The routes to all addresses of these names. `local_address` gives the address that packets to a remote leave
+    /// from.
     ///
     /// # Errors
     /// Those of `local_address`.

@@ -24,8 +24,8 @@ use std::{
 pub(crate) struct TaskCosts {
     /// The CPU of the thread that submits.
     pub(crate) cpu: CpuId,
-    /// Whether the threads are bound to their CPUs. Where the system refuses that, a task of the whole machine is all that
-    /// is measured.
+    /// Whether the threads are bound to their CPUs. Where the system refuses that, a task of the whole machine is all
+    /// that is measured.
     pub(crate) is_bound: bool,
     /// The time that a reading of the clock takes, which is taken off all others.
     #[serde(rename = "clock_ns", serialize_with = "nanoseconds")]

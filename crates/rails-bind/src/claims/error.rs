@@ -64,8 +64,8 @@ pub enum ClaimError {
         source: io::Error,
     },
 
-    /// There is something else in the place of a file of claims: a link, for example, or a file whose owner keeps others
-    /// from opening it by a lease (`F_SETLEASE`).
+    /// There is something else in the place of a file of claims: a link, for example, or a file whose owner keeps
+    /// others from opening it by a lease (`F_SETLEASE`).
     #[error(
         "{} is not a regular file that can be opened, so nothing can be claimed in it; look at it, and remove it",
         path.display()

@@ -33,9 +33,10 @@
 //! # Users
 //! A user other than root may hold half of the CPUs that the process may use, rounded down, or as many as
 //! `max_cpus_per_user` in [`Claims::LIMITS`] says. More are not claimed, and [`Claims::taken`] leaves out the CPUs of a
-//! user who holds more by other means, and all locks of open files, which are no claims. Root is not bound, and overrides the claims of other users: root's claim of a
-//! resource that another user holds is granted, and [`Claims::list`] tells both. What other users put in the place of
-//! the folder or of a file does not keep root from claiming: it is put aside.
+//! user who holds more by other means, and all locks of open files, which are no claims. Root is not bound, and
+//! overrides the claims of other users: root's claim of a resource that another user holds is granted, and
+//! [`Claims::list`] tells both. What other users put in the place of the folder or of a file does not keep root from
+//! claiming: it is put aside.
 //!
 //! # Limits
 //! Any user can claim any interrupt and queue. The owner of a file of claims, root, and the owner of the folder can
@@ -131,8 +132,8 @@ impl Claims {
         self.claim_instead(resources, &CpuSet::new())
     }
 
-    /// Claims as [`claim`](Self::claim), in the place of CPUs that this process lets go of next: they do not count for the
-    /// user's limit.
+    /// Claims as [`claim`](Self::claim), in the place of CPUs that this process lets go of next: they do not count for
+    /// the user's limit.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
@@ -265,10 +266,11 @@ impl Claims {
         Ok(holdings.into_iter().map(|(owner, holds)| Holder::of(owner, holds)).collect())
     }
 
-    /// All that is claimed, by other processes or by this one, of the CPUs that this kernel can have, of the interrupts,
-    /// and of the queues of this network namespace's interfaces. A user who holds more CPUs than one may counts for none,
-    /// and a warning names the holder; locks of open files, which are no claims, count for nothing. Interrupts and queues with more locks than are listed are passed over: any user
-    /// may have made them, and CPUs can be planned all the same.
+    /// All that is claimed, by other processes or by this one, of the CPUs that this kernel can have, of the
+    /// interrupts, and of the queues of this network namespace's interfaces. A user who holds more CPUs than one may
+    /// counts for none, and a warning names the holder; locks of open files, which are no claims, count for nothing.
+    /// Interrupts and queues with more locks than are listed are passed over: any user may have made them, and CPUs can
+    /// be planned all the same.
     ///
     /// # Errors
     /// As [`list`](Self::list).

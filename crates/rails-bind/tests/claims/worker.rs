@@ -52,8 +52,8 @@ impl Worker {
         self.child.id()
     }
 
-    /// `claim 0 1`, `move 1 0` (to CPU 1 from 0), `limit 2` (of CPUs for a user), `release`, `list`, `taken`, `lock-all`, `lock-file`,
-    /// `lease`, `execute PATH`, `fork`; the answer is `ok ...` or `error ...`.
+    /// `claim 0 1`, `move 1 0` (to CPU 1 from 0), `limit 2` (of CPUs for a user), `release`, `list`, `taken`,
+    /// `lock-all`, `lock-file`, `lease`, `execute PATH`, `fork`; the answer is `ok ...` or `error ...`.
     pub(crate) fn tell(&mut self, what: &str) -> String {
         self.say(what);
         self.answer()

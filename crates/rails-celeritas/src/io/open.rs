@@ -126,8 +126,8 @@ impl CeleritasOptions {
         let mut any_port = local;
         any_port.set_port(0);
         let segments = self.udp.clone().local(device).bind(any_port)?;
-        // It is not connected, for a NAT may change the peer's port. The route is that of the address. It is unknown where
-        // a filter, or a kernel without netlink sockets, does not tell it.
+        // It is not connected, for a NAT may change the peer's port. The route is that of the address. It is unknown
+        // where a filter, or a kernel without netlink sockets, does not tell it.
         let route = segments.route_to(remote);
         let route =
             route.inspect_err(|error| tracing::debug!(%remote, %error, "the route of segments is unknown")).ok();
@@ -297,8 +297,8 @@ pub(super) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], OpenError> {
 const TCP_HEADERS: u64 = 60;
 /// A datagram in the IP packet that every host takes (576 bytes; RFC 791, section 3.1).
 const FLOOR: u16 = 548;
-/// How long the control channel waits at least for a silent host: probes of TCP's keepalive ask it after 10 s, and twice
-/// more.
+/// How long the control channel waits at least for a silent host: probes of TCP's keepalive ask it after 10 s, and
+/// twice more.
 const MIN_CONTROL_SILENCE: Duration = Duration::from_secs(25);
 /// Tells the accepting end that its greeting has come.
 const ANSWER: u8 = 0;

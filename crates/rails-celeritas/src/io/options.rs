@@ -120,8 +120,8 @@ impl CeleritasOptions {
     /// The time after which a path fails the connection on which nothing arrives, while segments are under way. Default:
     /// [15 minutes](SILENCE_LIMIT), as TCP waits for a machine that is silent, and never less than eight probe timeouts
     /// of the path. A path that has never carried anything has at most 5 s. The time counts while both ends look: not
-    /// while the process of one is stopped or computes. As over TCP, a peer whose process is stopped and whose host lives
-    /// is waited for, and a peer whose host closes or resets the control channel is not.
+    /// while the process of one is stopped or computes. As over TCP, a peer whose process is stopped and whose host
+    /// lives is waited for, and a peer whose host closes or resets the control channel is not.
     pub fn max_silence(self, time: Duration) -> Self {
         Self { max_silence: time, ..self }
     }

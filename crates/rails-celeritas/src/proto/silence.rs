@@ -64,8 +64,8 @@ impl Silence {
         Self { path, has_heard: false, looked_at: now, ended_at: now, halvings: 0, asked_at: None, stopped: None }
     }
 
-    /// The sender has segments under way again. The peer gets a pause to tell of them, however long it was silent before:
-    /// 16 pauses in one silence at most.
+    /// The sender has segments under way again. The peer gets a pause to tell of them, however long it was silent
+    /// before: 16 pauses in one silence at most.
     pub fn begin(&mut self, now: Instant, patience: Patience) {
         // The path may have come back long ago.
         let is_old = now.saturating_duration_since(self.ended_at) > patience.limit;

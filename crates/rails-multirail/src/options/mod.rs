@@ -279,12 +279,13 @@ impl StreamOptions {
     }
 
     /// How long a stream without a usable lane (every lane is down or stalled) waits before it fails. Default: 15
-    /// minutes, about as long as TCP waits for a machine that is silent: a laptop may be closed, and a guest may migrate.
-    /// [`EventKind::Outage`](crate::EventKind::Outage) tells of the outage at once. With zero the stream fails as soon as
-    /// the last lane is lost. Each end has its own limit, which counts time as [`linger`](Self::linger) does.
+    /// minutes, about as long as TCP waits for a machine that is silent: a laptop may be closed, and a guest may
+    /// migrate. [`EventKind::Outage`](crate::EventKind::Outage) tells of the outage at once. With zero the stream fails
+    /// as soon as the last lane is lost. Each end has its own limit, which counts time as [`linger`](Self::linger)
+    /// does.
     ///
-    /// The limit does not run while a lane is usable, also if the peer does not read. But only acknowledged bytes set it
-    /// back, where any wait for that: lanes may join and carry nothing, over a path that swallows large packets.
+    /// The limit does not run while a lane is usable, also if the peer does not read. But only acknowledged bytes set
+    /// it back, where any wait for that: lanes may join and carry nothing, over a path that swallows large packets.
     ///
     /// If the peer's host has closed or reset every lane, or refuses them, the stream waits for ten seconds at most: a
     /// middlebox can do that as well, and the lanes come back. So the end that accepts hears only then that the other

@@ -31,7 +31,8 @@ use std::{
 /// fewer requests of a read than others. Where the file system allows it, they are read with `O_DIRECT`, so that the
 /// bytes go from the disk into the buffer, past the page cache ([`Reading`]).
 ///
-/// Each read blocks a thread of its own, which has the CPUs of the calling thread for that time. So the reads of a source on a rail beside the disk are on that rail, and the disk's queues and interrupts with them.
+/// Each read blocks a thread of its own, which has the CPUs of the calling thread for that time. So the reads of a
+/// source on a rail beside the disk are on that rail, and the disk's queues and interrupts with them.
 ///
 /// ```no_run
 /// use rails_multirail::pipeline::{Buffer, Output, file::FileFrames};

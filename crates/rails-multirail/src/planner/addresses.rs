@@ -72,8 +72,8 @@ pub(super) fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses that a lane with that local end may begin at: one address, or all addresses of its interface. Where the
-/// routes decide, it is the address that they have it begin at now.
+/// The addresses that a lane with that local end may begin at: one address, or all addresses of its interface. Where
+/// the routes decide, it is the address that they have it begin at now.
 pub(super) fn usable_addresses(nic: Option<&Nic>, address: Option<IpAddr>, end: &LocalEnd) -> Vec<InterfaceAddress> {
     let held = nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
     match (end, address) {

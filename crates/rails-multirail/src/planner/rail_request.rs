@@ -87,9 +87,9 @@ pub enum Part {
     Named(String),
     /// A lane on a NIC whose network has that address.
     Peer(IpAddr),
-    /// A lane that begins where the kernel's routes have it begin, which the kernel decides anew each time that the lane is
-    /// dialled: so it outlives a change of the address. The routes begin it at this address now, and the rail is planned
-    /// for the NIC that has the address.
+    /// A lane that begins where the kernel's routes have it begin, which the kernel decides anew each time that the
+    /// lane is dialled: so it outlives a change of the address. The routes begin it at this address now, and the rail
+    /// is planned for the NIC that has the address.
     Routed(IpAddr),
     /// That many cores.
     Cores(usize),

@@ -492,17 +492,17 @@ impl RailRuntime {
     }
 
     /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread go on: the work has a
-    /// thread of its own, inside the rail's runtime, with the CPUs of the rail as the work begins, and the memory policy if it was set
-    /// with them. The scheduler shares the CPU between that thread and the rail's, and prefers the rail's when that wakes
-    /// and has used less than its share. So streams make progress while the program computes beside them. With several
-    /// computations at a time, each has as much of the CPU as the rail. A future that computes holds all lanes of the rail
-    /// up instead.
+    /// thread of its own, inside the rail's runtime, with the CPUs of the rail as the work begins, and the memory
+    /// policy if it was set with them. The scheduler shares the CPU between that thread and the rail's, and prefers the
+    /// rail's when that wakes and has used less than its share. So streams make progress while the program computes
+    /// beside them. With several computations at a time, each has as much of the CPU as the rail. A future that
+    /// computes holds all lanes of the rail up instead.
     ///
     /// The work stays where it is if the rail moves, also on the core of an exclusive rail, whose claim moves on. A thread
     /// that cannot be placed, for want of a CPU that is online, computes where the scheduler puts it, and logs a warning.
     /// [`RailTask::abort`] stops the work only before it has begun. [`shutdown`](Self::shutdown) waits for it, and starts
-    /// none. Work that finds 512 threads busy, or no further one, waits for one of them; if there is none at all, the task
-    /// is [`TaskError::NoThread`].
+    /// none. Work that finds 512 threads busy, or no further one, waits for one of them; if there is none at all, the
+    /// task is [`TaskError::NoThread`].
     pub fn compute<F, T>(&self, work: F) -> RailTask<T>
     where
         F: FnOnce() -> T + Send + 'static,

@@ -137,10 +137,10 @@ impl MultiRailStream {
     /// two lanes. It returns when every lane is up or has failed, or [`StreamOptions::join_grace`] after the first is
     /// up. The stream goes on without a lane that fails; the log and [`failed_lanes`](Self::failed_lanes) name it.
     ///
-    /// A host name stands for all its addresses. They are called one after the other (RFC 8305, section 5): the next one as
-    /// soon as one has failed, and at most 250 ms later. Once the stream is open all others are called, and those that answer
-    /// are lanes too; `connect` waits for them 250 ms at most. Addresses of names beyond the most lanes of a stream are
-    /// left out.
+    /// A host name stands for all its addresses. They are called one after the other (RFC 8305, section 5): the next
+    /// one as soon as one has failed, and at most 250 ms later. Once the stream is open all others are called, and
+    /// those that answer are lanes too; `connect` waits for them 250 ms at most. Addresses of names beyond the most
+    /// lanes of a stream are left out.
     ///
     /// # Errors
     /// [`OpenError`] if no lane came up.
@@ -163,8 +163,8 @@ impl MultiRailStream {
         Self::connect_paired(rails, &pairing::in_order_by_name(&ours, &names), options).await
     }
 
-    /// Asks the listener at `contact`, the first of these addresses that answers, for its lanes, and pairs them with `rails` by subnet and
-    /// speed, as [`pair`](rails_proto::pairing::pair) does. It opens no stream;
+    /// Asks the listener at `contact`, the first of these addresses that answers, for its lanes, and pairs them with
+    /// `rails` by subnet and speed, as [`pair`](rails_proto::pairing::pair) does. It opens no stream;
     /// [`connect_paired`](Self::connect_paired) does that.
     ///
     /// The kernel's routes choose the path of the request, which no rail is bound to. The peer authenticates itself as

@@ -79,8 +79,8 @@ pub struct TcpSettings {
     pub no_delay: bool,
     /// Congestion control; `None` where a filter keeps it from being read.
     pub congestion: Option<String>,
-    /// The size of the send buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one. `None`
-    /// where a filter keeps it from being read.
+    /// The size of the send buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one.
+    /// `None` where a filter keeps it from being read.
     #[serde(rename = "send_buffer_bytes")]
     pub send_buffer: Option<DataSize>,
     /// The size of the receive buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one.

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// [`connect`](Self::connect) and [`listen`](Self::listen).
 ///
 /// An option at its default only improves a lane. A kernel that lacks the option, or a filter that refuses it, leaves
-/// the lane without it: a warning says so, and [`TcpSettings`](crate::TcpSettings) show it. An option with another value
-/// that is refused is an error, unless [`leave_out_refused`](Self::leave_out_refused) is on.
+/// the lane without it: a warning says so, and [`TcpSettings`](crate::TcpSettings) show it. An option with another
+/// value that is refused is an error, unless [`leave_out_refused`](Self::leave_out_refused) is on.
 ///
 /// # Examples
 /// ```

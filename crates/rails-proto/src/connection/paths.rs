@@ -1,9 +1,10 @@
 //! Conclusions about the peer from the ends of its lanes: it is unreachable, or its process is gone.
 //!
 //! A lane that the peer's kernel closes or resets is no goodbye: a middlebox can cut every lane of a stream that goes on, and so does a peer that gives a
-//! lane up and dials it again. So an end without a lane waits: ten seconds where the peer's kernel has ended or refuses every lane, and
-//! [`Config::outage_limit`](super::Config::outage_limit) in any case. The end that dials may know more: when the peer's process has died, the peer's kernel
-//! refuses every new connection, and this end believes the kernel, as TCP does.
+//! lane up and dials it again. So an end without a lane waits: ten seconds where the peer's kernel has ended or refuses
+//! every lane, and [`Config::outage_limit`](super::Config::outage_limit) in any case. The end that dials may know more:
+//! when the peer's process has died, the peer's kernel refuses every new connection, and this end believes the kernel,
+//! as TCP does.
 
 use super::{Connection, LaneId};
 use std::time::Instant;

@@ -69,8 +69,8 @@ pub struct Pair {
     pub relation: Relation,
     /// The reason for this pair.
     pub why: String,
-    /// Whether `theirs` is a further address of the name that the pair before leads to. The lane begins after that of the pair before, as
-    /// [`Calls`](crate::opening::Calls) decides.
+    /// Whether `theirs` is a further address of the name that the pair before leads to. The lane begins after that of
+    /// the pair before, as [`Calls`](crate::opening::Calls) decides.
     #[serde(default)]
     pub is_further: bool,
 }
@@ -132,8 +132,8 @@ pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
     Pairing { pairs, unpaired_ours: Vec::new(), unpaired_theirs: Vec::new(), notes: Vec::new() }
 }
 
-/// Makes the pairs of a caller who names the peer by names, each of which has one or more addresses: all of them [in order](in_order). An address that no
-/// rail can call is left out if its name has one that a rail can call.
+/// Makes the pairs of a caller who names the peer by names, each of which has one or more addresses: all of them [in
+/// order](in_order). An address that no rail can call is left out if its name has one that a rail can call.
 pub fn in_order_by_name(ours: &[LaneCandidate], names: &[Vec<LaneAddress>]) -> Pairing {
     let mut remotes = Vec::new();
     for addresses in names {
@@ -155,8 +155,8 @@ pub fn in_order_by_name(ours: &[LaneCandidate], names: &[Vec<LaneAddress>]) -> P
     pairing
 }
 
-/// Leaves out the last addresses of names until all names together have at most `max`, the names with the most addresses first. Each name keeps its first
-/// address. Gives the number of addresses left out.
+/// Leaves out the last addresses of names until all names together have at most `max`, the names with the most
+/// addresses first. Each name keeps its first address. Gives the number of addresses left out.
 pub fn limit_names(names: &mut [Vec<LaneAddress>], max: usize) -> usize {
     let count = |names: &[Vec<LaneAddress>]| names.iter().map(Vec::len).sum::<usize>();
     let before = count(names);

@@ -63,10 +63,10 @@ impl Capture {
     /// As [`Topology::from_sysfs_root`].
     pub fn of_this_machine() -> Result<Self, SysfsError> {
         let capture = Self::of_folder("/")?;
-        Ok(Self {
-            extra: Extra { addresses: linux::own_addresses(&Root::this_machine()?), ..capture.extra },
-            ..capture
-        })
+        let root = Root::this_machine()?;
+        let addresses = linux::own_addresses(&root);
+        root.check(Path::new("/"))?;
+        Ok(Self { extra: Extra { addresses, ..capture.extra }, ..capture })
     }
 
     /// Captures the files that [`Topology::from_sysfs_root`] reads in a folder with a machine's `/sys` and `/proc`.

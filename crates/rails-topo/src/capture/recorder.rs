@@ -1,7 +1,7 @@
 //! A source that keeps the files that are read through it.
 
 use super::tree::{Entry, Tree};
-use crate::linux::{Kind, Source, without_links};
+use crate::linux::{Kind, Source, is_shortage, without_links};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -38,31 +38,34 @@ impl<S: Source> Recorder<S> {
     }
 
     /// The path without links of something that exists; the recorder keeps everything on the way.
-    fn trace(&self, path: &str, follow_last: bool) -> Option<String> {
-        let link = |path: &str| match self.look(path).ok_or(io::ErrorKind::NotFound)? {
+    fn trace(&self, path: &str, follow_last: bool) -> io::Result<String> {
+        let link = |path: &str| match self.look(path)? {
             Entry::Link(target) => Ok(Some(target)),
             Entry::Folder(_) | Entry::File(_) => Ok(None),
         };
-        without_links(path, follow_last, link).ok()
+        without_links(path, follow_last, link)
     }
 
     /// The entry at a path without links, but for the last component. A folder or a file comes without its contents.
-    fn look(&self, path: &str) -> Option<Entry> {
+    fn look(&self, path: &str) -> io::Result<Entry> {
         let known = self.kept().tree.at(path).map(|entry| match entry {
             Entry::Link(target) => Entry::Link(target.clone()),
             Entry::Folder(_) => Entry::Folder(Default::default()),
             Entry::File(_) => Entry::File(Vec::new()),
         });
-        known.or_else(|| {
-            let entry = match self.source.kind(path)? {
-                Kind::Folder => Entry::Folder(Default::default()),
-                Kind::Link => Entry::Link(self.source.link(path)?),
-                // No reader opens a device or a pipe, so that it is as good as an empty file.
-                Kind::File | Kind::Other => Entry::File(Vec::new()),
-            };
-            self.keep(path, entry.clone());
-            Some(entry)
-        })
+        known.map_or_else(
+            || {
+                let entry = match self.source.kind(path)? {
+                    Kind::Folder => Entry::Folder(Default::default()),
+                    Kind::Link => Entry::Link(self.source.link(path)?),
+                    // No reader opens a device or a pipe, so that it is as good as an empty file.
+                    Kind::File | Kind::Other => Entry::File(Vec::new()),
+                };
+                self.keep(path, entry.clone());
+                Ok(entry)
+            },
+            Ok,
+        )
     }
 
     fn keep(&self, path: &str, entry: Entry) {
@@ -72,7 +75,7 @@ impl<S: Source> Recorder<S> {
 }
 
 impl<S: Source> Source for Recorder<S> {
-    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
+    fn file(&self, path: &str, longest: u64) -> io::Result<Vec<u8>> {
         let real = self.trace(path, true)?;
         let read_before = self.kept().read.get(&real).copied().unwrap_or(0);
         if read_before < longest {
@@ -83,40 +86,45 @@ impl<S: Source> Source for Recorder<S> {
         self.kept().tree.file(&real, longest)
     }
 
-    fn is_folder(&self, path: &str) -> bool {
-        let real = self.trace(path, true);
-        real.is_some_and(|real| real.is_empty() || matches!(self.look(&real), Some(Entry::Folder(_))))
+    fn is_folder(&self, path: &str) -> io::Result<bool> {
+        let real = self.trace(path, true)?;
+        Ok(real.is_empty() || matches!(self.look(&real)?, Entry::Folder(_)))
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
         // A path that cannot be traced is asked for all the same, to get the error.
-        let Some(real) = self.trace(path, true) else { return self.source.names(path) };
+        let Ok(real) = self.trace(path, true) else { return self.source.names(path) };
         if !self.kept().listed.contains(&real) {
             for name in self.source.names(&real)? {
-                self.look(&format!("{real}/{name}"));
+                // An entry may go before it is looked at.
+                if let Err(error) = self.look(&format!("{real}/{name}"))
+                    && is_shortage(&error)
+                {
+                    return Err(error);
+                }
             }
             self.kept().listed.insert(real.clone());
         }
         self.kept().tree.names(&real)
     }
 
-    fn link(&self, path: &str) -> Option<String> {
+    fn link(&self, path: &str) -> io::Result<String> {
         match self.look(&self.trace(path, false)?)? {
-            Entry::Link(target) => Some(target),
-            Entry::Folder(_) | Entry::File(_) => None,
+            Entry::Link(target) => Ok(target),
+            Entry::Folder(_) | Entry::File(_) => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
 
-    fn real_path(&self, path: &str) -> Option<String> {
+    fn real_path(&self, path: &str) -> io::Result<String> {
         self.trace(path, true)
     }
 
-    fn kind(&self, path: &str) -> Option<Kind> {
+    fn kind(&self, path: &str) -> io::Result<Kind> {
         let real = self.trace(path, false)?;
         if real.is_empty() {
-            return Some(Kind::Folder);
+            return Ok(Kind::Folder);
         }
-        Some(match self.look(&real)? {
+        Ok(match self.look(&real)? {
             Entry::Folder(_) => Kind::Folder,
             Entry::Link(_) => Kind::Link,
             Entry::File(_) => Kind::File,

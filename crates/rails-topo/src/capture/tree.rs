@@ -113,17 +113,17 @@ impl Tree {
 }
 
 impl Source for Tree {
-    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
-        match self.entry(path)? {
-            Entry::File(bytes) => {
-                Some(bytes[..bytes.len().min(usize::try_from(longest).unwrap_or(usize::MAX))].to_vec())
+    fn file(&self, path: &str, longest: u64) -> io::Result<Vec<u8>> {
+        match self.entry(path) {
+            Some(Entry::File(bytes)) => {
+                Ok(bytes[..bytes.len().min(usize::try_from(longest).unwrap_or(usize::MAX))].to_vec())
             }
-            Entry::Folder(_) | Entry::Link(_) => None,
+            Some(Entry::Folder(_) | Entry::Link(_)) | None => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    fn is_folder(&self, path: &str) -> bool {
-        matches!(self.entry(path), Some(Entry::Folder(_)))
+    fn is_folder(&self, path: &str) -> io::Result<bool> {
+        Ok(matches!(self.entry(path), Some(Entry::Folder(_))))
     }
 
     fn names(&self, path: &str) -> io::Result<Vec<String>> {
@@ -134,21 +134,21 @@ impl Source for Tree {
         }
     }
 
-    fn link(&self, path: &str) -> Option<String> {
-        match self.resolve(path, false)?.last()?.1 {
-            Entry::Link(target) => Some(target.clone()),
-            Entry::Folder(_) | Entry::File(_) => None,
+    fn link(&self, path: &str) -> io::Result<String> {
+        match self.resolve(path, false).as_deref().and_then(<[_]>::last) {
+            Some((_, Entry::Link(target))) => Ok(target.clone()),
+            _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    fn real_path(&self, path: &str) -> Option<String> {
-        let place = self.resolve(path, true)?;
+    fn real_path(&self, path: &str) -> io::Result<String> {
+        let place = self.resolve(path, true).ok_or(io::ErrorKind::NotFound)?;
         let names: Vec<&str> = place.into_iter().map(|(name, _)| name).collect();
-        Some(names.join("/"))
+        Ok(names.join("/"))
     }
 
-    fn kind(&self, path: &str) -> Option<Kind> {
-        Some(match self.resolve(path, false)?.last() {
+    fn kind(&self, path: &str) -> io::Result<Kind> {
+        Ok(match self.resolve(path, false).ok_or(io::ErrorKind::NotFound)?.last() {
             Some((_, Entry::Folder(_))) | None => Kind::Folder,
             Some((_, Entry::Link(_))) => Kind::Link,
             Some((_, Entry::File(_))) => Kind::File,

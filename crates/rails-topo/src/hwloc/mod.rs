@@ -33,19 +33,32 @@ pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, 
     if !hwloc.is_this_system() {
         return Err(DetectError::NotThisMachine);
     }
+    let nodes = tree::nodes(&hwloc);
+    if is_cut(&topology, &hwloc, &nodes) {
+        let reader = format!("sysfs; hwloc {} did not read all of this machine", version());
+        topology.origin = Origin::ThisMachine { reader };
+        return Ok(topology);
+    }
     topology.packages = tree::packages(&hwloc);
     topology.dies = tree::dies(&hwloc, &topology.packages);
     topology.caches = tree::caches(&hwloc);
     topology.cores = tree::cores(&hwloc);
     topology.allowed_cpus = topology.allowed_cpus.intersection(&allowed_cpus(&hwloc));
     if !topology.nodes.is_empty() {
-        topology.nodes = with_known(tree::nodes(&hwloc), &topology.nodes);
+        topology.nodes = with_known(nodes, &topology.nodes);
         topology.distances = tree::distances(&hwloc);
         topology.allowed_nodes = topology.allowed_nodes.intersection(&allowed_nodes(&hwloc));
     }
     complete_devices(&mut topology, &hwloc);
     topology.origin = Origin::ThisMachine { reader: format!("hwloc {}", version()) };
     Ok(topology.in_order())
+}
+
+/// Whether hwloc lacks CPUs that the kernel's files have, or nodes of CPUs: it leaves out files that it cannot open for
+/// want of descriptors. Nodes without CPUs, such as the memory of GPUs, it leaves out by itself.
+fn is_cut(topology: &Topology, hwloc: &Hwloc, nodes: &[NumaNode]) -> bool {
+    let lacks = |known: &NumaNode| !known.cpus.is_empty() && nodes.iter().all(|node| node.id != known.id);
+    !topology.online_cpus.is_subset(&tree::cpus(&hwloc.cpuset())) || topology.nodes.iter().any(lacks)
 }
 
 /// Why hwloc cannot be asked for this machine; `None` where it can.

@@ -32,7 +32,7 @@ pub(crate) use net::has_own_files;
 #[cfg(feature = "monitor")]
 pub(crate) use nodes::total_memory;
 pub(crate) use root::{LONGEST_FILE, Root};
-pub(crate) use source::{Kind, MOST_LINKS, Source, without_links};
+pub(crate) use source::{Kind, MOST_LINKS, Source, is_shortage, without_links};
 
 use crate::{Gpu, InterfaceAddress, Nic, NodeSet, Origin, SysfsError, Topology};
 use cpus::Cpus;
@@ -49,8 +49,8 @@ impl Topology {
     /// # Errors
     ///
     /// [`SysfsError::Open`] if the folder cannot be opened, [`SysfsError::Cpus`] if its list of CPUs may not be read,
-    /// and [`SysfsError::NoCpus`] if there is none, so that it is no root of a machine's files. All else that cannot be
-    /// read is unknown.
+    /// [`SysfsError::NoCpus`] if there is none, so that it is no root of a machine's files, and [`SysfsError::Unread`]
+    /// if the system lacks the means to read a file. All else that cannot be read is unknown.
     pub fn from_sysfs_root(path: impl AsRef<Path>) -> Result<Self, SysfsError> {
         let path = path.as_ref();
         read(path, Origin::Sysfs { path: path.to_owned() })
@@ -66,6 +66,7 @@ pub(crate) fn read(path: &Path, origin: Origin) -> Result<Topology, SysfsError> 
 /// Reads the machine below the root; errors call it `path`.
 pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topology, SysfsError> {
     let cpus = Cpus::read(root);
+    root.check(path)?;
     if cpus.online.is_empty() {
         let path = path.to_owned();
         return Err(match cpus::listing_fails(root) {
@@ -85,7 +86,7 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
     let block_devices = block::devices(root, &surroundings);
     let all_nodes: NodeSet = nodes.iter().map(|node| node.id).collect();
     let allowed = Allowed::read(root);
-    Ok(Topology {
+    let topology = Topology {
         origin,
         machine: names::machine(root),
         dies: cpus::dies(root, &cpus, &packages),
@@ -106,14 +107,15 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
         gpus,
         block_devices,
         overrides: Vec::new(),
-    }
-    .in_order())
+    };
+    root.check(path)?;
+    Ok(topology.in_order())
 }
 
 /// The addresses of this machine's interfaces that have files, by their names; `None` where the kernel does not list
 /// interfaces.
 pub(crate) fn own_addresses(root: &Root) -> Option<Vec<(String, InterfaceAddress)>> {
-    let nics = net::asked()?.into_iter().filter(|nic| net::has_its_files(root, nic));
+    let nics = net::asked(root)?.into_iter().filter(|nic| net::has_its_files(root, nic));
     let of_one = |nic: Nic| nic.addresses.into_iter().map(move |address| (nic.name.clone(), address));
     Some(nics.flat_map(of_one).collect())
 }

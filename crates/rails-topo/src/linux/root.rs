@@ -1,18 +1,34 @@
 //! Files below a root directory, and none outside it.
 
-use super::{folder::Folder, source::Source};
+use super::{
+    folder::Folder,
+    source::{Source, is_shortage},
+};
 use crate::{Id, IdSet, SysfsError};
-use std::{io, path::Path, str::FromStr};
+use std::{
+    io,
+    path::Path,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// The root of a machine's `/sys` and `/proc`: `/` of this machine, a captured tree, or a capture in memory.
 ///
-/// Every path is relative to it, and nothing outside it is read. A file that cannot be read is unknown.
+/// Every path is relative to it, and nothing outside it is read. A file that cannot be read is unknown, but for want of
+/// means ([`is_shortage`]), which says nothing of the machine: [`Root::check`] tells of it after the reading.
 ///
 /// Every reading goes through the [`Source`], so that a capture holds all of it: a new way to read is a method of the
 /// source, or made of its methods.
 pub(crate) struct Root {
-    source: Box<dyn Source + Send + Sync>,
+    source: Arc<dyn Source + Send + Sync>,
     is_this_machine: bool,
+    unread: Mutex<Option<Unread>>,
+}
+
+/// A file that could not be read for want of means, or, without one, the kernel's list of interfaces.
+struct Unread {
+    file: Option<String>,
+    error: io::Error,
 }
 
 impl Root {
@@ -21,7 +37,7 @@ impl Root {
     }
 
     pub(crate) fn of(source: impl Source + Send + Sync + 'static) -> Self {
-        Self { source: Box::new(source), is_this_machine: false }
+        Self { source: Arc::new(source), is_this_machine: false, unread: Mutex::default() }
     }
 
     /// `/` of the machine that this process runs on.
@@ -29,6 +45,38 @@ impl Root {
         let path = Path::new("/");
         let folder = Folder::open(path).map_err(|source| SysfsError::Open { path: path.to_owned(), source })?;
         Ok(Self { is_this_machine: true, ..Self::of(folder) })
+    }
+
+    /// The same root, for a reading that is checked by itself.
+    #[cfg(feature = "monitor")]
+    pub(crate) fn again(&self) -> Self {
+        Self { source: Arc::clone(&self.source), is_this_machine: self.is_this_machine, unread: Mutex::default() }
+    }
+
+    /// Whether all that was read so far was read for certain; errors call the root `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`SysfsError::Unread`] and [`SysfsError::Interfaces`], once for the first that could not be read.
+    pub(crate) fn check(&self, path: &Path) -> Result<(), SysfsError> {
+        match self.unread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Unread { file: Some(file), error }) => {
+                Err(SysfsError::Unread { path: path.join(file), source: error })
+            }
+            Some(Unread { file: None, error }) => Err(SysfsError::Interfaces { source: error }),
+            None => Ok(()),
+        }
+    }
+
+    /// The answer, if it is one; `file` is `None` for the kernel's list of interfaces.
+    pub(crate) fn answer<T>(&self, file: Option<&str>, answer: io::Result<T>) -> Option<T> {
+        let note = |error: io::Error| {
+            if is_shortage(&error) {
+                let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+                unread.get_or_insert(Unread { file: file.map(str::to_owned), error });
+            }
+        };
+        answer.map_err(note).ok()
     }
 
     /// Whether the kernel may be asked for facts that the files do not state.
@@ -52,7 +100,7 @@ impl Root {
 
     /// The file's first bytes, at most so many.
     pub(crate) fn bytes(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
-        self.source.file(path, longest)
+        self.answer(Some(path), self.source.file(path, longest))
     }
 
     /// The value of the file's text.
@@ -66,12 +114,12 @@ impl Root {
     }
 
     pub(crate) fn is_dir(&self, path: &str) -> bool {
-        self.source.is_folder(path)
+        self.answer(Some(path), self.source.is_folder(path)).unwrap_or_default()
     }
 
     /// The names in a directory, sorted; none where it cannot be read.
     pub(crate) fn names(&self, path: &str) -> Vec<String> {
-        let mut names = self.list(path).unwrap_or_default();
+        let mut names = self.answer(Some(path), self.list(path)).unwrap_or_default();
         names.sort();
         names
     }
@@ -84,19 +132,20 @@ impl Root {
     /// The numbers N of the names `<prefix>N` in a directory, sorted.
     pub(crate) fn numbered(&self, path: &str, prefix: &str) -> Vec<u32> {
         let number = |name: &String| name.strip_prefix(prefix)?.parse().ok();
-        let mut numbers: Vec<u32> = self.list(path).unwrap_or_default().iter().filter_map(number).collect();
+        let names = self.answer(Some(path), self.list(path)).unwrap_or_default();
+        let mut numbers: Vec<u32> = names.iter().filter_map(number).collect();
         numbers.sort_unstable();
         numbers
     }
 
     /// The path without symlinks, relative to the root.
     pub(crate) fn real_path(&self, path: &str) -> Option<String> {
-        self.source.real_path(path)
+        self.answer(Some(path), self.source.real_path(path))
     }
 
     /// The text of a symlink, whether or not its target exists.
     pub(crate) fn link(&self, path: &str) -> Option<String> {
-        self.source.link(path)
+        self.answer(Some(path), self.source.link(path))
     }
 
     /// The last component of the text of a symlink.

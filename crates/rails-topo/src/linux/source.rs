@@ -5,25 +5,26 @@ use std::io;
 /// A machine's `/sys` and `/proc`: a folder, or a capture in memory.
 ///
 /// Paths are relative to the root. Links are followed, also in the middle of a path, but never out of the root: such
-/// paths do not exist, nor do paths that cannot be read.
+/// paths do not exist. An error is the answer of the operating system, from which [`is_shortage`] tells a path that
+/// cannot be read now from one that states nothing.
 pub(crate) trait Source {
     /// The first bytes of a plain file, at most so many.
-    fn file(&self, path: &str, longest: u64) -> Option<Vec<u8>>;
+    fn file(&self, path: &str, longest: u64) -> io::Result<Vec<u8>>;
 
-    /// Whether there is a folder.
-    fn is_folder(&self, path: &str) -> bool;
+    /// Whether there is a folder, and nothing else.
+    fn is_folder(&self, path: &str) -> io::Result<bool>;
 
     /// The names in a folder, in any order.
     fn names(&self, path: &str) -> io::Result<Vec<String>>;
 
     /// The text of a symlink, whether or not its target exists.
-    fn link(&self, path: &str) -> Option<String>;
+    fn link(&self, path: &str) -> io::Result<String>;
 
     /// The path without symlinks of something that exists.
-    fn real_path(&self, path: &str) -> Option<String>;
+    fn real_path(&self, path: &str) -> io::Result<String>;
 
     /// The kind of the last component of the path itself, a link or no plain file too.
-    fn kind(&self, path: &str) -> Option<Kind>;
+    fn kind(&self, path: &str) -> io::Result<Kind>;
 }
 
 /// The path without links of something that exists.
@@ -67,6 +68,14 @@ pub(crate) fn without_links(
 
 /// As Linux follows at most (path_resolution(7)).
 pub(crate) const MOST_LINKS: usize = 40;
+
+/// Whether the system lacked the means to answer, so that the answer says nothing about the machine.
+///
+/// All other errors are answers: the file is missing, hidden or closed to this process, or its driver states nothing.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use nix::libc::{EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    error.raw_os_error().is_some_and(|errno| [EMFILE, ENFILE, ENOMEM, ENOBUFS, EIO, EINTR].contains(&errno))
+}
 
 /// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

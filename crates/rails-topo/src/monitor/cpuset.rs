@@ -32,7 +32,7 @@ impl CpusetWatch {
 
     /// Whether this process is in another cgroup now than the watched one.
     pub(super) fn is_stale(&self, root: &Root) -> bool {
-        root.text(CGROUP).unwrap_or_default() != self.cgroup
+        root.text(CGROUP).is_some_and(|cgroup| cgroup != self.cgroup)
     }
 
     /// Waits for a write to one of them. Cancel safe.

@@ -54,6 +54,18 @@ pub(crate) struct Looks {
     pub(crate) speeds: BTreeSet<u32>,
 }
 
+impl Looks {
+    /// Looks at these too.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.machine |= other.machine;
+        self.cpus |= other.cpus;
+        self.nodes |= other.nodes;
+        self.nics |= other.nics;
+        self.interrupts |= other.interrupts;
+        self.speeds.extend(&other.speeds);
+    }
+}
+
 /// Takes the snapshot past the event.
 pub(super) fn advance(snapshot: &mut Snapshot, event: &Event, wanted: &mut Looks) -> Vec<Change> {
     let mut changes = Vec::new();

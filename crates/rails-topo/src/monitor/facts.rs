@@ -5,7 +5,7 @@ use crate::{
     Bandwidth, CpuSet, DetectError, Nic, NodeId, NodeSet, NumaNode, Topology,
     linux::{self, Allowed, Root, Served},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 /// The facts of a look; one that was not looked at, or could not be read, is `None` or absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +24,7 @@ pub(crate) struct Facts {
 impl Facts {
     /// Looks at the wanted facts.
     pub(crate) fn look(root: &Root, looks: &Looks, known: &Topology) -> Result<Self, DetectError> {
+        let root = &root.again();
         if looks.machine {
             return Ok(Self { machine: Some(Box::new(Self::of_the_machine(root)?)), ..Self::default() });
         }
@@ -51,15 +52,19 @@ impl Facts {
             let numbers = known.nics.iter().flat_map(|nic| &nic.interrupts).map(|interrupt| interrupt.number);
             facts.interrupts = numbers.filter_map(|number| interrupt(root, number)).collect();
         }
+        root.check(Path::new("/"))?;
         Ok(facts)
     }
 
     /// Reads everything. The files of the small looks are read as there, so that both agree.
     pub(crate) fn of_the_machine(root: &Root) -> Result<Snapshot, DetectError> {
+        let root = &root.again();
         let topology = Topology::detect()?;
         let mut facts = Self { nodes: nodes(root, &topology.nodes), ..Self::default() };
         facts.read_cpus(root, &topology);
-        Ok(facts.on_top_of(&Snapshot { topology, memory_blocks: memory_blocks(root) }))
+        let memory_blocks = memory_blocks(root);
+        root.check(Path::new("/"))?;
+        Ok(facts.on_top_of(&Snapshot { topology, memory_blocks }))
     }
 
     fn read_cpus(&mut self, root: &Root, known: &Topology) {

@@ -52,6 +52,9 @@
 //!
 //! # Losses
 //!
+//! A look that lacks descriptors or memory says nothing of the machine, which counts as it was until a later look: the
+//! monitor logs the cause, and looks again with the slow look.
+//!
 //! If the kernel drops messages (`ENOBUFS`), the monitor reads the machine again and compares; objects that came and
 //! went in between are not reported. A subscriber who does not read in time gets [`Update::Lagged`] with a fresh
 //! snapshot.

@@ -35,8 +35,10 @@ impl Sources {
 
     /// Watches the files of the cgroup that this process is in now, if that is another one and they can be watched.
     pub(super) fn follow_cgroup(&mut self, root: &Root) {
-        if self.cpuset.as_ref().is_some_and(|watch| watch.is_stale(root)) {
-            self.cpuset = CpusetWatch::new(root).ok();
+        if self.cpuset.as_ref().is_some_and(|watch| watch.is_stale(root))
+            && let Ok(watch) = CpusetWatch::new(root)
+        {
+            self.cpuset = Some(watch);
         }
     }
 

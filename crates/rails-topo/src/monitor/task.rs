@@ -20,6 +20,8 @@ pub(super) struct Task {
     expectations: mpsc::UnboundedReceiver<(u32, CpuSet)>,
     /// Looks under way.
     looks: JoinSet<Option<Look>>,
+    /// The last warning of a look that failed.
+    warned: Option<Instant>,
 }
 
 /// A finished look.
@@ -37,7 +39,7 @@ impl Task {
         feed: Arc<Feed>,
         expectations: mpsc::UnboundedReceiver<(u32, CpuSet)>,
     ) -> Self {
-        Self { root, sources, tracker, feed, expectations, looks: JoinSet::new() }
+        Self { root, sources, tracker, feed, expectations, looks: JoinSet::new(), warned: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -66,7 +68,13 @@ impl Task {
             Some(look) = self.looks.join_next() => {
                 let Look { ticket, facts, took } = look.ok().flatten().ok_or(MonitorError::Stopped)?;
                 let now = Instant::now();
-                changes = self.tracker.looked(now, &ticket, facts?);
+                match facts {
+                    Ok(facts) => changes = self.tracker.looked(now, &ticket, facts),
+                    Err(error) => {
+                        self.tracker.not_looked(&ticket);
+                        self.warn(now, &error);
+                    }
+                }
                 if ticket.looks.interrupts {
                     self.tracker.slow_look_took(now, took);
                 }
@@ -80,6 +88,15 @@ impl Task {
         }
         self.feed.publish(SystemTime::now(), changes, self.tracker.snapshot());
         Ok(())
+    }
+
+    /// Warns once a minute at most: each look fails while descriptors are short.
+    fn warn(&mut self, now: Instant, error: &DetectError) {
+        if self.warned.is_none_or(|warned| now >= warned + BETWEEN_WARNINGS) {
+            self.warned = Some(now);
+            let error: &dyn std::error::Error = error;
+            tracing::warn!(error, "the machine cannot be read again, and counts as it was");
+        }
     }
 
     fn begin_looks(&mut self) {
@@ -116,3 +133,6 @@ pub(super) async fn aside<T: Send + 'static>(look: impl Fn() -> T + Send + Sync 
         Err(_) => Some(look()),
     }
 }
+
+/// The time between two warnings of looks that fail.
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);

@@ -14,7 +14,8 @@ use nix::{
 use rails_lab::Sandbox;
 #[cfg(feature = "hwloc")]
 use rails_topo::Origin;
-use rails_topo::{CpuId, CpuSet, NicKind, Topology};
+use rails_topo::{CpuId, CpuSet, Nic, NicKind, Topology};
+use std::{error::Error, fmt::Debug, fs::File, io, iter};
 
 #[test]
 #[ignore = "needs root: it makes a mount namespace"]
@@ -73,6 +74,38 @@ fn interfaces_from_files_where_netlink_is_refused() {
         assert_eq!((lo.kind, lo.index), (NicKind::Loopback, Some(1)));
         assert!(lo.addresses.iter().any(|address| address.ip.to_string() == "127.0.0.1"), "{lo:?}");
     });
+}
+
+#[test]
+fn machine_is_read_whole_or_not_at_all() {
+    Sandbox::new().max_descriptors(64).rerun("machine_is_read_whole_or_not_at_all", || {
+        let whole = Topology::detect().unwrap();
+        let mut taken: Vec<File> = iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        let mut refused = 0;
+        // One more is free each time; the last readings have as many as they need.
+        for _ in 0..24 {
+            taken.pop();
+            match Topology::detect() {
+                Ok(machine) => assert_eq!(facts(&machine), facts(&whole)),
+                Err(error) => {
+                    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+                    assert_eq!(cause.and_then(io::Error::raw_os_error), Some(Errno::EMFILE as i32), "{error:?}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!((1..24).contains(&refused), "{refused}");
+    });
+}
+
+/// The facts by which rails are placed.
+fn facts(machine: &Topology) -> impl PartialEq + Debug {
+    let nic = |nic: &Nic| (nic.name.clone(), nic.pci, nic.addresses.clone(), nic.up);
+    let nics: Vec<_> = machine.nics().iter().map(nic).collect();
+    let sets = [machine.online_cpus(), machine.allowed_cpus()].map(CpuSet::clone);
+    let nodes: Vec<_> = machine.nodes().iter().map(|node| (node.id, node.cpus.clone())).collect();
+    let counts = [machine.cores().len(), machine.packages().len(), machine.pci_devices().len()];
+    (nics, sets, nodes, machine.allowed_nodes().clone(), counts)
 }
 
 /// The CPUs that this process may use, by its own call.

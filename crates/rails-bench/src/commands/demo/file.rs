@@ -112,8 +112,8 @@ fn make(path: &Path, size: u64, seed: u64, quiet: bool, stop: &Stop) -> std::io:
     Ok(Some(hasher.finalize()))
 }
 
-/// The free space of the folder's file system, which must be `needed` bytes and a little, in words. Where the system does
-/// not tell it, the writing does.
+/// The free space of the folder's file system, which must be `needed` bytes and a little, in words. Where the system
+/// does not tell it, the writing does.
 fn check_room(folder: &Path, needed: u64) -> Result<String> {
     let Ok(about) = statvfs(folder) else { return Ok("an unknown number of bytes".to_owned()) };
     let free = about.blocks_available().saturating_mul(about.fragment_size());

@@ -37,9 +37,9 @@ pub(super) fn interfaces(root: &Root) -> Vec<Interface> {
 
 /// The interfaces of the calling thread's network namespace with their addresses, by name, as the kernel lists them;
 /// `None` where it refuses.
-pub(in super::super) fn asked() -> Option<Vec<Nic>> {
+pub(in super::super) fn asked(root: &Root) -> Option<Vec<Nic>> {
     let mut nics: BTreeMap<String, Nic> = BTreeMap::new();
-    for found in getifaddrs().ok()? {
+    for found in root.answer(None, getifaddrs().map_err(Into::into))? {
         // An address of version 4 can have a label, which is the interface's name with a suffix: `eth0:1`.
         let name = found.interface_name.split(':').next().unwrap_or_default();
         let nic = match nics.entry(name.to_owned()) {
@@ -100,7 +100,7 @@ pub(crate) fn has_own_files(root: &Root, name: &str) -> bool {
 
 /// As [`asked`], where the tree is that of this machine.
 fn of_this_thread(root: &Root) -> Option<Vec<Nic>> {
-    root.is_this_machine().then(asked).flatten()
+    root.is_this_machine().then(|| asked(root)).flatten()
 }
 
 /// Whether the files below the name of an interface are its own, and not those of one in another network namespace.

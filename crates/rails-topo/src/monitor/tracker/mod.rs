@@ -28,6 +28,8 @@ pub(crate) struct Ticket {
 pub(crate) struct Tracker {
     snapshot: Snapshot,
     wanted: Looks,
+    /// Those that have failed; they come again with the slow look.
+    missed: Looks,
     /// The whole machine is read again at this moment.
     machine_at: Option<Instant>,
     /// The next slow look.
@@ -49,6 +51,7 @@ impl Tracker {
         Self {
             snapshot,
             wanted: Looks::default(),
+            missed: Looks::default(),
             machine_at: None,
             slow_at: now + slow_interval,
             slow_interval,
@@ -109,6 +112,12 @@ impl Tracker {
         changes
     }
 
+    /// A look has failed: the machine counts as it was, and the slow look looks again.
+    pub(crate) fn not_looked(&mut self, ticket: &Ticket) {
+        self.end(ticket);
+        self.missed.add(&ticket.looks);
+    }
+
     /// The looks to begin now; they may run at the same time.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<Ticket> {
         let (machine_is_free, small_is_free) = (self.is_free(true), self.is_free(false));
@@ -125,6 +134,7 @@ impl Tracker {
                 self.wanted.nodes = true;
                 self.wanted.interrupts = true;
                 self.wanted.nics |= self.seeks_nics;
+                self.wanted.add(&std::mem::take(&mut self.missed));
             }
             let machine = self.wanted.machine;
             let small = std::mem::replace(&mut self.wanted, Looks { machine, ..Looks::default() });

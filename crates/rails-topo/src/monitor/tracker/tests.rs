@@ -53,6 +53,23 @@ fn one_reading_after_the_last_offline_cpu() {
 }
 
 #[test]
+fn failed_look_changes_nothing_and_comes_again() {
+    let (mut tracker, now) = tracker();
+    tracker.handle(now, Event::Lost);
+    tracker.handle(now, Event::Nodes);
+    for ticket in tracker.due(now) {
+        tracker.not_looked(&ticket);
+    }
+    assert_eq!(*tracker.snapshot(), machine());
+    assert_eq!(tracker.due(now), []);
+    let slow = now + Duration::from_secs(5);
+    assert_eq!(tracker.next_due(), Some(slow));
+    let small = only(tracker.due(slow));
+    assert!(small.looks.nodes && !small.looks.machine, "{small:?}");
+    assert_eq!(only(tracker.due(slow)).looks, Looks { machine: true, ..Looks::default() });
+}
+
+#[test]
 fn memory_block_makes_the_nodes_be_looked_at() {
     let (mut tracker, now) = tracker();
     let block = MemoryBlockId(7);

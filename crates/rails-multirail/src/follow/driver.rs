@@ -185,10 +185,10 @@ fn claimed_by_others(rails: &Rails) -> Resources {
             taken.iter().filter(|resource| !own.contains(resource)).collect()
         }
         Err(error) => {
-            tracing::warn!(
-                error = with_causes(&error),
-                "rails are moved without regard to claims, which cannot be read"
-            );
+            let error = with_causes(&error);
+            if let Some(left_out) = rails.follow_state().warnings.due(Instant::now(), &error) {
+                tracing::warn!(error, left_out, "rails are moved without regard to claims, which cannot be read");
+            }
             Resources::default()
         }
     }

@@ -271,7 +271,7 @@ pub(crate) struct Follow {
     events: broadcast::Sender<RailEvent>,
     /// Dropping it ends the following.
     stop: Mutex<Option<oneshot::Sender<()>>>,
-    /// The warnings of rails that stay where they are.
+    /// The warnings of rails that are not bound, and of claims that cannot be read.
     warnings: Repeated,
 }
 

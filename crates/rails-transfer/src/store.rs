@@ -391,7 +391,11 @@ fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
-    std::fs::create_dir_all(folder)?;
+    std::fs::create_dir_all(folder).map_err(|error| match error.kind() {
+        // The name is taken by something else.
+        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+        _ => error,
+    })?;
     for made in missing {
         let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         match File::open(above).and_then(|above| above.sync_all()) {

@@ -189,3 +189,9 @@ fn parts_that_everybody_may_write_are_resumed() {
         assert_eq!(fs::read_dir(into.path()).unwrap().count(), 1, "the probe is removed");
     }
 }
+
+#[test]
+fn file_in_the_place_of_a_folder_is_none() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert_eq!(make_folder(file.path()).unwrap_err().kind(), io::ErrorKind::NotADirectory);
+}

@@ -130,6 +130,16 @@ fn netns_a_rail_is_used_soon_after_it_is_back() {
     );
 }
 
+/// The only link is silent for longer than a handshake may take, than a peer that closes is waited for, and than the
+/// kernel repeats a segment.
+#[test]
+#[ignore = "needs root: makes network namespaces"]
+fn netns_stream_outlives_a_silence_of_16_s() {
+    let flap = Flap { down: Duration::from_secs(16), ..Flap::of_one_lane(Side::A, &Side::BOTH) };
+    let (took, story) = flap.until_used();
+    println!("used after {took:?}\n{story}");
+}
+
 /// Runs each case `runs` times, several at a time, and gives those that took too long.
 fn run_all(cases: &[Flap], runs: usize) -> Vec<String> {
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

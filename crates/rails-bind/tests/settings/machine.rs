@@ -1,6 +1,9 @@
 //! A tree with two interrupts, one interface, and a journal beside it.
 
-use nix::fcntl::{FcntlArg, fcntl};
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    libc,
+};
 use rails_bind::{
     claims::Claims,
     settings::{Change, Host, Journal, Setting, Value},
@@ -8,9 +11,11 @@ use rails_bind::{
 use rails_topo::CpuSet;
 use std::{
     collections::BTreeMap,
-    fs,
+    env, fs,
+    io::{self, BufRead, BufReader, Lines, Write},
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
 pub(crate) struct Machine {
@@ -54,17 +59,16 @@ impl Machine {
         Claims::at(self.root.join("run/lock/rails"))
     }
 
-    /// Somebody else, who may claim in these files.
+    /// Another process, which may claim in these files.
     pub(crate) fn claims_of_another_process(&self, files: &[&str]) -> Other {
         let folder = self.claims().folder().to_owned();
         fs::create_dir_all(&folder).expect("a folder");
-        let open = |name: &&str| {
+        for name in files {
             let path = folder.join(name);
-            let file = fs::File::options().write(true).create_new(true).open(&path).expect("it is not there");
+            fs::write(&path, "").expect("a file");
             fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("it is ours");
-            ((*name).to_owned(), file)
-        };
-        Other(files.iter().map(open).collect())
+        }
+        Other::start(&folder)
     }
 
     /// How many records the journal holds.
@@ -112,23 +116,67 @@ impl Machine {
     }
 }
 
-/// A holder of claims that the kernel takes for another process: the locks belong to its open files. Dropping it ends
-/// them.
-pub(crate) struct Other(BTreeMap<String, fs::File>);
+/// Another process that holds claims: this test program once more, as the test [`other`]. Dropping it ends it.
+pub(crate) struct Other {
+    child: Child,
+    said: Lines<BufReader<ChildStdout>>,
+}
 
 impl Other {
+    fn start(folder: &Path) -> Self {
+        let mut command = Command::new(env::current_exe().expect("it is running"));
+        command.args(["--exact", "machine::other", "--nocapture", "--test-threads=1"]).env(FOLDER, folder);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Self { child, said }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Claims a number in that file.
-    pub(crate) fn lock(&self, file: &str, number: i64) {
-        let lock = nix::libc::flock {
-            l_type: nix::libc::F_WRLCK as _,
-            l_whence: nix::libc::SEEK_SET as _,
-            l_start: number as _,
+    pub(crate) fn lock(&mut self, file: &str, number: i64) {
+        let mut to = self.child.stdin.as_ref().expect("it is piped");
+        writeln!(to, "{file} {number}").expect("it lives");
+        // The test harness says something too, also in the line of the first answer.
+        assert!(self.said.by_ref().map_while(Result::ok).any(|line| line.contains(LOCKED)), "{file} {number}");
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // One that has ended is not there to be ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Does nothing where no test has started it.
+#[test]
+fn other() {
+    let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let mut held = BTreeMap::new();
+    for line in io::stdin().lines().map_while(Result::ok) {
+        let (name, number) = line.split_once(' ').expect("a file and a number");
+        let open = || fs::File::options().write(true).open(folder.join(name)).expect("it is there");
+        let lock = libc::flock {
+            l_type: libc::F_WRLCK as _,
+            l_whence: libc::SEEK_SET as _,
+            l_start: number.parse().expect("a number"),
             l_len: 1,
             l_pid: 0,
         };
-        fcntl(&self.0[file], FcntlArg::F_OFD_SETLK(&lock)).expect("it is free");
+        fcntl(held.entry(name.to_owned()).or_insert_with(open), FcntlArg::F_SETLK(&lock)).expect("it is free");
+        println!("{LOCKED}");
     }
+    // The test has closed its end of the pipe. The locks end with this process.
+    std::process::exit(0);
 }
+
+const FOLDER: &str = "RAILS_BIND_TEST_SETTINGS";
+/// The answer to each line.
+const LOCKED: &str = "other: locked";
 
 pub(crate) fn cpus(text: &str) -> CpuSet {
     text.parse().expect("a list")

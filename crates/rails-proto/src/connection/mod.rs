@@ -10,6 +10,8 @@
 mod ending;
 mod event;
 mod figures;
+#[cfg(test)]
+mod fixture;
 mod health;
 mod incoming;
 mod lane;

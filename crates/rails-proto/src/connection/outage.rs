@@ -133,8 +133,10 @@ const SHUT_LIMIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
-    use super::{super::*, *};
-    use crate::policy::Policy;
+    use super::{
+        super::{fixture::pass, *},
+        *,
+    };
 
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(900);
@@ -147,16 +149,7 @@ mod tests {
     };
 
     fn connection() -> Connection {
-        let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
-        let config = Config {
-            longest_chunk: 1 << 16,
-            send_buffer: 1 << 20,
-            max_unacknowledged: parameters.window,
-            parameters,
-            outage_limit: LIMIT,
-            linger: LIMIT,
-        };
-        Connection::new(config, Policy::default().build(), parameters)
+        fixture::end(LIMIT)
     }
 
     fn join(connection: &mut Connection, now: Instant) -> LaneId {
@@ -169,12 +162,6 @@ mod tests {
     fn stall(connection: &mut Connection, now: Instant, lane: LaneId) {
         connection.check_progress(now, lane, &STALLED);
         assert!(connection.is_stalled(lane));
-    }
-
-    fn pass(connection: &mut Connection, now: Instant) {
-        while let Some(at) = connection.poll_timeout().filter(|at| *at <= now) {
-            connection.handle_timeout(at);
-        }
     }
 
     fn kinds(connection: &mut Connection) -> Vec<EventKind> {

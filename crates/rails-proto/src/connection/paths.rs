@@ -50,7 +50,7 @@ enum State {
     Up,
     /// It was lost, and the peer's kernel did not close it.
     Lost,
-    /// It was lost, and the peer's kernel refuses the connections that this end has tried since.
+    /// The lane was lost, and the peer's kernel refuses the connections that this end has tried since.
     LostAndRefused,
     ClosedByPeer,
     /// The peer refused it when this end dialled again.
@@ -153,8 +153,10 @@ impl Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::*, *};
-    use crate::policy::Policy;
+    use super::{
+        super::{fixture::pass, *},
+        *,
+    };
     use std::time::Duration;
 
     const MS: Duration = Duration::from_millis(1);
@@ -162,16 +164,7 @@ mod tests {
 
     /// Creates one end with that many lanes.
     fn end(lanes: u16, now: Instant) -> (Connection, Vec<LaneId>) {
-        let parameters = TransportParameters { longest_chunk: 1 << 16, window: 1 << 20 };
-        let config = Config {
-            longest_chunk: 1 << 16,
-            send_buffer: 1 << 20,
-            max_unacknowledged: parameters.window,
-            parameters,
-            outage_limit: LIMIT,
-            linger: LIMIT,
-        };
-        let mut connection = Connection::new(config, Policy::default().build(), parameters);
+        let mut connection = fixture::end(LIMIT);
         let traits = |number| LaneTraits { number, weight: 1, rtt: Some(20 * MS) };
         let lanes = (0..lanes).map(|number| connection.lane_up(now, traits(number)).unwrap()).collect();
         (connection, lanes)
@@ -179,13 +172,6 @@ mod tests {
 
     fn has_failed(connection: &Connection) -> bool {
         matches!(connection.failure(), Some(Failure::LanesLost { .. }))
-    }
-
-    /// Handles the timeouts up to `now`.
-    fn pass(connection: &mut Connection, now: Instant) {
-        while let Some(at) = connection.poll_timeout().filter(|at| *at <= now) {
-            connection.handle_timeout(at);
-        }
     }
 
     #[test]

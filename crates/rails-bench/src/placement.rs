@@ -158,7 +158,7 @@ fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Resul
         }
         Err(error) => error,
     };
-    // Root's rails have what other users have claimed, where there is nothing else.
+    // Root takes cores that other users have claimed, where no others are left.
     let claimed = std::mem::replace(&mut request.claimed, Claims::machine().taken_for_good().unwrap_or_default());
     if request.claimed != claimed
         && let Ok(plan) = plan_rails(topology, &request)

@@ -23,7 +23,7 @@ pub(crate) fn start<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Sen
 /// As [`start`].
 pub(crate) async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (done, result) = oneshot::channel();
-    // Whoever began it may have been dropped.
+    // The task that awaits the result may have been dropped.
     start(work, move || drop(done.send(run())))?;
     result.await.with_context(|| format!("the thread for `{work}` has panicked"))
 }

@@ -31,9 +31,9 @@ struct NameCalls {
 /// The next step of a caller of several addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// It calls the address of that index, and asks again.
+    /// The caller calls the address of that index, and asks again.
     Begin(usize),
-    /// It asks again at that time, or as soon as a call has failed or succeeded.
+    /// The caller asks again at that time, or as soon as a call has failed or succeeded.
     Wait(Instant),
     /// Every address was called.
     Done,

@@ -13,7 +13,7 @@ pub(crate) struct Running<T>(oneshot::Receiver<T>);
 pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<Running<T>, ThreadError> {
     let (result, running) = oneshot::channel();
     let work = move || {
-        // Whoever began it may have been dropped.
+        // The task that awaits the result may have been dropped.
         let _ = result.send(work());
     };
     Builder::new().name("rails-transfer".to_owned()).spawn(work).map_err(ThreadError::Spawn)?;

@@ -15,7 +15,7 @@ fn transferred(sandbox: &Sandbox) -> (String, String) {
     transferred_over("127.0.0.1:0", sandbox)
 }
 
-/// The same with this address to listen at.
+/// A transfer inside to a receiver that listens at this address, and the words of both ends on stdout.
 fn transferred_over(address: &str, sandbox: &Sandbox) -> (String, String) {
     let folder = tempfile::tempdir().unwrap();
     let (file, inbox) = (folder.path().join("file"), folder.path().join("inbox"));

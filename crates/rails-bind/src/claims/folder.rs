@@ -140,7 +140,7 @@ impl OpenFolder<'_> {
         Ok(())
     }
 
-    /// Whether root has put aside what has the place of a file.
+    /// Root moves away a thing that stands in the place of a file. Says whether one was moved.
     pub(super) fn put_aside(&self, page: &Page) -> bool {
         let name = page.file();
         let found = fstatat(&self.descriptor, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);

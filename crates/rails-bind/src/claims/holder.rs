@@ -16,7 +16,7 @@ pub struct Holder {
     pub pid: Option<u32>,
     /// Its command line, shortened, with every control character replaced; `None` if unknown.
     pub command: Option<String>,
-    /// Its user; `None` if unknown. A process is root's whose real, effective and saved user is root: a setuid program
+    /// The holder's user; `None` if unknown. A process is root's whose real, effective and saved user is root: a setuid program
     /// is of the user who has executed it.
     pub user: Option<u32>,
     /// Whether these are locks of an open file (`F_OFD_SETLK`), whose process is unknown. They are no claims: those are

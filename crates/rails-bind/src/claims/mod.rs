@@ -180,7 +180,7 @@ impl Claims {
         taken: &mut Vec<Taken>,
     ) -> Result<(), NotTaken> {
         let is_root = user::is_root();
-        // Root puts aside what is in the way, before it looks at the locks.
+        // Root moves obstacles away before it looks at the locks.
         self.folder.open_or_make()?;
         for _ in 0..TRIES {
             let held = self.held(registry, &kind.page(), numbers)?;

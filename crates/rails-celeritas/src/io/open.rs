@@ -126,7 +126,7 @@ impl CeleritasOptions {
         let mut any_port = local;
         any_port.set_port(0);
         let segments = self.udp.clone().local(device).bind(any_port)?;
-        // It is not connected, for a NAT may change the peer's port. The route is that of the address. It is unknown
+        // The socket is not connected, for a NAT may change the peer's port. The route is that of the address. It is unknown
         // where a filter, or a kernel without netlink sockets, does not tell it.
         let route = segments.route_to(remote);
         let route =

@@ -50,7 +50,7 @@ pub(super) async fn connect(
     let is_further = || lanes.iter().cycle().take(count).map(|pair| pair.is_further);
     let (mut calls, mut awaited) = (Calls::new(is_further()), Awaited::new(is_further()));
     let (report, mut reports) = mpsc::channel(count);
-    // It is dropped when every lane has begun, so that the last report of all is known.
+    // The sender is dropped when every lane has begun, so that the last report of all is known.
     let mut report = Some(report);
 
     let mut stream = None;

@@ -195,7 +195,7 @@ fn names_of_many_addresses_share_the_limit() {
 }
 
 #[test]
-fn names_are_called_at_all_addresses_that_rails_can_call() {
+fn rails_call_all_addresses_of_a_name_that_they_can() {
     let ours = [offer(0, "10.0.1.1/24", 0), offer(1, "fd00::1/64", 0)];
     let remote = |text: &str| text.parse::<LaneAddress>().unwrap();
     let (v6, v4) = (remote("[fd00::2]:1"), remote("10.0.1.2:1"));

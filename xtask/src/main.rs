@@ -1,164 +1,32 @@
-//! The commands of this checkout: each installs missing packages, then builds and runs.
+//! The commands of this checkout.
 //!
-//! It depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
+//! The demo is a first look: this program depends on nothing, and builds no more than the demo takes. Every other
+//! command is one of `xtask-suites`, which is built for it.
 #![forbid(unsafe_code)]
 
-mod fuzz;
-mod lab;
-mod plan;
-mod programs;
-mod setup;
-mod shell;
-mod suites;
-mod tally;
-
-use std::path::PathBuf;
-use std::process::ExitCode;
-
-use anyhow::Result;
-use clap::{Parser, Subcommand};
-
-use crate::setup::Purpose;
-use crate::shell::{Exit, rails_bench};
-use crate::suites::Tier;
-
-/// Install missing packages, then build and run this checkout
-///
-/// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for iproute2 where
-/// network namespaces are made, for QEMU, busybox and kmod where a guest is booted, a C++ compiler for fuzzing). As root, or where sudo asks for
-/// no password, it installs missing packages by apt-get, dnf, pacman or zypper; otherwise it prints the command and
-/// stops.
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Show this machine's rails and one stream over several of them (no root needed)
-    Demo {
-        /// Passed to `rails-bench demo`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
-    /// Run every test that can run here, and say which could not
-    ///
-    /// Plain tests always run, with and without hwloc. Tests named netns_* make network namespaces and run as root
-    /// only. Tests named guest_* and boots_* need the two-socket guest, as `lab` does. Tests named captured_* read
-    /// captured machines, from the folder that RAILS_CAPTURES names or else from shared/topologies beside the checkout.
-    /// Tests named cuda_* need a CUDA device.
-    /// The last line is `N passed, N failed, N skipped`.
-    Test {
-        /// Repeat more of the randomised tests: 100,000 seeds, a minute for each fuzz target, a soak of ten minutes, and RAILS_RUNS=20 for the
-        /// tests that heed it. It takes hours
-        #[arg(long)]
-        long: bool,
-        /// Passed to `cargo test --workspace` as a filter; then this one run is all that happens
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
-    /// Boot a two-socket machine in QEMU and run the tests that need it (no root needed)
-    ///
-    /// Tests named guest_* run inside, each test program in a guest of its own; tests named boots_* run here and boot
-    /// guests. The guest's kernel is Debian's, fetched once by apt-get into ~/.cache/rails-lab; elsewhere,
-    /// RAILS_LAB_KERNEL names an image and RAILS_LAB_MODULES the folder of its modules (.../lib/modules/RELEASE). The
-    /// last line is `N passed, N failed, N skipped`.
-    Lab {
-        /// Run only the tests whose name contains one of these
-        tests: Vec<String>,
-    },
-    /// Feed every decoder of outside bytes with arbitrary ones, chosen by the branches that they reach (needs a C++ compiler)
-    ///
-    /// Built once more, with coverage, into target/fuzz, by the stable compiler. Inputs that reach new code are kept in
-    /// target/fuzz/corpus and is where the next run starts. An input that breaks a target is kept in target/fuzz/crashes, its
-    /// path and the command that runs it again are printed, and the exit code is 1.
-    Fuzz {
-        /// The targets to run [default: all]
-        targets: Vec<String>,
-        /// How long each target runs
-        #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
-        seconds: u64,
-        /// How many run at a time [default: one for each CPU]
-        #[arg(long, value_name = "N")]
-        jobs: Option<usize>,
-        /// Run this one input through the one target that is named
-        #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "jobs"])]
-        replay: Option<PathBuf>,
-    },
-    /// Stream for a long time over links that come, go and change, and compare every byte (needs root)
-    Soak {
-        /// Passed to `rails-bench soak`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
-    /// Measure rails against its rivals over shaped links (needs root: it makes network namespaces)
-    Bench {
-        /// Passed to `rails-bench compare`
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
-}
+use std::{
+    env,
+    ffi::OsString,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, ExitCode},
+};
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let args: Vec<OsString> = env::args_os().skip(1).collect();
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    match args.split_first() {
+        Some((first, rest)) if first == "demo" => cargo.args(DEMO).args(rest),
+        _ => cargo.args(SUITES).args(&args),
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in a folder of the checkout");
+    // It returns only where cargo cannot be run.
+    let error = cargo.current_dir(root).exec();
+    eprintln!("error: cannot run {}: {error}", Path::new(cargo.get_program()).display());
+    ExitCode::FAILURE
 }
 
-fn run(command: Command) -> Result<Exit> {
-    match command {
-        Command::Demo { args } => {
-            setup::setup(Purpose::Build)?;
-            rails_bench("demo", args)
-        }
-        Command::Test { long, args } => {
-            let root = shell::is_root()?;
-            setup::setup(if root { Purpose::Namespaces } else { Purpose::Build })?;
-            suites::test(if long { &Tier::LONG } else { &Tier::NORMAL }, &args, root)
-        }
-        Command::Lab { tests } => lab::lab(&tests),
-        Command::Fuzz { targets, replay: Some(input), .. } => match targets.as_slice() {
-            [target] => fuzz::replay(target, &input),
-            _ => anyhow::bail!("--replay takes one target: the one that the input is for"),
-        },
-        Command::Fuzz { targets, seconds, jobs, replay: None } => fuzz::fuzz(&targets, seconds, jobs),
-        Command::Soak { args } => as_root("soak", "soak", args),
-        Command::Bench { args } => as_root("bench", "compare", args),
-    }
-}
+/// Without hwloc, TLS, encryption and files of machines: a first look needs none of them.
+const DEMO: [&str; 8] = ["run", "--profile", "demo", "--package", "rails-bench", "--no-default-features", "--", "demo"];
 
-/// Runs a command that makes network namespaces.
-fn as_root(command: &str, subcommand: &str, args: Vec<String>) -> Result<Exit> {
-    if !shell::is_root()? {
-        anyhow::bail!(
-            "cargo xtask {command} makes network namespaces and needs root; run: {} cargo xtask {command}",
-            shell::SUDO
-        );
-    }
-    setup::setup(Purpose::Namespaces)?;
-    rails_bench(subcommand, args)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn arguments_after_the_command_pass_through_unread() {
-        let cli = Cli::parse_from(["cargo xtask", "demo", "--rate", "400", "-v", "--", "x"]);
-        let Command::Demo { args } = cli.command else { panic!("{cli:?}") };
-        assert_eq!(args, ["--rate", "400", "-v", "--", "x"]);
-    }
-}
+const SUITES: [&str; 5] = ["run", "--quiet", "--package", "xtask-suites", "--"];

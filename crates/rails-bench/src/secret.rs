@@ -40,7 +40,7 @@ impl JoinArgs {
                 format!("leave one out; `env -u {VARIABLE} rails-bench ...` runs without the variable"),
             )),
             (None, _) => match self.secret()? {
-                Some(secret) if self.encrypt => Ok(Security::encrypted(secret)),
+                Some(secret) if self.encrypt => encrypted(secret),
                 Some(secret) => Ok(Security::psk(secret)),
                 None => {
                     print::note("warning: --insecure: anyone who reaches the port can join");
@@ -76,6 +76,16 @@ impl JoinArgs {
             )),
         }
     }
+}
+
+#[cfg(feature = "encryption")]
+fn encrypted(secret: Secret) -> Result<Security> {
+    Ok(Security::encrypted(secret))
+}
+
+#[cfg(not(feature = "encryption"))]
+fn encrypted(_: Secret) -> Result<Security> {
+    Err(Helped::usage("--encrypt: this build does not encrypt", "build rails-bench with its feature `encryption`"))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -141,6 +141,12 @@ pub enum CaptureError {
     /// The captured files are no machine's.
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
+    /// This build reads no captures.
+    #[error("`{path}` cannot be read: this build is without captures (cargo feature `captures`)", path = path.display())]
+    WithoutCaptures {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 /// A fault in the bytes of a capture.

@@ -56,6 +56,8 @@
 //!
 //! - `hwloc` (on by default): hwloc reads this machine and XML files; it needs libhwloc 2.8 or newer and libudev.
 //!   Without it the kernel's own files are read, and no C library is needed.
+//! - `captures` (on by default): [`Capture`] as a `.tar.gz`; `xml` (on by default):
+//!   [`Topology::to_hwloc_xml`]; `svg` (on by default): [`Topology::svg`]. Without them fewer crates are built.
 //! - `config` (on by default): [`config`], TOML files that add, override and hide facts.
 //! - `monitor`: `monitor`, changes of this machine as a stream; it brings tokio and netlink.
 //!
@@ -76,6 +78,7 @@ mod detect;
 mod errors;
 #[cfg(feature = "hwloc")]
 mod hwloc;
+#[cfg(feature = "xml")]
 mod hwloc_xml;
 mod interrupt_role;
 mod interrupts;
@@ -107,7 +110,9 @@ pub use model::{
     MacAddress, Machine, MemoryPerformance, Nic, NicKind, NumaNode, Origin, Override, Package, ParseAddressError,
     PciAddress, PciBridge, PciDevice, PciLink, RdmaDevice, RdmaPort, RxQueue, Topology, TxQueue, VirtualFunctions,
 };
-pub use render::{Overlay, RailMark, Tree};
+pub use render::Tree;
+#[cfg(feature = "svg")]
+pub use render::{Overlay, RailMark};
 pub use saved::{SavedError, SavedKind};
 pub use sets::{CpuId, CpuSet, Id, IdSet, NodeId, NodeSet, ParseSetError};
 pub use snapshot::SnapshotError;

@@ -88,13 +88,23 @@ impl Topology {
         let path = path.as_ref();
         let kind = SavedKind::of(path).map_err(|source| SavedError::Read { path: path.to_owned(), source })?;
         Ok(match kind {
-            Some(SavedKind::Capture) => Self::from_capture(path)?,
+            Some(SavedKind::Capture) => captured(path)?,
             Some(SavedKind::Snapshot) => Self::from_snapshot(path)?,
             Some(SavedKind::HwlocXml) => Self::from_xml(path)?,
             Some(SavedKind::Folder) => Self::from_sysfs_root(path)?,
             None => return Err(SavedError::Unknown { path: path.to_owned() }),
         })
     }
+}
+
+#[cfg(feature = "captures")]
+fn captured(path: &Path) -> Result<Topology, CaptureError> {
+    Topology::from_capture(path)
+}
+
+#[cfg(not(feature = "captures"))]
+fn captured(path: &Path) -> Result<Topology, CaptureError> {
+    Err(CaptureError::WithoutCaptures { path: path.to_owned() })
 }
 
 /// The bytes that decide the kind; white space may come first.

@@ -117,7 +117,7 @@ impl LatencyContest {
         }
         let takes_part = |carrier: &Carrier| *carrier != Carrier::Mptcp || mptcp_absent.is_none();
         let mut carriers: Vec<Carrier> = Carrier::ALL.into_iter().filter(takes_part).collect();
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let mut order = rand::rngs::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
         for round in 0..=self.terms.rounds {
             carriers.shuffle(&mut order);

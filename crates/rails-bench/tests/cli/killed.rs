@@ -2,8 +2,8 @@
 //! and the next run brings the rest.
 
 use crate::util::{Receiver, pattern, rails_bench, start, text};
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::{
     fs,
     path::{Path, PathBuf},

@@ -2,8 +2,8 @@
 
 use crate::network::{End, Network};
 use rails_celeritas::proto::incoming::Outcome;
+use rand::rngs::ChaCha8Rng;
 use rand::{Rng, RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
 /// The callers at one end: from some time on so many wait at a time, some of them with blocks of their own, and some go

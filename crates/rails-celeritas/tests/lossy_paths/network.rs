@@ -12,8 +12,8 @@ use rails_celeritas::proto::{
     sender::Segment,
     wire::{Control, HEADER_LEN, Header, ProbeHeader, SegmentHeader, Token},
 };
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, VecDeque},

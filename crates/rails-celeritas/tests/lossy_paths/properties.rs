@@ -9,8 +9,8 @@ use rails_celeritas::proto::{
     rate::Fixed,
 };
 use rails_topo::Bandwidth;
+use rand::rngs::ChaCha8Rng;
 use rand::{Rng, RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::{env, ops::Range, time::Duration};
 
 fn seeds() -> Range<u64> {

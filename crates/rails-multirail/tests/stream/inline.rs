@@ -232,7 +232,7 @@ async fn bulk_and_small_messages_by_turns() {
         let sent = pattern(24 << 20);
         let expected = sent.clone();
         ends.push(tokio::spawn(async move {
-            let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+            let mut random = rand::rngs::ChaCha8Rng::seed_from_u64(seed);
             let mut rest = &sent[..];
             while !rest.is_empty() {
                 let length = 1 << random.random_range(0..21);

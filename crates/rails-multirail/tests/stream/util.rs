@@ -141,7 +141,7 @@ pub(crate) async fn echoed(mut near: MultiRailStream, mut far: MultiRailStream, 
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     use rand::{Rng, SeedableRng};
     let mut bytes = vec![0; length];
-    rand_chacha::ChaCha8Rng::seed_from_u64(length as u64).fill_bytes(&mut bytes);
+    rand::rngs::ChaCha8Rng::seed_from_u64(length as u64).fill_bytes(&mut bytes);
     bytes
 }
 

@@ -105,7 +105,7 @@ proptest! {
         }).collect();
         // Cover the whole of it as well.
         ranges.extend((0..total).step_by(777).map(|at| (at, (at + 777).min(total))));
-        let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(order);
+        let mut random = rand::rngs::ChaCha8Rng::seed_from_u64(order);
         rand::seq::SliceRandom::shuffle(&mut ranges[..], &mut random);
         let mut reassembler = Reassembler::new(total as u64);
         let mut out = Vec::new();

@@ -6,8 +6,8 @@ use rails_proto::{
     connection::Connection,
     messages::{Delivery, next_of_packet},
 };
+use rand::rngs::ChaCha8Rng;
 use rand::{Rng, RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::time::{Duration, Instant};
 
 /// The behaviour of one end's application.

@@ -8,8 +8,8 @@ use crate::{
 };
 use proptest::prelude::*;
 use rails_proto::policy::{Decision, LaneView, SchedulerView, StripePolicy, Wait};
+use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::{cell::RefCell, time::Duration};
 
 /// A policy that answers at random, and differently to the same question.
@@ -18,7 +18,7 @@ pub(crate) struct Contrary {
     answers: Vec<Answer>,
     longest_chunk: usize,
     reinjects: bool,
-    random: RefCell<ChaCha8Rng>,
+    random: RefCell<Xoshiro256PlusPlus>,
 }
 
 /// A kind of answer.
@@ -36,7 +36,7 @@ enum Answer {
 impl Contrary {
     /// Creates a policy that always gives one of these answers.
     fn new(seed: u64, answers: Vec<Answer>, longest_chunk: usize, reinjects: bool) -> Self {
-        Self { answers, longest_chunk, reinjects, random: RefCell::new(ChaCha8Rng::seed_from_u64(seed)) }
+        Self { answers, longest_chunk, reinjects, random: RefCell::new(Xoshiro256PlusPlus::seed_from_u64(seed)) }
     }
 
     /// Creates a policy that gives each lane with room a whole chunk, and never reinjects.

@@ -15,8 +15,8 @@ use rails_proto::{
     scheduler::LaneTraits,
     wire::{FRAME_LEN, Frame, ResetReason},
 };
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::{
     collections::BTreeMap,
     io::{self, IoSliceMut},

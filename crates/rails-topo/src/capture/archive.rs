@@ -1,15 +1,76 @@
 //! A capture as one file: `.tar.gz`, so that `tar` unpacks it and hwloc reads the result (`HWLOC_FSROOT`).
 
 use super::{
-    Capture, Extra,
+    Capture, Extra, VERSION,
     tree::{Entries, Entry, Misplaced, Tree},
 };
-use crate::{CaptureFault, linux::LONGEST_FILE};
+use crate::{CaptureError, CaptureFault, Topology, linux::LONGEST_FILE};
 use flate2::{Compression, read::MultiGzDecoder, write::GzEncoder};
-use std::io::{self, Read, Write};
+use std::{
+    fs::File,
+    io::{self, BufReader, Read, Write},
+    path::Path,
+};
 use tar::{Archive, EntryType, Header};
 
-pub(super) fn write(capture: &Capture, to: impl Write) -> io::Result<()> {
+impl Capture {
+    /// Writes the capture to a file; one that is there is written over.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError::Write`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CaptureError> {
+        let path = path.as_ref();
+        File::create(path)
+            .and_then(|file| self.write(file))
+            .map_err(|source| CaptureError::Write { path: path.to_owned(), source })
+    }
+
+    /// Reads a capture from a file.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError::Read`], [`CaptureError::Invalid`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|source| CaptureError::Read { path: path.to_owned(), source })?;
+        Self::read(BufReader::new(file)).map_err(|source| CaptureError::Invalid { path: path.to_owned(), source })
+    }
+
+    /// Writes the capture's `.tar.gz`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of `to`.
+    pub fn write(&self, to: impl Write) -> std::io::Result<()> {
+        write(self, to)
+    }
+
+    /// Reads the `.tar.gz` of a capture from any source: it takes no more than 256 MiB of contents and 400,000 entries,
+    /// and no link in it leads out of it.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureFault`] states the fault.
+    pub fn read(from: impl Read) -> Result<Self, CaptureFault> {
+        read(from)
+    }
+}
+
+impl Topology {
+    /// Reads a capture that [`Capture::save`] made. The kernel's files state all of it, with and without the cargo
+    /// feature `hwloc`.
+    ///
+    /// # Errors
+    ///
+    /// [`CaptureError`]: the file cannot be read, is no capture, or holds no CPU.
+    pub fn from_capture(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
+        let path = path.as_ref();
+        Ok(Capture::open(path)?.replay(path)?)
+    }
+}
+
+fn write(capture: &Capture, to: impl Write) -> io::Result<()> {
     let mut archive = tar::Builder::new(GzEncoder::new(to, Compression::best()));
     let extra = serde_json::to_vec_pretty(&capture.extra)?;
     archive.append_data(&mut header(EntryType::Regular, extra.len()), EXTRA, &extra[..])?;
@@ -45,7 +106,7 @@ fn header(kind: EntryType, size: usize) -> Header {
 }
 
 /// Reads a capture that anybody may have made.
-pub(super) fn read(from: impl Read) -> Result<Capture, CaptureFault> {
+fn read(from: impl Read) -> Result<Capture, CaptureFault> {
     read_within(from, LIMITS)
 }
 
@@ -166,9 +227,6 @@ impl<R: Read> Read for Bounded<R> {
 
 /// The one entry that is no file of the kernel's, at the root beside `sys` and `proc`.
 const EXTRA: &str = "rails-capture.json";
-
-/// The version of the format: of [`Extra`] and of the rest.
-pub(super) const VERSION: u32 = 1;
 
 /// A machine of 2,048 CPUs has about 100,000 files, which a tar makes 100 MiB of.
 const LIMITS: Limits = Limits { bytes: 256 << 20, entries: 400_000 };

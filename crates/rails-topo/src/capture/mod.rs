@@ -1,20 +1,19 @@
 //! Captures: the files that the readers have read, packed into one file and replayed.
 
 mod anonymous;
+#[cfg(feature = "captures")]
 mod archive;
 mod recorder;
 mod tree;
 
 use crate::{
-    CaptureError, CaptureFault, InterfaceAddress, Nic, Origin, SysfsError, Topology,
+    InterfaceAddress, Nic, Origin, SysfsError, Topology,
     linux::{self, Folder, Root},
 };
 use recorder::Recorder;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{BufReader, Read, Write},
     path::Path,
     sync::{Arc, PoisonError},
 };
@@ -83,7 +82,7 @@ impl Capture {
         drop(root);
         let kept = Arc::into_inner(kept).expect("the recorder is gone, which held it too");
         let kept = kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Self { tree: kept.tree, extra: Extra { version: archive::VERSION, addresses: None } })
+        Ok(Self { tree: kept.tree, extra: Extra { version: VERSION, addresses: None } })
     }
 
     /// The captured machine: its allowed CPUs and nodes are those of the capturing process.
@@ -102,48 +101,6 @@ impl Capture {
         Ok(topology)
     }
 
-    /// Writes the capture to a file; one that is there is written over.
-    ///
-    /// # Errors
-    ///
-    /// [`CaptureError::Write`].
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), CaptureError> {
-        let path = path.as_ref();
-        File::create(path)
-            .and_then(|file| self.write(file))
-            .map_err(|source| CaptureError::Write { path: path.to_owned(), source })
-    }
-
-    /// Reads a capture from a file.
-    ///
-    /// # Errors
-    ///
-    /// [`CaptureError::Read`], [`CaptureError::Invalid`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
-        let path = path.as_ref();
-        let file = File::open(path).map_err(|source| CaptureError::Read { path: path.to_owned(), source })?;
-        Self::read(BufReader::new(file)).map_err(|source| CaptureError::Invalid { path: path.to_owned(), source })
-    }
-
-    /// Writes the capture's `.tar.gz`.
-    ///
-    /// # Errors
-    ///
-    /// The errors of `to`.
-    pub fn write(&self, to: impl Write) -> std::io::Result<()> {
-        archive::write(self, to)
-    }
-
-    /// Reads the `.tar.gz` of a capture from any source: it takes no more than 256 MiB of contents and 400,000 entries,
-    /// and no link in it leads out of it.
-    ///
-    /// # Errors
-    ///
-    /// [`CaptureFault`] states the fault.
-    pub fn read(from: impl Read) -> Result<Self, CaptureFault> {
-        archive::read(from)
-    }
-
     /// The same capture of a machine of another name, with other hardware and IP addresses.
     ///
     /// Equal names get equal replacements, and addresses of one network stay in one network. Everything else stays: the
@@ -152,19 +109,6 @@ impl Capture {
     #[must_use]
     pub fn anonymous(self) -> Self {
         anonymous::anonymous(self)
-    }
-}
-
-impl Topology {
-    /// Reads a capture that [`Capture::save`] made. The kernel's files state all of it, with and without the cargo
-    /// feature `hwloc`.
-    ///
-    /// # Errors
-    ///
-    /// [`CaptureError`]: the file cannot be read, is no capture, or holds no CPU.
-    pub fn from_capture(path: impl AsRef<Path>) -> Result<Self, CaptureError> {
-        let path = path.as_ref();
-        Ok(Capture::open(path)?.replay(path)?)
     }
 }
 
@@ -177,5 +121,8 @@ fn give_addresses(nics: &mut [Nic], addresses: Vec<(String, InterfaceAddress)>) 
     nics.iter_mut().for_each(|nic| nic.addresses = of_name.remove(&nic.name).unwrap_or_default());
 }
 
-#[cfg(test)]
+/// The version of a capture's format.
+const VERSION: u32 = 1;
+
+#[cfg(all(test, feature = "captures"))]
 mod tests;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::NicKind;
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, io::Read, os::unix::fs::symlink};
 use tempfile::TempDir;
 
 /// The model that the readers of the kernel's files make of this machine, without hwloc.

@@ -35,6 +35,7 @@ pub(super) enum Misplaced {
 }
 
 impl Tree {
+    #[cfg(feature = "captures")]
     pub(super) fn entries(&self) -> &Entries {
         &self.entries
     }

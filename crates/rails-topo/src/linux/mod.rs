@@ -31,7 +31,9 @@ pub(crate) use names::product;
 pub(crate) use net::has_own_files;
 #[cfg(feature = "monitor")]
 pub(crate) use nodes::total_memory;
-pub(crate) use root::{LONGEST_FILE, Root};
+#[cfg(feature = "captures")]
+pub(crate) use root::LONGEST_FILE;
+pub(crate) use root::Root;
 pub(crate) use source::{Kind, MOST_LINKS, Source, is_shortage, without_links};
 
 use crate::{Gpu, InterfaceAddress, Nic, NodeSet, Origin, SysfsError, Topology};

@@ -2,8 +2,10 @@
 
 mod objects;
 mod phrases;
+#[cfg(feature = "svg")]
 mod picture;
 mod tree;
 
+#[cfg(feature = "svg")]
 pub use picture::{Overlay, RailMark};
 pub use tree::Tree;

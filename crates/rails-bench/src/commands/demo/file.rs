@@ -5,8 +5,8 @@ use anyhow::{Context, Result, bail};
 use blake3::{Hash, Hasher};
 use nix::sys::statvfs::statvfs;
 use rails_topo::DataSize;
+use rand::rngs::ChaCha8Rng;
 use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::{
     fs::{self, File},
     io::{Read, Write},

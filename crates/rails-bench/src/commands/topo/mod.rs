@@ -1,7 +1,9 @@
 //! `rails-bench topo`
 
+#[cfg(feature = "files")]
 mod capture;
 mod explain;
+#[cfg(feature = "files")]
 mod svg;
 mod watch;
 
@@ -24,6 +26,7 @@ Examples:
 What is not known is said to be unknown. Needs no privilege, and changes nothing.")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
+    #[cfg(feature = "files")]
     #[command(subcommand)]
     command: Option<Command>,
     /// Print the whole model as JSON
@@ -36,14 +39,17 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["json", "of"])]
     explain: bool,
     /// Print each change, a line for each, until Ctrl-C; with --json one object for each
-    #[arg(long, conflicts_with_all = ["topology", "config", "of", "explain", "svg"])]
+    #[arg(long, conflicts_with_all = ["topology", "config", "of", "explain"])]
+    #[cfg_attr(feature = "files", arg(conflicts_with = "svg"))]
     watch: bool,
+    #[cfg(feature = "files")]
     #[command(flatten)]
     svg: svg::SvgArgs,
     #[command(flatten)]
     machine: MachineArgs,
 }
 
+#[cfg(feature = "files")]
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     Capture(capture::Args),
@@ -57,10 +63,12 @@ enum Format {
     /// The whole model, for --topology.
     Json,
     /// hwloc's XML, which lstopo reads: as much of the model as it has a place for.
+    #[cfg(feature = "files")]
     Xml,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
+    #[cfg(feature = "files")]
     if let Some(Command::Capture(args)) = &args.command {
         return capture::run(args);
     }
@@ -68,6 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
         return watch::run(args.json);
     }
     let topology = args.machine.topology()?;
+    #[cfg(feature = "files")]
     if args.svg.draw(&args.machine, &topology)? {
         return Ok(Exit::Done);
     }
@@ -78,6 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<Exit> {
     match if args.json { Format::Json } else { args.of } {
         Format::Text => print::result(topology.tree())?,
         Format::Json => print::result(format_args!("{}\n", serde_json::to_string_pretty(&topology)?))?,
+        #[cfg(feature = "files")]
         Format::Xml => print::result(format_args!("{}\n", topology.to_hwloc_xml()))?,
     }
     Ok(Exit::Done)

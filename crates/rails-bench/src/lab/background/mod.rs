@@ -19,8 +19,8 @@ use carrier::Carrier;
 use end::{EndReport, Job};
 use rails_lab::Side;
 use rails_topo::{CpuSet, Topology};
+use rand::rngs::ChaCha8Rng;
 use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use std::{collections::BTreeSet, io, net::SocketAddr, time::Duration};
 

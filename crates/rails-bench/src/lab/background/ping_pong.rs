@@ -12,8 +12,8 @@ use crate::{
     print,
 };
 use rails_topo::Topology;
+use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use std::fmt;
 

@@ -145,7 +145,7 @@ impl Contest {
             };
             entries.push(Entry { contender, version, absent: reason });
         }
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let mut order = rand::rngs::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
         // Round 0 warms caches, page tables and the CPU's clock, and does not count.
         for round in 0..=self.terms.rounds {

@@ -62,7 +62,7 @@ impl DisturbContest {
         topology: &Topology,
         mut progress: impl FnMut(usize, Contender),
     ) -> Result<Disturbance, ContestError> {
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let mut order = rand::rngs::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let mut samples = Vec::new();
         for round in 1..=self.terms.rounds {
             let mut contenders = self.contenders.clone();

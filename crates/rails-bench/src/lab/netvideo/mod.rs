@@ -166,7 +166,7 @@ impl NetvideoContest {
         let setting = Setting::of(topology, &testbed, self.time, &self.terms);
         // `None` is the ceiling.
         let mut turns = [Some(Placing::Rails), Some(Placing::Scheduler), None];
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.terms.seed);
+        let mut order = rand::rngs::ChaCha8Rng::seed_from_u64(self.terms.seed);
         let (mut samples, mut ceilings) = (Vec::new(), Vec::new());
         for round in 0..=self.terms.rounds {
             turns.shuffle(&mut order);

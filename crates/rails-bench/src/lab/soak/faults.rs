@@ -2,8 +2,8 @@
 
 use crate::lab::fault::{Fault, Happening};
 use rails_lab::Side;
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng, seq::IndexedRandom};
-use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
 /// Draws faults. At any time at least one link is whole, but for an outage now and then: all links are down for less than

@@ -189,7 +189,7 @@ impl WanContest {
         topology: &Topology,
         mut progress: impl FnMut(usize, f64, Transport),
     ) -> Result<WanComparison, ContestError> {
-        let mut order = rand_chacha::ChaCha8Rng::seed_from_u64(self.seed);
+        let mut order = rand::rngs::ChaCha8Rng::seed_from_u64(self.seed);
         let mut samples = Vec::new();
         for loss in self.losses.iter().copied() {
             for round in 1..=self.rounds {

@@ -5,8 +5,8 @@ use crate::{
 };
 use bytes::BytesMut;
 use proptest::prelude::*;
+use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
 
 const WINDOW: u64 = 64 << 10;

@@ -277,8 +277,8 @@ fn claimed_by(holders: &[Holder]) -> String {
 
 /// The first holders, and how many more there are.
 fn named(holders: &[Holder]) -> String {
-    let named: Vec<String> = holders.iter().take(MOST_NAMED).map(Holder::to_string).collect();
-    let more = match holders.len().saturating_sub(MOST_NAMED) {
+    let named: Vec<String> = holders.iter().take(MAX_NAMED).map(Holder::to_string).collect();
+    let more = match holders.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
@@ -293,7 +293,7 @@ const TRIES: usize = 16;
 /// The room of each queue, for tasks by which cores help each other.
 const TASKS: usize = 256;
 /// How many holders of cores an error names.
-const MOST_NAMED: usize = 4;
+const MAX_NAMED: usize = 4;
 
 #[cfg(test)]
 mod tests {

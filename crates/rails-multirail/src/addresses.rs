@@ -6,7 +6,7 @@ use rails_net::{ScopeError, ScopedAddress, local_address_towards};
 use rails_proto::{
     AddressError, LaneAddress, Scheme,
     opening::{Call, Calls},
-    parameters::MOST_LANES,
+    parameters::MAX_LANES,
 };
 use std::{
     io,
@@ -55,7 +55,7 @@ pub enum ResolveError {
 
 /// The addresses to connect to: for each address that `named` gives itself alone, and for each name all of its
 /// addresses in the order in which they are called. Families alternate (RFC 8305, section 4), and addresses that no
-/// route leads to are left out where another is left (RFC 6724, section 5, rule 1). Of more than [`MOST_LANES`]
+/// route leads to are left out where another is left (RFC 6724, section 5, rule 1). Of more than [`MAX_LANES`]
 /// addresses the first are taken, and a warning says so.
 ///
 /// # Errors
@@ -140,10 +140,10 @@ fn in_order_of_calls(found: Vec<SocketAddr>, is_routed: impl Fn(SocketAddr) -> b
     let routed: Vec<SocketAddr> = found.iter().copied().filter(|socket| is_routed(*socket)).collect();
     let mut called = alternating(if routed.is_empty() { found } else { routed });
     if let [first, ..] = called[..]
-        && called.len() > MOST_LANES
+        && called.len() > MAX_LANES
     {
-        tracing::warn!(%first, addresses = called.len(), "a name has so many addresses that {MOST_LANES} are called");
-        called.truncate(MOST_LANES);
+        tracing::warn!(%first, addresses = called.len(), "a name has so many addresses that {MAX_LANES} are called");
+        called.truncate(MAX_LANES);
     }
     called
 }

@@ -9,7 +9,7 @@ use rails_proto::{
     connection::{Failure, Refused},
     handshake::{HandshakeError, Refusal, StreamId},
     opening::Setback,
-    parameters::MOST_LANES,
+    parameters::MAX_LANES,
 };
 use std::{
     io::{self, ErrorKind},
@@ -150,7 +150,7 @@ pub enum OpenError {
     #[error("the pairing names rail {0}, which does not exist here: it was made for other rails")]
     NoSuchRail(RailId),
     /// More lanes than a stream may have.
-    #[error("{0} lanes are too many: a stream has at most {MOST_LANES}")]
+    #[error("{0} lanes are too many: a stream has at most {MAX_LANES}")]
     TooManyLanes(usize),
     /// A setting is outside its bounds.
     #[error(transparent)]
@@ -189,7 +189,7 @@ pub enum AddLaneError {
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
     /// The stream has used all its lane numbers.
-    #[error("a stream has at most {MOST_LANES} lanes")]
+    #[error("a stream has at most {MAX_LANES} lanes")]
     TooMany,
 }
 

@@ -96,7 +96,7 @@ pub use rails_proto::{
     pairing::{
         LaneCandidate, Pair, Pairing, RailId, Relation, Unpaired, in_order, in_order_by_name, limit_names, pair,
     },
-    parameters::MOST_LANES,
+    parameters::MAX_LANES,
     policy::{self, Policy, StripePolicy},
     record,
     scheduler::{ByteCount, Reissued},

@@ -137,7 +137,7 @@ impl fmt::Debug for IncomingLane {
 /// | [`unsent_bytes`](TransportStats::unsent_bytes) for as long, which the peer's window takes | The same: this host
 /// drops the lane's packets |
 /// | three [`unanswered_probes`](TransportStats::unanswered_probes) | The same, whatever the peer's window is |
-/// | [`least_rtt`](TransportStats::least_rtt), or else [`rtt`](TransportStats::rtt) | The time that a chunk takes on this lane |
+/// | [`min_rtt`](TransportStats::min_rtt), or else [`rtt`](TransportStats::rtt) | The time that a chunk takes on this lane |
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The local address.
     fn local_addr(&self) -> SocketAddr;
@@ -179,12 +179,12 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// opened; `None` if the transport has no such limit to set.
     ///
     /// The default is `None`: right for a transport in which no bytes wait unsent, and for one whose limit is fixed.
-    fn most_unsent(&self) -> Option<DataSize> {
+    fn max_unsent(&self) -> Option<DataSize> {
         None
     }
 
     /// Limits the bytes that may wait unsent from now on, for a lane whose speed differs from the expected one. A hint:
-    /// the driver calls it only if [`most_unsent`](Self::most_unsent) gives a size, and never exceeds that size. The
+    /// the driver calls it only if [`max_unsent`](Self::max_unsent) gives a size, and never exceeds that size. The
     /// default does nothing.
     ///
     /// # Errors
@@ -274,8 +274,8 @@ pub struct TransportStats {
     #[serde(rename = "rtt_variation_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt_variation: Option<Duration>,
     /// Least round-trip time seen lately.
-    #[serde(rename = "least_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
-    pub least_rtt: Option<Duration>,
+    #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
+    pub min_rtt: Option<Duration>,
     /// Packets sent and not acknowledged. A lane without this figure or
     /// [`bytes_acknowledged`](Self::bytes_acknowledged) never stalls: the stream uses it until it fails.
     pub unacknowledged_packets: Option<u64>,

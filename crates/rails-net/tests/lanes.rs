@@ -102,7 +102,7 @@ async fn given_options_at_both_ends() {
         .keepalive(keepalive)
         .user_timeout(Duration::from_millis(1234))
         .rto_max(Duration::from_millis(2400))
-        .most_segment(DataSize::bytes(1000))
+        .max_segment(DataSize::bytes(1000))
         .incoming_cpu(CpuId(0));
     let (near, far) = pair(&options, &options).await;
     for lane in [near, far] {
@@ -334,7 +334,7 @@ fn lane_without_the_options_that_only_improve_it() {
                     ("TCP_NOTSENT_LOWAT", TcpTransport::new().not_sent_lowat(DataSize::bytes(4096))),
                     ("TCP_NODELAY", TcpTransport::new().no_delay(false)),
                     ("SO_SNDBUF", TcpTransport::new().send_buffer(DataSize::bytes(1 << 20))),
-                    ("TCP_MAXSEG", TcpTransport::new().most_segment(DataSize::bytes(1000))),
+                    ("TCP_MAXSEG", TcpTransport::new().max_segment(DataSize::bytes(1000))),
                     ("TCP_USER_TIMEOUT", TcpTransport::new().user_timeout(Duration::from_secs(9))),
                 ];
                 for (name, options) in asked {
@@ -365,8 +365,8 @@ async fn refusal_of_zero_values() {
     for (options, option) in [
         (TcpTransport::new().user_timeout(Duration::ZERO), "TCP_USER_TIMEOUT"),
         (TcpTransport::new().not_sent_lowat(DataSize::bytes(0)), "TCP_NOTSENT_LOWAT"),
-        (TcpTransport::new().most_segment(DataSize::bytes(0)), "TCP_MAXSEG"),
-        (TcpTransport::new().most_segment(DataSize::bytes(50)), "TCP_MAXSEG"),
+        (TcpTransport::new().max_segment(DataSize::bytes(0)), "TCP_MAXSEG"),
+        (TcpTransport::new().max_segment(DataSize::bytes(50)), "TCP_MAXSEG"),
         (TcpTransport::new().keepalive(probes(Duration::ZERO, 1)), "TCP_KEEPIDLE"),
         (TcpTransport::new().keepalive(probes(Duration::from_secs(1), 0)), "TCP_KEEPCNT"),
     ] {

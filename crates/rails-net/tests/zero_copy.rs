@@ -255,7 +255,7 @@ async fn zero_copy_stop_on_loopback() {
 #[tokio::test]
 async fn no_more_is_outstanding_than_was_allowed() {
     let limit = 100_000;
-    let most = ZeroCopy::new().most_outstanding(DataSize::bytes(limit));
+    let most = ZeroCopy::new().max_outstanding(DataSize::bytes(limit));
     let (near, far) = pair(TcpTransport::new().zero_copy(most).not_sent_lowat(None)).await;
     let (payload, _) = watched(40_000);
     let mut taken = 0;

@@ -9,10 +9,10 @@ use std::{
 
 /// The name of a transport in addresses: `tcp` (RFC 3986, section 3.1).
 ///
-/// A lower-case letter, then lower-case letters, digits, `+`, `-` and `.`, at most [`MOST_BYTES`](Self::MOST_BYTES) in all.
+/// A lower-case letter, then lower-case letters, digits, `+`, `-` and `.`, at most [`MAX_BYTES`](Self::MAX_BYTES) in all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Scheme([u8; Self::MOST_BYTES + 1]);
+pub struct Scheme([u8; Self::MAX_BYTES + 1]);
 
 /// The address of a lane: `tcp://10.0.0.1:7575`. An address without a scheme, `10.0.0.1:7575`, is a TCP address, and TCP addresses are printed
 /// like that.
@@ -48,7 +48,7 @@ impl Scheme {
     /// TCP, the default if an address names no transport.
     pub const TCP: Self = Self(*b"tcp\0\0\0\0\0\0\0\0\0\0\0\0\0");
     /// The longest name, in bytes.
-    pub const MOST_BYTES: usize = 15;
+    pub const MAX_BYTES: usize = 15;
 
     /// The transport of that name.
     ///
@@ -58,10 +58,10 @@ impl Scheme {
         let is_first = |byte: &u8| byte.is_ascii_lowercase();
         let is_next = |byte: &u8| is_first(byte) || byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.');
         let bytes = name.as_bytes();
-        if bytes.len() > Self::MOST_BYTES || !bytes.first().is_some_and(is_first) || !bytes.iter().all(is_next) {
+        if bytes.len() > Self::MAX_BYTES || !bytes.first().is_some_and(is_first) || !bytes.iter().all(is_next) {
             return Err(AddressError::Scheme(name.to_owned()));
         }
-        let mut padded = [0; Self::MOST_BYTES + 1];
+        let mut padded = [0; Self::MAX_BYTES + 1];
         padded[..bytes.len()].copy_from_slice(bytes);
         Ok(Self(padded))
     }
@@ -84,12 +84,12 @@ impl Scheme {
     }
 
     /// The name, padded with zeros.
-    pub(crate) fn to_padded(self) -> [u8; Self::MOST_BYTES + 1] {
+    pub(crate) fn to_padded(self) -> [u8; Self::MAX_BYTES + 1] {
         self.0
     }
 
     /// The transport of a name padded with zeros; `None` if it is no name.
-    pub(crate) fn from_padded(padded: &[u8; Self::MOST_BYTES + 1]) -> Option<Self> {
+    pub(crate) fn from_padded(padded: &[u8; Self::MAX_BYTES + 1]) -> Option<Self> {
         let length = padded.iter().position(|byte| *byte == 0)?;
         let scheme = Self::new(std::str::from_utf8(&padded[..length]).ok()?).ok()?;
         (scheme.0 == *padded).then_some(scheme)

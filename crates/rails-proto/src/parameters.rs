@@ -13,12 +13,12 @@ pub struct TransportParameters {
 
 /// The most chunks that a sender keeps unacknowledged, for a peer with that window. A receiver takes twice as many unfinished pieces as such a
 /// sender can leave, and no more: its records of tiny pieces must stay a small part of its window.
-pub(crate) fn most_chunks(window: u64) -> usize {
+pub(crate) fn max_chunks(window: u64) -> usize {
     (window.min(MAX_WINDOW) >> 11).max(1 << 10) as usize
 }
 
 /// The most lanes that a stream has at a time; the lanes' numbers lie below it.
-pub const MOST_LANES: usize = 64;
+pub const MAX_LANES: usize = 64;
 /// The largest window that can be set, and the most bytes that an end keeps unacknowledged for a peer that claims a larger one.
 pub(crate) const MAX_WINDOW: u64 = 1 << 30;
 /// How long a machine may be silent (a laptop's lid, a live migration) before a stream or a connection fails by

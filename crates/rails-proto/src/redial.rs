@@ -87,11 +87,11 @@ impl Redial {
     ///
     /// TCP repeats a lost SYN after 1 s, and then at growing intervals: a new attempt is no later. On a slow path an attempt needs longer.
     pub fn longest_attempt(first: Duration, handshake_timeout: Duration) -> Duration {
-        (Self::LEAST_ATTEMPT + 2 * first).min(handshake_timeout.max(Self::LEAST_ATTEMPT))
+        (Self::MIN_ATTEMPT + 2 * first).min(handshake_timeout.max(Self::MIN_ATTEMPT))
     }
 
     /// How long an attempt may take on a path without delay.
-    pub const LEAST_ATTEMPT: Duration = Duration::from_secs(1);
+    pub const MIN_ATTEMPT: Duration = Duration::from_secs(1);
 }
 
 impl Default for Redial {

@@ -140,10 +140,10 @@ fn levels(description: &str) -> Result<Vec<(Level, u32)>, SyntheticError> {
         }
         total = total
             .checked_mul(count)
-            .filter(|total| *total <= MOST_PUS)
-            .ok_or(SyntheticError::TooLarge { limit: MOST_PUS })?;
-        if level == Level::Numa && total > MOST_NODES {
-            return Err(SyntheticError::TooManyNodes { limit: MOST_NODES });
+            .filter(|total| *total <= MAX_PUS)
+            .ok_or(SyntheticError::TooLarge { limit: MAX_PUS })?;
+        if level == Level::Numa && total > MAX_NODES {
+            return Err(SyntheticError::TooManyNodes { limit: MAX_NODES });
         }
         levels.push((level, total));
     }
@@ -184,9 +184,9 @@ fn distances(nodes: &[NumaNode]) -> Option<Distances> {
 const CACHES: [Level; 3] = [Level::L3, Level::L2, Level::L1];
 
 /// Enough for any machine of today, and little enough that a description cannot ask for memory without end.
-const MOST_PUS: u32 = 4096;
+const MAX_PUS: u32 = 4096;
 /// The most that Linux is built for (`CONFIG_NODES_SHIFT` is at most 10); there is a distance between any two.
-const MOST_NODES: u32 = 1024;
+const MAX_NODES: u32 = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -45,16 +45,16 @@ pub(crate) fn bytes(data: &[u8]) {
 /// could write into the places that are offered to it changes a message that has arrived.
 pub(crate) fn peer(data: &[u8]) {
     let (mut script, mut now) = (Script::new(data), Instant::now());
-    let most_unacknowledged = 1500 + script.number() % 100_000;
+    let max_unacknowledged = 1500 + script.number() % 100_000;
     let parameters = Parameters {
         peer_token: Token(1),
-        most_payload: 1432,
+        max_payload: 1432,
         base_payload: 1432,
         floor_payload: None,
         overhead: 28,
-        most_unacknowledged,
+        max_unacknowledged,
         window: script.number(),
-        most_message: 1 << 16,
+        max_message: 1 << 16,
         round_trip: Duration::from_millis(20),
         max_silence: Duration::from_secs(5),
         keep_alive: None,
@@ -91,7 +91,7 @@ pub(crate) fn peer(data: &[u8]) {
         while let Some(event) = end.poll_event() {
             has_failed |= matches!(event, Event::Failed(_));
         }
-        assert!(end.unacknowledged() <= most_unacknowledged);
+        assert!(end.unacknowledged() <= max_unacknowledged);
         let _ = end.poll_timeout();
     }
 }

@@ -130,7 +130,7 @@ impl End {
                 let sample = LinkSample {
                     rtt: time(1 << 40),
                     rtt_variation: time(1 << 40),
-                    least_rtt: time(1 << 40),
+                    min_rtt: time(1 << 40),
                     stalled_for: time(u64::MAX),
                 };
                 connection.check_progress(self.now, lane, &sample);
@@ -174,7 +174,7 @@ impl End {
     }
 
     fn transmit(&mut self, lane: LaneId) {
-        for _ in 0..MOST_FRAMES {
+        for _ in 0..MAX_FRAMES {
             let mut control = Vec::new();
             match self.connection.poll_transmit(self.now, lane, &mut control) {
                 Transmit::Send(None) => assert!(!control.is_empty(), "a step that sends has nothing to send"),
@@ -266,4 +266,4 @@ const LONGEST_CHUNK: u32 = 1_000;
 const OWN_CHUNK: usize = 200;
 const SEND_BUFFER: usize = 2_000;
 /// More frames than a lane can send at once: as many chunks of one byte as may be in flight.
-const MOST_FRAMES: usize = 1 << 17;
+const MAX_FRAMES: usize = 1 << 17;

@@ -145,7 +145,7 @@ impl World {
     fn transmit(&mut self, which: usize) {
         let protocol = &mut self.lanes[which].protocol;
         let mut has_room = false;
-        for _ in 0..MOST_FRAMES {
+        for _ in 0..MAX_FRAMES {
             match protocol.transmit(self.now, &mut self.connection, std::mem::take(&mut has_room)) {
                 Next::AwaitRoom => has_room = true,
                 Next::Submit { .. } => {
@@ -217,4 +217,4 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 
 const WINDOW: u64 = 1 << 20;
 /// More frames than a lane sends at once.
-const MOST_FRAMES: usize = 1_000;
+const MAX_FRAMES: usize = 1_000;

@@ -8,7 +8,7 @@ use rails_proto::{
         Credentials, HandshakeError, Hello, Initiator, InitiatorStep, Joined, Message, Mode, PREFIX_LEN, Proved,
         Purpose, Responder, ResponderStep,
     },
-    pairing::{MOST_OFFERS, pair, pair_with_contact},
+    pairing::{MAX_OFFERS, pair, pair_with_contact},
     secret::Secret,
 };
 use rails_topo::{Bandwidth, NodeId};
@@ -111,12 +111,12 @@ pub(crate) fn pairing(data: &[u8]) {
     let (contact, from) = (offer(&mut script).address, offer(&mut script).address);
     while let Some(step) = script.step() {
         let side = if step & 1 == 0 { &mut ours } else { &mut theirs };
-        if side.len() < MOST_OFFERS {
+        if side.len() < MAX_OFFERS {
             side.push(offer(&mut script));
         }
     }
     let pairing = pair(&ours, &theirs, wish);
-    assert!(pairing.pairs.len() <= wish.unwrap_or(MOST_OFFERS).min(MOST_OFFERS), "{pairing}");
+    assert!(pairing.pairs.len() <= wish.unwrap_or(MAX_OFFERS).min(MAX_OFFERS), "{pairing}");
     for pair in &pairing.pairs {
         assert!(ours.contains(&pair.ours) && theirs.contains(&pair.theirs), "{pairing}");
     }

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 /// more than the window.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
-    let window = 1 + script.number() % MOST_WINDOW;
+    let window = 1 + script.number() % MAX_WINDOW;
     let mut world = World {
         inbox: Inbox::new(window),
         window,
@@ -67,7 +67,7 @@ impl World {
             }
             _ if script.flag() => {
                 let header =
-                    DataHeader { offset: script.number() % MOST_SLOTS * SLOT, length: 0, fin: true, checksum: 0 };
+                    DataHeader { offset: script.number() % MAX_SLOTS * SLOT, length: 0, fin: true, checksum: 0 };
                 self.inbox.insert(&header, &Content::Bytes, Bytes::new())
             }
             _ => {
@@ -181,7 +181,7 @@ impl World {
 pub(super) fn chunk(script: &mut Script<'_>) -> (u64, Content, Vec<u8>) {
     let flags = script.byte();
     let priority = Priority::new(flags >> 5).expect("there are eight");
-    let base = if flags & 4 == 0 { script.number() % MOST_SLOTS * SLOT } else { script.number() };
+    let base = if flags & 4 == 0 { script.number() % MAX_SLOTS * SLOT } else { script.number() };
     let number = script.number();
     if flags & 1 == 0 {
         let (count, lie) = (u32::from(script.byte() % 8), u32::from(flags >> 3 & 1));
@@ -225,8 +225,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 }
 
 const LANES: usize = 3;
-const MOST_WINDOW: u64 = 1 << 16;
+const MAX_WINDOW: u64 = 1 << 16;
 /// Somewhat more slots than the window has.
-const MOST_SLOTS: u64 = 160;
+const MAX_SLOTS: u64 = 160;
 const LONGEST_SMALL: usize = 700;
 const LONGEST_PART: usize = 8_000;

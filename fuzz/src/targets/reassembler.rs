@@ -9,10 +9,10 @@ use rails_proto::{
 
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
-    let window = 1 + script.number() % MOST;
+    let window = 1 + script.number() % MAX;
     let mut reassembler = Reassembler::new(window);
     // The bytes that have arrived, and the number of bytes read.
-    let mut arrived = vec![false; MOST as usize * 4];
+    let mut arrived = vec![false; MAX as usize * 4];
     let mut read = 0_usize;
     while let Some(step) = script.step() {
         if step & 3 == 0 {
@@ -66,4 +66,4 @@ fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-const MOST: u64 = 4096;
+const MAX: u64 = 4096;

@@ -6,7 +6,7 @@ use rails_multirail::{
     RailRequest,
     planner::{RailWish, plan_rails},
 };
-use rails_proto::parameters::MOST_LANES;
+use rails_proto::parameters::MAX_LANES;
 use rails_topo::{CpuSet, Interrupt, InterruptLines, MacAddress, Nic, PciAddress, Topology};
 use std::sync::LazyLock;
 
@@ -19,7 +19,7 @@ pub(crate) fn rail_request(data: &[u8]) {
             Topology::synthetic("package:2 numa:1 core:4 pu:2", nics).expect("the description is valid")
         });
         if let Ok(plan) = plan_rails(&MACHINE, &request) {
-            assert!((1..=MOST_LANES).contains(&plan.rails.len()), "{plan:?}");
+            assert!((1..=MAX_LANES).contains(&plan.rails.len()), "{plan:?}");
         }
     }
     let _ = text.parse::<RailWish>();

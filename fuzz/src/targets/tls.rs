@@ -29,7 +29,7 @@ pub(crate) fn between(data: &[u8]) {
     let Some(Message::Hello(heard)) = on_the_way(&first, &mut script).into_iter().next() else { return };
     let Ok((mut responder, challenge)) = Responder::start(theirs, heard, TERMS, [9; 32]) else { return };
     let (mut to_initiator, mut proved) = (on_the_way(&challenge, &mut script), None::<Box<Proved>>);
-    for _ in 0..MOST_TURNS {
+    for _ in 0..MAX_TURNS {
         let mut to_responder = Vec::new();
         for message in to_initiator.drain(..) {
             match initiator.handle(message) {
@@ -177,4 +177,4 @@ fn made() -> &'static (String, String) {
 }
 
 /// More turns than an honest handshake takes.
-const MOST_TURNS: usize = 20;
+const MAX_TURNS: usize = 20;

@@ -196,7 +196,7 @@ impl Fuzzer {
         let mut command = Command::new(&self.program);
         command.env("RAILS_FUZZ_TARGET", target);
         command.arg(format!("-artifact_prefix={}/{target}-", self.crashes.display()));
-        command.args([format!("-rss_limit_mb={MOST_MEMORY}"), format!("-timeout={MOST_SECONDS}")]);
+        command.args([format!("-rss_limit_mb={MAX_MEMORY}"), format!("-timeout={MAX_SECONDS}")]);
         command
     }
 }
@@ -222,9 +222,9 @@ fn artifact(said: &str) -> Option<&str> {
 }
 
 /// For one input, in seconds.
-const MOST_SECONDS: u64 = 10;
+const MAX_SECONDS: u64 = 10;
 /// In MiB, the fuzzer's own memory included.
-const MOST_MEMORY: u64 = 1024;
+const MAX_MEMORY: u64 = 1024;
 /// Lines shown of the output of a target that broke.
 const SHOWN: usize = 40;
 

@@ -80,7 +80,7 @@ async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, m
             search.take(attempt(&connection, rate).await.with_context(|| format!("--to {to}"))?);
         }
         let stats = connection.stats();
-        Ok(search.report(stats.least_round_trip, stats.path_mtu))
+        Ok(search.report(stats.min_round_trip, stats.path_mtu))
     });
     print_report(&report.await?, json)?;
     Ok(Exit::Done)
@@ -89,7 +89,7 @@ async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, m
 /// Sends at a rate for some round trips.
 async fn attempt(connection: &Connection, rate: Bandwidth) -> Result<Trial> {
     let block = Bytes::from(vec![0; BLOCK]);
-    let time = (8 * connection.stats().round_trip).max(LEAST_TIME);
+    let time = (8 * connection.stats().round_trip).max(MIN_TIME);
     // Enough to send for the whole time, and for the round trip behind it.
     let bytes = rate.as_bits_per_second() as f64 / 8.0 * (2.0 * time.as_secs_f64());
     let count = (bytes / BLOCK as f64).ceil() as usize;
@@ -130,7 +130,7 @@ fn print_report(report: &PathReport, json: bool) -> Result<()> {
     print::result(format_args!(
         "capacity  {at_least}{} of IP packets\nround trip  {:.1?}, {:.1?} while it is full\nloss  {:.3} %\nMTU  {} bytes\n",
         report.capacity,
-        report.least_rtt,
+        report.min_rtt,
         report.busy_rtt,
         100.0 * report.loss,
         report.mtu_bytes
@@ -195,7 +195,7 @@ fn not_connected(failed: Vec<(LaneAddress, OpenError)>, to: &Remotes) -> anyhow:
 
 const BLOCK: usize = 64 << 10;
 /// The least time of a trial.
-const LEAST_TIME: Duration = Duration::from_millis(200);
+const MIN_TIME: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use crate::exit::Helped;
 use anyhow::Result;
 use clap::ValueEnum;
-use rails_multirail::{MOST_LANES, Policy, Rails, StreamOptions};
+use rails_multirail::{MAX_LANES, Policy, Rails, StreamOptions};
 
 /// How bytes are shared among the lanes; only the end that opens the stream says so.
 #[derive(Debug, Clone, clap::Args)]
@@ -42,7 +42,7 @@ impl StripingArgs {
 
     /// The most addresses that a stream has lanes to.
     pub(crate) fn max_addresses(&self) -> usize {
-        MOST_LANES / usize::from(self.parallel)
+        MAX_LANES / usize::from(self.parallel)
     }
 
     /// The options of streams over these rails.

@@ -41,7 +41,7 @@ impl TcpArgs {
     pub(super) fn transport(&self) -> Result<TcpTransport> {
         let lane = TcpTransport::new().congestion(self.congestion());
         let lane = lane.zero_copy(self.zerocopy.then(ZeroCopy::new)).busy_poll(self.busy_poll);
-        let lane = lane.send_buffer(self.send_buffer).receive_buffer(self.receive_buffer).most_segment(self.mss);
+        let lane = lane.send_buffer(self.send_buffer).receive_buffer(self.receive_buffer).max_segment(self.mss);
         if let Some(name) = &self.congestion {
             let alone = TcpTransport::new().congestion(name.as_str());
             try_on_a_socket(&alone).with_context(|| format!("--congestion {name}")).map_err(|error| {

@@ -245,12 +245,12 @@ impl fmt::Display for LatencyComparison {
         for outcome in &self.results {
             let over = |ratio: Option<f64>| ratio.map_or("unknown".to_owned(), |ratio| format!("{ratio:.3}"));
             let spread = |spread: Spread| [spread.median, spread.least, spread.most].map(|us| format!("{us:.1}"));
-            let [p50, p50_least, p50_most] = spread(outcome.p50_us);
-            let [p99, p99_least, p99_most] = spread(outcome.p99_us);
+            let [p50, p50_min, p50_max] = spread(outcome.p50_us);
+            let [p99, p99_min, p99_max] = spread(outcome.p99_us);
             let over = [over(outcome.p50_over_plain), over(outcome.p99_over_plain)];
             let [over50, over99] = over;
             let (bytes, carrier) = (outcome.bytes.to_string(), outcome.carrier.to_string());
-            table.add_row([bytes, carrier, p50, p50_least, p50_most, over50, p99, p99_least, p99_most, over99]);
+            table.add_row([bytes, carrier, p50, p50_min, p50_max, over50, p99, p99_min, p99_max, over99]);
         }
         writeln!(f, "{table}")?;
         let warned = |sample: &LatencySample| Some((sample.round, sample.carrier, sample.warning.clone()?));
@@ -271,10 +271,10 @@ mod tests {
             round_trips: vec![RoundTrips {
                 bytes: 64,
                 count: 1,
-                least_us: 1.0,
+                min_us: 1.0,
                 p50_us,
                 p99_us: 2.0 * p50_us,
-                most_us: 9.0,
+                max_us: 9.0,
                 each_ns: vec![],
             }],
             warning: (carrier == Carrier::Rails && round == 3).then(|| "it limps".to_owned()),

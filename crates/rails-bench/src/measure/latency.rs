@@ -15,13 +15,13 @@ pub(crate) struct RoundTrips {
     /// How many were measured.
     pub(crate) count: u32,
     /// The shortest.
-    pub(crate) least_us: f64,
+    pub(crate) min_us: f64,
     /// Half of them were no longer.
     pub(crate) p50_us: f64,
     /// 99 of 100 were no longer.
     pub(crate) p99_us: f64,
     /// The longest.
-    pub(crate) most_us: f64,
+    pub(crate) max_us: f64,
     /// Each of them in the order they were made, in nanoseconds.
     pub(crate) each_ns: Vec<u64>,
 }
@@ -142,10 +142,10 @@ impl RoundTrips {
         Self {
             bytes,
             count: micros.len() as u32,
-            least_us: at(0.0),
+            min_us: at(0.0),
             p50_us: at(0.5),
             p99_us: at(0.99),
-            most_us: at(1.0),
+            max_us: at(1.0),
             each_ns,
         }
     }
@@ -196,8 +196,8 @@ mod tests {
             [(1, 20), (5000, 20)]
         );
         for figures in asked {
-            assert!(figures.least_us <= figures.p50_us && figures.p50_us <= figures.p99_us);
-            assert!(figures.p99_us <= figures.most_us);
+            assert!(figures.min_us <= figures.p50_us && figures.p50_us <= figures.p99_us);
+            assert!(figures.p99_us <= figures.max_us);
         }
     }
 

@@ -41,8 +41,8 @@ pub(crate) struct PathReport {
     /// Whether it may carry more: the highest rate that was allowed has arrived as a whole.
     pub(crate) may_carry_more: bool,
     /// The least round trip.
-    #[serde(rename = "least_rtt_ms", serialize_with = "milliseconds")]
-    pub(crate) least_rtt: Duration,
+    #[serde(rename = "min_rtt_ms", serialize_with = "milliseconds")]
+    pub(crate) min_rtt: Duration,
     /// The smoothed round trip at the highest rate that was tried: with the queue that the path has.
     #[serde(rename = "busy_rtt_ms", serialize_with = "milliseconds")]
     pub(crate) busy_rtt: Duration,
@@ -83,15 +83,15 @@ impl Search {
     }
 
     /// The figures, once no rate is left to be tried.
-    pub(crate) fn report(self, least_rtt: Duration, mtu_bytes: u32) -> PathReport {
+    pub(crate) fn report(self, min_rtt: Duration, mtu_bytes: u32) -> PathReport {
         let arrived = self.trials.iter().map(|trial| trial.arrived);
         let last = self.trials.last().map(|last| last.rate).filter(|_| self.is_exceeded);
         let whole = self.trials.iter().filter(|trial| Some(trial.rate) != last).map(|trial| trial.loss);
         PathReport {
             capacity: arrived.max().unwrap_or(Bandwidth::bits_per_second(0)),
             may_carry_more: !self.is_exceeded,
-            least_rtt,
-            busy_rtt: self.trials.last().map_or(least_rtt, |last| last.rtt),
+            min_rtt,
+            busy_rtt: self.trials.last().map_or(min_rtt, |last| last.rtt),
             loss: whole.reduce(f64::min).or(self.trials.first().map(|first| first.loss)).unwrap_or(0.0),
             mtu_bytes,
             trials: self.trials,
@@ -133,7 +133,7 @@ mod tests {
         let report = run(500_000_000, 0.01, 10_000_000_000);
         assert_eq!(report.capacity, Bandwidth::bits_per_second(495_000_000));
         assert!(!report.may_carry_more && (report.loss - 0.01).abs() < 1e-9, "{report:?}");
-        assert_eq!((report.least_rtt.as_millis(), report.busy_rtt.as_millis()), (19, 39));
+        assert_eq!((report.min_rtt.as_millis(), report.busy_rtt.as_millis()), (19, 39));
         let limited = run(500_000_000, 0.0, 100_000_000);
         assert!(limited.may_carry_more);
         assert_eq!(limited.capacity, Bandwidth::mbps(100));

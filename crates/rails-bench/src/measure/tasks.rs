@@ -72,7 +72,7 @@ pub(crate) struct CostElsewhere {
 /// Times of one task each.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Spread {
-    #[serde(rename = "least_ns", serialize_with = "nanoseconds")]
+    #[serde(rename = "min_ns", serialize_with = "nanoseconds")]
     pub(crate) least: Duration,
     #[serde(rename = "median_ns", serialize_with = "nanoseconds")]
     pub(crate) median: Duration,
@@ -156,7 +156,7 @@ fn elsewhere(topology: &Topology, cpu: CpuId, clock: Duration, tasks: usize) -> 
         Ok(spread)
     };
     let spinning = measure(false, tasks)?;
-    let asleep = measure(true, (tasks / 100).clamp(1, MOST_SLEEPS))?;
+    let asleep = measure(true, (tasks / 100).clamp(1, MAX_SLEEPS))?;
     Ok(CostElsewhere { cpu, spinning, asleep })
 }
 
@@ -228,7 +228,7 @@ const ROOM: usize = 16;
 /// The time after which a thread without tasks sleeps.
 const REST: Duration = Duration::from_micros(200);
 /// The most times that a thread is woken.
-const MOST_SLEEPS: usize = 5_000;
+const MAX_SLEEPS: usize = 5_000;
 
 #[cfg(test)]
 mod tests {

@@ -54,7 +54,7 @@ fn path_is_probed() {
     assert!(output.status.success(), "{}", stderr(&output));
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(report["capacity_bits_per_second"].as_u64() > Some(1_000_000), "{report}");
-    assert!(report["least_rtt_ms"].as_f64() > Some(0.0) && report["mtu_bytes"].as_u64() > Some(1279), "{report}");
+    assert!(report["min_rtt_ms"].as_f64() > Some(0.0) && report["mtu_bytes"].as_u64() > Some(1279), "{report}");
     let rates: Vec<u64> = report["trials"]
         .as_array()
         .unwrap()

@@ -23,7 +23,7 @@ const RECEIVER: &[&str] = &["--outage-limit", "2"];
 /// Of each side, where `RAILS_RUNS` says nothing: a moment takes a second or two.
 const MOMENTS: usize = 8;
 /// As many times as many, until one of them is in the middle of a file.
-const MOST: usize = 5;
+const MAX: usize = 5;
 
 /// How the ends are joined, and the moments that are tried.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ fn sender_killed(lanes: Lanes) {
     let batch = Batch::make(folder.path(), lanes);
     let mut moments = Moments::of("sender", &batch);
     let mut in_the_middle = 0;
-    for moment in 0..MOST * lanes.runs() {
+    for moment in 0..MAX * lanes.runs() {
         // Enough, unless none of them was one of those that this is about.
         if moment >= lanes.runs() && in_the_middle > 0 {
             break;
@@ -112,7 +112,7 @@ fn receiver_killed(lanes: Lanes) {
     let batch = Batch::make(folder.path(), lanes);
     let mut moments = Moments::of("receiver", &batch);
     let mut in_the_middle = 0;
-    for moment in 0..MOST * lanes.runs() {
+    for moment in 0..MAX * lanes.runs() {
         // Enough, unless none of them was one of those that this is about.
         if moment >= lanes.runs() && in_the_middle > 0 {
             break;

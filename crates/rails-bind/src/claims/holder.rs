@@ -86,15 +86,15 @@ fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text).replace('\0', " ");
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut shown: String =
-        text.trim().chars().take(MOST_SHOWN).map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect();
-    if text.trim().chars().nth(MOST_SHOWN).is_some() {
+        text.trim().chars().take(MAX_SHOWN).map(|c| if c.is_control() || turns(c) { '\u{fffd}' } else { c }).collect();
+    if text.trim().chars().nth(MAX_SHOWN).is_some() {
         shown.push_str("...");
     }
     shown
 }
 
 /// Of a command line, in characters.
-const MOST_SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 #[cfg(test)]
 mod tests {

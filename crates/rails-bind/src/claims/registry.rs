@@ -135,12 +135,12 @@ impl Registry {
         let failed = |source| ClaimError::File { call: "look for locks on", path: folder.path_of(page), source };
         let mut all = Vec::new();
         for span in within {
-            match record_lock::all_locked(&opened, *span, MOST_LOCKS).map_err(failed)? {
+            match record_lock::all_locked(&opened, *span, MAX_LOCKS).map_err(failed)? {
                 Ok(locks) => all.extend(locks),
                 Err(last) => {
                     return Err(ClaimError::Crowded {
                         path: folder.path_of(page),
-                        most: MOST_LOCKS,
+                        most: MAX_LOCKS,
                         pid: last.owner.pid(),
                     });
                 }
@@ -223,6 +223,6 @@ impl Deref for Opened<'_> {
 }
 
 /// The most locks of a file that are listed: every other CPU of 8,192. To list as many takes half a second.
-const MOST_LOCKS: usize = 4096;
+const MAX_LOCKS: usize = 4096;
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { pid: 0, files: BTreeMap::new() });

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Outcome,
-    sys::slots::{MOST_SLOTS, Slot, SlotPool},
+    sys::slots::{MAX_SLOTS, Slot, SlotPool},
 };
 use std::{
     fmt,
@@ -84,8 +84,8 @@ impl BufferPool {
         check_existing(bytes, strict.as_ref())?;
         let too_many = || MemoryError::BeyondMemory { bytes, existing: usize::MAX as u64, nodes: strict.clone() };
         let total = usize::try_from(bytes).map_err(|_| too_many())?;
-        if count > MOST_SLOTS {
-            return Err(MemoryError::TooManyBuffers { count, most: MOST_SLOTS });
+        if count > MAX_SLOTS {
+            return Err(MemoryError::TooManyBuffers { count, most: MAX_SLOTS });
         }
         let laid = options.clone().prefault(true).lay(total)?;
         let stride = total / count;

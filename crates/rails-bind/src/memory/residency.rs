@@ -74,7 +74,7 @@ pub fn residency_of(memory: &[u8]) -> Result<Residency, MemoryError> {
 fn ask(first: usize, page_bytes: usize, states: &mut [i32]) -> io::Result<()> {
     // The CPUs of the calling thread count: helpers inherit them.
     let cpus = thread::available_parallelism().map_or(1, usize::from);
-    let parts = (states.len() / PAGES_WORTH_A_THREAD).clamp(1, cpus.min(MOST_THREADS));
+    let parts = (states.len() / PAGES_WORTH_A_THREAD).clamp(1, cpus.min(MAX_THREADS));
     if parts == 1 {
         return sys::move_pages::status(first, page_bytes, states);
     }
@@ -99,7 +99,7 @@ fn ask(first: usize, page_bytes: usize, states: &mut [i32]) -> io::Result<()> {
 
 /// A thread costs as much as a few hundred pages; a smaller share is not worth it.
 const PAGES_WORTH_A_THREAD: usize = 1 << 14;
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 impl Residency {
     pub(super) fn of_pages(first: usize, page_bytes: usize, pages: usize) -> Result<Self, MemoryError> {

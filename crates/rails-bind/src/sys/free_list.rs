@@ -51,9 +51,9 @@ impl FreeList {
     /// The numbers from 0 to below `count`.
     ///
     /// # Panics
-    /// Beyond [`MOST`].
+    /// Beyond [`MAX`].
     pub(super) fn new(count: u32) -> Self {
-        assert!(count <= MOST, "the caller has checked the number");
+        assert!(count <= MAX, "the caller has checked the number");
         let stack = Mutex::new(Stack { top: 0, height: count });
         let takers = Padded(Takers { stack, height: AtomicU32::new(count) });
         let under = (1..=count).map(AtomicU32::new).collect();
@@ -194,7 +194,7 @@ impl<T> Deref for Padded<T> {
 }
 
 /// The most numbers: no height is that of the words below.
-pub(crate) const MOST: u32 = u32::MAX - 2;
+pub(crate) const MAX: u32 = u32::MAX - 2;
 const EMPTY: u64 = 0;
 const AWAITED: u64 = u64::MAX;
 const CLOSED: u64 = u64::MAX - 1;

@@ -19,7 +19,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    free_list::{FreeList, MOST, Put},
+    free_list::{FreeList, MAX, Put},
     mapping::Mapping,
     sync::Arc,
 };
@@ -51,13 +51,13 @@ pub(crate) struct Slot {
 }
 
 /// The most slots of a mapping.
-pub(crate) const MOST_SLOTS: usize = MOST as usize;
+pub(crate) const MAX_SLOTS: usize = MAX as usize;
 
 impl SlotPool {
     /// Takes the mapping by value, so that nobody else can reach its bytes, and cuts it into `count` slots.
     ///
     /// # Panics
-    /// If that is more than the mapping holds, or than [`MOST_SLOTS`].
+    /// If that is more than the mapping holds, or than [`MAX_SLOTS`].
     pub(crate) fn new(mapping: Mapping, count: usize, stride: usize, slot_bytes: usize) -> Self {
         assert!(slot_bytes <= stride, "a slot is not longer than the way to the next one");
         let needed = count.checked_mul(stride).expect("the caller has checked the product");

@@ -103,7 +103,7 @@ impl<W: Work> Ahead<W> {
 }
 
 fn jobs<W: Work>(helpers: &Helpers) -> Vec<Job<W>> {
-    (0..MOST_AHEAD).map(|_| helpers.job(W::run)).collect()
+    (0..MAX_AHEAD).map(|_| helpers.job(W::run)).collect()
 }
 
 impl Add for HelperStats {
@@ -119,7 +119,7 @@ impl Add for HelperStats {
 }
 
 /// The most pieces of work that wait.
-const MOST_AHEAD: usize = 4;
+const MAX_AHEAD: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -79,7 +79,7 @@ impl Bursts {
 
     /// Takes the next burst that is due, and has helpers seal those behind it that are due too.
     fn next_burst(&mut self, socket: &UdpSocket, protocol: &mut ConnectionProtocol, outgoing: &Outgoing, now: Instant) {
-        let most = usize::from(socket.most_segments());
+        let most = usize::from(socket.max_segments());
         self.left = 0;
         match self.sealing.as_mut().and_then(|sealing| sealing.next(&mut self.sealed)) {
             Some(burst) => self.burst = burst,
@@ -102,7 +102,7 @@ impl Bursts {
             if due.is_empty() {
                 return;
             }
-            for segments in due.chunks(most_of_a_call(&due[0], true)) {
+            for segments in due.chunks(segments_per_call(&due[0], true)) {
                 let mut payloads = Vec::with_capacity(segments.len());
                 let mut segments = segments.to_vec();
                 // Those of messages that were given up stay here.
@@ -146,7 +146,7 @@ impl Bursts {
     /// The segments of the next call, and the bytes of each of them but the last, which may be shorter.
     fn next(&self) -> (&[Segment], usize) {
         let (segments, is_sealed) = (&self.burst[self.left..], self.sealing.is_some());
-        let most = most_of_a_call(&segments[0], is_sealed);
+        let most = segments_per_call(&segments[0], is_sealed);
         (&segments[..segments.len().min(most)], datagram_len(&segments[0], is_sealed))
     }
 
@@ -160,7 +160,7 @@ impl Bursts {
             let before = slices.len();
             slices.push(IoSlice::new(&head[..*length]));
             slices.extend(payload.map(IoSlice::new));
-            if slices.len() > UdpSocket::MOST_SLICES {
+            if slices.len() > UdpSocket::MAX_SLICES {
                 slices.truncate(before);
                 break;
             }
@@ -238,8 +238,8 @@ fn datagram_len(segment: &Segment, is_sealed: bool) -> usize {
 }
 
 /// The most segments of one call, of which this is the first.
-fn most_of_a_call(first: &Segment, is_sealed: bool) -> usize {
-    UdpSocket::MOST_BURST_BYTES / datagram_len(first, is_sealed)
+fn segments_per_call(first: &Segment, is_sealed: bool) -> usize {
+    UdpSocket::MAX_BURST_BYTES / datagram_len(first, is_sealed)
 }
 
 /// The most bursts that are sent before something else is done.

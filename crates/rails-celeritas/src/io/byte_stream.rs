@@ -25,7 +25,7 @@ use std::{
 pub(super) struct ByteStream {
     pub(super) connection: Connection,
     reading: Mutex<Reading>,
-    most_unsent: AtomicU64,
+    max_unsent: AtomicU64,
 }
 
 /// The reading half.
@@ -46,21 +46,21 @@ impl ByteStream {
     pub(super) fn new(connection: Connection) -> Self {
         let awaited = connection.shared.change(|state| state.protocol.reserve(Instant::now(), None));
         let reading = Mutex::new(Reading { blocks: VecDeque::new(), awaited, is_over: false, is_broken: false });
-        Self { connection, reading, most_unsent: AtomicU64::new(MOST_UNSENT) }
+        Self { connection, reading, max_unsent: AtomicU64::new(MAX_UNSENT) }
     }
 
     /// The most bytes that wait unsent before a write has to wait. Each message costs more than its bytes.
-    pub(super) fn most_unsent(&self) -> u64 {
-        self.most_unsent.load(Relaxed)
+    pub(super) fn max_unsent(&self) -> u64 {
+        self.max_unsent.load(Relaxed)
     }
 
     pub(super) fn limit_unsent(&self, bytes: u64) {
-        self.most_unsent.store(bytes.max(1), Relaxed);
+        self.max_unsent.store(bytes.max(1), Relaxed);
     }
 
     /// Takes bytes of the slices, as one run, for one message. Returns how many.
     pub(super) fn try_write(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize> {
-        let most_unsent = self.most_unsent();
+        let max_unsent = self.max_unsent();
         self.shared().change(|state| {
             match &state.end {
                 Some(Err(error)) => return Err(error.clone().into()),
@@ -68,11 +68,11 @@ impl ByteStream {
                 _ if state.outgoing.has_failed() => return Err(io::ErrorKind::ConnectionReset.into()),
                 Some(Ok(())) => return Err(io::ErrorKind::BrokenPipe.into()),
                 None if state.protocol.is_finished() => return Err(io::ErrorKind::BrokenPipe.into()),
-                None if state.protocol.unsent_cost() >= most_unsent => return Err(io::ErrorKind::WouldBlock.into()),
+                None if state.protocol.unsent_cost() >= max_unsent => return Err(io::ErrorKind::WouldBlock.into()),
                 None => {}
             }
             let mut blocks = Vec::with_capacity(1 + payload.len());
-            let mut room = MOST_WRITTEN;
+            let mut room = MAX_WRITTEN;
             for bytes in [&Bytes::copy_from_slice(&control[..control.len().min(room)])].into_iter().chain(payload) {
                 let some = bytes.slice(..bytes.len().min(room));
                 room -= some.len();
@@ -93,7 +93,7 @@ impl ByteStream {
     /// Waits until [`try_write`](Self::try_write) takes bytes, or has an error; with a `divisor` of 2, until half of the
     /// bytes that may wait do not.
     pub(super) fn poll_writable(&self, context: &mut Context<'_>, divisor: u64) -> Poll<io::Result<()>> {
-        let threshold = self.most_unsent().div_ceil(divisor);
+        let threshold = self.max_unsent().div_ceil(divisor);
         let look = |state: &mut State| {
             let has_room = state.protocol.unsent_cost() < threshold;
             let is_closed = state.end.is_some() || state.protocol.is_finished();
@@ -226,6 +226,6 @@ impl Drop for ByteStream {
 }
 
 /// The bytes that may wait unsent, unless the caller limits them: two chunks of 512 KiB, one on its way and one in reserve.
-const MOST_UNSENT: u64 = 1 << 20;
+const MAX_UNSENT: u64 = 1 << 20;
 /// The longest message that is made of written bytes. The peer reads it once it is whole.
-pub(super) const MOST_WRITTEN: usize = 256 << 10;
+pub(super) const MAX_WRITTEN: usize = 256 << 10;

@@ -1,7 +1,7 @@
 //! Why a connection cannot be opened, and why it ends.
 
 use crate::proto::{
-    connection::{Failure, LEAST_MTU},
+    connection::{Failure, MIN_MTU},
     control::Broken,
     wire::FrameError,
 };
@@ -95,7 +95,7 @@ pub enum OpenError {
         mode: Mode,
     },
     /// The interface towards the peer takes no packets of 1,280 bytes.
-    #[error("the interface towards {remote} has an MTU of {mtu}, and {LEAST_MTU} are needed")]
+    #[error("the interface towards {remote} has an MTU of {mtu}, and {MIN_MTU} are needed")]
     SmallMtu {
         /// The peer's address.
         remote: SocketAddr,

@@ -16,7 +16,7 @@ pub(super) struct Greeting {
     /// The UDP port that it takes them at.
     pub(super) port: u16,
     /// The most bytes of a datagram's payload that it takes.
-    pub(super) most_datagram: u16,
+    pub(super) max_datagram: u16,
 }
 
 /// Bytes that are no greeting of this version.
@@ -35,7 +35,7 @@ impl Greeting {
         bytes[8..10].copy_from_slice(&VERSION.to_be_bytes());
         bytes[10..12].copy_from_slice(&self.port.to_be_bytes());
         bytes[12..20].copy_from_slice(&self.token.0.to_be_bytes());
-        bytes[20..22].copy_from_slice(&self.most_datagram.to_be_bytes());
+        bytes[20..22].copy_from_slice(&self.max_datagram.to_be_bytes());
         bytes
     }
 
@@ -50,9 +50,9 @@ impl Greeting {
             return Err(NoGreeting::Version(number(8)));
         }
         let token = bytes[12..20].iter().fold(0, |token, byte| token << 8 | u64::from(*byte));
-        let greeting = Self { token: Token(token), port: number(10), most_datagram: number(20) };
+        let greeting = Self { token: Token(token), port: number(10), max_datagram: number(20) };
         // A datagram that takes no payload, and a port that no socket has.
-        match greeting.port == 0 || greeting.most_datagram < 64 {
+        match greeting.port == 0 || greeting.max_datagram < 64 {
             true => Err(NoGreeting::Foreign),
             false => Ok(greeting),
         }
@@ -69,15 +69,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn greetings_come_back(token: u64, port in 1..=u16::MAX, most_datagram in 64..=u16::MAX) {
-            let greeting = Greeting { token: Token(token), port, most_datagram };
+        fn greetings_come_back(token: u64, port in 1..=u16::MAX, max_datagram in 64..=u16::MAX) {
+            let greeting = Greeting { token: Token(token), port, max_datagram };
             prop_assert_eq!(Greeting::decode(&greeting.encode()), Ok(greeting));
         }
 
         #[test]
         fn other_bytes_are_refused(bytes: [u8; GREETING_LEN], version: u16) {
             prop_assert!(Greeting::decode(&bytes).is_err());
-            let mut other = Greeting { token: Token(1), port: 1, most_datagram: 1472 }.encode();
+            let mut other = Greeting { token: Token(1), port: 1, max_datagram: 1472 }.encode();
             other[8..10].copy_from_slice(&version.to_be_bytes());
             prop_assert_eq!(Greeting::decode(&other).is_err(), version != VERSION);
         }

@@ -2,7 +2,7 @@
 
 use super::{
     CeleritasListener, CeleritasOptions, OpenError,
-    byte_stream::{ByteStream, MOST_WRITTEN},
+    byte_stream::{ByteStream, MAX_WRITTEN},
     open::Greeted,
     stream::within_budget,
 };
@@ -67,7 +67,7 @@ impl CeleritasTransport {
     fn options(&self, address: IpAddr) -> CeleritasOptions {
         let options = self.paths.get(&address).unwrap_or(&self.options);
         // A peer's messages are those of a lane.
-        options.clone().most_message(DataSize::bytes(MOST_WRITTEN as u64))
+        options.clone().max_message(DataSize::bytes(MAX_WRITTEN as u64))
     }
 }
 
@@ -146,8 +146,8 @@ impl Lane for CeleritasLane {
         within_budget(context, |context| self.0.poll_writable(context, 2))
     }
 
-    fn most_unsent(&self) -> Option<DataSize> {
-        Some(DataSize::bytes(self.0.most_unsent()))
+    fn max_unsent(&self) -> Option<DataSize> {
+        Some(DataSize::bytes(self.0.max_unsent()))
     }
 
     fn limit_unsent(&self, size: DataSize) -> io::Result<()> {
@@ -175,7 +175,7 @@ impl Lane for CeleritasLane {
         let mut stats = TransportStats::default();
         stats.rtt = Some(round_trip.smoothed());
         stats.rtt_variation = Some(round_trip.variation());
-        stats.least_rtt = Some(round_trip.least());
+        stats.min_rtt = Some(round_trip.least());
         // Bytes that are to be sent again are not in flight, and not acknowledged either.
         let is_unacknowledged = state.protocol.unacknowledged() > 0;
         let packets = state.protocol.packets_in_flight().max(is_unacknowledged.into());

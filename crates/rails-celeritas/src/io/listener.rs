@@ -52,7 +52,7 @@ impl CeleritasOptions {
         self.check(false)?;
         let acceptor = self.control().listen(address)?;
         let local = acceptor.local_addr();
-        let (sender, greeted) = mpsc::channel(MOST_GREETED);
+        let (sender, greeted) = mpsc::channel(MAX_GREETED);
         let strangers = Arc::<Strangers>::default();
         let mut task = JoinSet::new();
         task.spawn(accept_all(self.clone(), acceptor, sender, strangers.clone()));
@@ -103,7 +103,7 @@ async fn accept_all(
     strangers: Arc<Strangers>,
 ) {
     let address = acceptor.local_addr();
-    let (places, unread) = (Places::new(), Arc::new(Semaphore::new(MOST_UNREAD)));
+    let (places, unread) = (Places::new(), Arc::new(Semaphore::new(MAX_UNREAD)));
     let mut greetings: JoinSet<Result<Greeted, Option<OpenError>>> = JoinSet::new();
     let mut failures = 0u64;
     loop {
@@ -192,8 +192,8 @@ impl Answering {
 }
 
 /// The most connections that their tasks have not come to read.
-const MOST_UNREAD: usize = 32;
+const MAX_UNREAD: usize = 32;
 /// The most peers that have greeted and wait for a caller.
-const MOST_GREETED: usize = 64;
+const MAX_GREETED: usize = 64;
 /// The pause after a connection could not be accepted, and the longest wait for a new socket's events.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -98,7 +98,7 @@ pub struct ConnectionStats {
     /// The smoothed round-trip time.
     pub round_trip: Duration,
     /// The least round-trip time.
-    pub least_round_trip: Duration,
+    pub min_round_trip: Duration,
     /// The bytes that were sent and are not known to have arrived.
     pub unacknowledged: u64,
     /// The largest IP packet that the path is taken to carry, in bytes.
@@ -260,7 +260,7 @@ impl Connection {
             helpers: state.helpers,
             rate: state.protocol.rate(),
             round_trip: state.protocol.round_trip().smoothed(),
-            least_round_trip: state.protocol.round_trip().least(),
+            min_round_trip: state.protocol.round_trip().least(),
             unacknowledged: state.protocol.unacknowledged(),
             path_mtu: state.protocol.path_mtu(),
         }

@@ -10,7 +10,7 @@ use super::{
     secure::{self, Seals},
 };
 use crate::proto::{
-    connection::{ConnectionProtocol, LEAST_MTU, Parameters},
+    connection::{ConnectionProtocol, MIN_MTU, Parameters},
     control::ControlChannel,
     hold_off::HoldOff,
     peer_address::PeerAddress,
@@ -81,9 +81,9 @@ impl CeleritasOptions {
     /// in use, and its segments pass wherever those of UDP do. Nobody has asked for either, so the channel does without
     /// where the system refuses.
     pub(super) fn control(&self) -> TcpTransport {
-        let most = DataSize::bytes(u64::from(LEAST_MTU) - TCP_HEADERS);
+        let most = DataSize::bytes(u64::from(MIN_MTU) - TCP_HEADERS);
         let silence = self.max_silence.max(MIN_CONTROL_SILENCE);
-        TcpTransport::new().local(self.local.clone()).most_segment(most).user_timeout(silence).leave_out_refused(true)
+        TcpTransport::new().local(self.local.clone()).max_segment(most).user_timeout(silence).leave_out_refused(true)
     }
 
     /// Accepts a connection whose control channel a peer has opened.
@@ -132,32 +132,32 @@ impl CeleritasOptions {
         let route =
             route.inspect_err(|error| tracing::debug!(%remote, %error, "the route of segments is unknown")).ok();
         let headers = if remote.is_ipv4() { 28 } else { 48 };
-        let base = (LEAST_MTU - headers) as u16;
+        let base = (MIN_MTU - headers) as u16;
         // The kernel refuses what the interface does not take, and the path's MTU is probed anyway.
-        let interface = route.as_ref().and_then(|route| u16::try_from(route.most_payload.as_bytes()).ok());
+        let interface = route.as_ref().and_then(|route| u16::try_from(route.max_payload.as_bytes()).ok());
         let interface = interface.unwrap_or(u16::MAX);
         if interface < base {
             return Err(OpenError::SmallMtu { remote, mtu: u32::from(interface) + headers });
         }
-        let most_datagram = self.most_datagram.min(interface);
+        let max_datagram = self.max_datagram.min(interface);
         let token = Token(u64::from_ne_bytes(random()?));
         let port = segments.local_addr().map_err(greeting)?.port();
-        let own = Greeting { token, port, most_datagram };
+        let own = Greeting { token, port, max_datagram };
         let (theirs, round_trip) = channel.exchange(&own, theirs).await?;
         let guard = guard_len(seals.segments.is_some()) as u32;
-        let most_datagram = most_datagram.min(theirs.most_datagram);
+        let max_datagram = max_datagram.min(theirs.max_datagram);
         let payload = |datagram: u16| u32::from(datagram) - HEADER_LEN as u32 - guard;
         let mut peer = remote;
         peer.set_port(theirs.port);
         let parameters = Parameters {
             peer_token: theirs.token,
-            most_payload: payload(most_datagram),
-            base_payload: payload(most_datagram.min(base)),
+            max_payload: payload(max_datagram),
+            base_payload: payload(max_datagram.min(base)),
             floor_payload: remote.is_ipv4().then(|| payload(FLOOR)),
             overhead: headers + guard,
-            most_unacknowledged: self.most_unacknowledged.as_bytes(),
+            max_unacknowledged: self.max_unacknowledged.as_bytes(),
             window: self.window.as_bytes(),
-            most_message: self.most_message.as_bytes(),
+            max_message: self.max_message.as_bytes(),
             round_trip,
             max_silence: self.max_silence,
             keep_alive: self.keep_alive,

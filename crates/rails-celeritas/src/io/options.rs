@@ -12,10 +12,10 @@ use std::{fmt, num::NonZeroU32, sync::Arc, time::Duration};
 pub struct CeleritasOptions {
     pub(super) controller: Arc<dyn Fn() -> Box<dyn RateController> + Send + Sync>,
     pub(super) window: DataSize,
-    pub(super) most_message: DataSize,
-    pub(super) most_unacknowledged: DataSize,
+    pub(super) max_message: DataSize,
+    pub(super) max_unacknowledged: DataSize,
     pub(super) max_unsent: DataSize,
-    pub(super) most_datagram: u16,
+    pub(super) max_datagram: u16,
     pub(super) depth: Duration,
     pub(super) burst: Duration,
     pub(super) security: Security,
@@ -51,10 +51,10 @@ impl CeleritasOptions {
         Self {
             controller: Arc::new(make),
             window: DataSize::bytes(16 << 20),
-            most_message: DataSize::bytes(256 << 20),
-            most_unacknowledged: DataSize::bytes(64 << 20),
+            max_message: DataSize::bytes(256 << 20),
+            max_unacknowledged: DataSize::bytes(64 << 20),
             max_unsent: DataSize::bytes(16 << 20),
-            most_datagram: 8972,
+            max_datagram: 8972,
             depth: Duration::from_millis(2),
             burst: Duration::from_micros(250),
             security: Security::insecure(),
@@ -75,8 +75,8 @@ impl CeleritasOptions {
 
     /// The longest message that [`Connection::receive`](super::Connection::receive) takes, which gets memory as it
     /// arrives. Default: 256 MiB. Longer ones take [`receive_into`](super::Connection::receive_into).
-    pub fn most_message(self, size: DataSize) -> Self {
-        Self { most_message: size, ..self }
+    pub fn max_message(self, size: DataSize) -> Self {
+        Self { max_message: size, ..self }
     }
 
     /// The most bytes that this end has sent and not known to have arrived, of which each message takes
@@ -85,15 +85,15 @@ impl CeleritasOptions {
     ///
     /// A message is kept until all of it has arrived: behind the first that has begun, those that have begun have at
     /// most [four times](crate::proto::sender::MAX_KEPT) as many bytes, or are one message.
-    pub fn most_unacknowledged(self, size: DataSize) -> Self {
-        Self { most_unacknowledged: size, ..self }
+    pub fn max_unacknowledged(self, size: DataSize) -> Self {
+        Self { max_unacknowledged: size, ..self }
     }
 
     /// The most bytes of messages that wait to be sent before [`Connection::send`](super::Connection::send) waits.
     /// Default: 16 MiB. Each message counts [512 bytes more](crate::proto::sender::MESSAGE_COST) than it has, so that
     /// many short ones take no more memory; blocks of few bytes take more than they count. A message that is longer is
     /// taken alone. The connection keeps the messages that wait, and those of which [sent
-    /// bytes](Self::most_unacknowledged) may be missing.
+    /// bytes](Self::max_unacknowledged) may be missing.
     pub fn max_unsent(self, size: DataSize) -> Self {
         Self { max_unsent: size, ..self }
     }
@@ -101,8 +101,8 @@ impl CeleritasOptions {
     /// The most bytes of a datagram, without the headers of IP and UDP; 64 at least. Default: 8972, and never more than
     /// the interfaces of both ends take. Connections begin with packets of 1,280 bytes, and find by probes how much of
     /// this the path carries.
-    pub fn most_datagram(self, bytes: u16) -> Self {
-        Self { most_datagram: bytes.max(64), ..self }
+    pub fn max_datagram(self, bytes: u16) -> Self {
+        Self { max_datagram: bytes.max(64), ..self }
     }
 
     /// The time on the wire of one burst, which leaves by one system call. Default: 250 us. The queue on the path has to
@@ -165,10 +165,10 @@ impl fmt::Debug for CeleritasOptions {
         f.debug_struct("CeleritasOptions")
             .field("controller", &(self.controller)())
             .field("window", &self.window)
-            .field("most_message", &self.most_message)
-            .field("most_unacknowledged", &self.most_unacknowledged)
+            .field("max_message", &self.max_message)
+            .field("max_unacknowledged", &self.max_unacknowledged)
             .field("max_unsent", &self.max_unsent)
-            .field("most_datagram", &self.most_datagram)
+            .field("max_datagram", &self.max_datagram)
             .field("depth", &self.depth)
             .field("burst", &self.burst)
             .field("max_silence", &self.max_silence)

@@ -65,7 +65,7 @@ pub struct TurnedAway {
 impl Places {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
-            greetings: Mutex::new(Handshakes::new(MOST_GREETINGS, MOST_GREETINGS_PER_ORIGIN)),
+            greetings: Mutex::new(Handshakes::new(MAX_GREETINGS, MAX_GREETINGS_PER_ORIGIN)),
             tls_rate: Mutex::new(HandshakeRate::new(MAX_TLS_RATE, MAX_TLS_RATE_PER_ORIGIN)),
             open: Mutex::default(),
         })
@@ -187,9 +187,9 @@ impl Strangers {
 }
 
 /// The most peers that greet a listener at a time.
-const MOST_GREETINGS: usize = 256;
+const MAX_GREETINGS: usize = 256;
 /// The most of them from one origin: the most lanes of a stream.
-const MOST_GREETINGS_PER_ORIGIN: usize = 64;
+const MAX_GREETINGS_PER_ORIGIN: usize = 64;
 /// The most TLS handshakes in a second.
 const MAX_TLS_RATE: u32 = 500;
 /// The most of one origin.

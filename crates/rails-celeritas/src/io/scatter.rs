@@ -130,11 +130,11 @@ impl Scatter {
             peer,
             seen: ReplayWindow::new(),
             opening: opener.map(|opener| Opening::new(token, opener, helpers)),
-            heads: vec![[0; HEAD_LEN]; MOST_EXPECTED],
+            heads: vec![[0; HEAD_LEN]; MAX_EXPECTED],
             highest: None,
             head_len: HEAD_LEN,
             payload_len: 0,
-            train: MOST_EXPECTED,
+            train: MAX_EXPECTED,
             singles: 1,
             received: Vec::new(),
             moved: Vec::new(),
@@ -166,12 +166,12 @@ impl Scatter {
         let mut rests = RESTS.take();
         if rests.is_empty() {
             // The kernel gives a page once one is written.
-            rests = vec![0; UdpSocket::MAX_TRAINS * UdpSocket::MOST_BURST_BYTES];
+            rests = vec![0; UdpSocket::MAX_TRAINS * UdpSocket::MAX_BURST_BYTES];
         }
         let offered = self.fill(socket, expected, protocol, &mut received, &mut rests);
         let mut moved = Vec::new();
         self.moved.clear();
-        let trains = received.iter().zip(rests.chunks(UdpSocket::MOST_BURST_BYTES));
+        let trains = received.iter().zip(rests.chunks(UdpSocket::MAX_BURST_BYTES));
         for ((train, rest), offered) in trains.zip(offered.iter().flatten()) {
             self.take_train(now, train, rest, offered.as_ref(), &mut moved, protocol);
         }
@@ -190,7 +190,7 @@ impl Scatter {
             self.place(now, &header, header_len, &payloads[bytes], protocol);
         }
         self.moved = payloads;
-        self.moved.shrink_to(UdpSocket::MOST_BURST_BYTES);
+        self.moved.shrink_to(UdpSocket::MAX_BURST_BYTES);
         received.clear();
         self.received = received;
         offered.map(drop)
@@ -213,7 +213,7 @@ impl Scatter {
         let datagram = train.segment_bytes.map_or(train.bytes, |bytes| bytes.get().into());
         let segments = train.bytes.div_ceil(datagram.max(1));
         // A place takes the kernel time, whether a segment comes or not.
-        let wanted = if segments > 1 { (2 * segments).min(MOST_EXPECTED) } else { 1 };
+        let wanted = if segments > 1 { (2 * segments).min(MAX_EXPECTED) } else { 1 };
         self.train = wanted.max(self.train - 1);
         // In trains of another length the headers lie elsewhere.
         let is_aligned = |offered: &&Offered| match train.bytes <= datagram {
@@ -373,7 +373,7 @@ impl Scatter {
         if !missing.is_empty()
             && let Some(memory) = protocol.memory(message)
         {
-            let segments = trains * self.train.min(UdpSocket::MOST_BURST_BYTES / (head_len + payload_len));
+            let segments = trains * self.train.min(UdpSocket::MAX_BURST_BYTES / (head_len + payload_len));
             missing.end = missing.end.min(missing.start + (segments * payload_len) as u64);
             slices = memory.slices(missing.clone()).into_iter();
         } else {
@@ -381,7 +381,7 @@ impl Scatter {
         }
         let mut slice: &mut [u8] = &mut [];
         let mut heads = self.heads.iter_mut().enumerate();
-        for (offered, rest) in offered.iter_mut().zip(rests.chunks_mut(UdpSocket::MOST_BURST_BYTES)) {
+        for (offered, rest) in offered.iter_mut().zip(rests.chunks_mut(UdpSocket::MAX_BURST_BYTES)) {
             let first = buffers.len();
             for (index, head) in heads.by_ref().take(self.train) {
                 let mut wanted = payload_len.min((missing.end - missing.start) as usize);
@@ -402,7 +402,7 @@ impl Scatter {
                     buffers.push(IoSliceMut::new(now));
                 }
                 // One more takes the rest.
-                if buffers.len() - first >= UdpSocket::MOST_SLICES {
+                if buffers.len() - first >= UdpSocket::MAX_SLICES {
                     buffers.truncate(before);
                     missing = start..start;
                     break;
@@ -522,4 +522,4 @@ thread_local! {
 }
 
 /// The most segments of a train: 64 KiB in all, of 1,280 bytes each at least.
-const MOST_EXPECTED: usize = 52;
+const MAX_EXPECTED: usize = 52;

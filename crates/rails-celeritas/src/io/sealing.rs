@@ -191,7 +191,7 @@ impl Opening {
     /// Receives a train, and offers it to helpers if others wait. Returns its bytes, and the datagrams that the socket
     /// had no room for.
     pub(super) fn receive(&mut self, socket: &UdpSocket) -> io::Result<(usize, u32)> {
-        let mut bytes = self.buffers.pop().unwrap_or_else(|| vec![0; UdpSocket::MOST_BURST_BYTES]);
+        let mut bytes = self.buffers.pop().unwrap_or_else(|| vec![0; UdpSocket::MAX_BURST_BYTES]);
         let received = match socket.try_receive(&mut [IoSliceMut::new(&mut bytes)]) {
             Ok(received) => received,
             Err(error) => {
@@ -238,7 +238,7 @@ impl Opening {
     /// Takes the memory of a train that was handled.
     pub(super) fn recycle(&mut self, opened: Opened) {
         let room = if opened.is_by_helper { &mut self.spare } else { &mut self.buffers };
-        if room.len() < MOST_SPARE {
+        if room.len() < MAX_SPARE {
             room.push(opened.bytes);
         }
     }
@@ -272,7 +272,7 @@ impl Work for Open {
 }
 
 /// The most buffers that are kept.
-const MOST_SPARE: usize = 8;
+const MAX_SPARE: usize = 8;
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::{
     pacer::Pacer,
     path_mtu::PathMtu,
     rate::RateController,
-    receiver::{Arrival, LEAST_INTERVAL, Payload, Receiver, ReceiverStats, Rejection},
+    receiver::{Arrival, MIN_INTERVAL, Payload, Receiver, ReceiverStats, Rejection},
     round_trip::RoundTrip,
     sender::{Segment, Sender, SenderStats, SubmitError, Violation},
     silence::{Patience, Silence},
@@ -30,7 +30,7 @@ pub struct Parameters {
     /// The token of the segments that this end sends: the peer drew it.
     pub peer_token: Token,
     /// The most payload bytes of a segment, if the path carries them.
-    pub most_payload: u32,
+    pub max_payload: u32,
     /// The payload bytes of the first segments: nearly every path carries them.
     pub base_payload: u32,
     /// The payload of a probe that tells a path which does not carry these from a dead one; `None` where a packet of less
@@ -40,11 +40,11 @@ pub struct Parameters {
     pub overhead: u32,
     /// The most bytes that are sent and not acknowledged, with
     /// [`MESSAGE_COST`](super::sender::MESSAGE_COST) for each message of which some may be missing.
-    pub most_unacknowledged: u64,
+    pub max_unacknowledged: u64,
     /// The bytes of the peer's messages that may arrive before a caller asks for them.
     pub window: u64,
     /// The longest message of the peer that is taken without a caller's blocks.
-    pub most_message: u64,
+    pub max_message: u64,
     /// The round-trip time that the handshake has taken.
     pub round_trip: Duration,
     /// The time without news after which the connection fails: so long, and [`MIN_PROBES`] probe timeouts at least.
@@ -150,7 +150,7 @@ pub enum Failure {
     #[error("the peer broke the protocol")]
     Contradiction(#[from] Rejection),
     /// The path does not carry packets of 1,280 bytes.
-    #[error("the path does not carry packets of {LEAST_MTU} bytes")]
+    #[error("the path does not carry packets of {MIN_MTU} bytes")]
     SmallPath,
     /// This end was [abandoned](ConnectionProtocol::abandon), and the peer does not take the last messages.
     #[error("the peer did not take the last messages of a connection that was dropped")]
@@ -182,13 +182,13 @@ impl ConnectionProtocol {
     /// An end that has just been opened.
     pub fn new(now: Instant, parameters: Parameters, controller: Box<dyn RateController>) -> Self {
         let round_trip = RoundTrip::new(parameters.round_trip);
-        let Parameters { peer_token, most_payload, base_payload, most_unacknowledged, depth, .. } = parameters;
+        let Parameters { peer_token, max_payload, base_payload, max_unacknowledged, depth, .. } = parameters;
         let around = parameters.overhead + HEADER_LEN as u32;
-        let path_mtu = PathMtu::new(base_payload, most_payload, around, parameters.floor_payload);
+        let path_mtu = PathMtu::new(base_payload, max_payload, around, parameters.floor_payload);
         let mut protocol = Self {
-            sender: Sender::new(peer_token, path_mtu.current(), most_unacknowledged, round_trip),
+            sender: Sender::new(peer_token, path_mtu.current(), max_unacknowledged, round_trip),
             receiver: Receiver::new(),
-            incoming: Incoming::new(parameters.window, parameters.most_message),
+            incoming: Incoming::new(parameters.window, parameters.max_message),
             pacer: Pacer::new(now, controller.rate(), depth, 2 * parameters.wire_len(path_mtu.current())),
             controller,
             path_mtu,
@@ -481,7 +481,7 @@ impl ConnectionProtocol {
     /// Takes a probe of the peer whose header has this connection's token.
     pub fn handle_probe(&mut self, header: &ProbeHeader) {
         // The others are sent again.
-        if self.arrived_probes.len() < MOST_ARRIVED_PROBES {
+        if self.arrived_probes.len() < MAX_ARRIVED_PROBES {
             self.arrived_probes.push_back(header.packet);
         }
     }
@@ -849,23 +849,23 @@ impl ConnectionProtocol {
     fn burst_len(&self) -> u64 {
         let rate = u128::from(self.pacer.rate().as_bits_per_second());
         let line = u64::try_from(rate * self.parameters.burst.as_nanos() / 8_000_000_000).unwrap_or(u64::MAX);
-        line.max(self.least_burst())
+        line.max(self.min_burst())
     }
 
     /// Two segments, so that bursts save calls at any rate.
-    fn least_burst(&self) -> u64 {
+    fn min_burst(&self) -> u64 {
         2 * self.parameters.wire_len(self.path_mtu.current())
     }
 
     fn heed_path_mtu(&mut self) {
-        self.sender.set_most_payload(self.path_mtu.current());
-        self.pacer.set_least(self.least_burst());
+        self.sender.set_max_payload(self.path_mtu.current());
+        self.pacer.set_min_burst(self.min_burst());
     }
 
     /// Tells the peer the least round-trip time: the first one, and one that has changed by a quarter. Queues change it
     /// little, and so does the time that a handshake takes.
     fn tell_round_trip(&mut self) {
-        let Some(now) = self.sender.least_round_trip() else { return };
+        let Some(now) = self.sender.min_round_trip() else { return };
         if self.told_round_trip.is_none_or(|told| now.abs_diff(told) > told / 4) {
             self.told_round_trip = Some(now);
             self.tells_round_trip = true;
@@ -879,7 +879,7 @@ impl ConnectionProtocol {
 
     /// How long the peer may hold news of an arrival back.
     fn peer_delay(&self) -> Duration {
-        2 * (self.told_round_trip.unwrap_or_default() / 8).max(LEAST_INTERVAL)
+        2 * (self.told_round_trip.unwrap_or_default() / 8).max(MIN_INTERVAL)
     }
 
     fn patience(&self) -> Patience {
@@ -890,7 +890,7 @@ impl ConnectionProtocol {
             limit = limit.min(MAX_USELESS);
         }
         let limit = limit.max(MIN_PROBES * round_trip.probe(self.peer_delay()));
-        Patience { pause: (3 * round_trip.smoothed()).max(LEAST_SILENCE).min(limit / 2), limit }
+        Patience { pause: (3 * round_trip.smoothed()).max(MIN_SILENCE).min(limit / 2), limit }
     }
 
     /// A connection whose peer takes nothing leaves its part of a rate to others.
@@ -900,7 +900,7 @@ impl ConnectionProtocol {
 
     fn set_rate(&mut self, now: Instant) {
         let whole = self.controller.rate().as_bits_per_second();
-        let rate = (whole >> self.silence.halvings().min(63)).max(LEAST_RATE.min(whole)).max(1);
+        let rate = (whole >> self.silence.halvings().min(63)).max(MIN_RATE.min(whole)).max(1);
         self.pacer.set_rate(now, Bandwidth::bits_per_second(rate));
         self.sender.set_window(self.controller.window());
     }
@@ -912,7 +912,7 @@ impl ConnectionProtocol {
 }
 
 /// The IP packets that every path must carry (RFC 8200, section 5).
-pub const LEAST_MTU: u32 = 1280;
+pub const MIN_MTU: u32 = 1280;
 /// The least time between two datagrams that keep the binding of a NAT, so that a caller who asks for none does not have
 /// the driver send without end.
 const MIN_KEEP_ALIVE: Duration = Duration::from_millis(10);
@@ -925,18 +925,18 @@ const KEEP_ALIVE_PADDING: u32 = 1;
 /// How long a peer may take to answer a probe on a short path: it may have other things to do.
 const PROBE_DELAY: Duration = Duration::from_millis(20);
 /// The most probes of the peer that wait to be answered: a round of its search has fewer.
-const MOST_ARRIVED_PROBES: usize = 16;
+const MAX_ARRIVED_PROBES: usize = 16;
 /// The probe timeouts of a silence that ends a connection: with pauses that double, three probes at least have gone out.
 pub const MIN_PROBES: u32 = 8;
 /// The longest silence of a path that has never carried a segment of this end, or that carries small ones alone.
 const MAX_USELESS: Duration = Duration::from_secs(5);
 /// The least time without news after which the rate is halved.
-const LEAST_SILENCE: Duration = Duration::from_millis(300);
+const MIN_SILENCE: Duration = Duration::from_millis(300);
 /// The time in which a connection that nobody holds any more delivers its last messages, and waits for the peer to close:
 /// an end that left at once would reset the control channel, and the reset could overtake its last frames.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 /// The rate below which no silence slows a connection: ten segments of 1,500 bytes a second, for probes.
-const LEAST_RATE: u64 = 120_000;
+const MIN_RATE: u64 = 120_000;
 
 #[cfg(test)]
 pub(super) mod tests {
@@ -947,13 +947,13 @@ pub(super) mod tests {
     pub(in crate::proto) fn end(now: Instant) -> ConnectionProtocol {
         let parameters = Parameters {
             peer_token: Token(71),
-            most_payload: 1432,
+            max_payload: 1432,
             base_payload: 1432,
             floor_payload: None,
             overhead: 28,
-            most_unacknowledged: 1 << 20,
+            max_unacknowledged: 1 << 20,
             window: 1 << 20,
-            most_message: 1 << 20,
+            max_message: 1 << 20,
             round_trip: Duration::from_millis(1),
             max_silence: Duration::from_secs(5),
             keep_alive: None,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub(crate) struct Incoming {
     window: u64,
-    most_message: u64,
+    max_message: u64,
     /// The bytes that are not in this end's memory, or not any more.
     consumed: u64,
     messages: BTreeMap<u32, Arriving>,
@@ -69,11 +69,11 @@ pub enum Outcome {
 }
 
 impl Incoming {
-    pub(crate) fn new(window: u64, most_message: u64) -> Self {
+    pub(crate) fn new(window: u64, max_message: u64) -> Self {
         Self {
             // Without room for a byte no message could begin.
             window: window.max(1),
-            most_message,
+            max_message,
             consumed: 0,
             messages: BTreeMap::new(),
             posted: BTreeMap::new(),
@@ -90,8 +90,8 @@ impl Incoming {
     pub(crate) fn limits(&self, first_open: u32) -> (u64, u32) {
         match self.is_over {
             // Nothing of it is kept but the numbers of messages that have ended out of order.
-            true => (u64::MAX, first_open.saturating_add(MOST_AHEAD)),
-            false => (self.consumed.saturating_add(self.window), self.next.saturating_add(MOST_AHEAD)),
+            true => (u64::MAX, first_open.saturating_add(MAX_AHEAD)),
+            false => (self.consumed.saturating_add(self.window), self.next.saturating_add(MAX_AHEAD)),
         }
     }
 
@@ -107,7 +107,7 @@ impl Incoming {
             Some(blocks) => message.give(blocks, &mut self.consumed),
             // A caller waits for it, and takes it in this end's blocks.
             None if number < self.next && !self.free.contains(&number) => {
-                message.accept(self.most_message, &mut self.consumed)
+                message.accept(self.max_message, &mut self.consumed)
             }
             None => {}
         }
@@ -132,7 +132,7 @@ impl Incoming {
         let was_too_long = message.is_too_long;
         match blocks {
             Some(blocks) => message.give(blocks, &mut self.consumed),
-            None => message.accept(self.most_message, &mut self.consumed),
+            None => message.accept(self.max_message, &mut self.consumed),
         }
         (number, message.is_too_long && !was_too_long)
     }
@@ -262,7 +262,7 @@ impl Arriving {
 }
 
 /// How many messages may arrive before a caller asks for them: each takes a record.
-const MOST_AHEAD: u32 = 1 << 14;
+const MAX_AHEAD: u32 = 1 << 14;
 
 #[cfg(test)]
 mod tests {
@@ -356,6 +356,6 @@ mod tests {
         incoming.given_up(2, 1 << 40);
         incoming.given_up(3, 7);
         assert!(incoming.messages.is_empty() && incoming.refused.is_empty());
-        assert_eq!(incoming.limits(4), (u64::MAX, 4 + MOST_AHEAD));
+        assert_eq!(incoming.limits(4), (u64::MAX, 4 + MAX_AHEAD));
     }
 }

@@ -39,7 +39,7 @@ impl Pacer {
     }
 
     /// Changes the bytes that the bucket holds at a low rate.
-    pub fn set_least(&mut self, bytes: u64) {
+    pub fn set_min_burst(&mut self, bytes: u64) {
         self.least = bytes;
     }
 

@@ -135,7 +135,7 @@ impl PathMtu {
     pub fn take_probe(&mut self, now: Instant, packet: u64, timeout: Duration) -> Option<u32> {
         let size = self.wanted.pop_front()?;
         self.sent.push(Probe { packet, size });
-        self.ends_at = Some(now + timeout * (1 << self.silent.min(MOST_DOUBLED)));
+        self.ends_at = Some(now + timeout * (1 << self.silent.min(MAX_DOUBLED)));
         Some(size)
     }
 
@@ -282,7 +282,7 @@ impl PathMtu {
         self.wanted.make_contiguous().sort_unstable();
         self.wanted = self.wanted.iter().copied().rev().collect();
         self.late.extend(self.sent.drain(..));
-        self.late.drain(..self.late.len().saturating_sub(MOST_LATE));
+        self.late.drain(..self.late.len().saturating_sub(MAX_LATE));
         (self.ends_at, self.grace, self.is_second_try) = (None, Grace::default(), false);
     }
 }
@@ -311,9 +311,9 @@ const PRECISION: u32 = 32;
 /// When a larger size is tried again: PMTU_RAISE_TIMER of RFC 8899, section 5.1.1.
 const RAISE_AFTER: Duration = Duration::from_secs(600);
 /// The most probes that a late answer is awaited for: those of two rounds.
-const MOST_LATE: usize = 16;
+const MAX_LATE: usize = 16;
 /// The time for an answer doubles so often at most.
-const MOST_DOUBLED: u32 = 6;
+const MAX_DOUBLED: u32 = 6;
 /// MTUs of links: Ethernet with jumbo frames, with a VXLAN inside them, FDDI, Ethernet, PPPoE, 6in4, VXLAN, WireGuard,
 /// tunnels.
 const COMMON: [u32; 9] = [9000, 8950, 4352, 1500, 1492, 1480, 1450, 1420, 1400];

@@ -91,7 +91,7 @@ pub enum Rejection {
     #[error("a segment of an unknown message")]
     UnknownMessage,
     /// The bytes that have arrived are in too many pieces.
-    #[error("a segment apart from {MOST_PIECES} pieces")]
+    #[error("a segment apart from {MAX_PIECES} pieces")]
     TooManyPieces,
 }
 
@@ -132,7 +132,7 @@ impl Receiver {
             overflowed: 0,
             // It is the sender that measures round trips.
             round_trip: None,
-            interval: LEAST_INTERVAL,
+            interval: MIN_INTERVAL,
             list_at: None,
             listed_at: None,
             arrivals: VecDeque::new(),
@@ -282,7 +282,7 @@ impl Receiver {
         if !is_sound {
             return Err(Rejection::Contradiction);
         }
-        if self.above.len() >= 2 * MOST_PIECES {
+        if self.above.len() >= 2 * MAX_PIECES {
             return Err(Rejection::TooManyPieces);
         }
         self.end(message);
@@ -383,7 +383,7 @@ impl Receiver {
         }
         let touches =
             bytes.start <= self.complete || self.above.overlaps(&(bytes.start - 1..bytes.end.saturating_add(1)));
-        if !touches && self.above.len() >= MOST_PIECES { Err(Rejection::TooManyPieces) } else { Ok(()) }
+        if !touches && self.above.len() >= MAX_PIECES { Err(Rejection::TooManyPieces) } else { Ok(()) }
     }
 
     /// Whether a message of which nothing has arrived can have that place.
@@ -440,18 +440,18 @@ fn len(range: &Range<u64>) -> u64 {
 }
 
 fn interval(round_trip: Duration) -> Duration {
-    (round_trip / 8).clamp(LEAST_INTERVAL, MAX_INTERVAL)
+    (round_trip / 8).clamp(MIN_INTERVAL, MAX_INTERVAL)
 }
 
 /// Error lists cost the sender's core and the way back; more of them would not find losses earlier than a round trip.
-pub(super) const LEAST_INTERVAL: Duration = Duration::from_millis(2);
+pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(2);
 /// The longest interval between lists: the peer may state any round trip.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 /// A short header this many packets older than the largest is dropped: its offset could be one of before. So many packets
 /// of 64 KiB are 2^30 bytes, and as many were under way when it was sent.
 const OLDEST: u64 = 1 << 14;
 /// The most pieces apart that the arrived bytes are in, so that a peer cannot have this end keep a record per byte.
-pub const MOST_PIECES: usize = 1 << 16;
+pub const MAX_PIECES: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {

@@ -6,11 +6,11 @@
 
 use super::{
     in_flight::{InFlight, Packet},
-    least::Least,
-    receiver::LEAST_INTERVAL,
+    receiver::MIN_INTERVAL,
     round_trip::RoundTrip,
     skipped::Skipped,
-    wire::{ErrorList, HEADER_LEN, MOST_MESSAGE, SHORT_HEADER_LEN, SegmentHeader, ShortHeader, Token},
+    windowed_min::WindowedMin,
+    wire::{ErrorList, HEADER_LEN, MAX_MESSAGE, SHORT_HEADER_LEN, SegmentHeader, ShortHeader, Token},
 };
 use rangemap::RangeSet;
 use std::{
@@ -23,8 +23,8 @@ use std::{
 #[derive(Debug)]
 pub struct Sender {
     token: Token,
-    most_payload: u32,
-    most_unacknowledged: u64,
+    max_payload: u32,
+    max_unacknowledged: u64,
     /// The controller's part of that limit.
     window: u64,
     limit: u64,
@@ -62,7 +62,7 @@ pub struct Sender {
     received: u64,
     heard: Heard,
     round_trip: RoundTrip,
-    least: Least,
+    least: WindowedMin,
     /// Probes since the last news.
     probes: u32,
     /// Payloads above this size count as large.
@@ -227,8 +227,8 @@ pub enum Violation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// It has no bytes, or more than [`MOST_MESSAGE`].
-    #[error("a message of {0} bytes (1 to {MOST_MESSAGE} are allowed)")]
+    /// It has no bytes, or more than [`MAX_MESSAGE`].
+    #[error("a message of {0} bytes (1 to {MAX_MESSAGE} are allowed)")]
     Length(u64),
     /// The peer has closed: it takes no more messages.
     #[error("the peer has closed the connection")]
@@ -239,16 +239,16 @@ pub enum SubmitError {
 }
 
 impl Sender {
-    /// A half that sends segments of at most `most_payload` bytes, and has at most `most_unacknowledged` bytes sent and not
+    /// A half that sends segments of at most `max_payload` bytes, and has at most `max_unacknowledged` bytes sent and not
     /// acknowledged: room for one segment at least. A message begins only if there is room for [`MESSAGE_COST`] too,
     /// for it and for each of those that have not arrived; and only if these, but the first of them, have no more than
-    /// [`MAX_KEPT`] times `most_unacknowledged` bytes with it, or there is but one.
-    pub fn new(token: Token, most_payload: u32, most_unacknowledged: u64, round_trip: RoundTrip) -> Self {
-        let most_payload = most_payload.max(1);
+    /// [`MAX_KEPT`] times `max_unacknowledged` bytes with it, or there is but one.
+    pub fn new(token: Token, max_payload: u32, max_unacknowledged: u64, round_trip: RoundTrip) -> Self {
+        let max_payload = max_payload.max(1);
         Self {
             token,
-            most_payload,
-            most_unacknowledged: most_unacknowledged.max(most_payload.into()),
+            max_payload,
+            max_unacknowledged: max_unacknowledged.max(max_payload.into()),
             window: u64::MAX,
             limit: 0,
             message_limit: 0,
@@ -272,9 +272,9 @@ impl Sender {
             largest: None,
             received: 0,
             round_trip,
-            least: Least::default(),
+            least: WindowedMin::default(),
             probes: 0,
-            small_payload: most_payload,
+            small_payload: max_payload,
             large_losses: 0,
             limited_until: 0,
             delivered: VecDeque::new(),
@@ -296,7 +296,7 @@ impl Sender {
     /// # Errors
     /// [`SubmitError`].
     pub fn submit(&mut self, length: u64) -> Result<u32, SubmitError> {
-        if !(1..=MOST_MESSAGE).contains(&length) {
+        if !(1..=MAX_MESSAGE).contains(&length) {
             return Err(SubmitError::Length(length));
         }
         let number = self.next_message;
@@ -393,9 +393,9 @@ impl Sender {
         let messages = (self.begun.len() + self.given_up.len()) as u64;
         let cost = (messages + 1).saturating_mul(MESSAGE_COST).saturating_add(self.unacknowledged);
         let first = self.begun.first_key_value().map_or(0, |(_, first)| first.length);
-        let max_kept = self.most_unacknowledged.saturating_mul(MAX_KEPT);
+        let max_kept = self.max_unacknowledged.saturating_mul(MAX_KEPT);
         let is_room = self.kept == first || (self.kept - first).saturating_add(length) <= max_kept;
-        messages == 0 || cost <= self.most_unacknowledged && is_room
+        messages == 0 || cost <= self.max_unacknowledged && is_room
     }
 
     /// The bytes that could be sent if the rate allowed it, as far as `max`: the lost ones, and those up to the limits.
@@ -605,7 +605,7 @@ impl Sender {
     }
 
     /// The least round trip of the last 10 s; `None` before the first.
-    pub fn least_round_trip(&self) -> Option<Duration> {
+    pub fn min_round_trip(&self) -> Option<Duration> {
         self.least.get()
     }
 
@@ -616,7 +616,7 @@ impl Sender {
 
     /// The rate allows more than there is to send. It is no news of the path if the window alone is in the way.
     pub fn set_limited(&mut self) {
-        if self.unacknowledged.saturating_add(self.most_payload.into()) <= self.window {
+        if self.unacknowledged.saturating_add(self.max_payload.into()) <= self.window {
             self.limited_until = self.next_packet;
         }
     }
@@ -627,9 +627,9 @@ impl Sender {
     }
 
     /// Changes the most bytes of a segment, for those that are sent from now on.
-    pub fn set_most_payload(&mut self, bytes: u32) {
-        self.most_payload = bytes.max(1);
-        self.most_unacknowledged = self.most_unacknowledged.max(self.most_payload.into());
+    pub fn set_max_payload(&mut self, bytes: u32) {
+        self.max_payload = bytes.max(1);
+        self.max_unacknowledged = self.max_unacknowledged.max(self.max_payload.into());
     }
 
     /// Whether the path may have become too small for large segments: none of them arrives any more. Asking begins the
@@ -680,14 +680,14 @@ impl Sender {
         }
         self.round_trip.sample(whole, delay);
         // A peer that claims a longer one would hide the queues on the path.
-        let sample = whole.saturating_sub(delay.min(self.most_delay()));
+        let sample = whole.saturating_sub(delay.min(self.max_delay()));
         self.least.sample(now, sample);
         Some(sample)
     }
 
     /// The longest delay of a list that is believed: twice the pause between two.
-    fn most_delay(&self) -> Duration {
-        2 * (self.round_trip.smoothed() / 8).max(LEAST_INTERVAL)
+    fn max_delay(&self) -> Duration {
+        2 * (self.round_trip.smoothed() / 8).max(MIN_INTERVAL)
     }
 
     /// Takes those lost bytes for arrived that are not missing after all. Returns their number.
@@ -745,7 +745,7 @@ impl Sender {
 
     /// The new bytes that the limits leave room for.
     fn room(&self) -> u64 {
-        let most = self.most_unacknowledged.min(self.window);
+        let most = self.max_unacknowledged.min(self.window);
         self.limit.saturating_sub(self.next).min(most.saturating_sub(self.unacknowledged))
     }
 
@@ -758,7 +758,7 @@ impl Sender {
     fn cut(&self, range: Range<u64>, is_known: bool, is_again: bool) -> Next {
         // The peer tells offsets apart that lie closer together than half of the numbers that a short header has.
         let is_short = is_known && range.start.max(self.next) < self.heard.complete + SHORT_REACH;
-        let most = self.most_payload + header_len(false) - header_len(is_short);
+        let most = self.max_payload + header_len(false) - header_len(is_short);
         let payload_len = (range.end - range.start).min(most.into()) as u32;
         Next { offset: range.start, payload_len, is_short, is_again }
     }

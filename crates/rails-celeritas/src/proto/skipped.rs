@@ -49,13 +49,13 @@ impl Skipped {
         let mut hasher = DefaultHasher::new();
         (self.seed, self.count).hash(&mut hasher);
         self.count += 1;
-        self.next += LEAST_PAUSE + hasher.finish() % LEAST_PAUSE;
+        self.next += MIN_PAUSE + hasher.finish() % MIN_PAUSE;
     }
 }
 
 /// Of so many numbers one is skipped, or of up to twice as many: a peer that names one by guess in each list is found in a
 /// second or so, and the 56 bits of the numbers last as long.
-const LEAST_PAUSE: u64 = 64;
+const MIN_PAUSE: u64 = 64;
 
 #[cfg(test)]
 mod tests {

@@ -18,12 +18,12 @@ pub const CHECK_LEN: usize = 4;
 /// The most bytes of a header and its check.
 pub const HEAD_LEN: usize = HEADER_LEN + CHECK_LEN;
 /// The most bytes of a frame of the control channel, without its length.
-pub const MOST_FRAME: usize = 64_000;
+pub const MAX_FRAME: usize = 64_000;
 /// The most missing ranges of one error list, of which an encoded one takes at most 20 bytes. A list ends before the range
 /// that would be one more, so a sender repeats at most so many in a round trip.
-pub const MOST_RANGES: usize = 3_000;
+pub const MAX_RANGES: usize = 3_000;
 /// The most bytes of a message: the header has 48 bits for its length.
-pub const MOST_MESSAGE: u64 = (1 << 48) - 1;
+pub const MAX_MESSAGE: u64 = (1 << 48) - 1;
 
 /// Tells the segments of one connection from all others. The receiving end draws it, and tells it to its peer over the
 /// control channel alone, so an attacker away from the path does not know it.
@@ -160,8 +160,8 @@ pub struct ErrorList {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// It has no bytes, or more than [`MOST_FRAME`].
-    #[error("a control frame of {0} bytes (1 to {MOST_FRAME} are allowed)")]
+    /// It has no bytes, or more than [`MAX_FRAME`].
+    #[error("a control frame of {0} bytes (1 to {MAX_FRAME} are allowed)")]
     Length(usize),
     /// It was changed on the way, or does not belong there.
     #[error("a control frame that does not open: it was changed on the way")]
@@ -360,7 +360,7 @@ impl ErrorList {
     pub(crate) fn with_missing(mut self, missing: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut end = self.complete;
         for range in missing {
-            if self.missing.len() == MOST_RANGES {
+            if self.missing.len() == MAX_RANGES {
                 self.known = range.start;
                 break;
             }
@@ -398,7 +398,7 @@ impl ErrorList {
         }
         // The byte at `complete` is missing: a sender keeps the bytes above it until the peer has this one.
         let begins = self.missing.first().map_or(self.known == self.complete, |(gap, _)| *gap == 0);
-        let is_sound = begins && self.missing.len() <= MOST_RANGES && end.is_some_and(|end| end <= self.known);
+        let is_sound = begins && self.missing.len() <= MAX_RANGES && end.is_some_and(|end| end <= self.known);
         if is_sound { Ok(()) } else { Err(FrameError::Ranges) }
     }
 }
@@ -440,7 +440,7 @@ impl FrameReader {
         let Some(prefix) = self.bytes.first_chunk::<2>().copied() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(prefix));
         let seal = self.seal_len();
-        if !(1 + seal..=MOST_FRAME + seal).contains(&length) {
+        if !(1 + seal..=MAX_FRAME + seal).contains(&length) {
             return Err(FrameError::Length(length));
         }
         let Some(content) = self.bytes.get(2..2 + length) else { return Ok(None) };
@@ -489,7 +489,7 @@ impl FrameWriter {
     pub fn frame(&mut self, frame: &Control) -> Vec<u8> {
         let content = postcard::to_stdvec(frame).expect("memory takes every frame");
         let length = u16::try_from(content.len() + seal_len(self.sealer.is_some()))
-            .expect("no frame is longer than `MOST_FRAME`");
+            .expect("no frame is longer than `MAX_FRAME`");
         let mut bytes = length.to_be_bytes().to_vec();
         let content = self.seal(&bytes, content);
         bytes.extend(content);
@@ -529,7 +529,7 @@ mod tests {
     prop_compose! {
         fn header()(
             packet in 0..1u64 << 56, token: u64, start in 0..1u64 << 62, message: u32,
-            message_len in 1..=MOST_MESSAGE, part in 0.0..1.0f64,
+            message_len in 1..=MAX_MESSAGE, part in 0.0..1.0f64,
         ) -> SegmentHeader {
             let in_message = ((message_len as f64 * part) as u64).min(message_len - 1);
             let offset = start + in_message;
@@ -573,7 +573,7 @@ mod tests {
 
         #[test]
         fn lists_come_back_in_any_pieces(
-            spans in proptest::collection::vec((0..1u64 << 40, 1..1u64 << 40), 0..MOST_RANGES),
+            spans in proptest::collection::vec((0..1u64 << 40, 1..1u64 << 40), 0..MAX_RANGES),
             cut in 1..64usize,
         ) {
             let missing = std::iter::once((0, 1)).chain(spans).collect();
@@ -608,16 +608,16 @@ mod tests {
 
     #[test]
     fn list_of_too_many_ranges_ends_before_the_rest() {
-        let ranges = (0..MOST_RANGES as u64 + 3).map(|index| 10 * index..10 * index + 5);
+        let ranges = (0..MAX_RANGES as u64 + 3).map(|index| 10 * index..10 * index + 5);
         let list = ErrorList { known: 1 << 30, ..ErrorList::default() }.with_missing(ranges);
-        assert_eq!(list.known, 10 * MOST_RANGES as u64);
-        assert_eq!(list.missing_ranges().count(), MOST_RANGES);
-        let last = 10 * (MOST_RANGES as u64 - 1);
+        assert_eq!(list.known, 10 * MAX_RANGES as u64);
+        assert_eq!(list.missing_ranges().count(), MAX_RANGES);
+        let last = 10 * (MAX_RANGES as u64 - 1);
         assert_eq!(list.missing_ranges().last(), Some(last..last + 5));
         assert_eq!(list.arrived_ranges().nth(1), Some(15..20));
         assert_eq!(list.arrived_ranges().last(), Some(last + 5..last + 10));
         list.check().unwrap();
-        assert!(Control::ErrorList(list).encode().len() <= MOST_FRAME + 2);
+        assert!(Control::ErrorList(list).encode().len() <= MAX_FRAME + 2);
     }
 
     #[test]

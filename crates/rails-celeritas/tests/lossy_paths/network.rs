@@ -134,13 +134,13 @@ fn pattern(message: u32, place: u64) -> u8 {
 pub(crate) fn parameters(round_trip: Duration, end: End) -> Parameters {
     Parameters {
         peer_token: Token(71 + (1 - end as u64)),
-        most_payload: 1432,
+        max_payload: 1432,
         base_payload: 1432,
         floor_payload: None,
         overhead: 28,
-        most_unacknowledged: 8 << 20,
+        max_unacknowledged: 8 << 20,
         window: u64::MAX,
-        most_message: u64::MAX,
+        max_message: u64::MAX,
         round_trip,
         max_silence: Duration::from_secs(5),
         keep_alive: None,
@@ -157,7 +157,7 @@ impl Network {
         rate: impl Fn() -> Box<dyn RateController>,
     ) -> Self {
         let now = Instant::now();
-        let max_unacknowledged = parameters[0].most_unacknowledged.max(parameters[0].most_payload.into());
+        let max_unacknowledged = parameters[0].max_unacknowledged.max(parameters[0].max_payload.into());
         Self {
             ends: parameters.map(|parameters| ConnectionProtocol::new(now, parameters, rate())),
             oracles: Default::default(),

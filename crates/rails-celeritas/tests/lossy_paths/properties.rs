@@ -40,20 +40,20 @@ fn run(seed: u64, corruption: f64) -> Network {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut paths = [path(&mut rng, corruption), path(&mut rng, corruption)];
     let round_trip = paths[0].delay + paths[1].delay;
-    let most_unacknowledged = 10u64.pow(rng.random_range(3..8));
+    let max_unacknowledged = 10u64.pow(rng.random_range(3..8));
     // Some ends look for the path's MTU.
-    let (base_payload, most_payload) = [(1432, 1432), (1212, 1432), (1212, 8932)][rng.random_range(0..3)];
-    if base_payload < most_payload {
+    let (base_payload, max_payload) = [(1432, 1432), (1212, 1432), (1212, 8932)][rng.random_range(0..3)];
+    if base_payload < max_payload {
         paths.iter_mut().for_each(|path| path.largest = rng.random_range(1280..1600));
     }
     let [windows, longest] = [0; 2].map(|_| [0; 2].map(|_| rng.random_range(5_000..1_000_000u64)));
     let chosen = |end: usize| Parameters {
-        most_payload,
+        max_payload,
         base_payload,
-        floor_payload: (base_payload < most_payload).then_some(508),
-        most_unacknowledged,
+        floor_payload: (base_payload < max_payload).then_some(508),
+        max_unacknowledged,
         window: windows[end],
-        most_message: longest[end],
+        max_message: longest[end],
         ..parameters(round_trip, end)
     };
     let most = paths.iter().map(|path| path.bits_per_second).min().unwrap();
@@ -73,7 +73,7 @@ fn run(seed: u64, corruption: f64) -> Network {
     let finished_at = [0, 1].map(|_| rng.random_range(1..60));
     // An application that is gone, and the MTU of a path that changes.
     let abandoned = rng.random_bool(0.1).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
-    let shrinks = (base_payload < most_payload).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
+    let shrinks = (base_payload < max_payload).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
     // A path that becomes another one.
     let moves = rng.random_bool(0.2).then(|| (rng.random_range(1..60), rng.random_range(0..2)));
     let delay = Duration::from_micros(10u64.pow(rng.random_range(1..6))).min(Duration::from_millis(300));

@@ -12,7 +12,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const MESSAGE: u64 = 20_000_000;
 /// The messages that may arrive before a caller asks for them.
-const MOST_AHEAD: u32 = 1 << 14;
+const MAX_AHEAD: u32 = 1 << 14;
 
 fn fixed(mbps: u64) -> impl Fn() -> Box<dyn RateController> {
     move || Box::new(Fixed(Bandwidth::mbps(mbps)))
@@ -64,7 +64,7 @@ fn goodput_does_not_depend_on_loss() {
 
 #[test]
 fn unacknowledged_bytes_are_bounded() {
-    let bounded = |end| Parameters { most_unacknowledged: 100_000, ..parameters(19 * MS, end) };
+    let bounded = |end| Parameters { max_unacknowledged: 100_000, ..parameters(19 * MS, end) };
     let mut network = Network::new(3, [wan(0.01), wan(0.0)], [0, 1].map(bounded), fixed(495));
     network.send(0, MESSAGE);
     assert!(network.run(Duration::from_secs(60), |network| network.oracles[0].is_satisfied()));
@@ -142,20 +142,20 @@ fn stop_within_the_limit_counts_little() {
 #[test]
 fn sender_waits_at_the_limit_of_messages() {
     let mut network = network(6, 0.0, 495);
-    for _ in 0..MOST_AHEAD + 3 {
+    for _ in 0..MAX_AHEAD + 3 {
         network.send(0, 10);
     }
-    assert!(network.give_up(0, MOST_AHEAD + 1));
+    assert!(network.give_up(0, MAX_AHEAD + 1));
     network.finish(0);
     network.finish(1);
     assert!(!network.run(Duration::from_secs(20), |network| network.closed[0]));
-    assert_eq!(network.ends[1].receiver().complete(), 10 * u64::from(MOST_AHEAD));
-    for number in 0..MOST_AHEAD + 3 {
+    assert_eq!(network.ends[1].receiver().complete(), 10 * u64::from(MAX_AHEAD));
+    for number in 0..MAX_AHEAD + 3 {
         assert_eq!(network.reserve(1, None), number);
         network.run(Duration::from_secs(21), |network| network.take(1, number).is_some());
     }
     assert!(network.run(Duration::from_secs(30), |network| network.closed == [true; 2]), "{:?}", network.failures);
-    assert_eq!(network.oracles[0].ends(), (MOST_AHEAD as usize + 2, 1));
+    assert_eq!(network.oracles[0].ends(), (MAX_AHEAD as usize + 2, 1));
 }
 
 #[test]
@@ -424,7 +424,7 @@ fn idle_ends_keep_the_bindings_of_nats() {
 #[test]
 fn strange_giving_up_ends_the_connection() {
     for (message, start, length) in
-        [(MOST_AHEAD, 0, 0), (5, 1 << 61, 1 << 61), (5, 0, 10), (5, u64::MAX, 2), (0, 1, 899_999), (1, 899_999, 10)]
+        [(MAX_AHEAD, 0, 0), (5, 1 << 61, 1 << 61), (5, 0, 10), (5, u64::MAX, 2), (0, 1, 899_999), (1, 899_999, 10)]
     {
         let ends = [0, 1].map(|end| Parameters { window: 1_000_000, ..parameters(19 * MS, end) });
         let mut network = Network::new(19, [wan(0.0), wan(0.0)], ends, fixed(495));
@@ -460,7 +460,7 @@ fn peer_that_claims_unsent_bytes_ends_the_connection() {
 fn searching(seed: u64, path: Path, largest: u64, mbps: u64) -> Network {
     let ends = [0, 1].map(|end| Parameters {
         base_payload: 1212,
-        most_payload: 8932,
+        max_payload: 8932,
         floor_payload: Some(508),
         ..parameters(19 * MS, end)
     });
@@ -577,7 +577,7 @@ fn smaller_path_mtu_on_a_path_by_satellite() {
         let path = || Path { delay: delay * MS, ..wan(0.0) };
         let ends = [0, 1].map(|end| Parameters {
             base_payload: 1212,
-            most_payload: 1432,
+            max_payload: 1432,
             floor_payload: Some(508),
             ..parameters(2 * delay * MS, end)
         });
@@ -613,7 +613,7 @@ fn path_below_the_least_mtu_is_told() {
 #[test]
 fn lists_cap_no_long_lossy_path() {
     let path = |loss| Path { delay: 100 * MS, queue: 20_000_000, ..wan(loss) };
-    let ends = [0, 1].map(|end| Parameters { most_unacknowledged: 64 << 20, ..parameters(200 * MS, end) });
+    let ends = [0, 1].map(|end| Parameters { max_unacknowledged: 64 << 20, ..parameters(200 * MS, end) });
     let mut network = Network::new(7, [path(0.1), path(0.0)], ends, fixed(495));
     for _ in 0..8 {
         network.send(0, MESSAGE);

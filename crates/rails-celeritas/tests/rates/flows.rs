@@ -81,13 +81,13 @@ impl Plan {
 pub(crate) fn parameters(end: u64, round_trip: Duration) -> Parameters {
     Parameters {
         peer_token: Token(end),
-        most_payload: 1432,
+        max_payload: 1432,
         base_payload: 1432,
         floor_payload: None,
         overhead: 28,
-        most_unacknowledged: 1 << 30,
+        max_unacknowledged: 1 << 30,
         window: u64::MAX,
-        most_message: u64::MAX,
+        max_message: u64::MAX,
         round_trip,
         max_silence: Duration::from_secs(5),
         keep_alive: None,

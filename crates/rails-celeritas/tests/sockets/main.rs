@@ -25,7 +25,7 @@ use tokio::{io::AsyncWriteExt, net::TcpListener, time::timeout};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options() -> CeleritasOptions {
-    CeleritasOptions::fixed(Bandwidth::mbps(800)).most_datagram(1472)
+    CeleritasOptions::fixed(Bandwidth::mbps(800)).max_datagram(1472)
 }
 
 fn anywhere() -> SocketAddr {
@@ -153,7 +153,7 @@ async fn sender_halts_at_the_window_of_a_mute_reader() {
 
 #[tokio::test]
 async fn message_without_memory_is_refused_alone() {
-    let small = options().window(DataSize::bytes(100_000)).most_message(DataSize::bytes(300_000));
+    let small = options().window(DataSize::bytes(100_000)).max_message(DataSize::bytes(300_000));
     let (near, far) = pair_of(options(), small).await;
     let too_long = near.try_send(cut(&pattern(400_000, 1), 8192)).unwrap();
     let longer_than_the_window = near.try_send(cut(&pattern(300_000, 2), 8192)).unwrap();

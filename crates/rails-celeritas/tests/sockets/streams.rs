@@ -233,7 +233,7 @@ async fn lane_carries_bytes_and_its_end() {
 #[tokio::test]
 async fn lane_has_room_for_a_few_bytes_alone() {
     let (near, _far) = lanes().await;
-    let most = near.most_unsent().unwrap().as_bytes();
+    let most = near.max_unsent().unwrap().as_bytes();
     let payload = Bytes::from(vec![7; 1 << 20]);
     let mut taken = 0;
     // Nothing leaves before the driver has its turn.
@@ -251,7 +251,7 @@ async fn lane_has_room_for_a_few_bytes_alone() {
 #[tokio::test]
 async fn writes_of_a_byte_fill_a_lane() {
     let (near, _far) = lanes().await;
-    let most = near.most_unsent().unwrap().as_bytes();
+    let most = near.max_unsent().unwrap().as_bytes();
     let mut taken = 0;
     while near.try_submit(&[7], &[]).is_ok() {
         taken += 1;

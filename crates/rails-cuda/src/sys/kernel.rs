@@ -125,7 +125,7 @@ impl Drop for Kernel {
 
 /// The blocks for so many pixels: one thread for each, up to a number at which every device is busy.
 fn grid(pixels: u64) -> c_uint {
-    pixels.div_ceil(THREADS.into()).clamp(1, MOST_BLOCKS.into()) as c_uint
+    pixels.div_ceil(THREADS.into()).clamp(1, MAX_BLOCKS.into()) as c_uint
 }
 
 /// The kernel in PTX, which the driver compiles for the device that is there.
@@ -139,7 +139,7 @@ const NAME: &CStr = c"swap_red_and_blue";
 /// The threads of a block.
 const THREADS: c_uint = 256;
 /// Each thread of a larger frame than 16,777,216 pixels has several.
-const MOST_BLOCKS: c_uint = 1 << 16;
+const MAX_BLOCKS: c_uint = 1 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -148,6 +148,6 @@ mod tests {
     #[test]
     fn a_thread_for_each_pixel_up_to_a_limit() {
         assert_eq!([1, 256, 257, 3840 * 2160].map(grid), [1, 1, 2, 32_400]);
-        assert_eq!([(1 << 24) - 1, 1 << 24, (1 << 24) + 1, u64::MAX].map(grid), [MOST_BLOCKS; 4]);
+        assert_eq!([(1 << 24) - 1, 1 << 24, (1 << 24) + 1, u64::MAX].map(grid), [MAX_BLOCKS; 4]);
     }
 }

@@ -148,7 +148,7 @@ impl FollowOptions {
     /// How long a better place has to be there before a rail moves to it, and the least time between such a move and the
     /// last one. Default: 10 s; at least 100 ms. It is also the time after which a move that failed is tried again.
     pub fn dwell(self, time: Duration) -> Self {
-        Self { dwell: time.clamp(LEAST_DWELL, LONGEST), ..self }
+        Self { dwell: time.clamp(MIN_DWELL, LONGEST), ..self }
     }
 
     /// Puts interrupts of the rails' NICs back that another program moves, such as irqbalance: to the CPUs that they
@@ -277,7 +277,7 @@ pub(crate) struct Follow {
 
 impl Default for Follow {
     fn default() -> Self {
-        Self { events: broadcast::Sender::new(MOST_UNREAD), stop: Mutex::default(), warnings: Repeated::new() }
+        Self { events: broadcast::Sender::new(MAX_UNREAD), stop: Mutex::default(), warnings: Repeated::new() }
     }
 }
 
@@ -355,11 +355,11 @@ impl fmt::Display for Cpus<'_> {
 }
 
 /// A move that fails at once is not tried again and again without a rest.
-const LEAST_DWELL: Duration = Duration::from_millis(100);
+const MIN_DWELL: Duration = Duration::from_millis(100);
 /// Longer than any machine runs, and short enough to add to an instant.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The events that are kept for a subscriber that does not read.
-const MOST_UNREAD: usize = 64;
+const MAX_UNREAD: usize = 64;
 
 #[cfg(test)]
 mod tests;

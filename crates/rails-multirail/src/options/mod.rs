@@ -11,7 +11,7 @@ use rails_net::{TcpTransport, Transport};
 use rails_proto::{
     Scheme,
     connection::{Config, Connection},
-    parameters::{MOST_LANES, SILENCE_LIMIT, TransportParameters},
+    parameters::{MAX_LANES, SILENCE_LIMIT, TransportParameters},
     policy::{Policy, StripePolicy},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -323,7 +323,7 @@ impl StreamOptions {
     /// [`OptionError`] names the first setting outside its bounds.
     pub fn validate(&self) -> Result<(), OptionError> {
         let Self { parallel, longest_chunk, send_buffer, window, recorded_decisions, .. } = self;
-        bounded("parallel connections", *parallel as u64, 1, MOST_LANES as u64)?;
+        bounded("parallel connections", *parallel as u64, 1, MAX_LANES as u64)?;
         bounded("a longest chunk in bytes", *longest_chunk as u64, 1 << 10, 16 << 20)?;
         bounded("a send buffer in bytes", *send_buffer as u64, 1 << 10, 1 << 30)?;
         // These times are added to the clock. The limit is 34 years.
@@ -375,7 +375,7 @@ impl StreamOptions {
     /// as many lanes as a stream may have, and those that wait to be sent and for an acknowledgement.
     pub(crate) fn memory_of_stream(&self) -> u64 {
         let arrived = self.window + self.window / 10;
-        let arriving = MOST_LANES as u64 * (self.longest_chunk as u64 + FIXED_PER_LANE);
+        let arriving = MAX_LANES as u64 * (self.longest_chunk as u64 + FIXED_PER_LANE);
         arrived + arriving + self.send_buffer as u64 + self.unacknowledged()
     }
 

@@ -1,6 +1,6 @@
 //! The local ends and addresses of planned lanes.
 
-use super::{LocalEnd, PlannedRail, rail_request::MOST_RAILS};
+use super::{LocalEnd, PlannedRail, rail_request::MAX_RAILS};
 use rails_topo::{InterfaceAddress, Nic, NicKind};
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,7 +15,7 @@ pub(super) fn next_end(planned: &[PlannedRail], nic: &Nic) -> (Option<IpAddr>, L
     let is_free = |ip: &IpAddr| planned.iter().all(|rail| rail.address != Some(*ip));
     if planned.iter().any(|rail| rail.interface.as_ref() == Some(&device)) {
         let alike = held().filter(|ip| !is_loopback && first.is_some_and(|first| first.is_ipv4() == ip.is_ipv4()));
-        let loopback = (0..MOST_RAILS).filter(|_| is_loopback).map(loopback_address);
+        let loopback = (0..MAX_RAILS).filter(|_| is_loopback).map(loopback_address);
         if let Some(address) = alike.chain(loopback).find(is_free) {
             return (Some(address), LocalEnd::DeviceAddress { device, address });
         }

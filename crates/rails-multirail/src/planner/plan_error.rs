@@ -1,6 +1,6 @@
 //! Why a request cannot be met.
 
-use super::rail_request::MOST_RAILS;
+use super::rail_request::MAX_RAILS;
 use crate::RailId;
 use rails_topo::{CpuSet, NodeId, NodeSet};
 use std::net::IpAddr;
@@ -153,7 +153,7 @@ pub enum PlanError {
     #[error("no rails were asked for")]
     NoRails,
     /// The request is for more rails than a stream has lanes.
-    #[error("{count} rails were asked for, {MOST_RAILS} are the most")]
+    #[error("{count} rails were asked for, {MAX_RAILS} are the most")]
     TooMany {
         /// The number of rails.
         count: usize,

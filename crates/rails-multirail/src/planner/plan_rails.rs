@@ -8,7 +8,7 @@ use super::{
     devices::Named,
     exclusive,
     nics::why_not,
-    rail_request::MOST_RAILS,
+    rail_request::MAX_RAILS,
     reasons::{describe_cpu, describe_devices, describe_lane, describe_tasks, plural},
 };
 use crate::RailId;
@@ -109,7 +109,7 @@ impl<'a> Planner<'a> {
         }
         match request.rails() {
             Some(0) => return Err(PlanError::NoRails),
-            Some(count) if count > MOST_RAILS => return Err(PlanError::TooMany { count }),
+            Some(count) if count > MAX_RAILS => return Err(PlanError::TooMany { count }),
             _ => {}
         }
         let locality = topology.locality();
@@ -139,7 +139,7 @@ impl<'a> Planner<'a> {
             return Err(PlanError::NoNic);
         }
         let (usable, first) = (nics.len(), &nics[0].name);
-        let wanted = count.unwrap_or(usable.min(MOST_RAILS));
+        let wanted = count.unwrap_or(usable.min(MAX_RAILS));
         if wanted > usable {
             if !self.request.share_nics {
                 return Err(PlanError::TooFewNics {
@@ -180,7 +180,7 @@ impl<'a> Planner<'a> {
 
     /// One rail per core that may be used, and at least two.
     fn loopback_rails(&self) -> usize {
-        self.cpus.cores().clamp(2, MOST_RAILS)
+        self.cpus.cores().clamp(2, MAX_RAILS)
     }
 
     /// The parts of a wish.
@@ -593,9 +593,7 @@ impl<'a> Planner<'a> {
         let all = |rails: usize| rails.saturating_mul(self.request.cores.max(1));
         let wanted = match &self.request.which {
             _ if !self.request.exclusive => cores,
-            Which::Auto => {
-                all(self.topology.nics().iter().filter(|nic| why_not(nic).is_none()).count().min(MOST_RAILS))
-            }
+            Which::Auto => all(self.topology.nics().iter().filter(|nic| why_not(nic).is_none()).count().min(MAX_RAILS)),
             Which::Count(count) | Which::Loopback(Some(count)) => all(*count),
             Which::Loopback(None) => all(self.loopback_rails()),
             Which::Listed(wishes) => wishes.iter().map(|wish| self.cores_of(wish)).fold(0, usize::saturating_add),

@@ -173,9 +173,9 @@ pub enum Need {
 }
 
 /// The most rails that a request may ask for: a stream has no more lanes.
-pub(super) const MOST_RAILS: usize = rails_proto::parameters::MOST_LANES;
+pub(super) const MAX_RAILS: usize = rails_proto::parameters::MAX_LANES;
 /// The most cores that a request may ask for, for each rail.
-pub(super) const MOST_CORES: usize = 1024;
+pub(super) const MAX_CORES: usize = 1024;
 
 impl RailRequest {
     /// A request for these rails: of one core each, which others may use, beside their devices.

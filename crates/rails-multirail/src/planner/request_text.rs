@@ -2,7 +2,7 @@
 
 use super::{
     Binding, BindingKind, Part, RailRequest, RailWish, Which,
-    rail_request::{MOST_CORES, MOST_RAILS},
+    rail_request::{MAX_CORES, MAX_RAILS},
 };
 use rails_net::{LocalEnd, ScopedAddress};
 use rails_topo::{CpuSet, NodeId};
@@ -68,9 +68,9 @@ fn which(text: &str) -> Result<Which, Fault<'_>> {
         "" => Err(Fault::new(text, "it is empty; try `auto`, `4`, `loopback:2` or `eth0,eth1`")),
         "auto" => Ok(Which::Auto),
         "loopback" => Ok(Which::Loopback(None)),
-        digits if is_digits(digits) => number(digits, "rails", MOST_RAILS).map(Which::Count),
+        digits if is_digits(digits) => number(digits, "rails", MAX_RAILS).map(Which::Count),
         text => match text.strip_prefix("loopback:") {
-            Some(digits) => number(digits, "rails", MOST_RAILS).map(|count| Which::Loopback(Some(count))),
+            Some(digits) => number(digits, "rails", MAX_RAILS).map(|count| Which::Loopback(Some(count))),
             None => text.split(',').map(wish).collect::<Result<_, _>>().map(Which::Listed),
         },
     }
@@ -125,7 +125,7 @@ fn binding(text: &str) -> Result<Binding, Fault<'_>> {
 
 fn part(text: &str) -> Result<Part, Fault<'_>> {
     if let Some(digits) = text.strip_prefix("cores:") {
-        return number(digits, "cores", MOST_CORES).map(Part::Cores);
+        return number(digits, "cores", MAX_CORES).map(Part::Cores);
     }
     if let Some(address) = text.strip_prefix("peer:") {
         let peer = address.parse().map_err(|_| Fault::new(address, format!("`{address}` is not an address")))?;

@@ -55,8 +55,8 @@ pub(super) const STREAM_METRICS: &[Metric<StreamStats>] = &[
         "Bytes that have arrived and wait for others before them.",
         |stats, to| to.extend(stats.reordered.map(|reordered| of(stats, &[], Gauge(reordered.bytes as f64)))),
     ),
-    gauge("rails_stream_reordered_most", Some(BYTES), "The most bytes that did.", |stats, to| {
-        to.extend(stats.reordered.map(|reordered| of(stats, &[], Gauge(reordered.most_bytes as f64))));
+    gauge("rails_stream_reordered_max", Some(BYTES), "The most bytes that did.", |stats, to| {
+        to.extend(stats.reordered.map(|reordered| of(stats, &[], Gauge(reordered.max_bytes as f64))));
     }),
     gauge(
         "rails_stream_window",
@@ -67,8 +67,8 @@ pub(super) const STREAM_METRICS: &[Metric<StreamStats>] = &[
     gauge("rails_stream_window_used", Some("ratio"), "The part of the window that is in use.", |stats, to| {
         windows(stats, to, WindowUse::share);
     }),
-    gauge("rails_stream_window_used_most", Some("ratio"), "The largest part that was in use.", |stats, to| {
-        windows(stats, to, WindowUse::most_share);
+    gauge("rails_stream_window_used_max", Some("ratio"), "The largest part that was in use.", |stats, to| {
+        windows(stats, to, WindowUse::max_share);
     }),
     counter(
         "rails_stream_stalled",
@@ -180,8 +180,8 @@ pub(super) const STREAM_METRICS: &[Metric<StreamStats>] = &[
     gauge("rails_lane_rtt", Some(SECONDS), "Smoothed round trip, by the kernel.", |stats, to| {
         lanes(stats, to, |lane, put| known(lane.rtt, put));
     }),
-    gauge("rails_lane_least_rtt", Some(SECONDS), "Least round trip lately, by the kernel.", |stats, to| {
-        lanes(stats, to, |lane, put| known(lane.least_rtt, put));
+    gauge("rails_lane_min_rtt", Some(SECONDS), "Least round trip lately, by the kernel.", |stats, to| {
+        lanes(stats, to, |lane, put| known(lane.min_rtt, put));
     }),
     counter("rails_lane_retransmitted", Some(BYTES), "Bytes that TCP sent again.", |stats, to| {
         lanes(stats, to, |lane, put| lane.bytes_retransmitted.into_iter().for_each(|bytes| put(&[], Total(bytes))));

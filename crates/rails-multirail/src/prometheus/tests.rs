@@ -40,7 +40,7 @@ fn lane(number: u16) -> LaneStats {
         unused: false,
         service: None,
         rtt: Some(Duration::from_micros(1500)),
-        least_rtt: Some(Duration::from_micros(500)),
+        min_rtt: Some(Duration::from_micros(500)),
         bytes_retransmitted: Some(0),
         segments_retransmitted: Some(0),
         times: LaneTimes { busy: Duration::from_millis(1250), ..LaneTimes::default() },
@@ -53,7 +53,7 @@ fn lane(number: u16) -> LaneStats {
 }
 
 fn stats(id: u8) -> StreamStats {
-    let window = WindowUse { size_bytes: 100, used_bytes: 25, most_used_bytes: 50 };
+    let window = WindowUse { size_bytes: 100, used_bytes: 25, max_used_bytes: 50 };
     StreamStats {
         stream: StreamId([id; 16]),
         age: Duration::from_secs(2),
@@ -64,7 +64,7 @@ fn stats(id: u8) -> StreamStats {
         bytes_read: 0,
         bytes_duplicated: 0,
         chunks_duplicated: 0,
-        reordered: Some(Reordered { bytes: 1, most_bytes: 2 }),
+        reordered: Some(Reordered { bytes: 1, max_bytes: 2 }),
         send_window: window,
         receive_window: window,
         stalls: Stalls { no_room: Duration::from_millis(500), ..Stalls::default() },
@@ -126,7 +126,7 @@ fn metrics_text_equals_the_statistics() {
     assert!(text.contains(&format!("rails_lane_bytes_total{{{own},lane=\"1\",rail=\"1\",direction=\"sent\"}} 1001\n")));
     let value = |name: &str, labels: &str| series[&format!("{name}{{host=\"x\",stream=\"{stream}\"{labels}}}")];
     assert_eq!(value("rails_stream_stalled_seconds_total", ",cause=\"no_room\""), 0.5);
-    assert_eq!(value("rails_stream_window_used_most_ratio", ",direction=\"received\""), 0.5);
+    assert_eq!(value("rails_stream_window_used_max_ratio", ",direction=\"received\""), 0.5);
     assert_eq!(value("rails_lane_time_seconds_total", ",lane=\"0\",rail=\"0\",state=\"busy\""), 1.25);
     assert_eq!(value("rails_lane_rate_bytes_per_second", ",lane=\"0\",rail=\"0\""), 1e6);
 }

@@ -143,7 +143,7 @@ impl Parking {
     /// those that poll wait for the next event.
     fn run_tasks(&self) -> bool {
         // Those that poll are so many as wait, and keep no thread awake.
-        let goes_on = |pass: &Pass| pass.ran - pass.polling < MOST_TASKS;
+        let goes_on = |pass: &Pass| pass.ran - pass.polling < MAX_TASKS;
         let run = |runner: &RailRunner| runner.runner.run_while(|pass| goes_on(pass) && self.is_placed(runner));
         self.with_runner(run).is_some_and(|pass| pass.ran > pass.polling)
     }
@@ -180,4 +180,4 @@ impl Parking {
 }
 
 /// The most tasks, besides those that poll, that run before the runtime looks for events.
-const MOST_TASKS: usize = 16;
+const MAX_TASKS: usize = 16;

@@ -121,10 +121,10 @@ impl ActiveLane {
 
     /// Starts the protocol, on the lane's rail. Before this, the handshake has the connection.
     pub(super) fn start(self: &Arc<Self>, shared: &Arc<Shared>, seals: Option<Seals>) {
-        let most_unsent = self.lane.most_unsent().map(DataSize::as_bytes);
+        let max_unsent = self.lane.max_unsent().map(DataSize::as_bytes);
         let arrival = Arrival { shared: Arc::downgrade(shared), lane: Arc::downgrade(self) };
         self.arrival.get_or_init(|| Waker::from(Arc::new(arrival)));
-        let protocol = LaneProtocol::new(self.id, seals, most_unsent);
+        let protocol = LaneProtocol::new(self.id, seals, max_unsent);
         let task = Waker::from(self.task.clone());
         let lending = Helpers::current().map(|helpers| Lending::new(helpers, self.lane.clone(), task));
         let (alarm, home_again, reports) = (None, None, self.home());
@@ -334,11 +334,11 @@ impl ActiveLane {
             // A small message may come in two pieces. Bulk data comes in many, and chunks are short on a slow lane.
             let chunk = protocol.chunk_under_way();
             driven.pieces = if chunk.is_some() { driven.pieces.saturating_add(1) } else { 0 };
-            let is_small = arrived <= 2 * MOST_INLINE
+            let is_small = arrived <= 2 * MAX_INLINE
                 && driven.pieces <= 1
-                && chunk.unwrap_or(0) as usize <= MOST_INLINE
-                && protocol.take_longest_message() as usize <= MOST_INLINE
-                && protocol.in_flight() <= MOST_INLINE as u64;
+                && chunk.unwrap_or(0) as usize <= MAX_INLINE
+                && protocol.take_longest_message() as usize <= MAX_INLINE
+                && protocol.in_flight() <= MAX_INLINE as u64;
             driven.small = if is_small { driven.small.saturating_add(1) } else { 0 };
             self.handoff.set_inline(driven.small >= SMALL_IN_A_ROW);
         }
@@ -482,7 +482,7 @@ impl ActiveLane {
         TransportSample {
             rtt: stats.rtt,
             rtt_variation: stats.rtt_variation,
-            least_rtt: stats.least_rtt,
+            min_rtt: stats.min_rtt,
             bytes_acknowledged: stats.bytes_acknowledged,
             since_acknowledgement: stats.since_acknowledgement,
             unacknowledged_packets: stats.unacknowledged_packets,
@@ -612,7 +612,7 @@ thread_local! {
 
 /// The most bytes, as written or as arrived at once, that the caller's thread moves. A system call for as many takes less
 /// time than a switch to another thread and back.
-pub(super) const MOST_INLINE: usize = 64 << 10;
+pub(super) const MAX_INLINE: usize = 64 << 10;
 /// After this many small arrivals in a row the reader receives the next one.
 const SMALL_IN_A_ROW: u32 = 2;
 /// After this many small arrivals in a row the reader's runtime reports the next one.

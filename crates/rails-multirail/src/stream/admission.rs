@@ -5,7 +5,7 @@ use crate::Limits;
 use rails_proto::{
     admission::{self, Entry, HandshakeId, Origin, Standing},
     handshake::{Credentials, Limit, Refusal, StreamId},
-    parameters::MOST_LANES,
+    parameters::MAX_LANES,
 };
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -42,7 +42,7 @@ pub(super) struct Streams {
 #[derive(Debug, Default)]
 struct Known {
     open: HashMap<StreamId, Opened>,
-    /// The names of streams that have ended, the latest last, at most [`MOST_ENDED`].
+    /// The names of streams that have ended, the latest last, at most [`MAX_ENDED`].
     ended: VecDeque<StreamId>,
     /// The origins of the lanes of open streams, each with the number of streams.
     familiar: HashMap<Origin, usize>,
@@ -53,7 +53,7 @@ struct Opened {
     shared: Weak<Shared>,
     /// The peer whose lane opened the stream.
     peer: IpAddr,
-    /// The origins of its lanes, at most [`MOST_LANES`].
+    /// The origins of its lanes, at most [`MAX_LANES`].
     origins: BTreeSet<Origin>,
     /// Whether the initiator has the stream for certain.
     is_confirmed: bool,
@@ -233,7 +233,7 @@ impl Known {
     fn confirm(&mut self, stream: StreamId, from: IpAddr) -> bool {
         let Some(entry) = self.open.get_mut(&stream) else { return false };
         let origin = Origin::of(from);
-        if entry.origins.len() < MOST_LANES && entry.origins.insert(origin) {
+        if entry.origins.len() < MAX_LANES && entry.origins.insert(origin) {
             *self.familiar.entry(origin).or_default() += 1;
         }
         !std::mem::replace(&mut entry.is_confirmed, true)
@@ -252,7 +252,7 @@ impl Known {
                 }
             }
         }
-        let surplus = self.ended.len().saturating_sub(MOST_ENDED);
+        let surplus = self.ended.len().saturating_sub(MAX_ENDED);
         self.ended.drain(..surplus);
     }
 }
@@ -278,7 +278,7 @@ impl Full {
 
 /// The most names of ended streams that are kept, of 16 bytes each. A lane that was joining when its stream ended
 /// arrives within a handshake's time.
-const MOST_ENDED: usize = 1024;
+const MAX_ENDED: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -425,7 +425,7 @@ mod tests {
         for number in 0..=u8::MAX {
             drop(house.opened(&streams, number, 1).unwrap());
         }
-        assert!(streams.lock().ended.len() <= MOST_ENDED);
+        assert!(streams.lock().ended.len() <= MAX_ENDED);
     }
 
     #[test]

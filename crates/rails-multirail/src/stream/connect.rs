@@ -13,7 +13,7 @@ use rails_proto::{
     LaneAddress,
     opening::{Awaited, Call, Calls},
     pairing::Pair,
-    parameters::MOST_LANES,
+    parameters::MAX_LANES,
 };
 use std::sync::Arc;
 use tokio::{
@@ -35,7 +35,7 @@ pub(super) async fn connect(
     if let Some(pair) = lanes.iter().find(|pair| pair.ours.rail.0 >= rails.len()) {
         return Err(OpenError::NoSuchRail(pair.ours.rail));
     }
-    if count > MOST_LANES {
+    if count > MAX_LANES {
         return Err(OpenError::TooManyLanes(count));
     }
     for pair in lanes {

@@ -16,7 +16,7 @@ use rails_proto::{
     backoff::Backoff,
     handshake::{Credentials, Hello, PREFIX_LEN, Proved, Purpose, StreamId},
     opening::Setback,
-    pairing::{LaneCandidate, MOST_OFFERS, Pairing, pair_with_contact},
+    pairing::{LaneCandidate, MAX_OFFERS, Pairing, pair_with_contact},
 };
 use std::net::{IpAddr, SocketAddr};
 use tokio::{
@@ -152,7 +152,7 @@ pub(super) async fn answer(
 }
 
 /// The offers of a listener: first the address that the initiator called, then all other addresses that it listens on
-/// and that other machines can reach, at most [`MOST_OFFERS`].
+/// and that other machines can reach, at most [`MAX_OFFERS`].
 fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: LaneAddress) -> Vec<LaneCandidate> {
     let mut all: Vec<LaneCandidate> = Vec::new();
     for (rail, address) in bound {
@@ -181,7 +181,7 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: 
     for offer in all {
         // A link-local address needs a scope, which only the caller knows, so it is not offered.
         let is_new = offers.iter().all(|known| key(known) != key(&offer));
-        if is_new && !offer.is_link_local() && offers.len() < MOST_OFFERS {
+        if is_new && !offer.is_link_local() && offers.len() < MAX_OFFERS {
             offers.push(offer);
         }
     }

@@ -64,7 +64,7 @@ impl EventLog {
         let at = event.at.saturating_duration_since(self.start);
         let (lane, rail) = whose.unzip();
         let event = StreamEvent { at, lane, rail, kind: event.kind, error };
-        if self.kept.len() == MOST_KEPT {
+        if self.kept.len() == MAX_KEPT {
             self.kept.pop_front();
         }
         self.kept.push_back(event.clone());
@@ -95,7 +95,7 @@ impl EventLog {
     }
 
     pub(super) fn subscribe(&mut self) -> broadcast::Receiver<StreamEvent> {
-        self.listeners.get_or_insert_with(|| broadcast::Sender::new(MOST_KEPT)).subscribe()
+        self.listeners.get_or_insert_with(|| broadcast::Sender::new(MAX_KEPT)).subscribe()
     }
 }
 
@@ -147,4 +147,4 @@ impl StreamEvent {
 }
 
 /// The most events that are kept, and the most that a subscriber may lag behind.
-const MOST_KEPT: usize = 256;
+const MAX_KEPT: usize = 256;

@@ -188,7 +188,7 @@ impl WriteHalf<'_> {
     fn poll_room(&self, context: &mut Context<'_>, length: usize) -> Poll<IoResult<usize>> {
         let room =
             ready!(self.shared.poll_as_writer(context, || self.shared.with(|state| self.shared.poll_room(state))))?;
-        Poll::Ready(Ok(room.min(length).min(MOST_COPIED)))
+        Poll::Ready(Ok(room.min(length).min(MAX_COPIED)))
     }
 }
 
@@ -223,7 +223,7 @@ impl AsyncWrite for WriteHalf<'_> {
         if slices.iter().all(|slice| slice.is_empty()) {
             return self.poll_write(context, &[]);
         }
-        let room = ready!(self.poll_room(context, MOST_COPIED))?;
+        let room = ready!(self.poll_room(context, MAX_COPIED))?;
         let mut copy = BytesMut::new();
         for slice in slices {
             let rest = room - copy.len();
@@ -426,4 +426,4 @@ impl std::error::Error for ReuniteError {}
 const SHORT: usize = 4 << 10;
 /// The most bytes that one write copies: as many as a lane takes at once, so that the first chunk is on its way while
 /// the next is copied.
-const MOST_COPIED: usize = 256 << 10;
+const MAX_COPIED: usize = 256 << 10;

@@ -47,7 +47,7 @@ impl LaneDriver {
     ) -> Option<Self> {
         // The first round trips of a connection may include the resolution of the peer's hardware address, so the least
         // one is the path's.
-        let rtt = lane.stats().ok().and_then(|stats| stats.least_rtt.or(stats.rtt));
+        let rtt = lane.stats().ok().and_then(|stats| stats.min_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
         let home = shared.rail_of(Handle::current().id()).unwrap_or(&shared.rails()[rail]);
         let (home_rail, home) = (home.id(), home.runtime().handle().id());

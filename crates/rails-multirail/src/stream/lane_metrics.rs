@@ -179,7 +179,7 @@ impl LaneMetrics {
             service: now.service,
             unused: now.unused,
             rtt: transport.as_ref().and_then(|transport| transport.rtt),
-            least_rtt: transport.as_ref().and_then(|transport| transport.least_rtt),
+            min_rtt: transport.as_ref().and_then(|transport| transport.min_rtt),
             bytes_retransmitted: retransmitted.map(|it| it.bytes),
             segments_retransmitted: retransmitted.map(|it| it.packets),
             times: figures.times,

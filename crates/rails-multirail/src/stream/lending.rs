@@ -62,7 +62,7 @@ impl Lending {
 
     /// Offers the chunk that leaves next, if that may help. Returns whether it is lent: the task is to have another turn.
     pub(super) fn lend<B: DerefMut<Target = [u8]>>(&mut self, now: Instant, protocol: &mut LaneProtocol<B>) -> bool {
-        if protocol.unprepared_chunk() < LEAST_LENT || !self.helpers.are_wanted(now) {
+        if protocol.unprepared_chunk() < MIN_LENT || !self.helpers.are_wanted(now) {
             return false;
         }
         if self.pause > 0 {
@@ -96,7 +96,7 @@ impl Lending {
             Taken::Nothing => return Poll::Ready(Err(io::Error::other("a helper that was to send has panicked"))),
         };
         self.is_lent = false;
-        self.pauses = if is_helped { 0 } else { (2 * self.pauses).clamp(1, MOST_PAUSES) };
+        self.pauses = if is_helped { 0 } else { (2 * self.pauses).clamp(1, MAX_PAUSES) };
         self.pause = self.pauses;
         let sent = protocol.give_back(lent.outgoing);
         Poll::Ready(lent.error.map_or(Ok(Some(TakenBack { is_helped, sent })), Err))
@@ -132,6 +132,6 @@ impl Lent {
 }
 
 /// A chunk that takes longer to send than a helper to wake.
-const LEAST_LENT: u32 = 64 << 10;
+const MIN_LENT: u32 = 64 << 10;
 /// The most chunks between two offers.
-const MOST_PAUSES: u32 = 64;
+const MAX_PAUSES: u32 = 64;

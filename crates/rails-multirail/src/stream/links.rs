@@ -20,7 +20,7 @@ impl LinkChanges {
     /// The changes from now on. `rail` receives them if no rail does so yet.
     pub(super) fn subscribe(&self, rail: &Rail) -> LinkReports {
         let reports = self.0.get_or_init(|| {
-            let reports = Sender::new(MOST_UNREAD);
+            let reports = Sender::new(MAX_UNREAD);
             rail.runtime().handle().spawn(pass_on(reports.clone()));
             reports
         });
@@ -60,4 +60,4 @@ async fn pass_on(reports: Sender<Report>) {
 }
 
 /// Reports that may wait for a stream; one that is behind by more has missed changes.
-const MOST_UNREAD: usize = 16;
+const MAX_UNREAD: usize = 16;

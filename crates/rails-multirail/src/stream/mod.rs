@@ -60,7 +60,7 @@ use rails_proto::{
     LaneAddress,
     handshake::StreamId,
     pairing::{self, Pairing},
-    parameters::MOST_LANES,
+    parameters::MAX_LANES,
 };
 pub(crate) use shared::Shared;
 use std::{
@@ -153,7 +153,7 @@ impl MultiRailStream {
         if rails.is_empty() {
             return Err(OpenError::NoRails);
         }
-        let max = MOST_LANES / options.parallel.max(1);
+        let max = MAX_LANES / options.parallel.max(1);
         let left_out = pairing::limit_names(&mut names, max);
         if left_out > 0 {
             tracing::info!(left_out, max, "names have more addresses than a stream has lanes");
@@ -276,7 +276,7 @@ impl MultiRailStream {
             return Err(AddLaneError::NoSuchRail(rail));
         }
         dialing.dialer.options.transport_of(remote.scheme)?;
-        if dialing.next as usize >= MOST_LANES {
+        if dialing.next as usize >= MAX_LANES {
             return Err(AddLaneError::TooMany);
         }
         let index = dialing.next;

@@ -1,7 +1,7 @@
 //! The state that the application's handle and the lanes of one stream share.
 
 use super::{
-    active_lane::{ActiveLane, LaneSettings, MOST_INLINE},
+    active_lane::{ActiveLane, LaneSettings, MAX_INLINE},
     burst::Burst,
     events::{EventLog, StreamEvent},
     lane_metrics::{Joined, LaneMetrics, figures},
@@ -270,7 +270,7 @@ impl Shared {
     /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline: at once, or with those
     /// that follow in the same turn of the writer's task.
     pub(crate) fn write<T>(self: &Arc<Self>, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
-        if length > MOST_INLINE {
+        if length > MAX_INLINE {
             let result = self.with(act);
             self.send_waiting();
             return result;

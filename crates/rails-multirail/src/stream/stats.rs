@@ -100,8 +100,8 @@ pub struct LaneStats {
     #[serde(rename = "rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt: Option<Duration>,
     /// Least round trip of the newest connection.
-    #[serde(rename = "least_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
-    pub least_rtt: Option<Duration>,
+    #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
+    pub min_rtt: Option<Duration>,
     /// Bytes that the transport retransmitted on all connections of the lane; `None` if it did not report them for one.
     pub bytes_retransmitted: Option<u64>,
     /// Packets (TCP: segments) that the transport retransmitted; `None` as with the bytes.
@@ -155,7 +155,7 @@ impl StreamStats {
             tracing::debug!(
                 stream = %self.stream, lane = lane.lane, rail = %lane.rail, bytes_sent = lane.bytes_sent, chunks_sent = lane.chunks_sent,
                 bytes_sent_again = lane.sent_again.total().bytes, bytes_received = lane.bytes_received,
-                chunks_received = lane.chunks_received, bytes_duplicated = lane.duplicated.bytes, rtt = ?lane.rtt, least_rtt = ?lane.least_rtt,
+                chunks_received = lane.chunks_received, bytes_duplicated = lane.duplicated.bytes, rtt = ?lane.rtt, min_rtt = ?lane.min_rtt,
                 segments_retransmitted = lane.segments_retransmitted, joined = lane.joined, losses = lane.losses,
                 times = ?lane.times, down = ?lane.down, "the summary of a lane"
             );
@@ -163,8 +163,8 @@ impl StreamStats {
         tracing::debug!(
             stream = %self.stream, age = ?self.age, bytes_written = self.bytes_written, bytes_consumed_by_peer = self.bytes_consumed_by_peer,
             bytes_sent_again = self.bytes_sent_again, bytes_read = self.bytes_read, bytes_duplicated = self.bytes_duplicated,
-            most_bytes_reordered = self.reordered.map(|reordered| reordered.most_bytes),
-            send_window_most_used = self.send_window.most_share(), receive_window_most_used = self.receive_window.most_share(),
+            max_bytes_reordered = self.reordered.map(|reordered| reordered.max_bytes),
+            send_window_max_used = self.send_window.max_share(), receive_window_max_used = self.receive_window.max_share(),
             stalls = ?self.stalls, threads = ?self.threads, "the summary of a stream"
         );
     }

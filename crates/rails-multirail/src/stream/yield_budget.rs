@@ -17,7 +17,7 @@ impl YieldBudget {
 
     /// Subtracts the bytes of one read. Returns whether the budget is used up, and then begins the next one.
     pub(super) fn spend(&mut self, bytes: u64) -> bool {
-        let left = self.left.checked_sub(bytes.max(LEAST));
+        let left = self.left.checked_sub(bytes.max(MIN));
         self.left = left.unwrap_or(LONGEST);
         left.is_none()
     }
@@ -28,4 +28,4 @@ impl YieldBudget {
 const LONGEST: u64 = 128 << 10;
 /// The least that a read counts, in bytes, so that small reads use up this budget before tokio's: a lane without tokio
 /// budget can neither send nor notice a timeout.
-const LEAST: u64 = 4 << 10;
+const MIN: u64 = 4 << 10;

@@ -13,7 +13,7 @@ use rails_multirail::{
     MultiRailListener, MultiRailStream, Priority, RailRequest, Rails, Security, StreamOptions, StreamStats,
     longest_message, plan_rails,
 };
-use rails_proto::parameters::MOST_LANES;
+use rails_proto::parameters::MAX_LANES;
 use rails_topo::Topology;
 use std::{fs, future::Future, net::SocketAddr, process::Command, time::Duration};
 use tokio::time::{sleep, timeout};
@@ -138,7 +138,7 @@ async fn run(case: Case) {
         Case::EveryLane(flood) => {
             let (listening, stream, mut peer) = victim().await;
             let address = listening.1.local_addrs()[0].socket;
-            let lanes = MOST_LANES as u64;
+            let lanes = MAX_LANES as u64;
             let (growth, _sockets) = grown(async {
                 arrived(&mut peer, 0, flood, || stream.stats()).await;
                 let sockets = peer.begin_on_lanes(address, lanes as u16 - 1).await;

@@ -131,7 +131,7 @@ impl Ends {
                 .lanes
                 .iter()
                 .map(|lane| {
-                    let (sent, received, rtt) = (lane.bytes_sent, lane.bytes_received, (lane.rtt, lane.least_rtt));
+                    let (sent, received, rtt) = (lane.bytes_sent, lane.bytes_received, (lane.rtt, lane.min_rtt));
                     format!(
                         "  lane {}: up {}, sent {sent}, received {received}, rtt {rtt:?}, {:?}",
                         lane.lane, lane.up, lane.times

@@ -23,8 +23,8 @@ fn assert_adds_up(stats: &StreamStats) {
     assert_eq!(sum(stats, |lane| lane.duplicated.chunks), stats.chunks_duplicated, "{stats:?}");
     assert_eq!(sum(stats, |lane| lane.sent_again.total().bytes), stats.bytes_sent_again, "{stats:?}");
     assert_eq!(sum(stats, |lane| lane.sent_again.total().chunks), stats.sent_again.total().chunks, "{stats:?}");
-    assert!(stats.send_window.most_used_bytes <= stats.send_window.size_bytes, "{stats:?}");
-    assert!(stats.receive_window.most_used_bytes <= stats.receive_window.size_bytes, "{stats:?}");
+    assert!(stats.send_window.max_used_bytes <= stats.send_window.size_bytes, "{stats:?}");
+    assert!(stats.receive_window.max_used_bytes <= stats.receive_window.size_bytes, "{stats:?}");
     for lane in &stats.lanes {
         assert!(lane.times.total() + lane.down <= stats.age, "{stats:?}");
     }
@@ -50,7 +50,7 @@ async fn bytes_sent_are_bytes_received() {
         assert!(lane.rtt.is_some() && lane.segments_retransmitted.is_some(), "this kernel says so: {lane:?}");
     }
     assert!(sent.threads.len() == 2 && sent.threads.iter().all(|thread| thread.cpu.is_some()));
-    assert!(sent.send_window.most_used_bytes > 0 && received.receive_window.most_used_bytes > 0);
+    assert!(sent.send_window.max_used_bytes > 0 && received.receive_window.max_used_bytes > 0);
     assert!(received.stalls.nothing_to_send > Duration::ZERO, "this end only read: {received:?}");
 }
 
@@ -105,7 +105,7 @@ async fn a_reader_that_waits_is_what_the_time_is_charged_to() {
     })
     .await
     .expect("the time is charged to the window and to the reader");
-    assert_eq!((sender.send_window.used_bytes, sender.send_window.most_used_bytes), (64 << 10, 64 << 10));
+    assert_eq!((sender.send_window.used_bytes, sender.send_window.max_used_bytes), (64 << 10, 64 << 10));
     assert_eq!(receiver.receive_window.used_bytes, 64 << 10);
     let mut all = vec![0; 100 << 10];
     far.read_exact(&mut all).await.unwrap();

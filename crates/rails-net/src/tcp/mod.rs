@@ -85,7 +85,7 @@ impl Lane for TcpLane {
         }
     }
 
-    fn most_unsent(&self) -> Option<DataSize> {
+    fn max_unsent(&self) -> Option<DataSize> {
         socket_options::not_sent_lowat(&SockRef::from(&*self.stream())).ok()?
     }
 
@@ -180,7 +180,7 @@ impl TcpLane {
         TransportStats {
             rtt: tcp.rtt,
             rtt_variation: tcp.rtt_variation,
-            least_rtt: tcp.min_rtt,
+            min_rtt: tcp.min_rtt,
             unacknowledged_packets: Some(tcp.unacked_segments.into()),
             bytes_acknowledged: tcp.bytes_acked,
             since_acknowledgement: tcp.since_acknowledgement,
@@ -207,7 +207,7 @@ fn with_slices<T>(control: &[u8], payload: &[Bytes], send: impl FnOnce(&[IoSlice
     }
     // The kernel takes no more slices at once (`UIO_MAXIOV` in include/uapi/linux/uio.h).
     let slices: Vec<IoSlice<'_>> =
-        [control].into_iter().chain(payload.iter().map(|bytes| &bytes[..])).map(IoSlice::new).take(MOST).collect();
+        [control].into_iter().chain(payload.iter().map(|bytes| &bytes[..])).map(IoSlice::new).take(MAX).collect();
     send(&slices)
 }
 
@@ -217,7 +217,7 @@ fn read(stream: &TcpStream, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>
 
 /// The number of slices on the stack.
 const FEW: usize = 16;
-const MOST: usize = 1024;
+const MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -257,15 +257,15 @@ mod tests {
 
     #[test]
     fn slices_are_one_run_of_bytes_however_many_there_are() {
-        for pieces in [0, 1, FEW - 1, FEW, FEW + 1, 3 * MOST] {
+        for pieces in [0, 1, FEW - 1, FEW, FEW + 1, 3 * MAX] {
             let payload: Vec<Bytes> = (0..pieces).map(|piece| Bytes::from(vec![piece as u8; 3])).collect();
             let run = with_slices(b"control", &payload, |slices| {
-                assert!(slices.len() <= MOST);
+                assert!(slices.len() <= MAX);
                 slices.iter().flat_map(|slice| slice.to_vec()).collect::<Vec<u8>>()
             });
             let whole: Vec<u8> = b"control".iter().copied().chain(payload.iter().flatten().copied()).collect();
             assert_eq!(run, whole[..run.len()]);
-            assert!(run.len() == whole.len() || pieces > FEW && run.len() == 7 + 3 * (MOST - 1));
+            assert!(run.len() == whole.len() || pieces > FEW && run.len() == 7 + 3 * (MAX - 1));
         }
     }
 }

@@ -38,7 +38,7 @@ pub struct TcpTransport {
     pub(crate) not_sent_lowat: Option<DataSize>,
     // Sending.
     pub(crate) no_delay: bool,
-    pub(crate) most_segment: Option<DataSize>,
+    pub(crate) max_segment: Option<DataSize>,
     pub(crate) congestion: Option<String>,
     pub(crate) zero_copy: Option<ZeroCopy>,
     // Waiting.
@@ -79,7 +79,7 @@ impl TcpTransport {
             receive_buffer: None,
             not_sent_lowat: Some(DataSize::bytes(1 << 20)),
             no_delay: true,
-            most_segment: None,
+            max_segment: None,
             congestion: None,
             zero_copy: None,
             busy_poll: None,
@@ -202,7 +202,7 @@ impl TcpTransport {
     ///
     /// # Cost
     /// The kernel pins pages, and each send causes a notice that takes a call of its own to read. Each lane takes two
-    /// more descriptors and memory ([`ZeroCopy::most_outstanding`]). If the kernel copies after all, the option only
+    /// more descriptors and memory ([`ZeroCopy::max_outstanding`]). If the kernel copies after all, the option only
     /// costs; [`ZeroCopyStats`](crate::ZeroCopyStats) reports that, and the lane stops asking. tokio takes the kernel's
     /// notices for the end of the sending side, so write to such a lane only through the trait, and not through
     /// [`get_mut`](crate::TcpLane::get_mut).
@@ -290,8 +290,8 @@ impl TcpTransport {
     ///
     /// # References
     /// [tcp(7)](https://man7.org/linux/man-pages/man7/tcp.7.html)
-    pub fn most_segment(mut self, size: impl Into<Option<DataSize>>) -> Self {
-        self.most_segment = size.into();
+    pub fn max_segment(mut self, size: impl Into<Option<DataSize>>) -> Self {
+        self.max_segment = size.into();
         self
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
     }
     let no_delay = options.no_delay;
     prefer("TCP_NODELAY", no_delay, required && no_delay != defaults.no_delay, socket.set_tcp_nodelay(no_delay))?;
-    if let Some(size) = options.most_segment {
+    if let Some(size) = options.max_segment {
         let bytes = u32::try_from(size.as_bytes()).unwrap_or(u32::MAX);
         prefer("TCP_MAXSEG", size, required, not_zero(bytes).and_then(|bytes| socket.set_tcp_mss(bytes)))?;
     }

@@ -13,20 +13,20 @@ use std::{
 pub(super) struct Bursts {
     /// Whether bursts are given to the kernel whole.
     segmentation: AtomicBool,
-    most_segments: AtomicU16,
+    max_segments: AtomicU16,
 }
 
 impl Bursts {
     pub(super) fn new(segmentation: bool) -> Self {
-        Self { segmentation: segmentation.into(), most_segments: UdpSocket::MOST_SEGMENTS.into() }
+        Self { segmentation: segmentation.into(), max_segments: UdpSocket::MAX_SEGMENTS.into() }
     }
 
     pub(super) fn segmentation(&self) -> bool {
         self.segmentation.load(Relaxed)
     }
 
-    pub(super) fn most_segments(&self) -> u16 {
-        self.most_segments.load(Relaxed)
+    pub(super) fn max_segments(&self) -> u16 {
+        self.max_segments.load(Relaxed)
     }
 
     /// Sends the slices as datagrams of `segment` bytes, the last of which may be shorter; `kernel` is one `sendmsg`,
@@ -42,7 +42,7 @@ impl Bursts {
     ) -> io::Result<usize> {
         // The kernel's answer would be EMSGSIZE, which a caller takes for an MTU (`copy_msghdr_from_user`,
         // net/socket.c).
-        if slices.len() > UdpSocket::MOST_SLICES {
+        if slices.len() > UdpSocket::MAX_SLICES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -50,13 +50,13 @@ impl Bursts {
             return kernel(slices, None);
         };
         let segments = total.div_ceil(segment.get().into());
-        if total > UdpSocket::MOST_BURST_BYTES || segments > usize::from(UdpSocket::MOST_SEGMENTS) {
+        if total > UdpSocket::MAX_BURST_BYTES || segments > usize::from(UdpSocket::MAX_SEGMENTS) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if !self.segmentation() {
             return self.send_singly(slices, total, segment, kernel);
         }
-        let most = usize::from(self.most_segments());
+        let most = usize::from(self.max_segments());
         let outcome = send_first(slices, most.min(segments), total, segment, &mut kernel);
         let Err(error) = &outcome else { return outcome };
         if !is_refusal(error) {
@@ -66,7 +66,7 @@ impl Bursts {
         if segments > few && most > few {
             let outcome = send_first(slices, few, total, segment, &mut kernel);
             if outcome.is_ok() {
-                self.most_segments.store(UdpSocket::FEWER_SEGMENTS, Relaxed);
+                self.max_segments.store(UdpSocket::FEWER_SEGMENTS, Relaxed);
                 return outcome;
             }
         }
@@ -128,7 +128,7 @@ mod tests {
 
     /// A kernel that takes bursts of so many segments of at most so many bytes, and fails at one call.
     struct Kernel {
-        most_segments: usize,
+        max_segments: usize,
         refusal: i32,
         mtu: usize,
         fails_at: Option<usize>,
@@ -137,8 +137,8 @@ mod tests {
     }
 
     impl Kernel {
-        fn new(most_segments: usize, refusal: i32) -> Self {
-            Self { most_segments, refusal, mtu: usize::MAX, fails_at: None, calls: 0, datagrams: Vec::new() }
+        fn new(max_segments: usize, refusal: i32) -> Self {
+            Self { max_segments, refusal, mtu: usize::MAX, fails_at: None, calls: 0, datagrams: Vec::new() }
         }
 
         fn send(&mut self, slices: &[IoSlice<'_>], segment: Option<NonZeroU16>) -> io::Result<usize> {
@@ -148,7 +148,7 @@ mod tests {
             if self.fails_at == Some(self.calls) {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
-            if segment.is_some() && (bytes.len().div_ceil(size) > self.most_segments || size > self.mtu) {
+            if segment.is_some() && (bytes.len().div_ceil(size) > self.max_segments || size > self.mtu) {
                 return Err(io::Error::from_raw_os_error(self.refusal));
             }
             if size > self.mtu {
@@ -181,7 +181,7 @@ mod tests {
         let (bursts, mut kernel) = (Bursts::new(true), Kernel::new(64, libc::EINVAL));
         let bytes: Vec<u8> = (0..100).collect();
         let sent = bursts.send(&[IoSlice::new(&bytes)], segment(1), |s, n| kernel.send(s, n));
-        assert_eq!((sent.expect("it takes the first"), bursts.most_segments()), (64, 64));
+        assert_eq!((sent.expect("it takes the first"), bursts.max_segments()), (64, 64));
         let sent = bursts.send(&[IoSlice::new(&bytes)], segment(1), |s, n| kernel.send(s, n));
         assert_eq!((sent.expect("it takes the first"), kernel.calls), (64, 3));
         assert!(bursts.segmentation());
@@ -199,7 +199,7 @@ mod tests {
     fn limits_are_refused_just_above_them() {
         let bursts = Bursts::new(true);
         let send = |slices: &[IoSlice<'_>], bytes| bursts.send(slices, segment(bytes), |slices, _| Ok(slices.len()));
-        let long = vec![0; UdpSocket::MOST_BURST_BYTES + 1];
+        let long = vec![0; UdpSocket::MAX_BURST_BYTES + 1];
         let refused = |outcome: io::Result<usize>| outcome.expect_err("refused").kind() == io::ErrorKind::InvalidInput;
         assert!(send(&[IoSlice::new(&long[1..])], 1000).is_ok());
         assert!(refused(send(&[IoSlice::new(&long)], 1000)));
@@ -214,7 +214,7 @@ mod tests {
         fn no_datagram_is_lost_or_doubled(
             lengths in prop::collection::vec(0_usize..40, 1..20),
             bytes in 1_u16..50,
-            most_segments in prop::sample::select(vec![0, 64, 128]),
+            max_segments in prop::sample::select(vec![0, 64, 128]),
             refusal in prop::sample::select(vec![libc::EIO, libc::EINVAL]),
             fails_at in prop::option::of(1_usize..10),
         ) {
@@ -222,7 +222,7 @@ mod tests {
             let whole = lists.concat();
             prop_assume!(whole.len().div_ceil(bytes.into()) <= 128);
             let slices: Vec<IoSlice<'_>> = lists.iter().map(|list| IoSlice::new(list)).collect();
-            let (bursts, mut kernel) = (Bursts::new(true), Kernel::new(most_segments, refusal));
+            let (bursts, mut kernel) = (Bursts::new(true), Kernel::new(max_segments, refusal));
             kernel.fails_at = fails_at;
             let mut sent = 0;
             // A caller that goes on after the datagrams that were taken.

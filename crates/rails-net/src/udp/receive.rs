@@ -59,7 +59,7 @@ impl UdpSocket {
     ///
     /// # Errors
     /// * [`WouldBlock`](io::ErrorKind::WouldBlock): none waits.
-    /// * [`InvalidInput`](io::ErrorKind::InvalidInput): more buffers than [`MOST_SLICES`](Self::MOST_SLICES).
+    /// * [`InvalidInput`](io::ErrorKind::InvalidInput): more buffers than [`MAX_SLICES`](Self::MAX_SLICES).
     /// * [`ConnectionRefused`](io::ErrorKind::ConnectionRefused), `EMSGSIZE` and other reports of ICMP about datagrams
     ///   that a connected socket sent before; the next call goes on.
     ///
@@ -90,7 +90,7 @@ impl UdpSocket {
     }
 
     fn receive(&self, lists: &mut [&mut [IoSliceMut<'_>]], mut took: impl FnMut(Received)) -> io::Result<()> {
-        if lists.iter().any(|buffers| buffers.len() > Self::MOST_SLICES) {
+        if lists.iter().any(|buffers| buffers.len() > Self::MAX_SLICES) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         self.arrivals.try_receive(|socket| {

@@ -13,24 +13,24 @@ use std::{
 
 impl UdpSocket {
     /// The most bytes of one burst: what an IPv4 datagram carries, since the kernel builds one and cuts it.
-    pub const MOST_BURST_BYTES: usize = 65_507;
+    pub const MAX_BURST_BYTES: usize = 65_507;
 
     /// The most datagrams of one burst (`UDP_MAX_SEGMENTS` in include/linux/udp.h, since Linux 6.9).
-    pub const MOST_SEGMENTS: u16 = 128;
+    pub const MAX_SEGMENTS: u16 = 128;
 
-    /// The most datagrams that older kernels take at once. A socket finds out: [`most_segments`](Self::most_segments).
+    /// The most datagrams that older kernels take at once. A socket finds out: [`max_segments`](Self::max_segments).
     pub const FEWER_SEGMENTS: u16 = 64;
 
     /// The most slices of one call (`UIO_MAXIOV` in include/uapi/linux/uio.h).
-    pub const MOST_SLICES: usize = 1024;
+    pub const MAX_SLICES: usize = 1024;
 
-    /// The most datagrams that the kernel takes at once, as far as the socket knows: [`MOST_SEGMENTS`] until a longer
+    /// The most datagrams that the kernel takes at once, as far as the socket knows: [`MAX_SEGMENTS`] until a longer
     /// burst than [`FEWER_SEGMENTS`] was refused.
     ///
-    /// [`MOST_SEGMENTS`]: Self::MOST_SEGMENTS
+    /// [`MAX_SEGMENTS`]: Self::MAX_SEGMENTS
     /// [`FEWER_SEGMENTS`]: Self::FEWER_SEGMENTS
-    pub fn most_segments(&self) -> u16 {
-        self.bursts.most_segments()
+    pub fn max_segments(&self) -> u16 {
+        self.bursts.max_segments()
     }
 
     /// Polls for room to send. A failure to come, such as a report of ICMP, is room too: the next send gives the error.
@@ -61,8 +61,8 @@ impl UdpSocket {
     /// * `EMSGSIZE`: a datagram is larger than the interface's MTU, or than the path's with
     ///   [`PathMtuDiscovery::Do`](crate::PathMtuDiscovery::Do) ([`is_too_large`](Self::is_too_large)). A connected
     ///   socket also tells so of an ICMP message about a datagram sent before.
-    /// * [`InvalidInput`](io::ErrorKind::InvalidInput): a burst beyond [`MOST_BURST_BYTES`](Self::MOST_BURST_BYTES),
-    ///   [`MOST_SEGMENTS`](Self::MOST_SEGMENTS) or [`MOST_SLICES`](Self::MOST_SLICES).
+    /// * [`InvalidInput`](io::ErrorKind::InvalidInput): a burst beyond [`MAX_BURST_BYTES`](Self::MAX_BURST_BYTES),
+    ///   [`MAX_SEGMENTS`](Self::MAX_SEGMENTS) or [`MAX_SLICES`](Self::MAX_SLICES).
     /// * [`Unsupported`](io::ErrorKind::Unsupported): a time, though [`pacing`](Self::pacing) is not in use. With `fq`,
     ///   a time beyond its horizon (10 s) is dropped; with `etf`, so is one that has passed.
     /// * [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) and other reports of ICMP about datagrams sent before;

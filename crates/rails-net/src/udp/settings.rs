@@ -51,8 +51,8 @@ pub struct UdpRoute {
     pub mtu: DataSize,
     /// The most payload of one datagram that the interface takes, without the headers of IP and UDP; the path may take
     /// less.
-    #[serde(rename = "most_payload_bytes")]
-    pub most_payload: DataSize,
+    #[serde(rename = "max_payload_bytes")]
+    pub max_payload: DataSize,
 }
 
 impl UdpSocket {
@@ -119,12 +119,12 @@ impl UdpSocket {
 
     fn by_interface(&self, index: u32, address: SocketAddr) -> Result<UdpRoute, UdpError> {
         let (interface, mtu) = netlink::link(index).map_err(failed("RTM_GETLINK", address))?;
-        let most_payload = u64::from(mtu).saturating_sub(if self.is_ipv4 { 20 + 8 } else { 40 + 8 });
+        let max_payload = u64::from(mtu).saturating_sub(if self.is_ipv4 { 20 + 8 } else { 40 + 8 });
         Ok(UdpRoute {
             index,
             interface,
             mtu: DataSize::bytes(mtu.into()),
-            most_payload: DataSize::bytes(most_payload.min(Self::MOST_BURST_BYTES as u64)),
+            max_payload: DataSize::bytes(max_payload.min(Self::MAX_BURST_BYTES as u64)),
         })
     }
 

@@ -67,25 +67,25 @@ async fn bursts_up_to_the_limits_are_carried() {
     let options = UdpOptions::new().coalescing(false);
     for address in [v4(), v6()] {
         let (near, far) = pair(&options, &options, address);
-        let most = vec![1; UdpSocket::MOST_BURST_BYTES + 1];
+        let most = vec![1; UdpSocket::MAX_BURST_BYTES + 1];
         let whole = &most[1..];
         assert_eq!(send(&near, &[IoSlice::new(whole)], segment(1400)).await.expect("it fits"), whole.len());
         let refused = send(&near, &[IoSlice::new(&most)], segment(1400)).await.expect_err("it is too long");
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
 
-        let most_segments = usize::from(near.most_segments());
+        let max_segments = usize::from(near.max_segments());
         assert_eq!(
-            send(&near, &[IoSlice::new(&most[..most_segments])], segment(1)).await.expect("it fits"),
-            most_segments
+            send(&near, &[IoSlice::new(&most[..max_segments])], segment(1)).await.expect("it fits"),
+            max_segments
         );
         let refused = send(&near, &[IoSlice::new(&most[..129])], segment(1)).await.expect_err("it has too many");
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
 
-        let slices = vec![IoSlice::new(&most[..1]); UdpSocket::MOST_SLICES + 1];
+        let slices = vec![IoSlice::new(&most[..1]); UdpSocket::MAX_SLICES + 1];
         assert_eq!(send(&near, &slices[1..], None).await.expect("it fits"), 1024);
         let refused = send(&near, &slices, None).await.expect_err("they are too many");
         assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-        let mut bytes = vec![0; UdpSocket::MOST_SLICES + 1];
+        let mut bytes = vec![0; UdpSocket::MAX_SLICES + 1];
         let mut buffers: Vec<IoSliceMut<'_>> = bytes.chunks_mut(1).map(IoSliceMut::new).collect();
         assert_eq!(receive(&far, &mut buffers[1..]).await.expect("they are not too many").bytes, 1024);
         let refused = receive(&far, &mut buffers).await.expect_err("they are too many");
@@ -96,7 +96,7 @@ async fn bursts_up_to_the_limits_are_carried() {
 #[tokio::test]
 async fn a_datagram_that_no_packet_carries_is_too_large() {
     let (near, _far) = pair(&UdpOptions::new(), &UdpOptions::new(), v4());
-    let most = near.route().expect("readable").expect("it is connected").most_payload.as_bytes() as usize;
+    let most = near.route().expect("readable").expect("it is connected").max_payload.as_bytes() as usize;
     assert_eq!(send(&near, &[IoSlice::new(&vec![0; most])], None).await.expect("it fits"), most);
     let error = send(&near, &[IoSlice::new(&vec![0; 65_536])], None).await.expect_err("it does not fit");
     assert!(UdpSocket::is_too_large(&error), "{error}");

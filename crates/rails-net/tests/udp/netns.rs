@@ -33,12 +33,12 @@ async fn netns_a_burst_over_a_link_is_one_call_at_each_end() {
         near.route().expect("readable").expect("it is connected")
     };
     assert_eq!((&*route.interface, route.mtu.as_bytes()), (lab.interface(Side::A, 0), 1500));
-    let most = route.most_payload.as_bytes() as usize;
+    let most = route.max_payload.as_bytes() as usize;
     assert_eq!(most, 1472);
     const COUNT: usize = 44;
     let (datagrams, mut room) =
         (Datagrams::new(COUNT, most - crate::HEADER, 100), Datagrams::room(COUNT, most - crate::HEADER));
-    assert!(datagrams.bytes() <= UdpSocket::MOST_BURST_BYTES);
+    assert!(datagrams.bytes() <= UdpSocket::MAX_BURST_BYTES);
     for round in 1..=3 {
         room.payload.fill(0);
         let sent = send(&near, &datagrams.slices(), segment(most)).await.expect("there is room");

@@ -100,7 +100,7 @@ async fn settings_are_the_kernels() {
         assert_eq!(route.interface, "lo");
         let headers = if address.is_ipv4() { 28 } else { 48 };
         let most = (route.mtu.as_bytes() - headers).min(65_507);
-        assert_eq!(route.most_payload, DataSize::bytes(most));
+        assert_eq!(route.max_payload, DataSize::bytes(most));
         let settings = far.settings().expect("readable");
         assert_eq!((settings.coalescing, settings.route), (Some(false), None));
         assert!(near.deviations().is_empty() && far.deviations().is_empty());

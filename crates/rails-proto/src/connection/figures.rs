@@ -14,7 +14,7 @@ pub struct WindowUse {
     /// bytes between its reader and the last byte that has arrived.
     pub used_bytes: u64,
     /// The maximum so far.
-    pub most_used_bytes: u64,
+    pub max_used_bytes: u64,
 }
 
 /// Bytes that have arrived and cannot be read, because bytes before them are missing.
@@ -23,7 +23,7 @@ pub struct Reordered {
     /// Now.
     pub bytes: u64,
     /// The maximum so far.
-    pub most_bytes: u64,
+    pub max_bytes: u64,
 }
 
 /// The figures of a connection up to now.
@@ -83,8 +83,8 @@ impl WindowUse {
     }
 
     /// The maximum share so far, from 0 to 1.
-    pub fn most_share(&self) -> f64 {
-        part(self.most_used_bytes, self.size_bytes)
+    pub fn max_share(&self) -> f64 {
+        part(self.max_used_bytes, self.size_bytes)
     }
 }
 
@@ -113,12 +113,12 @@ impl Connection {
             sending: WindowUse {
                 size_bytes: self.scheduler.peer_window(),
                 used_bytes: self.scheduler.window_used(),
-                most_used_bytes: self.peaks.sending,
+                max_used_bytes: self.peaks.sending,
             },
             receiving: WindowUse {
                 size_bytes: self.parameters.window,
                 used_bytes: self.incoming.window_used(),
-                most_used_bytes: self.peaks.receiving,
+                max_used_bytes: self.peaks.receiving,
             },
             reordered: self.incoming.reordered(),
             stalls: self.stalls(now),

@@ -11,7 +11,7 @@ pub struct LinkSample {
     /// Its mean deviation.
     pub rtt_variation: Option<Duration>,
     /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
-    pub least_rtt: Option<Duration>,
+    pub min_rtt: Option<Duration>,
     /// The time since the last new acknowledgement; `None` while nothing waits for one.
     pub stalled_for: Option<Duration>,
 }
@@ -61,11 +61,11 @@ impl Connection {
         if self.failure.is_some() || self.is_done() {
             return;
         }
-        if let Some(rtt) = sample.least_rtt.or(sample.rtt) {
+        if let Some(rtt) = sample.min_rtt.or(sample.rtt) {
             self.scheduler.observe_rtt(lane.0, rtt);
         }
         let (rtt, variation) = (sample.rtt.unwrap_or_default(), sample.rtt_variation.unwrap_or_default());
-        let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(LEAST_PROGRESS_TIMEOUT);
+        let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(MIN_PROGRESS_TIMEOUT);
         let stalled_for = sample.stalled_for.unwrap_or_default();
         let health = &mut self.lanes[lane.0].health;
         health.progress_timeout = Some(progress_timeout);
@@ -178,7 +178,7 @@ impl Connection {
     /// tells whether the way to the peer works too.
     pub(super) fn has_been_heard(&mut self, now: Instant, lane: LaneId) {
         let health = &self.lanes[lane.0].health;
-        let progress_timeout = health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
+        let progress_timeout = health.progress_timeout.unwrap_or(MIN_PROGRESS_TIMEOUT);
         if health.link_is_down && health.stalled_since.is_some_and(|since| now >= since + progress_timeout) {
             self.link_up(now, lane);
         }
@@ -197,7 +197,7 @@ impl Connection {
 
     /// When the progress timeout of `lane` ends, or a chunk on it is overdue.
     fn answer_due(&mut self, lane: LaneId) -> Option<Instant> {
-        let progress_timeout = self.lanes[lane.0].health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
+        let progress_timeout = self.lanes[lane.0].health.progress_timeout.unwrap_or(MIN_PROGRESS_TIMEOUT);
         let stalled_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
         Some(self.scheduler.overdue_at(lane.0).map_or(stalled_at, |overdue| overdue.min(stalled_at)))
     }
@@ -217,7 +217,7 @@ impl Connection {
         // If the link is down, an event says when it is up again.
         health.check_at = None;
         if !health.link_is_down {
-            let at = now + health.progress_timeout.unwrap_or(LEAST_PROGRESS_TIMEOUT);
+            let at = now + health.progress_timeout.unwrap_or(MIN_PROGRESS_TIMEOUT);
             self.check_by(lane, at);
         }
         self.tell(now, Some(lane), EventKind::Stalled { cause, stalled_for, bytes_at_risk });
@@ -236,7 +236,7 @@ impl Connection {
 const PROGRESS_ROUND_TRIPS: u32 = 3;
 /// No lane stalls sooner than this: a peer may delay an acknowledgement by 40 ms (`TCP_DELACK_MIN` in Linux), and a busy machine may schedule threads
 /// late.
-const LEAST_PROGRESS_TIMEOUT: Duration = Duration::from_millis(60);
+const MIN_PROGRESS_TIMEOUT: Duration = Duration::from_millis(60);
 /// The longest time between two checks of a lane with an overdue chunk: the copy on another lane may be overdue too.
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The shortest time between two checks of a lane that is nearly stalled.

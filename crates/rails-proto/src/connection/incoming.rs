@@ -191,8 +191,8 @@ impl Incoming {
     pub(super) fn reordered(&self) -> Option<Reordered> {
         match self {
             Self::Bytes(reassembler) => {
-                let (bytes, most_bytes) = reassembler.bytes_out_of_order();
-                Some(Reordered { bytes, most_bytes })
+                let (bytes, max_bytes) = reassembler.bytes_out_of_order();
+                Some(Reordered { bytes, max_bytes })
             }
             Self::Messages(_) => None,
         }

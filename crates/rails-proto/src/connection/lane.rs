@@ -49,7 +49,7 @@ pub(super) struct Lane {
 pub enum NoLane {
     /// The stream is over.
     StreamOver,
-    /// The stream has [`MOST_LANES`](crate::parameters::MOST_LANES) lanes already.
+    /// The stream has [`MAX_LANES`](crate::parameters::MAX_LANES) lanes already.
     Full,
 }
 

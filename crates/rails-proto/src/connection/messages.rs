@@ -7,7 +7,7 @@
 use super::{Connection, LaneId};
 use crate::{
     chunk::{Content, Priority},
-    messages::{Delivery, LEAST_CHUNK, LEAST_WINDOW, Lent, MessageBuffer, Place, longest_message},
+    messages::{Delivery, Lent, MIN_CHUNK, MIN_WINDOW, MessageBuffer, Place, longest_message},
     violation::{Form, Violation},
     wire::DataHeader,
 };
@@ -40,7 +40,7 @@ impl Connection {
     /// [`NotForMessages`]; the stream is as it was.
     pub fn carry_messages(&mut self, now: Instant) -> Result<(), NotForMessages> {
         let (window, chunk) = (self.scheduler.send_window(), self.scheduler.longest_chunk());
-        if chunk < LEAST_CHUNK || window < LEAST_WINDOW {
+        if chunk < MIN_CHUNK || window < MIN_WINDOW {
             return Err(NotForMessages::TooSmall { chunk, window });
         }
         // A peer that reads no more has ended this end's sending, but it may have sent messages before.

@@ -37,7 +37,7 @@ pub use wakes::Wakes;
 
 use crate::{
     chunk::Chunk,
-    parameters::{MOST_LANES, TransportParameters},
+    parameters::{MAX_LANES, TransportParameters},
     policy::{StripePolicy, Traced},
     reassembler::Admission,
     record::Record,
@@ -61,7 +61,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A lane's slot at this end of its stream, below [`MOST_LANES`]: the lowest that was free when the lane joined. When the lane has ended, a later lane
+/// A lane's slot at this end of its stream, below [`MAX_LANES`]: the lowest that was free when the lane joined. When the lane has ended, a later lane
 /// gets the slot. Scheduler, policy and record know a lane by its slot. [`LaneTraits::number`] stays the same in all of a lane's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -314,7 +314,7 @@ impl Connection {
         }
         let is_leaving = self.replace(traits.number);
         let free = self.lanes.iter().position(|lane| !lane.up).unwrap_or(self.lanes.len());
-        if free >= MOST_LANES {
+        if free >= MAX_LANES {
             return Err(NoLane::Full);
         }
         if free == self.lanes.len() {

@@ -141,12 +141,8 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(900);
     /// A stall ends the use of a lane after so long at the soonest.
-    const STALLED: LinkSample = LinkSample {
-        rtt: Some(MS),
-        rtt_variation: None,
-        least_rtt: Some(MS),
-        stalled_for: Some(Duration::from_secs(1)),
-    };
+    const STALLED: LinkSample =
+        LinkSample { rtt: Some(MS), rtt_variation: None, min_rtt: Some(MS), stalled_for: Some(Duration::from_secs(1)) };
 
     fn connection() -> Connection {
         fixture::end(LIMIT)

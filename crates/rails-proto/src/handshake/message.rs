@@ -1,7 +1,7 @@
 //! The messages of the handshake. `docs/wire.md` shows them byte by byte.
 
 use super::HandshakeError;
-use crate::parameters::{MOST_LANES, TransportParameters};
+use crate::parameters::{MAX_LANES, TransportParameters};
 use std::fmt;
 
 /// The version of the protocol that this crate speaks.
@@ -256,8 +256,8 @@ impl Message {
                 mode,
                 purpose: Purpose::from_code(detail).ok_or(unknown("detail", detail))?,
                 stream: StreamId(array_at(body, 0)),
-                lane: number_at(body, 16, "lane number", MOST_LANES - 1)?,
-                lanes: number_at(body, 18, "number of lanes", MOST_LANES)?,
+                lane: number_at(body, 16, "lane number", MAX_LANES - 1)?,
+                lanes: number_at(body, 18, "number of lanes", MAX_LANES)?,
                 parameters: TransportParameters::decode(body, 20)?,
                 nonce: array_at(body, 32),
             }),

@@ -12,7 +12,7 @@ pub struct TransportSample {
     /// Its mean deviation.
     pub rtt_variation: Option<Duration>,
     /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
-    pub least_rtt: Option<Duration>,
+    pub min_rtt: Option<Duration>,
     /// The number of this end's bytes that the peer has acknowledged since the connection was made.
     pub bytes_acknowledged: Option<u64>,
     /// The time since the last acknowledgement, even if that acknowledged nothing new.
@@ -84,7 +84,7 @@ impl Progress {
         LinkSample {
             rtt: sample.rtt,
             rtt_variation: sample.rtt_variation,
-            least_rtt: sample.least_rtt,
+            min_rtt: sample.min_rtt,
             stalled_for: since.map(|since| now.saturating_duration_since(since)),
         }
     }

@@ -41,13 +41,13 @@ pub struct LaneProtocol<B> {
 }
 
 impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
-    /// Creates a lane that has joined, with `seals` if its frames are sealed. At most `most_unsent` bytes may wait unsent in the connection, if that can be
+    /// Creates a lane that has joined, with `seals` if its frames are sealed. At most `max_unsent` bytes may wait unsent in the connection, if that can be
     /// limited.
-    pub fn new(lane: LaneId, seals: Option<Seals>, most_unsent: Option<u64>) -> Self {
+    pub fn new(lane: LaneId, seals: Option<Seals>, max_unsent: Option<u64>) -> Self {
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         Self {
             lane,
-            sender: Sender::new(lane, sealer, most_unsent),
+            sender: Sender::new(lane, sealer, max_unsent),
             receiver: Receiver::new(lane, opener),
             progress: Progress::new(lane),
             closing: Closing::new(lane),

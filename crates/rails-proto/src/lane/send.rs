@@ -34,10 +34,10 @@ pub enum Next {
 }
 
 impl Sender {
-    /// Creates the half of a lane that has joined, with a `sealer` if its frames are sealed. At most `most_unsent` bytes may wait unsent in the
+    /// Creates the half of a lane that has joined, with a `sealer` if its frames are sealed. At most `max_unsent` bytes may wait unsent in the
     /// connection, if that can be limited.
-    pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, most_unsent: Option<u64>) -> Self {
-        let unsent = most_unsent.map(|most| UnsentLimit { most, now: most });
+    pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, max_unsent: Option<u64>) -> Self {
+        let unsent = max_unsent.map(|most| UnsentLimit { most, now: most });
         Self { lane, outgoing: Some(Outgoing::new(sealer)), in_flight: 0, unsent }
     }
 

@@ -60,7 +60,7 @@ fn longest_range(window: u64) -> u64 {
 pub fn next_of_packet(packet: &mut Bytes, whole: usize) -> Option<Bytes> {
     let length = packet.try_get_u32().ok()? as usize;
     let message = packet.split_to(length.min(packet.len()));
-    let wasteful = message.len() * MOST_WASTE < whole;
+    let wasteful = message.len() * MAX_WASTE < whole;
     Some(if wasteful { Bytes::copy_from_slice(&message) } else { message })
 }
 
@@ -74,11 +74,11 @@ pub const BESIDE_MESSAGE: u64 = 1_024;
 /// The bytes before each message of a packet.
 pub const PREFIX: usize = 4;
 /// The least chunk length that an end must take to receive messages: many empty messages fit in it.
-pub const LEAST_CHUNK: usize = 64;
+pub const MIN_CHUNK: usize = 64;
 /// The least window for messages.
-pub const LEAST_WINDOW: u64 = 4 * SLOT;
+pub const MIN_WINDOW: u64 = 4 * SLOT;
 /// A message may hold a buffer of up to so many times its length.
-const MOST_WASTE: usize = 8;
+const MAX_WASTE: usize = 8;
 
 #[cfg(test)]
 mod tests {

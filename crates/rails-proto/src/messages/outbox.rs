@@ -232,7 +232,7 @@ const LONGEST_PACKET: usize = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{LEAST_WINDOW, longest_message};
+    use crate::messages::{MIN_WINDOW, longest_message};
 
     const WINDOW: u64 = 16 << 20;
 
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn gathered_messages_in_a_small_window() {
-        for window in (LEAST_WINDOW..12_000).step_by(100) {
+        for window in (MIN_WINDOW..12_000).step_by(100) {
             let mut outbox = Outbox::new(window as usize, window);
             let longest = longest_message(window) as usize;
             for length in [longest / 2, longest / 2, longest, 100, 0, longest - 1, 700, longest / 3] {

@@ -1,6 +1,6 @@
 //! The pairs: a maximum matching of rails, and then further lanes for the rails that it leaves over.
 
-use super::{LaneCandidate, MOST_OFFERS, Pair, Pairing, Relation, Unpaired, relation::subnet};
+use super::{LaneCandidate, MAX_OFFERS, Pair, Pairing, Relation, Unpaired, relation::subnet};
 use rails_topo::Bandwidth;
 use std::cmp::Reverse;
 
@@ -19,15 +19,15 @@ pub(super) fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Optio
             );
         }
     }
-    let most = wish.unwrap_or(MOST_OFFERS).min(MOST_OFFERS);
+    let most = wish.unwrap_or(MAX_OFFERS).min(MAX_OFFERS);
     let mut matching = Matching::new(&ours, &theirs, &candidates);
     matching.match_rails(most);
     matching.add_lanes(most, wish.is_some());
 
     let pairs: Vec<Pair> = matching.told();
     let limit = match wish {
-        Some(wish) if wish <= MOST_OFFERS => format!("{wish} lanes were asked for, and others come first"),
-        _ => format!("a stream has no more than {MOST_OFFERS} lanes"),
+        Some(wish) if wish <= MAX_OFFERS => format!("{wish} lanes were asked for, and others come first"),
+        _ => format!("a stream has no more than {MAX_OFFERS} lanes"),
     };
     let reached = pairs.len() >= most;
     let limited = |could: bool| (could && reached).then(|| limit.clone());

@@ -10,7 +10,7 @@ mod relation;
 pub use contact::pair_with_contact;
 pub use relation::Relation;
 
-use crate::{LaneAddress, parameters::MOST_LANES};
+use crate::{LaneAddress, parameters::MAX_LANES};
 use rails_topo::{Bandwidth, NodeId};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
@@ -85,7 +85,7 @@ pub struct Unpaired {
 }
 
 /// The most lanes that an end offers, and that are paired.
-pub const MOST_OFFERS: usize = MOST_LANES;
+pub const MAX_OFFERS: usize = MAX_LANES;
 
 /// Pairs this end's offers with the peer's, into `wish` lanes. `None` makes as many lanes as it takes to use every rail that can be paired.
 ///
@@ -98,7 +98,7 @@ pub const MOST_OFFERS: usize = MOST_LANES;
 ///    whose speed is nearest.
 /// 4. Equally fast rails are paired by the order of their nodes, then of their rails, then of their addresses.
 ///
-/// No more than [`MOST_OFFERS`] lanes are paired.
+/// No more than [`MAX_OFFERS`] lanes are paired.
 pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize>) -> Pairing {
     matching::pair(ours, theirs, wish)
 }

@@ -142,7 +142,7 @@ fn as_many_lanes_are_paired_as_are_wished_for() {
     assert_eq!(rails(&one), [(1, 1)], "the fastest rails");
     assert_eq!(one.unpaired_ours[0].why, "1 lanes were asked for, and others come first");
     assert_eq!(rails(&pair(&ours, &theirs, Some(5))), [(1, 1), (0, 0), (1, 1), (0, 0), (1, 1)]);
-    assert_eq!(pair(&ours, &theirs, Some(1000)).pairs.len(), MOST_OFFERS);
+    assert_eq!(pair(&ours, &theirs, Some(1000)).pairs.len(), MAX_OFFERS);
 }
 
 #[test]

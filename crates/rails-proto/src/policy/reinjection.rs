@@ -31,11 +31,11 @@ impl SchedulerView<'_> {
         let LaneView { service, service_is_bound, rtt, .. } = self.lanes[lane];
         let round_trips = 4 * rtt.unwrap_or_default();
         match service.filter(|_| !service_is_bound) {
-            Some(service) => (2 * service).clamp(LEAST_OVERDUE, LONGEST_OVERDUE.max(round_trips)),
+            Some(service) => (2 * service).clamp(MIN_OVERDUE, LONGEST_OVERDUE.max(round_trips)),
             None => {
                 let others = self.others_service(lane);
                 let unknown = others.map_or(UNKNOWN_SERVICE, |others| (4 * others).min(UNKNOWN_SERVICE));
-                unknown.max(LEAST_GAIN).max(round_trips)
+                unknown.max(MIN_GAIN).max(round_trips)
             }
         }
     }
@@ -58,14 +58,14 @@ fn is_overdue(view: &SchedulerView<'_>, chunk: &ChunkView) -> bool {
 
 /// Whether a second copy of a chunk pays. The copy takes `own`; the chunk has been in flight for `age` and takes `theirs` in all.
 fn pays(own: Duration, age: Duration, theirs: Duration) -> bool {
-    age.saturating_add(2 * own).saturating_add(LEAST_GAIN) < theirs
+    age.saturating_add(2 * own).saturating_add(MIN_GAIN) < theirs
 }
 
 /// The least gain of time for which a lane sends a chunk twice.
-const LEAST_GAIN: Duration = Duration::from_millis(50);
+const MIN_GAIN: Duration = Duration::from_millis(50);
 /// The longest time that a chunk may take on a lane without any acknowledged chunk.
 pub(crate) const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
 /// No chunk on a lane with an estimate is overdue before this: acknowledgements wait for 10 ms, and a busy machine may schedule threads late.
-const LEAST_OVERDUE: Duration = Duration::from_millis(60);
+const MIN_OVERDUE: Duration = Duration::from_millis(60);
 /// Every chunk is overdue after this, or four round trips: a lane may be as slow as that, but then no reader waits for it.
 const LONGEST_OVERDUE: Duration = Duration::from_millis(200);

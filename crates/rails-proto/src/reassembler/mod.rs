@@ -3,7 +3,7 @@
 mod gathered;
 
 use crate::{
-    parameters::most_chunks,
+    parameters::max_chunks,
     violation::{MessageViolation, Violation},
     wire::DataHeader,
 };
@@ -42,7 +42,7 @@ pub struct Reassembler {
     /// Everything below this offset has arrived.
     in_order: u64,
     /// The most bytes so far that waited above `in_order`.
-    most_out_of_order: u64,
+    max_out_of_order: u64,
     /// The bytes that arrived more than once.
     duplicated: u64,
     /// The offset at which the stream ends, if it is known.
@@ -103,7 +103,7 @@ impl Reassembler {
             wasted: 0,
             arrived: 0,
             in_order: 0,
-            most_out_of_order: 0,
+            max_out_of_order: 0,
             duplicated: 0,
             end: None,
         }
@@ -149,7 +149,7 @@ impl Reassembler {
         if header.offset <= self.in_order {
             self.find_gap();
         }
-        self.most_out_of_order = self.most_out_of_order.max(self.arrived - self.in_order);
+        self.max_out_of_order = self.max_out_of_order.max(self.arrived - self.in_order);
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl Reassembler {
 
     /// How many bytes have arrived behind a gap: now, and at most so far.
     pub fn bytes_out_of_order(&self) -> (u64, u64) {
-        (self.arrived - self.in_order, self.most_out_of_order)
+        (self.arrived - self.in_order, self.max_out_of_order)
     }
 
     /// How many bytes of the window lie below the end of the last byte that has arrived.
@@ -284,7 +284,7 @@ impl Reassembler {
                 self.arrived += new;
                 self.holes -= new;
                 self.runs = self.runs + gathered.runs() - runs;
-                let most = most_runs(self.window);
+                let most = max_runs(self.window);
                 if self.runs > most { Err(Violation::Fragmented { most }) } else { Ok(length) }
             }
             None => {
@@ -307,7 +307,7 @@ impl Reassembler {
         let length = piece.len() as u64;
         self.arrived += length;
         let waste = brought - length;
-        let segment = if waste > length || self.wasted + waste > self.window / MOST_WASTE {
+        let segment = if waste > length || self.wasted + waste > self.window / MAX_WASTE {
             Segment::Whole { bytes: Bytes::copy_from_slice(&piece), waste: 0 }
         } else {
             self.wasted += waste;
@@ -372,8 +372,8 @@ impl Segment {
 }
 
 /// The most runs: more than an honest peer can leave gaps, for before each run there is a chunk in flight.
-fn most_runs(window: u64) -> usize {
-    2 * most_chunks(window)
+fn max_runs(window: u64) -> usize {
+    2 * max_chunks(window)
 }
 
 /// Chunks below this many bytes are copied together: a copy of 8 KiB costs no more than a map entry and a buffer.
@@ -381,7 +381,7 @@ const SMALL: usize = 8 << 10;
 /// The most bytes of the stream that one buffer for small chunks covers.
 const BLOCK: u64 = 16 << 10;
 /// The unused parts of buffers may take one part in so many of the window.
-const MOST_WASTE: u64 = 64;
+const MAX_WASTE: u64 = 64;
 
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ fn a_peer_that_sends_every_other_byte_is_stopped() {
         reassembler.insert(&header, bytes).is_err()
     });
     // The first chunk is alone, and keeps its buffer.
-    assert_eq!(stopped, Some(most_runs(1 << 24) as u64));
+    assert_eq!(stopped, Some(max_runs(1 << 24) as u64));
 }
 
 #[test]
@@ -189,10 +189,10 @@ fn memory_of_the_most_expensive_window() {
             if reassembler.insert(&header, bytes).is_err() {
                 break;
             }
-            assert!(reassembler.runs <= most_runs(WINDOW));
+            assert!(reassembler.runs <= max_runs(WINDOW));
         }
         assert!(memory(&reassembler) <= bound(WINDOW), "flood {number}: {}", memory(&reassembler));
-        assert!(reassembler.wasted <= WINDOW / MOST_WASTE);
+        assert!(reassembler.wasted <= WINDOW / MAX_WASTE);
     }
 }
 

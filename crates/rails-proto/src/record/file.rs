@@ -5,7 +5,7 @@
 
 use super::{Decided, Entry, Record, RecordedEvent};
 use crate::{
-    parameters::MOST_LANES,
+    parameters::MAX_LANES,
     policy::{Policy, Sent},
 };
 use serde::{Deserialize, Serialize};
@@ -109,14 +109,14 @@ fn check(entry: &Entry) -> Result<(), &'static str> {
     | RecordedEvent::Lost { lane }
     | RecordedEvent::Joined { slot: lane, .. }
     | RecordedEvent::Decided(Decided { lane, .. })) = &entry.event;
-    if *lane >= MOST_LANES {
+    if *lane >= MAX_LANES {
         return Err("a stream has fewer lanes");
     }
     let RecordedEvent::Decided(Decided { view, .. }) = &entry.event else { return Ok(()) };
     let is_lane = |lane: usize| lane < view.lanes.len();
     let chunks = || view.first.iter().chain(&view.oldest);
     let rules = [
-        (view.lanes.len() <= MOST_LANES, "a stream has fewer lanes"),
+        (view.lanes.len() <= MAX_LANES, "a stream has fewer lanes"),
         (is_lane(*lane), "the lane that asks is none of those listed"),
         (view.streak.is_none_or(|streak| is_lane(streak.lane)), "the lane of the streak is none of those listed"),
         (chunks().all(|chunk| is_lane(chunk.lane)), "a chunk is on none of the lanes listed"),

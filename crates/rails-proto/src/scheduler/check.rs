@@ -12,7 +12,7 @@ impl Scheduler {
     /// # Panics
     /// If that does not hold.
     pub(super) fn check(&self) {
-        if !cfg!(debug_assertions) || self.outstanding.len() > MOST_CHECKED {
+        if !cfg!(debug_assertions) || self.outstanding.len() > MAX_CHECKED {
             return;
         }
         self.outstanding.check();
@@ -46,4 +46,4 @@ impl Scheduler {
 }
 
 /// The most segments that are checked, so that the check is quick. More segments bring no new cases.
-const MOST_CHECKED: usize = 256;
+const MAX_CHECKED: usize = 256;

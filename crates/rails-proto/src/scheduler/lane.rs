@@ -154,7 +154,7 @@ impl Lane {
         if let Some(since) = since {
             let busy_for = now.saturating_duration_since(since).max(SHORTEST_SAMPLE);
             self.rate.update(busy_for, bytes as f64 / busy_for.as_secs_f64());
-        } else if bytes >= LEAST_SAMPLE {
+        } else if bytes >= MIN_SAMPLE {
             // Otherwise the time contains a round trip, the delay of the acknowledgement, and perhaps a pause: the lane is at least as fast as that. If the
             // time is far longer than all of these, the lane is no faster either.
             let took = now.saturating_duration_since(oldest).saturating_sub(self.rtt.unwrap_or_default());
@@ -254,6 +254,6 @@ const LONGEST_WAY: Duration = Duration::from_secs(10);
 /// The shortest time that gives a rate: two acknowledgements that come together say nothing about it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// The fewest bytes that give a rate.
-const LEAST_SAMPLE: u64 = 16 << 10;
+const MIN_SAMPLE: u64 = 16 << 10;
 /// A lane that took so much longer than a round trip and a delayed acknowledgement explain was busy all the time.
 const LONG_SAMPLE: Duration = Duration::from_millis(20);

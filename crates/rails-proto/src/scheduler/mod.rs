@@ -20,7 +20,7 @@ pub use reissued::{ByteCount, Reissued};
 
 use crate::{
     chunk::Priority,
-    parameters::{MAX_WINDOW, most_chunks},
+    parameters::{MAX_WINDOW, max_chunks},
     policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy, Traced},
     record::{Record, RecordedEvent, Recorder},
     violation::Violation,
@@ -494,13 +494,13 @@ impl Scheduler {
 
     /// Whether a lane has so many chunks in flight that it takes no more. Each takes memory, even if another lane has delivered it.
     fn is_overfull(&self, lane: usize) -> bool {
-        self.lanes[lane].in_flight.len() >= most_chunks(self.send_window())
+        self.lanes[lane].in_flight.len() >= max_chunks(self.send_window())
     }
 
     /// Whether the scheduler may keep one more chunk until it is acknowledged. Tiny chunks cost more memory than they have bytes, at either end. A window
     /// full of chunks of two kibibytes stays below this bound.
     fn may_keep_more(&self) -> bool {
-        self.outstanding.len() < most_chunks(self.send_window())
+        self.outstanding.len() < max_chunks(self.send_window())
     }
 
     /// The lanes that may answer for their chunks.

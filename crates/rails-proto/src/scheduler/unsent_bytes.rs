@@ -90,7 +90,7 @@ impl UnsentBytes {
         let allowed = self.ready(limit)?.min(most);
         let mut payload = Vec::new();
         let mut length = 0;
-        while length < allowed && payload.len() < MOST_SLICES {
+        while length < allowed && payload.len() < MAX_SLICES {
             if self.slices.is_empty() {
                 self.end_gathering();
             }
@@ -125,4 +125,4 @@ const SMALL: usize = 4 << 10;
 /// The most bytes that are copied together.
 const GATHERED: usize = 64 << 10;
 /// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
-const MOST_SLICES: usize = 64;
+const MAX_SLICES: usize = 64;

@@ -223,7 +223,7 @@ impl Pipe {
         TransportSample {
             rtt: Some(self.round_trip),
             rtt_variation: Some(Duration::ZERO),
-            least_rtt: Some(self.round_trip),
+            min_rtt: Some(self.round_trip),
             bytes_acknowledged: Some(self.acknowledged),
             since_acknowledgement: self.progress.map(|at| now.saturating_duration_since(at)),
             unacknowledged_packets: Some((self.held > 0).into()),

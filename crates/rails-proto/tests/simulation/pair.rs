@@ -332,7 +332,7 @@ impl World {
             while let Some(ready) = self.pick() {
                 self.step(ready);
                 steps += 1;
-                assert!(steps < MOST_STEPS, "the run does not end, {:?} after the start", self.now - self.start);
+                assert!(steps < MAX_STEPS, "the run does not end, {:?} after the start", self.now - self.start);
             }
             let Some(next) = self.next_event() else { return };
             if next - self.start > patience {
@@ -432,16 +432,16 @@ impl World {
         let End { connection, application, .. } = &self.ends[end];
         let (written, consumed) = connection.sent();
         // An end takes a whole message if there is any room, and a message takes up whole slots.
-        let mut most_written = self.send_buffer as u64;
+        let mut max_written = self.send_buffer as u64;
         if application.sends_messages() {
-            most_written += application.longest_write() + 4;
+            max_written += application.longest_write() + 4;
         } else {
             assert_eq!(written, application.written);
             assert_eq!(connection.received().0, application.read);
         }
-        assert!(written - consumed <= self.window + most_written, "the end sends more than it may");
+        assert!(written - consumed <= self.window + max_written, "the end sends more than it may");
         let kept = connection.figures(self.now).kept;
-        assert!(kept <= self.max_unacknowledged + most_written, "the end keeps {kept} bytes");
+        assert!(kept <= self.max_unacknowledged + max_written, "the end keeps {kept} bytes");
         let is_lost = |end: usize| matches!(self.ends[end].connection.failure(), Some(Failure::LanesLost { .. }));
         match self.ends[end].connection.failure() {
             None | Some(Failure::LanesLost { .. }) => {}
@@ -870,7 +870,7 @@ fn chunks_end(frames: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 /// The most steps of a run. No run comes near it, unless lanes run in circles.
-const MOST_STEPS: usize = 1_000_000;
+const MAX_STEPS: usize = 1_000_000;
 /// The time in which an end checks its stalled lanes after its peer has given up.
 const LAST_LOOK: Duration = Duration::from_secs(120);
 /// The same for an end that learns slowly, within its linger time.

@@ -14,7 +14,7 @@ use proptest::{
     test_runner::{Config, RngAlgorithm, TestRng, TestRunner},
 };
 use rails_proto::{
-    messages::{LEAST_WINDOW, longest_message},
+    messages::{MIN_WINDOW, longest_message},
     policy::Policy,
 };
 use std::{
@@ -73,8 +73,8 @@ impl Scenario {
     }
 }
 
-fn time(most_milliseconds: u64) -> impl Strategy<Value = Duration> {
-    (0..most_milliseconds * 1000).prop_map(Duration::from_micros)
+fn time(max_milliseconds: u64) -> impl Strategy<Value = Duration> {
+    (0..max_milliseconds * 1000).prop_map(Duration::from_micros)
 }
 
 fn stop() -> impl Strategy<Value = (Duration, Duration, Stop)> {
@@ -180,9 +180,9 @@ pub(crate) fn scenarios() -> impl Strategy<Value = Scenario> {
 
 /// Scenarios with messages in both directions.
 pub(crate) fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
-    let window = prop_oneof![1 => LEAST_WINDOW..8_192, 2 => 8_192u64..500_000];
+    let window = prop_oneof![1 => MIN_WINDOW..8_192, 2 => 8_192u64..500_000];
     (scenarios(), window, 1u64..300, 1u64..300).prop_map(|(scenario, window, first, second)| {
-        let max_unacknowledged = scenario.max_unacknowledged.max(LEAST_WINDOW);
+        let max_unacknowledged = scenario.max_unacknowledged.max(MIN_WINDOW);
         let longest = longest_message(window.min(max_unacknowledged)) as usize;
         let messages = |habits: &Habits, total| {
             let stall = habits.stall.map(|(at, pause)| (at % total, pause));

@@ -127,15 +127,15 @@ fn read_within(from: impl Read, limits: Limits) -> Result<Capture, CaptureFault>
     read
 }
 
-fn read_tar(from: &mut impl Read, most_entries: usize) -> Result<Capture, CaptureFault> {
+fn read_tar(from: &mut impl Read, max_entries: usize) -> Result<Capture, CaptureFault> {
     let damaged = |source| CaptureFault::Damaged { source };
     let mut archive = Archive::new(from);
     let (mut tree, mut extra, mut count) = (Tree::default(), None, 0);
     for entry in archive.entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
         count += 1;
-        if count > most_entries {
-            return Err(CaptureFault::TooManyEntries { limit: most_entries });
+        if count > max_entries {
+            return Err(CaptureFault::TooManyEntries { limit: max_entries });
         }
         let path = path_of(&entry.path_bytes())?;
         let refused = |reason| CaptureFault::Entry { entry: path.clone(), reason };

@@ -1,6 +1,6 @@
 //! Folders, files and links in memory.
 
-use crate::linux::{Kind, MOST_LINKS, Source};
+use crate::linux::{Kind, MAX_LINKS, Source};
 use std::{
     collections::{BTreeMap, btree_map},
     io,
@@ -95,7 +95,7 @@ impl Tree {
                 name => match folder.get(name)? {
                     Entry::Link(target) if follow_last || !ahead.is_empty() => {
                         links += 1;
-                        if links > MOST_LINKS || target.starts_with('/') {
+                        if links > MAX_LINKS || target.starts_with('/') {
                             return None;
                         }
                         ahead.extend(target.split('/').rev());

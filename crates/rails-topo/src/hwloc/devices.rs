@@ -151,7 +151,7 @@ fn bandwidth(gigabytes: f32) -> Option<Bandwidth> {
 /// The ports, as long as the object names states of them.
 fn ports(object: &TopologyObject) -> Vec<RdmaPort> {
     let state = |number: u32| Some((number, info(object, &format!("Port{number}State"))?));
-    let states: Vec<(u32, String)> = (1..=MOST_PORTS).map_while(state).collect();
+    let states: Vec<(u32, String)> = (1..=MAX_PORTS).map_while(state).collect();
     let only_port = states.len() == 1;
     let port = |(number, state): (u32, String)| RdmaPort {
         number,
@@ -217,7 +217,7 @@ const NAMES: [&str; 8] = ["cuda", "nvml", "rsmi", "ze", "opencl", "card", "rende
 const ACTIVE: u32 = 4;
 
 /// InfiniBand numbers the ports of a device with a byte.
-const MOST_PORTS: u32 = 254;
+const MAX_PORTS: u32 = 254;
 
 #[cfg(test)]
 mod tests {

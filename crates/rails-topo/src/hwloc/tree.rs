@@ -141,7 +141,7 @@ pub(super) fn cpus_of(object: &TopologyObject) -> CpuSet {
 
 /// hwloc's bitmaps may be infinite.
 fn numbers(bits: impl Iterator<Item = BitmapIndex>) -> impl Iterator<Item = u32> {
-    bits.take(MOST_BITS).map(|index| usize::from(index) as u32)
+    bits.take(MAX_BITS).map(|index| usize::from(index) as u32)
 }
 
 fn os_index(object: &TopologyObject) -> Option<u32> {
@@ -174,4 +174,4 @@ pub(super) fn pci(device: &TopologyObject) -> Option<PciAddress> {
 }
 
 /// As many CPUs or nodes as a set takes from text.
-const MOST_BITS: usize = 1 << 20;
+const MAX_BITS: usize = 1 << 20;

@@ -112,7 +112,7 @@ fn is_of_another(interrupt: &str, own: &str, on_device: &BTreeSet<&str>) -> bool
         return false;
     }
     let is_edge = |(at, character): (usize, char)| (!character.is_alphanumeric()).then_some((at, character));
-    let edges: Vec<(usize, char)> = interrupt.char_indices().filter_map(is_edge).take(MOST_WORDS).collect();
+    let edges: Vec<(usize, char)> = interrupt.char_indices().filter_map(is_edge).take(MAX_WORDS).collect();
     let starts = || std::iter::once(0).chain(edges.iter().map(|(at, character)| at + character.len_utf8()));
     let ends = || edges.iter().map(|(at, _)| *at).chain([interrupt.len()]);
     let parts = starts().flat_map(|start| ends().filter_map(move |end| interrupt.get(start..end)));
@@ -121,7 +121,7 @@ fn is_of_another(interrupt: &str, own: &str, on_device: &BTreeSet<&str>) -> bool
 }
 
 /// No driver's name has more, and a name from a captured machine may be of any length.
-const MOST_WORDS: usize = 16;
+const MAX_WORDS: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -34,7 +34,7 @@ pub(crate) use nodes::total_memory;
 #[cfg(feature = "captures")]
 pub(crate) use root::LONGEST_FILE;
 pub(crate) use root::Root;
-pub(crate) use source::{Kind, MOST_LINKS, Source, is_shortage, without_links};
+pub(crate) use source::{Kind, MAX_LINKS, Source, is_shortage, without_links};
 
 use crate::{Gpu, InterfaceAddress, Nic, NodeSet, Origin, SysfsError, Topology};
 use cpus::Cpus;

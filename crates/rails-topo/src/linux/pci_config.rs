@@ -49,7 +49,7 @@ impl PciConfig {
             return None;
         }
         let mut offset = usize::from(self.byte(FIRST_CAPABILITY)? & !3);
-        for _ in 0..MOST_CAPABILITIES {
+        for _ in 0..MAX_CAPABILITIES {
             match self.byte(offset).filter(|_| offset >= HEADER_LEN)? {
                 id if id == wanted => return Some(offset),
                 _ => offset = usize::from(self.byte(offset + 1)? & !3),
@@ -90,7 +90,7 @@ const FIRST_CAPABILITY: usize = 0x34;
 const HEADER_LEN: usize = 0x40;
 
 /// As many capabilities of four bytes fit behind the header (PCI_FIND_CAP_TTL in the kernel's `drivers/pci/pci.h`).
-const MOST_CAPABILITIES: usize = 48;
+const MAX_CAPABILITIES: usize = 48;
 
 const PCI_EXPRESS: u8 = 0x10;
 const EXPRESS_FLAGS: usize = 0x02;

@@ -56,7 +56,7 @@ pub(crate) fn without_links(
         let Some(target) = link(&place.join("/"))? else { continue };
         if follow_last || !ahead.is_empty() {
             links += 1;
-            if links > MOST_LINKS || target.starts_with('/') {
+            if links > MAX_LINKS || target.starts_with('/') {
                 return Err(io::ErrorKind::NotFound.into());
             }
             place.pop();
@@ -67,7 +67,7 @@ pub(crate) fn without_links(
 }
 
 /// As Linux follows at most (path_resolution(7)).
-pub(crate) const MOST_LINKS: usize = 40;
+pub(crate) const MAX_LINKS: usize = 40;
 
 /// Whether the system lacked the means to answer, so that the answer says nothing about the machine.
 ///

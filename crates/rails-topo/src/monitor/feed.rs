@@ -66,7 +66,7 @@ struct State {
 impl Feed {
     /// A feed that keeps at least that many changes.
     pub(super) fn new(snapshot: Snapshot, kept: usize) -> Self {
-        let (sender, _) = broadcast::channel(kept.clamp(1, MOST_KEPT));
+        let (sender, _) = broadcast::channel(kept.clamp(1, MAX_KEPT));
         Self(Mutex::new(State { snapshot: Arc::new(snapshot), published: 0, sender: Some(sender), error: None }))
     }
 
@@ -159,7 +159,7 @@ impl Stream for Changes {
 }
 
 /// The room for the changes is taken at the start.
-const MOST_KEPT: usize = 1 << 20;
+const MAX_KEPT: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {

@@ -100,7 +100,7 @@ pub(super) fn cache(cache: &Cache) -> String {
 
 /// The caches of a core that it shares with none; empty where no size is known.
 pub(super) fn private_caches(caches: &[&Cache]) -> String {
-    let known = caches.iter().filter(|one| one.size.is_some()).take(MOST_CACHES);
+    let known = caches.iter().filter(|one| one.size.is_some()).take(MAX_CACHES);
     known.map(|one| cache(one)).collect::<Vec<_>>().join(", ")
 }
 
@@ -244,7 +244,7 @@ pub(super) fn size(size: Option<DataSize>) -> String {
 /// In characters; longer texts break lines.
 const LONGEST_SET: usize = 44;
 /// A core of a real machine has fewer caches.
-const MOST_CACHES: usize = 8;
+const MAX_CACHES: usize = 8;
 /// A set takes memory and time by the largest number in it, and firmware may number cores as it likes.
 const LARGEST_SHOWN: u32 = 1 << 16;
 

@@ -202,13 +202,13 @@ fn measure(
 /// Links that carried next to nothing: a good rate does not show that a contender left some alone, the kernel's counters do.
 fn unused(counted: &Counted) -> Option<String> {
     let all: u64 = counted.tx_bytes.iter().sum();
-    let idle = counted.tx_bytes.iter().enumerate().filter(|(_, bytes)| **bytes < all / LEAST_SHARE);
+    let idle = counted.tx_bytes.iter().enumerate().filter(|(_, bytes)| **bytes < all / MIN_SHARE);
     let idle: Vec<String> = idle.map(|(link, _)| link.to_string()).collect();
-    (!idle.is_empty()).then(|| format!("link {} carried less than 1/{LEAST_SHARE} of the bytes", idle.join(", ")))
+    (!idle.is_empty()).then(|| format!("link {} carried less than 1/{MIN_SHARE} of the bytes", idle.join(", ")))
 }
 
 /// A link of a hundredth of the others' rate has its share; handshakes and acknowledgements alone are far below.
-const LEAST_SHARE: u64 = 1000;
+const MIN_SHARE: u64 = 1000;
 
 #[cfg(test)]
 mod tests {

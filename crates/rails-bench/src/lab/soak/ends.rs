@@ -195,9 +195,9 @@ async fn exchange(
 /// Keeps the longest.
 fn note(pauses: &mut Vec<Pause>, pause: Pause) {
     let place = pauses.partition_point(|other| other.seconds >= pause.seconds);
-    if place < MOST_PAUSES {
+    if place < MAX_PAUSES {
         pauses.insert(place, pause);
-        pauses.truncate(MOST_PAUSES);
+        pauses.truncate(MAX_PAUSES);
     }
 }
 
@@ -218,7 +218,7 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
 }
 
 /// How many pauses are told.
-const MOST_PAUSES: usize = 5;
+const MAX_PAUSES: usize = 5;
 /// Reads and writes before others have their turn.
 const TURNS: usize = 16;
 /// For an end to open its stream, and to come to its end once all links are whole.

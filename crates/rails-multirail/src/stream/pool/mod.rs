@@ -128,7 +128,7 @@ impl Pool {
         if length < MAPPED {
             return MessageBuffer::zeroed(length);
         }
-        let round = round.filter(|_| length >= LEAST_INTERLEAVED);
+        let round = round.filter(|_| length >= MIN_INTERLEAVED);
         let owner = round.map_or(Owner::All, |nodes| Owner::Round(nodes.iter().map(|node| node.0).collect()));
         let policy = round.map_or(MemoryPolicy::Default, |nodes| MemoryPolicy::Interleave(nodes.clone()));
         match self.take(owner, length, || new(length, &policy)) {
@@ -176,7 +176,7 @@ impl Pool {
     fn take(self: &Arc<Self>, owner: Owner, length: usize, new: impl FnOnce() -> Memory) -> (Memory, Home) {
         let fit = rounded(length);
         let mut state = self.lock();
-        let spare = (self.window / MOST_WASTE).saturating_sub(state.wasted);
+        let spare = (self.window / MAX_WASTE).saturating_sub(state.wasted);
         let longest = fit + (spare as usize).min(length / 2);
         let found = state.shelves.get_mut(&owner).and_then(|shelf| shelf.take(Fit { least: length, most: longest }));
         let Some(memory) = found else {
@@ -342,10 +342,10 @@ const SMALLEST: usize = 4 << 10;
 /// at most 1/32 of it.
 const MAPPED: usize = 128 << 10;
 /// Only message buffers of this length or more are interleaved. One or two lanes soon receive a shorter message.
-const LEAST_INTERLEAVED: usize = 1 << 20;
+const MIN_INTERLEAVED: usize = 1 << 20;
 /// The number of lengths in each doubling.
 const STEPS: usize = 64;
 /// Buffers in use that are too long may waste at most the window divided by this.
-const MOST_WASTE: u64 = 64;
+const MAX_WASTE: u64 = 64;
 /// The page size of most machines, in bytes.
 const PAGE: usize = 4 << 10;

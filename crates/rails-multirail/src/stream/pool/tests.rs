@@ -44,7 +44,7 @@ fn longer_buffers_are_taken_while_little_is_wasted() {
     drop(kept);
     let taken: Vec<_> = (0..4).map(|_| pool.chunk(HERE, 32_000 - waste)).collect();
     let long = taken.iter().filter(|buffer| buffer.memory.as_ref().unwrap().bytes() >= 32_000).count();
-    assert_eq!(long, (WINDOW / MOST_WASTE) as usize / waste);
+    assert_eq!(long, (WINDOW / MAX_WASTE) as usize / waste);
     drop(taken);
     assert_eq!(pool.lock().wasted, 0);
     drop(pool.chunk(HERE, 32_000));
@@ -192,7 +192,7 @@ proptest! {
             let state = pool.lock();
             let out = held.iter().map(|buffer| buffer.memory.as_ref().unwrap().bytes() as u64).sum::<u64>();
             prop_assert!(state.kept + out <= WINDOW + WINDOW / 16, "{} kept, {out} held", state.kept);
-            prop_assert!(state.wasted <= WINDOW / MOST_WASTE);
+            prop_assert!(state.wasted <= WINDOW / MAX_WASTE);
             drop(state);
         }
         drop((filling, held));

@@ -34,7 +34,7 @@ use watch::{Watch, Writable};
 #[must_use]
 pub struct ZeroCopy {
     least: DataSize,
-    most_outstanding: DataSize,
+    max_outstanding: DataSize,
 }
 
 /// The counters of sending without a copy since the lane was opened. Serialized names carry their units.
@@ -60,7 +60,7 @@ pub struct ZeroCopyStats {
 impl ZeroCopy {
     /// The defaults, as each setter names them.
     pub fn new() -> Self {
-        Self { least: DataSize::bytes(32 << 10), most_outstanding: DataSize::bytes(16 << 20) }
+        Self { least: DataSize::bytes(32 << 10), max_outstanding: DataSize::bytes(16 << 20) }
     }
 
     /// The least payload to send without a copy.
@@ -80,8 +80,8 @@ impl ZeroCopy {
     /// # Cost
     /// As much memory for each lane, beside the memory of the stream: chunks of a closed lane stay until the kernel is
     /// done with them.
-    pub fn most_outstanding(mut self, size: DataSize) -> Self {
-        self.most_outstanding = size;
+    pub fn max_outstanding(mut self, size: DataSize) -> Self {
+        self.max_outstanding = size;
         self
     }
 }
@@ -196,7 +196,7 @@ impl Owed {
             return None;
         }
         let outstanding = ledger.stats.outstanding_bytes + length;
-        if outstanding > self.options.most_outstanding.as_bytes() || ledger.outstanding() >= MOST_SENDS {
+        if outstanding > self.options.max_outstanding.as_bytes() || ledger.outstanding() >= MAX_SENDS {
             ledger.stats.refused += 1;
             return None;
         }
@@ -294,4 +294,4 @@ fn settle(ledger: &mut Ledger<Kept>, socket: BorrowedFd<'_>) -> Vec<Kept> {
 }
 
 /// The most outstanding sends. A partial send counts too, and each keeps memory of its own.
-const MOST_SENDS: usize = 1024;
+const MAX_SENDS: usize = 1024;

@@ -61,8 +61,8 @@ fn times_of_a_stream_by_cause() {
         (10 * MS, 20 * MS, 15 * MS)
     );
     let window = connection.figures(at(45)).sending;
-    assert_eq!((window.size_bytes, window.used_bytes, window.most_used_bytes), (2000, 1000, 2000));
-    assert!((window.share() - 0.5).abs() < 1e-9 && (window.most_share() - 1.0).abs() < 1e-9);
+    assert_eq!((window.size_bytes, window.used_bytes, window.max_used_bytes), (2000, 1000, 2000));
+    assert!((window.share() - 0.5).abs() < 1e-9 && (window.max_share() - 1.0).abs() < 1e-9);
 }
 
 #[test]
@@ -124,15 +124,15 @@ fn time_of_readable_bytes_before_they_are_read() {
     let figures = connection.figures(at(15));
     assert_eq!(figures.stalls.not_read, Duration::ZERO, "the chunk cannot be read yet");
     let reordered = figures.reordered.unwrap();
-    assert_eq!((reordered.bytes, reordered.most_bytes), (1000, 1000));
+    assert_eq!((reordered.bytes, reordered.max_bytes), (1000, 1000));
     assert_eq!((figures.duplicated.bytes, figures.duplicated.chunks), (1000, 1));
     assert_eq!(connection.lane_figures(at(15), lane).duplicated, figures.duplicated);
     arrive(&mut connection, 20, 0);
     while connection.read(at(26)).is_some() {}
     let figures = connection.figures(at(50));
     assert_eq!(figures.stalls.not_read, 6 * MS);
-    assert_eq!(figures.reordered.map(|reordered| (reordered.bytes, reordered.most_bytes)), Some((0, 1000)));
-    assert_eq!((figures.receiving.used_bytes, figures.receiving.most_used_bytes), (0, 2000));
+    assert_eq!(figures.reordered.map(|reordered| (reordered.bytes, reordered.max_bytes)), Some((0, 1000)));
+    assert_eq!((figures.receiving.used_bytes, figures.receiving.max_used_bytes), (0, 2000));
 }
 
 #[test]

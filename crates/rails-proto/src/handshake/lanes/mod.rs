@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     LaneAddress, RailId, Scheme,
-    pairing::{LaneCandidate, MOST_OFFERS},
+    pairing::{LaneCandidate, MAX_OFFERS},
     seal::TAG_LEN,
 };
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use std::{
 #[non_exhaustive]
 pub enum LanesError {
     /// The list is empty, or has more lanes than a stream may have.
-    #[error("it names {0} lanes, and may name from 1 to {MOST_OFFERS}")]
+    #[error("it names {0} lanes, and may name from 1 to {MAX_OFFERS}")]
     Count(u8),
     /// The list was changed on the way, or answers another handshake.
     #[error("it was changed on the way")]
@@ -65,9 +65,9 @@ impl Proved {
     /// for it once: it uses up the lane's seals.
     ///
     /// # Panics
-    /// If `offers` is empty, or has more than [`MOST_OFFERS`].
+    /// If `offers` is empty, or has more than [`MAX_OFFERS`].
     pub fn lanes(&mut self, offers: &[LaneCandidate]) -> Vec<u8> {
-        assert!((1..=MOST_OFFERS).contains(&offers.len()), "from 1 to {MOST_OFFERS} lanes are offered");
+        assert!((1..=MAX_OFFERS).contains(&offers.len()), "from 1 to {MAX_OFFERS} lanes are offered");
         let mut message = MAGIC.to_vec();
         message.extend_from_slice(&[VERSION, LANES, 0, offers.len() as u8]);
         offers.iter().for_each(|offer| encode(offer, &mut message));
@@ -100,7 +100,7 @@ impl Joined {
             return Err(HandshakeError::Field { field: "mode", value: prefix[6].into() });
         }
         match usize::from(prefix[7]) {
-            count @ 1..=MOST_OFFERS => Ok(count * ENTRY_LEN + MAC_LEN + self.seal_len()),
+            count @ 1..=MAX_OFFERS => Ok(count * ENTRY_LEN + MAC_LEN + self.seal_len()),
             _ => Err(HandshakeError::Lanes(LanesError::Count(prefix[7]))),
         }
     }
@@ -238,7 +238,7 @@ pub(crate) fn fuzz_seed(offers: &[LaneCandidate]) -> Vec<u8> {
 
 /// `IFNAMSIZ` of include/uapi/linux/if.h, with the NUL.
 const NAME_LEN: usize = 16;
-const ENTRY_LEN: usize = 36 + NAME_LEN + Scheme::MOST_BYTES + 1;
+const ENTRY_LEN: usize = 36 + NAME_LEN + Scheme::MAX_BYTES + 1;
 const MAC_LEN: usize = 32;
 const UNKNOWN_PREFIX: u8 = u8::MAX;
 const UNKNOWN_NODE: u32 = u32::MAX;

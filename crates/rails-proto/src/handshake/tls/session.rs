@@ -59,7 +59,7 @@ impl Session {
             return Err(HandshakeError::Disorder);
         }
         self.received += bytes.len();
-        if self.received > MOST_TLS {
+        if self.received > MAX_TLS {
             return Err(HandshakeError::TlsTooLong);
         }
         while !bytes.is_empty() {
@@ -113,4 +113,4 @@ fn failed(error: rustls::Error) -> HandshakeError {
 const EXPORTER: &[u8] = b"EXPORTER-rails-4-stream";
 
 /// The most bytes of TLS that one end takes in a handshake: enough for a chain of a few certificates.
-const MOST_TLS: usize = 64 << 10;
+const MAX_TLS: usize = 64 << 10;

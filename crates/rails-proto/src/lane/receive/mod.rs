@@ -166,7 +166,7 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
     pub(super) fn take_low_water(&mut self) -> Option<usize> {
         let missing = self.chunk.as_ref().map_or(0, Chunk::missing);
         let tag = if self.opener.is_some() { TAG_LEN } else { 0 };
-        let low_water = if missing < LEAST_AWAITED { 1 } else { (missing + tag).min(MOST_AWAITED) };
+        let low_water = if missing < MIN_AWAITED { 1 } else { (missing + tag).min(MAX_AWAITED) };
         (std::mem::replace(&mut self.low_water, low_water) != low_water).then_some(low_water)
     }
 
@@ -446,9 +446,9 @@ const LITTLE: u32 = 4 << 10;
 /// nothing.
 pub const READ_AHEAD: usize = 17 << 10;
 /// Fewer bytes arrive within the time that a wake takes.
-const LEAST_AWAITED: usize = 16 << 10;
+const MIN_AWAITED: usize = 16 << 10;
 /// Of a longer chunk the lane receives pieces of this size, so that it receives one while the peer sends the next.
-const MOST_AWAITED: usize = 256 << 10;
+const MAX_AWAITED: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests;

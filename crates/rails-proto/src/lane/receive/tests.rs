@@ -218,10 +218,10 @@ fn low_water_mark_of_a_chunk_under_way() {
         let tag = if is_sealed { TAG_LEN } else { 0 };
         let chunk_ends = sent.len() - tag;
         assert_eq!(read_until(begins[1]), None, "any byte is worth a wake, as at first");
-        assert_eq!(read_until(chunk_ends - (390 << 10)), Some(MOST_AWAITED));
+        assert_eq!(read_until(chunk_ends - (390 << 10)), Some(MAX_AWAITED));
         assert_eq!(read_until(chunk_ends - (300 << 10)), None);
         assert_eq!(read_until(chunk_ends - (200 << 10)), Some((200 << 10) + tag));
-        assert_eq!(read_until(chunk_ends - LEAST_AWAITED + 1), Some(1));
+        assert_eq!(read_until(chunk_ends - MIN_AWAITED + 1), Some(1));
         assert_eq!(read_until(sent.len()), None);
     }
 }

@@ -36,7 +36,7 @@ pub struct Inbox {
     indexes: [Index; Priority::LEVELS],
     /// The part that each lane fills.
     claims: Vec<Claim>,
-    /// The number of pieces of all messages. The scheduler of an honest peer has fewer chunks in flight than `most_pieces`.
+    /// The number of pieces of all messages. The scheduler of an honest peer has fewer chunks in flight than `max_pieces`.
     pieces: usize,
     /// The part of the window that unread packets and messages take, including those that have only begun to arrive.
     held: u64,
@@ -149,7 +149,7 @@ impl Inbox {
                 self.begin(base, part, buffer);
             }
         }
-        let most = self.most_pieces();
+        let most = self.max_pieces();
         let Some(assembly) = self.assembly(base) else { return Ok(Place::Own) };
         let before = assembly.pieces();
         let claimed = assembly.claim(lane as u8, part.at, header.length);
@@ -324,8 +324,8 @@ impl Inbox {
     }
 
     /// The most pieces of all messages: more than an honest sender has chunks in flight.
-    fn most_pieces(&self) -> usize {
-        2 * (crate::parameters::most_chunks(self.window) + crate::parameters::MOST_LANES)
+    fn max_pieces(&self) -> usize {
+        2 * (crate::parameters::max_chunks(self.window) + crate::parameters::MAX_LANES)
     }
 }
 

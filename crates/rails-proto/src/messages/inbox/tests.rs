@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     chunk::{Chunk, Part},
-    messages::{LEAST_WINDOW, Outbox, longest_message, message_space, next_of_packet},
+    messages::{MIN_WINDOW, Outbox, longest_message, message_space, next_of_packet},
 };
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -195,7 +195,7 @@ fn thousands_of_unfinished_messages_in_a_window() {
 #[test]
 fn a_peer_that_sends_every_other_byte_is_stopped() {
     let mut inbox = Inbox::new(WINDOW);
-    let most = inbox.most_pieces();
+    let most = inbox.max_pieces();
     let stopped = (0..)
         .find_map(|index| take(&mut inbox, 0, &header(2 * index, 1), &part(0, 60_000, 2 * index as u32), &[1]).err());
     assert_eq!(stopped, Some(Violation::Fragmented { most }));
@@ -357,7 +357,7 @@ proptest! {
     fn each_message_is_received_once_and_in_its_order(
         messages in prop::collection::vec((0u8..8, prop_oneof![0usize..100, 0usize..20_000]), 0..60),
         chunk in 64usize..30_000,
-        window in prop_oneof![LEAST_WINDOW..32_768, 32_768u64..200_000],
+        window in prop_oneof![MIN_WINDOW..32_768, 32_768u64..200_000],
         seed in any::<u64>(),
     ) {
         let mut world = World {

@@ -312,7 +312,7 @@ impl Pair {
     /// Runs the stream to its end without further losses.
     pub(super) fn come_to_the_end(&mut self) {
         self.ends[0].finish(self.now);
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             if self.ends.iter().all(Connection::is_done) {
                 break;
             }
@@ -365,8 +365,8 @@ fn whole(chunk: &Chunk) -> Bytes {
 
 /// The sample of a lane whose transport reports no problem.
 const WELL: LinkSample =
-    LinkSample { rtt: Some(ROUND_TRIP), rtt_variation: None, least_rtt: Some(ROUND_TRIP), stalled_for: None };
+    LinkSample { rtt: Some(ROUND_TRIP), rtt_variation: None, min_rtt: Some(ROUND_TRIP), stalled_for: None };
 const ROUND_TRIP: Duration = Duration::from_micros(200);
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 /// A window of chunks of 16 KiB, several times over.
-const MOST_ROUNDS: usize = 1_000;
+const MAX_ROUNDS: usize = 1_000;

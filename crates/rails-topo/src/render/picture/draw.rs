@@ -123,13 +123,13 @@ fn write_text(text: &Text<'_>) -> Words {
 /// A line from each rail's NIC to each of its CPUs.
 fn rails(layout: &Layout<'_>, overlay: &Overlay) -> Vec<Path> {
     let mut paths = Vec::new();
-    for (index, rail) in overlay.rails.iter().enumerate().take(MOST_LINES) {
+    for (index, rail) in overlay.rails.iter().enumerate().take(MAX_LINES) {
         let at = |wanted: &Anchor| layout.areas.iter().find(|area| area.block.anchor.as_ref() == Some(wanted));
         let Some(nic) = rail.nic.clone().and_then(|nic| at(&Anchor::Nic(nic))) else { continue };
         // Rails of one NIC leave it beside each other.
         let place = nic.block.rails.iter().position(|rail| *rail == index).unwrap_or(0) + 1;
         let share = place as f64 / (nic.block.rails.len() + 1) as f64;
-        for pu in rail.cpus.iter().take(MOST_LINES).filter_map(|cpu| at(&Anchor::Cpu(cpu))) {
+        for pu in rail.cpus.iter().take(MAX_LINES).filter_map(|cpu| at(&Anchor::Cpu(cpu))) {
             let path = Path::new()
                 .set("d", curve(nic.rect, share, pu.rect))
                 .set("fill", "none")
@@ -178,7 +178,7 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// More lines would hide their own ends.
-const MOST_LINES: usize = 32;
+const MAX_LINES: usize = 32;
 /// Text is measured for the widest of them.
 const FONTS: &str = "DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, monospace";
 /// The kinds of cores, from the slowest.

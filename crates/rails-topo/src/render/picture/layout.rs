@@ -114,11 +114,11 @@ fn cost((width, height): (f64, f64), shape: f64) -> f64 {
 fn widths(sections: &[Vec<(f64, f64)>], gap: f64) -> Vec<f64> {
     let mut widths = Vec::new();
     for sizes in sections {
-        let every = sizes.len() / MOST_TRIED + 1;
+        let every = sizes.len() / MAX_TRIED + 1;
         let mut width = 0.0;
         for (index, (one, _)) in sizes.iter().enumerate() {
             width += one + if index == 0 { 0.0 } else { gap };
-            if index < MOST_TRIED / 2 || index % every == 0 || index + 1 == sizes.len() {
+            if index < MAX_TRIED / 2 || index % every == 0 || index + 1 == sizes.len() {
                 widths.push(width);
             }
         }
@@ -186,6 +186,6 @@ const SCREEN: f64 = 1.7;
 /// The shapes to try for the contents: two packages beside each other should be high, one alone wide.
 const SHAPES: [f64; 10] = [0.5, 0.6, 0.7, 0.85, 1.0, 1.25, 1.7, 2.2, 2.8, 4.0];
 /// The widths to try for each section; of thousands of blocks not every one.
-const MOST_TRIED: usize = 48;
+const MAX_TRIED: usize = 48;
 /// Sums of the same widths in another order differ in their last digits.
 const ROUNDING: f64 = 1e-6;

@@ -43,13 +43,13 @@ fn row(nic: &Nic) -> Vec<String> {
 fn details(topology: &Topology, nic: &Nic) -> Vec<String> {
     let mut lines = Vec::new();
     if !nic.lowers.is_empty() {
-        lines.push(format!("over {}", list(nic.lowers.iter().map(|lower| plain(lower).into_owned()), MOST_NAMES)));
+        lines.push(format!("over {}", list(nic.lowers.iter().map(|lower| plain(lower).into_owned()), MAX_NAMES)));
     }
     lines.extend(hardware(topology, nic));
     lines.extend(nic.hidden.iter().map(|reason| format!("left alone: {reason}")));
     if !nic.addresses.is_empty() {
         let addresses = nic.addresses.iter().map(|address| format!("{}/{}", address.ip, address.prefix_len));
-        lines.push(list(addresses, MOST_ADDRESSES));
+        lines.push(list(addresses, MAX_ADDRESSES));
     }
     if !nic.rx_queues.is_empty() || !nic.tx_queues.is_empty() {
         let (rx, tx) = (receive(&nic.rx_queues), transmit(&nic.tx_queues));
@@ -62,7 +62,7 @@ fn details(topology: &Topology, nic: &Nic) -> Vec<String> {
     }
     match nic.interrupts.len() {
         // Interrupts with the same facts (as in a capture) share a line.
-        0..=MOST_INTERRUPTS => lines.extend(nic.interrupts.chunk_by(alike).map(interrupts)),
+        0..=MAX_INTERRUPTS => lines.extend(nic.interrupts.chunk_by(alike).map(interrupts)),
         _ => lines.extend(nic.interrupts.chunk_by(similar).map(interrupts)),
     }
     lines
@@ -107,7 +107,7 @@ fn steering<'a, Q>(what: &str, queues: &'a [Q], of: impl Fn(&'a Q) -> (u32, Opti
             Some((index, cpus.filter(|cpus| !cpus.is_empty())?))
         })
         .collect();
-    if steered.len() <= MOST_QUEUES {
+    if steered.len() <= MAX_QUEUES {
         return steered
             .iter()
             .map(|(index, cpus)| format!("{what} of {index}: CPUs {}", phrases::cpus(cpus)))
@@ -190,7 +190,7 @@ fn list(items: impl Iterator<Item = String>, most: usize) -> String {
 }
 
 /// With more than these a line or a NIC is no longer taken in at a glance; the JSON has all.
-const MOST_ADDRESSES: usize = 6;
-const MOST_NAMES: usize = 16;
-const MOST_QUEUES: usize = 4;
-const MOST_INTERRUPTS: usize = 4;
+const MAX_ADDRESSES: usize = 6;
+const MAX_NAMES: usize = 16;
+const MAX_QUEUES: usize = 4;
+const MAX_INTERRUPTS: usize = 4;

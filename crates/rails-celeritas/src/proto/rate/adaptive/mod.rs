@@ -219,7 +219,7 @@ impl Adaptive {
                     self.drain(now, best);
                 } else if !is_limited && self.path.newest_queue() <= self.tolerance() {
                     let grown = self.rate * (step.min(round).as_secs_f64() / round.as_secs_f64()).exp2();
-                    let most = rates.map_or(self.rate, |rates| MOST_AHEAD * rates.judged);
+                    let most = rates.map_or(self.rate, |rates| MAX_AHEAD * rates.judged);
                     self.rate = grown.min(most.max(self.rate));
                 }
             }
@@ -252,7 +252,7 @@ impl Adaptive {
                 self.state = State::Compete(cubic);
             }
             State::Compete(cubic) => {
-                let most = rates.map_or(self.rate, |rates| MOST_AHEAD * rates.judged);
+                let most = rates.map_or(self.rate, |rates| MAX_AHEAD * rates.judged);
                 self.rate = cubic.rate(now, round_trip.smoothed()).min(most);
             }
         }
@@ -290,7 +290,7 @@ impl Adaptive {
         if self.is_lossy {
             change = change.min(-LOSSY_CUT);
         }
-        let mut change = change.clamp(-MOST_CUT, MOST_GROWTH);
+        let mut change = change.clamp(-MAX_CUT, MAX_GROWTH);
         if rates.is_none() || is_limited {
             // It changes the present rate, and not that of a round ago.
             change *= (step.as_secs_f64() / round).min(1.0);
@@ -310,7 +310,7 @@ impl Adaptive {
         let expected = self.path.loss * round.count();
         self.is_lossy = round.lost > expected + 3.0 * expected.sqrt() + 3.0 + round.count() / 200.0;
         if self.is_lossy {
-            self.depth = Some((now, round.longest_queue.max(LEAST_DEPTH)));
+            self.depth = Some((now, round.longest_queue.max(MIN_DEPTH)));
         }
         self.depth = self.depth.filter(|(at, _)| now < *at + DEPTH_WINDOW);
         let is_empty = queue <= self.tolerance();
@@ -421,8 +421,8 @@ impl Adaptive {
     /// The queue that this connection wants.
     fn target(&self) -> Duration {
         let wanted = TARGET.as_secs_f64() * (TARGET_RATE / self.rate.max(1.0)).sqrt();
-        let most = self.depth.map_or(MOST_TARGET, |(_, depth)| depth.min(MOST_TARGET)).mul_f64(USED_DEPTH);
-        let most = most.min((self.path.base() / 3).max(LEAST_TARGET)).as_secs_f64();
+        let most = self.depth.map_or(MAX_TARGET, |(_, depth)| depth.min(MAX_TARGET)).mul_f64(USED_DEPTH);
+        let most = most.min((self.path.base() / 3).max(MIN_TARGET)).as_secs_f64();
         // It falls as the rate rises in a short queue too.
         self.tolerance() + Duration::from_secs_f64(wanted / (1.0 + (wanted / most).powi(4)).powf(0.25))
     }
@@ -469,7 +469,7 @@ impl Adaptive {
         let bytes = rate / 8.0 * 2.0 * round.as_secs_f64();
         // At the start as many as have arrived may be under way beside the first ones.
         let most = if self.state.is_start() { self.first_window() + 2.0 * self.delivered } else { f64::MAX };
-        self.window = bytes.min(most).max(LEAST_WINDOW * self.path.packet() / 8.0) as u64;
+        self.window = bytes.min(most).max(MIN_WINDOW * self.path.packet() / 8.0) as u64;
     }
 }
 
@@ -504,31 +504,31 @@ impl Path {
         let count = round.count();
         if count > 0.0 {
             let weight = count / (count + memory.min(self.judged));
-            self.loss = (self.loss + (round.lost / count - self.loss) * weight).min(MOST_PATH_LOSS);
+            self.loss = (self.loss + (round.lost / count - self.loss) * weight).min(MAX_PATH_LOSS);
             self.judged += count;
         }
     }
 }
 
 /// No path is taken to lose more than this without a queue.
-const MOST_PATH_LOSS: f64 = 0.1;
+const MAX_PATH_LOSS: f64 = 0.1;
 /// The queue that a connection of [`TARGET_RATE`] wants, beside the tolerance; it goes with the root of the rate.
 const TARGET: Duration = Duration::from_micros(1_500);
 const TARGET_RATE: f64 = 500e6;
 /// All targets are below this, a third of the least round trip unless that is shorter than the next, and below that
 /// part of the queue at which packets were dropped in this time.
-const MOST_TARGET: Duration = Duration::from_millis(50);
-const LEAST_TARGET: Duration = Duration::from_millis(1);
+const MAX_TARGET: Duration = Duration::from_millis(50);
+const MIN_TARGET: Duration = Duration::from_millis(1);
 const USED_DEPTH: f64 = 0.8;
-const LEAST_DEPTH: Duration = Duration::from_millis(1);
+const MIN_DEPTH: Duration = Duration::from_millis(1);
 const DEPTH_WINDOW: Duration = Duration::from_secs(30);
 /// The part of a queue's distance from its target that is made up for in a round.
 const GAIN: f64 = 0.4;
 /// The most by which the rate falls or rises in a round.
-const MOST_CUT: f64 = 0.3;
-const MOST_GROWTH: f64 = 0.25;
+const MAX_CUT: f64 = 0.3;
+const MAX_GROWTH: f64 = 0.25;
 /// The rate is at most that much ahead of that at which packets arrive while it doubles.
-const MOST_AHEAD: f64 = 3.2;
+const MAX_AHEAD: f64 = 3.2;
 /// A queue that ends the start, beside an eighth of a round trip.
 const STARTUP_QUEUE: Duration = Duration::from_millis(2);
 /// The parts of the rate while a queue runs empty.
@@ -551,7 +551,7 @@ const CROWDED_TIME: Duration = Duration::from_millis(500);
 /// The time in which half of a former rate is forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(10);
 /// The packets of a window that lets bursts leave at low rates.
-const LEAST_WINDOW: f64 = 10.0;
+const MIN_WINDOW: f64 = 10.0;
 /// The time at the first rate in which as many bytes leave as may be under way before the first list.
 const FIRST_WINDOW: Duration = Duration::from_millis(24);
 /// A round has so many packets, if it does not take too many round trips.

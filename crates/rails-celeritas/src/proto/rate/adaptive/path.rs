@@ -1,6 +1,6 @@
 //! The model of a path: how fast it delivers, how long its round trip is, and which loss it always has.
 
-use crate::proto::{least::Least, receiver::LEAST_INTERVAL, sender::Feedback};
+use crate::proto::{receiver::MIN_INTERVAL, sender::Feedback, windowed_min::WindowedMin};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -13,7 +13,7 @@ pub(super) struct Path {
     lists: VecDeque<List>,
     /// The latest round trips.
     samples: VecDeque<(Instant, Duration)>,
-    least: Least,
+    least: WindowedMin,
     /// The last time at which the round trip was about the least.
     pub(super) emptied_at: Option<Instant>,
     /// The bits of a packet, as of the latest ones.
@@ -72,7 +72,7 @@ impl Path {
         while self.lists.get(1).is_some_and(|second| second.at + span <= now) {
             self.lists.pop_front();
         }
-        while self.lists.len() > MOST_LISTS {
+        while self.lists.len() > MAX_LISTS {
             self.lists.pop_front();
         }
         let Some(sample) = sample else { return !self.is_late };
@@ -89,7 +89,7 @@ impl Path {
 
     /// The pause between two error lists.
     fn interval(&self) -> Duration {
-        (self.base() / 8).max(LEAST_INTERVAL)
+        (self.base() / 8).max(MIN_INTERVAL)
     }
 
     /// The bits of a packet.
@@ -164,7 +164,7 @@ const UNKNOWN_PACKET: f64 = 12_000.0;
 /// The round trips that are kept: half a round has about five.
 const SAMPLES: usize = 64;
 /// The most lists that are kept: a round has about ten.
-const MOST_LISTS: usize = 256;
+const MAX_LISTS: usize = 256;
 
 #[cfg(test)]
 mod tests {

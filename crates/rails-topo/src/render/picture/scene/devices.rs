@@ -151,7 +151,7 @@ fn others(devices: Vec<Device<'_>>) -> Vec<Block> {
     let mut left_out = Vec::new();
     for device in devices {
         let What::Other { name, facts, narrow } = device.what else { continue };
-        if shown.len() >= MOST_OTHERS {
+        if shown.len() >= MAX_OTHERS {
             left_out.push(name);
             continue;
         }
@@ -213,6 +213,6 @@ const FLAT: f64 = 3.0;
 /// Columns of a device's text; its hint has the whole.
 pub(super) const CARD: usize = 34;
 /// Blocks of one group.
-const MOST_OTHERS: usize = 12;
+const MAX_OTHERS: usize = 12;
 /// Bridges above one function; more is a circle.
 const DEEPEST: usize = 32;

@@ -35,7 +35,7 @@ impl<'a> Marks<'a> {
     fn add_interrupts(&mut self, nic: &Nic) {
         let mut counts: BTreeMap<CpuId, (usize, Option<usize>)> = BTreeMap::new();
         for interrupt in &nic.interrupts {
-            let Some(cpus) = interrupt.effective.as_ref().filter(|cpus| cpus.len() <= MOST_CPUS) else { continue };
+            let Some(cpus) = interrupt.effective.as_ref().filter(|cpus| cpus.len() <= MAX_CPUS) else { continue };
             let owner = self.rails(|rail| rail.interrupts.contains(&interrupt.number)).first().copied();
             for cpu in cpus.iter() {
                 let (count, rail) = counts.entry(cpu).or_default();
@@ -177,7 +177,7 @@ fn letter(index: usize) -> String {
 }
 
 /// An interrupt that may be served on more CPUs than these is not served anywhere in particular.
-const MOST_CPUS: usize = 8;
+const MAX_CPUS: usize = 8;
 /// In columns.
 const LONGEST_NAME: usize = 8;
 

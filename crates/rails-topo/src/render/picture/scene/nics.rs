@@ -14,12 +14,12 @@ use crate::{
 pub(super) fn thinned(scene: &Scene<'_>, mut nics: Vec<&Nic>, block: impl Fn(&Nic) -> Block) -> Vec<Block> {
     let marked = scene.marks.nics();
     let mut left_out = Vec::new();
-    if nics.len() > MOST_NICS {
+    if nics.len() > MAX_NICS {
         nics.sort_by_key(|nic| {
             let matters = marked.contains(nic.name.as_str());
             (!matters, nic.up != Some(true), nic.lowers.is_empty(), nic.name.as_str())
         });
-        left_out = nics.split_off(MOST_NICS);
+        left_out = nics.split_off(MAX_NICS);
         nics.sort_by_key(|nic| nic.name.as_str());
     }
     let mut blocks: Vec<Block> = nics.into_iter().map(block).collect();
@@ -111,4 +111,4 @@ fn addresses(nic: &Nic) -> Option<String> {
 }
 
 /// Blocks of one group.
-const MOST_NICS: usize = 24;
+const MAX_NICS: usize = 24;

@@ -53,7 +53,7 @@ impl<'a> Scene<'a> {
             let rails = self.marks.rails_of_node(node.id);
             if !rails.is_empty() {
                 first.push(Cell::new("memory of", Tone::Dim));
-                first.extend(self.marks.frames(&rails, MOST_FRAMES));
+                first.extend(self.marks.frames(&rails, MAX_FRAMES));
             }
         } else if kind == Kind::Cache {
             first.extend(facts.iter().map(|fact| Cell::new(fact, Tone::Plain)));
@@ -83,7 +83,7 @@ impl<'a> Scene<'a> {
             let cores = if groups.len() == 1 { "cores".to_owned() } else { phrases::cores(group) };
             (!caches.is_empty()).then(|| format!("{cores}: {caches}"))
         };
-        groups.iter().filter_map(line).take(MOST_GROUPS).collect()
+        groups.iter().filter_map(line).take(MAX_GROUPS).collect()
     }
 
     fn core(&self, core: &Core) -> Block {
@@ -168,8 +168,8 @@ impl<'a> Scene<'a> {
 }
 
 /// Real machines have two or three kinds of cores.
-const MOST_GROUPS: usize = 8;
+const MAX_GROUPS: usize = 8;
 /// Frames of rails on one node; the legend has all.
-const MOST_FRAMES: usize = 8;
+const MAX_FRAMES: usize = 8;
 /// In pixels: the width of the usual text.
 const BAR: f64 = 66.0;

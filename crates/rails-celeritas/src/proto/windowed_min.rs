@@ -5,14 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Forgets samples after a time, so that a path may become a longer one.
+/// The least round trip of a window of time: older samples are forgotten, so that a path may become a longer one.
 #[derive(Debug, Default)]
-pub(crate) struct Least {
+pub(crate) struct WindowedMin {
     /// Samples of which no later one is shorter: the first is the least.
     samples: VecDeque<(Instant, Duration)>,
 }
 
-impl Least {
+impl WindowedMin {
     pub(crate) fn sample(&mut self, now: Instant, round_trip: Duration) {
         while self.samples.back().is_some_and(|(_, last)| *last >= round_trip) {
             self.samples.pop_back();
@@ -38,7 +38,7 @@ mod tests {
     #[test]
     fn samples_are_forgotten() {
         let (begin, ms) = (Instant::now(), Duration::from_millis(1));
-        let mut least = Least::default();
+        let mut least = WindowedMin::default();
         assert_eq!(least.get(), None);
         for (at, sample, expected) in
             [(0, 20, 20), (1_000, 30, 20), (2_000, 25, 20), (10_000, 40, 25), (12_000, 50, 40)]

@@ -518,3 +518,16 @@ fn everywhere() -> CpuSet {
 
 /// A bound against hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn task_aborted_by_another_than_its_waiter() {
+    let runtime = RailRuntimeBuilder::new("aborted", everywhere()).build().unwrap();
+    let task: RailTask<()> = runtime.spawn(std::future::pending());
+    let abort = task.abort_handle();
+    let waiter = tokio::spawn(task);
+    abort.clone().abort();
+    let error = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap_err();
+    assert!(error.is_cancelled() && !error.is_panic(), "{error}");
+    let error = runtime.spawn(async { panic!("on purpose") }).await.map(|()| ()).unwrap_err();
+    assert!(error.is_panic() && !error.is_cancelled(), "{error}");
+}

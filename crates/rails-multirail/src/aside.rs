@@ -51,6 +51,10 @@ pub(crate) struct Aside<T> {
     work: Arc<Work>,
 }
 
+/// Cancels work, whoever waits for its result.
+#[derive(Debug, Clone)]
+pub(crate) struct Canceller(Arc<Work>);
+
 /// Work that may be cancelled until it begins.
 struct Work {
     job: Mutex<Option<Job>>,
@@ -184,10 +188,16 @@ impl Work {
     }
 }
 
-impl<T> Aside<T> {
+impl Canceller {
     /// Drops the work, unless it has begun.
     pub(crate) fn cancel(&self) {
-        self.work.cancel();
+        self.0.cancel();
+    }
+}
+
+impl<T> Aside<T> {
+    pub(crate) fn canceller(&self) -> Canceller {
+        Canceller(self.work.clone())
     }
 
     /// Whether the work has ended.
@@ -294,7 +304,7 @@ mod tests {
         };
         let mut aside = Aside { result, work };
         assert!(Pin::new(&mut aside).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        aside.cancel();
+        aside.canceller().cancel();
         assert!(aside.is_over());
         assert!(matches!(block_on(aside), Err(TaskError::Cancelled)));
     }

@@ -189,8 +189,13 @@ impl Rails {
     }
 
     /// The rails, by number.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rail> {
+    pub fn iter(&self) -> std::slice::Iter<'_, Rail> {
         self.0.rails.iter()
+    }
+
+    /// The rail of that number; `None` where there are not so many. `rails[id]` panics there.
+    pub fn get(&self, id: RailId) -> Option<&Rail> {
+        self.0.rails.get(id.0)
     }
 
     /// Runs a task on each rail, by number. Each rail's thread calls `make` and keeps the future, which need not be `Send`.
@@ -379,6 +384,15 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // All are told to stop before the first of them is waited for.
         end_dropped(self.runtimes().filter_map(RailRuntime::stop_dropped).collect());
+    }
+}
+
+impl<'a> IntoIterator for &'a Rails {
+    type Item = &'a Rail;
+    type IntoIter = std::slice::Iter<'a, Rail>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }
 

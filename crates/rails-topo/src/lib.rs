@@ -117,4 +117,4 @@ pub use saved::{SavedError, SavedKind};
 pub use sets::{CpuId, CpuSet, Id, IdSet, NodeId, NodeSet, ParseSetError};
 pub use snapshot::SnapshotError;
 pub use storage::{Storage, StorageError};
-pub use units::{Bandwidth, DataSize};
+pub use units::{Bandwidth, DataSize, ParseQuantityError};

@@ -8,7 +8,7 @@ mod task;
 pub use placement::Placement;
 pub use shutdown::ShutdownError;
 pub(crate) use shutdown::{Stopping, end_dropped};
-pub use task::{Panic, RailTask, TaskError};
+pub use task::{Panic, RailAbortHandle, RailTask, TaskError};
 
 use crate::{RailId, aside::Threads, last_work};
 use parking::Parking;

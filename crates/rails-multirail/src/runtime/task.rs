@@ -1,6 +1,6 @@
 //! A task on a rail, and its end.
 
-use crate::aside::Aside;
+use crate::aside::{Aside, Canceller};
 use std::{
     any::Any,
     convert::Infallible,
@@ -13,7 +13,7 @@ use std::{
 };
 use tokio::{
     sync::oneshot,
-    task::{JoinError, JoinHandle},
+    task::{self, JoinError, JoinHandle},
 };
 
 /// The handle of a task on a rail, which resolves to the task's result, once its future has been dropped. Dropping the
@@ -35,6 +35,16 @@ enum Kind<T> {
     Work(Aside<T>),
     /// The rail did not take the task, as it stops or for want of a thread.
     Refused(Option<io::Error>),
+}
+
+/// Aborts a task on a rail, whoever waits for it. Dropping it does nothing.
+#[derive(Debug, Clone)]
+pub struct RailAbortHandle(Option<Abort>);
+
+#[derive(Debug, Clone)]
+enum Abort {
+    Future(task::AbortHandle),
+    Work(Canceller),
 }
 
 /// Why a task on a rail gave no result.
@@ -87,11 +97,16 @@ impl<T> RailTask<T> {
 
     /// Stops the task at its next await, which drops its future. A task that has ended keeps its result.
     pub fn abort(&self) {
-        match &self.kind {
-            Kind::Future(task) => task.abort(),
-            Kind::Work(work) => work.cancel(),
-            Kind::Refused(_) => {}
-        }
+        self.abort_handle().abort();
+    }
+
+    /// A handle that [aborts](Self::abort) the task, for others than the caller who waits for it.
+    pub fn abort_handle(&self) -> RailAbortHandle {
+        RailAbortHandle(match &self.kind {
+            Kind::Future(task) => Some(Abort::Future(task.abort_handle())),
+            Kind::Work(work) => Some(Abort::Work(work.canceller())),
+            Kind::Refused(_) => None,
+        })
     }
 
     /// Whether the task has ended.
@@ -125,6 +140,29 @@ impl<T> Future for RailTask<T> {
             ready!(inner.poll_closed(context));
         }
         Poll::Ready(Err(TaskError::Cancelled))
+    }
+}
+
+impl RailAbortHandle {
+    /// As [`RailTask::abort`].
+    pub fn abort(&self) {
+        match &self.0 {
+            Some(Abort::Future(task)) => task.abort(),
+            Some(Abort::Work(work)) => work.cancel(),
+            None => {}
+        }
+    }
+}
+
+impl TaskError {
+    /// Whether the task was aborted, or its rail's runtime has stopped.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled)
+    }
+
+    /// Whether the task panicked.
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Self::Panicked(_))
     }
 }
 

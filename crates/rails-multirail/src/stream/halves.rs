@@ -17,7 +17,7 @@ use std::{
     time::Instant,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf},
     task::coop,
 };
 
@@ -57,6 +57,9 @@ pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
 
 impl MultiRailStream {
     /// Splits the stream into its two directions, for one task that uses both at the same time. This costs nothing.
+    ///
+    /// Where [`AsyncBufReadExt`](tokio::io::AsyncBufReadExt) is in scope, which has a `split` of its own, write
+    /// `(&mut stream).split()`.
     pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         (ReadHalf { shared: &self.shared, reading: &mut self.reading }, WriteHalf { shared: &self.shared })
     }
@@ -77,7 +80,24 @@ impl MultiRailStream {
     }
 }
 
-impl ReadHalf<'_> {
+impl<'a> ReadHalf<'a> {
+    /// Waits for bytes, and lends them until they are [consumed](Self::consume_front); none at the end of the stream.
+    pub(super) fn poll_lend(mut self, context: &mut Context<'_>) -> Poll<IoResult<&'a [u8]>> {
+        if !self.reading.is_empty() {
+            ready!(coop::poll_proceed(context)).made_progress();
+        } else if let Some(bytes) = ready!(self.poll_read_bytes(context))? {
+            *self.reading = bytes;
+            self.shared.note_at_hand(true);
+        }
+        Poll::Ready(Ok(self.reading))
+    }
+
+    /// Drops that many of the bytes at hand.
+    pub(super) fn consume_front(&mut self, count: usize) {
+        self.reading.advance(count);
+        self.shared.note_at_hand(!self.reading.is_empty());
+    }
+
     /// As [`MultiRailStream::read_bytes`].
     ///
     /// # Errors
@@ -124,19 +144,23 @@ impl AsyncRead for ReadHalf<'_> {
             ready!(coop::poll_proceed(context)).made_progress();
             return Poll::Ready(Ok(()));
         }
-        if self.reading.is_empty() {
-            match ready!(self.poll_read_bytes(context))? {
-                Some(bytes) => *self.reading = bytes,
-                None => return Poll::Ready(Ok(())),
-            }
-        } else {
-            ready!(coop::poll_proceed(context)).made_progress();
-        }
-        let count = buffer.remaining().min(self.reading.len());
-        buffer.put_slice(&self.reading[..count]);
-        self.reading.advance(count);
-        self.shared.note_at_hand(!self.reading.is_empty());
+        let bytes = ready!(self.as_mut().poll_fill_buf(context))?;
+        let count = buffer.remaining().min(bytes.len());
+        buffer.put_slice(&bytes[..count]);
+        self.consume(count);
         Poll::Ready(Ok(()))
+    }
+}
+
+/// The bytes at hand are those that arrived together, lent without a copy.
+impl AsyncBufRead for ReadHalf<'_> {
+    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<&[u8]>> {
+        let Self { shared, reading } = self.get_mut();
+        ReadHalf { shared, reading }.poll_lend(context)
+    }
+
+    fn consume(mut self: Pin<&mut Self>, count: usize) {
+        self.consume_front(count);
     }
 }
 
@@ -319,6 +343,17 @@ impl Drop for OwnedReadHalf {
 impl AsyncRead for OwnedReadHalf {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<IoResult<()>> {
         Pin::new(&mut self.half()).poll_read(context, buffer)
+    }
+}
+
+/// As of the [borrowed half](ReadHalf).
+impl AsyncBufRead for OwnedReadHalf {
+    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<&[u8]>> {
+        self.get_mut().half().poll_lend(context)
+    }
+
+    fn consume(mut self: Pin<&mut Self>, count: usize) {
+        self.half().consume_front(count);
     }
 }
 

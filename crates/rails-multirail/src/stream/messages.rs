@@ -2,6 +2,7 @@
 
 use super::{MultiRailStream, StreamStats, closing, lock, shared::State};
 use bytes::Bytes;
+use futures_util::{Sink, Stream};
 use rails_proto::{
     chunk::Priority,
     connection::{Connection, NotForMessages},
@@ -11,6 +12,7 @@ use rails_proto::{
 use std::{
     future::poll_fn,
     io::{Error as IoError, ErrorKind, Result as IoResult},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Instant,
@@ -298,6 +300,45 @@ impl MessageReceiver {
                 }
             }
         }
+    }
+}
+
+/// Messages with their priorities, as [`send`](MessageSender::send) takes them. Closing
+/// [finishes](MessageSender::finish).
+impl Sink<(Bytes, Priority)> for MessageSender {
+    type Error = IoError;
+
+    fn poll_ready(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        let shared = &self.stream.shared;
+        shared.poll_as_writer(context, || shared.with(|state| shared.poll_room(state))).map_ok(drop)
+    }
+
+    /// # Errors
+    /// As [`MessageSender::send`]; [`ErrorKind::WouldBlock`] if the sink was not ready, and the message is dropped.
+    fn start_send(mut self: Pin<&mut Self>, (message, priority): (Bytes, Priority)) -> IoResult<()> {
+        self.try_send(message, priority).map_err(|error| match error {
+            TrySendError::Full(_) => ErrorKind::WouldBlock.into(),
+            TrySendError::Failed(error) => error,
+        })
+    }
+
+    /// Lanes send every message as soon as they have room: small ones that wait for others leave at once.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
+        self.stream.shared.send_waiting();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
+        self.stream.poll_delivered(context)
+    }
+}
+
+/// Messages as [`recv`](MessageReceiver::recv) gives them. An error is the last item.
+impl Stream for MessageReceiver {
+    type Item = IoResult<Message>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<IoResult<Message>>> {
+        self.poll_recv(context).map(Result::transpose)
     }
 }
 

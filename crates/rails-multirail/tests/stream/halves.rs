@@ -98,3 +98,21 @@ async fn unread_bytes_of_a_dropped_half_are_told() {
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
     assert!(matches!(failure(&error), Failure::Stopped { unread: 999 }), "{error}");
 }
+
+#[tokio::test]
+async fn lines_of_a_stream_and_of_its_half() {
+    use tokio::io::AsyncBufReadExt;
+    let (mut near, mut far) = pair(&rails(2), &options()).await;
+    far.write_all(b"first\nsecond\nthird").await.unwrap();
+    far.shutdown().await.unwrap();
+    let mut line = String::new();
+    near.read_line(&mut line).await.unwrap();
+    assert_eq!(line, "first\n");
+    let (mut reader, _writer) = (&mut near).split();
+    reader.read_line(&mut line).await.unwrap();
+    let (reader, _writer) = near.into_split();
+    let mut rest = reader.lines();
+    assert_eq!(line, "first\nsecond\n");
+    assert_eq!(rest.next_line().await.unwrap().as_deref(), Some("third"));
+    assert_eq!(rest.next_line().await.unwrap(), None);
+}

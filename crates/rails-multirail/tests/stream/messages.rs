@@ -2,6 +2,7 @@
 
 use crate::util::{PATIENCE, failure, listener, options, pair, pattern, rails, relayed_pair, secret};
 use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt, stream};
 use rails_multirail::{
     Failure, MessageReceiver, MessageTooLong, MultiRailMessages, MultiRailStream, NotForMessages, Policy, Priority,
     Security, StreamError, StreamOptions, TrySendError,
@@ -390,4 +391,21 @@ async fn a_send_that_waits_is_woken_beside_try_send() {
         timeout(PATIENCE, receiver.recv()).await.expect("it arrives").unwrap().unwrap();
     }
     timeout(PATIENCE, woken.0.notified()).await.expect("the task that waits is woken");
+}
+
+#[tokio::test]
+async fn sink_and_stream_carry_messages() {
+    let (near, far) = message_pair(&options()).await;
+    let ((mut sink, _near), (_far, stream)) = (near.split(), far.split());
+    let sent: Vec<Bytes> = [0, 1, 500, 300_000].map(|length| Bytes::from(pattern(length))).to_vec();
+    let urgent = sent.iter().map(|message| Ok((message.clone(), Priority::HIGHEST)));
+    let sending = async {
+        sink.send_all(&mut stream::iter(urgent)).await.unwrap();
+        sink.close().await.unwrap();
+        let refused = sink.feed((Bytes::new(), Priority::NORMAL)).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::BrokenPipe);
+    };
+    let receiving = stream.map(|message| message.unwrap().payload).collect::<Vec<Bytes>>();
+    let (_, received) = timeout(PATIENCE, async { tokio::join!(sending, receiving) }).await.unwrap();
+    assert!(received == sent);
 }

@@ -1,43 +1,79 @@
-//! The local ends and addresses of planned lanes.
+//! Lanes: their local ends, and the addresses that they may begin at.
 
 use super::{LocalEnd, PlannedRail, rail_request::MAX_RAILS};
 use rails_topo::{InterfaceAddress, Nic, NicKind};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// The address and the local end of the next rail on this NIC, beside those that are planned: the first rail is bound to
-/// the interface, each further one to another address of it as well. A NIC without one more address has its first
-/// address shared.
-pub(super) fn next_end(planned: &[PlannedRail], nic: &Nic) -> (Option<IpAddr>, LocalEnd) {
+/// A lane: its NIC, and its local address and end.
+#[derive(Clone)]
+pub(super) struct Lane<'a> {
+    /// `None` leaves the interface to the routes.
+    pub(super) nic: Option<&'a Nic>,
+    /// `None` leaves the address to the kernel.
+    pub(super) address: Option<IpAddr>,
+    pub(super) end: LocalEnd,
+}
+
+/// The interface and the address of an earlier rail's lane.
+#[derive(Clone, Copy)]
+pub(super) struct UsedLane<'a> {
+    interface: Option<&'a str>,
+    address: Option<IpAddr>,
+}
+
+impl<'a> UsedLane<'a> {
+    pub(super) fn interface(self) -> Option<&'a str> {
+        self.interface
+    }
+
+    pub(super) fn is_on(&self, nic: &Nic) -> bool {
+        self.interface == Some(&nic.name)
+    }
+}
+
+/// The lane of a resolved rail, which may have none.
+impl<'a> From<Option<&Lane<'a>>> for UsedLane<'a> {
+    fn from(lane: Option<&Lane<'a>>) -> Self {
+        let interface = lane.and_then(|lane| lane.nic).map(|nic| nic.name.as_str());
+        Self { interface, address: lane.and_then(|lane| lane.address) }
+    }
+}
+
+impl<'a> From<&'a PlannedRail> for UsedLane<'a> {
+    fn from(rail: &'a PlannedRail) -> Self {
+        Self { interface: rail.interface.as_deref(), address: rail.address }
+    }
+}
+
+/// The lane of the next rail on this NIC, beside those of earlier rails: the first one is bound to the interface, each
+/// further one to another address of it as well. A NIC without one more address has its first address shared.
+pub(super) fn next_lane<'a>(earlier: &[UsedLane<'_>], nic: &'a Nic) -> Lane<'a> {
     let device = nic.name.clone();
     let held = || nic.addresses.iter().map(|address| address.ip).filter(|ip| is_usable(*ip));
     let is_loopback = nic.kind == NicKind::Loopback;
     let first = held().next().or_else(|| is_loopback.then(|| loopback_address(0)));
-    let is_free = |ip: &IpAddr| planned.iter().all(|rail| rail.address != Some(*ip));
-    if planned.iter().any(|rail| rail.interface.as_ref() == Some(&device)) {
+    let is_free = |ip: &IpAddr| earlier.iter().all(|lane| lane.address != Some(*ip));
+    if earlier.iter().any(|lane| lane.is_on(nic)) {
         let alike = held().filter(|ip| !is_loopback && first.is_some_and(|first| first.is_ipv4() == ip.is_ipv4()));
         let loopback = (0..MAX_RAILS).filter(|_| is_loopback).map(loopback_address);
         if let Some(address) = alike.chain(loopback).find(is_free) {
-            return (Some(address), LocalEnd::DeviceAddress { device, address });
+            let end = LocalEnd::DeviceAddress { device, address };
+            return Lane { nic: Some(nic), address: Some(address), end };
         }
     }
-    (first, LocalEnd::Device(device))
+    Lane { nic: Some(nic), address: first, end: LocalEnd::Device(device) }
 }
 
-/// Gives an address that one rail was planned for to no other rail, and notes the addresses that several rails share.
-pub(super) fn divide(rails: &mut [PlannedRail], notes: &mut Vec<String>) {
-    let planned: Vec<Option<IpAddr>> = rails.iter().map(|rail| rail.address).collect();
-    for rail in rails {
-        let own = rail.address;
-        rail.addresses.retain(|held| Some(held.ip) == own || !planned.contains(&Some(held.ip)));
-    }
-    let mut known: Vec<IpAddr> = Vec::new();
-    for address in planned.iter().flatten().filter(|address| !address.is_unspecified()) {
-        let sharing = planned.iter().filter(|other| **other == Some(*address)).count();
-        if sharing > 1 && !known.contains(address) {
-            known.push(*address);
-            notes.push(format!("{sharing} rails share the address {address}"));
-        }
-    }
+/// The addresses that each lane may begin at. An address that one rail is planned for is no other rail's.
+pub(super) fn divide(lanes: &[Option<&Lane<'_>>]) -> Vec<Vec<InterfaceAddress>> {
+    let planned: Vec<IpAddr> = lanes.iter().filter_map(|lane| lane.as_ref()?.address).collect();
+    let own = |lane: &Option<&Lane<'_>>| {
+        let Some(lane) = lane else { return Vec::new() };
+        let mut addresses = usable_addresses(lane);
+        addresses.retain(|held| Some(held.ip) == lane.address || !planned.contains(&held.ip));
+        addresses
+    };
+    lanes.iter().map(own).collect()
 }
 
 /// Whether the interface has the address; the loopback interface has all of 127.0.0.0/8, though one of them is listed.
@@ -53,8 +89,8 @@ pub(super) fn reaches(nic: &Nic, peer: IpAddr) -> bool {
         IpAddr::V6(ip) => (ip.to_bits(), 128),
     };
     nic.addresses.iter().filter(|held| held.ip.is_ipv4() == peer.is_ipv4() && is_usable(held.ip)).any(|held| {
-        let ((own, most), (peer, _)) = (bits(held.ip), bits(peer));
-        let prefix = u32::from(held.prefix_len).min(most);
+        let ((own, max_prefix), (peer, _)) = (bits(held.ip), bits(peer));
+        let prefix = u32::from(held.prefix_len).min(max_prefix);
         (own ^ peer).leading_zeros() >= prefix
     })
 }
@@ -72,11 +108,11 @@ pub(super) fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses that a lane with that local end may begin at: one address, or all addresses of its interface. Where
+/// The addresses that a lane may begin at: one address, or all addresses of its interface. Where
 /// the routes decide, it is the address that they have it begin at now.
-pub(super) fn usable_addresses(nic: Option<&Nic>, address: Option<IpAddr>, end: &LocalEnd) -> Vec<InterfaceAddress> {
-    let held = nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
-    match (end, address) {
+pub(super) fn usable_addresses(lane: &Lane<'_>) -> Vec<InterfaceAddress> {
+    let held = lane.nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
+    match (&lane.end, lane.address) {
         (LocalEnd::Address(_) | LocalEnd::DeviceAddress { .. } | LocalEnd::Any, Some(ip)) => held
             .iter()
             // Of 127.0.0.0/8 one address is listed, and with its prefix it stands for all of them.

@@ -1,20 +1,18 @@
 //! The choice of CPUs.
 
-use super::{Nearness, RejectedCpus};
+use super::{Nearness, RejectedCpus, occupancy::Occupancy};
 use rails_topo::{CpuId, CpuSet, Interrupt, Locality, Nic, NicKind, NodeId, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The CPUs that rails may be planned on, and the rails on them so far.
+/// The CPUs that rails may be planned on.
 pub(super) struct Cpus<'a> {
     topology: &'a Topology,
     /// By number.
     cpus: Vec<Cpu<'a>>,
-    /// Their numbers.
+    /// The numbers of these CPUs.
     ids: CpuSet,
     /// The NICs that may carry packets.
     nics: Vec<NicPlace<'a>>,
-    /// For each node, the number of CPUs for tasks that its rails will need.
-    expected_tasks: BTreeMap<Option<NodeId>, usize>,
 }
 
 struct Cpu<'a> {
@@ -23,12 +21,11 @@ struct Cpu<'a> {
     node: Option<NodeId>,
     cache: Option<&'a CpuSet>,
     package: Option<&'a CpuSet>,
-    /// The NICs whose interrupts its core serves, by name.
+    /// The NICs whose interrupts the CPU's core serves, by name.
     serves: Vec<&'a str>,
-    /// For how many NICs it serves interrupts, shares a cache with a CPU that does, and is beside the NIC.
+    /// The number of NICs whose interrupts the CPU serves, whose serving CPUs share a cache with it, and which it is
+    /// beside.
     near_nics: [usize; 3],
-    rails_on_cpu: usize,
-    rails_on_core: usize,
 }
 
 /// A NIC, the CPUs beside it as far as they are known, and the CPUs that serve its interrupts.
@@ -56,23 +53,24 @@ pub(super) struct Sought<'s> {
     pub(super) present: CpuSet,
     /// The node of its memory at present, which it leaves last.
     pub(super) present_node: Option<NodeId>,
-    /// How many CPUs for tasks the rail will need.
+    /// The number of CPUs for tasks that the rail will need.
     pub(super) tasks: usize,
 }
 
 /// The place of a device.
+#[derive(Clone)]
 pub(super) struct Place {
     pub(super) device: String,
     /// The CPUs beside it; `None` is unknown.
     pub(super) cpus: Option<CpuSet>,
 }
 
-/// A CPU with its rank; the least is the best.
+/// A CPU with its rank; the lowest is the best.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
-    /// How many devices it is not beside.
+    /// The number of devices that the CPU is not beside.
     pub(super) far: usize,
-    /// The sum of the distances of its node from the nodes of these devices.
+    /// The sum of the distances of the CPU's node from the nodes of these devices.
     pub(super) distance: u64,
     pub(super) rails_on_cpu: usize,
     pub(super) rails_on_core: usize,
@@ -80,17 +78,18 @@ pub(super) struct Candidate {
     asked_elsewhere: u8,
     from_interrupt_rank: u8,
     shares_no_cache: bool,
-    /// How many other NICs' interrupts its core serves.
+    /// The number of other NICs whose interrupts the CPU's core serves.
     pub(super) other_nics: usize,
     /// 0 for the rail's present CPU, 1 for another one of its present node.
     elsewhere: u8,
-    /// Whether its node has too few free cores for the rail's tasks.
+    /// Whether the CPU's node has too few free cores for the rail's tasks.
     lacks_room: bool,
-    /// For how many other NICs it serves interrupts, shares a cache with a CPU that does, and is beside the NIC.
+    /// The number of other NICs whose interrupts the CPU serves, whose serving CPUs share a cache with it, and which it
+    /// is beside.
     near_others: [usize; 3],
     pub(super) cpu: CpuId,
     pub(super) from_interrupt: FromInterrupt,
-    /// Whether it is known with which CPUs it shares a cache.
+    /// Whether the CPUs that share a cache with this one are known.
     pub(super) is_cache_known: bool,
 }
 
@@ -107,7 +106,9 @@ pub(super) enum FromInterrupt {
 }
 
 impl<'a> Cpus<'a> {
-    pub(super) fn of(topology: &'a Topology, locality: &Locality<'_>, claimed: &CpuSet) -> Self {
+    /// The allowed CPUs on whose cores nothing is claimed.
+    pub(super) fn of(locality: &Locality<'a>, claimed: &CpuSet) -> Self {
+        let topology = locality.topology();
         let mut serves: BTreeMap<CpuId, Vec<&str>> = BTreeMap::new();
         for nic in topology.nics() {
             serving_cpus(nic).iter().for_each(|cpu| serves.entry(cpu).or_default().push(&nic.name));
@@ -129,20 +130,17 @@ impl<'a> Cpus<'a> {
                 near_nics: [0; 3],
                 package: topology.package_of_cpu(id).map(|package| &package.cpus),
                 serves: served,
-                rails_on_cpu: 0,
-                rails_on_core: 0,
             };
             cpu.near_nics = cpu.near(&nics);
             cpu
         };
-        debug_assert!(std::ptr::eq(topology, locality.topology()));
         let is_free = |cpu: &Cpu<'_>| !cpu.core.intersects(claimed);
         let cpus: Vec<Cpu<'_>> = topology.allowed_cpus().iter().map(cpu).filter(is_free).collect();
         let ids = cpus.iter().map(|cpu| cpu.id).collect();
-        Self { topology, cpus, ids, nics, expected_tasks: BTreeMap::new() }
+        Self { topology, cpus, ids, nics }
     }
 
-    /// Whether a rail may be planned on it, so that no claim is on its core.
+    /// Whether a rail may be planned on the CPU, since nothing is claimed on its core.
     pub(super) fn has(&self, id: CpuId) -> bool {
         self.ids.contains(id)
     }
@@ -151,33 +149,43 @@ impl<'a> Cpus<'a> {
         self.cpus.len()
     }
 
-    /// On how many cores they are.
+    /// The number of cores of these CPUs.
     pub(super) fn cores(&self) -> usize {
         self.cpus.iter().map(|cpu| cpu.core.first()).collect::<BTreeSet<_>>().len()
     }
 
     /// The candidates among `within`, or among all; if `exclusive`, those on cores without a rail.
-    pub(super) fn candidates(&self, sought: &Sought<'_>, within: Option<&CpuSet>, exclusive: bool) -> Vec<Candidate> {
-        let seen = Seen {
+    pub(super) fn candidates(
+        &self,
+        sought: &Sought<'_>,
+        within: Option<&CpuSet>,
+        exclusive: bool,
+        occupancy: &Occupancy,
+    ) -> Vec<Candidate> {
+        let search = Search {
+            sought,
+            occupancy,
             own: self.nics.iter().filter(|nic| sought.nics.contains(&nic.name)).collect(),
             distances: sought.near.iter().map(|place| self.distances(place)).collect(),
-            room: self.room(sought.tasks),
+            room: self.room(sought.tasks, occupancy),
         };
         let cpus = self.cpus.iter().filter(|cpu| within.is_none_or(|within| within.contains(cpu.id)));
-        cpus.filter(|cpu| !exclusive || cpu.rails_on_core == 0).map(|cpu| self.candidate(cpu, sought, &seen)).collect()
+        let is_free = |cpu: &&Cpu<'_>| !exclusive || occupancy.rails_on_core(&cpu.core) == 0;
+        cpus.filter(is_free).map(|cpu| self.candidate(cpu, &search)).collect()
     }
 
     /// The number of free cores of each node beyond those that the rails on it will need, if that matters.
-    fn room(&self, tasks: usize) -> BTreeMap<Option<NodeId>, usize> {
+    fn room(&self, tasks: usize, occupancy: &Occupancy) -> BTreeMap<Option<NodeId>, usize> {
         if tasks == 0 {
             return BTreeMap::new();
         }
-        let free = self.cpus.iter().filter(|cpu| cpu.rails_on_core == 0);
+        let free = self.cpus.iter().filter(|cpu| occupancy.rails_on_core(&cpu.core) == 0);
         let free: BTreeSet<_> = free.map(|cpu| (cpu.node, cpu.core.first())).collect();
         let mut room = BTreeMap::new();
         free.into_iter().for_each(|(node, _)| *room.entry(node).or_default() += 1);
-        for (node, tasks) in &self.expected_tasks {
-            room.entry(*node).and_modify(|free: &mut usize| *free = free.saturating_sub(*tasks));
+        for (cpu, tasks) in occupancy.expected_tasks() {
+            let node = self.topology.node_of_cpu(cpu).map(|node| node.id);
+            room.entry(node).and_modify(|free: &mut usize| *free = free.saturating_sub(tasks));
         }
         room
     }
@@ -191,22 +199,24 @@ impl<'a> Cpus<'a> {
         nodes.iter().map(|node| (node.id, between(node.id).unwrap_or(u64::MAX))).collect()
     }
 
-    fn candidate(&self, cpu: &Cpu<'_>, sought: &Sought<'_>, seen: &Seen<'_>) -> Candidate {
-        let own = usize::from(cpu.rails_on_core == 0);
-        let room = seen.room.get(&cpu.node).map_or(0, |free| free.saturating_sub(own));
+    fn candidate(&self, cpu: &Cpu<'_>, search: &Search<'_>) -> Candidate {
+        let sought = search.sought;
+        let rails_on_core = search.occupancy.rails_on_core(&cpu.core);
+        let own = usize::from(rails_on_core == 0);
+        let room = search.room.get(&cpu.node).map_or(0, |free| free.saturating_sub(own));
         let from_interrupt = cpu.beside_interrupt(&sought.serving);
         let shares = |other: CpuId| cpu.cache.is_none_or(|cache| cache.contains(other));
-        let own_nics = cpu.near(seen.own.iter().copied());
+        let own_nics = cpu.near(search.own.iter().copied());
         let other_nics = cpu.serves.iter().filter(|name| !sought.nics.contains(name)).count();
-        let far = sought.near.iter().zip(&seen.distances);
+        let far = sought.near.iter().zip(&search.distances);
         let far = far.filter(|(place, _)| place.cpus.as_ref().is_some_and(|near| !near.contains(cpu.id)));
         let to_cpu = |(node, _): &&(NodeId, u64)| Some(*node) == cpu.node;
         let distance = |distances: &[(NodeId, u64)]| distances.iter().find(to_cpu).map_or(u64::MAX, |(_, far)| *far);
         Candidate {
             distance: far.clone().map(|(_, distances)| distance(distances)).fold(0, u64::saturating_add),
             far: far.count(),
-            rails_on_cpu: cpu.rails_on_cpu,
-            rails_on_core: cpu.rails_on_core,
+            rails_on_cpu: search.occupancy.rails_on(cpu.id),
+            rails_on_core,
             asked_elsewhere: match &sought.asked_elsewhere {
                 asked if asked.contains(cpu.id) => 2,
                 asked => u8::from(asked.intersects(&cpu.core)),
@@ -227,30 +237,6 @@ impl<'a> Cpus<'a> {
         }
     }
 
-    /// Notes a rail on that CPU.
-    pub(super) fn take(&mut self, id: CpuId) {
-        for cpu in self.cpus.iter_mut().filter(|cpu| cpu.core.contains(id)) {
-            cpu.rails_on_core += 1;
-            cpu.rails_on_cpu += usize::from(cpu.id == id);
-        }
-    }
-
-    /// Takes the note back.
-    pub(super) fn leave(&mut self, id: CpuId) {
-        for cpu in self.cpus.iter_mut().filter(|cpu| cpu.core.contains(id)) {
-            cpu.rails_on_core -= 1;
-            cpu.rails_on_cpu -= usize::from(cpu.id == id);
-        }
-    }
-
-    /// Notes that the rail on that CPU will need CPUs for tasks.
-    pub(super) fn expect_tasks(&mut self, id: CpuId, tasks: usize) {
-        if let Some(cpu) = self.cpus.iter().find(|cpu| cpu.id == id) {
-            let expected = self.expected_tasks.entry(cpu.node).or_default();
-            *expected = expected.saturating_add(tasks);
-        }
-    }
-
     /// The CPUs of the core of one.
     pub(super) fn core_of(&self, id: CpuId) -> CpuSet {
         let known = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index]);
@@ -258,19 +244,21 @@ impl<'a> Cpus<'a> {
     }
 }
 
-/// A search, as all CPUs see it.
-struct Seen<'s> {
+/// A search for a CPU, with the figures that are the same for all candidates.
+struct Search<'s> {
+    sought: &'s Sought<'s>,
+    occupancy: &'s Occupancy,
     /// The NICs of the rail.
     own: Vec<&'s NicPlace<'s>>,
-    /// The distances of the nodes from each of its places.
+    /// The distances of the nodes from each of the rail's places.
     distances: Vec<Vec<(NodeId, u64)>>,
     /// The free cores of each node.
     room: BTreeMap<Option<NodeId>, usize>,
 }
 
 impl Cpu<'_> {
-    /// For how many of the NICs it serves interrupts, shares a cache with a CPU that does, and is beside the NIC. One
-    /// of unknown place counts everywhere.
+    /// The number of NICs whose interrupts the CPU serves, whose serving CPUs share a cache with it, and which it is
+    /// beside. A NIC of unknown place counts everywhere.
     fn near<'n>(&self, nics: impl IntoIterator<Item = &'n NicPlace<'n>>) -> [usize; 3] {
         let mut near = [0; 3];
         for NicPlace { beside, serving, .. } in nics {
@@ -303,7 +291,8 @@ impl Cpu<'_> {
 }
 
 impl FromInterrupt {
-    /// How good it is; 0 is the best. A core that serves interrupts of other NICs is no good neighbour.
+    /// The rank of a CPU in this place; 0 is the best. A core that serves interrupts of other NICs is no good
+    /// neighbour.
     fn rank(self, nearness: Nearness, serves_others: bool) -> u8 {
         match (nearness, self) {
             (_, Self::Unknown) => 0,
@@ -337,7 +326,7 @@ pub(super) fn core_around(topology: &Topology, id: CpuId) -> CpuSet {
     around
 }
 
-/// How good the CPUs of a rail are that asks for some, its lane's first; the least is the best.
+/// The rank of a rail's CPUs, its lane's first, if it asks for some; the lowest is the best.
 ///
 /// Rails that move to lower ranks only, one at a time, come to rest: of all that is summed here, the rails beside alone
 /// depend on other rails, and a rail that leaves so many for fewer takes as many pairs from the machine's total.
@@ -364,7 +353,7 @@ pub(super) fn place_rank(chosen: &[Candidate], asked: Option<&CpuSet>) -> impl O
 }
 
 /// The CPUs that `best` won against, by the first criterion in which each is worse.
-pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Vec<RejectedCpus>) {
+pub(super) fn rejected(best: &Candidate, candidates: &[Candidate]) -> impl Iterator<Item = RejectedCpus> + use<> {
     let shares = |candidate: &Candidate| candidate.from_interrupt.is_affine();
     let mut by_reason: Vec<(&str, CpuSet)> = Vec::new();
     for other in candidates.iter().filter(|other| other.cpu != best.cpu) {
@@ -407,11 +396,11 @@ pub(super) fn rejected(best: &Candidate, candidates: &[Candidate], into: &mut Ve
         }
     }
     by_reason.sort_unstable_by_key(|(reason, _)| *reason);
-    into.extend(by_reason.into_iter().map(|(reason, cpus)| RejectedCpus { cpus, reason: reason.to_owned() }));
+    by_reason.into_iter().map(|(reason, cpus)| RejectedCpus { cpus, reason: reason.to_owned() })
 }
 
-/// The CPUs that serve the NIC's interrupts, as far as they are known. An interrupt that was moved to one CPU goes there
-/// when it next fires.
+/// The CPUs that serve the NIC's interrupts, as far as they are known. An interrupt that was moved to one CPU goes
+/// there when it next fires.
 pub(super) fn serving_cpus(nic: &Nic) -> CpuSet {
     let serving = |interrupt: &Interrupt| {
         let effective = interrupt.effective.clone()?;

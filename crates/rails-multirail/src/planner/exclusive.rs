@@ -1,57 +1,59 @@
 //! The interrupts and the receive queues of exclusive rails.
 
-use super::{PlannedRail, plan_rails::Planner, rail_plan::queues_of};
+use super::{problem::Problem, rail_plan::queues_of};
+use crate::RailId;
 use rails_bind::claims::{Number, Numbers, Resource, Resources};
 use rails_topo::{Nic, NicKind, Topology};
 
-/// Gives each rail the interrupts and the receive queues of its NIC, and lists all that it has to itself. If several
-/// rails are on one NIC, its interrupts and queues are the first one's, for all of them: the rails of a plan belong to
-/// one process.
-pub(super) fn add_interrupts_and_queues(topology: &Topology, rails: &mut [PlannedRail]) {
+/// The share of one exclusive rail in its NIC.
+#[derive(Default)]
+pub(super) struct NicShare {
+    /// The interrupts and the receive queues; `None` if the NIC has none for the rail.
+    pub(super) own: Option<(Numbers, Numbers)>,
+    /// The reason of a share that lacks some.
+    pub(super) reason: Option<String>,
+}
+
+/// Divides the interrupts and the receive queues of NICs among exclusive rails on these interfaces; other rails have no
+/// shares. If several rails are on one NIC, its interrupts and queues are the first one's, for all of them: the rails of a
+/// plan belong to one process.
+pub(super) fn divide_nics(problem: &Problem<'_>, interfaces: &[Option<&str>]) -> Vec<Option<NicShare>> {
+    if !problem.request().exclusive {
+        return interfaces.iter().map(|_| None).collect();
+    }
     let mut given = Numbers::new();
-    for index in 0..rails.len() {
-        let (earlier, rest) = rails.split_at_mut(index);
-        let rail = &mut rest[0];
-        if let Some(nic) = device(topology, rail) {
-            match earlier.iter().find(|other| other.interface == rail.interface) {
-                Some(first) => rail.reasons.push(format!(
-                    "the interrupts and receive queues of {} are rail {}'s, which is on it too",
-                    nic.name, first.id
-                )),
-                None => {
-                    let interrupts: Numbers = nic.interrupts.iter().map(|irq| Number(irq.number)).collect();
-                    if interrupts.is_empty() {
-                        rail.reasons.push(format!("no interrupt of {} is known, so it has none to itself", nic.name));
-                    }
-                    // Two ports of a card may have the same ones.
-                    rail.exclusive_interrupts = interrupts.difference(&given);
-                    rail.exclusive_queues = nic.rx_queues.iter().map(|queue| Number(queue.index)).collect();
-                    given = given.union(&interrupts);
-                }
-            }
+    let share = |(index, interface): (usize, &Option<&str>)| {
+        let Some(nic) = device(problem.topology(), *interface) else { return NicShare::default() };
+        if let Some(first) = interfaces[..index].iter().position(|other| other == interface) {
+            let (name, first) = (&nic.name, RailId(first));
+            let reason = format!("the interrupts and receive queues of {name} are rail {first}'s, which is on it too");
+            return NicShare { own: None, reason: Some(reason) };
         }
-        let own: Resources = rail.exclusive_resources().collect();
-        rail.reasons.push(format!("has to itself: {own}"));
-    }
+        let interrupts: Numbers = nic.interrupts.iter().map(|irq| Number(irq.number)).collect();
+        let unknown = || format!("no interrupt of {} is known, so it has none to itself", nic.name);
+        let reason = interrupts.is_empty().then(unknown);
+        // Two ports of a card may have the same ones.
+        let own = interrupts.difference(&given);
+        given = given.union(&interrupts);
+        NicShare { own: Some((own, nic.rx_queues.iter().map(|queue| Number(queue.index)).collect())), reason }
+    };
+    interfaces.iter().enumerate().map(share).map(Some).collect()
 }
 
-impl Planner<'_> {
-    /// Why exclusive rails cannot have the NIC to themselves; `None` if they can, or need not.
-    pub(super) fn why_claimed(&self, nic: &Nic) -> Option<String> {
-        if !self.request.exclusive || nic.kind != NicKind::Device {
-            return None;
-        }
-        let claimed = &self.request.claimed;
-        let interrupts = nic.interrupts.iter().map(|irq| Resource::Interrupt(irq.number));
-        let queues = queues_of(&nic.name, nic.rx_queues.iter().map(|queue| queue.index));
-        let taken: Resources = interrupts.chain(queues).filter(|resource| claimed.contains(resource)).collect();
-        (!taken.is_empty()).then(|| format!("another owner has claimed {taken}"))
+/// Why exclusive rails cannot have the NIC to themselves; `None` if they can, or need not.
+pub(super) fn why_claimed(problem: &Problem<'_>, nic: &Nic) -> Option<String> {
+    if !problem.request().exclusive || nic.kind != NicKind::Device {
+        return None;
     }
+    let claimed = &problem.request().claimed;
+    let interrupts = nic.interrupts.iter().map(|irq| Resource::Interrupt(irq.number));
+    let queues = queues_of(&nic.name, nic.rx_queues.iter().map(|queue| queue.index));
+    let taken: Resources = interrupts.chain(queues).filter(|resource| claimed.contains(resource)).collect();
+    (!taken.is_empty()).then(|| format!("another owner has claimed {taken}"))
 }
 
-/// The NIC of a rail. An interface without a device is none: its queues are the kernel's, and nobody's interrupts serve
-/// them.
-fn device<'t>(topology: &'t Topology, rail: &PlannedRail) -> Option<&'t Nic> {
-    let nic = topology.nic(rail.interface.as_deref()?)?;
-    (nic.kind == NicKind::Device).then_some(nic)
+/// The NIC of that interface. An interface without a device is none: its queues are the kernel's, and no interrupt
+/// serves them.
+fn device<'t>(topology: &'t Topology, interface: Option<&str>) -> Option<&'t Nic> {
+    topology.nic(interface?).filter(|nic| nic.kind == NicKind::Device)
 }

@@ -1,7 +1,10 @@
 //! The choice of NICs.
 
-use super::{RejectedNic, addresses::is_usable, plan_rails::Planner};
-use rails_topo::{CommonAncestor, Nic, NicKind};
+use super::{
+    PlanError, RejectedNic, addresses::is_usable, exclusive::why_claimed, problem::Problem, rail_plan::plural,
+    rail_request::MAX_RAILS,
+};
+use rails_topo::{CommonAncestor, Locality, Nic, NicKind};
 use std::cmp::Reverse;
 
 /// The part that two NICs share, so that two rails on them carry less than two; the first is the worst.
@@ -13,71 +16,78 @@ pub(super) enum SharedPart {
     Switch,
 }
 
-impl<'a> Planner<'a> {
-    /// NICs for rails, one after the other: fastest first, and among equally fast ones every card's first port before
-    /// any card's second, cards behind different PCIe switches before those behind one, and cards on different nodes before
-    /// those on one, each as seen from the NICs that are chosen already. The other NICs are noted with the reason.
-    pub(super) fn best_nics(&mut self) -> Vec<&'a Nic> {
-        let mut nics: Vec<&'a Nic> = Vec::new();
-        for nic in self.topology.nics() {
-            match why_not(nic).or_else(|| self.why_claimed(nic)) {
-                None => nics.push(nic),
-                Some(reason) => self.rejected_nics.push(RejectedNic { name: nic.name.clone(), reason }),
-            }
-        }
-        // The parts that each NIC shares with the chosen ones, and how many of these are on its node.
-        let mut left: Vec<_> = nics.into_iter().map(|nic| (nic, [0; 3], 0)).collect();
-        let mut chosen: Vec<&'a Nic> = Vec::new();
-        let rank = |(nic, shared, on_node): &(&Nic, [usize; 3], usize)| (Reverse(nic.speed), *shared, *on_node);
-        while let Some(best) = (0..left.len()).min_by_key(|index| rank(&left[*index])) {
-            let (nic, ..) = left.remove(best);
-            for (other, shared, on_node) in &mut left {
-                self.shared(nic, other).into_iter().for_each(|part| shared[part as usize] += 1);
-                *on_node += usize::from(nic.node.is_some() && nic.node == other.node);
-            }
-            chosen.push(nic);
-        }
-        chosen
-    }
+/// The NICs of rails that the planner chooses.
+pub(super) struct ChosenNics<'a> {
+    /// The NIC of each rail; a NIC with several rails stands there as often.
+    pub(super) nics: Vec<&'a Nic>,
+    pub(super) rejected: Vec<RejectedNic>,
+    /// A note, if rails share NICs.
+    pub(super) note: Option<String>,
+}
 
-    /// The part that two NICs share of the path from the wire to the processor.
-    fn shared(&self, a: &Nic, b: &Nic) -> Option<SharedPart> {
-        if self.locality.same_card(a, b) {
-            let on_port = self.locality.common_ancestor(a, b) == Some(CommonAncestor::Port);
-            return Some(if on_port { SharedPart::Port } else { SharedPart::Card });
-        }
-        match self.locality.common_ancestor(a, b)? {
-            CommonAncestor::Switch(_) | CommonAncestor::RootPort(_) => Some(SharedPart::Switch),
-            _ => None,
+/// A NIC for each of `count` rails, or each usable NIC once.
+pub(super) fn choose_nics<'a>(problem: &Problem<'a>, count: Option<usize>) -> Result<ChosenNics<'a>, PlanError> {
+    let RankedNics { usable: nics, mut rejected } = rank_nics(problem);
+    let Some(first) = nics.first() else { return Err(PlanError::NoNic) };
+    let usable = nics.len();
+    let wanted = count.unwrap_or(usable.min(MAX_RAILS));
+    if wanted > usable && !problem.request().share_nics {
+        return Err(PlanError::TooFewNics { wanted, usable: nics.iter().map(|nic| nic.name.clone()).collect() });
+    }
+    let note = (wanted > usable).then(|| {
+        format!(
+            "{wanted} rails share {}, starting over at {}: rails on one NIC add no bandwidth",
+            plural(usable, "usable NIC"),
+            first.name
+        )
+    });
+    let reason = format!("{} are the better ones, or as good", plural(wanted, "other NIC"));
+    let worse = nics.iter().skip(wanted);
+    rejected.extend(worse.map(|nic| RejectedNic { name: nic.name.clone(), reason: reason.clone() }));
+    Ok(ChosenNics { nics: nics.iter().copied().cycle().take(wanted).collect(), rejected, note })
+}
+
+/// The usable NICs, the best ones first, and the others with the reason.
+pub(super) struct RankedNics<'a> {
+    pub(super) usable: Vec<&'a Nic>,
+    rejected: Vec<RejectedNic>,
+}
+
+/// Ranks NICs for rails, one after the other: fastest first, and among equally fast ones every card's first port before
+/// any card's second, cards behind different PCIe switches before those behind one, and cards on different nodes before
+/// those on one, each as seen from the NICs that are chosen already.
+pub(super) fn rank_nics<'a>(problem: &Problem<'a>) -> RankedNics<'a> {
+    let mut rejected = Vec::new();
+    // The parts that each NIC shares with the chosen ones, and the number of these on its node.
+    let mut left: Vec<(&'a Nic, [usize; 3], usize)> = Vec::new();
+    for nic in problem.topology().nics() {
+        match why_not(nic).or_else(|| why_claimed(problem, nic)) {
+            None => left.push((nic, [0; 3], 0)),
+            Some(reason) => rejected.push(RejectedNic { name: nic.name.clone(), reason }),
         }
     }
+    let mut usable: Vec<&'a Nic> = Vec::new();
+    let rank = |(nic, shared, on_node): &(&Nic, [usize; 3], usize)| (Reverse(nic.speed), *shared, *on_node);
+    while let Some(best) = (0..left.len()).min_by_key(|index| rank(&left[*index])) {
+        let (nic, ..) = left.remove(best);
+        for (other, shared, on_node) in &mut left {
+            shared_part(problem.locality(), nic, other).into_iter().for_each(|part| shared[part as usize] += 1);
+            *on_node += usize::from(nic.node.is_some() && nic.node == other.node);
+        }
+        usable.push(nic);
+    }
+    RankedNics { usable, rejected }
+}
 
-    /// Notes for a NIC that gets its first rail which part it shares with another one.
-    pub(super) fn note_shared_way(&mut self, nic: &Nic) {
-        let names = self.rails.iter().filter_map(|rail| rail.interface.as_deref());
-        if names.clone().any(|name| name == nic.name) {
-            return;
-        }
-        let earlier = names.filter_map(|name| self.topology.nic(name));
-        let devices = self.devices_of(nic);
-        let is_below = |device: &&Nic| devices.iter().any(|own| own.name == device.name);
-        let common = |other: &'a Nic| self.devices_of(other).into_iter().find(is_below);
-        if let Some((other, device)) = earlier.clone().find_map(|other| Some((other, common(other)?))) {
-            self.notes.push(format!("{} and {} both use the wire of {}", nic.name, other.name, device.name));
-            return;
-        }
-        let sharing = earlier.filter_map(|other| Some((self.shared(other, nic)?, &other.name)));
-        let Some((part, other)) = sharing.min_by_key(|(part, _)| *part) else { return };
-        let name = &nic.name;
-        self.notes.push(match part {
-            SharedPart::Port => format!("{name} is an interface of the same port as {other}: the two share its wire"),
-            SharedPart::Card => format!("{name} is a port of the same card as {other}: the two share its PCI link"),
-            SharedPart::Switch => {
-                format!(
-                    "{name} is behind the same PCIe switch or port as {other}: the two share its link to the processor"
-                )
-            }
-        });
+/// The part that two NICs share of the path from the wire to the processor.
+pub(super) fn shared_part(locality: &Locality<'_>, a: &Nic, b: &Nic) -> Option<SharedPart> {
+    if locality.same_card(a, b) {
+        let on_port = locality.common_ancestor(a, b) == Some(CommonAncestor::Port);
+        return Some(if on_port { SharedPart::Port } else { SharedPart::Card });
+    }
+    match locality.common_ancestor(a, b)? {
+        CommonAncestor::Switch(_) | CommonAncestor::RootPort(_) => Some(SharedPart::Switch),
+        _ => None,
     }
 }
 
@@ -97,6 +107,3 @@ pub(super) fn why_not(nic: &Nic) -> Option<String> {
     };
     Some(reason)
 }
-
-/// Why nothing is known of an interface's device.
-pub(super) const NOT_SHOWN: &str = "/sys does not show it";

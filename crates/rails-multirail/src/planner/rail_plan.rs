@@ -31,54 +31,54 @@ pub struct RailPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PlannedRail {
-    /// Its number.
+    /// The number of the rail.
     pub id: RailId,
-    /// The interface of its lane; `None` leaves it to the routes.
+    /// The interface of the rail's lane; `None` leaves it to the routes.
     pub interface: Option<String>,
-    /// The local address of its lane; `None` leaves it to the kernel.
+    /// The local address of the rail's lane; `None` leaves it to the kernel.
     pub address: Option<IpAddr>,
-    /// The local end of its lane's socket; `None` for a rail of cores and other devices, which has no lane.
+    /// The local end of the lane's socket; `None` for a rail of cores and other devices, which has no lane.
     pub end: Option<LocalEnd>,
-    /// The addresses that its lane may begin at, with their prefixes, as far as they are known.
+    /// The addresses that the lane may begin at, with their prefixes, as far as they are known.
     #[serde(default)]
     pub addresses: Vec<InterfaceAddress>,
-    /// Speed of its link; `None` is unknown.
+    /// The speed of the lane's link; `None` is unknown.
     #[serde(default, rename = "speed_bits_per_second")]
     pub speed: Option<Bandwidth>,
-    /// Its GPUs and disks.
+    /// The GPUs and disks of the rail.
     #[serde(default)]
     pub devices: Vec<PlannedDevice>,
-    /// How its thread and memory are bound.
+    /// The binding of the rail's thread and memory.
     #[serde(default)]
     pub binding: Binding,
-    /// The CPU that its thread is bound to. With [`BindingKind::Default`](super::BindingKind::Default) nothing is
-    /// bound, and this is the CPU that an affine rail would have: see [`bound_cpu`](Self::bound_cpu).
+    /// The CPU that the rail's thread is bound to. With [`BindingKind::Default`](super::BindingKind::Default) nothing
+    /// is bound, and this is the CPU that an affine rail would have: see [`bound_cpu`](Self::bound_cpu).
     pub cpu: CpuId,
-    /// The CPUs beside it for tasks of the application, one on each further core of the rail. With
+    /// The CPUs beside that one for tasks of the application, one on each further core of the rail. With
     /// [`BindingKind::Default`](super::BindingKind::Default) nothing is bound to them, and their number alone counts.
     #[serde(default)]
     pub task_cpus: CpuSet,
-    /// The CPUs that it has to itself: all hardware threads of its cores. Empty for a rail that shares them.
+    /// The CPUs that the rail has to itself: all hardware threads of its cores. Empty for a rail that shares them.
     #[serde(default)]
     pub exclusive_cpus: CpuSet,
-    /// The interrupts of its NIC that it has to itself. Of exclusive rails that share an interrupt, the first has it for
-    /// all of them. Empty for a rail that shares its cores, and where no interrupts are known.
+    /// The interrupts of the NIC that the rail has to itself. Of exclusive rails that share an interrupt, the first has
+    /// it for all of them. Empty for a rail that shares its cores, and where no interrupts are known.
     #[serde(default)]
     pub exclusive_interrupts: Numbers,
-    /// The receive queues of its NIC that it has to itself, by index; as with the interrupts.
+    /// The receive queues of the NIC that the rail has to itself, by index; as with the interrupts.
     #[serde(default)]
     pub exclusive_queues: Numbers,
-    /// The CPUs that served its NIC's interrupts when it was planned, as far as they are known.
+    /// The CPUs that served the NIC's interrupts when the rail was planned, as far as they are known.
     #[serde(default)]
     pub interrupt_cpus: CpuSet,
-    /// The node of its memory; `None` binds no memory, as on a machine without nodes.
+    /// The node of the rail's memory; `None` binds no memory, as on a machine without nodes.
     pub node: Option<NodeId>,
-    /// The bandwidth of its lane.
+    /// The bandwidth of the lane.
     #[serde(default)]
     pub capacity: Capacity,
-    /// The reasons for these.
+    /// The reasons for these choices.
     pub reasons: Vec<String>,
-    /// The CPUs that it did not get, by reason. Empty for a rail that is bound to none.
+    /// The CPUs that the rail did not get, by reason. Empty for a rail that is bound to none.
     #[serde(default)]
     pub rejected_cpus: Vec<RejectedCpus>,
 }
@@ -87,13 +87,13 @@ pub struct PlannedRail {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PlannedDevice {
-    /// Its kind.
+    /// The kind of the device.
     pub kind: DeviceKind,
-    /// Its name in the machine's model.
+    /// The name of the device in the machine's model.
     pub name: String,
-    /// Its PCI function; `None` is unknown, or none.
+    /// The PCI function of the device; `None` is unknown, or none.
     pub pci: Option<PciAddress>,
-    /// The node that it is attached to; `None` is unknown.
+    /// The node that the device is attached to; `None` is unknown.
     pub node: Option<NodeId>,
 }
 
@@ -141,7 +141,7 @@ pub struct Expected {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RejectedNic {
-    /// Its name.
+    /// The name of the NIC.
     pub name: String,
     /// The reason.
     pub reason: String,
@@ -158,7 +158,7 @@ pub struct RejectedCpus {
 }
 
 impl PlannedRail {
-    /// The CPU that its thread is bound to; `None` if it is not bound.
+    /// The CPU that the rail's thread is bound to; `None` if it is not bound.
     pub fn bound_cpu(&self) -> Option<CpuId> {
         self.binding.is_bound().then_some(self.cpu)
     }
@@ -168,17 +168,38 @@ impl PlannedRail {
         self.task_cpus.union(&CpuSet::single(self.cpu))
     }
 
-    /// All that it has to itself, as [`Claims`](rails_bind::claims::Claims) have it.
+    /// All that the rail has to itself, as [`Claims`](rails_bind::claims::Claims) have it.
     pub fn exclusive_resources(&self) -> impl Iterator<Item = Resource> {
-        let indices = self.exclusive_queues.iter().map(|Number(index)| index);
-        let queues = queues_of(self.interface.as_deref().unwrap_or_default(), indices);
-        let interrupts = self.exclusive_interrupts.iter().map(|Number(number)| Resource::Interrupt(number));
-        self.exclusive_cpus.iter().map(Resource::Cpu).chain(interrupts).chain(queues)
+        let interface = self.interface.as_deref();
+        exclusive_resources(interface, &self.exclusive_cpus, &self.exclusive_interrupts, &self.exclusive_queues)
+    }
+}
+
+/// These CPUs and interrupts, and these queues of the interface.
+pub(super) fn exclusive_resources<'n>(
+    interface: Option<&str>,
+    cpus: &'n CpuSet,
+    interrupts: &'n Numbers,
+    queues: &'n Numbers,
+) -> impl Iterator<Item = Resource> + use<'n> {
+    let queues = queues_of(interface.unwrap_or_default(), queues.iter().map(|Number(index)| index));
+    let interrupts = interrupts.iter().map(|Number(number)| Resource::Interrupt(number));
+    cpus.iter().map(Resource::Cpu).chain(interrupts).chain(queues)
+}
+
+impl RejectedCpus {
+    /// These CPUs without `others`; `None` if none is left.
+    pub(super) fn without(self, others: &CpuSet) -> Option<Self> {
+        let cpus = self.cpus.difference(others);
+        (!cpus.is_empty()).then_some(Self { cpus, ..self })
     }
 }
 
 /// Receive queues of an interface. A name that no interface can have is no interface's, and has none.
-pub(super) fn queues_of(interface: &str, indices: impl Iterator<Item = u32>) -> impl Iterator<Item = Resource> {
+pub(super) fn queues_of<I: Iterator<Item = u32>>(
+    interface: &str,
+    indices: I,
+) -> impl Iterator<Item = Resource> + use<I> {
     let interface: Option<InterfaceName> = interface.parse().ok();
     indices.filter_map(move |index| Some(Resource::Queue { interface: interface.clone()?, index }))
 }
@@ -224,4 +245,9 @@ impl fmt::Display for Expected {
         write!(f, "{} x {} x {:.2} = {}", self.rails, self.each, self.delta, self.together)?;
         if self.bound_by.is_empty() { Ok(()) } else { write!(f, " ({})", self.bound_by.join("; ")) }
     }
+}
+
+/// A number of things: `1 NIC`, `2 NICs`.
+pub(super) fn plural(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// A request for rails. [`new`](Self::new) asks for one core per rail that other processes may use as well.
 ///
-/// It is read from text, which states [`which`](Self::which) rails; all else has its default:
+/// A request is read from text, which states [`which`](Self::which) rails; all else has its default:
 ///
 /// | text | meaning |
 /// |---|---|
@@ -31,19 +31,19 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RailRequest {
-    /// Which rails.
+    /// The requested rails.
     pub which: Which,
     /// CPUs of each rail, on as many cores, at least 1. The first one drives the lanes, the others run tasks of the
     /// application. `cores:N` of a wish overrules it.
     pub cores: usize,
-    /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware threads, and
-    /// [`Rails::build`](crate::Rails::build) claims them on the host, with the interrupts and the receive queues of the
-    /// rail's NIC. Rails of one plan that are on one NIC share these.
-    /// Exclusive cores do not go together with [`BindingKind::Default`].
+    /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware
+    /// threads, and [`Rails::build`](crate::Rails::build) claims them on the host, with the interrupts and the receive
+    /// queues of the rail's NIC. Rails of one plan that are on one NIC share these. Exclusive cores do not go together
+    /// with [`BindingKind::Default`].
     pub exclusive: bool,
     /// Where the thread is, seen from the CPU that serves the NIC's interrupt.
     pub nearness: Nearness,
-    /// Which of the three affinities the rails must have.
+    /// The affinities that the rails must have.
     pub affinities: Affinities,
     /// Whether each rail's binding is [required](Binding::required).
     pub requires_placement: bool,
@@ -55,13 +55,13 @@ pub struct RailRequest {
     pub claimed: Resources,
 }
 
-/// Which rails are asked for.
+/// The rails that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
     /// One rail on each NIC that is up, and at most 64: no virtual, hidden or loopback interface, and none that has
     /// link-local addresses alone. A NIC of which it is not known whether it is up counts.
     Auto,
-    /// That many rails on the best NICs.
+    /// A number of rails, on the best NICs.
     Count(usize),
     /// Rails on the loopback interface: that many, or one per core that may be used and at least two.
     Loopback(Option<usize>),
@@ -72,9 +72,9 @@ pub enum Which {
 /// A wish for one rail: the parts that belong together, and where its thread and memory are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RailWish {
-    /// Its parts.
+    /// The parts of the rail.
     pub parts: Vec<Part>,
-    /// Its place.
+    /// The place of its thread and memory.
     pub binding: Binding,
 }
 
@@ -95,7 +95,7 @@ pub enum Part {
     Cores(usize),
 }
 
-/// How a rail's thread and memory are bound.
+/// The binding of a rail's thread and memory.
 ///
 /// A system that refuses to bind, as the filters of containers do, leaves the rail unbound, which
 /// [`Rail::unheld`](crate::Rail::unheld) reports. A [`required`](Self::required) binding is not built then.
@@ -148,7 +148,7 @@ pub enum Nearness {
     Package,
 }
 
-/// Which of the three affinities rails must have (RTK paper, section II.B). The CPUs for tasks have the same thread and
+/// The affinities that rails must have (RTK paper, section II.B). The CPUs for tasks have the same thread and
 /// memory affinity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Affinities {
@@ -160,7 +160,7 @@ pub struct Affinities {
     pub memory: Need,
 }
 
-/// How much an affinity matters.
+/// The weight of an affinity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Need {
     /// A rail without it is not planned, and a CPU without it is not chosen, if another has it.
@@ -172,9 +172,9 @@ pub enum Need {
     Unwanted,
 }
 
-/// The most rails that a request may ask for: a stream has no more lanes.
+/// The largest number of rails that a request may ask for: a stream has no more lanes.
 pub(super) const MAX_RAILS: usize = rails_proto::parameters::MAX_LANES;
-/// The most cores that a request may ask for, for each rail.
+/// The largest number of cores that a request may ask for, for each rail.
 pub(super) const MAX_CORES: usize = 1024;
 
 impl RailRequest {
@@ -197,7 +197,7 @@ impl RailRequest {
         Self::new(Which::Auto)
     }
 
-    /// That many rails on the best NICs.
+    /// A number of rails, on the best NICs.
     pub fn count(rails: usize) -> Self {
         Self::new(Which::Count(rails))
     }
@@ -216,6 +216,15 @@ impl RailRequest {
     pub fn routed(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         let wish = |address| RailWish { parts: vec![Part::Routed(address)], binding: Binding::AFFINE };
         Self::new(Which::Listed(addresses.into_iter().map(wish).collect()))
+    }
+
+    /// The number of cores of a wished rail.
+    pub(super) fn cores_of(&self, wish: &RailWish) -> usize {
+        let stated = wish.parts.iter().rev().find_map(|part| match part {
+            Part::Cores(cores) => Some(*cores),
+            _ => None,
+        });
+        stated.unwrap_or(self.cores).max(1)
     }
 
     /// The number of requested rails, if the request states it.

@@ -76,14 +76,14 @@ fn which(text: &str) -> Result<Which, Fault<'_>> {
     }
 }
 
-fn number<'a>(digits: &'a str, of: &str, most: usize) -> Result<usize, Fault<'a>> {
+fn number<'a>(digits: &'a str, of: &str, max: usize) -> Result<usize, Fault<'a>> {
     match digits.parse() {
-        Ok(count) if is_digits(digits) && (1..=most).contains(&count) => Ok(count),
-        _ => Err(Fault::new(digits, format!("`{digits}` is not a number of {of} from 1 to {most}"))),
+        Ok(count) if is_digits(digits) && (1..=max).contains(&count) => Ok(count),
+        _ => Err(Fault::new(digits, format!("`{digits}` is not a number of {of} from 1 to {max}"))),
     }
 }
 
-/// Whether it is digits alone; a number may be parsed from `+2` too.
+/// Whether the text is digits alone; a number may be parsed from `+2` too.
 fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }

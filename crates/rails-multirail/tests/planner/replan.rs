@@ -182,6 +182,19 @@ fn exclusive_rails_find_no_second_core_in_use() {
     assert!(stuck[1].reasons.is_empty());
 }
 
+#[test]
+fn exclusive_rails_name_the_cores_of_all_others() {
+    let machine = Topology::synthetic("package:1 core:4 pu:1", vec![loopback()]).unwrap();
+    let mut wanted = RailRequest::loopback(2);
+    (wanted.exclusive, wanted.cores) = (true, 2);
+    let plan = plan_rails(&machine, &wanted).unwrap();
+    for rail in replan_rails(&machine, &wanted, &plan.rails).unwrap() {
+        let taken = rail.planned.rejected_cpus.iter().filter(|told| told.reason.starts_with("on the core of another"));
+        let taken: Vec<_> = taken.map(|told| told.cpus.clone()).collect();
+        assert_eq!(taken, [machine.allowed_cpus().difference(&rail.planned.cpus())]);
+    }
+}
+
 /// A rail has the threads that it was built with.
 #[test]
 fn other_request_moves_nothing() {

@@ -76,13 +76,13 @@ pub use error::{
     AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError,
     Undelivered, UndeliveredStream,
 };
-pub use follow::{FollowError, FollowOptions, RailEvent, RailEventKind};
+pub use follow::{FollowError, FollowOptions};
 pub use options::{Limits, OptionError, StreamOptions};
 pub use planner::{RailPlan, RailRequest, plan_rails};
 #[cfg(feature = "prometheus")]
 pub use prometheus::{RailMetrics, StreamMetrics};
 pub use rail_stats::RailStats;
-pub use rails::{Rail, Rails};
+pub use rails::{Rail, RailEvent, RailEventKind, Rails};
 #[cfg(feature = "tls")]
 pub use rails_proto::security::{Identity, KeyPin, PinError, TlsClient, TlsError, TlsServer};
 pub use rails_proto::{

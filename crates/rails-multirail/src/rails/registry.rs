@@ -1,24 +1,57 @@
-//! The streams on a set of rails.
+//! The users of a set of rails, as the rails know them.
 
-use super::shared::Shared;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use crate::{RailId, error::UndeliveredStream};
+use futures_util::future::BoxFuture;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
-/// The streams on a set of rails, those that were dropped and still deliver included.
-#[derive(Debug, Default)]
-pub(crate) struct Streams(Mutex<Vec<Weak<Shared>>>);
+/// One end of a stream on the rails.
+pub(crate) trait StreamOnRails: Send + Sync {
+    /// Whether the application has dropped the stream or shut it down, and the peer does not have all.
+    fn is_delivering(&self) -> bool;
 
-impl Streams {
-    pub(super) fn add(&self, stream: &Arc<Shared>) {
-        let mut streams = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if streams.len() == streams.capacity() {
-            streams.retain(|stream| stream.strong_count() > 0);
+    /// Waits until the stream has delivered its bytes, or has failed.
+    fn delivered(&self) -> BoxFuture<'_, ()>;
+
+    /// The bytes that the peer does not have, if there are any, or the peer has not heard of the stream's end.
+    fn undelivered(&self) -> Option<UndeliveredStream>;
+}
+
+/// A user whose lanes follow a rail that moves.
+pub(crate) trait MoveListener: Send + Sync {
+    /// The lanes of the rail begin elsewhere.
+    fn rail_moved(self: Arc<Self>, rail: RailId);
+}
+
+/// Users of one kind. The registry keeps none of them.
+pub(crate) struct Registry<T: ?Sized>(Mutex<Vec<Weak<T>>>);
+
+impl<T: ?Sized> Registry<T> {
+    pub(crate) fn add(&self, user: Weak<T>) {
+        let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if users.len() == users.capacity() {
+            users.retain(|user| user.strong_count() > 0);
         }
-        streams.push(Arc::downgrade(stream));
+        users.push(user);
     }
 
-    /// The streams that were dropped or shut down, and whose peer does not have all.
-    pub(crate) fn delivering(&self) -> Vec<Arc<Shared>> {
-        let streams = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        streams.iter().filter_map(Weak::upgrade).filter(|stream| stream.is_delivering()).collect()
+    /// The users that live.
+    pub(super) fn living(&self) -> Vec<Arc<T>> {
+        let users = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        users.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl<T: ?Sized> Default for Registry<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Registry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Registry").field(&self.0).finish()
     }
 }

@@ -73,11 +73,11 @@ mod stream;
 pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses, call_first, resolve};
 pub use error::{
-    AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError,
-    Undelivered, UndeliveredStream,
+    AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, OptionError, PlanLanesError,
+    StreamError, Undelivered, UndeliveredStream,
 };
 pub use follow::{FollowError, FollowOptions};
-pub use options::{Limits, OptionError, StreamOptions};
+pub use options::{Driver, Limits, StreamOptions};
 pub use planner::{RailPlan, RailRequest, plan_rails};
 #[cfg(feature = "prometheus")]
 pub use prometheus::{RailMetrics, StreamMetrics};
@@ -105,7 +105,7 @@ pub use rails_proto::{
 };
 pub use serve::{ServeError, Service};
 pub use stream::{
-    Decisions, Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
+    Decisions, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
     MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats,
     TrySendError, WriteHalf,
 };

@@ -38,7 +38,6 @@ mod wakers;
 mod yield_budget;
 
 pub use decisions::Decisions;
-pub use driver::Driver;
 pub use events::StreamEvent;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use listener::MultiRailListener;

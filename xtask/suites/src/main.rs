@@ -8,6 +8,7 @@ mod fuzz;
 mod lab;
 mod plan;
 mod programs;
+mod runs;
 mod setup;
 mod shell;
 mod suites;

@@ -2,7 +2,7 @@
 
 pub use rails_proto::lane::LaneError;
 
-use crate::{OptionError, RailId, ResolveError};
+use crate::{RailId, ResolveError};
 use rails_net::{AcceptError, BindEndError, ConnectError, ListenError};
 use rails_proto::{
     LaneAddress, Scheme,
@@ -92,6 +92,20 @@ pub struct UndeliveredStream {
     pub bytes: u64,
     /// The failure of the stream, if it has failed.
     pub failure: Option<Failure>,
+}
+
+/// The error for a setting outside its bounds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} of {value}: it is at least {least} and at most {most}")]
+pub struct OptionError {
+    /// The setting.
+    pub what: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// The least allowed value.
+    pub least: u64,
+    /// The largest allowed value.
+    pub most: u64,
 }
 
 /// The options have no transport for an address's scheme; [`StreamOptions::transport`](crate::StreamOptions::transport)

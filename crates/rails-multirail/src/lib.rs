@@ -73,16 +73,16 @@ mod stream;
 pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses, call_first, resolve};
 pub use error::{
-    AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, PlanLanesError, StreamError,
-    Undelivered, UndeliveredStream,
+    AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, OptionError, PlanLanesError,
+    StreamError, Undelivered, UndeliveredStream,
 };
-pub use follow::{FollowError, FollowOptions, RailEvent, RailEventKind};
-pub use options::{Limits, OptionError, StreamOptions};
+pub use follow::{FollowError, FollowOptions};
+pub use options::{Driver, Limits, StreamOptions};
 pub use planner::{RailPlan, RailRequest, plan_rails};
 #[cfg(feature = "prometheus")]
 pub use prometheus::{RailMetrics, StreamMetrics};
 pub use rail_stats::RailStats;
-pub use rails::{Rail, Rails};
+pub use rails::{Rail, RailEvent, RailEventKind, Rails};
 #[cfg(feature = "tls")]
 pub use rails_proto::security::{Identity, KeyPin, PinError, TlsClient, TlsError, TlsServer};
 pub use rails_proto::{
@@ -105,7 +105,7 @@ pub use rails_proto::{
 };
 pub use serve::{ServeError, Service};
 pub use stream::{
-    Decisions, Driver, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
+    Decisions, LaneStats, MessageReceiver, MessageSender, MessageTooLong, MultiRailListener, MultiRailMessages,
     MultiRailStream, OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, StreamEvent, StreamStats, ThreadStats,
     TrySendError, WriteHalf,
 };

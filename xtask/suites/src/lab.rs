@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail};
 use rails_lab::guest::{Guest, GuestBuilder, GuestError};
 
 use crate::programs::{Program, arguments, build};
+use crate::runs;
 use crate::setup::{Purpose, setup};
 use crate::shell::{Exit, root};
-use crate::suites;
 use crate::tally::{Tally, Total};
 
 /// Sets the system up and runs the guest's tests whose name contains one of these, or all.
@@ -19,7 +19,7 @@ pub(crate) fn lab(filters: &[String]) -> Result<Exit> {
     ready()?;
     let mut total = Total::default();
     let mut found = false;
-    for suite in suites::SUITES {
+    for suite in runs::SUITES {
         let runs = find(&build(suite)?, |test| matches(test, filters))?;
         found |= !runs.is_empty();
         total.add_plain(run_all(&runs, &mut io::stdout())?);
@@ -110,7 +110,7 @@ fn run_all(runs: &[Run], out: &mut dyn Write) -> Result<Tally> {
     for run in runs {
         tally.add(match run.place {
             Place::Guest => in_guest(run, out)?,
-            Place::Here => suites::run(&mut run.program.ignored(&run.tests), out)?,
+            Place::Here => runs::run(&mut run.program.ignored(&run.tests), out)?,
         });
     }
     Ok(tally)

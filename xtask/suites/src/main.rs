@@ -3,10 +3,12 @@
 //! It depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
 #![forbid(unsafe_code)]
 
+mod circles;
 mod fuzz;
 mod lab;
 mod plan;
 mod programs;
+mod runs;
 mod setup;
 mod shell;
 mod suites;
@@ -87,6 +89,11 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Print the source files of each crate that depend on each other in a circle, with the imports that make it
+    ///
+    /// A file may name the items of the modules that hold it; re-exports and tests do not count. The exit code is 1 if
+    /// there is a circle.
+    Circles,
     /// Measure rails against its rivals over shaped links (needs root: it makes network namespaces)
     Bench {
         /// Passed to `rails-bench compare`
@@ -118,6 +125,7 @@ fn run(command: Command) -> Result<Exit> {
             _ => anyhow::bail!("--replay takes one target: the one that the input is for"),
         },
         Command::Fuzz { targets, seconds, jobs, replay: None } => fuzz::fuzz(&targets, seconds, jobs),
+        Command::Circles => circles::circles(),
         Command::Soak { args } => as_root("soak", "soak", args),
         Command::Bench { args } => as_root("bench", "compare", args),
     }

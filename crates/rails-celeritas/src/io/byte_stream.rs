@@ -3,7 +3,7 @@
 
 use super::{
     Connection,
-    driver::{Shared, State},
+    shared::{ConnectionShared, ConnectionState},
     waiting::Writer,
 };
 use crate::proto::{blocks::SentBlocks, incoming::Outcome};
@@ -94,7 +94,7 @@ impl ByteStream {
     /// bytes that may wait do not.
     pub(super) fn poll_writable(&self, context: &mut Context<'_>, divisor: u64) -> Poll<io::Result<()>> {
         let threshold = self.max_unsent().div_ceil(divisor);
-        let look = |state: &mut State| {
+        let look = |state: &mut ConnectionState| {
             let has_room = state.protocol.unsent_cost() < threshold;
             let is_closed = state.end.is_some() || state.protocol.is_finished();
             (is_closed || state.outgoing.has_failed() || has_room).then_some(Ok(()))
@@ -113,7 +113,7 @@ impl ByteStream {
 
     /// Waits until all that was written is in the peer's memory.
     pub(super) fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let look = |state: &mut State| match &state.end {
+        let look = |state: &mut ConnectionState| match &state.end {
             Some(Err(error)) => Some(Err(error.clone().into())),
             _ if state.outgoing.has_failed() => Some(Err(io::ErrorKind::ConnectionReset.into())),
             Some(Ok(())) => Some(Ok(())),
@@ -174,8 +174,9 @@ impl ByteStream {
         let (outcome, _unused) = {
             let reading = self.reading();
             let is_ready = !reading.blocks.is_empty() || reading.is_over || reading.is_broken;
-            let has_news = |state: &mut State| state.end.is_some() || state.protocol.has_outcome(reading.awaited);
-            let look = |state: &mut State| (is_ready || has_news(state)).then_some(Ok(()));
+            let has_news =
+                |state: &mut ConnectionState| state.end.is_some() || state.protocol.has_outcome(reading.awaited);
+            let look = |state: &mut ConnectionState| (is_ready || has_news(state)).then_some(Ok(()));
             self.shared().poll(waker, look, |waiting, waker| waiting.receivers.insert(reading.awaited, waker))
         };
         outcome
@@ -214,7 +215,7 @@ impl ByteStream {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<ConnectionShared> {
         &self.connection.shared
     }
 }

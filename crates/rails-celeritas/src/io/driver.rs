@@ -2,54 +2,33 @@
 //! the time. It decides nothing: [`Round`] has the order of what it does.
 
 use super::{
-    ahead::HelperStats,
     bursts::Bursts,
-    error::{ConnectionError, SendError},
-    lock::{Lock, Locked, wake_caught},
-    outgoing::{Outgoing, Settled},
-    scatter::{Scatter, ScatterStats},
-    waiting::Waiting,
+    error::ConnectionError,
+    outgoing::Outgoing,
+    scatter::Scatter,
+    shared::{ConnectionShared, ConnectionState},
 };
 use crate::proto::{
-    connection::{ConnectionProtocol, Event, Failure},
+    connection::ConnectionProtocol,
     control::Broken,
     hold_off::HoldOff,
-    receiver::Arrival,
     round::{Io, Round},
 };
 use rails_net::{Timer, UdpSocket};
 use std::{
     future::Future,
     io,
-    net::{Shutdown, SocketAddr},
+    net::Shutdown,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 use tokio::net::TcpStream;
 
-/// A connection, as its driver and its callers share it.
-#[derive(Debug)]
-pub(super) struct Shared(Lock<State>);
-
-#[derive(Debug)]
-pub(super) struct State {
-    pub(super) protocol: ConnectionProtocol,
-    pub(super) outgoing: Outgoing,
-    /// The end of the connection; an error if messages are missing.
-    pub(super) end: Option<Result<(), ConnectionError>>,
-    /// The bytes that the peer did not have when the caller that closes gave it up.
-    pub(super) not_closed: Option<u64>,
-    pub(super) scatter: ScatterStats,
-    pub(super) helpers: HelperStats,
-    pub(super) waiting: Waiting,
-    waker: Option<Waker>,
-}
-
 /// The future of a connection's driver. Dropping it ends the connection.
 pub(super) struct Driver {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ConnectionShared>,
     pub(super) sockets: Sockets,
     pub(super) round: Round,
     pub(super) timer: Timer,
@@ -68,99 +47,6 @@ pub(super) struct Sockets {
 struct Moving<'a> {
     sockets: &'a mut Sockets,
     outgoing: &'a Outgoing,
-}
-
-impl Shared {
-    pub(super) fn new(protocol: ConnectionProtocol) -> Self {
-        let state = State {
-            protocol,
-            outgoing: Outgoing::default(),
-            end: None,
-            not_closed: None,
-            scatter: ScatterStats::default(),
-            helpers: HelperStats::default(),
-            waiting: Waiting::default(),
-            waker: None,
-        };
-        Self(Lock::new(state))
-    }
-
-    pub(super) fn lock(&self) -> Locked<'_, State> {
-        self.0.lock()
-    }
-
-    /// Tells the callers of news, after a change by the driver.
-    fn announce(mut state: Locked<'_, State>) {
-        let (woken, settled) = (state.take_woken(), state.outgoing.take_settled());
-        let others = state.protocol.take_woken();
-        drop(state);
-        tell(settled, woken.into_iter().chain(others));
-    }
-
-    /// Changes the state, and has the driver look at it.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.lock();
-        let result = change(&mut state);
-        let (waker, settled) = (state.waker.take(), state.outgoing.take_settled());
-        drop(state);
-        tell(settled, waker);
-        result
-    }
-
-    /// Waits until `look` finds something: until then the waker has its place among those of the callers that wait.
-    /// Returns the one that is not needed any more, which is to be dropped under no lock.
-    pub(super) fn poll<R>(
-        &self,
-        waker: Waker,
-        look: impl FnOnce(&mut State) -> Option<R>,
-        place: impl FnOnce(&mut Waiting, Waker) -> Option<Waker>,
-    ) -> (Poll<R>, Option<Waker>) {
-        let mut state = self.lock();
-        match look(&mut state) {
-            Some(found) => (Poll::Ready(found), Some(waker)),
-            None => (Poll::Pending, place(&mut state.waiting, waker)),
-        }
-    }
-}
-
-/// Tells callers of news. They may call back at once.
-fn tell(settled: Vec<Settled>, woken: impl IntoIterator<Item = Waker>) {
-    woken.into_iter().for_each(wake_caught);
-    // Destructors of their bytes may take long.
-    settled.into_iter().for_each(Settled::tell);
-}
-
-impl State {
-    fn finish(&mut self, end: Result<(), ConnectionError>) {
-        if self.end.is_none() {
-            if end.is_err() {
-                self.protocol.stop();
-            }
-            self.end = Some(end);
-            self.outgoing.clear();
-            self.waiting.wake_all();
-        }
-    }
-
-    /// Tells of the protocol's news.
-    fn tell(&mut self, event: Event, peer: SocketAddr) {
-        match event {
-            Event::Delivered { message } => self.outgoing.settle(message, Ok(())),
-            Event::Expired { message } => self.outgoing.settle(message, Err(SendError::Expired(message))),
-            Event::Refused { message } => self.outgoing.settle(message, Err(SendError::Refused(message))),
-            Event::NotClosed { bytes } => {
-                self.not_closed = Some(bytes);
-                self.waiting.wake_closer();
-            }
-            Event::Closed => self.finish(Ok(())),
-            Event::Failed(Failure::Blocked) => self.finish(Err(ConnectionError::Blocked { remote: peer })),
-            Event::Failed(failure) => self.finish(Err(failure.into())),
-            Event::Arrival(
-                Arrival::Begun { message, .. } | Arrival::Whole { message } | Arrival::GivenUp { message, .. },
-            ) => self.wake_receiver(message),
-            Event::Finished { .. } => self.wake_receivers(),
-        }
-    }
 }
 
 impl Io for Moving<'_> {
@@ -203,7 +89,7 @@ impl Io for Moving<'_> {
 
 impl Driver {
     /// One round: all that can be done now. Returns whether another round may find more.
-    fn work(&mut self, state: &mut State) -> Result<bool, Broken> {
+    fn work(&mut self, state: &mut ConnectionState) -> Result<bool, Broken> {
         let mut moving = Moving { sockets: &mut self.sockets, outgoing: &state.outgoing };
         let worked = self.round.run(Instant::now(), &mut state.protocol, &mut moving);
         let Sockets { scatter, bursts, .. } = &self.sockets;
@@ -216,7 +102,7 @@ impl Driver {
     }
 
     /// Has the task woken when there is more to do. Returns whether there is already.
-    fn wait(&mut self, state: &State, context: &mut Context<'_>) -> io::Result<bool> {
+    fn wait(&mut self, state: &ConnectionState, context: &mut Context<'_>) -> io::Result<bool> {
         let mut held = self.sockets.hold_off.until();
         // A driver that nobody wakes looks again at times.
         if self.sockets.segments.watch_arrivals(held.is_none()).is_err() {
@@ -268,7 +154,7 @@ impl Future for Driver {
                 false
             });
             if state.protocol.is_over() {
-                Shared::announce(state);
+                ConnectionShared::announce(state);
                 return Poll::Ready(());
             }
             if is_worthwhile {
@@ -277,13 +163,13 @@ impl Future for Driver {
             match driver.wait(&state, context) {
                 Ok(true) => {}
                 Ok(false) => {
-                    Shared::announce(state);
+                    ConnectionShared::announce(state);
                     return Poll::Pending;
                 }
                 Err(error) => state.finish(Err(ConnectionError::Control(error.kind()))),
             }
         }
-        Shared::announce(state);
+        ConnectionShared::announce(state);
         // Other tasks of the runtime come in between.
         context.waker().wake_by_ref();
         Poll::Pending
@@ -294,7 +180,7 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.finish(Err(ConnectionError::Stopped));
-        Shared::announce(state);
+        ConnectionShared::announce(state);
     }
 }
 

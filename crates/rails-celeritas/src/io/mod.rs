@@ -13,9 +13,11 @@ mod open;
 mod options;
 mod outgoing;
 mod places;
+mod random;
 mod scatter;
 mod sealing;
 mod secure;
+mod shared;
 mod stream;
 mod waiting;
 
@@ -35,9 +37,9 @@ use crate::proto::{
     sender::SenderStats,
 };
 use bytes::{Bytes, BytesMut};
-use driver::{Shared, State};
 use places::Familiar;
 use rails_topo::Bandwidth;
+use shared::{ConnectionShared, ConnectionState};
 use std::{
     future::{Future, poll_fn},
     net::SocketAddr,
@@ -57,7 +59,7 @@ use waiting::{Waiting, Writer};
 /// [`close`](Self::close).
 #[derive(Debug)]
 pub struct Connection {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
     local: SocketAddr,
     peer: SocketAddr,
     segments: SocketAddr,
@@ -77,7 +79,7 @@ pub struct Connection {
 #[must_use = "the message goes on its way, and its outcome is not known without this"]
 pub struct Sending {
     number: u32,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
     done: oneshot::Receiver<Result<(), SendError>>,
 }
 
@@ -157,7 +159,7 @@ impl Connection {
         let _turn = self.turns.lock().await;
         let room = blocks.iter().map(|blocks| self.max_unsent.saturating_sub(blocks.cost())).sum();
         let submitted = poll_fn(|context| {
-            let submit = |state: &mut State| match state.submit(&mut blocks, deadline, self.max_unsent) {
+            let submit = |state: &mut ConnectionState| match state.submit(&mut blocks, deadline, self.max_unsent) {
                 Err(SendError::Full) => None,
                 outcome => Some(outcome),
             };
@@ -226,7 +228,7 @@ impl Connection {
     pub async fn close(self) -> Result<(), CloseError> {
         let (remote, limit) = (self.peer, self.close_timeout);
         self.shared.change(|state| state.protocol.close(Instant::now(), limit));
-        let look = |state: &mut State| match state.not_closed {
+        let look = |state: &mut ConnectionState| match state.not_closed {
             Some(0) => Some(Err(CloseError::NotEnded { remote, limit })),
             Some(bytes) => Some(Err(CloseError::NotDelivered { remote, bytes, limit })),
             None => state.end.clone().map(|end| end.map_err(CloseError::from)),
@@ -269,7 +271,7 @@ impl Connection {
     async fn take(&self, blocks: Option<Vec<BytesMut>>) -> Result<Option<Message>, ReceiveError> {
         let number = self.shared.change(|state| state.protocol.reserve(Instant::now(), blocks));
         let mut turn = Turn { connection: self, number: Some(number) };
-        let look = |state: &mut State| match state.protocol.take(Instant::now(), number) {
+        let look = |state: &mut ConnectionState| match state.protocol.take(Instant::now(), number) {
             Some(outcome) => Some(Ok(outcome)),
             None => state.end.clone().map(|end| end.map(|()| Outcome::None)),
         };
@@ -288,7 +290,7 @@ impl Connection {
     /// Waits until `look` finds something, with the caller's waker in its `place`.
     async fn wait_for<R>(
         &self,
-        mut look: impl FnMut(&mut State) -> Option<R>,
+        mut look: impl FnMut(&mut ConnectionState) -> Option<R>,
         place: impl Fn(&mut Waiting, Waker) -> Option<Waker>,
     ) -> R {
         // A caller that always finds a message lets the other tasks of its thread have their turn.
@@ -301,7 +303,7 @@ impl Connection {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Submits a message if there is room, and takes the blocks then.
     fn submit(
         &mut self,

@@ -3,11 +3,13 @@
 use super::{
     CeleritasOptions, Connection, OpenError,
     bursts::Bursts,
-    driver::{Driver, Shared, Sockets},
+    driver::{Driver, Sockets},
     greeting::{Greeting, NoGreeting, VERSION},
     places::{Familiar, Place},
+    random::random,
     scatter::Scatter,
     secure::{self, Seals},
+    shared::ConnectionShared,
 };
 use crate::proto::{
     connection::{ConnectionProtocol, MIN_MTU, Parameters},
@@ -181,7 +183,7 @@ impl Greeted {
         let arrives_at = segments.local_addr().map_err(|source| OpenError::Greeting { remote, source })?;
         let mut protocol = ConnectionProtocol::new(Instant::now(), parameters, (options.controller)());
         protocol.skip_numbers(u64::from_ne_bytes(random()?));
-        let shared = Arc::new(Shared::new(protocol));
+        let shared = Arc::new(ConnectionShared::new(protocol));
         let Seals { reader, writer, segments: seals } = seals;
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         let helpers = Helpers::current();
@@ -281,15 +283,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
         // An IPv6 address has a scope.
         IpAddr::V6(_) => address,
         ip => SocketAddr::new(ip, address.port()),
-    }
-}
-
-/// Bytes that nobody can guess.
-pub(super) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], OpenError> {
-    let mut bytes = [0; LENGTH];
-    match getrandom::fill(&mut bytes) {
-        Ok(()) => Ok(bytes),
-        Err(error) => Err(OpenError::System { what: "a random number", source: io::Error::other(error.to_string()) }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The handshake of a connection with a secret or TLS: that of lanes (rails-proto), on the control channel, before the
 //! greeting.
 
-use super::{OpenError, greeting::MAGIC, places::Place};
+use super::{OpenError, greeting::MAGIC, places::Place, random::random};
 use crate::proto::wire::{FrameReader, FrameWriter};
 use rails_proto::{
     admission::Standing,
@@ -70,11 +70,11 @@ impl Channel<'_> {
         let hello = Hello {
             mode: credentials.mode(),
             purpose: Purpose::Open,
-            stream: StreamId(super::open::random()?),
+            stream: StreamId(random()?),
             lane: 0,
             lanes: 1,
             parameters: PARAMETERS,
-            nonce: super::open::random()?,
+            nonce: random()?,
         };
         let (mut initiator, first) = Initiator::start(credentials, hello);
         self.send(&[first]).await?;
@@ -105,7 +105,7 @@ impl Channel<'_> {
             let _ = self.send(&[Message::Refused(Refusal::Busy(limit))]).await;
             return Err(OpenError::Busy { remote: self.remote, limit });
         }
-        let started = Responder::start(credentials, hello, PARAMETERS, super::open::random()?);
+        let started = Responder::start(credentials, hello, PARAMETERS, random()?);
         let (mut responder, challenge) = match started {
             Ok(started) => started,
             Err(error) => {

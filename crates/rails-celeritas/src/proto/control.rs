@@ -2,7 +2,7 @@
 
 use super::{
     connection::ConnectionProtocol,
-    round::Io,
+    io::Io,
     wire::{FrameError, FrameReader, FrameWriter},
 };
 use std::{io, time::Instant};

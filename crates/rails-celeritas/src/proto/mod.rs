@@ -21,6 +21,7 @@ mod grace;
 pub mod hold_off;
 mod in_flight;
 pub mod incoming;
+mod io;
 pub mod pacer;
 pub mod path_mtu;
 pub mod peer_address;

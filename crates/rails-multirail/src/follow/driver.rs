@@ -1,10 +1,10 @@
 //! The thread that follows the machine: carries out the steps of the [`Follower`], and decides nothing.
 
 use super::{
-    Describe, FollowError, FollowOptions, RailEventKind,
+    Describe, FollowError, FollowOptions,
     follower::{Follower, Step},
 };
-use crate::{Rail, RailId, Rails, error::with_causes, planner::RailRequest, rails::WeakRails};
+use crate::{Rail, RailEventKind, RailId, Rails, error::with_causes, planner::RailRequest, rails::WeakRails};
 use rails_bind::{
     claims::{Claims, Resources},
     limits::{name_thread_limits, try_runtime_descriptors},
@@ -108,7 +108,7 @@ async fn follow(
             // Changes that came together are one.
             Ok(true) => machine = described(monitor.snapshot().topology.clone()),
             Ok(false) => {}
-            Err(error) => return set.follow_state().tell(None, RailEventKind::Ended { error }),
+            Err(error) => return set.following().tell(None, RailEventKind::Ended { error }),
         }
         // Claims change without an event, so a move that is due is planned once more.
         look(&mut follower, &set, &machine);
@@ -131,9 +131,9 @@ async fn next_change(changes: &mut Changes) -> Result<bool, String> {
 }
 
 async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, step: Step) {
-    let follow = rails.follow_state();
+    let following = rails.following();
     match step {
-        Step::Unmet { rail, reason } => follow.tell(Some(rail), RailEventKind::Unmet { reason }),
+        Step::Unmet { rail, reason } => following.tell(Some(rail), RailEventKind::Unmet { reason }),
         Step::Move { to, reasons } => {
             let from = rails[to.id].planned();
             let moved = rails.move_rail((*to).clone()).await;
@@ -143,7 +143,7 @@ async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, st
                 Ok(placement) => RailEventKind::Moved { from, to, reasons, placement },
                 Err(error) => RailEventKind::NotMoved { to, reasons, error: Arc::new(error) },
             };
-            follow.tell(Some(rail), kind);
+            following.tell(Some(rail), kind);
         }
         Step::PutBack { interrupt, cpus, found } => {
             monitor.expect_interrupt(interrupt, cpus.clone());
@@ -156,7 +156,7 @@ async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, st
                 Ok(false) => return,
                 Err(error) => RailEventKind::InterruptNotPutBack { interrupt, found, error: with_causes(&error) },
             };
-            follow.tell(None, kind);
+            following.tell(None, kind);
         }
     }
 }
@@ -186,7 +186,7 @@ fn claimed_by_others(rails: &Rails) -> Resources {
         }
         Err(error) => {
             let error = with_causes(&error);
-            if let Some(left_out) = rails.follow_state().warnings.due(Instant::now(), &error) {
+            if let Some(left_out) = rails.following().warnings.due(Instant::now(), &error) {
                 tracing::warn!(error, left_out, "rails are moved without regard to claims, which cannot be read");
             }
             Resources::default()
@@ -203,7 +203,7 @@ impl Drop for PanicWatch<'_> {
             && let Some(rails) = self.0.upgrade()
         {
             let error = "the thread that follows the machine has panicked".to_owned();
-            rails.follow_state().tell(None, RailEventKind::Ended { error });
+            rails.following().tell(None, RailEventKind::Ended { error });
         }
     }
 }

@@ -4,21 +4,20 @@ mod driver;
 mod follower;
 
 use crate::{
-    RailId, Rails,
-    planner::{PlannedRail, RailRequest},
-    runtime::{MoveError, Placement},
+    Rails,
+    planner::RailRequest,
+    rails::{RailEvent, ShownPlace},
 };
-use rails_net::Repeated;
 use rails_topo::{
-    CpuSet, Topology,
+    Topology,
     monitor::{MonitorError, MonitorOptions},
 };
 use std::{
     fmt, io,
-    sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    sync::Arc,
+    time::{Duration, Instant},
 };
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::broadcast;
 
 /// How rails follow the machine.
 #[derive(Debug, Clone)]
@@ -34,73 +33,6 @@ pub struct FollowOptions {
 /// A function that completes the model of the machine.
 #[derive(Clone)]
 struct Describe(Arc<dyn Fn(Topology) -> Topology + Send + Sync>);
-
-/// A change of a set of rails that follows the machine.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct RailEvent {
-    /// When it happened, by the clock on the wall.
-    pub at: SystemTime,
-    /// The rail; `None` if it is about all of them.
-    pub rail: Option<RailId>,
-    /// The change.
-    pub kind: RailEventKind,
-}
-
-/// The kind of a change of rails.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum RailEventKind {
-    /// The rail was moved.
-    Moved {
-        /// Its former place.
-        from: Arc<PlannedRail>,
-        /// Its place now.
-        to: Arc<PlannedRail>,
-        /// The reasons for which it left its former place.
-        reasons: Vec<String>,
-        /// The placement of its thread, as read back.
-        placement: Arc<Placement>,
-    },
-    /// The rail could not be moved. It runs on where it is, and the move is tried again after the
-    /// [dwell](FollowOptions::dwell).
-    NotMoved {
-        /// The place that it was to have.
-        to: Arc<PlannedRail>,
-        /// Why it was to move.
-        reasons: Vec<String>,
-        /// Why it did not.
-        error: Arc<MoveError>,
-    },
-    /// The machine lacks something that the request asks for: there is no other place for the rail. It runs on.
-    Unmet {
-        /// The part of the request.
-        reason: String,
-    },
-    /// An interrupt that another program had moved was put back.
-    InterruptPutBack {
-        /// Its number.
-        interrupt: u32,
-        /// Where it was to be served when it was found.
-        found: Option<CpuSet>,
-        /// Where it is to be served again.
-        cpus: CpuSet,
-    },
-    /// An interrupt that another program has moved could not be put back.
-    InterruptNotPutBack {
-        /// Its number.
-        interrupt: u32,
-        /// Where it is to be served.
-        found: Option<CpuSet>,
-        /// The error, with its causes.
-        error: String,
-    },
-    /// The machine cannot be watched any longer: the rails stay where they are.
-    Ended {
-        /// The error, with its causes.
-        error: String,
-    },
-}
 
 /// Why rails cannot follow the machine.
 #[derive(Debug, thiserror::Error)]
@@ -226,72 +158,38 @@ impl Rails {
         if let Some(wanted) = request.rails().filter(|wanted| *wanted != self.len()) {
             return Err(FollowError::OtherRails { wanted, rails: self.len() });
         }
-        let mut stop = self.follow_state().stop.lock().unwrap_or_else(PoisonError::into_inner);
-        if stop.as_ref().is_some_and(|stop| !stop.is_closed()) {
-            return Err(FollowError::Already);
-        }
-        *stop = Some(driver::start(self, request, options)?);
-        Ok(())
+        let has_begun = self.following().begin(|| driver::start(self, request, options))?;
+        if has_begun { Ok(()) } else { Err(FollowError::Already) }
     }
 
     /// Stops following the machine. The rails stay where they are. A move under way is carried out.
     pub fn unfollow(&self) {
-        drop(self.follow_state().stop.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.following().stop();
     }
 
     /// The changes of the rails from now on, while they [follow](Self::follow) the machine. A subscriber that reads too
     /// slowly is told how many it has missed; 64 are kept.
     pub fn subscribe(&self) -> broadcast::Receiver<RailEvent> {
-        self.follow_state().events.subscribe()
+        self.following().subscribe()
     }
 
     /// Reads back whether the threads are still bound, and warns of a rail whose are not, once a minute at most. Rails
     /// that follow the machine are bound again, and tell of that.
     pub(crate) fn warn_of_unbound(&self) {
-        let follow = self.follow_state();
-        if follow.is_followed() {
+        let following = self.following();
+        if following.is_on() {
             return;
         }
         for rail in self.iter().filter(|rail| !rail.is_bound_as_planned()) {
             let id = rail.id();
-            if let Some(left_out) = follow.warnings.due(Instant::now(), &id.to_string()) {
+            if let Some(left_out) = following.warnings.due(Instant::now(), &id.to_string()) {
                 tracing::warn!(
-                    rail = %id, planned = %Place(&rail.planned()), left_out,
+                    rail = %id, planned = %ShownPlace(&rail.planned()), left_out,
                     "a rail's threads may run on other CPUs: its CPU was offline, or another program has moved them; \
                      it stays so without `Rails::follow` or a move by hand"
                 );
             }
         }
-    }
-}
-
-/// The state of a set that follows the machine, or does not.
-#[derive(Debug)]
-pub(crate) struct Follow {
-    events: broadcast::Sender<RailEvent>,
-    /// Dropping it ends the following.
-    stop: Mutex<Option<oneshot::Sender<()>>>,
-    /// The warnings of rails that are not bound, and of claims that cannot be read.
-    warnings: Repeated,
-}
-
-impl Default for Follow {
-    fn default() -> Self {
-        Self { events: broadcast::Sender::new(MAX_UNREAD), stop: Mutex::default(), warnings: Repeated::new() }
-    }
-}
-
-impl Follow {
-    fn is_followed(&self) -> bool {
-        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
-        stop.as_ref().is_some_and(|stop| !stop.is_closed())
-    }
-
-    fn tell(&self, rail: Option<RailId>, kind: RailEventKind) {
-        let event = RailEvent { at: SystemTime::now(), rail, kind };
-        tracing::warn!("{event}");
-        // Without a subscriber there is no need for it.
-        let _ = self.events.send(event);
     }
 }
 
@@ -301,65 +199,10 @@ impl fmt::Debug for Describe {
     }
 }
 
-impl fmt::Display for RailEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(rail) = self.rail {
-            write!(f, "rail {rail}: ")?;
-        }
-        match &self.kind {
-            RailEventKind::Moved { from, to, reasons, placement } => {
-                write!(f, "moved from {} to {} ({})", Place(from), Place(to), reasons.join("; "))?;
-                placement.unheld().iter().try_for_each(|unheld| write!(f, "; {unheld}"))
-            }
-            RailEventKind::NotMoved { to, reasons, error } => {
-                write!(f, "not moved to {} ({}): {}", Place(to), reasons.join("; "), crate::error::with_causes(error))
-            }
-            RailEventKind::Unmet { reason } => write!(f, "stays where it is: {reason}"),
-            RailEventKind::InterruptPutBack { interrupt, found, cpus } => {
-                write!(f, "interrupt {interrupt} put back to CPUs {cpus} from {}", Cpus(found))
-            }
-            RailEventKind::InterruptNotPutBack { interrupt, found, error } => {
-                write!(f, "interrupt {interrupt} stays on CPUs {}: {error}", Cpus(found))
-            }
-            RailEventKind::Ended { error } => write!(f, "rails stay where they are from now on: {error}"),
-        }
-    }
-}
-
-/// `eth0, CPU 4, node 1`.
-struct Place<'a>(&'a PlannedRail);
-
-impl fmt::Display for Place<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rail = self.0;
-        if let Some(interface) = &rail.interface {
-            write!(f, "{interface}, ")?;
-        }
-        match rail.bound_cpu() {
-            Some(_) => write!(f, "CPU {}", rail.cpus())?,
-            None => f.write_str("any CPU")?,
-        }
-        rail.node.iter().try_for_each(|node| write!(f, ", node {node}"))
-    }
-}
-
-struct Cpus<'a>(&'a Option<CpuSet>);
-
-impl fmt::Display for Cpus<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Some(cpus) => cpus.fmt(f),
-            None => f.write_str("unknown"),
-        }
-    }
-}
-
 /// A move that fails at once is not tried again and again without a rest.
 const MIN_DWELL: Duration = Duration::from_millis(100);
 /// Longer than any machine runs, and short enough to add to an instant.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-/// The events that are kept for a subscriber that does not read.
-const MAX_UNREAD: usize = 64;
 
 #[cfg(test)]
 mod tests;

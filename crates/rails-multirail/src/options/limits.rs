@@ -1,6 +1,7 @@
 //! Limits on the resources that peers take at a listener.
 
-use super::{OptionError, bounded};
+use super::bounded;
+use crate::error::OptionError;
 
 /// Limits on the resources that peers take at a [`MultiRailListener`](crate::MultiRailListener), for all peers together
 /// and for each.

@@ -1,11 +1,16 @@
 //! The options of streams and listeners.
 
+mod driver;
 mod limits;
 mod own_policy;
 
+pub use driver::Driver;
 pub use limits::Limits;
 
-use crate::{Driver, RailId, Security, error::NoTransport};
+use crate::{
+    RailId, Security,
+    error::{NoTransport, OptionError},
+};
 use own_policy::OwnPolicy;
 use rails_net::{TcpTransport, Transport};
 use rails_proto::{
@@ -65,20 +70,6 @@ impl fmt::Debug for PolicySource {
             Self::Own(_) => f.write_str("Own(..)"),
         }
     }
-}
-
-/// The error for a setting outside its bounds.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} of {value}: it is at least {least} and at most {most}")]
-pub struct OptionError {
-    /// The setting.
-    pub what: &'static str,
-    /// Its value.
-    pub value: u64,
-    /// The least allowed value.
-    pub least: u64,
-    /// The largest allowed value.
-    pub most: u64,
 }
 
 impl StreamOptions {

@@ -4,11 +4,13 @@ mod parking;
 mod placement;
 mod shutdown;
 mod task;
+mod task_error;
 
 pub use placement::Placement;
 pub use shutdown::ShutdownError;
 pub(crate) use shutdown::{Stopping, end_dropped};
-pub use task::{Panic, RailAbortHandle, RailTask, TaskError};
+pub use task::{RailAbortHandle, RailTask};
+pub use task_error::{Panic, TaskError};
 
 use crate::{RailId, aside::Threads, last_work};
 use parking::Parking;

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     RailId, StreamOptions,
     error::{FailedLane, JoinError},
-    rails::Rails,
+    rails::{MoveListener, Rails},
 };
 use rails_net::Lane;
 use rails_proto::{
@@ -24,7 +24,7 @@ use std::{
     collections::BTreeMap,
     future::pending,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::{
@@ -90,26 +90,6 @@ struct Route {
     joined_after: u64,
 }
 
-/// The dialers of the streams that a set of rails has opened.
-#[derive(Debug, Default)]
-pub(crate) struct Dialers(Mutex<Vec<Weak<Dialer>>>);
-
-impl Dialers {
-    fn add(&self, dialer: &Arc<Dialer>) {
-        let mut dialers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if dialers.len() == dialers.capacity() {
-            dialers.retain(|dialer| dialer.strong_count() > 0);
-        }
-        dialers.push(Arc::downgrade(dialer));
-    }
-
-    /// Has every stream connect the lanes of that rail anew, from its new local end.
-    pub(crate) fn rail_moved(&self, rail: RailId) {
-        let dialers = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        dialers.iter().filter_map(Weak::upgrade).for_each(|dialer| dialer.rail_moved(rail));
-    }
-}
-
 impl Dialer {
     /// A dialer for a stream of that many lanes, which no lane has opened yet.
     pub(super) fn new(lanes: u16, rails: &Rails, options: &StreamOptions, credentials: Credentials) -> Arc<Self> {
@@ -125,7 +105,8 @@ impl Dialer {
             routes: Mutex::default(),
             moved: watch::Sender::default(),
         });
-        rails.dialers().add(&dialer);
+        let weak = Arc::downgrade(&dialer);
+        rails.move_listeners().add(weak);
         dialer
     }
 
@@ -136,24 +117,6 @@ impl Dialer {
         // The task sends its reports through `report`, so its handle is not needed.
         let home = self.options.driver.home(&self.rails, path.rail).runtime();
         drop(home.spawn(dialer.keep(path, report)));
-    }
-
-    /// Connects the lanes of a rail anew, from its new local end, to the addresses of the peer that pair with it best.
-    fn rail_moved(self: Arc<Self>, rail: RailId) {
-        let home = self.rails.clone();
-        drop(home[rail].runtime().spawn(async move {
-            // The rails end with the stream, so a peer that does not answer keeps none of them.
-            let remotes = tokio::select! {
-                remotes = self.remotes_of(rail) => remotes,
-                () = async { over(&*self.opened().await).await } => return,
-            };
-            let mut remotes = remotes.iter().cycle();
-            for route in self.routes().values_mut().filter(|route| route.path.rail == rail) {
-                route.path.remote = remotes.next().copied().unwrap_or(route.path.remote);
-                route.moves += 1;
-            }
-            self.moved.send_replace(());
-        }));
     }
 
     /// The addresses of the peer that pair with that rail; none if the peer does not tell them.
@@ -554,6 +517,26 @@ impl Dialer {
 
     fn failed(&self) -> MutexGuard<'_, BTreeMap<u16, Arc<FailedLane>>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MoveListener for Dialer {
+    /// Connects the lanes of a rail anew, from its new local end, to the addresses of the peer that pair with it best.
+    fn rail_moved(self: Arc<Self>, rail: RailId) {
+        let home = self.rails.clone();
+        drop(home[rail].runtime().spawn(async move {
+            // The rails end with the stream, so a peer that does not answer keeps none of them.
+            let remotes = tokio::select! {
+                remotes = self.remotes_of(rail) => remotes,
+                () = async { over(&*self.opened().await).await } => return,
+            };
+            let mut remotes = remotes.iter().cycle();
+            for route in self.routes().values_mut().filter(|route| route.path.rail == rail) {
+                route.path.remote = remotes.next().copied().unwrap_or(route.path.remote);
+                route.moves += 1;
+            }
+            self.moved.send_replace(());
+        }));
     }
 }
 

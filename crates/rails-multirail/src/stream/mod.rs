@@ -21,7 +21,6 @@ mod join;
 mod lane;
 mod lane_metrics;
 mod lending;
-mod links;
 mod listener;
 mod lock;
 mod messages;
@@ -29,7 +28,6 @@ mod patience;
 mod pool;
 mod shared;
 mod stats;
-mod streams;
 mod supervisor;
 mod sync;
 mod turn;
@@ -40,15 +38,11 @@ mod wakers;
 mod yield_budget;
 
 pub use decisions::Decisions;
-pub(crate) use dialer::Dialers;
-pub use driver::Driver;
 pub use events::StreamEvent;
 pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
-pub(crate) use links::LinkChanges;
 pub use listener::MultiRailListener;
 pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 pub use stats::{LaneStats, StreamStats, ThreadStats};
-pub(crate) use streams::Streams;
 
 use crate::{
     AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses, error::FailedLane,

@@ -5,7 +5,6 @@ use super::{
     burst::Burst,
     events::{EventLog, StreamEvent},
     lane_metrics::{Joined, LaneMetrics, figures},
-    links::LinkReports,
     lock::{Lock, Locked, leave_to_others, run_caught},
     pool::Pool,
     stats::{StreamStats, ThreadStats},
@@ -15,10 +14,10 @@ use crate::{
     Rail, RailId, StreamError, StreamOptions,
     error::{LaneError, UndeliveredStream},
     last_work::LastWork,
-    rails::Rails,
+    rails::{LinkReports, Rails, StreamOnRails},
 };
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
+use futures_util::{future::BoxFuture, task::AtomicWaker};
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
     connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, NoLane, Wakes},
@@ -252,7 +251,8 @@ impl Shared {
             is_told_open: AtomicBool::new(false),
             rails,
         });
-        shared.rails.streams().add(&shared);
+        let weak = Arc::downgrade(&shared);
+        shared.rails.streams().add(weak);
         shared
     }
 
@@ -623,32 +623,6 @@ impl Shared {
         self.lock().connection.bytes_at_risk()
     }
 
-    /// Whether the application has dropped the stream or shut it down, and the peer does not have all.
-    pub(crate) fn is_delivering(&self) -> bool {
-        let state = self.lock();
-        state.connection.is_finished() && !state.connection.has_delivered()
-    }
-
-    /// Waits until the stream has delivered its bytes, or has failed.
-    pub(crate) async fn delivered(&self) {
-        loop {
-            let mut delivered = pin!(self.delivered.notified());
-            delivered.as_mut().enable();
-            if self.lock().connection.has_delivered() {
-                return;
-            }
-            among_others(delivered).await;
-        }
-    }
-
-    /// The bytes that the peer does not have, if there are any, or the peer has not heard of the stream's end.
-    pub(crate) fn undelivered(&self) -> Option<UndeliveredStream> {
-        let state = self.lock();
-        let (bytes, failure) = (state.connection.bytes_at_risk(), state.connection.failure().cloned());
-        let is_left = bytes > 0 || !state.connection.has_delivered();
-        is_left.then_some(UndeliveredStream { stream: self.id, bytes, failure })
-    }
-
     fn last_work(&self) -> MutexGuard<'_, Option<LastWork>> {
         self.last_work.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -699,7 +673,7 @@ impl Shared {
 
     /// The changes of links from now on.
     pub(super) fn link_reports(&self) -> LinkReports {
-        self.rails.link_changes().subscribe(&self.rails[RailId(0)])
+        self.rails.link_reports()
     }
 
     /// Tells the connection of links that went down or came up.
@@ -787,6 +761,34 @@ impl Shared {
 
     fn lock(&self) -> Locked<'_, State> {
         self.state.lock()
+    }
+}
+
+impl StreamOnRails for Shared {
+    fn is_delivering(&self) -> bool {
+        let state = self.lock();
+        state.connection.is_finished() && !state.connection.has_delivered()
+    }
+
+    fn delivered(&self) -> BoxFuture<'_, ()> {
+        let delivered = async {
+            loop {
+                let mut delivered = pin!(self.delivered.notified());
+                delivered.as_mut().enable();
+                if self.lock().connection.has_delivered() {
+                    return;
+                }
+                among_others(delivered).await;
+            }
+        };
+        Box::pin(delivered)
+    }
+
+    fn undelivered(&self) -> Option<UndeliveredStream> {
+        let state = self.lock();
+        let (bytes, failure) = (state.connection.bytes_at_risk(), state.connection.failure().cloned());
+        let is_left = bytes > 0 || !state.connection.has_delivered();
+        is_left.then_some(UndeliveredStream { stream: self.id, bytes, failure })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The common ancestor of two devices.
 
-use super::{Device, Locality, cards::slot, device_localities::PackageLocality};
+use super::{Device, Locality, device_localities::PackageLocality, pci_tree::slot};
 use crate::{Nic, NodeId, PciAddress};
 use std::fmt;
 

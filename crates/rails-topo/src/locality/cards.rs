@@ -1,7 +1,10 @@
 //! Interfaces of one card, and interfaces below one port of the root complex.
 
-use super::{CommonAncestor, Locality, pci_tree::PciTree};
-use crate::{Nic, PciAddress, Topology};
+use super::{
+    CommonAncestor, Locality,
+    pci_tree::{PciTree, slot},
+};
+use crate::{Nic, Topology};
 use std::{collections::HashMap, hash::Hash};
 
 /// An interface that shares a part of its path with another: two of them are not two rails.
@@ -89,13 +92,6 @@ impl Groups {
     fn group(&self, index: usize) -> &[u32] {
         &self.members[self.group_of[index] as usize]
     }
-}
-
-/// Domain, bus and device of a function; of a virtual one, those of its physical one, which may be on another bus.
-pub(super) fn slot(tree: &PciTree, address: PciAddress) -> (u32, u8, u8) {
-    let physical = tree.find(address).and_then(|at| tree.function(at).physical_function);
-    let of = physical.unwrap_or(address);
-    (of.domain, of.bus, of.device)
 }
 
 /// Disjoint sets of numbers, as a forest: each points to another of its set, or to itself.

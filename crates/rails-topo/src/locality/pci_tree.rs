@@ -153,6 +153,13 @@ enum State {
     Done,
 }
 
+/// Domain, bus and device of a function; of a virtual one, those of its physical one, which may be on another bus.
+pub(super) fn slot(tree: &PciTree, address: PciAddress) -> (u32, u8, u8) {
+    let physical = tree.find(address).and_then(|at| tree.function(at).physical_function);
+    let of = physical.unwrap_or(address);
+    (of.domain, of.bus, of.device)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,15 +1,25 @@
 //! The running rails of a plan.
 
+mod event;
+mod following;
+mod links;
+mod registry;
+
+pub(crate) use event::ShownPlace;
+pub use event::{RailEvent, RailEventKind};
+pub(crate) use following::Following;
+pub(crate) use links::LinkReports;
+pub(crate) use registry::{MoveListener, Registry, StreamOnRails};
+
 use crate::{
     RailId,
     error::Undelivered,
-    follow::Follow,
     planner::{PlannedRail, RailPlan},
     runtime::{
         MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError, end_dropped,
     },
-    stream::{Dialers, LinkChanges, Streams},
 };
+use links::LinkChanges;
 use rails_bind::{
     Unheld,
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
@@ -46,10 +56,10 @@ struct Inner {
     rails: Box<[Rail]>,
     link_changes: LinkChanges,
     /// The streams that these rails have opened.
-    dialers: Dialers,
-    /// The streams on these rails.
-    streams: Streams,
-    follow: Follow,
+    move_listeners: Registry<dyn MoveListener>,
+    /// The streams on these rails, those that were dropped and still deliver included.
+    streams: Registry<dyn StreamOnRails>,
+    following: Following,
 }
 
 /// A handle that does not keep the rails running.
@@ -144,9 +154,9 @@ impl Rails {
         let rails = Self(Arc::new(Inner {
             rails: rails.into(),
             link_changes: LinkChanges::default(),
-            dialers: Dialers::default(),
-            streams: Streams::default(),
-            follow: Follow::default(),
+            move_listeners: Registry::default(),
+            streams: Registry::default(),
+            following: Following::default(),
         }));
         for unheld in rails.unheld() {
             let remedies: Vec<String> = unheld.remedies().iter().map(ToString::to_string).collect();
@@ -278,7 +288,7 @@ impl Rails {
     /// Stops all runtimes, and gives the end of the time to wait for them; `None` if that is beyond the clock's range,
     /// which is no limit.
     fn stop(&self, limit: Duration) -> Option<Instant> {
-        self.unfollow();
+        self.0.following.stop();
         self.0.stop();
         Instant::now().checked_add(limit)
     }
@@ -297,7 +307,8 @@ impl Rails {
     /// # Panics
     /// Outside a tokio runtime with time enabled.
     pub async fn drain(&self, limit: Duration) -> Result<(), Undelivered> {
-        let streams = self.0.streams.delivering();
+        let mut streams = self.0.streams.living();
+        streams.retain(|stream| stream.is_delivering());
         let delivered = async {
             for stream in &streams {
                 stream.delivered().await;
@@ -332,23 +343,23 @@ impl Rails {
             rail.runtime.set_helpers(helper_cpus(&planned, &lanes));
         }
         if begins_elsewhere {
-            self.0.dialers.rail_moved(rail.id);
+            self.0.move_listeners.living().into_iter().for_each(|listener| listener.rail_moved(rail.id));
         }
         Ok(rail.runtime.placement())
     }
 
     /// The streams that these rails have opened.
-    pub(crate) fn dialers(&self) -> &Dialers {
-        &self.0.dialers
+    pub(crate) fn move_listeners(&self) -> &Registry<dyn MoveListener> {
+        &self.0.move_listeners
     }
 
     /// The streams on these rails.
-    pub(crate) fn streams(&self) -> &Streams {
+    pub(crate) fn streams(&self) -> &Registry<dyn StreamOnRails> {
         &self.0.streams
     }
 
-    pub(crate) fn follow_state(&self) -> &Follow {
-        &self.0.follow
+    pub(crate) fn following(&self) -> &Following {
+        &self.0.following
     }
 
     /// A handle that keeps no rail running.
@@ -356,9 +367,9 @@ impl Rails {
         WeakRails(Arc::downgrade(&self.0))
     }
 
-    /// The changes of links, for the streams on these rails.
-    pub(crate) fn link_changes(&self) -> &LinkChanges {
-        &self.0.link_changes
+    /// The changes of links from now on, for a stream on these rails.
+    pub(crate) fn link_reports(&self) -> LinkReports {
+        self.0.link_changes.subscribe(&self[RailId(0)].runtime)
     }
 }
 

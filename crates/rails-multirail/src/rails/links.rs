@@ -1,6 +1,6 @@
 //! The changes of links, received once for all streams of the same rails.
 
-use crate::rails::Rail;
+use crate::runtime::RailRuntime;
 use rails_net::{LinkChange, LinkWatch};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
@@ -8,20 +8,20 @@ use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 /// Passes the changes of links to every stream of the same rails. A task of the first rail receives them, in the network
 /// namespace of its thread, from the first stream on.
 #[derive(Debug, Default)]
-pub(crate) struct LinkChanges(OnceLock<Sender<Report>>);
+pub(super) struct LinkChanges(OnceLock<Sender<Report>>);
 
 /// Changes of links; `None` if changes were missed.
 type Report = Option<Arc<[LinkChange]>>;
 
 /// One stream's subscription.
-pub(super) struct LinkReports(Receiver<Report>);
+pub(crate) struct LinkReports(Receiver<Report>);
 
 impl LinkChanges {
-    /// The changes from now on. `rail` receives them if no rail does so yet.
-    pub(super) fn subscribe(&self, rail: &Rail) -> LinkReports {
+    /// The changes from now on. `runtime` receives them if none does so yet.
+    pub(super) fn subscribe(&self, runtime: &RailRuntime) -> LinkReports {
         let reports = self.0.get_or_init(|| {
             let reports = Sender::new(MAX_UNREAD);
-            rail.runtime().handle().spawn(pass_on(reports.clone()));
+            runtime.handle().spawn(pass_on(reports.clone()));
             reports
         });
         LinkReports(reports.subscribe())
@@ -30,7 +30,7 @@ impl LinkChanges {
 
 impl LinkReports {
     /// The next changes; `None` if changes were missed. Waits for ever if links cannot be watched. Cancel safe.
-    pub(super) async fn next(&mut self) -> Report {
+    pub(crate) async fn next(&mut self) -> Report {
         match self.0.recv().await {
             Ok(report) => report,
             Err(RecvError::Lagged(_)) => None,

@@ -1,0 +1,130 @@
+//! The changes of rails that follow the machine.
+
+use crate::{
+    RailId,
+    error::with_causes,
+    planner::PlannedRail,
+    runtime::{MoveError, Placement},
+};
+use rails_topo::CpuSet;
+use std::{fmt, sync::Arc, time::SystemTime};
+
+/// A change of a set of rails that follows the machine.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RailEvent {
+    /// When it happened, by the clock on the wall.
+    pub at: SystemTime,
+    /// The rail; `None` if it is about all of them.
+    pub rail: Option<RailId>,
+    /// The change.
+    pub kind: RailEventKind,
+}
+
+/// The kind of a change of rails.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum RailEventKind {
+    /// The rail was moved.
+    Moved {
+        /// Its former place.
+        from: Arc<PlannedRail>,
+        /// Its place now.
+        to: Arc<PlannedRail>,
+        /// The reasons for which it left its former place.
+        reasons: Vec<String>,
+        /// The placement of its thread, as read back.
+        placement: Arc<Placement>,
+    },
+    /// The rail could not be moved. It runs on where it is, and the move is tried again after the
+    /// [dwell](crate::FollowOptions::dwell).
+    NotMoved {
+        /// The place that it was to have.
+        to: Arc<PlannedRail>,
+        /// Why it was to move.
+        reasons: Vec<String>,
+        /// Why it did not.
+        error: Arc<MoveError>,
+    },
+    /// The machine lacks something that the request asks for: there is no other place for the rail. It runs on.
+    Unmet {
+        /// The part of the request.
+        reason: String,
+    },
+    /// An interrupt that another program had moved was put back.
+    InterruptPutBack {
+        /// Its number.
+        interrupt: u32,
+        /// Where it was to be served when it was found.
+        found: Option<CpuSet>,
+        /// Where it is to be served again.
+        cpus: CpuSet,
+    },
+    /// An interrupt that another program has moved could not be put back.
+    InterruptNotPutBack {
+        /// Its number.
+        interrupt: u32,
+        /// Where it is to be served.
+        found: Option<CpuSet>,
+        /// The error, with its causes.
+        error: String,
+    },
+    /// The machine cannot be watched any longer: the rails stay where they are.
+    Ended {
+        /// The error, with its causes.
+        error: String,
+    },
+}
+
+impl fmt::Display for RailEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rail) = self.rail {
+            write!(f, "rail {rail}: ")?;
+        }
+        match &self.kind {
+            RailEventKind::Moved { from, to, reasons, placement } => {
+                write!(f, "moved from {} to {} ({})", ShownPlace(from), ShownPlace(to), reasons.join("; "))?;
+                placement.unheld().iter().try_for_each(|unheld| write!(f, "; {unheld}"))
+            }
+            RailEventKind::NotMoved { to, reasons, error } => {
+                write!(f, "not moved to {} ({}): {}", ShownPlace(to), reasons.join("; "), with_causes(error))
+            }
+            RailEventKind::Unmet { reason } => write!(f, "stays where it is: {reason}"),
+            RailEventKind::InterruptPutBack { interrupt, found, cpus } => {
+                write!(f, "interrupt {interrupt} put back to CPUs {cpus} from {}", Cpus(found))
+            }
+            RailEventKind::InterruptNotPutBack { interrupt, found, error } => {
+                write!(f, "interrupt {interrupt} stays on CPUs {}: {error}", Cpus(found))
+            }
+            RailEventKind::Ended { error } => write!(f, "rails stay where they are from now on: {error}"),
+        }
+    }
+}
+
+/// `eth0, CPU 4, node 1`.
+pub(crate) struct ShownPlace<'a>(pub(crate) &'a PlannedRail);
+
+impl fmt::Display for ShownPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rail = self.0;
+        if let Some(interface) = &rail.interface {
+            write!(f, "{interface}, ")?;
+        }
+        match rail.bound_cpu() {
+            Some(_) => write!(f, "CPU {}", rail.cpus())?,
+            None => f.write_str("any CPU")?,
+        }
+        rail.node.iter().try_for_each(|node| write!(f, ", node {node}"))
+    }
+}
+
+struct Cpus<'a>(&'a Option<CpuSet>);
+
+impl fmt::Display for Cpus<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(cpus) => cpus.fmt(f),
+            None => f.write_str("unknown"),
+        }
+    }
+}

@@ -5,7 +5,8 @@ use crate::script::Script;
 use bytes::Bytes;
 use rails_proto::{
     chunk::{Content, Packet, Part, Priority},
-    messages::{Delivery, Inbox, Lent, MessageBuffer, Place, SLOT, next_of_packet},
+    internals::Inbox,
+    messages::{Delivery, Lent, MessageBuffer, Place, SLOT, next_of_packet},
     violation::Violation,
     wire::DataHeader,
 };

@@ -186,12 +186,12 @@ impl Reassembler {
     }
 
     /// Whether every byte of the stream has arrived.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.end == Some(self.arrived)
     }
 
     /// Whether no byte has arrived.
-    pub fn is_untouched(&self) -> bool {
+    pub(crate) fn is_untouched(&self) -> bool {
         self.arrived == 0
     }
 
@@ -206,12 +206,12 @@ impl Reassembler {
     }
 
     /// Whether the application has read every byte of the stream.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.end == Some(self.read)
     }
 
     /// The offset that the peer must not pass.
-    pub fn limit(&self) -> u64 {
+    pub(crate) fn limit(&self) -> u64 {
         self.read.saturating_add(self.window)
     }
 
@@ -226,17 +226,17 @@ impl Reassembler {
     }
 
     /// How many bytes have arrived behind a gap: now, and at most so far.
-    pub fn bytes_out_of_order(&self) -> (u64, u64) {
+    pub(crate) fn bytes_out_of_order(&self) -> (u64, u64) {
         (self.arrived - self.in_order, self.max_out_of_order)
     }
 
     /// How many bytes of the window lie below the end of the last byte that has arrived.
-    pub fn window_used(&self) -> u64 {
+    pub(crate) fn window_used(&self) -> u64 {
         self.highest() - self.read
     }
 
     /// How many bytes arrived more than once.
-    pub fn bytes_duplicated(&self) -> u64 {
+    pub(crate) fn bytes_duplicated(&self) -> u64 {
         self.duplicated
     }
 
@@ -247,7 +247,7 @@ impl Reassembler {
 
     /// The memory of the unread bytes, without the overhead of each chunk: their count, and the room for missing bytes between tiny chunks. It is at most the
     /// window.
-    pub fn memory_held(&self) -> u64 {
+    pub(crate) fn memory_held(&self) -> u64 {
         self.bytes_held() + self.holes
     }
 

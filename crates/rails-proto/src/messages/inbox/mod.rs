@@ -80,9 +80,9 @@ enum Large {
 /// The memory for the bytes of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A buffer of the lane's own, which the lane then [hands in](Inbox::insert).
+    /// A buffer of the lane's own, which the lane then [hands in](crate::connection::Connection::handle_content).
     Own,
-    /// The message's buffer: the lane [borrows](Inbox::lend) its piece for as long as it reads without waiting.
+    /// The message's buffer: the lane [borrows](crate::connection::Connection::lend) its piece for as long as it reads without waiting.
     Message,
     /// The buffer of a message that begins: the inbox first needs a buffer of so many bytes.
     NeedsBuffer(usize),
@@ -273,7 +273,7 @@ impl Inbox {
     }
 
     /// Whether no message has arrived or begun to arrive.
-    pub fn is_untouched(&self) -> bool {
+    pub(crate) fn is_untouched(&self) -> bool {
         self.read == 0 && self.items.is_empty()
     }
 

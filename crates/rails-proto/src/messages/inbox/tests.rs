@@ -351,6 +351,25 @@ impl World {
     }
 }
 
+/// A copy costs the same, however many messages wait. With a pass over all of them for each, this takes minutes.
+#[test]
+fn copies_behind_the_end_of_many_messages() {
+    let window = 16 << 20;
+    let mut inbox = Inbox::new(window);
+    let payload = Bytes::from_static(&[0; 4]);
+    let space = packet_space(4);
+    for _ in 0..4 {
+        for first in 0..window / space {
+            let packet = self::packet(first, 1);
+            let header = DataHeader::of(first * space, std::slice::from_ref(&payload), false);
+            inbox.insert(&header, &packet, payload.clone()).unwrap();
+        }
+        let end = DataHeader { offset: window, length: 0, fin: true, checksum: 0 };
+        inbox.insert(&end, &Content::Bytes, Bytes::new()).unwrap();
+    }
+    assert!(inbox.is_complete());
+}
+
 proptest! {
     /// Chunks arrive in any order, any number of times and on several lanes: the application receives each message once, whole, and in its order.
     #[test]

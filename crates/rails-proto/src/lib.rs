@@ -11,6 +11,7 @@
 //! - [`pairing`]: which rail here leads to which rail of the peer;
 //! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret; [`security`]: the application's choice among the modes;
 //! - [`admission`]: which connections a listener keeps while their peers have not proved themselves;
+//! - `receive_window`: how far a stream has arrived and is read;
 //! - `reassembler`: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`messages`]: the same for messages: they wait by priority, and arrive in their own buffers;
 //! - [`policy`]: which bytes a lane takes next;
@@ -45,6 +46,7 @@ pub mod opening;
 pub mod pairing;
 pub mod parameters;
 pub mod policy;
+mod receive_window;
 // `internals` shows some of its items.
 #[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
 mod reassembler;

@@ -18,7 +18,7 @@ pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let window = 1 + script.number() % MAX_WINDOW;
     let mut world = World {
-        inbox: Inbox::new(window),
+        inbox: Inbox::new(window, None),
         window,
         lanes: [const { None }; LANES],
         small: HashMap::new(),

@@ -108,7 +108,7 @@ impl Inbox {
             && let Kind::Message { content, .. } = &mut item.kind
         {
             *content = Large::Whole(whole);
-            self.arrived += item.end - base;
+            self.window.add_arrived(item.end - base);
             self.pieces -= after;
         }
         Some(result)

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rails::multirail::Policy;
 use rails_proto::{
-    reassembler::Reassembler,
-    scheduler::{LaneTraits, Scheduler},
+    connection::LaneTraits,
+    internals::{Reassembler, Scheduler},
     wire::{Ack, DataHeader, Frame},
 };
 use std::{hint::black_box, time::Instant};

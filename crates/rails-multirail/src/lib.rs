@@ -89,7 +89,8 @@ pub use rails_proto::{
     AddressError, LaneAddress, Scheme,
     chunk::Priority,
     connection::{
-        EventKind, Failure, LaneTimes, NotForMessages, Reordered, StallCause, Stalls, StandstillCause, WindowUse,
+        ByteCount, EventKind, Failure, LaneTimes, NotForMessages, Reissued, Reordered, StallCause, Stalls,
+        StandstillCause, WindowUse,
     },
     handshake::{HandshakeError, Limit, Mode, Refusal, StreamId},
     messages::{Message, longest_message},
@@ -99,7 +100,6 @@ pub use rails_proto::{
     parameters::MAX_LANES,
     policy::{self, Policy, StripePolicy},
     record,
-    scheduler::{ByteCount, Reissued},
     secret::{Secret, SecretTooShort},
     security::Security,
 };

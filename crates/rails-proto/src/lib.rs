@@ -11,11 +11,12 @@
 //! - [`pairing`]: which rail here leads to which rail of the peer;
 //! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret; [`security`]: the application's choice among the modes;
 //! - [`admission`]: which connections a listener keeps while their peers have not proved themselves;
-//! - [`reassembler`]: chunks in any order in, bytes in order out, inside a bounded window;
+//! - `receive_window`: how far a stream has arrived and is read;
+//! - `reassembler`: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`messages`]: the same for messages: they wait by priority, and arrive in their own buffers;
 //! - [`policy`]: which bytes a lane takes next;
 //! - [`record`]: the decisions of a policy as a file, and their replay;
-//! - [`scheduler`]: carries the decisions out, and knows which lane holds which byte;
+//! - `scheduler`: carries the decisions out, and knows which lane holds which byte;
 //! - [`connection`]: one end of one stream, made of the above;
 //! - [`lane`]: one end of one lane, between its bytes and its connection;
 //! - [`countdown`]: limits of time that do not run while the process is stopped;
@@ -36,16 +37,24 @@ pub mod countdown;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod handshake;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
 pub mod lane;
 pub mod messages;
 pub mod opening;
 pub mod pairing;
 pub mod parameters;
 pub mod policy;
-pub mod reassembler;
+mod receive_window;
+// `internals` shows some of its items.
+#[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
+mod reassembler;
 pub mod record;
 pub mod redial;
-pub mod scheduler;
+// `internals` shows some of its items.
+#[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
+mod scheduler;
 pub mod seal;
 pub mod secret;
 pub mod security;

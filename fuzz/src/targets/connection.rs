@@ -5,9 +5,8 @@ use crate::script::Script;
 use bytes::Bytes;
 use rails_multirail::Policy;
 use rails_proto::{
-    connection::{Config, Connection, EventKind, Failure, LaneEnd, LaneId, LinkSample, Refused, Transmit},
+    connection::{Config, Connection, EventKind, Failure, LaneEnd, LaneId, LaneTraits, LinkSample, Refused, Transmit},
     parameters::TransportParameters,
-    scheduler::LaneTraits,
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use std::time::{Duration, Instant};

@@ -6,11 +6,10 @@ use bytes::Bytes;
 use rails_multirail::Policy;
 use rails_proto::{
     chunk::Priority,
-    connection::{Config, Connection, LaneEnd, LaneId},
+    connection::{Config, Connection, LaneEnd, LaneId, LaneTraits},
     lane::{LaneError, LaneProtocol, Next, TransportSample},
     messages::{Delivery, next_of_packet},
     parameters::TransportParameters,
-    scheduler::LaneTraits,
     wire::{Ack, DataHeader, Frame, ResetReason},
 };
 use std::{

@@ -11,7 +11,6 @@ use rails_proto::{
     pairing::{MAX_OFFERS, pair, pair_with_contact},
     secret::Secret,
 };
-use rails_topo::{Bandwidth, NodeId};
 use std::{
     collections::HashSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -170,10 +169,10 @@ fn offer(script: &mut Script<'_>) -> LaneCandidate {
             socket: SocketAddr::new(ip, 1 + u16::from(script.byte() % 2)),
         },
         prefix_len,
-        speed: Some(u64::from(script.byte() % 4))
-            .filter(|speed| *speed > 0)
-            .map(|speed| Bandwidth::mbps(1_000 * speed)),
-        node: (flags & 16 != 0).then(|| NodeId(script.byte().into())),
+        speed_bits_per_second: Some(u64::from(script.byte() % 4))
+            .filter(|gbps| *gbps > 0)
+            .map(|gbps| gbps * 1_000_000_000),
+        node: (flags & 16 != 0).then(|| script.byte().into()),
         interface: (flags & 32 != 0).then(|| format!("eth{}", net % 4)),
     }
 }

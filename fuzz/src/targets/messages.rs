@@ -5,7 +5,8 @@ use crate::script::Script;
 use bytes::Bytes;
 use rails_proto::{
     chunk::{Content, Packet, Part, Priority},
-    messages::{Delivery, Inbox, Lent, MessageBuffer, Place, SLOT, next_of_packet},
+    internals::Inbox,
+    messages::{Delivery, Lent, MessageBuffer, Place, SLOT, next_of_packet},
     violation::Violation,
     wire::DataHeader,
 };
@@ -17,7 +18,7 @@ pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let window = 1 + script.number() % MAX_WINDOW;
     let mut world = World {
-        inbox: Inbox::new(window),
+        inbox: Inbox::new(window, None),
         window,
         lanes: [const { None }; LANES],
         small: HashMap::new(),

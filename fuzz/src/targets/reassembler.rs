@@ -2,10 +2,7 @@
 
 use crate::script::Script;
 use bytes::Bytes;
-use rails_proto::{
-    reassembler::{Admission, Reassembler},
-    wire::DataHeader,
-};
+use rails_proto::{connection::Admission, internals::Reassembler, wire::DataHeader};
 
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);

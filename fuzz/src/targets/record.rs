@@ -1,11 +1,7 @@
 //! Recorded scheduling decisions.
 
 use bytes::Bytes;
-use rails_proto::{
-    policy::Policy,
-    record::Record,
-    scheduler::{LaneTraits, Scheduler},
-};
+use rails_proto::{connection::LaneTraits, internals::Scheduler, policy::Policy, record::Record};
 use std::time::{Duration, Instant};
 
 /// The reader takes or refuses any text, a record that was read is written as the same, and every policy decides about

@@ -148,7 +148,7 @@ mod tests {
             rail: RailId(rail),
             address: LaneAddress { scheme: Scheme::TCP, socket: SocketAddr::new(locals[rail], 0) },
             prefix_len: Some(24),
-            speed: None,
+            speed_bits_per_second: None,
             node: None,
             interface: None,
         };

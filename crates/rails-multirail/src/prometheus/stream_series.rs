@@ -2,7 +2,7 @@
 
 use super::series::{BYTES, Metric, SECONDS, Sample, Value, counter, gauge};
 use crate::{LaneStats, StreamStats};
-use rails_proto::{connection::WindowUse, scheduler::Reissued};
+use rails_proto::connection::{Reissued, WindowUse};
 use std::time::Duration;
 
 use Value::{Gauge, Seconds, Total};
@@ -260,7 +260,7 @@ fn windows(stats: &StreamStats, to: &mut Vec<Sample>, value: impl Fn(&WindowUse)
 
 fn reissued(
     of: &Reissued,
-    count: fn(&rails_proto::scheduler::ByteCount) -> u64,
+    count: fn(&rails_proto::connection::ByteCount) -> u64,
     mut put: impl FnMut((&'static str, &str), Value),
 ) {
     put(("cause", "requeued"), Total(count(&of.requeued)));

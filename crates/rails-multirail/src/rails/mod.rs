@@ -29,7 +29,7 @@ use rails_bind::{
 };
 use rails_net::LocalEnd;
 use rails_proto::{LaneAddress, Scheme, pairing::LaneCandidate};
-use rails_topo::{CpuId, CpuSet, NodeId, NodeSet, Topology};
+use rails_topo::{Bandwidth, CpuId, CpuSet, NodeId, NodeSet, Topology};
 use std::{
     collections::HashSet,
     future::Future,
@@ -590,8 +590,8 @@ impl Rail {
             rail: self.id,
             address: LaneAddress { scheme, socket: SocketAddr::new(ip, 0) },
             prefix_len,
-            speed: planned.speed,
-            node: planned.node,
+            speed_bits_per_second: planned.speed.map(Bandwidth::as_bits_per_second),
+            node: planned.node.map(|node| node.0),
             interface: planned.interface.clone(),
         };
         addresses.into_iter().map(offer).collect()

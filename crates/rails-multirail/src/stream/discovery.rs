@@ -194,7 +194,9 @@ fn listening(rails: &Rails, rail: RailId, address: LaneAddress) -> LaneCandidate
     let of_rail = rails[rail].offers(address.scheme).into_iter().find(has);
     match of_rail.or_else(|| rails.offers(address.scheme).into_iter().find(has)) {
         Some(offer) => LaneCandidate { address, ..offer },
-        None => LaneCandidate { rail, address, prefix_len: None, speed: None, node: None, interface: None },
+        None => {
+            LaneCandidate { rail, address, prefix_len: None, speed_bits_per_second: None, node: None, interface: None }
+        }
     }
 }
 

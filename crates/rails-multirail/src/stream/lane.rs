@@ -9,10 +9,9 @@ use super::{
 use crate::{RailId, StreamOptions, error::LaneError};
 use rails_net::Lane;
 use rails_proto::{
-    connection::NoLane,
+    connection::{LaneTraits, NoLane},
     parameters::ACK_TIMER,
     redial::{Ended, Loss},
-    scheduler::LaneTraits,
     seal::Seals,
 };
 use std::{

@@ -20,9 +20,8 @@ use bytes::Bytes;
 use futures_util::{future::BoxFuture, task::AtomicWaker};
 use rails_net::{Lane, LinkChange};
 use rails_proto::{
-    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, NoLane, Wakes},
+    connection::{Connection, EventKind, Failure, LaneEnd, LaneFigures, LaneId, LaneTraits, NoLane, Wakes},
     handshake::{Credentials, StreamId},
-    scheduler::LaneTraits,
 };
 use rails_topo::NodeSet;
 use std::{

@@ -3,10 +3,7 @@
 use crate::{RailId, StreamId};
 use rails_bind::{thread::Tid, usage::ThreadUsage};
 use rails_net::TransportStats;
-use rails_proto::{
-    connection::{LaneTimes, Reordered, Stalls, WindowUse},
-    scheduler::{ByteCount, Reissued},
-};
+use rails_proto::connection::{ByteCount, LaneTimes, Reissued, Reordered, Stalls, WindowUse};
 use rails_topo::Bandwidth;
 use serde::Serialize;
 use serde_with::{As, DisplayFromStr, DurationMicroSeconds};

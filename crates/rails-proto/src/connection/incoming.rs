@@ -30,7 +30,7 @@ impl Incoming {
         };
         untouched.then(|| match form {
             Form::Bytes => Self::Bytes(Reassembler::with_end(window, end)),
-            Form::Messages => Self::Messages(Box::new(Inbox::with_end(window, end))),
+            Form::Messages => Self::Messages(Box::new(Inbox::new(window, end))),
         })
     }
 

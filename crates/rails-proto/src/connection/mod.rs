@@ -35,13 +35,17 @@ pub use standstill::{LaneProgress, LaneState, StandstillCause};
 pub(crate) use wakes::NEEDS_NO_ROOM;
 pub use wakes::Wakes;
 
+pub use crate::{
+    reassembler::Admission,
+    scheduler::{ByteCount, LaneTraits, Reissued},
+};
+
 use crate::{
     chunk::Chunk,
     parameters::{MAX_LANES, TransportParameters},
     policy::{StripePolicy, Traced},
-    reassembler::Admission,
     record::Record,
-    scheduler::{ByteCount, LaneTraits, Scheduler},
+    scheduler::Scheduler,
     violation::{Form, Violation},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };

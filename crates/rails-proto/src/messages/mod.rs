@@ -1,19 +1,22 @@
 //! Messages over a stream: they keep their boundaries, go out by priority, and large ones arrive straight in their final buffer.
 //!
-//! Messages are ranges of the stream's offsets, so window, acknowledgements and lost lanes work as they do for bytes. [`outbox`] chooses the next message to
-//! cut, [`inbox`] reassembles messages from the chunks that arrive, and `assembly` is the buffer of one large message that several lanes fill at a time.
+//! Messages are ranges of the stream's offsets, so window, acknowledgements and lost lanes work as they do for bytes. `outbox` chooses the next message to
+//! cut, `inbox` reassembles messages from the chunks that arrive, and `assembly` is the buffer of one large message that several lanes fill at a time.
 //!
 //! A *small* message travels whole, with others of its priority, in a *packet*, and has its length in four bytes before it (the aggregation of NewMadeleine:
 //! Aumage et al., "NewMadeleine: a Fast Communication Scheduling Engine for High Performance Networks", IPDPS 2007). A *large* one travels in *parts*.
 
 mod assembly;
 mod buffer;
-pub mod inbox;
-pub mod outbox;
+// `internals` shows some of its items.
+#[cfg_attr(not(feature = "internals"), allow(unreachable_pub))]
+pub(crate) mod inbox;
+mod outbox;
 
 pub use buffer::{MessageBuffer, MessageMemory};
-pub use inbox::{Delivery, Inbox, Lent, Place};
-pub use outbox::Outbox;
+pub(crate) use inbox::Inbox;
+pub use inbox::{Delivery, Lent, Place};
+pub(crate) use outbox::Outbox;
 
 use crate::{chunk::Priority, parameters::MAX_WINDOW};
 use bytes::{Buf, Bytes};

@@ -10,7 +10,7 @@ use std::{collections::VecDeque, fmt};
 /// The outbox appends small messages to each other as they come, and cuts a packet of as many as a lane takes. It reserves a message's range of
 /// the stream with the first cut, and only if the peer's window has room for the whole message: so each message that has begun can end, even if
 /// others wait. While a message waits for room, no less urgent one begins, or the message could wait for ever.
-pub struct Outbox {
+pub(crate) struct Outbox {
     queues: [Queue; Priority::LEVELS],
     /// Messages up to this length, with their prefix, go into packets.
     longest_small: usize,
@@ -40,7 +40,7 @@ enum Entry {
 
 impl Outbox {
     /// Creates an empty outbox for a peer with that window; no chunk may be longer than `longest_chunk`.
-    pub fn new(longest_chunk: usize, window: u64) -> Self {
+    pub(crate) fn new(longest_chunk: usize, window: u64) -> Self {
         // A packet of gathered messages is never split, so the window must sooner or later have room for it.
         let longest_packet = usize::try_from(longest_packet(window)).unwrap_or(usize::MAX);
         Self {
@@ -58,7 +58,7 @@ impl Outbox {
     ///
     /// # Panics
     /// After [`Outbox::finish`], and if the message is longer than a message can be. The caller checks the length first.
-    pub fn send(&mut self, priority: Priority, message: Bytes) {
+    pub(crate) fn send(&mut self, priority: Priority, message: Bytes) {
         assert!(!self.finished, "no message is sent on a stream that was finished");
         let queue = &mut self.queues[priority.index()];
         let number = queue.next;
@@ -83,39 +83,39 @@ impl Outbox {
     }
 
     /// The application will send no more messages.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.finished = true;
     }
 
     /// Discards the waiting messages and the end. Returns how many bytes there were.
-    pub fn give_up(&mut self) -> u64 {
+    pub(crate) fn give_up(&mut self) -> u64 {
         self.queues = Default::default();
         (self.finished, self.end_cut, self.reserved) = (true, true, 0);
         std::mem::take(&mut self.bytes) as u64
     }
 
     /// Whether [`Outbox::finish`] was called.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.finished
     }
 
     /// Whether a lane has taken the end.
-    pub fn is_end_cut(&self) -> bool {
+    pub(crate) fn is_end_cut(&self) -> bool {
         self.end_cut
     }
 
     /// How many bytes wait.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The offset behind every message that has begun.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
     /// About how many bytes below `limit` wait; `None` if there is nothing to cut, not even the end.
-    pub fn ready(&self, limit: u64) -> Option<usize> {
+    pub(crate) fn ready(&self, limit: u64) -> Option<usize> {
         if self.bytes == 0 {
             return (self.finished && !self.end_cut).then_some(0);
         }
@@ -125,7 +125,7 @@ impl Outbox {
     }
 
     /// Cuts the next chunk, below `limit` and of at most `most` bytes. A small message is never cut in two, so it may exceed `most`.
-    pub fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
+    pub(crate) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
         if self.bytes == 0 {
             return self.cut_end();
         }

@@ -42,15 +42,14 @@ pub fn pair_with_contact(
 mod tests {
     use super::*;
     use crate::RailId;
-    use rails_topo::NodeId;
 
     fn offer(rail: usize, address: &str, prefix_len: Option<u8>) -> LaneCandidate {
         LaneCandidate {
             rail: RailId(rail),
             address: address.parse().unwrap(),
             prefix_len,
-            speed: None,
-            node: Some(NodeId(0)),
+            speed_bits_per_second: None,
+            node: Some(0),
             interface: None,
         }
     }

@@ -1,7 +1,6 @@
 //! The pairs: a maximum matching of rails, and then further lanes for the rails that it leaves over.
 
 use super::{LaneCandidate, MAX_OFFERS, Pair, Pairing, Relation, Unpaired, relation::subnet};
-use rails_topo::Bandwidth;
 use std::cmp::Reverse;
 
 /// Implements [`super::pair`].
@@ -52,8 +51,8 @@ impl End {
     fn new(offers: &[LaneCandidate]) -> Self {
         let mut offers = offers.to_vec();
         let order = |offer: &LaneCandidate| {
-            let node = offer.node.map_or(u32::MAX, |node| node.0);
-            (Reverse(offer.speed), node, offer.rail, offer.address, offer.prefix_len)
+            let node = offer.node.unwrap_or(u32::MAX);
+            (Reverse(offer.speed_bits_per_second), node, offer.rail, offer.address, offer.prefix_len)
         };
         offers.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.interface.cmp(&b.interface)));
         offers.dedup();
@@ -106,9 +105,10 @@ fn candidates(
     }
     candidates.sort_by_key(|candidate| {
         let (our, their) = (&ours.offers[candidate.near], &theirs.offers[candidate.far]);
-        let bottleneck = our.speed.into_iter().chain(their.speed).min();
-        let gap = match (our.speed, their.speed) {
-            (Some(our), Some(their)) => our.as_bits_per_second().abs_diff(their.as_bits_per_second()),
+        let speeds = (our.speed_bits_per_second, their.speed_bits_per_second);
+        let bottleneck = speeds.0.into_iter().chain(speeds.1).min();
+        let gap = match speeds {
+            (Some(our), Some(their)) => our.abs_diff(their),
             _ => 0,
         };
         let other_node = our.node.is_some() && their.node.is_some() && our.node != their.node;
@@ -241,8 +241,7 @@ impl<'a> Matching<'a> {
             let candidate = &self.candidates[used];
             let (ours, theirs) = (&self.ends.0.offers[candidate.near], &self.ends.1.offers[candidate.far]);
             let mut why = vec![candidate.relation.to_string()];
-            match (ours.speed, theirs.speed) {
-                (Some(near), Some(far)) => why.push(format!("{near} to {far}")),
+            match (ours.speed_bits_per_second, theirs.speed_bits_per_second) {
                 (None, None) => why.push("speeds unknown".to_owned()),
                 (near, far) => why.push(format!("{} to {}", speed(near), speed(far))),
             }
@@ -266,8 +265,16 @@ impl<'a> Matching<'a> {
     }
 }
 
-fn speed(speed: Option<Bandwidth>) -> String {
-    speed.map_or("speed unknown".to_owned(), |speed| speed.to_string())
+/// The speed in the largest unit that leaves at least 1: `2.5 Gbit/s`.
+fn speed(bits_per_second: Option<u64>) -> String {
+    let Some(bits) = bits_per_second else { return "speed unknown".to_owned() };
+    let units = [(1_000_000_000_000, "Tbit/s"), (1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1_000, "kbit/s")];
+    let (scale, unit) = units.into_iter().find(|(scale, _)| bits >= *scale).unwrap_or((1, "bit/s"));
+    if bits.is_multiple_of(scale) {
+        format!("{} {unit}", bits / scale)
+    } else {
+        format!("{:.1} {unit}", bits as f64 / scale as f64)
+    }
 }
 
 fn no_partner(offer: &LaneCandidate, other: &End) -> String {

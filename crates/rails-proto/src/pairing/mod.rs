@@ -11,7 +11,6 @@ pub use contact::pair_with_contact;
 pub use relation::Relation;
 
 use crate::{LaneAddress, parameters::MAX_LANES};
-use rails_topo::{Bandwidth, NodeId};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
 
@@ -37,10 +36,9 @@ pub struct LaneCandidate {
     /// Length of the address's network prefix in bits; `None` is unknown.
     pub prefix_len: Option<u8>,
     /// Speed of its link; `None` is unknown.
-    #[serde(rename = "speed_bits_per_second")]
-    pub speed: Option<Bandwidth>,
-    /// The NUMA node of its rail; `None` is unknown.
-    pub node: Option<NodeId>,
+    pub speed_bits_per_second: Option<u64>,
+    /// The number of the NUMA node of its rail; `None` is unknown.
+    pub node: Option<u32>,
     /// The name of its interface, for display only.
     pub interface: Option<String>,
 }
@@ -119,8 +117,14 @@ pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
         let address = remotes[remote];
         let in_turn = || (index..index + rails.len()).map(|turn| rails[turn % rails.len()]);
         let rail = in_turn().find(|rail| can_call(ours, Some(*rail), address)).or(in_turn().next())?;
-        let (prefix_len, speed, node, interface) = (None, None, None, None);
-        let theirs = LaneCandidate { rail: RailId(remote), address, prefix_len, speed, node, interface };
+        let theirs = LaneCandidate {
+            rail: RailId(remote),
+            address,
+            prefix_len: None,
+            speed_bits_per_second: None,
+            node: None,
+            interface: None,
+        };
         let of_rail = || ours.iter().filter(|offer| offer.rail == rail);
         let direct = of_rail().find_map(|ours| Some((ours, Relation::direct(ours, &theirs)?)));
         let likely = of_rail().find(|ours| ours.ip().is_ipv4() == theirs.ip().is_ipv4()).or(of_rail().next());

@@ -1,7 +1,6 @@
 use super::*;
 use crate::Scheme;
 use proptest::prelude::*;
-use rails_topo::NodeId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
@@ -11,7 +10,7 @@ fn offer(rail: usize, address: &str, gbps: u64) -> LaneCandidate {
         rail: RailId(rail),
         address: SocketAddr::new(ip.parse().unwrap(), 0).into(),
         prefix_len,
-        speed: (gbps > 0).then(|| Bandwidth::mbps(gbps * 1000)),
+        speed_bits_per_second: (gbps > 0).then_some(gbps * 1_000_000_000),
         node: None,
         interface: None,
     }
@@ -111,7 +110,7 @@ fn pairs_by_speed_and_then_by_node() {
     let ours = [offer(0, "10.0.0.1/24", 25), offer(1, "10.0.0.2/24", 100)];
     let theirs = [offer(0, "10.0.0.3/24", 25), offer(1, "10.0.0.4/24", 100)];
     assert_eq!(rails(&pair(&ours, &theirs, None)), [(1, 1), (0, 0)]);
-    let on = |node, offer: LaneCandidate| LaneCandidate { node: Some(NodeId(node)), ..offer };
+    let on = |node, offer: LaneCandidate| LaneCandidate { node: Some(node), ..offer };
     let ours = [on(1, offer(0, "10.0.0.1/24", 100)), on(0, offer(1, "10.0.0.2/24", 100))];
     let theirs = [on(0, offer(0, "10.0.0.3/24", 100)), on(1, offer(1, "10.0.0.4/24", 100))];
     assert_eq!(rails(&pair(&ours, &theirs, None)), [(1, 0), (0, 1)]);
@@ -225,6 +224,16 @@ fn a_pairing_survives_json_and_prints_its_reasons() {
     );
 }
 
+#[test]
+fn speeds_in_the_largest_unit_that_fits() {
+    let speeds = [(400_000_000, "400 Mbit/s"), (2_500_000_000, "2.5 Gbit/s"), (999, "999 bit/s")];
+    for (bits, words) in speeds {
+        let ours = LaneCandidate { speed_bits_per_second: Some(bits), ..offer(0, "10.0.1.1/24", 0) };
+        let pairing = pair(&[ours], &[offer(0, "10.0.1.2/24", 0)], None);
+        assert_eq!(pairing.pairs[0].why, format!("both in 10.0.1.0/24; {words} to speed unknown"));
+    }
+}
+
 /// Rails with one to three addresses in a few small subnets of both families.
 fn offers() -> impl Strategy<Value = Vec<LaneCandidate>> {
     let address =
@@ -241,7 +250,7 @@ fn offers() -> impl Strategy<Value = Vec<LaneCandidate>> {
             addresses.into_iter().map(move |(ip, prefix_len)| LaneCandidate {
                 address: SocketAddr::new(ip, 1).into(),
                 prefix_len,
-                node: node.map(NodeId),
+                node,
                 ..offer(rail, "::1", speed)
             })
         });

@@ -1,6 +1,6 @@
 //! The policy of a stream: which bytes a lane takes next, and when it takes none.
 //!
-//! The [scheduler](crate::scheduler) asks the policy whenever a lane has room, and carries the answer out. The policy only decides; it sees time
+//! The scheduler of a [connection](crate::connection) asks the policy whenever a lane has room, and carries the answer out. The policy only decides; it sees time
 //! and bytes in its [view](SchedulerView). The rules lie in five files: `adaptive.rs` and `fixed.rs` decide, `view.rs` estimates arrivals,
 //! `reinjection.rs` finds late chunks, and `probing.rs` sets how often and with how much to probe an unused lane.
 //!

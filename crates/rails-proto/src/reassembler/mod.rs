@@ -4,6 +4,7 @@ mod gathered;
 
 use crate::{
     parameters::max_chunks,
+    receive_window::ReceiveWindow,
     violation::{MessageViolation, Violation},
     wire::DataHeader,
 };
@@ -26,10 +27,8 @@ use std::collections::BTreeMap;
 ///   less than 1 % of the window. More are a [`Violation`].
 #[derive(Debug)]
 pub struct Reassembler {
-    window: u64,
-    /// The application has read everything below this offset.
-    read: u64,
-    /// The segments that have arrived above `read`, by offset; no two overlap.
+    window: ReceiveWindow,
+    /// The segments that have arrived and are not read, by offset; no two overlap.
     segments: BTreeMap<u64, Segment>,
     /// The number of runs in the gathered chunks.
     runs: usize,
@@ -37,16 +36,10 @@ pub struct Reassembler {
     holes: u64,
     /// The unused bytes of buffers of which a segment holds only a part.
     wasted: u64,
-    /// The number of different bytes that have arrived, read or not.
-    arrived: u64,
     /// Everything below this offset has arrived.
     in_order: u64,
     /// The most bytes so far that waited above `in_order`.
     max_out_of_order: u64,
-    /// The bytes that arrived more than once.
-    duplicated: u64,
-    /// The offset at which the stream ends, if it is known.
-    end: Option<u64>,
 }
 
 /// Whether the bytes of a chunk are new.
@@ -56,31 +49,6 @@ pub enum Admission {
     New,
     /// All of them have arrived before.
     Duplicate,
-}
-
-/// The bounds of chunks that arrive.
-pub(super) struct Bounds {
-    /// The offset that the peer must not pass.
-    pub(super) limit: u64,
-    /// The offset at which the stream ends, if it is known.
-    pub(super) end: Option<u64>,
-    /// The end of the last byte that has arrived.
-    pub(super) highest: u64,
-}
-
-impl Bounds {
-    /// Checks that a chunk may end at `end`, and with `fin` that the stream may end there.
-    pub(super) fn check(&self, end: u64, fin: bool) -> Result<(), Violation> {
-        if end > self.limit {
-            return Err(Violation::BeyondWindow { end, limit: self.limit });
-        }
-        match self.end {
-            Some(known) if end > known => Err(Violation::BeyondEnd { chunk_end: end, end: known }),
-            Some(known) if fin && end != known => Err(Violation::EndMoved { end }),
-            None if fin && end < self.highest => Err(Violation::EndMoved { end }),
-            _ => Ok(()),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -94,18 +62,19 @@ enum Segment {
 impl Reassembler {
     /// Creates an empty reassembler that holds at most `window` bytes.
     pub fn new(window: u64) -> Self {
+        Self::with_end(window, None)
+    }
+
+    /// Creates an empty reassembler for a stream that ends at `end`, if that is known.
+    pub(crate) fn with_end(window: u64, end: Option<u64>) -> Self {
         Self {
-            window,
-            read: 0,
+            window: ReceiveWindow::new(window, end),
             segments: BTreeMap::new(),
             runs: 0,
             holes: 0,
             wasted: 0,
-            arrived: 0,
             in_order: 0,
             max_out_of_order: 0,
-            duplicated: 0,
-            end: None,
         }
     }
 
@@ -115,12 +84,12 @@ impl Reassembler {
     /// [`Violation`] if the chunk lies outside the window or the stream.
     pub fn admit(&self, header: &DataHeader) -> Result<Admission, Violation> {
         let end = header.offset.saturating_add(header.length.into());
-        let bounds = Bounds { limit: self.limit(), end: self.end, highest: self.highest() };
-        bounds.check(end, header.fin)?;
-        if header.fin && self.end.is_none() {
+        self.window.check(end, header.fin, self.highest())?;
+        if header.fin && self.window.end().is_none() {
             return Ok(Admission::New);
         }
-        let known = end <= self.read || self.run_end(header.offset).is_some_and(|run_end| end <= run_end);
+        let known =
+            end <= self.window.bytes_read() || self.run_end(header.offset).is_some_and(|run_end| end <= run_end);
         Ok(if known { Admission::Duplicate } else { Admission::New })
     }
 
@@ -131,13 +100,13 @@ impl Reassembler {
     pub fn insert(&mut self, header: &DataHeader, payload: Bytes) -> Result<(), Violation> {
         self.admit(header)?;
         if header.fin {
-            self.end = Some(header.offset + payload.len() as u64);
+            self.window.end_at(header.offset + payload.len() as u64);
         }
         let mut at = header.offset;
         let mut rest = payload;
-        let before = self.arrived;
+        let before = self.window.bytes_arrived();
         let brought = rest.len() as u64;
-        let read = self.read.saturating_sub(at).min(brought);
+        let read = self.window.bytes_read().saturating_sub(at).min(brought);
         rest.advance(read as usize);
         at += read;
         while !rest.is_empty() {
@@ -145,11 +114,11 @@ impl Reassembler {
             rest.advance(taken);
             at += taken as u64;
         }
-        self.duplicated += brought - (self.arrived - before);
+        self.window.add_duplicated(brought - (self.window.bytes_arrived() - before));
         if header.offset <= self.in_order {
             self.find_gap();
         }
-        self.max_out_of_order = self.max_out_of_order.max(self.arrived - self.in_order);
+        self.max_out_of_order = self.max_out_of_order.max(self.bytes_out_of_order().0);
         Ok(())
     }
 
@@ -169,55 +138,50 @@ impl Reassembler {
                 self.runs -= 1;
                 let bytes = gathered.take_first_run();
                 if gathered.runs() > 0 {
-                    self.segments.insert(self.read + bytes.len() as u64, Segment::Gathered(gathered));
+                    self.segments.insert(self.window.bytes_read() + bytes.len() as u64, Segment::Gathered(gathered));
                 } else {
                     self.holes -= gathered.extent();
                 }
                 bytes
             }
         };
-        self.read += bytes.len() as u64;
+        self.window.read_to(self.window.bytes_read() + bytes.len() as u64);
         Some(bytes)
     }
 
     /// Whether [`Reassembler::read`] has bytes to return.
     pub fn is_readable(&self) -> bool {
-        self.in_order > self.read
+        self.in_order > self.window.bytes_read()
     }
 
     /// Whether every byte of the stream has arrived.
-    pub fn is_complete(&self) -> bool {
-        self.end == Some(self.arrived)
+    pub(crate) fn is_complete(&self) -> bool {
+        self.window.is_complete()
     }
 
     /// Whether no byte has arrived.
-    pub fn is_untouched(&self) -> bool {
-        self.arrived == 0
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.window.bytes_arrived() == 0
     }
 
     /// The offset at which the stream ends, if it is known.
     pub(crate) fn end(&self) -> Option<u64> {
-        self.end
-    }
-
-    /// Creates an empty reassembler for a stream that ends at `end`.
-    pub(crate) fn with_end(window: u64, end: Option<u64>) -> Self {
-        Self { end, ..Self::new(window) }
+        self.window.end()
     }
 
     /// Whether the application has read every byte of the stream.
-    pub fn is_finished(&self) -> bool {
-        self.end == Some(self.read)
+    pub(crate) fn is_finished(&self) -> bool {
+        self.window.is_finished()
     }
 
     /// The offset that the peer must not pass.
-    pub fn limit(&self) -> u64 {
-        self.read.saturating_add(self.window)
+    pub(crate) fn limit(&self) -> u64 {
+        self.window.limit()
     }
 
     /// How many bytes the application has read.
     pub fn bytes_read(&self) -> u64 {
-        self.read
+        self.window.bytes_read()
     }
 
     /// How many bytes have arrived from the start of the stream up to the first gap.
@@ -226,28 +190,28 @@ impl Reassembler {
     }
 
     /// How many bytes have arrived behind a gap: now, and at most so far.
-    pub fn bytes_out_of_order(&self) -> (u64, u64) {
-        (self.arrived - self.in_order, self.max_out_of_order)
+    pub(crate) fn bytes_out_of_order(&self) -> (u64, u64) {
+        (self.window.bytes_arrived() - self.in_order, self.max_out_of_order)
     }
 
     /// How many bytes of the window lie below the end of the last byte that has arrived.
-    pub fn window_used(&self) -> u64 {
-        self.highest() - self.read
+    pub(crate) fn window_used(&self) -> u64 {
+        self.highest() - self.window.bytes_read()
     }
 
     /// How many bytes arrived more than once.
-    pub fn bytes_duplicated(&self) -> u64 {
-        self.duplicated
+    pub(crate) fn bytes_duplicated(&self) -> u64 {
+        self.window.bytes_duplicated()
     }
 
     /// How many bytes the reassembler holds that the application has not read.
     pub fn bytes_held(&self) -> u64 {
-        self.arrived - self.read
+        self.window.bytes_arrived() - self.window.bytes_read()
     }
 
     /// The memory of the unread bytes, without the overhead of each chunk: their count, and the room for missing bytes between tiny chunks. It is at most the
     /// window.
-    pub fn memory_held(&self) -> u64 {
+    pub(crate) fn memory_held(&self) -> u64 {
         self.bytes_held() + self.holes
     }
 
@@ -281,10 +245,10 @@ impl Reassembler {
                 let length = (from + gathered.extent() - at).min(rest.len() as u64) as usize;
                 let runs = gathered.runs();
                 let new = gathered.write(at - from, &rest[..length]);
-                self.arrived += new;
+                self.window.add_arrived(new);
                 self.holes -= new;
                 self.runs = self.runs + gathered.runs() - runs;
-                let most = max_runs(self.window);
+                let most = max_runs(self.window.size());
                 if self.runs > most { Err(Violation::Fragmented { most }) } else { Ok(length) }
             }
             None => {
@@ -305,9 +269,9 @@ impl Reassembler {
     /// Keeps `piece` of a chunk of `brought` bytes. It overlaps no segment.
     fn keep(&mut self, at: u64, piece: Bytes, brought: u64) {
         let length = piece.len() as u64;
-        self.arrived += length;
+        self.window.add_arrived(length);
         let waste = brought - length;
-        let segment = if waste > length || self.wasted + waste > self.window / MAX_WASTE {
+        let segment = if waste > length || self.wasted + waste > self.window.size() / MAX_WASTE {
             Segment::Whole { bytes: Bytes::copy_from_slice(&piece), waste: 0 }
         } else {
             self.wasted += waste;
@@ -320,7 +284,7 @@ impl Reassembler {
     fn make_place(&mut self, at: u64, next: u64) {
         let most = next.min(self.limit());
         let before = self.segments.range(..at).next_back();
-        let before_ends = before.map_or(self.read, |(from, held)| from + held.extent());
+        let before_ends = before.map_or(self.window.bytes_read(), |(from, held)| from + held.extent());
         let small = before.filter(|(_, held)| matches!(held, Segment::Whole { bytes, .. } if bytes.len() < SMALL));
         // A small chunk in a buffer of its own joins the gathered ones. It may reach beyond the end of a block.
         let block = small.map_or(at, |_| before_ends) / BLOCK * BLOCK;
@@ -345,7 +309,7 @@ impl Reassembler {
 
     /// The end of the last byte that has arrived.
     fn highest(&self) -> u64 {
-        self.segments.last_key_value().map_or(self.read, |(from, held)| {
+        self.segments.last_key_value().map_or(self.window.bytes_read(), |(from, held)| {
             let end = match held {
                 Segment::Whole { bytes, .. } => bytes.len() as u64,
                 Segment::Gathered(gathered) => gathered.last_run_end(),

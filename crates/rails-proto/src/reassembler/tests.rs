@@ -113,16 +113,16 @@ proptest! {
         for (index, (from, to)) in ranges.into_iter().enumerate() {
             let (header, bytes) = chunk(from as u64, &stream[from..to], to == total);
             let admission = reassembler.admit(&header).unwrap();
-            let arrived = reassembler.arrived;
+            let arrived = reassembler.window.bytes_arrived();
             reassembler.insert(&header, bytes).unwrap();
             brought += (to - from) as u64;
             if admission == Admission::Duplicate {
-                prop_assert_eq!(arrived, reassembler.arrived);
+                prop_assert_eq!(arrived, reassembler.window.bytes_arrived());
             }
-            let have = |at: &u64| *at < reassembler.read || reassembler.run_end(*at).is_some();
+            let have = |at: &u64| *at < reassembler.bytes_read() || reassembler.run_end(*at).is_some();
             let held_in_order = (0..total as u64).find(|at| !have(at)).unwrap_or(total as u64);
             prop_assert_eq!(reassembler.bytes_in_order(), held_in_order);
-            prop_assert_eq!(reassembler.bytes_out_of_order().0, reassembler.arrived - held_in_order);
+            prop_assert_eq!(reassembler.bytes_out_of_order().0, reassembler.window.bytes_arrived() - held_in_order);
             if reads[index % reads.len()] {
                 out.extend(drain(&mut reassembler));
             }
@@ -216,7 +216,7 @@ proptest! {
         let mut reassembler = Reassembler::new(WINDOW);
         let buffer = Bytes::from(vec![7; 60_000]);
         for (at, length, read) in chunks {
-            let at = reassembler.read + at;
+            let at = reassembler.bytes_read() + at;
             let payload = buffer.slice(..length);
             let header = DataHeader::of(at, std::slice::from_ref(&payload), false);
             let _ = reassembler.insert(&header, payload);
@@ -224,7 +224,7 @@ proptest! {
                 reassembler.read();
             }
             prop_assert!(memory(&reassembler) <= bound(WINDOW), "{}", memory(&reassembler));
-            let (mut runs, mut wasted, mut taken, mut ends) = (0, 0, 0, reassembler.read);
+            let (mut runs, mut wasted, mut taken, mut ends) = (0, 0, 0, reassembler.bytes_read());
             for (from, held) in &reassembler.segments {
                 prop_assert!(ends <= *from, "two segments overlap");
                 ends = from + held.extent();

@@ -1,6 +1,6 @@
 //! The decisions of a policy as a record: its views, its answers, and the events that followed.
 //!
-//! On request, a [scheduler](crate::scheduler::Scheduler::record_decisions) keeps the newest of its decisions in a ring.
+//! On request, a [connection](crate::connection::Connection::record_decisions) keeps the newest of its decisions in a ring.
 //! [`Display`](std::fmt::Display) writes a [`Record`] as text and [`FromStr`](std::str::FromStr) reads it. [`Record::replay`] makes its
 //! decisions again under a policy.
 //!

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 impl Scheduler {
     /// When the oldest chunk that `lane` answers for becomes [overdue](crate::policy::SchedulerView::overdue_after), so that another lane
     /// should be asked about it.
-    pub fn overdue_at(&mut self, lane: usize) -> Option<Instant> {
+    pub(crate) fn overdue_at(&mut self, lane: usize) -> Option<Instant> {
         if !self.policy.reinjects() {
             return None;
         }
@@ -21,7 +21,7 @@ impl Scheduler {
     }
 
     /// Whether another lane could deliver the last chunk that `lane` answers for sooner.
-    pub fn lags(&mut self, now: Instant, lane: usize) -> bool {
+    pub(crate) fn lags(&mut self, now: Instant, lane: usize) -> bool {
         if !self.policy.reinjects() {
             return false;
         }
@@ -34,14 +34,14 @@ impl Scheduler {
     }
 
     /// Whether a lane is overdue with the chunk that the peer needs before it can read on.
-    pub fn is_first_overdue(&mut self, now: Instant) -> bool {
+    pub(crate) fn is_first_overdue(&mut self, now: Instant) -> bool {
         let answering = self.outstanding.first().and_then(Segment::answering);
         answering.and_then(|by| self.overdue_at(by.lane)).is_some_and(|at| at <= now)
     }
 
     /// The lane that alone is late: it holds the bytes that the peer needs next, and no other usable lane has any in flight that are not delivered.
     /// `None` if the peer has acknowledged nothing on the others since the lane took those bytes: then the peer may be the cause, not the lane.
-    pub fn late_lane(&self) -> Option<usize> {
+    pub(crate) fn late_lane(&self) -> Option<usize> {
         let first = self.outstanding.first()?;
         let Answer { lane, number } = first.answering()?;
         let others = self.usable_lanes() & !bit(lane);
@@ -56,7 +56,7 @@ impl Scheduler {
     }
 
     /// Whether the peer's window is full, more bytes wait, and `lane` alone is [late](Self::late_lane).
-    pub fn is_held_up_by(&self, lane: usize) -> bool {
+    pub(crate) fn is_held_up_by(&self, lane: usize) -> bool {
         self.bytes_waiting() > 0 && self.lanes_worth_of_work() == 0 && self.late_lane() == Some(lane)
     }
 

@@ -121,22 +121,22 @@ impl Scheduler {
     }
 
     /// Keeps the decisions for the log, until [`Scheduler::take_traced`] takes them.
-    pub fn trace(&mut self) {
+    pub(crate) fn trace(&mut self) {
         self.traced.get_or_insert_default();
     }
 
     /// Takes the decisions since [`Scheduler::trace`], and keeps no more.
-    pub fn take_traced(&mut self) -> Vec<Traced> {
+    pub(crate) fn take_traced(&mut self) -> Vec<Traced> {
         self.traced.take().unwrap_or_default()
     }
 
     /// How many bytes the application may write now.
-    pub fn writable_bytes(&self) -> usize {
+    pub(crate) fn writable_bytes(&self) -> usize {
         if self.is_finished() { 0 } else { self.buffer.saturating_sub(self.unsent.bytes()) }
     }
 
     /// Whether the application may write so many bytes that a waiting writer is worth waking: a quarter of the buffer.
-    pub fn is_writer_worth_waking(&self) -> bool {
+    pub(crate) fn is_writer_worth_waking(&self) -> bool {
         self.writable_bytes() >= self.buffer / 4
     }
 
@@ -149,7 +149,7 @@ impl Scheduler {
     }
 
     /// Takes messages from here on. Returns whether it can: the application has written nothing and not finished the stream.
-    pub fn carry_messages(&mut self) -> bool {
+    pub(crate) fn carry_messages(&mut self) -> bool {
         self.unsent.carry_messages(self.longest_chunk, self.send_window())
     }
 
@@ -157,7 +157,7 @@ impl Scheduler {
     ///
     /// # Panics
     /// If the stream carries bytes, and after [`Scheduler::finish`].
-    pub fn send(&mut self, priority: Priority, message: Bytes) {
+    pub(crate) fn send(&mut self, priority: Priority, message: Bytes) {
         self.unsent.send(priority, message);
     }
 
@@ -178,12 +178,12 @@ impl Scheduler {
 
     /// How many bytes this end keeps for the peer: those that no lane has taken, and the range from the first unacknowledged byte to the last that a lane has
     /// taken.
-    pub fn bytes_kept(&self) -> u64 {
+    pub(crate) fn bytes_kept(&self) -> u64 {
         self.unsent.bytes() as u64 + (self.unsent.next() - self.first_unacknowledged())
     }
 
     /// The application will write no more.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.unsent.finish();
     }
 
@@ -191,7 +191,7 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`Violation::NeverSent`] if `read` lies beyond the last byte sent.
-    pub fn give_up(&mut self, read: u64) -> Result<u64, Violation> {
+    pub(crate) fn give_up(&mut self, read: u64) -> Result<u64, Violation> {
         let sent = self.unsent.next();
         if read > sent {
             return Err(Violation::NeverSent { acknowledged: read, sent });
@@ -206,47 +206,47 @@ impl Scheduler {
     }
 
     /// Whether [`Scheduler::finish`] was called.
-    pub fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.unsent.is_finished()
     }
 
     /// Whether the peer has every byte and the end.
-    pub fn is_complete(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         self.abandoned.is_none() && self.unsent.is_end_cut() && self.outstanding.is_empty()
     }
 
     /// How many bytes the application has written.
-    pub fn bytes_written(&self) -> u64 {
+    pub(crate) fn bytes_written(&self) -> u64 {
         self.unsent.next() + self.unsent.bytes() as u64 + self.abandoned.unwrap_or(0)
     }
 
     /// How many bytes the peer has read, as far as this end knows.
-    pub fn bytes_consumed(&self) -> u64 {
+    pub(crate) fn bytes_consumed(&self) -> u64 {
         self.consumed
     }
 
     /// How many bytes lanes took more than once: requeued, reinjected and probed.
-    pub fn bytes_sent_again(&self) -> u64 {
+    pub(crate) fn bytes_sent_again(&self) -> u64 {
         self.reissued.total().bytes
     }
 
     /// Bytes and chunks that lanes took more than once, by cause.
-    pub fn reissued(&self) -> Reissued {
+    pub(crate) fn reissued(&self) -> Reissued {
         self.reissued
     }
 
     /// Bytes and chunks that lane `lane` took after another lane had taken them, since it joined.
-    pub fn reissued_by(&self, lane: usize) -> Reissued {
+    pub(crate) fn reissued_by(&self, lane: usize) -> Reissued {
         self.lanes[lane].reissued
     }
 
     /// How many bytes no lane has taken.
-    pub fn bytes_waiting(&self) -> usize {
+    pub(crate) fn bytes_waiting(&self) -> usize {
         self.unsent.bytes()
     }
 
     /// How many bytes of the peer's window are in use, as far as this end knows.
-    pub fn window_used(&self) -> u64 {
+    pub(crate) fn window_used(&self) -> u64 {
         self.unsent.next() - self.consumed
     }
 
@@ -272,7 +272,7 @@ impl Scheduler {
 
     /// Lane `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on it, or the caller calls
     /// [`Scheduler::restore`].
-    pub fn stall(&mut self, lane: usize) {
+    pub(crate) fn stall(&mut self, lane: usize) {
         self.lanes[lane].stalled = true;
         self.outstanding.release(lane);
         self.let_others_answer();
@@ -282,7 +282,7 @@ impl Scheduler {
 
     /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The scheduler forgets the estimates of
     /// its speed.
-    pub fn restore(&mut self, lane: usize) {
+    pub(crate) fn restore(&mut self, lane: usize) {
         let state = &mut self.lanes[lane];
         state.stalled = false;
         (state.rate, state.service, state.service_at_least) = Default::default();
@@ -300,46 +300,46 @@ impl Scheduler {
     }
 
     /// Lane `lane` takes no more, and keeps the chunks that it has.
-    pub fn retire(&mut self, lane: usize) {
+    pub(crate) fn retire(&mut self, lane: usize) {
         self.lanes[lane].retired = true;
     }
 
     /// Lane `lane` is idle: it asks as soon as it is woken.
-    pub fn set_resting(&mut self, now: Instant, lane: usize) {
+    pub(crate) fn set_resting(&mut self, now: Instant, lane: usize) {
         let lane = &mut self.lanes[lane];
         (lane.resting, lane.rested_at) = (true, Some(now));
     }
 
     /// Whether lane `lane` may take chunks: it is up, and neither stalled nor retired.
-    pub fn is_usable(&self, lane: usize) -> bool {
+    pub(crate) fn is_usable(&self, lane: usize) -> bool {
         self.lanes[lane].is_usable()
     }
 
     /// Whether lane `lane` has stalled.
-    pub fn is_stalled(&self, lane: usize) -> bool {
+    pub(crate) fn is_stalled(&self, lane: usize) -> bool {
         self.lanes[lane].stalled
     }
 
     /// Takes a round trip of lane `lane`, as the driver measured it. The scheduler keeps the least: the others met queues.
-    pub fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
+    pub(crate) fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
         let lane = &mut self.lanes[lane];
         lane.rtt = Some(lane.rtt.map_or(rtt, |known| known.min(rtt)));
     }
 
     /// Lane `lane` as the policy sees it.
-    pub fn lane_view(&self, lane: usize) -> LaneView {
+    pub(crate) fn lane_view(&self, lane: usize) -> LaneView {
         self.lanes[lane].lane_view(self.now)
     }
 
     /// When lane `lane` last made progress: an acknowledgement came, or it took a chunk while it had none. `None` while it has nothing in flight.
-    pub fn progress_at(&self, lane: usize) -> Option<Instant> {
+    pub(crate) fn progress_at(&self, lane: usize) -> Option<Instant> {
         let lane = &self.lanes[lane];
         let oldest = lane.in_flight.front()?.taken;
         Some(lane.acknowledged_at.map_or(oldest, |at| at.max(oldest)))
     }
 
     /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks may still get none.
-    pub fn lanes_worth_of_work(&self) -> usize {
+    pub(crate) fn lanes_worth_of_work(&self) -> usize {
         let ready = self.unsent.ready(self.limit()).filter(|_| self.may_keep_more());
         self.outstanding.requeued_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
     }
@@ -394,58 +394,58 @@ impl Scheduler {
     }
 
     /// How many bytes lanes have taken that are not known to have arrived.
-    pub fn bytes_unacknowledged(&self) -> u64 {
+    pub(crate) fn bytes_unacknowledged(&self) -> u64 {
         self.outstanding.bytes()
     }
 
     /// Whether the peer lacks anything: bytes that wait or are in flight, or the end.
-    pub fn awaits_delivery(&self) -> bool {
+    pub(crate) fn awaits_delivery(&self) -> bool {
         let end = self.unsent.is_finished() && !self.unsent.is_end_cut();
         self.abandoned.is_none() && (!self.outstanding.is_empty() || self.unsent.bytes() > 0 || end)
     }
 
     /// Whether the peer has acknowledged everything sent so far.
-    pub fn is_all_acknowledged(&self) -> bool {
+    pub(crate) fn is_all_acknowledged(&self) -> bool {
         self.outstanding.is_empty()
     }
 
     /// Whether a lane that has not stalled has a chunk in flight.
-    pub fn is_in_flight(&self) -> bool {
+    pub(crate) fn is_in_flight(&self) -> bool {
         self.lanes.iter().any(|lane| lane.is_live() && !lane.in_flight.is_empty())
     }
 
     /// A measure that grows with each chunk that the peer acknowledges or reads for the first time.
-    pub fn delivered(&self) -> u64 {
+    pub(crate) fn delivered(&self) -> u64 {
         self.outstanding.delivered() + self.consumed
     }
 
     /// The number of the lane in slot `lane`: the same at both ends.
-    pub fn number(&self, lane: usize) -> u16 {
+    pub(crate) fn number(&self, lane: usize) -> u16 {
         self.lanes[lane].number
     }
 
     /// When the peer last acknowledged a chunk on `lane`.
-    pub fn acknowledged_at(&self, lane: usize) -> Option<Instant> {
+    pub(crate) fn acknowledged_at(&self, lane: usize) -> Option<Instant> {
         self.lanes[lane].acknowledged_at
     }
 
     /// Whether `lane` has taken chunks since it joined, and the peer has acknowledged none on it.
-    pub fn is_barren(&self, lane: usize) -> bool {
+    pub(crate) fn is_barren(&self, lane: usize) -> bool {
         self.lanes[lane].acknowledged_at.is_none() && self.lanes[lane].next_number() > 0
     }
 
     /// How many chunks are in flight on `lane`.
-    pub fn in_flight_chunks(&self, lane: usize) -> usize {
+    pub(crate) fn in_flight_chunks(&self, lane: usize) -> usize {
         self.lanes[lane].in_flight.len()
     }
 
     /// How many of the bytes in flight on `lane` are not known to be delivered by another lane.
-    pub fn at_risk(&self, lane: usize) -> u64 {
+    pub(crate) fn at_risk(&self, lane: usize) -> u64 {
         self.outstanding.bytes_sent_on(lane)
     }
 
     /// How many bytes are in flight on `lane`.
-    pub fn in_flight(&self, lane: usize) -> u64 {
+    pub(crate) fn in_flight(&self, lane: usize) -> u64 {
         self.lanes.get(lane).map_or(0, |lane| lane.bytes)
     }
 

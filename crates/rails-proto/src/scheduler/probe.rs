@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 impl Scheduler {
     /// Whether there is a chunk with which to probe `lane`, which gets nothing else.
-    pub fn can_probe(&self, lane: usize) -> bool {
+    pub(crate) fn can_probe(&self, lane: usize) -> bool {
         self.lanes[lane].is_usable() && self.lanes[lane].in_flight.is_empty() && self.probe_of(lane).is_some()
     }
 
     /// Gives `lane` a copy of a few bytes that another lane has in flight. The other lane still answers for them, so the peer does not wait for `lane`. The
     /// time that the copy takes renews the estimates.
-    pub fn probe(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+    pub(crate) fn probe(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         if !self.can_probe(lane) {
             return None;
         }
@@ -27,13 +27,13 @@ impl Scheduler {
     }
 
     /// Whether bytes wait to be sent or delivered.
-    pub fn is_at_work(&self) -> bool {
+    pub(crate) fn is_at_work(&self) -> bool {
         !self.outstanding.is_empty() || self.lanes_worth_of_work() > 0
     }
 
     /// The two estimates by which the policy gives `lane` nothing: the time that the lane needs for one chunk, and the time that the best of the others
     /// needs for all waiting bytes, if they are known.
-    pub fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
+    pub(crate) fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
         self.refresh_lane_views();
         let length = self.chunk_length(lane);
         let waiting = self.unsent.ready(self.limit()).unwrap_or(0);

@@ -42,7 +42,7 @@ impl Scheduler {
     }
 
     /// Whether lane `lane` would get waiting bytes if it had room now.
-    pub fn wants(&mut self, now: Instant, lane: usize) -> bool {
+    pub(crate) fn wants(&mut self, now: Instant, lane: usize) -> bool {
         if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
             return false;
         }
@@ -127,7 +127,7 @@ impl Scheduler {
 
     /// Whether there is anything that `lane` might [take](Self::take): most of the time a lane that asks again has just taken the last
     /// bytes.
-    pub fn may_give(&self, lane: usize) -> bool {
+    pub(crate) fn may_give(&self, lane: usize) -> bool {
         if !self.lanes[lane].is_usable() || self.is_overfull(lane) {
             return false;
         }

@@ -7,10 +7,9 @@ use crate::{
 };
 use bytes::Bytes;
 use rails_proto::{
-    connection::{Config, Connection, EventKind, LaneId, LinkSample, Transmit},
+    connection::{Config, Connection, EventKind, LaneId, LaneTraits, LinkSample, Transmit},
     parameters::TransportParameters,
     policy::Policy,
-    scheduler::LaneTraits,
     wire::Ack,
 };
 use std::time::{Duration, Instant};

@@ -4,12 +4,10 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use rails_proto::{
     chunk::{Chunk, Content, Packet, Part, Priority},
-    connection::{Config, Connection, Failure, LaneEnd, LaneId, NotForMessages, Transmit},
-    messages::{Inbox, MessageBuffer, Place, packet_space},
+    connection::{Admission, Config, Connection, Failure, LaneEnd, LaneId, LaneTraits, NotForMessages, Transmit},
+    messages::{MessageBuffer, Place},
     parameters::TransportParameters,
     policy::Policy,
-    reassembler::Admission,
-    scheduler::LaneTraits,
     violation::{Form, MessageViolation, Violation},
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
@@ -550,25 +548,6 @@ fn messages_that_cannot_be_cost_nothing() {
     let refused =
         connection.admit_content(Instant::now(), LaneId(0), &chunk(0, 0, false).0, &part(20_000, 0), &mut None);
     assert_eq!(refused, Err(MessageViolation::Part { length: 0, at: 0, total: 20_000 }.into()));
-}
-
-/// A copy costs the same, however many messages wait. With a pass over all of them for each, this takes minutes.
-#[test]
-fn copies_behind_the_end_of_many_messages() {
-    let window = 16 << 20;
-    let mut inbox = Inbox::new(window);
-    let payload = Bytes::from_static(&[0; 4]);
-    let space = packet_space(4);
-    for _ in 0..4 {
-        for first in 0..window / space {
-            let packet = Content::Packet(Packet { priority: Priority::NORMAL, first, count: 1 });
-            let header = DataHeader::of(first * space, std::slice::from_ref(&payload), false);
-            inbox.insert(&header, &packet, payload.clone()).unwrap();
-        }
-        let end = DataHeader { offset: window, length: 0, fin: true, checksum: 0 };
-        inbox.insert(&end, &Content::Bytes, Bytes::new()).unwrap();
-    }
-    assert!(inbox.is_complete());
 }
 
 /// Another lane can fill the part that a lost lane had begun.

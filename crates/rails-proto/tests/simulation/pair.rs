@@ -7,12 +7,11 @@ use crate::{
 };
 use bytes::BytesMut;
 use rails_proto::{
-    connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, Refused, Wakes},
+    connection::{Config, Connection, Event, EventKind, Failure, LaneEnd, LaneId, LaneTraits, Refused, Wakes},
     lane::{LaneError, LaneProtocol, Next, Outgoing, Received},
     parameters::TransportParameters,
     policy::{Policy, StripePolicy},
     record::Record,
-    scheduler::LaneTraits,
     wire::{FRAME_LEN, Frame, ResetReason},
 };
 use rand::rngs::ChaCha8Rng;

@@ -13,7 +13,6 @@ use crate::{
     seal::TAG_LEN,
 };
 use bytes::Bytes;
-use rails_topo::{Bandwidth, NodeId};
 use std::{
     collections::HashSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -146,8 +145,8 @@ fn encode(offer: &LaneCandidate, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[if ip.is_ipv4() { 4 } else { 6 }, offer.prefix_len.unwrap_or(UNKNOWN_PREFIX)]);
     bytes.extend_from_slice(&offer.address.port().to_be_bytes());
     bytes.extend_from_slice(&[0; 2]);
-    bytes.extend_from_slice(&offer.node.map_or(UNKNOWN_NODE, |node| node.0).to_be_bytes());
-    bytes.extend_from_slice(&offer.speed.map_or(0, Bandwidth::as_bits_per_second).to_be_bytes());
+    bytes.extend_from_slice(&offer.node.unwrap_or(UNKNOWN_NODE).to_be_bytes());
+    bytes.extend_from_slice(&offer.speed_bits_per_second.unwrap_or(0).to_be_bytes());
     let mut address = [0; 16];
     match ip {
         IpAddr::V4(ip) => address[..4].copy_from_slice(&ip.octets()),
@@ -186,7 +185,7 @@ fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneCandidate, LanesError> {
         prefix_len if prefix_len <= bits => Some(prefix_len),
         prefix_len => return Err(LanesError::Prefix { ip, prefix_len }),
     };
-    let speed = Some(u64::from_be_bytes(array_at(entry, 12))).filter(|bits| *bits != 0);
+    let speed_bits_per_second = Some(u64::from_be_bytes(array_at(entry, 12))).filter(|bits| *bits != 0);
     let node = Some(u32::from_be_bytes(array_at(entry, 8))).filter(|node| *node != UNKNOWN_NODE);
     let name: [u8; NAME_LEN] = array_at(entry, 36);
     let length = name.iter().position(|byte| *byte == 0).ok_or(LanesError::Name)?;
@@ -199,8 +198,8 @@ fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneCandidate, LanesError> {
         rail: RailId(u16::from_be_bytes(array_at(entry, 0)).into()),
         address: LaneAddress { scheme, socket: SocketAddr::new(ip, port) },
         prefix_len,
-        speed: speed.map(Bandwidth::bits_per_second),
-        node: node.map(NodeId),
+        speed_bits_per_second,
+        node,
         interface: (!name.is_empty()).then(|| name.iter().map(|byte| char::from(*byte)).collect()),
     })
 }

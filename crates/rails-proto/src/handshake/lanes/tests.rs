@@ -52,8 +52,8 @@ fn offer(rail: usize, address: &str) -> LaneCandidate {
         rail: RailId(rail),
         address: address.parse().unwrap(),
         prefix_len: Some(24),
-        speed: Some(Bandwidth::mbps(100_000)),
-        node: Some(NodeId(1)),
+        speed_bits_per_second: Some(100_000_000_000),
+        node: Some(1),
         interface: Some("ens1f0np0".to_owned()),
     }
 }
@@ -77,8 +77,13 @@ fn read_with(change: impl Fn(&mut [u8; ENTRY_LEN])) -> Result<Vec<LaneCandidate>
 
 #[test]
 fn lanes_are_told_in_every_mode() {
-    let bare =
-        LaneCandidate { prefix_len: None, speed: None, node: None, interface: None, ..offer(2, "[fd00::1]:7575") };
+    let bare = LaneCandidate {
+        prefix_len: None,
+        speed_bits_per_second: None,
+        node: None,
+        interface: None,
+        ..offer(2, "[fd00::1]:7575")
+    };
     let offers = [offer(0, "10.0.0.1:7575"), offer(1, "10.0.1.1:7575"), bare];
     for mode in [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted, Mode::Tls] {
         let (mut joined, mut proved) = ends(mode, 1, 1, 3);

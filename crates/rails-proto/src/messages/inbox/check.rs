@@ -4,7 +4,6 @@ use super::{Inbox, Item, Kind};
 use crate::{
     chunk::{Content, Packet, Part, Priority},
     messages::{PREFIX, message_space, packet_space},
-    reassembler::Bounds,
     violation::{MessageViolation, Violation},
     wire::DataHeader,
 };
@@ -39,15 +38,15 @@ impl Inbox {
     pub(super) fn find(&self, header: &DataHeader, content: &Content) -> Result<Found, Violation> {
         let (base, length) = extent(header, content)?;
         let end = base.saturating_add(length);
-        Bounds { limit: self.limit(), end: self.end, highest: self.highest() }.check(end, header.fin)?;
+        self.window.check(end, header.fin, self.highest())?;
         if header.fin {
             return Ok(Found::New);
         }
-        if end <= self.read {
+        if end <= self.window.bytes_read() {
             return Ok(Found::Read);
         }
         let conflict = Err(MessageViolation::Conflict { offset: base }.into());
-        if base < self.read {
+        if base < self.window.bytes_read() {
             return conflict;
         }
         if let Some((at, item)) = self.items.range(..end).next_back()

@@ -25,10 +25,10 @@ pub(super) enum Claim {
 /// The memory that a lane fills.
 #[derive(Debug)]
 pub enum Lent {
-    /// The lane's piece of the message. The lane [gives it back](Inbox::give_back) before it waits for anything.
+    /// The lane's piece of the message. The lane [gives it back](crate::connection::Connection::give_back) before it waits for anything.
     Piece(MessageBuffer),
     /// A buffer of the lane's own, with the bytes that it had received: another lane has brought the part. The lane reads the rest into this
-    /// buffer, and [hands it in](Inbox::insert).
+    /// buffer, and [hands it in](crate::connection::Connection::handle_content).
     Own(BytesMut),
 }
 
@@ -108,7 +108,7 @@ impl Inbox {
             && let Kind::Message { content, .. } = &mut item.kind
         {
             *content = Large::Whole(whole);
-            self.arrived += item.end - base;
+            self.window.add_arrived(item.end - base);
             self.pieces -= after;
         }
         Some(result)

@@ -11,6 +11,7 @@ pub use filling::Lent;
 use super::{MessageBuffer, assembly::Assembly, packet_space};
 use crate::{
     chunk::{Content, Packet, Priority},
+    receive_window::ReceiveWindow,
     violation::{MessageViolation, Violation},
     wire::DataHeader,
 };
@@ -28,10 +29,8 @@ use std::collections::BTreeMap;
 /// first lane is not done with the part.
 #[derive(Debug)]
 pub struct Inbox {
-    window: u64,
-    /// The application has read everything below this offset.
-    read: u64,
-    /// Packets and messages above `read`, by their offset; no two overlap.
+    window: ReceiveWindow,
+    /// Packets and messages behind the bytes that were read, by their offset; no two overlap.
     items: BTreeMap<u64, Item>,
     indexes: [Index; Priority::LEVELS],
     /// The part that each lane fills.
@@ -40,12 +39,6 @@ pub struct Inbox {
     pieces: usize,
     /// The part of the window that unread packets and messages take, including those that have only begun to arrive.
     held: u64,
-    /// The part of the stream that has arrived, in whole slots.
-    arrived: u64,
-    /// Bytes that arrived again.
-    duplicated: u64,
-    /// The offset at which the stream ends, if it is known.
-    end: Option<u64>,
 }
 
 /// The content of a range of the stream.
@@ -80,9 +73,9 @@ enum Large {
 /// The memory for the bytes of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A buffer of the lane's own, which the lane then [hands in](Inbox::insert).
+    /// A buffer of the lane's own, which the lane then [hands in](crate::connection::Connection::handle_content).
     Own,
-    /// The message's buffer: the lane [borrows](Inbox::lend) its piece for as long as it reads without waiting.
+    /// The message's buffer: the lane [borrows](crate::connection::Connection::lend) its piece for as long as it reads without waiting.
     Message,
     /// The buffer of a message that begins: the inbox first needs a buffer of so many bytes.
     NeedsBuffer(usize),
@@ -108,19 +101,15 @@ pub enum Delivery {
 }
 
 impl Inbox {
-    /// Creates an empty inbox that holds at most `window` bytes.
-    pub fn new(window: u64) -> Self {
+    /// Creates an empty inbox that holds at most `window` bytes, for a stream that ends at `end`, if that is known.
+    pub fn new(window: u64, end: Option<u64>) -> Self {
         Self {
-            window,
-            read: 0,
+            window: ReceiveWindow::new(window, end),
             items: BTreeMap::new(),
             indexes: Default::default(),
             claims: Vec::new(),
             pieces: 0,
             held: 0,
-            arrived: 0,
-            duplicated: 0,
-            end: None,
         }
     }
 
@@ -177,8 +166,8 @@ impl Inbox {
         let length = u64::from(header.length);
         let was_complete = self.is_complete();
         match (self.find(header, content)?, content) {
-            (Found::Read, _) | (Found::Known, Content::Packet(_)) => self.duplicated += length,
-            (_, Content::Bytes) => self.end = Some(header.offset),
+            (Found::Read, _) | (Found::Known, Content::Packet(_)) => self.window.add_duplicated(length),
+            (_, Content::Bytes) => self.window.end_at(header.offset),
             (Found::New, Content::Packet(packet)) => {
                 if !holds(&payload, packet.count) {
                     return Err(MessageViolation::Packet { length: header.length, count: packet.count }.into());
@@ -187,7 +176,7 @@ impl Inbox {
                 self.indexes[packet.priority.index()].insert(packet.first, header.offset);
                 let kind = Kind::Packet { packet: *packet, bytes: payload };
                 self.items.insert(header.offset, Item { end, kind });
-                self.arrived += end - header.offset;
+                self.window.add_arrived(end - header.offset);
                 self.held += end - header.offset;
             }
             (found, Content::Part(part)) => {
@@ -196,7 +185,7 @@ impl Inbox {
                     self.begin(base, part, MessageBuffer::zeroed(part.total as usize));
                 }
                 let new = self.change(base, |assembly| assembly.copy(part.at, &payload)).unwrap_or_default();
-                self.duplicated += length - u64::from(new);
+                self.window.add_duplicated(length - u64::from(new));
             }
         }
         // The check passes every unread message, and what comes after everything has arrived is a copy.
@@ -227,27 +216,27 @@ impl Inbox {
 
     /// Whether every message of the stream has arrived.
     pub fn is_complete(&self) -> bool {
-        self.end == Some(self.arrived)
+        self.window.is_complete()
     }
 
     /// Whether the application has read every message of the stream.
     pub fn is_finished(&self) -> bool {
-        self.end == Some(self.read)
+        self.window.is_finished()
     }
 
     /// The offset that the peer must not pass.
     pub fn limit(&self) -> u64 {
-        self.read.saturating_add(self.window)
+        self.window.limit()
     }
 
     /// The offset up to which the application has read the stream.
     pub fn bytes_read(&self) -> u64 {
-        self.read
+        self.window.bytes_read()
     }
 
     /// The offset up to which the stream has arrived without a gap.
     pub fn bytes_in_order(&self) -> u64 {
-        let mut end = self.read;
+        let mut end = self.window.bytes_read();
         for (base, item) in &self.items {
             if *base != end || item.is_assembling() {
                 break;
@@ -259,7 +248,7 @@ impl Inbox {
 
     /// How many bytes arrived more than once.
     pub fn bytes_duplicated(&self) -> u64 {
-        self.duplicated
+        self.window.bytes_duplicated()
     }
 
     /// How many bytes of the window unread packets and messages take, including those that have only begun to arrive.
@@ -269,22 +258,17 @@ impl Inbox {
 
     /// How many bytes of the window lie below the end of the last packet or message that has begun.
     pub(crate) fn window_used(&self) -> u64 {
-        self.highest() - self.read
+        self.highest() - self.window.bytes_read()
     }
 
     /// Whether no message has arrived or begun to arrive.
-    pub fn is_untouched(&self) -> bool {
-        self.read == 0 && self.items.is_empty()
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.window.bytes_read() == 0 && self.items.is_empty()
     }
 
     /// The offset at which the stream ends, if it is known.
     pub(crate) fn end(&self) -> Option<u64> {
-        self.end
-    }
-
-    /// Creates an empty inbox for a stream that ends at `end`.
-    pub(crate) fn with_end(window: u64, end: Option<u64>) -> Self {
-        Self { end, ..Self::new(window) }
+        self.window.end()
     }
 
     fn first_readable(&self) -> Option<(Priority, u64)> {
@@ -297,14 +281,14 @@ impl Inbox {
     /// The application has read the entry at `base`. Joins it with read neighbours, and forgets it if everything before it has been read.
     fn forget(&mut self, base: u64) {
         let Some(mut item) = self.items.remove(&base) else { return };
-        while let Some(next) = self.items.first_entry().filter(|_| base == self.read)
+        while let Some(next) = self.items.first_entry().filter(|_| base == self.window.bytes_read())
             && *next.key() == item.end
             && matches!(next.get().kind, Kind::Read)
         {
             item.end = next.remove().end;
         }
-        if base == self.read {
-            self.read = item.end;
+        if base == self.window.bytes_read() {
+            self.window.read_to(item.end);
             return;
         }
         if self.items.get(&item.end).is_some_and(|next| matches!(next.kind, Kind::Read))
@@ -320,12 +304,12 @@ impl Inbox {
 
     /// The end of the last packet or message that has begun.
     fn highest(&self) -> u64 {
-        self.items.last_key_value().map_or(self.read, |(_, item)| item.end)
+        self.items.last_key_value().map_or(self.window.bytes_read(), |(_, item)| item.end)
     }
 
     /// The most pieces of all messages: more than an honest sender has chunks in flight.
     fn max_pieces(&self) -> usize {
-        2 * (crate::parameters::max_chunks(self.window) + crate::parameters::MAX_LANES)
+        2 * (crate::parameters::max_chunks(self.window.size()) + crate::parameters::MAX_LANES)
     }
 }
 

@@ -56,7 +56,7 @@ fn number(number: u64, offset: u64) -> Result<(), Violation> {
 
 #[test]
 fn order_within_a_priority_and_between_priorities() {
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     let small = encoded(&[b"first", b""]);
     let urgent = Content::Packet(Packet { priority: Priority::HIGHEST, first: 0, count: 1 });
     take(&mut inbox, 0, &header(512, 1_000), &part(2, 1_000, 0), &[7; 1_000]).unwrap();
@@ -76,7 +76,7 @@ fn order_within_a_priority_and_between_priorities() {
 
 #[test]
 fn nothing_lies_beyond_the_window_or_the_end() {
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     let mut spare = None;
     let mut admit = |header: DataHeader, content| inbox.admit(0, &header, &content, &mut spare);
     for (offset, total, at) in [(0, 1 << 17, 0), (WINDOW - 100, 1_000, 0), (u64::MAX - 5, u32::MAX, 0)] {
@@ -94,7 +94,7 @@ fn nothing_lies_beyond_the_window_or_the_end() {
 
 #[test]
 fn impossible_lengths_reserve_no_memory() {
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     let mut refused = |header: DataHeader, content| {
         assert!(matches!(inbox.admit(0, &header, &content, &mut None), Err(Violation::Message(_))));
     };
@@ -119,7 +119,7 @@ fn a_packet_holds_what_it_is_said_to() {
         (vec![0, 0, 0, 0, 0], 1),
         (vec![255; 8], 1),
     ] {
-        let mut inbox = Inbox::new(WINDOW);
+        let mut inbox = Inbox::new(WINDOW, None);
         let length = bytes.len() as u32;
         let taken = inbox.insert(&header(0, length), &packet(0, count), bytes.into());
         assert!(matches!(taken, Err(Violation::Message(MessageViolation::Packet { .. }))), "{taken:?}");
@@ -129,7 +129,7 @@ fn a_packet_holds_what_it_is_said_to() {
 
 #[test]
 fn chunks_at_odds_with_each_other_are_refused() {
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     take(&mut inbox, 0, &header(1_024, 100), &part(1, 1_000, 0), &[1; 100]).unwrap();
     let bytes = encoded(&[&[0; 96]]);
     assert_eq!(take(&mut inbox, 0, &header(1_124, 100), &part(1, 1_001, 100), &[1; 100]), conflict(1_024));
@@ -150,7 +150,7 @@ fn chunks_at_odds_with_each_other_are_refused() {
 fn numbers_that_jump_or_run_backwards_are_refused() {
     let bytes = encoded(&[b"one"]);
     let send = |inbox: &mut Inbox, offset, first| take(inbox, 0, &header(offset, 7), &packet(first, 1), &bytes);
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     assert_eq!(send(&mut inbox, 0, 1), number(1, 0), "there is no message before it");
     assert_eq!(send(&mut inbox, 1_024, u64::MAX), number(u64::MAX, 1_024));
     assert_eq!(send(&mut inbox, 1_024, 257), number(257, 1_024), "no room for so many");
@@ -166,7 +166,7 @@ fn numbers_that_jump_or_run_backwards_are_refused() {
 #[test]
 fn end_of_a_stream_with_messages_missing() {
     let bytes = encoded(&[b"one"]);
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     let urgent = Content::Packet(Packet { priority: Priority::HIGHEST, first: 0, count: 1 });
     take(&mut inbox, 0, &header(0, 7), &urgent, &bytes).unwrap();
     take(&mut inbox, 0, &header(512, 7), &packet(1, 1), &bytes).unwrap();
@@ -178,7 +178,7 @@ fn end_of_a_stream_with_messages_missing() {
 /// Each message that has begun takes its part of the window.
 #[test]
 fn thousands_of_unfinished_messages_in_a_window() {
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     let begun = (0u64..)
         .take_while(|index| {
             take(&mut inbox, 0, &header(index * message_space(2), 1), &part(*index, 2, 0), &[1]).is_ok()
@@ -194,7 +194,7 @@ fn thousands_of_unfinished_messages_in_a_window() {
 
 #[test]
 fn a_peer_that_sends_every_other_byte_is_stopped() {
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     let most = inbox.max_pieces();
     let stopped = (0..)
         .find_map(|index| take(&mut inbox, 0, &header(2 * index, 1), &part(0, 60_000, 2 * index as u32), &[1]).err());
@@ -204,7 +204,7 @@ fn a_peer_that_sends_every_other_byte_is_stopped() {
 /// A lane gets stuck in the middle of a part; another brings the same part, and the message arrives.
 #[test]
 fn a_message_does_not_wait_for_a_stuck_lane() {
-    let mut inbox = Inbox::new(WINDOW);
+    let mut inbox = Inbox::new(WINDOW, None);
     let whole = header(0, 10_000);
     let content = part(0, 10_000, 0);
     let mut spare = Some(MessageBuffer::zeroed(10_000));
@@ -347,8 +347,27 @@ impl World {
             11 => self.read(),
             _ => {}
         }
-        assert!(self.inbox.bytes_held() <= self.inbox.window);
+        assert!(self.inbox.bytes_held() <= self.inbox.window.size());
     }
+}
+
+/// A copy costs the same, however many messages wait. With a pass over all of them for each, this takes minutes.
+#[test]
+fn copies_behind_the_end_of_many_messages() {
+    let window = 16 << 20;
+    let mut inbox = Inbox::new(window, None);
+    let payload = Bytes::from_static(&[0; 4]);
+    let space = packet_space(4);
+    for _ in 0..4 {
+        for first in 0..window / space {
+            let packet = self::packet(first, 1);
+            let header = DataHeader::of(first * space, std::slice::from_ref(&payload), false);
+            inbox.insert(&header, &packet, payload.clone()).unwrap();
+        }
+        let end = DataHeader { offset: window, length: 0, fin: true, checksum: 0 };
+        inbox.insert(&end, &Content::Bytes, Bytes::new()).unwrap();
+    }
+    assert!(inbox.is_complete());
 }
 
 proptest! {
@@ -362,7 +381,7 @@ proptest! {
     ) {
         let mut world = World {
             outbox: Outbox::new(chunk, window),
-            inbox: Inbox::new(window),
+            inbox: Inbox::new(window, None),
             waiting: Vec::new(),
             sent: Vec::new(),
             lanes: [const { None }; 3],
@@ -395,7 +414,7 @@ proptest! {
         chunks in prop::collection::vec(
             (0usize..3, 0u64..20, 0u32..3_000, (any::<bool>(), 0u8..3, 0u64..5, 0u32..3_000, 0u32..2_000)), 0..200),
     ) {
-        let mut inbox = Inbox::new(8_000);
+        let mut inbox = Inbox::new(8_000, None);
         for (lane, slot, length, (large, level, number, total, at)) in chunks {
             let priority = Priority::new(level).unwrap();
             let (content, offset) = if large {

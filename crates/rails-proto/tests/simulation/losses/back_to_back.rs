@@ -4,10 +4,9 @@ use super::{LONGEST_WRITE, Step, Story, log::Log};
 use bytes::Bytes;
 use rails_proto::{
     chunk::{Chunk, Content, Priority},
-    connection::{Config, Connection, LaneEnd, LaneId, LinkSample, Transmit},
+    connection::{Config, Connection, LaneEnd, LaneId, LaneTraits, LinkSample, Transmit},
     messages::{Lent, MessageBuffer, Place},
     parameters::TransportParameters,
-    scheduler::LaneTraits,
     wire::{DataHeader, FRAME_LEN, Frame},
 };
 use std::{

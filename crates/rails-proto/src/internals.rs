@@ -1,0 +1,3 @@
+//! The scheduler, the reassembler and the inbox alone, for benches and fuzz targets.
+
+pub use crate::{messages::inbox::Inbox, reassembler::Reassembler, scheduler::Scheduler};

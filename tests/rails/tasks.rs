@@ -516,9 +516,6 @@ fn everywhere() -> CpuSet {
     thread::current_affinity().unwrap()
 }
 
-/// A bound against hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 #[tokio::test]
 async fn task_aborted_by_another_than_its_waiter() {
     let runtime = RailRuntimeBuilder::new("aborted", everywhere()).build().unwrap();
@@ -528,6 +525,10 @@ async fn task_aborted_by_another_than_its_waiter() {
     abort.clone().abort();
     let error = timeout(PATIENCE, waiter).await.unwrap().unwrap().unwrap_err();
     assert!(error.is_cancelled() && !error.is_panic(), "{error}");
-    let error = runtime.spawn(async { panic!("on purpose") }).await.map(|()| ()).unwrap_err();
+    let panics: RailTask<()> = runtime.spawn(async { panic!("on purpose") });
+    let error = panics.await.unwrap_err();
     assert!(error.is_panic() && !error.is_cancelled(), "{error}");
 }
+
+/// A bound against hanging.
+const PATIENCE: Duration = Duration::from_secs(20);

@@ -57,9 +57,6 @@ pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
 
 impl MultiRailStream {
     /// Splits the stream into its two directions, for one task that uses both at the same time. This costs nothing.
-    ///
-    /// Where [`AsyncBufReadExt`](tokio::io::AsyncBufReadExt) is in scope, which has a `split` of its own, write
-    /// `(&mut stream).split()`.
     pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         (ReadHalf { shared: &self.shared, reading: &mut self.reading }, WriteHalf { shared: &self.shared })
     }
@@ -152,7 +149,8 @@ impl AsyncRead for ReadHalf<'_> {
     }
 }
 
-/// The bytes at hand are those that arrived together, lent without a copy.
+/// The bytes at hand are those that arrived together, lent without a copy. The whole stream is no `AsyncBufRead`: the
+/// `split` of `AsyncBufReadExt` would hide [`MultiRailStream::split`] wherever that trait is in scope.
 impl AsyncBufRead for ReadHalf<'_> {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<&[u8]>> {
         let Self { shared, reading } = self.get_mut();

@@ -67,7 +67,7 @@ use std::{
     time::Instant,
 };
 use tokio::{
-    io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     sync::{broadcast, mpsc},
 };
 
@@ -377,17 +377,6 @@ impl MultiRailStream {
 impl AsyncRead for MultiRailStream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<IoResult<()>> {
         Pin::new(&mut self.reader()).poll_read(context, buffer)
-    }
-}
-
-/// The bytes at hand are those that arrived together, lent without a copy.
-impl AsyncBufRead for MultiRailStream {
-    fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<&[u8]>> {
-        self.get_mut().reader().poll_lend(context)
-    }
-
-    fn consume(mut self: Pin<&mut Self>, count: usize) {
-        self.reader().consume_front(count);
     }
 }
 

@@ -98,6 +98,7 @@
 //!
 //! - `hwloc` (on by default): packages, nodes, caches and cores as hwloc sees them; it needs libhwloc 2.8 or newer and
 //!   libudev with their headers. Without it the kernel's own files are read, and no C library is needed.
+//! - `captures`, `svg` and `xml` (on by default): machines captured in a `.tar.gz`, drawn, and written as hwloc's XML.
 //! - `config` (on by default): TOML files that add, override and hide facts of the machine.
 //! - `monitor`: `topo::monitor`, a stream of this machine's changes.
 //! - `celeritas`: the module `celeritas`, a rate-based transport over UDP.
@@ -109,7 +110,8 @@
 //!   `encryption`.
 //! - `prometheus`: `StreamMetrics`, `RailMetrics` and `StreamStats::to_prometheus`, statistics as the text that
 //!   Prometheus reads.
-//! - `axum`: `MultiRailListener` is an `axum::serve::Listener`. `tonic`: `MultiRailStream` is a connection of tonic's server.
+//! - `axum`: `MultiRailListener` is an `axum::serve::Listener`.
+//! - `tonic`: `MultiRailStream` is a connection of tonic's server.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
@@ -130,6 +132,11 @@ pub use rails_topo as topo;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The code of docs/celeritas.md, compiled.
+#[cfg(all(doctest, feature = "celeritas"))]
+#[doc = include_str!("../docs/celeritas.md")]
+struct Celeritas;
 
 /// The code of docs/placement.md, compiled.
 #[cfg(doctest)]

@@ -49,8 +49,10 @@
 //! opt-level = 2
 //! ```
 //!
-//! hwloc reads the machine: Debian and Ubuntu have it as `pkg-config libhwloc-dev libudev-dev`, Fedora as `pkgconf hwloc-devel systemd-devel`. Without these
-//! headers the build script of hwlocality-sys panics; `default-features = false` builds without hwloc.
+//! hwloc reads the machine: Debian and Ubuntu have it as `pkg-config libhwloc-dev libudev-dev`, Fedora as
+//! `pkgconf hwloc-devel systemd-devel`. Without these headers the build script of hwlocality-sys panics;
+//! `default-features = false` builds without hwloc, and without `captures`, `config`, `svg` and `xml`, which can be
+//! named.
 //!
 //! # Where tasks run
 //!
@@ -100,14 +102,13 @@
 //!   libudev with their headers. Without it the kernel's own files are read, and no C library is needed.
 //! - `captures`, `svg` and `xml` (on by default): machines captured in a `.tar.gz`, drawn, and written as hwloc's XML.
 //! - `config` (on by default): TOML files that add, override and hide facts of the machine.
-//! - `monitor`: `topo::monitor`, a stream of this machine's changes.
 //! - `celeritas`: the module `celeritas`, a rate-based transport over UDP.
-//! - `cuda`: the module `cuda`, a GPU as a stage of a pipeline. Nothing of CUDA is needed to build; its driver is loaded
-//!   at run time.
-//! - `encryption`: `Security::encrypted`, which encrypts every lane with keys made of a secret. It brings aws-lc-rs, which
-//!   takes a C compiler to build.
-//! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls, and
-//!   `encryption`.
+//! - `cuda`: the module `cuda`, a GPU as a stage of a pipeline. Nothing of CUDA is needed to build; its driver is
+//!   loaded at run time.
+//! - `encryption`: `Security::encrypted`, which encrypts every lane with keys made of a secret. It brings aws-lc-rs,
+//!   which takes a C compiler to build.
+//! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls,
+//!   and `encryption`.
 //! - `prometheus`: `StreamMetrics`, `RailMetrics` and `StreamStats::to_prometheus`, statistics as the text that
 //!   Prometheus reads.
 //! - `axum`: `MultiRailListener` is an `axum::serve::Listener`.

@@ -14,19 +14,21 @@ use std::{
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = env::args_os().skip(1).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in a folder of the checkout");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Relative paths among the arguments are those of the caller's folder.
+    cargo.arg("run").arg("--manifest-path").arg(root.join("Cargo.toml"));
     match args.split_first() {
         Some((first, rest)) if first == "demo" => cargo.args(DEMO).args(rest),
         _ => cargo.args(SUITES).args(&args),
     };
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in a folder of the checkout");
-    // It returns only where cargo cannot be run.
-    let error = cargo.current_dir(root).exec();
+    // `exec` returns only where cargo cannot be run.
+    let error = cargo.exec();
     eprintln!("error: cannot run {}: {error}", Path::new(cargo.get_program()).display());
     ExitCode::FAILURE
 }
 
 /// Without hwloc, TLS, encryption and files of machines: a first look needs none of them.
-const DEMO: [&str; 8] = ["run", "--profile", "demo", "--package", "rails-bench", "--no-default-features", "--", "demo"];
+const DEMO: [&str; 7] = ["--profile", "demo", "--package", "rails-bench", "--no-default-features", "--", "demo"];
 
-const SUITES: [&str; 5] = ["run", "--quiet", "--package", "xtask-suites", "--"];
+const SUITES: [&str; 4] = ["--quiet", "--package", "xtask-suites", "--"];

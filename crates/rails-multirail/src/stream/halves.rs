@@ -78,14 +78,20 @@ impl MultiRailStream {
 }
 
 impl<'a> ReadHalf<'a> {
-    /// Waits for bytes, and lends them until they are [consumed](Self::consume_front); none at the end of the stream.
-    pub(super) fn poll_lend(mut self, context: &mut Context<'_>) -> Poll<IoResult<&'a [u8]>> {
+    /// Waits for bytes at hand; there are none at the end of the stream.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
         if !self.reading.is_empty() {
             ready!(coop::poll_proceed(context)).made_progress();
         } else if let Some(bytes) = ready!(self.poll_read_bytes(context))? {
             *self.reading = bytes;
-            self.shared.note_at_hand(true);
         }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Waits for bytes, and lends them until they are [consumed](Self::consume_front); none at the end of the stream.
+    pub(super) fn poll_lend(mut self, context: &mut Context<'_>) -> Poll<IoResult<&'a [u8]>> {
+        ready!(self.poll_fill(context))?;
+        self.shared.note_at_hand(!self.reading.is_empty());
         Poll::Ready(Ok(self.reading))
     }
 
@@ -141,10 +147,10 @@ impl AsyncRead for ReadHalf<'_> {
             ready!(coop::poll_proceed(context)).made_progress();
             return Poll::Ready(Ok(()));
         }
-        let bytes = ready!(self.as_mut().poll_fill_buf(context))?;
-        let count = buffer.remaining().min(bytes.len());
-        buffer.put_slice(&bytes[..count]);
-        self.consume(count);
+        ready!(self.poll_fill(context))?;
+        let count = buffer.remaining().min(self.reading.len());
+        buffer.put_slice(&self.reading[..count]);
+        self.consume_front(count);
         Poll::Ready(Ok(()))
     }
 }

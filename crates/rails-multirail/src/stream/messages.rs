@@ -55,6 +55,8 @@ pub struct MessageReceiver {
     packet: Bytes,
     packet_length: usize,
     priority: Priority,
+    /// An error ended the stream of messages.
+    has_failed: bool,
 }
 
 /// The error for a message that is too long for the bytes that may be on their way.
@@ -103,8 +105,13 @@ impl MultiRailStream {
         outcome?;
         let stream = Arc::new(self);
         let sender = MessageSender { stream: stream.clone() };
-        let receiver =
-            MessageReceiver { stream, packet: Bytes::new(), packet_length: 0, priority: Priority::default() };
+        let receiver = MessageReceiver {
+            stream,
+            packet: Bytes::new(),
+            packet_length: 0,
+            priority: Priority::default(),
+            has_failed: false,
+        };
         Ok(MultiRailMessages { sender, receiver })
     }
 }
@@ -147,7 +154,7 @@ impl MultiRailMessages {
         self.sender.abort();
     }
 
-    /// Splits it into two halves for different tasks.
+    /// Splits the stream into two halves for different tasks.
     pub fn split(self) -> (MessageSender, MessageReceiver) {
         (self.sender, self.receiver)
     }
@@ -171,7 +178,7 @@ impl MultiRailMessages {
     /// Ends both directions and gives the statistics: finishes, receives the peer's messages to their end and drops
     /// them (the caller should have received those that matter), and waits until the lanes are closed.
     ///
-    /// It waits for the peer as long as there is progress, and without any for
+    /// The call waits for the peer as long as there is progress, and without any for
     /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
     ///
     /// # Errors
@@ -195,8 +202,8 @@ impl MessageSender {
     /// Cancel safe: if the future is dropped before it took the message, the message is dropped.
     ///
     /// # Errors
-    /// [`MessageTooLong`] or [`StreamError`](crate::StreamError) inside an [`std::io::Error`]; [`ErrorKind::BrokenPipe`]
-    /// after [`finish`](Self::finish).
+    /// [`MessageTooLong`] or [`StreamError`](crate::StreamError) inside an [`std::io::Error`];
+    /// [`ErrorKind::BrokenPipe`] after [`finish`](Self::finish).
     pub async fn send(&mut self, message: Bytes, priority: Priority) -> IoResult<()> {
         let mut message = Some(message);
         poll_fn(|context| self.poll_send(context, &mut message, priority)).await
@@ -338,7 +345,12 @@ impl Stream for MessageReceiver {
     type Item = IoResult<Message>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<IoResult<Message>>> {
-        self.poll_recv(context).map(Result::transpose)
+        if self.has_failed {
+            return Poll::Ready(None);
+        }
+        let next = ready!(self.poll_recv(context));
+        self.has_failed = next.is_err();
+        Poll::Ready(next.transpose())
     }
 }
 
@@ -349,7 +361,7 @@ impl Drop for MessageSender {
     }
 }
 
-/// Stops receiving: the peer is told as soon as it sends more.
+/// Stops receiving: the peer hears of it once bytes of it are left unread.
 impl Drop for MessageReceiver {
     fn drop(&mut self) {
         let unread = self.packet.len() as u64;

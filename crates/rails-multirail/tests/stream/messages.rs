@@ -409,3 +409,12 @@ async fn sink_and_stream_carry_messages() {
     let (_, received) = timeout(PATIENCE, async { tokio::join!(sending, receiving) }).await.unwrap();
     assert!(received == sent);
 }
+
+#[tokio::test]
+async fn error_is_the_last_item_of_a_stream() {
+    let (near, far) = message_pair(&options()).await;
+    near.abort();
+    let (_sender, stream) = far.split();
+    let items: Vec<_> = timeout(PATIENCE, stream.collect()).await.unwrap();
+    assert!(matches!(&items[..], [Err(error)] if *failure(error) == Failure::Reset(ResetReason::Dropped)), "{items:?}");
+}

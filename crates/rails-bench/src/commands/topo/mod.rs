@@ -23,6 +23,7 @@ Examples:
   rails-bench topo --svg machine.svg --rails auto
   rails-bench topo --watch
 
+Captures, XML and pictures take the cargo feature `files`, which is on by default.
 What is not known is said to be unknown. Needs no privilege, and changes nothing.")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {

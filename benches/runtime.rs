@@ -110,7 +110,7 @@ fn begin(criterion: &mut Criterion) {
                         begun.recv().expect("the task runs") - spawned
                     })
                     .collect();
-                // The median: criterion is told of a run in which every task took that long.
+                // The median: criterion takes a run for one in which every task took that long.
                 taken.sort_unstable();
                 taken[taken.len() / 2] * u32::try_from(tasks).expect("a run is short")
             });

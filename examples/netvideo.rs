@@ -52,7 +52,7 @@ struct Args {
     file: Option<PathBuf>,
     #[command(subcommand)]
     end: Option<End>,
-    /// What computes
+    /// The device that computes
     #[arg(long, value_enum, default_value_t = Device::Host, global = true)]
     device: Device,
     /// Where the frames are shown, besides the checksum
@@ -81,7 +81,7 @@ enum End {
 async fn main() -> anyhow::Result<()> {
     let Args { file, end, device, display } = Args::parse();
     if device == Device::Cuda {
-        // Before anything else, so that nobody waits for a stream that would end at once.
+        // Before anything else, so that no end waits for a stream that would end at once.
         println!("CUDA devices: {}", cuda::device_names()?.join(", "));
     }
     let display = Display::of(display, std::env::var_os("DISPLAY"))?;
@@ -364,7 +364,7 @@ struct Screen {
     size: [usize; 2],
     /// The pixels of the frame, as far as they have come.
     frame: Vec<u8>,
-    /// The same as the window takes them.
+    /// These pixels as the window takes them.
     pixels: Vec<u32>,
 }
 

@@ -162,7 +162,7 @@ async fn halves_of_two_streams_do_not_reunite() {
     other_read.reunite(other_write).expect("they are of one stream");
 }
 
-/// As with a whole stream that is dropped: the peer learns that nobody has read its bytes.
+/// As with a whole stream that is dropped: the peer learns that its bytes were not read.
 #[tokio::test]
 async fn bytes_unread_by_a_dropped_owned_half() {
     let mut pair = pair().await;

@@ -88,7 +88,7 @@ async fn commands_end_with_their_status_and_the_connection() {
             assert_eq!((status, ended, closed), (Some(7), true, true));
         }
         client.disconnect(Disconnect::ByApplication, "done", "").await.unwrap();
-        // That is how russh says that the connection ended by such a message.
+        // By this error russh says that the connection ended by such a message.
         assert!(matches!(client.await, Err(russh::Error::Disconnect)));
         serving.await.unwrap().unwrap();
     })

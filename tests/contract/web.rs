@@ -81,7 +81,7 @@ fn assert_all_served(served: &Served, version: u8) {
 
 /// Whether a server's connection failed in that way. A client of HTTP/2 says that it goes, and drops the stream without
 /// reading to the server's end. If the server still had a frame on its way, of no request (an acknowledged setting, a
-/// window), the stream tells it that nobody has read the frame.
+/// window), the stream tells it that the client has not read the frame.
 pub(crate) fn found_the_client_gone(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause.filter(|error| !error.is::<io::Error>()) {

@@ -272,7 +272,7 @@ fn placed_three_ways_refuses_bad_arguments() {
 
 #[test]
 fn placed_three_ways_without_a_receiver() {
-    // The port is taken, and nobody listens on it.
+    // The port is taken, and no socket listens on it.
     let taken = TcpSocket::new_v4().unwrap();
     taken.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let nobody = taken.local_addr().unwrap();

@@ -127,7 +127,7 @@ async fn moved_lane_asks_the_peer_for_its_addresses() {
     drop(far);
 }
 
-/// As after its CPU was offline for a moment.
+/// As after the rail's CPU was offline for a moment.
 #[tokio::test]
 async fn binding_that_was_lost_is_made_again() {
     let (_, rails) = loopback(1);
@@ -298,7 +298,7 @@ async fn move_under_way_is_carried_out_when_following_ends() {
     assert!(rail.planned().cpu == cpu || thread::current_affinity().unwrap().len() > 2);
 }
 
-/// Its threads were not bound as the plan says, so the plan does not tell where they were.
+/// The rail's threads were not bound as the plan says, so the plan does not tell where they were.
 #[tokio::test]
 async fn failed_move_leaves_adjusted_threads_as_they_were() {
     let plan = plan_rails(&Topology::detect().unwrap(), &RailRequest::loopback(1)).unwrap();

@@ -59,7 +59,7 @@ fn tasks_wake_the_rail_of_their_cpu() {
         }
         run(&queues, topology.online_cpus());
     }
-    // Its runtime's own work goes on all the while.
+    // The work of the rail's runtime goes on all the while.
     let rail = &rails[RailId(0)];
     let slept = rail.runtime().block_on(|| async { tokio::time::sleep(Duration::from_millis(5)).await });
     assert!(slept.is_ok());

@@ -25,7 +25,7 @@ async fn calls_that_wait_fail_when_all_rails_stop() {
         let (listener, near, far) = pair(&near_rails, &far_rails, &options).await;
         let (mut reading, mut writing) = near.into_split();
         let (mut far_reading, mut far_writing) = far.into_split();
-        // Nobody reads at the far end, so the write waits for the window.
+        // The far end does not read, so the write waits for the window.
         let reads = tokio::spawn(async move { reading.read_u8().await.unwrap_err() });
         let writes = tokio::spawn(async move {
             let error = writing.write_all(&vec![7; 64 << 20]).await.unwrap_err();
@@ -89,7 +89,7 @@ async fn a_dropped_stream_lets_its_rails_stop() {
 #[tokio::test]
 async fn nothing_connects_and_nothing_listens_on_stopped_rails() {
     let (_, rails) = loopback(2);
-    // The kernel accepts the connections; nobody answers the handshake.
+    // The kernel accepts the connections; no program answers the handshake.
     let mute = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let (address, connecting) = (mute.local_addr().unwrap(), rails.clone());
     let connects = tokio::spawn(async move {

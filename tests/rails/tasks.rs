@@ -254,7 +254,7 @@ fn a_thread_without_a_runtime_blocks_on_a_rail() {
     assert_eq!(error.to_string(), "the task panicked: on purpose");
 }
 
-/// On its own rail it would wait for itself; on another runtime it would hold up that runtime's tasks.
+/// On its own rail the task would wait for itself; on another runtime it would hold up that runtime's tasks.
 #[tokio::test]
 async fn blocking_in_a_task_panics_and_starts_nothing() {
     let (_, rails) = loopback(2);
@@ -385,7 +385,7 @@ async fn shutdown_in_async_code_lets_other_tasks_run() {
     assert_eq!(stopped, Ok(()));
 }
 
-/// The thread of the caller lets the rail go on, and could not while it waited for it.
+/// The caller's thread lets the rail go on, and could not while it waited for the rail.
 #[tokio::test]
 async fn a_drop_in_async_code_does_not_wait() {
     let (_, rails) = loopback(2);
@@ -463,7 +463,7 @@ fn tasks_spawned_while_a_rail_stops_end() {
     }
 }
 
-/// What a rail that spins does in between is what another one does: tasks, timers, sockets, and its end.
+/// In between, a rail that spins does what another one does: tasks, timers, sockets, and its end.
 #[test]
 fn a_rail_that_spins_runs_tasks_and_then_sleeps() {
     let spin = Duration::from_millis(10);
@@ -483,7 +483,7 @@ fn a_rail_that_spins_runs_tasks_and_then_sleeps() {
         assert_eq!(bytes.unwrap(), 7);
         std::thread::sleep(2 * spin);
     }
-    // It sleeps once its time is over: then rest takes no CPU time.
+    // The rail sleeps once its time is over: then rest takes no CPU time.
     let start = Instant::now();
     let cpu_time = || runtime.usage().unwrap().cpu_time.expect("the kernel counts it");
     loop {

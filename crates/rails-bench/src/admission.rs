@@ -73,8 +73,8 @@ impl<G: Guest> Admission<G> {
         Self { waiting, over, host }
     }
 
-    /// The next stream from a peer that runs the counterpart of this command. The stream waits for its turn. The user
-    /// is told of each stream that does not fit, and no call sees it. Cancel safe.
+    /// The next stream from a peer that runs the counterpart of this command. The stream waits for its turn. `tell`
+    /// reports each stream that does not fit, and no call sees it. Cancel safe.
     ///
     /// # Errors
     /// [`ListenerClosed`] or [`HostGone`]: [no stream comes](is_last) any more.
@@ -87,7 +87,7 @@ impl<G: Guest> Admission<G> {
         !self.waiting.is_empty()
     }
 
-    /// Resets those that still wait, so that each of them hears of it at once.
+    /// Resets the streams that still wait, so that each of their peers hears of it at once.
     pub(crate) async fn dismiss(mut self) {
         self.over.send_replace(true);
         self.waiting.close();
@@ -235,7 +235,7 @@ async fn queue_up<G: Guest>(guest: G, queue: mpsc::Sender<Result<G, ListenerClos
 
 /// Waits until the queue is given up.
 async fn given_up(mut over: watch::Receiver<bool>) {
-    // It fails where the queue is gone, which is as good.
+    // The wait fails where the queue is gone, which is as good.
     let _ = over.wait_for(|over| *over).await;
 }
 

@@ -1,9 +1,10 @@
 //! One batch of files over one stream: driven, timed, and reported with the figures of its rails.
 //!
-//! The driver is a task of the program's own runtime, beside the rails and not on the first of them, which would then have a
-//! lane and the driver to serve. Measured with `demo --size 1GiB` on a busy machine of two cores, both ends in one process, files
-//! in memory, 12 runs of each in turn: with two rails it was the faster of the two ways in 10 of 12 pairs, by 15% in the
-//! median; with one rail in 6 of 12, which is no difference. Nobody has measured it on a machine with cores to spare.
+//! The driver is a task of the program's own runtime, beside the rails and not on the first of them, which would then
+//! have a lane and the driver to serve. Measured with `demo --size 1GiB` on a busy machine of two cores, both ends in
+//! one process, files in memory, 12 runs of each in turn: with two rails it was the faster of the two ways in 10 of 12
+//! pairs, by 15% in the median; with one rail in 6 of 12, which is no difference. Not measured on a machine with cores
+//! to spare.
 
 use crate::{
     endpoint::Endpoint,
@@ -77,7 +78,7 @@ pub(crate) async fn receive(
 /// A transfer under way over a borrowed stream.
 type Transfer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-/// What ends a batch before it is through.
+/// The cause that ends a batch before it is through.
 enum Cut {
     Signal(Signal),
     GaveWay(GaveWay),

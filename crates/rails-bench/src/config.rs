@@ -12,7 +12,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// Which files are believed; every command has these.
+/// The files that are believed; every command has these flags.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ConfigArgs {
     /// Believe this TOML file about the machine, after the system's and the user's; may be given more than once
@@ -64,7 +64,7 @@ fn applied(topology: Topology, layers: &[Config]) -> Result<Topology> {
     layers.iter().try_fold(topology, |topology, layer| Ok(config::apply(&topology, layer)?))
 }
 
-/// Those that may be missing, the weakest first.
+/// The files that may be missing, the weakest first.
 fn usual_files() -> Vec<PathBuf> {
     let (config_home, home) = (env::var_os("XDG_CONFIG_HOME"), env::var_os("HOME"));
     let user = config::user_file(config_home.as_deref(), home.as_deref());

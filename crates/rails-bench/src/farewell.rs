@@ -1,4 +1,4 @@
-//! The end of a stream that ends before its time: its peer is told at once, and does not find out by waiting.
+//! The end of a stream that ends before its time: the peer hears of it at once, and does not find out by waiting.
 
 use rails_multirail::{MultiRailMessages, MultiRailStream, StreamEvent};
 use std::{io, time::Duration};
@@ -57,5 +57,5 @@ pub(crate) async fn reset(stream: MultiRailStream) {
     farewell.said().await;
 }
 
-/// How long a peer is tried to be told: it takes milliseconds, but not on a machine that has much else to do.
+/// The time to tell a peer: milliseconds are enough, but not on a machine that has much else to do.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3);

@@ -27,7 +27,7 @@ pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
     }
 }
 
-/// Writes a line to stderr. Where that is impossible there is nobody to tell.
+/// Writes a line to stderr. A failure is dropped: there is no other place to report it.
 pub(crate) fn note(line: impl fmt::Display) {
     BARS.suspend(|| {
         let _ = writeln!(io::stderr(), "{line}");
@@ -60,7 +60,7 @@ pub(crate) fn traces(verbose: u8) {
         .with_ansi(io::stderr().is_terminal())
         .with_writer(|| BetweenBars)
         .with_filter(Targets::new().with_default(LevelFilter::WARN).with_target("rails", ours));
-    // It fails where a subscriber is set already, which then is as good.
+    // The call fails where a subscriber is set already, which then is as good.
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 

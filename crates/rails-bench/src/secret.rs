@@ -118,7 +118,7 @@ fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
     })
 }
 
-/// Where a secret is looked for that stands in no file.
+/// The variable with the secret, where it stands in no file.
 const VARIABLE: &str = "RAILS_SECRET";
 
 /// A file longer than this was not meant.

@@ -35,7 +35,7 @@ impl Stop {
             let stop = stop.clone();
             tokio::spawn(async move {
                 while arrived.recv().await.is_some() {
-                    // The kernel repeats SIGXCPU each second, up to the hard limit; nobody is impatient.
+                    // The kernel repeats SIGXCPU each second, up to the hard limit; no user asks again.
                     if stop.send_replace(Some(asked)).is_some() && asked != Signal::CpuTime {
                         // Streams that were dropped are not waited for.
                         rails_bind::process::exit_at_once(asked.code().into());
@@ -55,7 +55,7 @@ impl Stop {
     pub(crate) async fn requested(&mut self) -> Signal {
         match self.0.wait_for(Option::is_some).await.map(|signal| *signal) {
             Ok(Some(signal)) => signal,
-            // Nobody is left who could ask for it: the runtime is being taken down.
+            // No task takes signals: all of them are ignored, or the runtime is being taken down.
             _ => std::future::pending().await,
         }
     }
@@ -115,7 +115,7 @@ impl Stop {
     /// As [`unless`](Self::unless), with the stream used for messages.
     ///
     /// # Errors
-    /// As there.
+    /// As [`unless`](Self::unless).
     pub(crate) async fn unless_messages<T>(
         &mut self,
         mut conversation: Conversation,

@@ -32,7 +32,7 @@ impl Waits {
         *wait = Wait { count: wait.count + 1, goes_on };
     }
 
-    /// Waits until one wait has lasted for `limit`, and `is_claimed` says that somebody else waits for the turn.
+    /// Waits until one wait has lasted for `limit`, and `is_claimed` says that another sender waits for the turn.
     pub(crate) async fn last(&self, limit: Duration, is_claimed: impl Fn() -> bool) {
         let wait = || *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut standing = Standing::new(Instant::now(), limit, wait());
@@ -59,7 +59,7 @@ impl Standing {
         Self { wait, limit, left: Countdown::new(now, limit), looked_at: now }
     }
 
-    /// When to [look](Self::look) next. Somebody may claim the turn long after the limit.
+    /// When to [look](Self::look) next. Another sender may claim the turn long after the limit.
     fn look_at(&self) -> Instant {
         if self.left.is_over() { self.looked_at + self.limit / 8 } else { self.left.check_at() }
     }

@@ -22,9 +22,10 @@ pub enum BindError {
     CpusUnusable {
         /// The CPUs that were asked for.
         requested: CpuSet,
-        /// Those of them that do not exist or are not online; `None` if unknown.
+        /// The CPUs among them that do not exist or are not online; `None` if unknown.
         offline: Option<CpuSet>,
-        /// Those of them that are online, but outside the thread's cpuset, or just going offline; `None` if unknown.
+        /// The CPUs among them that are online, but outside the thread's cpuset, or just going offline; `None` if
+        /// unknown.
         not_allowed: Option<CpuSet>,
     },
 
@@ -33,13 +34,13 @@ pub enum BindError {
     NodesUnusable {
         /// The policy that was asked for.
         policy: MemoryPolicy,
-        /// Nodes of it that do not exist or have no memory; `None` if unknown.
+        /// Nodes of the policy that do not exist or have no memory; `None` if unknown.
         without_memory: Option<NodeSet>,
-        /// Nodes of it that have memory, but are outside the thread's cpuset; `None` if unknown.
+        /// Nodes of the policy that have memory, but are outside the thread's cpuset; `None` if unknown.
         not_allowed: Option<NodeSet>,
     },
 
-    /// There is no such thread, or it has ended.
+    /// There is no such thread, or the thread has ended.
     #[error("thread {tid} does not exist")]
     NoSuchThread {
         /// The thread.
@@ -109,11 +110,11 @@ pub enum BindError {
     /// A step failed, and the steps before it could not all be undone.
     #[error("{undone} was left behind by a placement that failed half-way ({failed})")]
     HalfUndone {
-        /// Why it failed.
+        /// The step's failure.
         failed: Box<BindError>,
         /// The step that could not be undone.
         undone: &'static str,
-        /// Why it could not.
+        /// The failure of the undoing.
         source: Box<BindError>,
     },
 
@@ -131,9 +132,9 @@ pub enum BindError {
     NotRestored {
         /// The value that was to be put back.
         what: &'static str,
-        /// Its value before the guard.
+        /// The value before the guard.
         former: String,
-        /// Its value now.
+        /// The value that reads back.
         now: String,
     },
 

@@ -50,9 +50,9 @@ pub fn try_runtime_descriptors() -> io::Result<()> {
 /// The process's own limits, where it has any.
 #[derive(Debug, Clone, Copy)]
 struct Own {
-    /// Of its user.
+    /// The limit on the threads of the process's user.
     threads: Option<u64>,
-    /// Bytes of addresses.
+    /// The limit on the bytes of addresses.
     memory: Option<u64>,
 }
 

@@ -19,7 +19,7 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// The value now.
+    /// The value that was read back.
     pub fn got(&self) -> &T {
         match self {
             Self::Applied(got) | Self::Partial { got, .. } => got,

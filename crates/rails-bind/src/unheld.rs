@@ -47,7 +47,7 @@ pub enum Cause {
         /// The value that reads back.
         got: String,
     },
-    /// The thread has not been free since it was moved. It sets the property when it is.
+    /// The thread has not been free since it was moved, and sets the property when it is.
     Pending,
 }
 

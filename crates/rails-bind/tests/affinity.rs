@@ -214,20 +214,20 @@ fn thread_is_sent_to_where_the_interrupts_will_be() {
     assert!(report(&machine, Some("near"), &[interrupt(24, Some("9"))], "9", None).thread.holds());
     assert_eq!(fix(&["9"], "12").advice, "bind thread 7 to CPUs 0-7: taskset -pc 0-7 7");
     assert_eq!(fix(&["9", "3"], "9").advice, "bind thread 7 to CPU 3: taskset -pc 3 7");
-    // One that is there already is not to be moved.
+    // An interrupt that is there already is not to be moved.
     let stays = fix(&["9"], "2");
     assert_eq!(stays.advice, "leave thread 7 where it is, and move the interrupts");
     assert!(stays.changes.is_empty());
     // Both are beside the NIC, and share nothing.
     assert!(fix(&["2", "6"], "2").advice.starts_with("no CPU that this process may use is beside all of them"));
-    // Where it cannot be moved, the thread follows.
+    // Where the interrupt cannot be moved, the thread follows.
     let stays = ObservedInterrupt { stays: true, ..interrupt(24, Some("9")) };
     let refused = report(&machine, Some("near"), &[stays], "2", None);
     let fixes = [&refused.interrupt, &refused.thread].map(|verdict| verdict.fix().expect("it is broken"));
     assert_eq!(fixes[0].advice, "interrupt 24 cannot be moved: let the threads follow");
     assert!(fixes[0].changes.is_empty());
     assert_eq!(fixes[1].advice, "bind thread 7 to CPU 9: taskset -pc 9 7");
-    // Where the NIC is attached is not known, so the thread follows.
+    // The NIC's place is unknown, so the thread follows.
     let lost = report(&machine, Some("lost"), &[interrupt(24, Some("9"))], "2", None).thread;
     assert_eq!(lost.fix().expect("it is broken").advice, "bind thread 7 to CPU 9: taskset -pc 9 7");
 }

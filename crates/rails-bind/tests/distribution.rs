@@ -1,4 +1,4 @@
-//! Which CPUs interrupts and threads are sent to, on machines that are only described.
+//! The CPUs to which interrupts and threads are sent, on machines that are only described.
 
 use rails_bind::{
     affinity::{InterruptAffinity, InterruptAffinityError, InterruptOutcome, Nearness},
@@ -30,7 +30,7 @@ fn machine() -> Topology {
     Topology::synthetic("package:2 numa:1 l3:1 core:4 pu:2", vec![nic, Nic::named("eth1")]).expect("a description")
 }
 
-/// Where each interrupt goes, in order.
+/// The CPUs of each interrupt, in order.
 fn placed(topology: &Topology, vectors: Vectors, distribution: &Distribution) -> Vec<String> {
     let nic = topology.nic("eth0").expect("it is described");
     let changes = distribute(topology, nic, vectors, distribution).expect("it can be placed");
@@ -115,12 +115,12 @@ fn only_interrupts_that_are_astray_are_moved() {
     let interrupt = InterruptAffinity::of_nic(&host, &machine, &journal, nic).expect("it has interrupts");
     let InterruptOutcome::Moved(guard) = interrupt.outcome() else { panic!("{:?}", interrupt.outcome()) };
     assert_eq!(guard.changes().len(), 1);
-    // It has not fired since, so where it will be served counts.
+    // Interrupt 33 has not fired since, so the CPUs that will serve it count.
     assert_eq!(interrupt.served_on().expect("they are there"), cpus("9,12"));
     drop(interrupt);
     assert_eq!(fs::read_to_string(root.path().join("proc/irq/33/smp_affinity_list")).expect("a file"), "0-1");
 
-    // One that is about to leave is brought back, and one that is about to come is left alone.
+    // Interrupt 33 is about to leave and is brought back; 34 is about to come and is left alone.
     fs::write(root.path().join("proc/irq/33/effective_affinity_list"), "9").expect("a file");
     fs::write(root.path().join("proc/irq/34/effective_affinity_list"), "0").expect("a file");
     let interrupt = InterruptAffinity::of_nic(&host, &machine, &journal, nic).expect("it has interrupts");

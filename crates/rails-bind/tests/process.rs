@@ -73,7 +73,7 @@ fn denied_sockets_are_not_no_sockets() {
     other.process().sockets().expect("root with all capabilities sees it");
 }
 
-/// Until then it is `setpriv`, and root's.
+/// Waits for the sleeper's program: before, the process is `setpriv`, and root's.
 fn wait_until_it_is_nobodys(sleeper: &Sleeper) {
     let comm = format!("/proc/{}/comm", sleeper.0.id());
     while std::fs::read_to_string(&comm).expect("it runs for a minute").trim_end() != "sleep" {

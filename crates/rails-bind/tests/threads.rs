@@ -35,7 +35,7 @@ impl Waiting {
         Self { tid: announced.recv().expect("the thread speaks"), end: Some(end), handle: Some(handle) }
     }
 
-    /// Ends it, until the kernel has forgotten its number too: joining only waits for its stack.
+    /// Ends the thread, until the kernel has forgotten its number too: joining only waits for its stack.
     fn end(mut self) -> Tid {
         self.stop();
         while thread::affinity_of(self.tid).is_ok() {
@@ -64,7 +64,7 @@ struct Sleeping(Child);
 impl Sleeping {
     fn start() -> Self {
         let child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().expect("`sleep` is everywhere");
-        // Its name is the parent's until it has executed the program.
+        // The process has its parent's name until it has executed the program.
         let sleeping = Self(child);
         while thread::name_of(sleeping.tid()).expect("it lives") != "sleep" {
             std::thread::yield_now();

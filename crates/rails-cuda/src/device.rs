@@ -33,7 +33,7 @@ pub struct CudaOptions {
 }
 
 impl CudaOptions {
-    /// For frames of at most that many bytes. A longer one is an error when it is submitted.
+    /// Options for frames of at most that many bytes. A longer one is an error when it is submitted.
     pub fn new(frame_bytes: usize) -> Self {
         Self { frame_bytes, ordinal: 0, depth: DEPTH }
     }
@@ -45,7 +45,7 @@ impl CudaOptions {
         self
     }
 
-    /// How many frames are under way at a time. By default 3: one on its way to the device, one there, and one on its
+    /// The most frames under way at a time. By default 3: one on its way to the device, one there, and one on its
     /// way back. Each takes the bytes of the longest frame twice, as page-locked memory of the host and on the device.
     pub fn depth(mut self, depth: NonZeroUsize) -> Self {
         self.depth = depth;

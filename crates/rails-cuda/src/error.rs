@@ -33,7 +33,7 @@ pub enum CudaError {
     NoDevice {
         /// The number that was asked for.
         ordinal: u32,
-        /// How many there are.
+        /// The number of devices.
         count: u32,
     },
 
@@ -102,7 +102,7 @@ pub enum CudaError {
         depth: usize,
     },
 
-    /// The device has failed before, and nobody knows whether it still uses its memory.
+    /// The device has failed before, and may still use its memory.
     #[error("the device failed at an earlier frame, and takes no further one")]
     Broken,
 }
@@ -112,9 +112,9 @@ pub enum CudaError {
 pub struct CudaStatus {
     /// The number (`CUresult`).
     pub code: u32,
-    /// Its name, such as `CUDA_ERROR_OUT_OF_MEMORY`; `None` for a code that the driver does not know.
+    /// The code's name, such as `CUDA_ERROR_OUT_OF_MEMORY`; `None` for a code that the driver does not know.
     pub name: Option<String>,
-    /// Its description, likewise.
+    /// The code's description, likewise.
     pub text: Option<String>,
 }
 

@@ -1,9 +1,9 @@
 //! A GPU as a stage of a pipeline on rails, through CUDA's driver.
 //!
 //! [`CudaDevice`] is a [`FrameDevice`](rails_multirail::pipeline::device::FrameDevice), as
-//! [`HostDevice`](rails_multirail::pipeline::device::HostDevice) is: `device::run` makes a stage of it. It keeps several
-//! frames under way, so that the device's copy engines, its processors, and the network of the stages beside it work at
-//! the same time.
+//! [`HostDevice`](rails_multirail::pipeline::device::HostDevice) is: `device::run` makes a stage of it. It keeps
+//! several frames under way, so that the device's copy engines, its processors, and the network of the stages beside it
+//! work at the same time.
 //!
 //! ```no_run
 //! use rails_cuda::{CudaDevice, CudaOptions};
@@ -25,7 +25,7 @@
 //!
 //! # Memory
 //! Frames go through page-locked memory of the device's own, at the price of two copies by the CPU. Locking the pages
-//! of the frames themselves would save the copies; but a frame is any `AsMut<[u8]>`, and nobody would tell the device
+//! of the frames themselves would save the copies; but a frame is any `AsMut<[u8]>`, and the device would not hear
 //! when its memory goes, which must not happen while its pages are locked.
 
 mod device;

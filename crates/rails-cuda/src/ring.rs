@@ -1,6 +1,6 @@
 //! The slots of a device in turn: the frame in each, the thread that waits for them, and the order of it all.
 //!
-//! It knows nothing of CUDA, and its tests have a device of their own. A thread waits for the device, rather than a
+//! The ring knows nothing of CUDA, and its tests have a fake device. A thread waits for the device, rather than a
 //! function that the driver calls (`cuLaunchHostFunc`): the driver does not call it after an error, so that the task
 //! would sleep for ever, and the function may not call the driver, which a waker can do by dropping a task.
 
@@ -38,7 +38,7 @@ pub(crate) struct Ring<B, S> {
     frames: VecDeque<(B, usize)>,
     /// The slot of the oldest frame; the later ones are in those after it.
     oldest: usize,
-    /// Tells the thread of slots to wait for; `None` from the beginning of the end on.
+    /// Gives the thread the slots to wait for; `None` from the beginning of the end on.
     begun: Option<SyncSender<usize>>,
     /// The results of those waits, in the same order.
     over: results::Receiver<Result<(), CudaError>>,
@@ -72,7 +72,7 @@ impl<B, S> Ring<B, S> {
         Ok(Self { slots, longest, frames, oldest: 0, begun: Some(begun), over, waiter: Some(waiter), is_broken: false })
     }
 
-    /// How many frames can be under way.
+    /// The most frames that can be under way.
     pub(crate) fn depth(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.slots.len()).expect("a ring has a slot")
     }
@@ -125,7 +125,7 @@ impl<B, S> Drop for Ring<B, S> {
         self.begun = None;
         // A waker may drop a task on the waiting thread, and the ring with it. Slots wait by themselves then.
         if let Some(waiter) = self.waiter.take().filter(|waiter| waiter.thread().id() != thread::current().id()) {
-            // It ends when it has waited for each slot that was begun. Its panic was printed.
+            // The thread ends when it has waited for each slot that was begun. Its panic was printed.
             let _ = waiter.join();
         }
     }

@@ -41,8 +41,8 @@ impl LinkLabBuilder {
         self
     }
 
-    /// Adds a link of this shape that goes through a bridge, as two machines at a switch are joined: where one end goes down, the other keeps its
-    /// carrier.
+    /// Adds a link of this shape that goes through a bridge, as two machines at a switch are joined: where one end goes
+    /// down, the other keeps its carrier.
     pub fn bridged(mut self, shape: Shape) -> Self {
         self.links.push(Description::Bridged(shape));
         self
@@ -66,9 +66,9 @@ impl LinkLabBuilder {
     ///
     /// # Errors
     ///
-    /// [`LabError::NoLinks`], [`LabError::TooManyLinks`], [`LabError::BadShape`] and [`LabError::BadEmulatedLink`] before anything is
-    /// touched, those of [`LinkLab::check`], [`LabError::System`] when `ip` or `tc` refuses, [`LabError::Tap`] and
-    /// [`LabError::EmulationNotStarted`].
+    /// [`LabError::NoLinks`], [`LabError::TooManyLinks`], [`LabError::BadShape`] and [`LabError::BadEmulatedLink`]
+    /// before anything is touched, those of [`LinkLab::check`], [`LabError::System`] when `ip` or `tc` refuses,
+    /// [`LabError::Tap`] and [`LabError::EmulationNotStarted`].
     ///
     /// # Privileges
     ///

@@ -1,6 +1,6 @@
-//! Other people's machines, from hwloc's own test suite: where they are, and their archives unpacked.
+//! Other people's machines, from hwloc's own test suite: their folder, and their archives unpacked.
 //!
-//! They are no part of this repository. The folder that holds `xml/*.xml`, `sysfs/*.tar.bz2` and perhaps
+//! The captures are no part of this repository. The folder that holds `xml/*.xml`, `sysfs/*.tar.bz2` and perhaps
 //! `more/*.tar.bz2` is named by the environment variable `RAILS_CAPTURES`, or else it is `shared/topologies` beside the
 //! checkout. Tests that need it are named `captured_*` and ignored; `cargo xtask test` runs them where the folder is.
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 /// The environment variable that names the folder.
 pub const CAPTURES: &str = "RAILS_CAPTURES";
-/// Where files lie in memory (shm_overview(7)).
+/// The folder whose files lie in memory (shm_overview(7)).
 const MEMORY: &str = "/dev/shm";
 
 /// The copies of `/sys` and `/proc`, packed; sorted by their names, first those of `sysfs`, then those of `more`.
@@ -74,8 +74,8 @@ pub struct Unpacked {
 }
 
 impl Unpacked {
-    /// Unpacks a tree into a folder of its own, with `tar`, which calls bzip2. The folder lies in memory where it can: a tree is up to ten thousand
-    /// small files, over which a disk was seen to take 25 s, and memory 0.4 s.
+    /// Unpacks a tree into a folder of its own, with `tar`, which calls bzip2. The folder lies in memory where it can:
+    /// a tree is up to ten thousand small files, over which a disk was seen to take 25 s, and memory 0.4 s.
     ///
     /// # Panics
     ///

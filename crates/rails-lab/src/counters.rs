@@ -48,7 +48,8 @@ impl InterfaceCounters {
             .map(str::parse)
             .collect::<Result<_, _>>()
             .map_err(|_| fail("a field is not a number"))?;
-        // Eight fields each way: bytes, packets, errs, drop, fifo, frame|colls, compressed|carrier, multicast|compressed.
+        // Eight fields each way: bytes, packets, errs, drop, fifo, frame|colls, compressed|carrier,
+        // multicast|compressed.
         let [rx_bytes, rx_packets, rx_errors, rx_dropped, _, _, _, _, tx_bytes, tx_packets, tx_errors, tx_dropped, ..] =
             fields[..]
         else {

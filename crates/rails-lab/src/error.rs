@@ -4,7 +4,7 @@ use std::io;
 
 use crate::SystemError;
 
-/// Why a lab could not be built, changed or read.
+/// A failure to build, change or read a lab.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
@@ -34,7 +34,7 @@ pub enum LabError {
     /// More links than the address plan has room for.
     #[error("a lab has at most {max} links, and {wanted} were asked for", max = crate::MAX_LINKS)]
     TooManyLinks {
-        /// How many were asked for.
+        /// The number that was asked for.
         wanted: usize,
     },
     /// A shape that no token bucket can have.
@@ -58,7 +58,7 @@ pub enum LabError {
     OtherKind {
         /// The link's number.
         link: usize,
-        /// Its kind: `a veth pair` or `an emulated link`.
+        /// The link's kind: `a veth pair` or `an emulated link`.
         kind: &'static str,
         /// The method that was called.
         call: &'static str,
@@ -79,7 +79,7 @@ pub enum LabError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// An emulated link carries nothing any more, because one of its TAP devices was taken away.
+    /// An emulated link carries nothing, because one of its TAP devices was taken away.
     #[error("the emulation of link {link} has ended")]
     EmulationEnded {
         /// The link's number.

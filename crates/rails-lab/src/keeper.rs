@@ -10,8 +10,8 @@ use crate::system::SystemError;
 
 /// Deletes a lab's namespaces when the owner dies without dropping the lab.
 ///
-/// It waits on a pipe whose other end only the owner holds, so the kernel itself tells it, however the owner ended.
-/// It has a process group of its own, because Ctrl-C signals the whole group of the terminal's foreground.
+/// The keeper waits on a pipe whose other end only the owner holds, so the kernel itself reports any end of the owner.
+/// The keeper has a process group of its own, because Ctrl-C signals the whole group of the terminal's foreground.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     child: Child,
@@ -36,10 +36,10 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// Sends it home: the owner is alive and has cleaned up by itself.
+    /// Sends the keeper home: the owner is alive and has cleaned up by itself.
     fn drop(&mut self) {
         if let Some(mut pipe) = self.child.stdin.take() {
-            // It fails only when the keeper is gone already, and then there is nothing to send home.
+            // The write fails only when the keeper is gone already, and then there is nothing to send home.
             let _ = pipe.write_all(b"done\n");
         }
         let _ = self.child.wait();

@@ -17,7 +17,8 @@ use crate::system::file_error;
 use crate::tool::Tools;
 use crate::{EmulatedCounters, EmulatedLink, InterfaceCounters, LabError, Shape, Side};
 
-/// Two network namespaces joined by veth pairs, with a bridge between or without, and by emulated links; deleted when dropped.
+/// Two network namespaces joined by veth pairs, with a bridge between or without, and by emulated links; deleted when
+/// dropped.
 ///
 /// Links are counted from 0 in the order they were asked for. Link `i` is the subnet `10.77.<i>.0/24` of its own:
 /// side A has `.1`, side B `.2`. IPv6 is off inside, since nothing would wait for its duplicate address detection.
@@ -30,9 +31,9 @@ pub struct LinkLab {
     pub(crate) a: Namespace,
     pub(crate) b: Namespace,
     pub(crate) links: Vec<Link>,
-    /// Whether the ends of emulated links are told each other's hardware address.
+    /// Whether the ends of emulated links know each other's hardware address.
     pub(crate) known_neighbours: bool,
-    /// Dropped after `drop` has run, and so told that there is nothing left to do.
+    /// The keeper, dropped after `drop` has run, when it has nothing left to do.
     pub(crate) _keeper: Keeper,
 }
 
@@ -65,7 +66,7 @@ impl LinkLab {
         builder::check().map(drop)
     }
 
-    /// Deletes the namespaces of labs whose owner no longer lives, and returns their names. Every build does it too.
+    /// Deletes the namespaces of labs whose owner is dead, and returns their names. Every build does it too.
     ///
     /// # Errors
     ///
@@ -91,7 +92,7 @@ impl LinkLab {
         self.side(side).enter()
     }
 
-    /// How many links there are.
+    /// The number of links.
     pub fn link_count(&self) -> usize {
         self.links.len()
     }
@@ -116,8 +117,8 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// [`LabError::BadShape`], [`LabError::OtherKind`] for an emulated link, or [`LabError::System`] when `tc` refuses; the ends
-    /// may then differ.
+    /// [`LabError::BadShape`], [`LabError::OtherKind`] for an emulated link, or [`LabError::System`] when `tc` refuses;
+    /// the ends may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
         shape.validate()?;
         if self.link(link).emulated.is_some() {
@@ -130,9 +131,9 @@ impl LinkLab {
         Ok(())
     }
 
-    /// Changes an emulated link in both directions, also while it carries traffic. Frames that it took before arrive as they
-    /// would have, and none overtakes another; so on an emulated link that became shorter, the first ones arrive in a bunch. The
-    /// losses are drawn on from where they were, unless the seed is another.
+    /// Changes an emulated link in both directions, also while it carries traffic. Frames that it took before arrive as
+    /// they would have, and none overtakes another; so on an emulated link that became shorter, the first ones arrive
+    /// in a bunch. The losses are drawn on from where they were, unless the seed is another.
     ///
     /// # Errors
     ///
@@ -143,8 +144,8 @@ impl LinkLab {
         running.carrier.change(emulated).map_err(|errno| emulation_ended(link, errno))
     }
 
-    /// Takes one end of a link down, or brings it up again. The other end sees its carrier go and come, unless a bridge lies between. The address
-    /// stays; open TCP connections wait until the link is back.
+    /// Takes one end of a link down, or brings it up again. The other end sees its carrier go and come, unless a bridge
+    /// lies between. The address stays; open TCP connections wait until the link is back.
     ///
     /// # Errors
     ///
@@ -156,7 +157,7 @@ impl LinkLab {
             running.outages().set(side, true, self.dropped(link)?);
         }
         self.set_device(side, link, [state])?;
-        // A veth pair does the rest by itself. Whether the other end hears us is told to a TAP.
+        // A veth pair does the rest by itself. A TAP has to hear whether the other end is up.
         self.set_device(side.other(), link, ["carrier", if up { "on" } else { "off" }])?;
         if up {
             if self.known_neighbours {
@@ -182,7 +183,8 @@ impl LinkLab {
     }
 
     /// The counts of an emulated link's frames, each way. The kernel's count of frames that never reached the link's
-    /// thread is among it, so an emulated link with [`EmulatedCounters::unplanned_drops`] of 0 followed its plan exactly.
+    /// thread is among it, so an emulated link with [`EmulatedCounters::unplanned_drops`] of 0 followed its plan
+    /// exactly.
     ///
     /// # Errors
     ///
@@ -263,12 +265,13 @@ impl LinkLab {
         for port in &ports {
             self.tools.ip(inside.into_iter().chain(["link", "set", "dev", port, "master", &bridge, "up"]))?;
         }
-        // Else the bridge would say that the addresses of its namespace are its own (`arp_ignore` of ip-sysctl).
+        // With ARP the bridge would say that the addresses of its namespace are its own (`arp_ignore` of ip-sysctl).
         self.tools.ip(inside.into_iter().chain(["link", "set", "dev", &bridge, "arp", "off", "up"]))?;
         self.finish_veth(interface_a, interface_b, shape)
     }
 
-    /// Makes a veth pair between side A and `there`. It is born inside, so its names never clash with the machine's own interfaces.
+    /// Makes a veth pair between side A and `there`. The pair is born inside, so its names never clash with the
+    /// machine's own interfaces.
     fn make_pair(&self, here: &str, peer: &str, there: &Namespace) -> Result<(), LabError> {
         let pair = ["link", "add", here, "type", "veth", "peer", "name", peer, "netns", there.name()];
         self.tools.ip(["-n", self.a.name()].into_iter().chain(pair))
@@ -326,8 +329,8 @@ impl Drop for LinkLab {
         // Emulated links first: their descriptors would keep the devices, and with them the namespaces, alive.
         self.links.clear();
         for side in Side::BOTH {
-            // A lab that failed half-way lacks one or both, and a drop has nobody to report to; a namespace that stays
-            // for another reason is stale once this process ends, and swept by the next build.
+            // A lab that failed half-way lacks one or both, and a drop cannot report; a namespace that stays for
+            // another reason is stale once this process ends, and swept by the next build.
             let _ = self.tools.ip(["netns", "del", self.side(side).name()]);
         }
     }
@@ -341,9 +344,9 @@ fn octet(link: usize) -> u8 {
     u8::try_from(link).expect("a lab has at most MAX_LINKS links, one per value of an octet")
 }
 
-/// How many links a lab can have: the link's number is one octet of its addresses.
+/// The most links of a lab: the link's number is one octet of its addresses.
 pub const MAX_LINKS: usize = 256;
 
-/// Of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
+/// The counters of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
 const COUNTERS: &str = "/proc/thread-self/net/dev";
 const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";

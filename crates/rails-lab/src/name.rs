@@ -58,7 +58,7 @@ impl fmt::Display for NamespaceName {
     }
 }
 
-/// Reads exactly the form that [`fmt::Display`] writes, so that a sweep takes nobody else's namespace for ours.
+/// Reads exactly the form that [`fmt::Display`] writes, so that a sweep takes no other namespace for ours.
 impl FromStr for NamespaceName {
     type Err = NotOurs;
 
@@ -101,7 +101,8 @@ pub(crate) fn address(side: Side, link: u8) -> IpAddr {
     Ipv4Addr::new(10, 77, link, host).into()
 }
 
-/// The hardware address of an emulated link's end: locally administered, and the same in every lab, so that the ends need not ask.
+/// The hardware address of an emulated link's end: locally administered, and the same in every lab, so that the ends
+/// need not ask.
 pub(crate) fn hardware_address(side: Side, link: u8) -> String {
     format!("02:72:61:69:{link:02x}:0{}", 1 + side as u8)
 }

@@ -112,6 +112,6 @@ pub(crate) fn check_allowed() -> Result<(), LabError> {
     answer.map_err(|source| LabError::NamespacesRefused { source })
 }
 
-/// Where `ip netns` keeps the namespaces it made (iproute2, include/namespace.h, `NETNS_RUN_DIR`).
+/// The folder of the namespaces that `ip netns` made (iproute2, include/namespace.h, `NETNS_RUN_DIR`).
 pub(crate) const NAMESPACES: &str = "/var/run/netns";
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";

@@ -34,7 +34,7 @@ impl Shape {
         Self::Rate { mbit, burst_bytes: DEFAULT_BURST_BYTES, latency: DEFAULT_LATENCY }
     }
 
-    /// The same link at another rate.
+    /// This link at another rate.
     pub const fn at(self, mbit: u64) -> Self {
         match self {
             Self::Unshaped => Self::mbit(mbit),
@@ -78,7 +78,7 @@ impl Shape {
     }
 }
 
-/// In a few words: `unshaped`, or the token bucket.
+/// Writes a few words: `unshaped`, or the token bucket.
 impl fmt::Display for Shape {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

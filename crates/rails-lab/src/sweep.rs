@@ -14,7 +14,7 @@ use crate::namespace::NAMESPACES;
 use crate::system::file_error;
 use crate::tool::Tools;
 
-/// Deletes the namespaces whose owner no longer lives and returns their names.
+/// Deletes the namespaces whose owner is dead and returns their names.
 pub(crate) fn sweep(tools: &Tools) -> Result<Vec<String>, LabError> {
     let mut removed = Vec::new();
     for name in list()?.into_iter().filter(|name| !is_alive(name.pid)) {

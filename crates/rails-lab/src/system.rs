@@ -22,9 +22,9 @@ pub enum SystemError {
     Command {
         /// The whole command line.
         command: String,
-        /// How it ended.
+        /// The program's exit status.
         status: ExitStatus,
-        /// Its standard error, without the last newline.
+        /// The program's standard error, without the last newline.
         stderr: String,
     },
     /// A file could not be made, read or written.

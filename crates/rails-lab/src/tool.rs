@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::LabError;
 use crate::system::output;
 
-/// Where the programs are that a lab is built with.
+/// The paths of the programs that a lab is built with.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     pub(crate) ip: PathBuf,

@@ -14,15 +14,16 @@ use crate::{LabError, LinkLab, Side};
 pub struct TransportCounters {
     /// Segments that were sent again (`RetransSegs` of `Tcp` in `/proc/net/snmp`), of every connection.
     pub retransmitted_segments: u64,
-    /// Subflows of MPTCP that joined a connection besides its first, as the end sees it that asked for them (`MPJoinSynAckRx` of
-    /// `MPTcpExt` in `/proc/net/netstat`); `None` where the kernel has no MPTCP.
+    /// Subflows of MPTCP that joined a connection besides its first, as the end sees it that asked for them
+    /// (`MPJoinSynAckRx` of `MPTcpExt` in `/proc/net/netstat`); `None` where the kernel has no MPTCP.
     pub mptcp_joins: Option<u64>,
 }
 
 impl LinkLab {
-    /// Makes this the congestion control of every connection over the links, at both ends, also where a socket asks for another: an
-    /// attribute of the links' routes. (The sysctl of a namespace takes only those that the whole machine allows to everyone, and
-    /// programs of others cannot always be told.) A link that goes down loses it with its route.
+    /// Makes this the congestion control of every connection over the links, at both ends, also where a socket asks for
+    /// another: an attribute of the links' routes. (The sysctl of a namespace takes only those that the whole machine
+    /// allows to everyone, and not every program has an option for it.) A link that goes down loses it with its
+    /// route.
     ///
     /// # Errors
     ///
@@ -45,12 +46,13 @@ impl LinkLab {
         Ok(())
     }
 
-    /// Lets MPTCP use every link: a connection from side A to side B's address on link 0 is told the addresses of the other
-    /// links by B, and A opens a subflow to each of them (from its own address in that subnet, as its routes lead).
+    /// Lets MPTCP use every link: on a connection from side A to side B's address on link 0, B announces its addresses
+    /// on the other links, and A opens a subflow to each of them (from its own address in that subnet, as its routes
+    /// lead).
     ///
     /// # Errors
     ///
-    /// [`LabError::System`] where the kernel has no MPTCP, [`LabError::System`] when `ip` refuses.
+    /// [`LabError::System`] where the kernel has no MPTCP, or when `ip` refuses.
     ///
     /// # References
     ///
@@ -124,7 +126,7 @@ fn read(path: &str) -> Result<String, SystemError> {
 }
 
 const MPTCP_ENABLED: &str = "/proc/sys/net/mptcp/enabled";
-/// Of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
+/// The counters of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
 const SNMP: &str = "/proc/thread-self/net/snmp";
 const NETSTAT: &str = "/proc/thread-self/net/netstat";
 const TCP4: &str = "/proc/thread-self/net/tcp";

@@ -39,7 +39,7 @@ struct Shared {
 struct Pool {
     waiting: VecDeque<Arc<Work>>,
     threads: usize,
-    /// Of the threads, those that wait for work.
+    /// The number of threads that wait for work.
     idle: usize,
     is_ended: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) struct Aside<T> {
     work: Arc<Work>,
 }
 
-/// Cancels work, whoever waits for its result.
+/// Cancels work, whichever caller waits for its result.
 #[derive(Debug, Clone)]
 pub(crate) struct Canceller(Arc<Work>);
 
@@ -124,7 +124,7 @@ impl Shared {
             let shared = Arc::clone(self);
             match Builder::new().name(self.name.clone()).spawn(move || shared.serve()) {
                 Ok(_) => pool.threads += 1,
-                // A busy thread takes it.
+                // A busy thread takes the work.
                 Err(_) if pool.threads > 0 => {}
                 Err(refused) => return Err(refused),
             }
@@ -170,7 +170,7 @@ impl Shared {
 impl Work {
     fn run(&self) {
         let job = self.take();
-        // A result that nobody waits for is dropped there, and may panic.
+        // A result that no caller waits for is dropped here, and may panic.
         let _ = catch_unwind(AssertUnwindSafe(|| job.into_iter().for_each(|job| job())));
         self.is_over.store(true, SeqCst);
     }
@@ -241,7 +241,7 @@ impl fmt::Debug for Work {
     }
 }
 
-/// As tokio's pool has, and as long as it keeps one.
+/// The limits of tokio's pool: its threads, and the time that it keeps one.
 const MAX_THREADS: usize = 512;
 const KEPT: Duration = Duration::from_secs(10);
 

@@ -100,7 +100,7 @@ pub struct UndeliveredStream {
 pub struct OptionError {
     /// The setting.
     pub what: &'static str,
-    /// Its value.
+    /// The setting's value.
     pub value: u64,
     /// The least allowed value.
     pub least: u64,
@@ -118,7 +118,7 @@ pub struct NoTransport(pub Scheme);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// Nothing carries lanes to such an address.
+    /// No transport carries lanes to such an address.
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
     /// The connection was not established.
@@ -172,7 +172,7 @@ pub enum OpenError {
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// Nothing carries lanes to one of the addresses.
+    /// No transport carries lanes to one of the addresses.
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
     /// The security is for the listening end.
@@ -199,7 +199,7 @@ pub enum AddLaneError {
     /// There is no such rail.
     #[error("there is no rail {0} at this end")]
     NoSuchRail(RailId),
-    /// Nothing carries lanes to such an address.
+    /// No transport carries lanes to such an address.
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
     /// The stream has used all its lane numbers.
@@ -261,7 +261,7 @@ pub enum BindListenerError {
     /// A text is no address, or a host name is not known.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
-    /// Nothing carries lanes to one of the addresses.
+    /// No transport carries lanes to one of the addresses.
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
     /// An address cannot be listened on.

@@ -51,9 +51,9 @@
 //!
 //! # Privileges
 //! None for the defaults. Binding to a device needs none since Linux 5.7, nor does `SO_INCOMING_CPU` (measured on Linux
-//! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` and [`TcpTransport::busy_poll`] need `CAP_NET_ADMIN`, and a
-//! listener or UDP socket below port 1024 `CAP_NET_BIND_SERVICE`. Times of sending ([`Pacing`]) need `CAP_NET_ADMIN`
-//! with the queueing discipline `etf`, and nothing with `fq`.
+//! 6.18). A congestion control outside of `net.ipv4.tcp_allowed_congestion_control` and [`TcpTransport::busy_poll`]
+//! need `CAP_NET_ADMIN`, and a listener or UDP socket below port 1024 `CAP_NET_BIND_SERVICE`. Times of sending
+//! ([`Pacing`]) need `CAP_NET_ADMIN` with the queueing discipline `etf`, and nothing with `fq`.
 //!
 //! # Limits
 //! This crate binds no threads and no memory (`rails-bind` does), resolves no names, does not encrypt, and has no

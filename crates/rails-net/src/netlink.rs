@@ -17,7 +17,7 @@ use std::{
 /// A queueing discipline of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Qdisc {
-    /// Its name, such as `fq`.
+    /// The discipline's name, such as `fq`.
     pub(crate) kind: String,
     pub(crate) handle: TcHandle,
     pub(crate) parent: TcHandle,

@@ -7,7 +7,7 @@ use std::{
 
 /// The local address from which the routing table would send to `remote`.
 ///
-/// It connects a UDP socket, for which the kernel looks up the route and chooses the source address, and sends no
+/// The call connects a UDP socket, for which the kernel looks up the route and chooses the source address, and sends no
 /// packet. A route does not mean that a host answers. Policy routing by mark, port or user may choose another address
 /// for a real connection.
 ///

@@ -103,7 +103,7 @@ pub(crate) fn prefer(
     }
 }
 
-/// Whether the system has no such option, which some systems tell by EINVAL, or lets no process of this kind use it.
+/// Whether the system has no such option, which some systems report by EINVAL, or lets no process of this kind use it.
 pub(crate) fn is_refused(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -5,10 +5,10 @@ use rails_topo::CpuSet;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
 
-/// Where the packets arrive whose connections a socket is to accept.
+/// The arrival of the packets whose connections a socket is to accept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Arrival {
-    /// The CPUs that handle them.
+    /// The CPUs that handle the packets.
     pub cpus: CpuSet,
     /// The name of the interface that they come by; `None` is any, as is an interface that does not exist.
     pub interface: Option<String>,
@@ -19,17 +19,18 @@ pub struct Arrival {
 pub struct SteeredListeners {
     /// The sockets, in the order of their arrivals. They do not block.
     pub listeners: Vec<TcpListener>,
-    /// Their address; in place of a port 0 it has the port that the kernel chose.
+    /// The sockets' address; in place of a port 0 it has the port that the kernel chose.
     pub local: SocketAddr,
-    /// Whether the kernel took the steering. If it did not, it spreads connections by a hash of their addresses and ports.
+    /// Whether the kernel took the steering. If it did not, it spreads connections by a hash of their addresses and
+    /// ports.
     pub steering: Result<(), OptionError>,
 }
 
-/// Listens on `local` with one socket for each arrival (`SO_REUSEPORT`). The kernel gives each connection to one of them:
-/// to the first one of whose CPUs handles the connection's first packet; if there is none, to the one whose interface the packet
-/// came by, if it is the only one with that interface; else by a hash of the addresses and ports.
+/// Listens on `local` with one socket for each arrival (`SO_REUSEPORT`). The kernel gives each connection to one of
+/// them: to the first one of whose CPUs handles the connection's first packet; if there is none, to the one whose
+/// interface the packet came by, if it is the only one with that interface; else by a hash of the addresses and ports.
 ///
-/// Nobody else listens there: an address at which another socket listens, in this process or another, is in use. Later
+/// No other socket listens there: an address at which one listens, in this process or another, is in use. Later
 /// sockets of the same user with `SO_REUSEPORT` can still join.
 ///
 /// A connection that waits in a socket's queue when that socket is closed is reset by the kernel, unless
@@ -54,7 +55,8 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
         let socket = socket.map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
         socket::prefer("SO_REUSEADDR", true, false, socket.set_reuse_address(true))?;
-        // The first socket binds alone, and shares the address after that: so it fails if another service listens there.
+        // The first socket binds alone, and shares the address after that: so it fails if another service listens
+        // there.
         let is_first = listeners.is_empty();
         if is_first {
             socket::bind_address(&socket, local)?;
@@ -85,8 +87,8 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
     Ok(SteeredListeners { listeners, local: bound, steering })
 }
 
-/// The choice as a classic BPF program, by the CPUs and the interface of each socket. It returns the index of a socket, or
-/// one too many for the kernel's hash.
+/// The choice as a classic BPF program, by the CPUs and the interface of each socket. It returns the index of a socket,
+/// or one too many for the kernel's hash.
 fn program(places: &[(CpuSet, Option<u32>)]) -> Vec<libc::sock_filter> {
     let give = |index: usize| statement(libc::BPF_RET | libc::BPF_K, index as u32);
     let mut program = vec![load(libc::SKF_AD_CPU)];

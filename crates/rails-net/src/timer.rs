@@ -20,7 +20,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 #[derive(Debug)]
 pub struct Timer {
     fd: AsyncFd<TimerDescriptor>,
-    /// When it fires; `None` if it is not set.
+    /// The time at which the timer fires; `None` if it is not set.
     set: Option<Instant>,
 }
 
@@ -36,7 +36,7 @@ impl Timer {
         Ok(Self { fd: TimerDescriptor::new()?.attach()?, set: None })
     }
 
-    /// Sets it to fire at that time, or never. A time that has passed is now.
+    /// Sets the timer to fire at that time, or never. A time that has passed fires at once.
     ///
     /// # Errors
     /// The kernel's.
@@ -45,7 +45,7 @@ impl Timer {
             return Ok(());
         }
         self.set = None;
-        // A report of the last time says nothing of this one: to look would take a call.
+        // A report of the last time says nothing of this one; a look at it would take a call.
         let _ = self.fd.try_io(Interest::READABLE, |_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         let timer = &self.fd.get_ref().timer();
         match at {
@@ -60,7 +60,7 @@ impl Timer {
         Ok(())
     }
 
-    /// Waits until it has fired, once for each setting. It remembers the latest caller.
+    /// Waits until the timer has fired, once for each setting. It remembers the latest caller.
     ///
     /// # Errors
     /// The runtime's, when it shuts down.
@@ -73,7 +73,7 @@ impl Timer {
                     self.set = None;
                     return Poll::Ready(Ok(()));
                 }
-                // It was set anew after it had fired.
+                // The timer was set anew after it had fired.
                 Err(Errno::EAGAIN) => guard.clear_ready(),
                 Err(error) => return Poll::Ready(Err(error.into())),
             }

@@ -117,9 +117,9 @@ impl fmt::Debug for IncomingLane {
 ///   the same task's. A ready result may be wrong: the next `try_` call then gives `WouldBlock`, and the task waits
 ///   again. It must not be wrong for ever, or a rail's thread spins.
 /// - **Threads**: any thread may call any method at any time. The task of a lane drives it on its rail, and reads and
-///   writes of the application drive it on theirs, one thread at a time; other threads read its figures, and one submits
-///   beside the one that receives if the lane [allows that](Self::submits_beside_receiving). No method blocks for longer
-///   than a system call.
+///   writes of the application drive it on theirs, one thread at a time; other threads read its figures, and one
+///   submits beside the one that receives if the lane [allows that](Self::submits_beside_receiving). No method blocks
+///   for longer than a system call.
 /// - **Dropping** a lane ends it: the peer receives its end or an error, now or after the submitted bytes. Submitted
 ///   memory that a kernel or a device still reads stays unchanged for as long. Dropping the [`Acceptor`] that a
 ///   lane came from does not end it.
@@ -134,9 +134,8 @@ impl fmt::Debug for IncomingLane {
 /// | another error of a lane | The path is at fault: the stream dials the lane again |
 /// | zero bytes received | The peer has closed its sending side |
 /// | [`unacknowledged_packets`](TransportStats::unacknowledged_packets) while [`bytes_acknowledged`](TransportStats::bytes_acknowledged) stands still, and [`peer_window_bytes`](TransportStats::peer_window_bytes) is not zero | The lane has stalled after a few round trips: other lanes carry its chunks |
-/// | [`unsent_bytes`](TransportStats::unsent_bytes) for as long, which the peer's window takes | The same: this host
-/// drops the lane's packets |
-/// | three [`unanswered_probes`](TransportStats::unanswered_probes) | The same, whatever the peer's window is |
+/// | [`unsent_bytes`](TransportStats::unsent_bytes) for as long, which the peer's window takes | As above: this host drops the lane's packets |
+/// | three [`unanswered_probes`](TransportStats::unanswered_probes) | As above, for any window of the peer |
 /// | [`min_rtt`](TransportStats::min_rtt), or else [`rtt`](TransportStats::rtt) | The time that a chunk takes on this lane |
 pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The local address.
@@ -213,9 +212,9 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The lane's, if it has failed.
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Has [`poll_receive_ready`](Self::poll_receive_ready) wait until this many bytes have arrived, the lane has ended or
-    /// the transport can hold no more bytes; until the first call it waits for one byte. Arrived bytes that are enough now wake
-    /// the waker. A hint: the transport may be ready earlier. The default does nothing.
+    /// Has [`poll_receive_ready`](Self::poll_receive_ready) wait until this many bytes have arrived, the lane has ended
+    /// or the transport can hold no more bytes; until the first call it waits for one byte. Arrived bytes that are
+    /// enough now wake the waker. A hint: the transport may be ready earlier. The default does nothing.
     ///
     /// # Errors
     /// The transport's. An error ends the lane.
@@ -235,7 +234,7 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// of the latter.
     ///
     /// # Errors
-    /// As [`stats`](Self::stats).
+    /// Those of [`stats`](Self::stats).
     fn detailed_stats(&self) -> Result<TransportStats, StatsError> {
         self.stats()
     }
@@ -254,7 +253,7 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The transport's. The lane goes on as before.
     ///
     /// # Panics
-    /// It may panic outside of a tokio runtime with its I/O driver.
+    /// For some transports, outside of a tokio runtime with its I/O driver.
     fn register_here(&self) -> io::Result<()> {
         Ok(())
     }
@@ -285,8 +284,8 @@ pub struct TransportStats {
     /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
-    /// Bytes that the peer's host takes at the moment; zero while the peer's application does not read. A lane whose peer
-    /// takes nothing has not stalled, unless the host does not answer [probes](Self::unanswered_probes).
+    /// Bytes that the peer's host takes at the moment; zero while the peer's application does not read. A lane whose
+    /// peer takes nothing has not stalled, unless the host does not answer [probes](Self::unanswered_probes).
     pub peer_window_bytes: Option<u64>,
     /// Probes of the peer's host since it last answered anything. A lane with three has stalled, if the stream waits
     /// for an answer.
@@ -314,13 +313,13 @@ pub struct TransportStats {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportDetails {
-    /// TCP's.
+    /// TCP's figures.
     Tcp(Box<TcpStats>),
-    /// Those of a transport outside of this crate.
+    /// The figures of a transport outside of this crate.
     Other {
-        /// Its scheme.
+        /// The transport's scheme.
         scheme: &'static str,
-        /// Its figures, by names that carry their units.
+        /// The figures, by names that carry their units.
         figures: BTreeMap<&'static str, u64>,
     },
 }

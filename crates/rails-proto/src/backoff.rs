@@ -29,7 +29,7 @@ impl Backoff {
         Self { next: Self::SHORTEST, longest: Self::LONGEST_RARE }
     }
 
-    /// How long to wait now.
+    /// The time to wait before the next attempt.
     #[allow(clippy::should_implement_trait, reason = "it never ends, so it is no iterator")]
     pub fn next(&mut self) -> Duration {
         let now = self.next;

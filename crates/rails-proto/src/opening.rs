@@ -150,9 +150,9 @@ pub struct Race {
 /// The next step of a lane that has connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It tries to open the stream, and the caller calls [`Race::ended`] after success or failure.
+    /// The lane tries to open the stream, and the caller calls [`Race::ended`] after success or failure.
     Open,
-    /// It asks again at that time, or as soon as another lane's attempt has ended.
+    /// The lane asks again at that time, or as soon as another lane's attempt has ended.
     Wait(Instant),
 }
 
@@ -216,9 +216,9 @@ pub struct Attempts {
 /// The next step of a lane after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
-    /// How long it waits before it tries again; `None` means until another lane has opened the stream.
+    /// The wait of the lane before its next attempt; `None` means until another lane has opened the stream.
     pub wait: Option<Duration>,
-    /// Whether it counts as a lane that did not come up, so that the stream does not wait for it.
+    /// Whether the lane counts as one that did not come up, so that the stream does not wait for it.
     pub counts: bool,
 }
 

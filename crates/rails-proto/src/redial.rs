@@ -10,13 +10,13 @@ use std::time::Duration;
 /// The end of a lane, for the end that dials it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It left the stream, and this end does not dial it again.
+    /// The lane left the stream, and this end does not dial it again.
     Left,
-    /// Another connection takes its place.
+    /// Another connection takes the lane's place.
     Replaced,
-    /// The peer's kernel closed or reset it: a new connection gets through at once, or is refused.
+    /// The peer's kernel closed or reset the lane: a new connection gets through at once, or is refused.
     ByPeer,
-    /// It ended in any other way.
+    /// The lane ended in any other way.
     Otherwise,
 }
 

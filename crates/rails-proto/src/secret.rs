@@ -11,7 +11,7 @@ pub struct Secret(Arc<Zeroizing<Vec<u8>>>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a secret has at least {} bytes, this one has {length}", Secret::SHORTEST)]
 pub struct SecretTooShort {
-    /// Its length in bytes.
+    /// The secret's length in bytes.
     pub length: usize,
 }
 

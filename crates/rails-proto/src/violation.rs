@@ -10,7 +10,7 @@ pub enum Violation {
     /// A chunk is longer than this end takes.
     #[error("a chunk of {length} bytes, longer than the {longest} that this end takes")]
     TooLong {
-        /// Its length in bytes.
+        /// The chunk's length in bytes.
         length: u32,
         /// The longest chunk that this end takes.
         longest: u32,
@@ -80,19 +80,19 @@ pub enum MessageViolation {
     /// A packet cannot hold so many messages, or does not hold them.
     #[error("a packet of {length} bytes that does not hold the stated {count} messages")]
     Packet {
-        /// Its length in bytes.
+        /// The packet's length in bytes.
         length: u32,
-        /// The number of messages that it states.
+        /// The number of messages that the packet states.
         count: u32,
     },
     /// A part is empty, or does not lie in its message.
     #[error("a part of {length} bytes at {at} of a message of {total}")]
     Part {
-        /// Its length in bytes.
+        /// The part's length in bytes.
         length: u32,
-        /// The offset within the message that it states.
+        /// The offset within the message that the part states.
         at: u32,
-        /// The length of the message that it states.
+        /// The length of the message that the part states.
         total: u32,
     },
     /// Two messages lie in the same place, or a message's description changes.
@@ -106,9 +106,9 @@ pub enum MessageViolation {
     Number {
         /// The message's priority.
         priority: Priority,
-        /// Its number.
+        /// The message's number.
         number: u64,
-        /// The stream offset at which it begins.
+        /// The stream offset at which the message begins.
         offset: u64,
     },
     /// The stream ends, and a message before a later one is missing.

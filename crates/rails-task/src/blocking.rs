@@ -29,7 +29,7 @@ struct Pool {
     is_closed: bool,
 }
 
-/// How long a task that was cancelled, or queues that were closed, may keep a thread.
+/// The time limit of one wait, after which a thread sees that its task was cancelled or the queues closed.
 const TIME_LIMIT: Duration = Duration::from_millis(100);
 
 impl Blockers {

@@ -1,4 +1,4 @@
-//! A share of a CPU's time. It reads no clock.
+//! A share of a CPU's time, without a clock of its own.
 
 use crate::BudgetError;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ impl Budget {
         self.share
     }
 
-    /// How long the thread is to rest, if it is.
+    /// The time that the thread is to rest, if any.
     pub(crate) fn rest(&mut self, now: Instant, cpu_time: Duration) -> Option<Duration> {
         let (start, used_before) = self.start;
         let (elapsed, used) = (now.saturating_duration_since(start), cpu_time.saturating_sub(used_before));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the thread does, it gets its share and the share of one window, and one step.
+        /// Any thread gets at most its share, the share of one window, and one step.
         #[test]
         fn no_more_than_the_share(
             share in 0.01..1.0f64,

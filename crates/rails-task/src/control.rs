@@ -1,4 +1,4 @@
-//! What the threads of triggers do, and how they are controlled.
+//! The work of the threads of triggers, and their control.
 
 use super::{
     budget::Budget,
@@ -16,7 +16,7 @@ use std::{
 pub(crate) struct Control {
     is_over: AtomicBool,
     is_enabled: AtomicBool,
-    /// The bits of its share of a CPU's time.
+    /// The bits of the thread's share of a CPU's time.
     share: AtomicU64,
 }
 

@@ -7,17 +7,17 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// Tasks that were submitted to it.
+    /// Tasks that were submitted to the queue.
     pub submitted: u64,
-    /// Runs by threads of this object.
+    /// Runs by threads of the queue's object.
     pub run_here: u64,
-    /// Runs by threads of the objects inside it.
+    /// Runs by threads of the objects inside that one.
     pub run_below: u64,
     /// Runs that began after the task's [deadline](crate::TaskOptions::run_before).
     pub missed: u64,
     /// The time that tasks waited; `None` unless the queues are [timed](crate::TaskQueuesBuilder::timed).
     pub waits: Option<Waits>,
-    /// Tasks that wait in it now.
+    /// Tasks that wait in the queue.
     pub waiting: usize,
 }
 
@@ -25,9 +25,9 @@ pub struct QueueStats {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Waits {
-    /// Of all submissions together.
+    /// The time of all submissions together.
     pub total: Duration,
-    /// The longest.
+    /// The longest time.
     pub longest: Duration,
 }
 

@@ -8,21 +8,21 @@ use std::io;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// Its CPU set is empty.
+    /// The task's CPU set is empty.
     #[error("a task has to be allowed on one CPU at least")]
     NoCpu,
-    /// Its CPU set has CPUs that are not online, or not of this machine.
+    /// The task's CPU set has CPUs that are not online, or not of this machine.
     #[error("a task is to run on CPUs {cpus}, and this machine has {online} online")]
     Outside {
         /// The task's CPUs.
         cpus: CpuSet,
-        /// The machine's.
+        /// The machine's online CPUs.
         online: CpuSet,
     },
-    /// Its deadline is no time after the submission.
+    /// The task's deadline is no time after the submission.
     #[error("a task is to run before its submission: the time of its deadline has to be above zero")]
     NoTime,
-    /// The operating system gave no thread that could block for its event.
+    /// The operating system gave no thread that could block for the task's event.
     #[error("no thread to block for the task's event: {0}")]
     Thread(io::ErrorKind),
 }
@@ -31,10 +31,10 @@ pub enum TaskError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// The queue of its object is full, and so are those of the objects around it.
+    /// The queue of the task's object is full, and so are those of the objects around it.
     #[error("the task queues are full")]
     Full,
-    /// It was cancelled, or has panicked.
+    /// The task was cancelled, or has panicked.
     #[error("the task is over: it was cancelled, or has panicked")]
     Over,
     /// The queues were closed.
@@ -54,7 +54,7 @@ pub enum AttachError {
     Outside {
         /// The thread's CPUs.
         cpus: CpuSet,
-        /// The machine's.
+        /// The machine's online CPUs.
         online: CpuSet,
     },
     /// The operating system gave no thread.

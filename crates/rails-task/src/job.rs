@@ -25,11 +25,11 @@ use std::{
 pub struct Helpers {
     queues: TaskQueues,
     place: Arc<Place>,
-    /// That of the thread, if it tells.
+    /// The thread's load, if it tells.
     load: Option<Arc<Load>>,
 }
 
-/// Where helpers are. All clones know it.
+/// The place of helpers, which all clones share.
 #[derive(Debug)]
 struct Place {
     /// The last CPUs.
@@ -40,9 +40,9 @@ struct Place {
 
 /// A piece of work on a value of its owner's: made once, and offered as often as wanted.
 ///
-/// The owner offers a value, and takes it back: done by a helper, or untouched, and then the owner does the work. It never
-/// waits for a helper. A helper that holds the value may lose its CPU for long, so an owner that cannot wait keeps what it
-/// needs to do the work again.
+/// The owner offers a value, and takes it back: done by a helper, or untouched, and then the owner does the work. The
+/// owner never waits for a helper. A helper that holds the value may lose its CPU for long, so an owner that cannot
+/// wait keeps what it needs to do the work again.
 ///
 /// ```
 /// use rails_task::{Helpers, Taken, TaskQueues};
@@ -70,9 +70,9 @@ pub enum Taken<T> {
     Done(T),
     /// No helper has begun with it, and none does.
     Untouched(T),
-    /// A helper is at it.
+    /// A helper is at the work.
     Running,
-    /// There is no value: none was offered, or the work has panicked with it.
+    /// There is no value: none was offered, or the work has panicked with the value.
     Nothing,
 }
 
@@ -100,11 +100,11 @@ impl Helpers {
         Ok(Self { queues: queues.clone(), place: Arc::new(place), load: None })
     }
 
-    /// The helpers are on these CPUs from now on, for all clones; on none, they are not wanted. A job that was made before
-    /// asks for the former CPUs.
+    /// Moves the helpers to these CPUs, for all clones; on none, they are not wanted. A job that was made before asks
+    /// for the former CPUs.
     ///
     /// # Errors
-    /// [`TaskError`] if they are not of this machine.
+    /// [`TaskError`] if the CPUs are not of this machine.
     pub fn move_to(&self, cpus: &CpuSet) -> Result<(), TaskError> {
         self.place.is_nowhere.store(cpus.is_empty(), Relaxed);
         if cpus.is_empty() {
@@ -119,13 +119,13 @@ impl Helpers {
         Ok(())
     }
 
-    /// How often they have [moved](Self::move_to): jobs are to be made anew then.
+    /// The number of [moves](Self::move_to): after each, jobs are to be made anew.
     pub fn moves(&self) -> u64 {
         self.place.moves.load(Relaxed)
     }
 
-    /// Helpers that are wanted only while their thread is busy, which tells when it [sleeps](Self::set_asleep). It is
-    /// awake now.
+    /// Helpers that are wanted only while their thread is busy, which tells when it [sleeps](Self::set_asleep). The
+    /// thread begins awake.
     pub fn while_busy(self, now: Instant) -> Self {
         Self { load: Some(Arc::new(Load::new(now))), ..self }
     }
@@ -137,8 +137,8 @@ impl Helpers {
         }
     }
 
-    /// Whether work is to be offered to them, if there are any: always, or [while](Self::while_busy) the thread was awake
-    /// for at least seven eighths of the last millisecond or has not slept for as long.
+    /// Whether work is to be offered to the helpers, if there are any: always, or [while](Self::while_busy) the thread
+    /// was awake for at least seven eighths of the last millisecond or has not slept for as long.
     pub fn are_wanted(&self, now: Instant) -> bool {
         self.load.as_ref().is_none_or(|load| load.is_busy(now)) && !self.place.is_nowhere.load(Relaxed)
     }
@@ -158,17 +158,17 @@ impl Helpers {
         CURRENT.set(helpers);
     }
 
-    /// Their CPUs.
+    /// The helpers' CPUs.
     pub fn cpus(&self) -> CpuSet {
         if self.place.is_nowhere.load(Relaxed) { CpuSet::new() } else { self.place.lock().clone() }
     }
 
-    /// Work that they may do.
+    /// Work that the helpers may do.
     pub fn job<T: Send + 'static>(&self, work: impl Fn(&mut T) + Send + Sync + 'static) -> Job<T> {
         self.job_that_tells(work, || {})
     }
 
-    /// Work that they may do. The helper calls `tell` when it has come to the end, and the value can be taken back.
+    /// Work that the helpers may do. A helper calls `tell` when it has come to the end, and the value can be taken.
     pub fn job_that_tells<T: Send + 'static>(
         &self,
         work: impl Fn(&mut T) + Send + Sync + 'static,
@@ -208,7 +208,7 @@ fn begin<T>(slot: &Mutex<Slot<T>>) -> Option<T> {
     }
 }
 
-/// Calls it at the end of a run, also of one that panics.
+/// Calls the function at the end of a run, also of one that panics.
 struct OnEnd<'a, F: Fn()>(&'a F);
 
 impl<F: Fn()> Drop for OnEnd<'_, F> {
@@ -226,7 +226,7 @@ struct Running<'a, T> {
 impl<T> Drop for Running<'_, T> {
     fn drop(&mut self) {
         if self.value.is_some() {
-            // The work has panicked with it.
+            // The work has panicked with the value.
             *lock(self.slot) = Slot::Empty;
         }
     }

@@ -1,4 +1,4 @@
-//! How much of its time a thread is awake.
+//! The share of its time that a thread is awake.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -9,18 +9,18 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Load {
     start: Instant,
-    /// Since when it has been awake or asleep, in nanoseconds from the start.
+    /// The beginning of the thread's present sleep or wake, in nanoseconds from the start.
     since: AtomicU64,
     is_asleep: AtomicBool,
-    /// The nanoseconds awake and asleep in this period.
+    /// The thread's nanoseconds awake and asleep in this period.
     awake: AtomicU64,
     asleep: AtomicU64,
-    /// Whether it was awake for most of the last period.
+    /// Whether the thread was awake for most of the last period.
     was_busy: AtomicBool,
 }
 
 impl Load {
-    /// Of a thread that is awake.
+    /// The load of a thread that is awake.
     pub(crate) fn new(now: Instant) -> Self {
         let (since, is_asleep, awake, asleep, was_busy) = Default::default();
         Self { start: now, since, is_asleep, awake, asleep, was_busy }
@@ -40,8 +40,8 @@ impl Load {
         }
     }
 
-    /// Whether the thread has more to do than it has time: it was awake for seven eighths of the last period, or has not
-    /// slept for as long as a period.
+    /// Whether the thread has more to do than it has time: it was awake for seven eighths of the last period, or has
+    /// not slept for as long as a period.
     pub(crate) fn is_busy(&self, now: Instant) -> bool {
         let since = Duration::from_nanos(self.nanoseconds(now).saturating_sub(self.since.load(Relaxed)));
         match self.is_asleep.load(Relaxed) {

@@ -7,7 +7,7 @@ mod sync {
         Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
     };
 
-    /// What the language's one order of [`SeqCst`] accesses gives, in loom's terms.
+    /// Gives loom the language's one order of [`SeqCst`] accesses.
     pub(super) fn order_accesses() {
         loom::sync::atomic::fence(SeqCst);
     }
@@ -183,7 +183,7 @@ fn blocked_task_is_queued_once() {
         let submitter = thread::spawn(move || submitted.submit());
         let is_blocked = state.block() == End::Blocked;
         let resumes = is_blocked && state.resume();
-        // It was submitted before it could block, or while it was blocked, or once it was queued again.
+        // The task was submitted before it could block, or while it was blocked, or once it was queued again.
         let submit = submitter.join().unwrap();
         let pushes = [!is_blocked, resumes, submit == Submit::Queue].into_iter().filter(|pushed| *pushed).count();
         assert_eq!(pushes, 1, "{submit:?}, blocked: {is_blocked}, resumed: {resumes}");

@@ -12,9 +12,9 @@ pub struct ObjectId(pub(crate) usize);
 pub struct Object {
     /// The outermost of the objects with these CPUs.
     pub kind: ObjectKind,
-    /// Its CPUs.
+    /// The object's online CPUs.
     pub cpus: CpuSet,
-    /// The object around it; `None` for the machine.
+    /// The object around this one; `None` for the machine.
     pub parent: Option<ObjectId>,
 }
 
@@ -69,7 +69,7 @@ impl Objects {
         Self(objects)
     }
 
-    /// All of them.
+    /// All objects, with their numbers.
     pub fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> {
         self.0.iter().enumerate().map(|(index, object)| (ObjectId(index), object))
     }
@@ -77,7 +77,7 @@ impl Objects {
     /// An object of this machine.
     ///
     /// # Panics
-    /// If it is one of a larger machine.
+    /// If the number is one of a larger machine.
     pub fn get(&self, id: ObjectId) -> &Object {
         &self.0[id.0]
     }
@@ -98,7 +98,7 @@ impl Objects {
         std::iter::successors(Some(from), |id| self.0[id.0].parent)
     }
 
-    /// How many objects lie on the way from one object to the other, by the smallest that covers both.
+    /// The number of steps from one object to the other, by the smallest that covers both.
     pub(crate) fn distance(&self, from: ObjectId, to: ObjectId) -> usize {
         let place = |id| self.path(to).position(|around| around == id);
         let common = self.path(from).enumerate().find_map(|(up, id)| Some(up + place(id)?));

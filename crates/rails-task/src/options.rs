@@ -23,7 +23,7 @@ impl TaskOptions {
         Self::default()
     }
 
-    /// Which of the tasks in one queue run first. Default: [`Priority::Normal`].
+    /// The task's place among those in one queue. Default: [`Priority::Normal`].
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
@@ -44,10 +44,10 @@ impl TaskOptions {
     /// and a thread of its own calls `wait`, which blocks until the event that the task polls for, as `poll(2)` does.
     /// Then the task runs again, and polls anew. Default: a task polls as long as it wants to.
     ///
-    /// `wait` is given a time limit, of 100 ms, and returns whether the event has come. It is called again until the
-    /// event comes, the task is submitted or cancelled, or the queues are closed. It runs in the scheduling class and
-    /// on the CPUs of the thread that made the first such task, not on the task's. If the task is submitted while
-    /// `wait` blocks, two threads may call it at a time. If it panics, the task is over.
+    /// `wait` gets a time limit, of 100 ms, and returns whether the event has come. A thread calls it again until the
+    /// event comes, the task is submitted or cancelled, or the queues are closed. `wait` runs in the scheduling class
+    /// and on the CPUs of the thread that made the first such task, not on the task's. If the task is submitted while
+    /// `wait` blocks, two threads may call it at a time. If `wait` panics, the task is over.
     pub fn blocking(mut self, after: Duration, wait: impl Fn(Duration) -> bool + Send + Sync + 'static) -> Self {
         self.blocking = Some(Blocking { after, wait: Box::new(wait) });
         self

@@ -17,22 +17,22 @@ use std::{
 pub(crate) struct Queue {
     /// The tasks that every thread of the object may run, by priority.
     rings: [ArrayQueue<Arc<Inner>>; 2],
-    /// Those that some of its threads may run, that have a deadline, or that found their ring full, by priority.
+    /// The tasks that only some threads of the object may run, with a deadline, or whose ring was full, by priority.
     others: Mutex<[VecDeque<Arc<Inner>>; 2]>,
-    /// Their number, so that none is seen without the lock.
+    /// The number of `others`, so that an empty list is seen without the lock.
     other_count: AtomicUsize,
-    /// How many of them have a deadline.
+    /// The number of `others` that have a deadline.
     dated_count: AtomicUsize,
     room: usize,
-    /// Those that were put into it, but for those that poll.
+    /// Counts the tasks that were put into the queue, but for those that poll.
     pub(crate) news: News,
     /// The threads that sleep and whose way leads through this queue, but for the timers.
     pub(crate) sleepers: Sleepers,
     /// The timers that sleep.
     pub(crate) timers: Sleepers,
-    /// Those of the news that were not submitted.
+    /// The number of `news` that were not submitted.
     pub(crate) put_back: AtomicU64,
-    /// Those that poll, and were left by a thread that may not come back.
+    /// Counts the tasks that poll, and were left by a thread that may not come back.
     pub(crate) polling_news: News,
     /// The tasks at home here that poll.
     polling: Mutex<Vec<Arc<Inner>>>,
@@ -76,14 +76,14 @@ impl Queue {
         has_room
     }
 
-    /// The tasks that wait in it.
+    /// The number of tasks that wait in the queue.
     pub(crate) fn len(&self) -> usize {
         self.rings.iter().map(ArrayQueue::len).sum::<usize>() + self.other_count.load(Relaxed)
     }
 
     /// Takes the tasks that wait and are allowed: those whose deadline is over, then the urgent ones, then the others.
-    /// Those that come meanwhile are not among them, unless their deadline is over. Returns whether it has come to the end,
-    /// because `goes_on` was true before each task.
+    /// Tasks that come meanwhile are not among them, unless their deadline is over. Returns whether the pass has come
+    /// to the end, because `goes_on` was true before each task.
     #[inline]
     pub(crate) fn drain(
         &self,
@@ -140,7 +140,7 @@ impl Queue {
         true
     }
 
-    /// Takes those whose deadline is over, the most overdue first. Returns their numbers, by priority.
+    /// Takes the tasks whose deadline is over, the most overdue first. Returns their numbers, by priority.
     #[inline]
     fn drain_overdue(
         &self,

@@ -105,7 +105,7 @@ impl TaskQueues {
         &self.shared.objects
     }
 
-    /// The counters of an object's queue. They are not of one instant while tasks are submitted and run.
+    /// The counters of an object's queue, which are not of one instant while tasks are submitted and run.
     pub fn stats(&self, object: ObjectId) -> QueueStats {
         let (shared, queue) = (&self.shared, self.shared.queue(object));
         let runners = shared.runners.read().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ impl TaskQueues {
                 || true,
                 |inner| {
                     inner.state.cancel();
-                    // It is in no queue any more.
+                    // The task has left its queue.
                     inner.state.begin();
                     shared.end_polling(&inner);
                     inner.tell_end();
@@ -152,8 +152,8 @@ impl TaskQueuesBuilder {
         self
     }
 
-    /// Measures how long tasks wait ([`QueueStats::waits`]). It reads the clock twice for each submission, which takes
-    /// some 20 ns each. Default: no.
+    /// Measures how long tasks wait ([`QueueStats::waits`]), by two readings of the clock for each submission, which
+    /// take some 20 ns each. Default: no.
     pub fn timed(mut self, is_timed: bool) -> Self {
         self.is_timed = is_timed;
         self
@@ -225,7 +225,7 @@ impl Shared {
         let object = self.push_always(inner);
         self.queue(object).put_back.fetch_add(1, Relaxed);
         self.announce(inner, object, inner.home);
-        // Its owner learns of it from the task.
+        // The owner sees from the task that it is over.
         let _ = self.end_if_closed(inner);
     }
 
@@ -233,7 +233,7 @@ impl Shared {
     /// it, a worker is woken.
     pub(crate) fn put_back_polling(&self, inner: &Arc<Inner>, is_by_worker: bool, is_first: bool) {
         let object = self.push_always(inner);
-        // The thread that closes the queues finds it, or this one ends it.
+        // The thread that closes the queues finds the task, or this one ends it.
         fence(SeqCst);
         if !is_by_worker {
             self.queue(object).polling_news.add();
@@ -267,7 +267,7 @@ impl Shared {
     #[inline]
     fn announce(&self, inner: &Inner, object: ObjectId, near: ObjectId) {
         self.queue(object).news.add();
-        // The threads that may run it are those of its home.
+        // Each thread that may run the task counts as a sleeper of its home.
         if self.queue(inner.home).sleepers.are_there() {
             self.wake(inner, near, |trigger| trigger != Trigger::Timer);
         }
@@ -313,7 +313,7 @@ impl Shared {
     /// A task that came while the queues were closed may have come behind the others, which were cancelled.
     #[inline]
     fn end_if_closed(&self, inner: &Arc<Inner>) -> Result<(), SubmitError> {
-        // It is in one order with the news.
+        // The flag is in one order with the news.
         if !self.is_closed() {
             return Ok(());
         }

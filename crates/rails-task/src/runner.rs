@@ -29,11 +29,11 @@ pub struct Runner {
     sleeper: Arc<Sleeper>,
     /// The news of the queues on the thread's way that the last pass has seen.
     seen: Vec<Cell<[u64; 2]>>,
-    /// Whether their end has kept the thread from sleeping.
+    /// Whether the queues' end has kept the thread from sleeping.
     has_seen_end: Cell<bool>,
     /// Whether the last pass found the thread elsewhere than on its CPUs, which are offline.
     is_astray: Cell<bool>,
-    /// It belongs to its thread.
+    /// Keeps the runner on its thread.
     thread: PhantomData<*const ()>,
 }
 
@@ -51,11 +51,11 @@ pub(crate) struct Sleeper {
 /// The reason for which a thread runs tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// Its owner says when.
+    /// The thread's owner says when.
     Caller,
-    /// Its CPU is idle: it goes on with tasks that poll.
+    /// The thread's CPU is idle: the thread goes on with tasks that poll.
     Worker,
-    /// A time has come: it looks at tasks that poll and at deadlines alone.
+    /// A time has come: tasks that poll and deadlines alone decide when.
     Timer,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Trigger {
 pub struct Pass {
     /// The tasks that ran.
     pub ran: usize,
-    /// Those of them that poll: they want to run again.
+    /// The tasks among them that poll: they want to run again.
     pub polling: usize,
 }
 
@@ -84,7 +84,7 @@ impl TaskQueues {
     }
 
     /// As [`attach`](Self::attach), for a thread that sleeps in a place of its own, as in the runtime's: `wake` ends a
-    /// sleep there, or the next one if it has not begun. It may not call these queues, which are locked meanwhile.
+    /// sleep there, or the next one if it has not begun. `wake` may not call these queues, which are locked meanwhile.
     /// [`Runner::begin_sleep`] has to say that the thread may sleep.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl TaskQueues {
         self.attach_as(Trigger::Caller, cpus, Box::new(wake))
     }
 
-    /// The calling thread, which may run on these CPUs, as one that does nothing else.
+    /// The calling thread, which may run on these CPUs, as one that only runs tasks.
     pub(crate) fn attach_trigger(&self, trigger: Trigger, cpus: CpuSet) -> Result<Runner, AttachError> {
         let thread = thread::current();
         self.attach_as(trigger, cpus, Box::new(move || thread.unpark()))
@@ -131,8 +131,8 @@ impl Runner {
         self.run_while(|_| true)
     }
 
-    /// As [`run`](Self::run), as long as `goes_on` says so before each task, which gets the pass so far. Tasks that are left
-    /// keep the thread from [sleeping](Self::begin_sleep).
+    /// As [`run`](Self::run), as long as `goes_on` says so before each task, which gets the pass so far. Tasks that are
+    /// left keep the thread from [sleeping](Self::begin_sleep).
     #[inline]
     pub fn run_while(&self, goes_on: impl Fn(&Pass) -> bool) -> Pass {
         let pass = Cell::new(Pass::default());
@@ -179,7 +179,7 @@ impl Runner {
         }
     }
 
-    /// Sleeps until a task comes that this thread may run, or the time is over, if there is a time. It may return
+    /// Sleeps until a task comes that this thread may run, or the time is over, if there is a time. The sleep may end
     /// early.
     pub fn sleep(&self, time: Option<Duration>) {
         if !self.begin_sleep() {
@@ -193,8 +193,8 @@ impl Runner {
         self.end_sleep();
     }
 
-    /// Whether the thread is on its CPUs. The kernel lets a thread run anywhere whose CPUs go offline, also after they are
-    /// back, so it binds the thread again.
+    /// Whether the thread is on its CPUs. The kernel lets a thread run anywhere whose CPUs go offline, also after they
+    /// are back, so this binds the thread again.
     #[inline]
     fn is_in_place(&self) -> bool {
         is_on(&self.sleeper.cpus) || is_bound_again(&self.sleeper.cpus)
@@ -207,7 +207,7 @@ impl Runner {
         self.fall_asleep(|| self.queues().zip(&self.seen).any(|(queue, seen)| self.news(queue) != seen.get()))
     }
 
-    /// As [`begin_sleep`](Self::begin_sleep), with other news. That the queues are closed is among them, once.
+    /// As [`begin_sleep`](Self::begin_sleep), with other news. The closing of the queues is among them, once.
     pub(crate) fn fall_asleep(&self, has_news: impl FnOnce() -> bool) -> bool {
         let has_news = || self.is_closed() && !self.has_seen_end.replace(true) || has_news();
         self.sleeper.asleep.fall(self.sleeper.counts(&self.shared), has_news)
@@ -237,13 +237,13 @@ impl Runner {
         }
     }
 
-    /// Says that the thread is awake. Returns whether a task has woken it: no other thread was woken for that task, so the
-    /// caller [runs](Self::run) tasks before it does anything that takes long.
+    /// Says that the thread is awake. Returns whether a task has woken it: no other thread was woken for that task, so
+    /// the caller [runs](Self::run) tasks before it does anything that takes long.
     pub fn end_sleep(&self) -> bool {
         !self.sleeper.asleep.wake(self.sleeper.counts(&self.shared))
     }
 
-    /// The object whose tasks it runs first.
+    /// The object whose tasks the thread runs first.
     pub fn object(&self) -> ObjectId {
         self.sleeper.object
     }
@@ -310,7 +310,7 @@ impl Runner {
                 self.shared.put_back_polling(inner, self.sleeper.trigger == Trigger::Worker, is_first);
             }
             end => {
-                // It was cancelled.
+                // The task was cancelled.
                 self.shared.queue(inner.home).remove_polling(inner);
                 self.go_on(inner, end);
             }
@@ -377,7 +377,7 @@ impl Sleeper {
         }
     }
 
-    /// The numbers of sleepers among which it is.
+    /// The counts of sleepers that include this thread.
     fn counts<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = &'a Sleepers> + Clone {
         let is_timer = self.trigger == Trigger::Timer;
         self.path.iter().map(move |(object, _)| {

@@ -183,7 +183,7 @@ fn quiet() -> Config {
     config
 }
 
-/// Each waits for the end of one submission before the next: there is a run for each.
+/// Each submitter waits for the end of one submission before the next: there is a run for each.
 #[test]
 fn each_submission_is_followed_by_a_run() {
     check(12_000, || {

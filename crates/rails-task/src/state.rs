@@ -2,54 +2,54 @@
 
 use super::sync::{AcqRel, Acquire, AtomicU8, Relaxed};
 
-/// The state of a task. It is in one queue at most, and runs on one thread at a time.
+/// The state of a task, which is in one queue at most, and runs on one thread at a time.
 #[derive(Debug)]
 pub(crate) struct State(AtomicU8);
 
 /// The outcome of taking a task out of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begin {
-    /// It runs now, until [`State::end`] or [`State::block`].
+    /// The task runs until [`State::end`] or [`State::block`].
     Run,
-    /// It waits outside of the queues until it is masked no more.
+    /// The task waits outside of the queues until it is unmasked.
     Held,
-    /// It is over.
+    /// The task is over.
     Cancelled,
 }
 
 /// The outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It goes into a queue again.
+    /// The task goes into a queue again.
     Queue,
-    /// It waits for its event outside of the queues, until [`State::resume`].
+    /// The task waits for its event outside of the queues, until [`State::resume`].
     Blocked,
-    /// It is not pending any more. A thread waits for that, if so.
+    /// The task is pending no more; `is_awaited` if a thread waits for that.
     Ended { is_awaited: bool },
 }
 
 /// The outcome of a submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Submit {
-    /// It is to be put into a queue.
+    /// The task is to be put into a queue.
     Queue,
-    /// It is in a queue, or goes there once it has run.
+    /// The task waits already, or goes into a queue once it has run.
     Already,
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
 }
 
 const QUEUED: u8 = 1;
 const RUNNING: u8 = 2;
-/// It was submitted while it ran.
+/// The task was submitted while it ran.
 const AGAIN: u8 = 4;
 const CANCELLED: u8 = 8;
 const MASKED: u8 = 16;
-/// It was taken out of its queue while it was masked.
+/// The task was taken out of its queue while it was masked.
 const HELD: u8 = 32;
-/// A thread waits for its end.
+/// A thread waits for the task's end.
 const AWAITED: u8 = 64;
-/// A thread blocks for its event.
+/// A thread blocks for the task's event.
 const BLOCKED: u8 = 128;
 
 impl State {
@@ -73,7 +73,7 @@ impl State {
         self.change(|state| (state & !QUEUED, ()));
     }
 
-    /// Takes it out of its queue.
+    /// Takes the task out of its queue.
     #[inline]
     pub(crate) fn begin(&self) -> Begin {
         self.change(|state| match state {
@@ -83,7 +83,7 @@ impl State {
         })
     }
 
-    /// It has run, and wants to run again or not.
+    /// Ends a run, after which the task wants to run `again` or not.
     #[inline]
     pub(crate) fn end(&self, again: bool) -> End {
         self.change(|state| {
@@ -95,7 +95,7 @@ impl State {
         })
     }
 
-    /// It has run, and waits for its event unless it was submitted meanwhile.
+    /// Ends a run: the task waits for its event unless it was submitted meanwhile.
     pub(crate) fn block(&self) -> End {
         self.change(|state| {
             let ended = state & !(RUNNING | AGAIN);
@@ -107,7 +107,7 @@ impl State {
         })
     }
 
-    /// Its event has come. Returns whether it goes into a queue.
+    /// The task's event has come. Returns whether the task goes into a queue.
     pub(crate) fn resume(&self) -> bool {
         self.change(|state| match state {
             _ if state & BLOCKED != 0 && state & CANCELLED == 0 => (state & !BLOCKED | QUEUED, true),
@@ -115,22 +115,22 @@ impl State {
         })
     }
 
-    /// Whether it waits for its event.
+    /// Whether the task waits for its event.
     pub(crate) fn is_blocked(&self) -> bool {
         self.0.load(Acquire) & (BLOCKED | CANCELLED) == BLOCKED
     }
 
-    /// It is not to run any more. Returns whether it was pending.
+    /// Keeps the task from running again. Returns whether it was pending.
     pub(crate) fn cancel(&self) -> bool {
         self.change(|state| (state | CANCELLED, is_pending(state)))
     }
 
-    /// It is not to run for now.
+    /// Keeps the task from running for now.
     pub(crate) fn mask(&self) {
         self.change(|state| (state | MASKED, ()));
     }
 
-    /// It may run again. Returns whether it goes into a queue.
+    /// Lets the task run again. Returns whether it goes into a queue.
     pub(crate) fn unmask(&self) -> bool {
         self.change(|state| match state {
             _ if state & HELD != 0 && state & CANCELLED == 0 => (state & !(MASKED | HELD) | QUEUED, true),
@@ -147,18 +147,18 @@ impl State {
         self.0.load(Acquire) & CANCELLED != 0
     }
 
-    /// Whether a thread runs it, or it is in a queue and not cancelled.
+    /// Whether a thread runs the task, or it is in a queue and not cancelled.
     pub(crate) fn is_active(&self) -> bool {
         let state = self.0.load(Acquire);
         state & (QUEUED | RUNNING) != 0 && state & CANCELLED == 0
     }
 
-    /// A thread waits for its end, if it is pending. Returns whether it is.
+    /// A thread waits for the end of the task, if it is pending. Returns whether it is.
     pub(crate) fn await_end(&self) -> bool {
         self.change(|state| if is_pending(state) { (state | AWAITED, true) } else { (state, false) })
     }
 
-    /// Whether it has ended, and a thread is to be told.
+    /// Whether the task has ended, and the waiting threads are to be woken.
     pub(crate) fn take_awaited(&self) -> bool {
         if self.0.load(Acquire) & AWAITED == 0 {
             return false;

@@ -30,22 +30,22 @@ pub(crate) struct Inner {
     pub(crate) cpus: CpuSet,
     /// The smallest object that covers the CPUs.
     pub(crate) home: ObjectId,
-    /// Whether it may run on all CPUs of its home.
+    /// Whether the task may run on all CPUs of its home.
     pub(crate) is_whole: bool,
     pub(crate) priority: Priority,
     pub(crate) options: TaskOptions,
     has_panicked: AtomicBool,
-    /// The threads that wait for its end.
+    /// The threads that wait for the task's end.
     waiting: Mutex<Vec<Thread>>,
 
     // Times in nanoseconds of the queues' clock, and facts of a task that polls. The thread that has put the task into
     // a state or taken it out of its queue is the only one that uses them.
     submitted: AtomicU64,
-    /// When it is to run, or [`NEVER`].
+    /// The task's deadline, or [`NEVER`].
     due: AtomicU64,
-    /// Since when it polls, or [`NEVER`].
+    /// The time since which the task polls, or [`NEVER`].
     polls_since: AtomicU64,
-    /// Whether its home's queue knows that it polls.
+    /// Whether the queue of the task's home knows that it polls.
     is_listed: AtomicBool,
 }
 
@@ -55,18 +55,18 @@ const NEVER: u64 = u64::MAX;
 /// The result of a task's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// It has nothing more to do, until it is submitted again.
+    /// The task has nothing more to do, until it is submitted again.
     Done,
-    /// It is to run again, as a task that polls for something.
+    /// The task is to run again, as one that polls for something.
     Again,
 }
 
-/// Which of the tasks in one queue run first.
+/// The order of the tasks in one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Priority {
-    /// Before the normal ones.
+    /// Tasks that run before the normal ones.
     High,
-    /// In the order in which they were submitted.
+    /// Tasks in the order in which they were submitted.
     #[default]
     Normal,
 }
@@ -96,7 +96,7 @@ impl Inner {
         }
     }
 
-    /// Whether a thread with these CPUs may run it.
+    /// Whether a thread with these CPUs may run the task.
     #[inline]
     pub(crate) fn allows(&self, cpus: &CpuSet) -> bool {
         cpus.is_subset(&self.cpus)
@@ -118,7 +118,7 @@ impl Inner {
     #[inline]
     pub(crate) fn take_stamp(&self, is_timed: bool, clock: impl Fn() -> u64) -> (Option<u64>, bool) {
         let due = self.due();
-        // A task that polls was submitted once.
+        // The later runs of a polling task follow no submission.
         let is_first = is_timed && self.submitted.load(Relaxed) != NEVER;
         if !is_first && due.is_none() {
             return (None, false);
@@ -129,18 +129,18 @@ impl Inner {
         (is_timed.then(|| now.saturating_sub(submitted)), due.is_some_and(|due| due <= now))
     }
 
-    /// When it is to run.
+    /// The task's deadline, if its run has not begun.
     pub(crate) fn due(&self) -> Option<u64> {
         Some(self.due.load(Relaxed)).filter(|due| *due != NEVER)
     }
 
-    /// Whether it is something for a timer: it has a deadline, or polls.
+    /// Whether the task is one for a timer: it has a deadline, or polls.
     #[inline]
     pub(crate) fn is_for_timer(&self) -> bool {
         self.options.run_before.is_some() || self.is_listed.load(Relaxed)
     }
 
-    /// Calls its work, once it has [begun](State::begin).
+    /// Calls the work of a task that has [begun](State::begin).
     #[inline]
     pub(crate) fn step(&self) -> Step {
         catch_unwind(AssertUnwindSafe(&self.work)).unwrap_or_else(|_| {
@@ -149,7 +149,7 @@ impl Inner {
         })
     }
 
-    /// Whether it has polled in vain for so long that it is to block.
+    /// Whether the task has polled in vain for so long that it is to block.
     pub(crate) fn is_to_block(&self, clock: impl Fn() -> u64) -> bool {
         self.options.blocking.as_ref().is_some_and(|blocking| {
             let now = clock();
@@ -159,19 +159,19 @@ impl Inner {
         })
     }
 
-    /// Forgets how long it has polled, and returns whether its home's queue is to forget that it polls.
+    /// Forgets since when the task polls. Returns whether its home's queue is to forget that it polls.
     #[inline]
     pub(crate) fn end_polling(&self) -> bool {
         self.polls_since.store(NEVER, Relaxed);
         self.is_listed.load(Relaxed) && self.is_listed.swap(false, Relaxed)
     }
 
-    /// It polls. Returns whether its home's queue does not know so.
+    /// The task polls. Returns whether its home's queue does not know so.
     pub(crate) fn begin_polling(&self) -> bool {
         !self.is_listed.load(Relaxed) && !self.is_listed.swap(true, Relaxed)
     }
 
-    /// Blocks until its event or for the time limit. Returns whether the event has come.
+    /// Blocks until the task's event or for the time limit. Returns whether the event has come.
     pub(crate) fn block(&self, limit: Duration) -> bool {
         let wait = &self.options.blocking.as_ref().expect("it has a blocking variant").wait;
         catch_unwind(AssertUnwindSafe(|| wait(limit))).unwrap_or_else(|_| {
@@ -181,14 +181,14 @@ impl Inner {
         })
     }
 
-    /// The panic's hook has told of it.
+    /// Ends the task, whose panic the panic hook has reported.
     #[cold]
     fn note_panic(&self) {
         self.has_panicked.store(true, Relaxed);
         self.state.cancel();
     }
 
-    /// Wakes the threads that wait for its end, if it is not pending.
+    /// Wakes the threads that wait for the task's end, if it is not pending.
     pub(crate) fn tell_end(&self) {
         if self.state.take_awaited() {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,7 +196,7 @@ impl Inner {
         }
     }
 
-    /// Has the calling thread woken at its end. Returns whether it is pending.
+    /// Has the calling thread woken at the task's end. Returns whether the task is pending.
     pub(crate) fn await_end(&self) -> bool {
         let this = thread::current();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +209,7 @@ impl Inner {
     }
 }
 
-/// Hundreds of years are as good as for ever.
+/// A time in nanoseconds: hundreds of years are as good as for ever.
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -259,13 +259,13 @@ impl Task {
         }
     }
 
-    /// Whether it is to run, or runs.
+    /// Whether the task is to run, or runs.
     #[inline]
     pub fn is_pending(&self) -> bool {
         self.inner.state.is_pending()
     }
 
-    /// Whether it does not run again: it was cancelled, or has panicked.
+    /// Whether the task does not run again: it was cancelled, or has panicked.
     pub fn is_over(&self) -> bool {
         self.inner.state.is_cancelled()
     }
@@ -275,12 +275,12 @@ impl Task {
         self.inner.has_panicked.load(Relaxed)
     }
 
-    /// The CPUs on which it may run.
+    /// The CPUs on which the task may run.
     pub fn cpus(&self) -> &CpuSet {
         &self.inner.cpus
     }
 
-    /// The object in whose queue it waits.
+    /// The object in whose queue the task waits.
     pub fn home(&self) -> ObjectId {
         self.inner.home
     }

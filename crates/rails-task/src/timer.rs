@@ -37,23 +37,23 @@ impl TimerTrigger {
         TriggerThread::start(queues, object, Trigger::Timer, "timer", ThreadPlacement::new(), run).map(Self)
     }
 
-    /// The object whose tasks it runs first.
+    /// The object whose tasks the timer runs first.
     pub fn object(&self) -> ObjectId {
         self.0.object()
     }
 
-    /// Switches it on or off. Switched off it runs no task, after the one that it runs, and uses no CPU; tasks wait for
-    /// other threads. Default: on.
+    /// Switches the timer on or off. Switched off it runs no task, after the one that it runs, and uses no CPU; tasks
+    /// wait for other threads. Default: on.
     pub fn set_enabled(&self, is_enabled: bool) {
         self.0.set_enabled(is_enabled);
     }
 
-    /// Whether it is switched on.
+    /// Whether the timer is switched on.
     pub fn is_enabled(&self) -> bool {
         self.0.is_enabled()
     }
 
-    /// Limits it to a share of one CPU's time, as [`Worker::set_budget`](crate::Worker::set_budget) does.
+    /// Limits the timer to a share of one CPU's time, as [`Worker::set_budget`](crate::Worker::set_budget) does.
     ///
     /// # Errors
     /// [`BudgetError`]. The limit is as before.

@@ -39,8 +39,8 @@ impl Sleepers {
 }
 
 impl Asleep {
-    /// The thread falls asleep, unless there are news that it does not know. Returns whether it may. It is counted
-    /// among the sleepers of each queue whose news it wants.
+    /// The thread falls asleep, unless there are news that it does not know. Returns whether it may. The thread is
+    /// counted among the sleepers of each queue whose news it wants.
     pub(crate) fn fall<'a>(
         &self,
         sleepers: impl Iterator<Item = &'a Sleepers> + Clone,
@@ -62,7 +62,7 @@ impl Asleep {
         self.0.load(SeqCst)
     }
 
-    /// It sleeps no more, or is to be woken by the caller. Returns whether it slept: one caller alone wakes it.
+    /// The thread sleeps no more, or the caller is to wake it. Returns whether it slept: one caller alone wakes it.
     pub(crate) fn wake<'a>(&self, sleepers: impl Iterator<Item = &'a Sleepers>) -> bool {
         let slept = self.0.swap(false, SeqCst);
         if slept {

@@ -32,25 +32,25 @@ impl Worker {
         TriggerThread::start(queues, object, Trigger::Worker, "task", placement, Triggered::work).map(Self)
     }
 
-    /// The object whose tasks it runs first.
+    /// The object whose tasks the worker runs first.
     pub fn object(&self) -> ObjectId {
         self.0.object()
     }
 
-    /// Switches it on or off. Switched off it runs no task, after the one that it runs, and uses no CPU; tasks wait for
-    /// other threads. Default: on.
+    /// Switches the worker on or off. Switched off it runs no task, after the one that it runs, and uses no CPU; tasks
+    /// wait for other threads. Default: on.
     pub fn set_enabled(&self, is_enabled: bool) {
         self.0.set_enabled(is_enabled);
     }
 
-    /// Whether it is switched on.
+    /// Whether the worker is switched on.
     pub fn is_enabled(&self) -> bool {
         self.0.is_enabled()
     }
 
-    /// Limits it to a share of one CPU's time: 0.001 to 1. By the thread's own clock, it uses no more than its share of
-    /// 10 ms at once, and then sleeps until its share amounts to the time used. One task is not interrupted. Default:
-    /// 1, no limit.
+    /// Limits the worker to a share of one CPU's time: 0.001 to 1. By the thread's own clock, it uses no more than its
+    /// share of 10 ms at once, and then sleeps until its share amounts to the time used. One task is not interrupted.
+    /// Default: 1, no limit.
     ///
     /// # Errors
     /// [`BudgetError`]. The limit is as before.

@@ -87,8 +87,8 @@ fn cpus_outside_the_machine_are_refused() {
     });
 }
 
-/// A machine with two CPUs behind this thread's. It runs no task that only these may run, also if it waits in the queue
-/// of the whole machine.
+/// A machine with two CPUs behind this thread's. This thread runs no task that only those may run, also if the task
+/// waits in the queue of the whole machine.
 #[test]
 fn partial_set_waits_at_the_object_around_it() {
     let (_, cpu) = here(1);

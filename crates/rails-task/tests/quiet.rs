@@ -50,7 +50,7 @@ fn assert_still(when: &str) {
     panic!("{when}: threads go on: {before:?}");
 }
 
-/// How often each thread of a trigger has gone to sleep.
+/// The number of times that each thread of a trigger has gone to sleep.
 fn sleeps() -> BTreeMap<Tid, u64> {
     let threads = fs::read_dir("/proc/self/task").expect("Linux lists the threads");
     let numbers = threads.map(|entry| entry.expect("Linux lists the threads").file_name());

@@ -164,7 +164,7 @@ fn bad_times_and_shares_are_refused() {
     assert_eq!((timer.set_budget(0.001), worker.set_budget(1.0)), (Ok(()), Ok(())));
 }
 
-/// Its period is far off: the deadline alone makes it run the task.
+/// The timer's period is far off: the deadline alone makes it run the task.
 #[test]
 fn timer_runs_tasks_at_their_deadlines() {
     let machine = Machine::here();
@@ -277,7 +277,7 @@ fn task_blocks_once_it_has_polled_in_vain() {
     }
 }
 
-/// Several block at a time, each with a thread of its own. Some are cancelled, and the others end with the queues.
+/// Several tasks block at a time, each with its own thread. Some are cancelled, and the others end with the queues.
 #[test]
 fn blocked_tasks_end_when_cancelled_or_closed() {
     let machine = Machine::here();

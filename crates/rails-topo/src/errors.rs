@@ -87,7 +87,7 @@ pub enum XmlError {
     Version {
         /// The file.
         path: PathBuf,
-        /// Its version.
+        /// The file's version.
         version: String,
         /// The version of the installed hwloc.
         hwloc: String,
@@ -153,42 +153,42 @@ pub enum CaptureError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureFault {
-    /// It is no `.tar.gz`, or not a whole one.
+    /// The bytes are no `.tar.gz`, or not a whole one.
     #[error("it is no .tar.gz, or a damaged one")]
     Damaged {
         /// The error of reading it.
         source: io::Error,
     },
-    /// It is an archive of something else.
+    /// The bytes are an archive of something else.
     #[error("it is an archive, but no capture: it holds no rails-capture.json")]
     NotACapture,
-    /// Its `rails-capture.json` is malformed.
+    /// The capture's `rails-capture.json` is malformed.
     #[error("its rails-capture.json cannot be understood")]
     Extra {
-        /// Why not.
+        /// The parser's error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// It is of another version of the format.
+    /// The capture is of another version of the format.
     #[error("it is a capture of version {version}, and only version {known} is known here")]
     Version {
-        /// Its version.
+        /// The capture's version.
         version: u32,
         /// The version that can be read.
         known: u32,
     },
-    /// It unpacks to more than may be.
+    /// The archive unpacks to more bytes than may be.
     #[error("it unpacks to more than {limit} bytes")]
     TooLarge {
         /// The most there may be.
         limit: u64,
     },
-    /// It has more entries than may be.
+    /// The archive has more entries than may be.
     #[error("it has more than {limit} entries")]
     TooManyEntries {
         /// The most there may be.
         limit: usize,
     },
-    /// One of its entries is not taken.
+    /// An entry of the capture is not taken.
     #[error("its entry `{entry}` is not taken: {reason}")]
     Entry {
         /// The entry's path.
@@ -214,7 +214,7 @@ pub enum SyntheticError {
         /// The level.
         level: String,
     },
-    /// The same level twice.
+    /// A level is given twice.
     #[error("the level `{level}` is given twice")]
     Repeated {
         /// The level.

@@ -29,7 +29,7 @@ pub struct InterruptLines<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InterruptLine<'a> {
-    /// Its number.
+    /// The interrupt's number.
     pub number: u32,
     /// The name its driver gave it; `None` where no handler is registered.
     pub name: Option<&'a str>,
@@ -60,9 +60,9 @@ impl<'a> Iterator for InterruptLines<'a> {
 }
 
 impl<'a> InterruptLine<'a> {
-    /// How often it was served on each of the CPUs, since the machine was started or the interrupt was made.
+    /// The number of times that each CPU has served it, since the machine was started or the interrupt was made.
     pub fn counts(&self) -> impl Iterator<Item = u64> + 'a {
-        // They were seen to be numbers.
+        // `parse` has seen that they are numbers.
         self.counts.split_ascii_whitespace().filter_map(|count| count.parse().ok())
     }
 
@@ -81,7 +81,7 @@ impl<'a> InterruptLine<'a> {
     }
 }
 
-/// The text after the chip and the trigger; empty without a handler.
+/// The text after the chip and the trigger; `None` without a handler.
 fn handlers(rest: &str) -> Option<&str> {
     let (_, last) = rest.trim_end().rsplit_once("  ")?;
     let last = last.trim();

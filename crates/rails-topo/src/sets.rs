@@ -23,7 +23,7 @@ pub type NodeSet = IdSet<NodeId>;
 pub trait Id: Copy {
     /// The resource of that number.
     fn from_number(number: u32) -> Self;
-    /// Its number.
+    /// The number of the resource.
     fn number(self) -> u32;
 }
 
@@ -48,7 +48,8 @@ pub struct ParseSetError {
     pub reason: &'static str,
 }
 
-/// The largest number that is taken from text, in a set or alone, so that no hostile one can ask for memory without end.
+/// The largest number that is taken from text, in a set or alone, so that no hostile one can ask for memory without
+/// end.
 pub(crate) const LARGEST_PARSED: u32 = (1 << 20) - 1;
 
 impl Id for CpuId {
@@ -123,7 +124,7 @@ impl<T: Id> IdSet<T> {
         self.words.is_empty()
     }
 
-    /// How many numbers it holds.
+    /// The size of the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
@@ -139,7 +140,7 @@ impl<T: Id> IdSet<T> {
         Some(T::from_number(word as u32 * 64 + 63 - self.words[word].leading_zeros()))
     }
 
-    /// Its numbers, in rising order.
+    /// The numbers of the set, in rising order.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| T::from_number(index as u32 * 64 + bit))

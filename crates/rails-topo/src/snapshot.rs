@@ -31,7 +31,7 @@ pub enum SnapshotError {
     Contradiction {
         /// The file.
         path: PathBuf,
-        /// How.
+        /// The contradiction.
         reason: &'static str,
     },
 }

@@ -24,7 +24,7 @@ impl Bandwidth {
         Self(megabits * 1_000_000)
     }
 
-    /// In bits per second.
+    /// The number of bits per second.
     pub const fn as_bits_per_second(self) -> u64 {
         self.0
     }
@@ -36,27 +36,27 @@ impl DataSize {
         Self(bytes)
     }
 
-    /// In bytes.
+    /// The number of bytes.
     pub const fn as_bytes(self) -> u64 {
         self.0
     }
 }
 
-/// In decimal units: `400 Mbit/s`, `2.5 Gbit/s`.
+/// Writes decimal units: `400 Mbit/s`, `2.5 Gbit/s`.
 impl fmt::Display for Bandwidth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         scaled(f, self.0, 1000, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
     }
 }
 
-/// In binary units: `256 KiB`, `1.5 GiB`.
+/// Writes binary units: `256 KiB`, `1.5 GiB`.
 impl fmt::Display for DataSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         scaled(f, self.0, 1024, ["B", "KiB", "MiB", "GiB", "TiB"])
     }
 }
 
-/// Why a text is no quantity.
+/// The fault of a text that is no quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseQuantityError {

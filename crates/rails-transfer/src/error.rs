@@ -71,7 +71,7 @@ pub enum ReceiveError {
     /// The stream failed, or its bytes are not this protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// There is no thread to write files. The sender is told where none could be had.
+    /// There is no thread to write files. The sender hears of it where none could be had.
     #[error("no thread writes the files")]
     Thread(#[from] ThreadError),
 }

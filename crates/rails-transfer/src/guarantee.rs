@@ -30,7 +30,7 @@ pub enum Guarantee {
     /// Two receivers that write one file keep each other out, by a record lock (fcntl(2)) and by flock(2), or by one of
     /// them.
     Lock,
-    /// An unfinished file belongs to the receiver's user, and nobody else may write to it.
+    /// An unfinished file belongs to the receiver's user, and no other user may write to it.
     Owner,
     /// Files and folders have the sender's mode.
     Mode,
@@ -81,7 +81,7 @@ pub(crate) struct Guarantees {
 }
 
 impl Calls {
-    /// The kernel's.
+    /// The kernel's calls.
     pub(crate) const KERNEL: Self = Self {
         lock: |file| Ok(file.try_lock()?),
         record_lock: |file| set_record_lock(file, libc::F_WRLCK),
@@ -114,7 +114,7 @@ impl Guarantees {
         Self { calls, is_strict, observer, lacking: Vec::new() }
     }
 
-    /// Those that were refused so far, each once.
+    /// The guarantees that were refused so far, each once.
     pub(crate) fn lacking(&self) -> &[Lacking] {
         &self.lacking
     }

@@ -25,7 +25,7 @@
 //!     let mut batches: Vec<ReceiveSummary> = Vec::new();
 //!     while batches.len() < 2 {
 //!         let (stream, _) = listener.accept().await.expect("the listener accepts");
-//!         // `()` observes nothing; an `Observer` is told of every file, and of the bytes as they move.
+//!         // `()` observes nothing; an `Observer` hears of every file, and of the bytes as they move.
 //!         batches.push(receive(stream, &into, Arc::new(())).await.expect("the batch comes to its end"));
 //!     }
 //!     batches
@@ -52,15 +52,15 @@
 //! - A file appears under its final name only whole: the sender computed its BLAKE3 as it read, the receiver as it
 //!   wrote, the two are equal, and the bytes are on disk.
 //! - A file that changes while it is read, or is replaced, is sent once more, and fails if it changes again. Its times
-//!   tell a change: stores through a shared mapping of pages that wait to be written to disk alter no time, and nobody
-//!   sees them.
+//!   tell a change: stores through a shared mapping of pages that wait to be written to disk alter no time, and
+//!   remain unseen.
 //! - No path from the network leaves the receiving folder: names are parsed into [`RelPath`], and every access goes
 //!   through a `cap_std` folder handle, which refuses links inside the folder that lead out of it.
 //! - A transfer that is cut leaves `.NAME.rails-part` beside the final name. The next run goes on from there if the
 //!   sender's file still begins with those bytes.
-//! - A file's failure is told to both peers and does not stop the others. `Ok` therefore means only that the protocol
+//! - Both peers hear of a file's failure, and it does not stop the others. `Ok` therefore means only that the protocol
 //!   came to its end; ask [`SendSummary::is_complete`] and [`ReceiveSummary::is_complete`].
-//! - A file system or a sandbox may refuse to lock, to set modes, to write to disk when it is told. The copy then goes
+//! - A file system or a sandbox may refuse to lock, to set modes, or to write to disk on demand. The copy then goes
 //!   on, and names each missing [`Guarantee`] once ([`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the
 //!   file instead.
 //! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it, and at most

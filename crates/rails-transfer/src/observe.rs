@@ -63,10 +63,10 @@ impl Observer for () {}
 pub enum Outcome<'a> {
     /// The file is whole and verified under its final name.
     Stored(Digest),
-    /// The same file was there already.
+    /// The file was there already.
     AlreadyThere,
     /// The folder is there.
     Made,
-    /// It failed, here or at the peer.
+    /// The entry failed, here or at the peer.
     Failed(&'a Reason),
 }

@@ -52,7 +52,7 @@ pub(crate) enum What {
     File {
         /// Where it is at the sender.
         source: Place,
-        /// Its size when it was listed, in bytes.
+        /// The file's size when it was listed, in bytes.
         size: u64,
     },
 }

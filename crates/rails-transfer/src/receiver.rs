@@ -33,8 +33,8 @@ use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
 /// room for all that a peer that keeps to the protocol can be owed. See [`send`](crate::send).
 ///
 /// # Errors
-/// A failure of the whole batch: a folder that cannot be opened or no thread to be had (the sender is told why), a
-/// stream that fails or ends early, a peer that breaks the protocol. A file that fails on its own is in
+/// A failure of the whole batch: a folder that cannot be opened or no thread to be had (the sender hears why), a stream
+/// that fails or ends early, a peer that breaks the protocol. A file that fails on its own is in
 /// [`ReceiveSummary::failures`], and a guarantee that the file system refuses in [`ReceiveSummary::lacking`].
 pub async fn receive<S>(stream: S, into: &Path, observer: Arc<dyn Observer>) -> Result<ReceiveSummary, ReceiveError>
 where
@@ -75,7 +75,7 @@ impl ReceiveOptions {
     }
 
     /// Whether a file fails for which the file system refuses a [`Guarantee`](crate::Guarantee). By default it does
-    /// not: the guarantee is in [`ReceiveSummary::lacking`], and the observer is told.
+    /// not: the guarantee is in [`ReceiveSummary::lacking`], and the observer hears of it.
     pub fn strict(mut self, strict: bool) -> Self {
         self.is_strict = strict;
         self
@@ -84,7 +84,7 @@ impl ReceiveOptions {
     /// As [`receive`], with these options.
     ///
     /// # Errors
-    /// As there.
+    /// As [`receive`].
     pub async fn receive<S>(
         self,
         stream: S,
@@ -407,7 +407,7 @@ impl Worker {
 
     /// Settles the current file as failed; the bytes that the sender has under way for it are dropped.
     ///
-    /// Its part stays for a later run, after a full disk as well: its bytes are good, and the next run may find
+    /// The file's part stays for a later run, after a full disk as well: its bytes are good, and the next run may find
     /// room for the rest.
     fn give_up(&mut self, id: u64, reason: Reason) -> Result<(), Violation> {
         self.inbound.discard();
@@ -430,7 +430,7 @@ impl Worker {
     fn answer(&self, answer: FromReceiver) -> Result<(), Violation> {
         match self.answers.try_send(answer) {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Violation::Window),
-            // Nobody is left to tell; the reading half is about to end as well.
+            // No task writes answers any more; the reading half is about to end as well.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
     }

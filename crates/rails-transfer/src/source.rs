@@ -91,7 +91,7 @@ enum Stop {
     Failed(Reason),
     /// The file changed.
     Changed(Reason),
-    /// Nobody listens any more.
+    /// The thread's owner listens no more.
     Closed,
 }
 
@@ -194,7 +194,7 @@ impl Reader {
 struct Stamp {
     identity: Identity,
     size: u64,
-    /// Seconds and nanoseconds of the last change of the bytes, and of the last change of anything; nobody can set the
+    /// Seconds and nanoseconds of the last change of the bytes, and of the last change of anything; no call can set the
     /// second.
     modified: (i64, i64),
     changed: (i64, i64),
@@ -340,7 +340,7 @@ const BLOCK: usize = 256 * 1024;
 /// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, and 10 ms a tick's
 /// longest time.
 const TICK: Duration = Duration::from_millis(20);
-/// That of file systems whose times are whole seconds (ext4 with inodes of 128 bytes), or every second one (vfat).
+/// The tick of file systems whose times are whole seconds (ext4 with inodes of 128 bytes), or every second one (vfat).
 const COARSE_TICK: Duration = Duration::from_secs(2);
 /// A file that has changed again after so many ticks is being written.
 const MAX_LOOKS: u32 = 3;

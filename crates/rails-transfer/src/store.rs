@@ -2,7 +2,7 @@
 //!
 //! Only [`Store::open`] uses ambient authority; all else goes through `cap_std` handles, for which the kernel
 //! (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or by a link. A failure is a
-//! [`Reason`], because it concerns one entry and is told to both peers.
+//! [`Reason`], because it concerns one entry and both peers hear of it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -23,7 +23,7 @@ use crate::plan::MODE_BITS;
 /// The receiving folder.
 pub(crate) struct Store {
     root: Dir,
-    /// Those of the file system, or of several below the folder.
+    /// The guarantees of the file system, or of several below the folder.
     pub(crate) guarantees: Guarantees,
 }
 
@@ -156,8 +156,8 @@ impl Incoming {
             self.discard();
             return Err(because("rename the part file to its final name")(error));
         }
-        // The mode comes after the name: a crash between the two leaves a whole file that is too private, which
-        // the next run mends (see `keep`). The other way round it could leave a part that nobody may write on.
+        // The mode comes after the name: a crash between the two leaves a whole file that is too private, which the
+        // next run mends (see `keep`). The other way round it could leave a part that no run may write on.
         let part = self.part.take().expect("a file is finished after it is started");
         guarantees.set_mode(&part.file, self.mode, "set the file's mode")?;
         guarantees.sync(&part.file, "put the file's mode on disk")
@@ -183,7 +183,7 @@ impl Incoming {
         }
     }
 
-    /// Removes the part. Its lock is still held, so that nobody else is writing to it.
+    /// Removes the part, whose lock is still held: no other receiver is writing to it.
     fn discard(&mut self) {
         // Where this fails too, the part stays and the next run compares it before it uses it.
         let _ = inside(&self.dir, || self.dir.remove_file(&self.part_name));
@@ -227,7 +227,7 @@ impl Incoming {
         let len = file.metadata().map_err(because("inspect the part file"))?.len();
         let mut hasher = blake3::Hasher::new();
         if len > size {
-            // It is of another file; `start` will empty it. Any length but 0 makes it do so.
+            // The part is of another file; `start` will empty it. Any length but 0 makes it do so.
             self.part = Some(Part { file, hasher, len });
             return Ok(None);
         }
@@ -361,7 +361,7 @@ fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
     fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(mode))
 }
 
-/// Hashes up to `len` bytes; gives how many there were. An error once nobody awaits the digest: a large file takes minutes.
+/// Hashes up to `len` bytes; gives how many there were. An error once the sender is gone: a large file takes minutes.
 fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn Fn() -> bool) -> io::Result<u64> {
     let mut buffer = vec![0; HASH_BUFFER];
     let mut hashed = 0;
@@ -406,7 +406,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Nobody else reads an unfinished file, even one whose final mode is wider.
+/// Only the owner reads an unfinished file, even one whose final mode is wider.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 /// An owner's rights to list a folder and to change its names.

@@ -83,9 +83,9 @@ impl ReceiveSummary {
 /// One file that arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentFile {
-    /// Its path below the receiving folder.
+    /// The path below the receiving folder.
     pub path: RelPath,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// The BLAKE3 on which both peers agree.
     pub digest: Digest,
@@ -96,12 +96,12 @@ pub struct SentFile {
 /// How a file came to be at the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// Its bytes were sent from this offset on.
+    /// The file's bytes were sent from this offset on.
     Sent {
         /// 0 for a file that was sent whole.
         resumed_at: u64,
     },
-    /// It was there already, with the same size and digest.
+    /// The file was there already, with the same size and digest.
     AlreadyThere,
 }
 

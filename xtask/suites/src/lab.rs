@@ -50,7 +50,7 @@ pub(crate) fn of_programs(programs: &[Program], long: bool, out: &mut dyn Write)
     run_all(&find(programs, |test| long || !takes_long(test))?, out)
 }
 
-/// Whether its name says that a test takes longer than anybody waits for: `guest_long_*` and `boots_long_*`.
+/// Whether a test's name says that it takes longer than a person waits: `guest_long_*` and `boots_long_*`.
 fn takes_long(test: &str) -> bool {
     test.rsplit("::").next().is_some_and(|name| name.starts_with("guest_long_") || name.starts_with("boots_long_"))
 }

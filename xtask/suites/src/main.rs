@@ -1,6 +1,6 @@
 //! The commands of this checkout: each installs missing packages, then builds and runs.
 //!
-//! It depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
+//! The program depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
 #![forbid(unsafe_code)]
 
 mod circles;
@@ -68,7 +68,7 @@ enum Command {
     /// Feed every decoder of outside bytes with arbitrary ones, chosen by the branches that they reach (needs a C++ compiler)
     ///
     /// Built once more, with coverage, into target/fuzz, by the stable compiler. Inputs that reach new code are kept in
-    /// target/fuzz/corpus and is where the next run starts. An input that breaks a target is kept in target/fuzz/crashes, its
+    /// target/fuzz/corpus, where the next run starts. An input that breaks a target is kept in target/fuzz/crashes, its
     /// path and the command that runs it again are printed, and the exit code is 1.
     Fuzz {
         /// The targets to run [default: all]

@@ -16,7 +16,7 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// Its name for people.
+    /// The need's name for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::PkgConfig => "pkg-config",
@@ -104,14 +104,14 @@ impl Manager {
     }
 }
 
-/// How we may become root.
+/// The way to become root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Privilege {
-    /// We are.
+    /// This process is root.
     Root,
     /// sudo asks for no password.
     Sudo,
-    /// We may not.
+    /// There is no way.
     None,
 }
 

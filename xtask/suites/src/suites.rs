@@ -48,7 +48,7 @@ impl Tier {
         runs: None,
         soak_minutes: None,
     };
-    /// For hours when nobody waits.
+    /// For hours in which no person waits.
     pub(crate) const LONG: Self = Self {
         drawn: [
             ("simulation", "losses::", "0..100000"),

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended
 /// while the first is busy. A third that the runtime has begun something long on, such as a name to resolve, keeps the
-/// process alive no longer than a peer that is told.
+/// process alive no longer than `farewell::LONGEST`.
 ///
 /// The second thread is not a worker of a multi-thread runtime, which panics where no thread can be had.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {

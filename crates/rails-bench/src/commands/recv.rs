@@ -98,7 +98,7 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut
     }
 }
 
-/// Takes one batch. Where its sender stands still and somebody claims the turn, it gives way.
+/// Takes one batch, which gives way where its sender stands still and another claims the turn.
 async fn receive(
     args: &Args,
     end: &Endpoint,

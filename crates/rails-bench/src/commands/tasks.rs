@@ -103,7 +103,7 @@ fn tables(machine: &Machine, costs: &TaskCosts) -> String {
     text
 }
 
-/// What rails and tasks that wait take from a thread that computes, and from an idle CPU.
+/// The cost of rails and tasks that wait, to a thread that computes and to an idle CPU.
 fn taken(takings: Option<&Takings>) -> String {
     let Some(takings) = takings else {
         return "all else is measured by threads that are bound to their CPUs\n".to_owned();

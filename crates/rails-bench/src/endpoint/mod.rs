@@ -160,7 +160,7 @@ impl Endpoint {
         }
     }
 
-    /// The same, sharing bytes out like this.
+    /// This end, sharing bytes out as `striping` says.
     pub(crate) fn striping(mut self, striping: &StripingArgs) -> Result<Self> {
         self.options = striping.applied(self.options, &self.rails)?;
         Ok(self)
@@ -295,10 +295,10 @@ pub(crate) fn socket(address: &LaneAddress) -> Result<SocketAddr> {
     Ok(address.socket)
 }
 
-/// The same of several.
+/// The addresses of plain flows, as [`socket`] gives one.
 ///
 /// # Errors
-/// As there.
+/// As [`socket`].
 pub(crate) fn sockets(addresses: &[LaneAddress]) -> Result<Vec<SocketAddr>> {
     addresses.iter().map(socket).collect()
 }

@@ -25,7 +25,7 @@ impl Routes {
     /// from.
     ///
     /// # Errors
-    /// Those of `local_address`.
+    /// The errors of `local_address`.
     pub(super) fn towards(
         topology: &Topology,
         names: &[Vec<LaneAddress>],

@@ -9,15 +9,15 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
-    /// It carries another rate, in Mbit/s.
+    /// The link carries another rate, in Mbit/s.
     Rate(u64),
     /// The interface of one end is down.
     Down(Side),
-    /// One end drops all arrivals, and nobody is told.
+    /// One end drops all arrivals in silence.
     BlackHole(Side),
-    /// Both ends do.
+    /// Both ends drop all arrivals.
     FullBlackHole,
-    /// Its connections are reset; it goes on as before.
+    /// The link's connections are reset; the link goes on as before.
     Reset,
 }
 

@@ -66,7 +66,7 @@ pub(crate) struct LatencyComparison {
 /// One carrier in one round.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct LatencySample {
-    /// Its round, from 1.
+    /// The round, from 1.
     pub(crate) round: usize,
     /// The carrier.
     pub(crate) carrier: Carrier,
@@ -89,13 +89,13 @@ pub(crate) struct LatencyOutcome {
     pub(crate) p99_us: Spread,
     /// The median of the first over that of the plain flow.
     pub(crate) p50_over_plain: Option<f64>,
-    /// The same of the second.
+    /// The median of the second over that of the plain flow.
     pub(crate) p99_over_plain: Option<f64>,
 }
 
 impl LatencyContest {
-    /// Makes the links, runs every round, and takes the links down again. `absent` is told why MPTCP
-    /// cannot take part, before anything is measured; `progress` of each measurement before it starts.
+    /// Makes the links, runs every round, and takes the links down again. Calls `absent` where MPTCP cannot take part,
+    /// with the reason, and `progress` before each measurement.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.

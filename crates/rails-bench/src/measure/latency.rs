@@ -59,7 +59,7 @@ pub(crate) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(figures)
 }
 
-/// The same as messages of a stream.
+/// As [`ask`], with the messages of a stream.
 ///
 /// # Errors
 /// How the stream failed; [`io::ErrorKind::InvalidData`] where something else came back.

@@ -83,11 +83,11 @@ impl Supply {
 pub(crate) struct Received {
     /// The bytes that arrived.
     pub(crate) count: Count,
-    /// How fast it did; of several flows, while all of them ran.
+    /// The rate of their arrival; of several flows, while all of them ran.
     pub(crate) goodput_bits_per_second: f64,
     /// The work of this end.
     pub(crate) side: report::Side,
-    /// How it arrived in the course of time, if that was to be written down.
+    /// Their arrivals over time, if these were to be written down.
     pub(crate) series: Option<Series>,
     /// The statistics of a striped stream's receiving end, as it closed.
     pub(crate) stats: Option<rails_multirail::StreamStats>,
@@ -105,9 +105,9 @@ pub(crate) struct Counter {
 /// The work of a receiver besides counting.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Watch {
-    /// It writes down the bytes of each such interval.
+    /// The receiver writes down the bytes of each such interval.
     pub(crate) interval: Option<Duration>,
-    /// It looks whether every byte is the one that was sent at its place.
+    /// The receiver looks whether every byte is the one that was sent at its place.
     pub(crate) check: bool,
 }
 

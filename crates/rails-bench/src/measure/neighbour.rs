@@ -1,4 +1,4 @@
-//! What rails and tasks that wait take from a thread that computes on their CPU, and from a CPU that is idle.
+//! The cost of rails and tasks that wait, to a thread that computes on their CPU and to a CPU that is idle.
 
 use super::work::Work;
 use crate::duration::{microseconds, nanoseconds};
@@ -19,21 +19,21 @@ use std::{
 };
 use tokio::{io::AsyncReadExt, runtime::Builder};
 
-/// What they take on one CPU.
+/// The cost on one CPU.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Takings {
-    /// That CPU.
+    /// The CPU.
     pub(crate) cpu: CpuId,
-    /// Its rail's streams, which both ends read in vain.
+    /// The streams of the rail, which both ends read in vain.
     pub(crate) streams: usize,
-    /// The period of its timer.
+    /// The period of the timer.
     #[serde(rename = "timer_ns", serialize_with = "nanoseconds")]
     pub(crate) timer: Duration,
     /// The time of a fixed amount of work alone on the CPU, by round.
     pub(crate) alone_us: Vec<f64>,
-    /// That beside the rail, whose queues, worker and timer have no task.
+    /// The time of that work beside the rail, whose queues, worker and timer have no task.
     pub(crate) beside_rail_us: Vec<f64>,
-    /// That while a task polls as well, in the queue of the CPU.
+    /// The time of that work while a task polls as well, in the queue of the CPU.
     pub(crate) beside_polling_us: Vec<f64>,
     /// How often the task has polled during all of these.
     pub(crate) polls: u64,
@@ -50,13 +50,13 @@ impl Takings {
         slowdown(&self.alone_us, &self.beside_rail_us)
     }
 
-    /// The same while a task polls.
+    /// The slowdown of the work while a task polls as well.
     pub(crate) fn by_polling(&self) -> f64 {
         slowdown(&self.alone_us, &self.beside_polling_us)
     }
 }
 
-/// Measures what they take, over about this time for each figure.
+/// Measures the cost, over about this time for each figure.
 pub(crate) fn takings(topology: &Topology, time: Duration) -> Result<Takings> {
     let cpu = topology.allowed_cpus().first().context("there is no CPU")?;
     let (mut alone_us, mut beside_rail_us, mut beside_polling_us) = (Vec::new(), Vec::new(), Vec::new());
@@ -65,7 +65,7 @@ pub(crate) fn takings(topology: &Topology, time: Duration) -> Result<Takings> {
     let (mut polls, mut waiting) = (0, None);
     for _ in 0..ROUNDS {
         drop(waiting.take());
-        // What the teardown leaves to the kernel ends, and the last threads do.
+        // The kernel ends its part of the teardown, and the last threads end.
         thread::sleep(REST);
         alone_us.push(microseconds(work.run()));
         let waiting = waiting.insert(Waiting::start(topology, cpu)?);
@@ -120,7 +120,7 @@ impl Waiting {
         let rail = rails[RailId(0)].runtime();
         let read = |mut stream: MultiRailStream| {
             rail.spawn(async move {
-                // It ends when it is stopped, or with the stream.
+                // The read ends when the task is stopped, or with the stream.
                 let _ = stream.read_u8().await;
             })
         };

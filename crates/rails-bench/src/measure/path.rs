@@ -1,6 +1,6 @@
-//! What a path carries: rates are tried, each twice the last, until the path gives less than is sent.
+//! The capacity of a path: rates are tried, each twice the last, until the path gives less than is sent.
 //!
-//! This decides without I/O: the command sends at the rates that it names, and tells it the outcome.
+//! The search decides without I/O: the command sends at the rates that it names, and tells it the outcome.
 
 use rails_topo::Bandwidth;
 use serde::{Serialize, Serializer};

@@ -172,7 +172,7 @@ impl Listeners {
         let count = Count::together(&counts);
         let at_once = Series::bits_per_second_together(&series);
         let goodput_bits_per_second = at_once.unwrap_or_else(|| count.bits_per_second());
-        // Each flow is told its bytes, and the last one the side's figures.
+        // Each flow's receipt has its bytes, and the last one also the side's figures.
         let last = open.len() - 1;
         for (index, (rail, mut lane, count)) in open.into_iter().enumerate() {
             let receipt = Receipt { count, side: (index == last).then(|| side.clone()), goodput_bits_per_second };
@@ -219,7 +219,7 @@ pub(super) async fn approach(stream: &mut TcpStream) -> Result<()> {
     purpose::await_turn(stream).await.context("the peer did not come to this flow")
 }
 
-/// Does it as long as somebody waits for it.
+/// Does the work, unless another flow fails.
 async fn unless_over<T>(mut over: watch::Receiver<()>, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         _ = over.changed() => anyhow::bail!("another flow failed"),

@@ -69,28 +69,28 @@ pub(crate) struct Side {
 /// One rail of a side, as it was found to be.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RailReport {
-    /// Its number.
+    /// The rail's number.
     pub(crate) rail: RailId,
-    /// The interface of its lane, where the plan knows it.
+    /// The interface of the rail's lane, where the plan knows it.
     pub(crate) interface: Option<String>,
     /// The CPUs that its thread may run on (`sched_getaffinity`, read after the measurement).
     pub(crate) cpus: Option<CpuSet>,
     /// The thread's memory policy as `get_mempolicy` read it back, where it is set.
     pub(crate) memory_policy: String,
-    /// The node on which memory lies that it was the first to touch (`get_mempolicy`).
+    /// The node of the memory that the thread was the first to touch (`get_mempolicy`).
     pub(crate) memory_node: Option<NodeId>,
     /// CPU time of its thread while it measured; `None` where the kernel does not account it.
     pub(crate) cpu_seconds: Option<f64>,
     /// Which of the three affinities hold.
     pub(crate) affinity: AffinityReport,
-    /// Its lanes.
+    /// The rail's lanes.
     pub(crate) lanes: Vec<LaneReport>,
 }
 
 /// One lane of a rail.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct LaneReport {
-    /// Its address at this end.
+    /// The lane's address at this end.
     pub(crate) local: SocketAddr,
     /// The peer's address.
     pub(crate) remote: SocketAddr,
@@ -100,11 +100,11 @@ pub(crate) struct LaneReport {
     pub(crate) bytes_received: u64,
     /// Segments that its TCP sent again, through all the connections that it had.
     pub(crate) retransmitted_segments: Option<u64>,
-    /// Its smoothed round-trip time.
+    /// The lane's smoothed round-trip time.
     pub(crate) rtt_us: Option<u64>,
-    /// Its congestion control.
+    /// The lane's congestion control.
     pub(crate) congestion_control: Option<String>,
-    /// How it was lost, if it was.
+    /// How the lane was lost, if it was.
     pub(crate) lost: Option<String>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct TaskCosts {
     pub(crate) clock: Duration,
     /// A task that waits at each object around that CPU, the innermost first: submitted, run and noticed by one thread.
     pub(crate) levels: Vec<LevelCost>,
-    /// The same while threads on other CPUs look for tasks all the time, at the innermost object and at the machine.
+    /// The cost while threads on other CPUs look for tasks all the time, at the innermost object and at the machine.
     pub(crate) beside: Vec<CostBeside>,
     /// From a task's submission to its beginning on another CPU; `None` on a machine with one CPU, and for threads that
     /// are not bound.
@@ -50,7 +50,7 @@ pub(crate) struct LevelCost {
 /// The cost beside threads that look for tasks.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct CostBeside {
-    /// Their number.
+    /// The number of these threads.
     pub(crate) pollers: usize,
     /// Of a task for the submitter's CPU.
     pub(crate) own: Spread,
@@ -61,11 +61,11 @@ pub(crate) struct CostBeside {
 /// The time to another CPU.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct CostElsewhere {
-    /// That CPU.
+    /// The other CPU.
     pub(crate) cpu: CpuId,
-    /// Its thread looks for tasks all the time.
+    /// The time while the other CPU's thread looks for tasks.
     pub(crate) spinning: Spread,
-    /// Its thread sleeps.
+    /// The time while the other CPU's thread sleeps.
     pub(crate) asleep: Spread,
 }
 
@@ -142,7 +142,7 @@ fn elsewhere(topology: &Topology, cpu: CpuId, clock: Duration, tasks: usize) -> 
         })?;
         let spread = Spread::of(tasks, clock, |_| {
             if sleeps {
-                // It has fallen asleep by then.
+                // The other thread falls asleep meanwhile.
                 thread::sleep(REST);
             }
             let start = origin.elapsed();
@@ -163,7 +163,7 @@ fn elsewhere(topology: &Topology, cpu: CpuId, clock: Duration, tasks: usize) -> 
 fn submit_and_notice(runner: &Runner, task: &Task) {
     runner.submit(task).expect("the queue has room for one task");
     runner.run();
-    // A thread elsewhere may have taken it.
+    // A thread elsewhere may have taken the task.
     while task.is_pending() {
         hint::spin_loop();
     }

@@ -26,9 +26,9 @@ use std::{fmt::Write, time::Duration};
 /// One end of a stream, with its figures.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part<'a> {
-    /// Its name where there are two.
+    /// The end's name where there are two.
     pub(crate) name: &'static str,
-    /// Whether its traffic is the bytes it sent, or those it received.
+    /// Whether the end's traffic is the bytes it sent, or those it received.
     pub(crate) sends: bool,
     pub(crate) side: &'a Side,
 }

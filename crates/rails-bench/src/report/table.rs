@@ -1,4 +1,4 @@
-//! A line for each rail, of whichever columns are wished for.
+//! A line for each rail, of the columns that are wished for.
 
 use super::Part;
 use crate::measure::report::{LaneReport, RailReport};
@@ -9,33 +9,33 @@ use rails_topo::DataSize;
 /// A column of the table of rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// Which end it is.
+    /// The end of the stream.
     Side,
-    /// Its number.
+    /// The rail's number.
     Rail,
-    /// Its lane's addresses.
+    /// The lane's addresses.
     Lane,
     /// Bytes that went over the lane, in the part's direction.
     Bytes,
     /// The lane's share of all bytes.
     Share,
-    /// Segments that its TCP sent again.
+    /// Segments that the lane's TCP sent again.
     Resent,
     /// The lane's congestion control.
     Congestion,
     /// CPU time of the rail's thread.
     Seconds,
-    /// The CPUs that its thread may run on, read back.
+    /// The CPUs that the rail's thread may run on, read back.
     Cpus,
-    /// Its thread's memory policy, read back.
+    /// The memory policy of the rail's thread, read back.
     Policy,
-    /// The node on which memory lies that it was the first to touch, read back.
+    /// The node of the memory that the rail's thread was the first to touch, read back.
     Node,
-    /// Whether its interrupts are beside the NIC.
+    /// Whether the rail's interrupts are beside the NIC.
     Interrupt,
-    /// Whether its thread is beside the interrupts.
+    /// Whether the rail's thread is beside the interrupts.
     Thread,
-    /// Whether its memory is beside the thread.
+    /// Whether the rail's memory is beside the thread.
     Memory,
 }
 
@@ -88,7 +88,7 @@ impl Column {
         matches!(self, Self::Rail | Self::Bytes | Self::Share | Self::Resent | Self::Seconds | Self::Cpus | Self::Node)
     }
 
-    /// Whether it tells of the rail, and so stands in the first of its lines only.
+    /// Whether the column tells of the rail, and so stands in the first of its lines only.
     fn is_of_rail(self) -> bool {
         !matches!(self, Self::Lane | Self::Bytes | Self::Share | Self::Resent | Self::Congestion)
     }

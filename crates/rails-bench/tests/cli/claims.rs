@@ -129,7 +129,7 @@ fn claimed_core_is_refused_with_its_holder() {
     refused(&["send", "Cargo.toml", "--exclusive", "--insecure", "--to", "127.0.0.1:1", "--from", &from], &said);
 }
 
-/// One user's claims keep nobody else from running.
+/// One user's claims keep no other process from running.
 #[test]
 fn claimed_core_is_shared_by_who_wants_none_alone() {
     let _turn = one_core_at_a_time();

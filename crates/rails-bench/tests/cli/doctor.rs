@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// It must end with this code and say all of this on stderr.
+/// The program must end with this code and say all of this on stderr.
 fn refused<'a>(args: impl IntoIterator<Item = &'a str>, code: i32, said: &[&str]) {
     let output = run(args);
     let text = stderr(&output);

@@ -9,7 +9,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A saved machine of two nodes with two CPUs each, a NIC on a node that nobody tells, and one on node 0.
+/// A saved machine of two nodes with two CPUs each, a NIC whose node no file tells, and one on node 0.
 fn machine() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (file, text) in [
@@ -39,13 +39,13 @@ fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Its output, which must be good.
+/// The stdout of a run that succeeds.
 fn good(output: Output) -> String {
     assert!(output.status.success(), "{}", stderr(&output));
     stdout(&output)
 }
 
-/// Its error where it fails with code 1.
+/// The stderr of a run that fails with code 1.
 fn failed(output: Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
     stderr(&output)

@@ -197,7 +197,7 @@ fn a_signal_ends_a_receiver_that_reads_a_large_file() {
 fn wait_until_open(process: u32, file: &Path) {
     for _ in 0..6000 {
         let descriptors = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
-        // One that was closed meanwhile leads nowhere.
+        // A descriptor that was closed meanwhile leads nowhere.
         if descriptors.flatten().any(|descriptor| fs::read_link(descriptor.path()).is_ok_and(|leads| leads == file)) {
             return;
         }
@@ -217,7 +217,7 @@ enum Ends {
 struct Pair {
     listening: (Child, mpsc::Receiver<String>),
     calling: (Child, mpsc::Receiver<String>),
-    /// Those that are listened on.
+    /// The ports that are listened on.
     ports: Vec<u16>,
 }
 

@@ -18,11 +18,11 @@ const BOUND: Duration = Duration::from_secs(30);
 const STREAM: &[&str] = &["--insecure", "--rate", "400mbit"];
 /// The sender would wait for silence much longer than the test waits: the kernel of the killed receiver tells it.
 const SENDER: &[&str] = &["--outage-limit", "600"];
-/// The receiver, which dials nobody, waits for the sender until its limit.
+/// The receiver, which dials no peer, waits for the sender until its limit.
 const RECEIVER: &[&str] = &["--outage-limit", "2"];
-/// Of each side, where `RAILS_RUNS` says nothing: a moment takes a second or two.
+/// The moments of each side, where `RAILS_RUNS` says nothing: a moment takes a second or two.
 const MOMENTS: usize = 8;
-/// As many times as many, until one of them is in the middle of a file.
+/// At most so many times these moments, until one of them is in the middle of a file.
 const MAX: usize = 5;
 
 /// How the ends are joined, and the moments that are tried.
@@ -61,7 +61,7 @@ fn sender_killed(lanes: Lanes) {
     let mut moments = Moments::of("sender", &batch);
     let mut in_the_middle = 0;
     for moment in 0..MAX * lanes.runs() {
-        // Enough, unless none of them was one of those that this is about.
+        // Enough moments, unless none of them was in the middle of a file.
         if moment >= lanes.runs() && in_the_middle > 0 {
             break;
         }
@@ -113,7 +113,7 @@ fn receiver_killed(lanes: Lanes) {
     let mut moments = Moments::of("receiver", &batch);
     let mut in_the_middle = 0;
     for moment in 0..MAX * lanes.runs() {
-        // Enough, unless none of them was one of those that this is about.
+        // Enough moments, unless none of them was in the middle of a file.
         if moment >= lanes.runs() && in_the_middle > 0 {
             break;
         }
@@ -126,7 +126,7 @@ fn receiver_killed(lanes: Lanes) {
         println!("moment {moment}: receiver killed after {after:?}");
 
         let (code, _, said) = crate::util::finish_within(sender, &lines, BOUND);
-        // It may have had the last word and died behind it.
+        // The receiver may have had the last word and died behind it.
         assert!(code != 0 || batch.is_whole(), "moment {moment}: the sender says that all is well: {said}");
         assert!(code == 0 || said.contains("error: "), "moment {moment}: {said}");
         moments.learn(after, &batch);
@@ -173,7 +173,7 @@ impl Batch {
         start(rails_bench(arguments.iter().chain(STREAM).chain(SENDER).copied()))
     }
 
-    /// How long a transfer takes that nobody disturbs, from the start of the sender's process.
+    /// The time of a transfer that no kill disturbs, from the start of the sender's process.
     fn typical_time(&self) -> Duration {
         let receiver = self.receiver(&["--once"]);
         let start = Instant::now();
@@ -242,7 +242,7 @@ struct Moments {
 }
 
 impl Moments {
-    /// They are drawn from `RAILS_SEED`, or else from a seed that is printed.
+    /// Moments drawn from `RAILS_SEED`, or else from a random seed; the seed is printed.
     fn of(side: &str, batch: &Batch) -> Self {
         let seed = std::env::var("RAILS_SEED").ok().map_or_else(rand::random, |seed| seed.parse().expect("RAILS_SEED"));
         println!("the {side} is killed at moments drawn with RAILS_SEED={seed}");

@@ -97,7 +97,7 @@ fn a_mute_peer_is_named_and_holds_nobody_up() {
         let sent = run(["send", text(&file), "--insecure", "--to", &receiver.addresses]);
         assert!(sent.status.success(), "{}", stderr(&sent));
         receiver.wait_for("error: the peer has not said the stream's purpose for 10 s");
-        // It was greeted, and then given up.
+        // The receiver greeted this peer, and then gave it up.
         let mut heard = Vec::new();
         let _ = mute.read_to_end(&mut heard).await;
         assert_eq!(heard, b"BENCH-TO\x01\x00R");

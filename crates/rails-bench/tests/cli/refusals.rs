@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// Runs it; it must end with this code and say all of this.
+/// The program must end with this code and say all of this.
 fn refused<'a>(args: impl IntoIterator<Item = &'a str>, code: i32, said: &[&str]) {
     check(&run(args), code, said);
 }

@@ -51,7 +51,7 @@ fn tree_over_two_rails_and_nothing_twice() {
     assert!(second.status.success(), "{}", stderr(&second));
     assert!(stdout(&second).contains("files: 0 sent, 3 unchanged"), "{}", stdout(&second));
 
-    // Without --once it goes on listening until it is told to end.
+    // Without --once the receiver listens until a signal ends it.
     receiver.wait_for("unchanged");
     interrupt(receiver.id());
     let (code, out, _) = receiver.finish();

@@ -23,7 +23,7 @@ pub(crate) fn rails_bench<'a>(args: impl IntoIterator<Item = &'a str>) -> Comman
     command
 }
 
-/// Runs it to its end.
+/// Runs the program to its end.
 pub(crate) fn run<'a>(args: impl IntoIterator<Item = &'a str>) -> Output {
     rails_bench(args).output().expect("it can be started")
 }
@@ -38,7 +38,7 @@ pub(crate) fn stderr(output: &Output) -> String {
 
 /// A receiver on two loopback rails, which ends with the test.
 pub(crate) struct Receiver {
-    /// None once somebody has waited for its end.
+    /// `None` once the test has waited for the receiver's end.
     child: Option<Child>,
     /// Where it listens, as `--to` takes it.
     pub(crate) addresses: String,
@@ -74,7 +74,7 @@ impl Receiver {
         wait_for(&self.lines, what)
     }
 
-    /// Whether it says, within that time, a line with this in it.
+    /// Whether the receiver says, within that time, a line with this in it.
     pub(crate) fn says_within(&self, what: &str, time: Duration) -> bool {
         let until = Instant::now() + time;
         loop {
@@ -86,12 +86,12 @@ impl Receiver {
         }
     }
 
-    /// Ends it without a chance to clean up (SIGKILL).
+    /// Ends the receiver without a chance to clean up (SIGKILL).
     pub(crate) fn kill(mut self) {
         self.child.as_mut().expect(NOBODY_WAITED).kill().expect("it runs");
     }
 
-    /// Waits for its end; gives its exit code, its stdout, and the rest of its stderr.
+    /// Waits for the receiver's end; gives its exit code, its stdout, and the rest of its stderr.
     pub(crate) fn finish(mut self) -> (i32, String, String) {
         finish(self.child.take().expect(NOBODY_WAITED), &self.lines)
     }
@@ -109,7 +109,7 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // One that has ended is not there to be ended.
+            // A process that has ended is not there to be ended.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -59,7 +59,7 @@ impl Claimant {
 
 impl Drop for Claimant {
     fn drop(&mut self) {
-        // One that has ended is not there to be ended.
+        // A process that has ended is not there to be ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -142,7 +142,7 @@ fn guest_processes_compete_for_cores_of_node_1() {
     }
 }
 
-/// A process that plans one exclusive rail on node 1 and builds it, each time that it is told to.
+/// A process that plans one exclusive rail on node 1 and builds it, each time that the test asks for it.
 struct Planner {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -175,7 +175,7 @@ impl Planner {
 
 impl Drop for Planner {
     fn drop(&mut self) {
-        // One that has ended is not there to be ended.
+        // A process that has ended is not there to be ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -205,7 +205,7 @@ fn be_a_planner() -> ! {
     std::process::exit(0);
 }
 
-/// One exclusive rail on cores that nobody has claimed, and its CPUs.
+/// One exclusive rail on cores that no process has claimed, and its CPUs.
 fn plan_and_build(topology: &Topology) -> Result<(CpuSet, Rails), String> {
     let mut request = RailRequest::loopback(1);
     request.exclusive = true;

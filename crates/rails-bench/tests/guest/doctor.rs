@@ -56,7 +56,7 @@ const PLANTED: [(&str, Planted, [bool; 3]); 9] = [
     ("interrupts on the other node", FAR_INTERRUPTS, [true, true, false]),
     ("packets handed to the other node", Planted { steered_to: "0-1", ..IN_PLACE }, [true, false, false]),
     ("the NAPI thread on the other node", Planted { napi_on: Some("0"), ..IN_PLACE }, [true, false, false]),
-    // Its memory is far from it too, then.
+    // The thread's memory is far from it too, then.
     ("the thread on the other node", Planted { thread_on: "0", ..IN_PLACE }, [false, true, true]),
     ("a thread that is not bound", Planted { thread_on: "0-3", ..IN_PLACE }, [false, true, true]),
     ("buffers on the other node", Planted { memory: Memory::Node0, ..IN_PLACE }, [false, false, true]),
@@ -77,7 +77,7 @@ impl Worker {
             .expect("it starts");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
         assert!(lines.any(|line| line.ends_with(WORKING)), "the worker does not work");
-        // After a minute the test harness says that it is slow, and ends if nobody listens.
+        // After a minute the test harness says that the test is slow, and ends if its pipe is closed.
         std::thread::spawn(move || lines.for_each(drop));
         Self(child)
     }

@@ -61,7 +61,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // One that has ended is not there to be ended.
+        // A process that has ended is not there to be ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -15,7 +15,7 @@ use std::{
 /// The program, watching.
 struct Watch {
     child: Child,
-    /// Its lines, and when each came.
+    /// The program's lines, and when each came.
     lines: mpsc::Receiver<(Instant, Value)>,
 }
 
@@ -151,5 +151,5 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 4;
 /// Over all memory blocks.
 const PASSES: usize = 10;
-/// Longer than the asserted bound, so that a late line is told apart from none.
+/// Longer than the asserted bound, so that a late line differs from none.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -8,11 +8,12 @@ use std::{collections::BTreeMap, time::Duration};
 /// The facts of one rail, read back and not planned.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The rail's NIC as it is now, if it is known: where it is attached, and to which CPUs it hands packets on (RPS).
+    /// The rail's NIC with its present steering, if known: where it is attached, and to which CPUs it hands packets on
+    /// (RPS).
     pub nic: Option<&'a Nic>,
     /// The interrupts of the rail's lane; each has to be in place.
     pub interrupts: &'a [ObservedInterrupt],
-    /// The kernel threads that handle the NIC's packets, if it has them (threaded NAPI).
+    /// The kernel threads that handle the NIC's packets, if it has any (threaded NAPI).
     pub napi_threads: &'a [ObservedThread],
     /// The application's threads; each has to be in place.
     pub threads: &'a [ObservedThread],
@@ -20,41 +21,41 @@ pub struct Evidence<'a> {
     pub memory: &'a [ObservedMemory],
 }
 
-/// An interrupt, and where it was served.
+/// An interrupt, and the CPUs that served it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedInterrupt {
-    /// The CPUs that may serve it, and those that do by the kernel's statement.
+    /// The CPUs that may serve the interrupt, and those that do by the kernel's statement.
     pub status: InterruptStatus,
-    /// Its count on each CPU during the observation; empty if no CPU served it, or without counts.
+    /// The interrupt's count on each CPU during the observation; empty if no CPU served it, or without counts.
     pub served: BTreeMap<CpuId, u64>,
-    /// Whether the kernel refused to move it; then a fix does not propose that, and threads follow it.
+    /// Whether the kernel refused to move the interrupt; then a fix does not propose that, and threads follow it.
     pub stays: bool,
 }
 
-/// A thread, and where it was seen.
+/// A thread, and the CPUs that it was seen on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedThread {
-    /// Which thread.
+    /// The thread.
     pub tid: Tid,
-    /// Its start in nanoseconds since the boot, which distinguishes it from a later thread of the same number.
+    /// The thread's start in nanoseconds since the boot, which distinguishes it from a later thread of the same number.
     pub started_ns: u64,
-    /// Its name.
+    /// The thread's name.
     pub name: String,
-    /// The CPUs that it may run on.
+    /// The CPUs that the thread may run on.
     pub may_run_on: CpuSet,
-    /// Its time on a CPU during the observation; `None` without the kernel's accounting, and without an observation.
+    /// The thread's CPU time during the observation; `None` without the kernel's accounting or an observation.
     pub ran: Option<Duration>,
-    /// The CPUs that it was seen on during the observation. The verdict depends on the CPUs that it *may* run on; these
-    /// go into the evidence.
+    /// The CPUs that the thread was seen on during the observation. The verdict depends on the CPUs that it *may* run
+    /// on; these go into the evidence.
     pub seen_on: CpuSet,
 }
 
-/// A piece of memory, and on which nodes its pages lie.
+/// A piece of memory, and the nodes that its pages lie on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedMemory {
-    /// Its owner.
+    /// The memory's owner.
     pub of: MemoryOf,
-    /// Its bytes on each node; pages that are not there are on none.
+    /// The memory's bytes on each node; absent pages are on none.
     #[serde(rename = "bytes_by_node")]
     pub on: BTreeMap<NodeId, u64>,
 }
@@ -67,9 +68,9 @@ pub enum MemoryOf {
     Buffers,
     /// All that is a process's own ([`process::ProcessMemory::own`]), of which a tenth may lie elsewhere.
     Process {
-        /// Its number.
+        /// The process's number.
         pid: Tid,
-        /// When it began, as with [`ObservedThread::started_ns`].
+        /// The process's start, as with [`ObservedThread::started_ns`].
         started_ns: u64,
     },
 }
@@ -80,8 +81,8 @@ impl ObservedInterrupt {
         Self { status, served: BTreeMap::new(), stays: false }
     }
 
-    /// The CPUs that serve it: those with counts, or else those of the kernel's statement; if it has not fired since it
-    /// was moved, those that will serve it. `None` is unknown.
+    /// The CPUs that serve the interrupt: those with counts, or else those of the kernel's statement; if it has not
+    /// fired since it was moved, those that will serve it. `None` is unknown.
     pub fn served_on(&self) -> Option<CpuSet> {
         let counted: CpuSet = self.served.iter().filter(|(_, count)| **count > 0).map(|(cpu, _)| *cpu).collect();
         if !counted.is_empty() {
@@ -93,7 +94,7 @@ impl ObservedInterrupt {
         self.status.effective.clone().filter(|cpus| !cpus.is_empty())
     }
 
-    /// Whether it was moved and has not fired since.
+    /// Whether the interrupt was moved and has not fired since.
     pub(super) fn is_pending(&self) -> bool {
         let was_served = self.served.values().any(|count| *count > 0);
         let is_elsewhere = |on: &CpuSet| !on.is_empty() && !on.intersects(&self.status.requested);
@@ -102,7 +103,7 @@ impl ObservedInterrupt {
 }
 
 impl ObservedMemory {
-    /// The nodes with some of it.
+    /// The nodes with some of the memory.
     pub fn nodes(&self) -> NodeSet {
         self.on.iter().filter(|(_, bytes)| **bytes > 0).map(|(node, _)| *node).collect()
     }

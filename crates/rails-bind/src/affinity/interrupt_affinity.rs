@@ -14,7 +14,7 @@ use std::os::fd::AsFd;
 
 /// The interrupts of a NIC, placed on the processor that it is attached to.
 ///
-/// Dropping it puts the moved interrupts back. Interrupts that may not be moved stay, and
+/// Dropping this puts the moved interrupts back. Interrupts that may not be moved stay, and
 /// [`ThreadAffinity::to`](super::ThreadAffinity::to) follows them: that takes no privilege.
 #[derive(Debug)]
 #[must_use = "dropping it puts the interrupts back at once"]
@@ -30,14 +30,14 @@ pub struct InterruptAffinity {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InterruptOutcome {
-    /// All of them were served where they belong already; nothing was changed.
+    /// All interrupts were served where they belong; nothing was changed.
     InPlace,
-    /// The others have been moved, or refused, one by one ([`SettingsGuard::changes`]); an interrupt moves when it next
-    /// fires.
+    /// The other interrupts have been moved, or refused, one by one ([`SettingsGuard::changes`]); each moves when it
+    /// next fires.
     Moved(SettingsGuard),
-    /// None could be moved, and each is where it was.
+    /// No interrupt could be moved, and each is where it was.
     Refused(ApplyError),
-    /// irqbalance runs, cannot be told to leave them alone, and would move them back; each is where it was.
+    /// irqbalance runs, takes no bans, and would move the interrupts back; each is where it was.
     LeftToBalancer(BalancerPlan),
 }
 
@@ -45,7 +45,7 @@ pub enum InterruptOutcome {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterruptAffinityError {
-    /// It is not known which NIC the socket uses.
+    /// The socket's NIC is unknown.
     #[error("the socket's NIC is not known")]
     Socket(#[from] SocketError),
     /// The machine could not be read.
@@ -54,10 +54,10 @@ pub enum InterruptAffinityError {
     /// The NIC's interrupts cannot be placed on any machine.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
-    /// It is not known which processor the NIC is attached to.
+    /// The processor that the NIC is attached to is unknown.
     #[error("{reason}")]
     UnknownProcessor {
-        /// Why not.
+        /// The missing evidence.
         reason: String,
     },
     /// An interrupt could not be read.
@@ -120,7 +120,7 @@ impl InterruptAffinity {
             LocalCpus::of(topology, &nic).map_err(|reason| InterruptAffinityError::UnknownProcessor { reason })?;
         let mut astray = Vec::new();
         for known in &nic.interrupts {
-            // One that is about to leave is astray already, and one that is about to come is not.
+            // An interrupt that is about to leave is astray already, and one that is about to come is not.
             let served = served(host, known.number)?;
             if !served.is_subset(&local.cpus) {
                 astray.push(known.number);
@@ -139,12 +139,12 @@ impl InterruptAffinity {
         &self.nic
     }
 
-    /// The CPUs of the processor that it is attached to.
+    /// The CPUs of the processor that the NIC is attached to.
     pub fn attached(&self) -> &CpuSet {
         &self.attached
     }
 
-    /// The outcome for its interrupts.
+    /// The outcome for the NIC's interrupts.
     pub fn outcome(&self) -> &InterruptOutcome {
         &self.outcome
     }
@@ -157,8 +157,8 @@ impl InterruptAffinity {
         &self.outcome
     }
 
-    /// The CPUs that serve its queues, read anew; for an interrupt that has not fired since it was moved, those that
-    /// will serve it.
+    /// The CPUs that serve the NIC's queues, read anew; for an interrupt that has not fired since it was moved, those
+    /// that will serve it.
     ///
     /// # Errors
     /// [`InterruptError`].

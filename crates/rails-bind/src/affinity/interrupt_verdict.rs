@@ -18,7 +18,7 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     Verdict::all(std::iter::once(served).chain(steered).chain(handled))
 }
 
-/// Where the interrupts themselves are served.
+/// The verdict on the CPUs that serve the interrupts themselves.
 fn served(interrupts: &[ObservedInterrupt], local: &LocalCpus) -> Verdict {
     let mut in_place = Vec::new();
     let mut astray = Vec::new();
@@ -86,14 +86,14 @@ fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
     said.iter().map(in_words).collect::<Vec<_>>().join(", ")
 }
 
-/// How it is known where an interrupt is served.
+/// The evidence for the CPUs that serve an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Seen {
-    /// It was counted.
+    /// The interrupt was counted there.
     Counted,
-    /// The kernel states it.
+    /// The kernel states the CPU.
     Told,
-    /// It was moved, and has not fired since.
+    /// The interrupt was moved, and has not fired since.
     Pending,
 }
 

@@ -21,8 +21,8 @@ use std::{
 
 /// A NIC's interrupts and some threads, while they are watched.
 ///
-/// [`begin`](Self::begin) it, [`look`](Self::look) now and then (or have it [`watch`](Self::watch)), for it is at these
-/// moments that threads are seen on a CPU, and [`end`](Self::end) it. Interrupts are counted by the kernel, so none is
+/// [`begin`](Self::begin) the observer, [`look`](Self::look) now and then (or have it [`watch`](Self::watch)), for at
+/// these moments threads are seen on a CPU, and [`end`](Self::end) it. Interrupts are counted by the kernel, so none is
 /// missed.
 #[derive(Debug)]
 pub struct Observer {
@@ -37,11 +37,11 @@ pub struct Observer {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Observation {
-    /// The NIC, with its steering as it is now.
+    /// The NIC, with its present steering.
     pub nic: Option<Nic>,
-    /// Its interrupts, with how often each was served where.
+    /// The NIC's interrupts, with the counts of each.
     pub interrupts: Vec<ObservedInterrupt>,
-    /// The kernel threads that handle its packets, where it has them.
+    /// The kernel threads that handle the NIC's packets, where it has any.
     pub napi_threads: Vec<ObservedThread>,
     /// The threads that were watched and have not ended.
     pub threads: Vec<ObservedThread>,
@@ -49,17 +49,17 @@ pub struct Observation {
     pub memory: Vec<ObservedMemory>,
 }
 
-/// Why something could not be watched.
+/// The failure of an observation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObserveError {
     /// The machine could not be read.
     #[error("the machine cannot be read")]
     Topology(#[from] DetectError),
-    /// It is not known which NIC the socket uses.
+    /// The socket's NIC is unknown.
     #[error("the socket's NIC is not known")]
     Socket(#[from] SocketError),
-    /// It could not be seen where buffers lie.
+    /// The nodes of buffers could not be seen.
     #[error("it cannot be seen where the buffers lie")]
     Memory(#[from] MemoryError),
     /// The interrupts could not be read.
@@ -70,7 +70,7 @@ pub enum ObserveError {
     Usage {
         /// The thread.
         tid: Tid,
-        /// Why.
+        /// The thread's error.
         source: UsageError,
     },
     /// The CPUs that a thread may run on could not be read.
@@ -78,7 +78,7 @@ pub enum ObserveError {
     Thread {
         /// The thread.
         tid: Tid,
-        /// Why.
+        /// The binding's error.
         source: BindError,
     },
 }
@@ -113,14 +113,14 @@ impl Observer {
         })
     }
 
-    /// Looks where the threads are. One that has ended is watched no longer.
+    /// Looks where the threads are. A thread that has ended leaves the observation.
     pub fn look(&mut self, at: Duration) {
         for watched in [&mut self.napi_threads, &mut self.threads] {
             watched.retain_mut(|watched| watched.look(at).is_ok());
         }
     }
 
-    /// Looks by all of these every so often until `time` has passed since `began`, which is the zero of their clock.
+    /// Has all of these look every so often until `time` has passed since `began`, which is the zero of their clock.
     /// The calling thread sleeps in between.
     pub fn watch(observers: &mut [Self], began: Instant, time: Duration, between: Duration) {
         while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
@@ -211,7 +211,7 @@ impl Observation {
         }
     }
 
-    /// The verdicts on it ([`assess`]).
+    /// The verdicts on the evidence ([`assess`]).
     pub fn report(&self, topology: &Topology) -> AffinityReport {
         assess(topology, &self.evidence())
     }
@@ -253,7 +253,7 @@ impl ObservedThread {
     }
 }
 
-/// The NIC with the steering that it has now: others may have changed it since the model was read.
+/// The NIC with its present steering: others may have changed it since the model was read.
 fn with_steering(host: &Host, nic: &Nic) -> Nic {
     let Ok(interface) = nic.name.parse::<InterfaceName>() else { return nic.clone() };
     let queue = |queue: &RxQueue| {

@@ -16,19 +16,19 @@ use std::os::fd::AsFd;
 /// the one that serves the interrupt may be better, as both have work to do, with UDP the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Nearness {
-    /// On the CPU that serves it.
+    /// On the CPU that serves the interrupt.
     SameCpu,
-    /// On its core: the CPU or the core's other hardware threads.
+    /// On that CPU's core: the CPU or the core's other hardware threads.
     SameCore,
-    /// On another core, which shares its last-level cache.
+    /// On another core, which shares that CPU's last-level cache.
     NeighbourCore,
-    /// Anywhere on its package.
+    /// Anywhere on that CPU's package.
     SamePackage,
 }
 
 /// Moves threads to interrupts.
 ///
-/// It only holds functions, as the paper's class does.
+/// This type only holds functions, as the paper's class does.
 #[derive(Debug)]
 pub struct ThreadAffinity(());
 
@@ -36,10 +36,10 @@ pub struct ThreadAffinity(());
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadAffinityError {
-    /// It is not known where the interrupt is served.
+    /// The CPU that serves the interrupt is unknown.
     #[error(transparent)]
     Interrupt(#[from] InterruptError),
-    /// It is not known where the socket's packets come out.
+    /// The CPU where the socket's packets come out is unknown.
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// The socket has not received anything yet.
@@ -48,7 +48,7 @@ pub enum ThreadAffinityError {
     /// No CPU at that distance is known that this process may use.
     #[error("no CPU that may be used is {nearness:?} to {served}")]
     NoneSoNear {
-        /// How near it was to be.
+        /// The wanted distance.
         nearness: Nearness,
         /// The CPUs that serve the interrupts.
         served: CpuSet,
@@ -59,8 +59,8 @@ pub enum ThreadAffinityError {
 }
 
 impl ThreadAffinity {
-    /// Binds the calling thread to the CPUs that serve the interrupts, and reads it back. The guard gives the thread
-    /// its former CPUs back.
+    /// Binds the calling thread to the CPUs that serve the interrupts, and reads the binding back. The guard gives the
+    /// thread its former CPUs back.
     ///
     /// # Privileges
     /// None.
@@ -83,7 +83,8 @@ impl ThreadAffinity {
     }
 
     /// Binds the calling thread to CPUs that are so near to where the packets of a socket come out (`SO_INCOMING_CPU`).
-    /// Neither this nor finding it out takes privilege, so it is the way to be beside interrupts that may not be moved.
+    /// Neither the binding nor the question takes privilege, so a thread can be beside interrupts that may not be
+    /// moved.
     ///
     /// # Privileges
     /// None.

@@ -38,10 +38,10 @@ fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
     }
 }
 
-/// Where the interrupts are that traffic raises, and where a thread should be for that: the same for all threads.
+/// The CPUs of the interrupts that traffic raises, and of a thread for them: the same for all threads.
 struct Traffic {
     interrupts: Vec<Raised>,
-    /// The CPUs that will serve all of them.
+    /// The CPUs that will serve all of these interrupts.
     serving: CpuSet,
     /// The CPUs beside all CPUs that will serve them.
     sharing: CpuSet,
@@ -50,7 +50,7 @@ struct Traffic {
 /// An interrupt with its CPUs.
 struct Raised {
     number: u32,
-    /// The CPUs that serve it, and the CPUs beside those; `None` is unknown.
+    /// The CPUs that serve the interrupt, and the CPUs beside those; `None` is unknown.
     served: Option<(CpuSet, Sharing)>,
 }
 
@@ -121,7 +121,7 @@ impl Traffic {
     fn fix(&self, thread: &ObservedThread) -> Fix {
         let Self { serving, sharing, .. } = self;
         if thread.may_run_on.is_subset(serving) || thread.may_run_on.is_subset(sharing) {
-            // It is not far from where they will be.
+            // The thread is not far from where the interrupts will be.
             return Fix::advice(format!("leave thread {} where it is, and move the interrupts", thread.tid));
         }
         match [serving, sharing].into_iter().find(|set| !set.is_empty()) {
@@ -162,7 +162,7 @@ impl ObservedThread {
 /// CPUs that share a core or the last-level cache with some of others.
 struct Sharing {
     cpus: CpuSet,
-    /// Whether the caches of all of them are known.
+    /// Whether the caches of all these CPUs are known.
     is_complete: bool,
 }
 

@@ -31,10 +31,10 @@ pub enum Verdict {
 /// The fix of a broken property.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fix {
-    /// In words.
+    /// The fix in words.
     pub advice: String,
-    /// The changes that do it ([`Host::apply`](crate::settings::Host::apply)); empty where only the application
-    /// itself can mend it.
+    /// The changes that do the fix ([`Host::apply`](crate::settings::Host::apply)); empty where only the application
+    /// itself can mend the property.
     pub changes: Vec<Change>,
 }
 
@@ -49,7 +49,7 @@ impl Verdict {
         matches!(self, Self::Broken { .. })
     }
 
-    /// The fix, if it is broken.
+    /// The fix, if the property is broken.
     pub fn fix(&self) -> Option<&Fix> {
         match self {
             Self::Broken { fix, .. } => Some(fix),

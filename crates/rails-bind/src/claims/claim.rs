@@ -9,8 +9,8 @@ use super::{
 };
 use std::{io, process};
 
-/// Resources that this process has for itself until this is dropped, or the process ends, however it ends. It can be
-/// sent to any thread.
+/// Resources that this process has for itself until this is dropped, or the process ends, however it ends. A claim can
+/// be sent to any thread.
 ///
 /// A forked child does not have its parent's claims, and dropping its copy of this lets go of nothing. After
 /// execve(2) the process has none.
@@ -20,7 +20,7 @@ pub struct Claim {
     folder: Folder,
     resources: Resources,
     taken: Vec<Taken>,
-    /// The process that made it.
+    /// The process that made the claim.
     pid: u32,
 }
 
@@ -34,8 +34,8 @@ impl Claim {
         &self.resources
     }
 
-    /// Divides it: takes these resources out of it, as a claim of their own. Those that it has not are passed over. All
-    /// of them stay claimed throughout.
+    /// Divides the claim: takes these resources out of it, as a claim of their own. Resources that it has not are
+    /// passed over. All of them stay claimed throughout.
     pub fn split_off(&mut self, part: &Resources) -> Self {
         let mut off = Vec::new();
         for (kind, wanted) in part.by_kind() {
@@ -52,10 +52,10 @@ impl Claim {
         Self { folder: self.folder.clone(), resources: resources_of(&off), taken: off, pid: self.pid }
     }
 
-    /// Reads back from the kernel whether all of it still holds.
+    /// Reads back from the kernel whether all of the claim still holds.
     ///
     /// # Errors
-    /// [`ClaimError::Lost`]; others if that cannot be found out.
+    /// [`ClaimError::Lost`]; others if the kernel gives no answer.
     pub fn check(&self) -> Result<(), ClaimError> {
         let registry = registry();
         for taken in &self.taken {
@@ -77,11 +77,11 @@ impl Claim {
         Ok(())
     }
 
-    /// Lets go of all of it. Dropping does the same, and logs a failure.
+    /// Lets go of the whole claim. Dropping does the same, and logs a failure.
     ///
     /// # Errors
-    /// [`ClaimError::File`] if the kernel does not unlock it, as for want of memory (`ENOLCK`); this process then goes
-    /// on holding it.
+    /// [`ClaimError::File`] if the kernel does not unlock the claim, as for want of memory (`ENOLCK`); this process
+    /// then goes on holding it.
     pub fn release(mut self) -> Result<(), ClaimError> {
         self.let_go()
     }

@@ -8,12 +8,12 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
-    /// Another process has it, or another claim of this process. Nothing was claimed.
+    /// Another process has the resource, or another claim of this process. Nothing was claimed.
     #[error("{resource} is held by {by}")]
     Held {
         /// The first of the resources that is held.
         resource: Resource,
-        /// Its holder.
+        /// The resource's holder.
         by: Box<Holder>,
     },
 
@@ -32,11 +32,11 @@ pub enum ClaimError {
         max: usize,
     },
 
-    /// The claim is gone: somebody removed the file behind it, this process closed a descriptor of that file that it
-    /// had opened by other means, or the claim is the one of the process that this process was forked from.
+    /// The claim is gone: a user removed the file behind it, this process closed a descriptor of that file that it had
+    /// opened by other means, or the claim is the one of the process that this process was forked from.
     #[error("this process no longer holds {resource}")]
     Lost {
-        /// The first of the resources that is no longer held.
+        /// The first of the resources that is lost.
         resource: Resource,
     },
 
@@ -87,14 +87,14 @@ pub enum ClaimError {
         source: io::Error,
     },
 
-    /// Somebody removes the file, or the folder, again and again.
+    /// A process removes the file, or the folder, again and again.
     #[error("{} was removed or replaced each time that a claim was made in it", path.display())]
     Unsteady {
         /// The file.
         path: PathBuf,
     },
 
-    /// More locks than all claims of a machine would be: somebody locks every other byte.
+    /// More locks than all claims of a machine would be: a process locks every other byte.
     #[error("{} has more than {most} separate locks; process {} has one of them", path.display(), shown(*pid))]
     Crowded {
         /// The file.

@@ -36,8 +36,8 @@ pub(super) struct FileId {
     inode: u64,
 }
 
-/// The folder while it is open: its files are reached by its descriptor, so that nobody can put another folder in its
-/// place in between.
+/// The folder while it is open: its files are reached by its descriptor, so that no process can put another folder in
+/// its place in between.
 #[derive(Debug)]
 pub(super) struct OpenFolder<'a> {
     folder: &'a Folder,
@@ -45,7 +45,7 @@ pub(super) struct OpenFolder<'a> {
 }
 
 impl Folder {
-    /// Opens it; `None` if it is not there.
+    /// Opens the folder; `None` if it is not there.
     pub(super) fn open(&self) -> Result<Option<OpenFolder<'_>>, ClaimError> {
         // Not by a link: where the kernel protects links in sticky folders (`fs.protected_symlinks`), users would be
         // led to different folders.
@@ -57,8 +57,8 @@ impl Folder {
         }
     }
 
-    /// Opens it, and makes it first if it is not there. Root takes it over from another user, who could close it or
-    /// take files out of it, and puts anything else of another user aside that has its place.
+    /// Opens the folder, and makes it first if it is not there. Root takes it over from another user, who could close
+    /// it or take files out of it, and puts anything else of another user aside that has its place.
     pub(super) fn open_or_make(&self) -> Result<OpenFolder<'_>, ClaimError> {
         for _ in 0..TRIES {
             match self.open() {
@@ -79,8 +79,8 @@ impl Folder {
         Err(ClaimError::Unsteady { path: self.path.clone() })
     }
 
-    /// Makes it, open to every user from the first moment on: it is made under another name, as the umask has a say in
-    /// the mode of a folder that is made.
+    /// Makes the folder, open to every user from the first moment on: it is made under another name, as the umask has a
+    /// say in the mode of a folder that is made.
     fn make(&self) -> io::Result<()> {
         let Some(name) = self.path.file_name() else { return Err(io::ErrorKind::NotFound.into()) };
         if let Some(parent) = self.path.parent() {
@@ -97,17 +97,17 @@ impl Folder {
         }
         let beside = beside?;
         let put = fs::set_permissions(&beside, Permissions::from_mode(0o1777))
-            // An empty folder that somebody else has just made is replaced, which nobody notices; one with files stays.
+            // An empty folder that another process has just made is replaced unseen; one with files stays.
             .and_then(|()| fs::rename(&beside, &self.path));
         if let Err(error) = put {
-            // Nobody else uses it; an empty folder left behind does no harm.
+            // No other process uses it; an empty folder left behind does no harm.
             let _ = fs::remove_dir(&beside);
             return if self.path.symlink_metadata().is_ok() { Ok(()) } else { Err(error) };
         }
         Ok(())
     }
 
-    /// The kinds that there are files of, in order: those of the first [`MAX_KINDS`], as any user can make more.
+    /// The kinds that have files, in order: those of the first [`MAX_KINDS`], as any user can make more.
     pub(super) fn kinds(&self) -> Result<BTreeSet<Kind>, ClaimError> {
         let failed = |source| self.unusable("list", source);
         let mut kinds = BTreeSet::new();
@@ -140,7 +140,7 @@ impl OpenFolder<'_> {
         Ok(())
     }
 
-    /// Root moves away a thing that stands in the place of a file. Says whether one was moved.
+    /// Moves away, as root, a thing that stands in the place of a file. Returns whether one was moved.
     pub(super) fn put_aside(&self, page: &Page) -> bool {
         let name = page.file();
         let found = fstatat(&self.descriptor, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
@@ -153,7 +153,7 @@ impl OpenFolder<'_> {
         self.folder.path.join(page.file())
     }
 
-    /// The file that has the name now; `None` if there is none.
+    /// The file that has the name; `None` if there is none.
     pub(super) fn look(&self, page: &Page) -> Result<Option<FileId>, ClaimError> {
         match fstatat(&self.descriptor, page.file().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) if page.overrides && found.st_uid != ROOT => Ok(None),
@@ -167,8 +167,8 @@ impl OpenFolder<'_> {
         }
     }
 
-    /// Opens it to lock bytes, or else only to see the locks; `None` if there is none. It is not made here: where the
-    /// kernel protects files in sticky folders (`fs.protected_regular`), `O_CREAT` refuses other users' files.
+    /// Opens the file to lock bytes, or else only to see the locks; `None` if there is none. It is not made here: where
+    /// the kernel protects files in sticky folders (`fs.protected_regular`), `O_CREAT` refuses other users' files.
     pub(super) fn open_file(&self, page: &Page, to_lock: bool) -> Result<Option<(FileId, File)>, ClaimError> {
         let access = if to_lock { OFlag::O_RDWR } else { OFlag::O_RDONLY };
         // `O_NONBLOCK`: to open a pipe would wait for its other end.
@@ -193,7 +193,8 @@ impl OpenFolder<'_> {
         Ok(Some((FileId { device: metadata.dev(), inode: metadata.ino() }, file)))
     }
 
-    /// Makes it, unless there is one, or the folder has been removed. As the folder, it can be written by every user from the first moment on.
+    /// Makes the file, unless there is one, or the folder has been removed. As the folder, every user can write to it
+    /// from the first moment on.
     pub(super) fn make_file(&self, page: &Page) -> Result<(), ClaimError> {
         for _ in 0..TRIES {
             let beside = hidden(page.file().as_ref(), "new");
@@ -206,7 +207,7 @@ impl OpenFolder<'_> {
                 Err(Errno::ENOENT) => return Ok(()),
                 Err(errno) => return Err(self.folder.unusable("make a file in", errno.into())),
             };
-            // Root alone overrides; others see its locks.
+            // Root alone overrides; others see root's locks.
             let mode = if page.overrides { 0o644 } else { 0o666 };
             if page.overrides {
                 self.put_aside(page);
@@ -214,7 +215,7 @@ impl OpenFolder<'_> {
             let linked = fchmod(&file, Mode::from_bits_truncate(mode)).and_then(|()| {
                 linkat(&self.descriptor, beside.as_os_str(), &self.descriptor, page.file().as_str(), AtFlags::empty())
             });
-            // One that is left behind does no harm.
+            // A name that is left behind does no harm.
             let _ = unlinkat(&self.descriptor, beside.as_os_str(), UnlinkatFlags::NoRemoveDir);
             return match linked {
                 Ok(()) | Err(Errno::EEXIST | Errno::ENOENT) => Ok(()),
@@ -234,7 +235,7 @@ fn is_foreign(user: Option<u32>) -> bool {
     user::is_root() && user.is_some_and(|user| user != ROOT)
 }
 
-/// A hidden name beside this one, which nobody can have taken before.
+/// A hidden name beside this one, which no other process can have taken before.
 fn hidden(name: &OsStr, what: &str) -> io::Result<OsString> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)?;
@@ -247,5 +248,5 @@ fn hidden(name: &OsStr, what: &str) -> io::Result<OsString> {
 /// More than the interfaces of a machine whose queues are claimed.
 const MAX_KINDS: usize = 1024;
 
-/// How often something is tried again that somebody else has just undone. Each try takes microseconds.
+/// The number of tries of a step that other processes may undo. Each try takes microseconds.
 pub(super) const TRIES: usize = 16;

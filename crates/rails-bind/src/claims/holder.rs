@@ -1,4 +1,4 @@
-//! Who holds claims.
+//! The holders of claims.
 
 use super::{
     Resources,
@@ -12,17 +12,17 @@ use std::{fmt, process};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Its process; `None` if that is not visible here, as a container's may not be (pid_namespaces(7)).
+    /// The holder's process; `None` if it is not visible here, as a container's may not be (pid_namespaces(7)).
     pub pid: Option<u32>,
-    /// Its command line, shortened, with every control character replaced; `None` if unknown.
+    /// The holder's command line, shortened, with every control character replaced; `None` if unknown.
     pub command: Option<String>,
-    /// The holder's user; `None` if unknown. A process is root's whose real, effective and saved user is root: a setuid program
-    /// is of the user who has executed it.
+    /// The holder's user; `None` if unknown. A process is root's whose real, effective and saved user is root: a setuid
+    /// program is of the user who has executed it.
     pub user: Option<u32>,
     /// Whether these are locks of an open file (`F_OFD_SETLK`), whose process is unknown. They are no claims: those are
     /// locks of processes.
     pub is_open_file: bool,
-    /// Its claims.
+    /// The resources that the holder has.
     pub holds: Resources,
 }
 
@@ -38,7 +38,7 @@ impl Holder {
         }
     }
 
-    /// Whether it is the calling process.
+    /// Whether the holder is the calling process.
     pub fn is_this_process(&self) -> bool {
         self.pid == Some(process::id())
     }
@@ -80,8 +80,7 @@ fn command(pid: u32) -> Option<String> {
         .find(|text| !text.is_empty())
 }
 
-/// A command line is chosen by its process, and must not be able to write to anybody's terminal, or to turn the text
-/// around.
+/// Shows a command line, which its process chooses: the text must not control a terminal, or turn other text around.
 fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text).replace('\0', " ");
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -93,7 +92,7 @@ fn shown(text: &[u8]) -> String {
     shown
 }
 
-/// Of a command line, in characters.
+/// The most characters of a command line.
 const MAX_SHOWN: usize = 200;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How much of a machine one user may claim.
+//! The share of a machine that one user may claim.
 
 use super::Claims;
 use crate::kernel_files;
@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, fs, io, sync::Mutex, sync::PoisonError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UserLimit {
     Unlimited,
-    /// The administrator's, or else half of the CPUs, rounded down: as many are left to others.
+    /// The administrator's limit, or else half of the CPUs, rounded down: as many are left to others.
     Administrators,
     Cpus(usize),
 }
@@ -23,12 +23,12 @@ struct Limits {
 }
 
 impl UserLimit {
-    /// For a claim of this process: by default half of the CPUs that it may use.
+    /// The limit of a claim of this process: by default half of the CPUs that it may use.
     pub(super) fn of_claims(self) -> Option<usize> {
         self.or_half_of(|| kernel_files::cpus_kept_for("self").or_else(kernel_files::online_cpus))
     }
 
-    /// For the claims of others to be heeded: by default half of the machine's CPUs.
+    /// The limit up to which claims of others are heeded: by default half of the online CPUs.
     pub(super) fn of_heeded(self) -> Option<usize> {
         self.or_half_of(kernel_files::online_cpus)
     }

@@ -1,7 +1,7 @@
 //! Claims: CPUs, interrupts and NIC queues that one process at a time has for itself, on the whole host.
 //!
 //! A claim binds nothing. It keeps two processes, also of different users, from both believing that a core is theirs.
-//! It is advisory: it keeps out those that ask.
+//! A claim is advisory: it keeps out those that ask.
 //!
 //! # How
 //! The folder [`Claims::MACHINE`] has one file for CPUs, one for interrupts, and one for the receive queues of each
@@ -89,8 +89,9 @@ pub struct Claims {
 type Holdings = BTreeMap<Owner, Resources>;
 
 impl Claims {
-    /// Where every process of the machine makes its claims: in the folder for locks (hier(7) has it by its former name,
-    /// `/var/lock`), which is on a file system in memory. There is no other place, since claims in two places would not exclude each other.
+    /// The folder in which every process of the machine makes its claims: in the folder for locks (hier(7) has it by
+    /// its former name, `/var/lock`), which is on a file system in memory. There is no other place, since claims in two
+    /// places would not exclude each other.
     pub const MACHINE: &str = "/run/lock/rails";
 
     /// The file in which root limits the claims of other users on this machine: the line `max_cpus_per_user = 4` is for
@@ -114,12 +115,12 @@ impl Claims {
         Self { limit: UserLimit::Cpus(max), ..self }
     }
 
-    /// Where they are made.
+    /// The folder in which the claims are made.
     pub fn folder(&self) -> &Path {
         &self.folder.path
     }
 
-    /// Claims all of these resources, or none; no resources are always granted. It does not wait.
+    /// Claims all of these resources, or none; no resources are always granted. The call does not wait.
     ///
     /// # Errors
     /// [`ClaimError::Held`] names the holder, [`ClaimError::Limit`] the user's limit. The others say why nothing can be
@@ -221,11 +222,11 @@ impl Claims {
         Err(ClaimError::Unsteady { path: self.folder.path.join(kind.page().file()) }.into())
     }
 
-    /// Which of these numbers are locked in a file, and by whom.
+    /// The numbers among these that are locked in a file, with their owners.
     fn held(&self, registry: &Registry, page: &Page, numbers: &Numbers) -> Result<Vec<(Number, Owner)>, ClaimError> {
         let Some(folder) = self.folder.open()? else { return Ok(Vec::new()) };
         let locks = match registry.locked(&folder, page, &spans(numbers)) {
-            // Nothing is locked in it, and nothing will be.
+            // No number is locked in it, and none will be.
             Err(ClaimError::NotAFile { .. }) => return Ok(Vec::new()),
             locked => locked?.map(|(_, locks)| locks).unwrap_or_default(),
         };
@@ -253,7 +254,7 @@ impl Claims {
         }
     }
 
-    /// All holders of claims, this process among them, by the number of their process. It takes nothing and makes
+    /// All holders of claims, this process among them, by the number of their process. The call takes nothing and makes
     /// nothing: without the folder there are none.
     ///
     /// # Errors
@@ -278,7 +279,7 @@ impl Claims {
         self.taken_by(|_| true)
     }
 
-    /// Of all that is [taken](Self::taken), that which a claim of this process does not override: for root the claims
+    /// The resources among the [taken](Self::taken) that a claim of this process does not override: for root the claims
     /// of root's processes, and of those whose user is unknown.
     ///
     /// # Errors
@@ -333,7 +334,7 @@ impl Claims {
         holdings
     }
 
-    /// The holder of this resource, which may be this process; `None` if nobody has claimed it.
+    /// The holder of this resource, which may be this process; `None` if the resource is free.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -344,12 +345,12 @@ impl Claims {
         Ok(found.map(|(owner, _)| self.holder(owner, resource)))
     }
 
-    /// What each process holds, to the last lock that can be listed.
+    /// The holdings of each process, to the last lock that can be listed.
     fn all_holdings(&self) -> Result<Holdings, ClaimError> {
         self.holdings(self.folder.kinds()?.into_iter().map(whole))
     }
 
-    /// What each process holds of these.
+    /// The holdings of each process among these.
     fn holdings(&self, asked: impl IntoIterator<Item = (Kind, Vec<Span>)>) -> Result<Holdings, ClaimError> {
         let mut holdings = Holdings::new();
         let Some(folder) = self.folder.open()? else { return Ok(holdings) };
@@ -372,10 +373,10 @@ impl Claims {
         Ok(holdings)
     }
 
-    /// The process that was found to hold this.
+    /// The process that was found to hold this resource.
     fn holder(&self, owner: Owner, resource: &Resource) -> Holder {
-        // Several processes may be invisible. And where the list cannot be had, or has changed already, the one that was
-        // found is still to be named.
+        // Several processes may be invisible. And where the list cannot be had, or has changed already, the process
+        // that was found is still to be named.
         let listed = owner.pid().and_then(|_| self.all_holdings().ok()?.remove(&owner));
         let mut holds = listed.unwrap_or_default();
         holds.insert(resource.clone());

@@ -18,13 +18,13 @@ pub(super) struct Locked {
     pub(super) owner: Owner,
 }
 
-/// Whose a lock is, by the number that the kernel gives (`posix_lock_to_flock` in fs/locks.c).
+/// The owner of a lock, by the number that the kernel gives (`posix_lock_to_flock` in fs/locks.c).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner {
     Process(u32),
     /// A process that is not visible from here (0), as that of another PID namespace.
     Unseen,
-    /// An open file (-1), in whatever processes it is open.
+    /// An open file (-1), in any number of processes.
     OpenFile,
 }
 
@@ -44,19 +44,19 @@ impl Owner {
         }
     }
 
-    /// The user whose process it is, if that is known.
+    /// The user of the owner's process, if that is known.
     pub(super) fn user(self) -> Option<u32> {
         self.pid().and_then(user::of)
     }
 
-    /// Whether root overrides it: the process of another user, or what is no claim.
+    /// Whether root overrides the owner: the process of another user, or an open file, whose locks are no claims.
     pub(super) fn is_below_root(self) -> bool {
         self == Self::OpenFile || self.user().is_some_and(|user| user != ROOT)
     }
 }
 
-/// Locks all of these bytes for this process, and says whether it could: it locks none of them where another process
-/// has locked one.
+/// Locks all of these bytes for this process. Returns whether it could: it locks none of them where another process has
+/// locked one.
 pub(super) fn lock(file: &File, span: Span) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_SETLK(&record(libc::F_WRLCK, span))) {
         Ok(_) => Ok(true),
@@ -72,8 +72,8 @@ pub(super) fn unlock(file: &File, span: Span) -> io::Result<()> {
     Ok(())
 }
 
-/// A lock on some of these bytes, not necessarily the first. It may be this process's own: the question is asked for
-/// the open file (`F_OFD_GETLK`), to which the locks of every process are another's.
+/// A lock on some of these bytes, not necessarily the first. The lock may be this process's own: the question is asked
+/// for the open file (`F_OFD_GETLK`), to which the locks of every process are another's.
 pub(super) fn locked(file: &File, span: Span) -> io::Result<Option<Locked>> {
     let mut found = record(libc::F_WRLCK, span);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
@@ -83,8 +83,8 @@ pub(super) fn locked(file: &File, span: Span) -> io::Result<Option<Locked>> {
     Ok(clipped(&found, span).map(|span| Locked { span, owner: Owner::of(found.l_pid) }))
 }
 
-/// All locks on these bytes, in rising order; the last that was seen if they are more than `most`. Of several processes that share a
-/// lock for reading, which no claim is, one is told.
+/// All locks on these bytes, in rising order; the last that was seen if they are more than `most`. Of several processes
+/// that share a lock for reading, which no claim is, the list has one.
 pub(super) fn all_locked(file: &File, span: Span, most: usize) -> io::Result<Result<Vec<Locked>, Locked>> {
     let mut all = Vec::new();
     // Each lock divides its span into the one before and the one behind it, so there are at most two questions and one

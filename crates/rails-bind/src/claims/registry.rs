@@ -91,7 +91,7 @@ impl Registry {
             let failed = |source| ClaimError::File { call: "lock", path: path.clone(), source };
             match open.lock(numbers).map_err(failed)? {
                 Some((number, owner)) => return Err(NotTaken::Held { number, owner }),
-                // Somebody may have removed the file, or the folder, after it was opened and before it was locked.
+                // Another process may have removed the file, or the folder, before it was locked.
                 None if is_the_one_there(folder, page, file) => {
                     open.held = open.held.union(numbers);
                     return Ok(Taken { file, page: page.clone(), numbers: numbers.clone() });
@@ -105,13 +105,13 @@ impl Registry {
     /// Lets go of numbers that [`take`](Self::take) has taken.
     pub(super) fn let_go(&mut self, taken: &Taken) -> io::Result<()> {
         let open = self.files.get_mut(&taken.file).expect("a file of claims stays open");
-        // What the kernel does not let go of, this process goes on holding.
+        // A lock that the kernel does not drop stays with this process.
         open.unlock(&taken.numbers)?;
         open.held = open.held.difference(&taken.numbers);
         Ok(())
     }
 
-    /// The locks that there are on these numbers, by the kernel's account; `None` for a file that there is not.
+    /// The locks on these numbers, by the kernel's account; `None` without a file.
     pub(super) fn locked(
         &self,
         folder: &OpenFolder<'_>,
@@ -160,7 +160,7 @@ impl Registry {
             Entry::Vacant(place) => {
                 place.insert(OpenFile { file, held: Numbers::new() });
             }
-            // It was put back there in between; to close it would drop the locks of this process.
+            // The file was put back there in between; to close it would drop the locks of this process.
             Entry::Occupied(_) => mem::forget(file),
         }
         Ok(Some(id))
@@ -168,7 +168,7 @@ impl Registry {
 }
 
 impl OpenFile {
-    /// Locks all of these numbers or none; gives the first that could not be locked, and whose it is.
+    /// Locks all of these numbers or none; returns the first that could not be locked, with its owner.
     fn lock(&self, numbers: &Numbers) -> io::Result<Option<(u32, Owner)>> {
         let spans = spans(numbers);
         for (index, span) in spans.iter().enumerate() {
@@ -186,7 +186,7 @@ impl OpenFile {
             if record_lock::lock(&self.file, span)? {
                 return Ok(None);
             }
-            // Its holder may have let go in between.
+            // The holder may have let go in between.
             if let Some(found) = record_lock::locked(&self.file, span)? {
                 return Ok(Some((found.span.first, found.owner)));
             }

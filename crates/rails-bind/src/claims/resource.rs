@@ -1,4 +1,4 @@
-//! What can be claimed, one by one and as a set.
+//! The resources that can be claimed, one by one and as a set.
 
 use crate::settings::InterfaceName;
 use rails_topo::{CpuId, CpuSet, Id, IdSet};
@@ -49,8 +49,8 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Page {
     pub(super) kind: Kind,
-    /// Whether it has the claims by which root overrides those of other users. Root's file counts, and no other user's
-    /// of that name.
+    /// Whether the file has the claims by which root overrides those of other users. Root's file counts, and no other
+    /// user's of that name.
     pub(super) overrides: bool,
 }
 
@@ -95,7 +95,7 @@ impl Resources {
         &self.queues
     }
 
-    /// Whether it is among them.
+    /// Whether the resource is in the set.
     pub fn contains(&self, resource: &Resource) -> bool {
         match resource {
             Resource::Cpu(cpu) => self.cpus.contains(*cpu),
@@ -106,12 +106,12 @@ impl Resources {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the set has no resources.
     pub fn is_empty(&self) -> bool {
         self.cpus.is_empty() && self.interrupts.is_empty() && self.queues.is_empty()
     }
 
-    /// One after the other: CPUs, interrupts, queues, each in rising order.
+    /// The resources one after the other: CPUs, interrupts, queues, each in rising order.
     pub fn iter(&self) -> impl Iterator<Item = Resource> + '_ {
         let queues = self.queues.iter().flat_map(|(interface, indices)| {
             indices.iter().map(|index| Resource::Queue { interface: interface.clone(), index: index.0 })
@@ -173,7 +173,7 @@ impl From<CpuSet> for Resources {
 }
 
 impl Page {
-    /// The file of this name; `None` if it is none of claims.
+    /// The file of claims of this name; `None` for any other name.
     pub(super) fn of_file(name: &str) -> Option<Self> {
         let (name, overrides) = name.strip_prefix(OVERRIDES).map_or((name, false), |name| (name, true));
         let kind = match name {
@@ -213,8 +213,8 @@ impl Kind {
         }
     }
 
-    /// The highest number that can be claimed. It bounds the work and the memory for a file that somebody has locked
-    /// from end to end.
+    /// The highest number that can be claimed. It bounds the work and the memory for a file that a user has locked from
+    /// end to end.
     pub(super) fn highest(&self) -> u32 {
         match self {
             Self::Cpus => 8192 - 1,

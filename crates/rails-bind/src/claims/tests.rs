@@ -22,9 +22,9 @@ fn resource() -> impl Strategy<Value = Resource> {
 #[derive(Debug, Clone)]
 enum Step {
     Claim(BTreeSet<Resource>),
-    /// Of those that are held, the one of this index, counted around.
+    /// Release the claim of this index, counted around.
     Release(usize),
-    /// The same, without these resources, which become a claim of their own.
+    /// Take these resources out of the claim of this index, as a claim of their own.
     Split(usize, BTreeSet<Resource>),
 }
 
@@ -185,7 +185,7 @@ fn cpus_are_read_beside_locks_on_all_others() {
     assert!(claims.taken().expect("that asks for the machine's CPUs").cpus().contains(CpuId(0)));
 }
 
-/// As a user who locks whatever there is room for: what the machine does not have is not even asked for.
+/// A user may lock any file: a file for an interface that the machine does not have is not even asked for.
 #[test]
 fn files_of_other_interfaces_are_not_read() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Whose processes hold claims.
+//! The users whose processes hold claims.
 
 use crate::kernel_files::status_field;
 use nix::unistd::getresuid;

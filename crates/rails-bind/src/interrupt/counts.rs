@@ -8,12 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How often each interrupt was served on each CPU.
+/// The number of times that each CPU served each interrupt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InterruptCounts {
     /// The CPUs that the counts are of, in their order.
     cpus: Vec<CpuId>,
-    /// By interrupt, how often it was served on each of these.
+    /// The counts of each interrupt, one for each of these.
     counts: BTreeMap<u32, Vec<u64>>,
     unknown_cpus: CpuSet,
 }
@@ -44,7 +44,7 @@ impl InterruptCounts {
         Ok(Self::parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// How often each was served since `earlier`.
+    /// The counts of the interrupts since `earlier`.
     ///
     /// - A CPU that was not online then has kept its counts from before it went offline, so its new counts are unknown:
     ///   it is left out, and [`InterruptCounts::unknown_cpus`] has it. So is a CPU that is not online now.
@@ -78,18 +78,17 @@ impl InterruptCounts {
         }
     }
 
-    /// How often interrupt `number` was served, on the CPUs that it was served on; empty for one that is not known.
+    /// The counts of interrupt `number`, on the CPUs that served it; empty for an unknown one.
     pub fn of(&self, number: u32) -> BTreeMap<CpuId, u64> {
         self.by_cpu(number).collect()
     }
 
-    /// The CPUs that interrupt `number` was served on; empty for one that is not known.
+    /// The CPUs that served interrupt `number`; empty for an unknown one.
     pub fn served_on(&self, number: u32) -> CpuSet {
         self.by_cpu(number).map(|(cpu, _)| cpu).collect()
     }
 
-    /// CPUs of which it is not known how often they served an interrupt in the time between two readings
-    /// ([`InterruptCounts::since`]); empty where nothing was compared.
+    /// CPUs with unknown counts between two readings ([`InterruptCounts::since`]); empty where nothing was compared.
     pub fn unknown_cpus(&self) -> &CpuSet {
         &self.unknown_cpus
     }

@@ -3,13 +3,13 @@
 use crate::settings::Change;
 use rails_topo::{CpuId, CpuSet, Interrupt, InterruptRole, Nic, Topology};
 
-/// Which of a NIC's interrupts are meant.
+/// A choice among a NIC's interrupts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Vectors {
-    /// All of them, also those that serve no queue.
+    /// All interrupts, also those that serve no queue.
     All,
-    /// Those of the queue of that index, for receiving and for sending.
+    /// The interrupts of the queue of that index, for receiving and for sending.
     Queue(u32),
 }
 
@@ -17,7 +17,7 @@ pub enum Vectors {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Distribution {
-    /// Each on these CPUs; the kernel picks one of several.
+    /// Each interrupt on these CPUs; the kernel picks one of several.
     On(CpuSet),
     /// Queue by queue on one of these CPUs, in turn; interrupts without a queue on all of them.
     Spread(CpuSet),
@@ -30,7 +30,7 @@ pub enum Distribution {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistributionError {
-    /// The interface raises none, or none is known.
+    /// The interface raises no interrupts, or none is known.
     #[error("no interrupt of {nic} is known")]
     NoInterrupts {
         /// The interface.
@@ -44,7 +44,7 @@ pub enum DistributionError {
         /// The queue's index.
         queue: u32,
     },
-    /// There is no CPU to place them on.
+    /// There is no CPU to place the interrupts on.
     #[error("the interrupts of {nic} cannot be placed on an empty set of CPUs")]
     EmptySet {
         /// The interface.
@@ -55,10 +55,10 @@ pub enum DistributionError {
     NotOnline {
         /// The interface.
         nic: String,
-        /// These CPUs.
+        /// The missing CPUs.
         cpus: CpuSet,
     },
-    /// It is not known where the NIC is attached, so no core is the nearest.
+    /// The NIC's place in the machine is unknown, so no core is the nearest.
     #[error("it is not known which CPUs are beside {nic}")]
     UnknownLocality {
         /// The interface.

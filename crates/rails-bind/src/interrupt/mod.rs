@@ -16,17 +16,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where an interrupt may be served, and where it is, as read.
+/// The CPUs on which an interrupt may be served, and those on which it is, as read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterruptStatus {
-    /// Its number in `/proc/interrupts`.
+    /// The interrupt's number in `/proc/interrupts`.
     pub number: u32,
-    /// The CPUs that may serve it (`smp_affinity_list`), as requested.
+    /// The CPUs that may serve the interrupt (`smp_affinity_list`), as requested.
     pub requested: CpuSet,
-    /// The CPUs that serve it (`effective_affinity_list`). Empty while the interrupt is not started; `None` if the
+    /// The CPUs that serve the interrupt (`effective_affinity_list`). Empty while it is not started; `None` if the
     /// kernel does not state them (before 4.15, or an architecture without it).
     ///
-    /// After a new request they may stay the same until the interrupt next fires.
+    /// After a new request these CPUs may stay the same until the interrupt next fires.
     pub effective: Option<CpuSet>,
 }
 
@@ -39,7 +39,7 @@ pub enum InterruptError {
     NoSuchInterrupt {
         /// The number.
         number: u32,
-        /// The directory that it would have.
+        /// The directory that the interrupt would have.
         directory: PathBuf,
     },
 

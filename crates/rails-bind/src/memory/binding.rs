@@ -7,15 +7,15 @@ use super::{
 use crate::{Outcome, sys::mapping::Mapping};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where a buffer or a pool lies: asked and changed without having its bytes, from any thread, while others write to
+/// The place of a buffer or a pool: asked and changed without having its bytes, from any thread, while others write to
 /// them.
 ///
-/// It is one more owner of the memory, which keeps it mapped.
+/// A binding is one more owner of the memory, which keeps it mapped.
 #[derive(Debug, Clone)]
 pub struct MemoryBinding {
     mapping: Arc<Mapping>,
     shape: Shape,
-    /// One rebinding at a time, so that each can put back the former policy.
+    /// One rebinding at a time has this, so that each can put back the former policy.
     turn: Arc<Mutex<()>>,
 }
 
@@ -33,9 +33,9 @@ pub struct Rebound {
     /// The pages that are not where the policy wants them: no room there, or in use by the kernel. Always 0 for a
     /// strict policy, where that is an error instead.
     pub failed: u64,
-    /// Where the pages lay.
+    /// The nodes of the pages before.
     pub before: Residency,
-    /// Where they lie.
+    /// The nodes of the pages after.
     pub after: Residency,
 }
 
@@ -44,7 +44,7 @@ impl MemoryBinding {
         Self { mapping: Arc::clone(mapping), shape, turn: Arc::default() }
     }
 
-    /// The node of each page. It makes no page, and takes about 0.2 us for each, nearly all of it the kernel's.
+    /// The node of each page. The query makes no page, and takes about 0.2 us for each, nearly all of it the kernel's.
     ///
     /// # Errors
     /// [`MemoryError::Policy`] under a seccomp filter.

@@ -13,7 +13,7 @@ use std::{
 
 /// A buffer whose own policy decides its nodes, whichever thread touches it; all zeros at first.
 ///
-/// It is mapped for itself, in whole pages: for many small buffers, take a [`BufferPool`](super::BufferPool).
+/// A buffer is mapped for itself, in whole pages: for many small buffers, take a [`BufferPool`](super::BufferPool).
 ///
 /// # Examples
 /// ```
@@ -99,7 +99,7 @@ impl NumaBuffer {
         self.whole.mapping().bytes()
     }
 
-    /// The policy it was made with, as read back then: [`Outcome::Partial`] where the kernel dropped nodes.
+    /// The policy that the buffer was made with, as read back then; [`Outcome::Partial`] if the kernel dropped nodes.
     pub fn outcome(&self) -> &Outcome<MemoryPolicy> {
         &self.state.outcome
     }
@@ -133,7 +133,7 @@ impl NumaBuffer {
         self.state.binding.rebind(policy)
     }
 
-    /// How much of the buffer lies on transparent huge pages at this moment, in bytes.
+    /// The bytes of the buffer that lie on transparent huge pages at this moment.
     ///
     /// # Errors
     /// [`MemoryError::Call`] if `/proc/self/smaps` cannot be read or lacks the figures.

@@ -16,7 +16,7 @@ pub enum MemoryError {
     #[error(transparent)]
     Policy(#[from] BindError),
 
-    /// Nothing was asked for; no call was made.
+    /// The caller asked for nothing; no call was made.
     #[error("{what} must not be zero")]
     Zero {
         /// The value that was zero.
@@ -30,7 +30,7 @@ pub enum MemoryError {
         bytes: u128,
         /// The machine's memory.
         existing: u64,
-        /// The nodes that it is on, where the policy is strict; otherwise it is the machine's.
+        /// The nodes of that memory, where the policy is strict; otherwise it is the machine's.
         nodes: Option<NodeSet>,
     },
 
@@ -50,11 +50,11 @@ pub enum MemoryError {
         bytes: u64,
         /// The memory that is free or could be freed: caches count, processes do not.
         available: u64,
-        /// The nodes that it is on, where the policy is strict; otherwise it is the machine's.
+        /// The nodes of that memory, where the policy is strict; otherwise it is the machine's.
         nodes: Option<NodeSet>,
     },
 
-    /// Pages could not be brought to the nodes of a strict policy; it is not set.
+    /// Pages could not be brought to the nodes of a strict policy, which is not set.
     #[error("{left} of {pages} pages could not be placed by the policy `{policy}`")]
     Misplaced {
         /// The policy.
@@ -67,14 +67,14 @@ pub enum MemoryError {
         source: Option<io::Error>,
     },
 
-    /// There are not enough huge pages of this size; they are reserved by the administrator.
+    /// There are not enough huge pages of this size; the administrator reserves them.
     #[error("too few huge pages of {page_kib} KiB are free for {pages} of them; reserve more: echo N > {file}")]
     NoHugePages {
         /// The size of a page, in KiB.
         page_kib: u64,
-        /// How many were asked for.
+        /// The number that was asked for.
         pages: u64,
-        /// Where their number is written to; as root.
+        /// The file to which root writes their number.
         file: String,
         /// The answer of the kernel.
         source: io::Error,
@@ -92,7 +92,7 @@ pub enum MemoryError {
     /// Transparent huge pages are switched off, or the kernel is built without them.
     #[error("transparent huge pages cannot be had: {reason}")]
     NoTransparentHugePages {
-        /// How that is known.
+        /// The evidence.
         reason: String,
     },
 
@@ -107,7 +107,7 @@ pub enum MemoryError {
         source: io::Error,
     },
 
-    /// There is no such process, or it has ended.
+    /// There is no such process, or the process has ended.
     #[error("process {pid} does not exist")]
     NoSuchProcess {
         /// The process.
@@ -117,9 +117,9 @@ pub enum MemoryError {
     /// Pages cannot go to these nodes, or come from them: there are no such nodes, or they have no memory.
     #[error("pages cannot be moved from the nodes `{from}` to `{to}`; the nodes with memory are `{with_memory}`")]
     NodesUnusable {
-        /// Where pages were to come from.
+        /// The nodes that pages were to come from.
         from: NodeSet,
-        /// Where they were to go.
+        /// The nodes that pages were to go to.
         to: NodeSet,
         /// The nodes that have memory.
         with_memory: NodeSet,
@@ -127,7 +127,7 @@ pub enum MemoryError {
         source: io::Error,
     },
 
-    /// The process belongs to someone else.
+    /// The process belongs to another user.
     #[error("{call} was refused for process {pid}; it takes the same user or {capability}")]
     NotPermitted {
         /// The request.
@@ -140,12 +140,12 @@ pub enum MemoryError {
         source: io::Error,
     },
 
-    /// The kernel cannot do it.
+    /// The kernel lacks a feature.
     #[error("this kernel does not support {what}")]
     Unsupported {
         /// The missing feature.
         what: &'static str,
-        /// The answer.
+        /// The answer of the kernel.
         source: io::Error,
     },
 

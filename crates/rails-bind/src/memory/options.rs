@@ -64,7 +64,7 @@ impl BufferOptions {
         Self { policy: MemoryPolicy::Default, pages: Pages::Small, prefault: false, lock: false }
     }
 
-    /// Which nodes the pages come from. Default: [`MemoryPolicy::Default`], the policy of the thread that touches.
+    /// The nodes that the pages come from. Default: [`MemoryPolicy::Default`], the policy of the thread that touches.
     ///
     /// A [`MemoryPolicy::Bind`] includes [`prefault`](Self::prefault): a touch of strictly bound memory while its nodes
     /// are full ends a process, so its pages are made and verified beforehand.

@@ -46,7 +46,7 @@ impl BufferPart {
     /// Keeps the first `at` bytes, and gives the rest as a part of its own.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the part has fewer.
     #[must_use = "the rest is gone for good if it is dropped"]
     pub fn split_off(&mut self, at: usize) -> Self {
         Self { part: self.part.split_off(at), state: self.state.clone() }
@@ -55,16 +55,16 @@ impl BufferPart {
     /// Appends a part that begins where this one ends.
     ///
     /// # Errors
-    /// That part, where it lies elsewhere.
+    /// The other part, where it lies elsewhere.
     pub fn join(&mut self, behind: Self) -> Result<(), Self> {
         let Self { part, state } = behind;
         self.part.join(part).map_err(|part| Self { part, state })
     }
 
-    /// The buffer, if this is all of it; it is then as long as its [capacity](NumaBuffer::capacity).
+    /// The buffer, if this part is all of it; it is then as long as its [capacity](NumaBuffer::capacity).
     ///
     /// # Errors
-    /// This part, where it is not.
+    /// This part, where it is not all of the buffer.
     pub fn into_whole(self) -> Result<NumaBuffer, Self> {
         let Self { part, state } = self;
         match part.into_whole() {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     proptest! {
-        /// However it is cut, each part is written without a trace in the others, and in order they are the whole
+        /// However a buffer is cut, each part is written without a trace in the others, and in order they are the whole
         /// again.
         #[test]
         fn parts_are_disjoint_and_make_up_the_whole(cuts in prop::collection::btree_set(1..LENGTH, 0..20)) {

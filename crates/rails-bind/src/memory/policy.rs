@@ -11,7 +11,7 @@ use rails_topo::{NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::{fmt, io, marker::PhantomData};
 
-/// Where the pages of a thread are taken from when they are first touched.
+/// The nodes that the pages of a thread are taken from when they are first touched.
 ///
 /// A policy rules pages that are first touched after it was set, by the thread that has it; memory that an allocator
 /// has handed out before stays where it is.
@@ -39,13 +39,13 @@ pub enum MemoryPolicy {
 
 /// A thread's memory policy, until this is dropped.
 ///
-/// It belongs to its thread and cannot leave it. Dropping it puts the former policy back, also while a panic unwinds;
-/// pages that were touched before stay on their nodes.
+/// The guard belongs to its thread and cannot leave it. Dropping it puts the former policy back, also while a panic
+/// unwinds; pages that were touched before stay on their nodes.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former memory policy back at once"]
 pub struct MemoryGuard {
     outcome: Outcome<MemoryPolicy>,
-    /// The policy to put back; `None` once that is no longer to be done.
+    /// The policy to put back; `None` once it is back or the new one is kept.
     previous: Option<RawPolicy>,
     /// Dropping acts on the calling thread, so it must be the thread of the policy.
     not_send: PhantomData<*const ()>,
@@ -124,7 +124,7 @@ pub fn node_of_page(buffer: &[u8]) -> Result<NodeId, BindError> {
     u32::try_from(node).map(NodeId).map_err(|_| failed(io::Error::other(format!("the kernel answered node {node}"))))
 }
 
-/// The node of a page that the calling thread is the first to touch: the one that its memory policy leads to now.
+/// The node of a page that the calling thread is the first to touch: the one that its memory policy leads to.
 ///
 /// # Errors
 /// As [`node_of_page`]; [`BindError::Call`] if the kernel gives no page.
@@ -138,7 +138,7 @@ pub fn node_of_first_touch() -> Result<NodeId, BindError> {
 }
 
 impl MemoryPolicy {
-    /// The nodes that it names.
+    /// The nodes that the policy names.
     pub fn nodes(&self) -> Option<NodeSet> {
         match self {
             Self::Default | Self::Local => None,
@@ -229,7 +229,7 @@ impl Drop for MemoryGuard {
 /// include/uapi/linux/mempolicy.h; libc does not name it.
 pub(super) const MPOL_PREFERRED_MANY: libc::c_int = 5;
 
-/// Likewise.
+/// As `MPOL_PREFERRED_MANY`.
 const MPOL_WEIGHTED_INTERLEAVE: libc::c_int = 6;
 
 fn read_policy() -> Result<RawPolicy, BindError> {
@@ -250,7 +250,7 @@ fn put_back(previous: &RawPolicy) -> Result<(), BindError> {
     Err(BindError::NotRestored { what: "memory policy", former: in_words(previous), now: in_words(&now) })
 }
 
-/// Why `call` refused the policy.
+/// The error of a policy that `call` refused.
 pub(super) fn refused(call: &'static str, policy: &MemoryPolicy, source: io::Error) -> BindError {
     refused_here(call, policy, source, kernel_files::nodes_with_memory(), kernel_files::allowed_nodes())
 }

@@ -19,8 +19,8 @@ pub struct ProcessMemory {
     pub file: BTreeMap<NodeId, u64>,
 }
 
-/// Where the memory of process `pid` lies, from `/proc/PID/numa_maps`. It makes no page; the kernel walks all page
-/// tables of the process.
+/// The nodes of the memory of process `pid`, from `/proc/PID/numa_maps`. The query makes no page; the kernel walks all
+/// page tables of the process.
 ///
 /// # Privileges
 /// None for processes of the same user that may be dumped; `CAP_SYS_PTRACE` for others.

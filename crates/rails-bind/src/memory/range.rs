@@ -56,9 +56,9 @@ impl Range<'_> {
         self.populate_part(0, self.mapping.bytes())
     }
 
-    /// The nodes of the pages, after hidden ones were made visible and movable; and, if every page `was_made`, after absent
-    /// ones were waited for, which are on their way to another node or swapped out. The policy must be the buffer's own by
-    /// now, so that the kernel neither moves hidden pages on that occasion nor marks them anew.
+    /// The nodes of the pages, after hidden ones were made visible and movable; and, if every page `was_made`, after
+    /// absent ones were waited for, which are on their way to another node or swapped out. The policy must already be
+    /// the buffer's own, so that the kernel neither moves hidden pages on that occasion nor marks them anew.
     fn reveal(&self, was_made: bool) -> Result<Residency, MemoryError> {
         let residency = self.residency()?;
         if residency.unknown() == 0 && !(was_made && residency.absent() > 0) {
@@ -138,8 +138,8 @@ impl Range<'_> {
         if before.absent() > 0 { self.populate() } else { Ok(()) }
     }
 
-    /// Moves pages until none is on a wrong node or trying again does not help. If every page `was_made`, none may be absent
-    /// either. Returns their nodes then, and the kernel's last refusal.
+    /// Moves pages until none is on a wrong node or trying again does not help. If every page `was_made`, none may be
+    /// absent either. Returns their nodes then, and the kernel's last refusal.
     fn settle(&self, targets: &Targets, was_made: bool) -> Result<(Residency, Option<io::Error>), MemoryError> {
         if *targets == Targets::Anywhere {
             return Ok((self.residency()?, None));
@@ -167,7 +167,7 @@ impl Range<'_> {
         Ok((residency, refusal))
     }
 
-    /// Node by node, because the kernel ends a call at the first page for which a node has no room.
+    /// Moves node by node, because the kernel ends a call at the first page for which a node has no room.
     fn carry_out(&self, mut moves: Vec<Move>) -> Option<io::Error> {
         moves.sort_by_key(|Move { node, .. }| *node);
         let mut refusal = None;
@@ -207,7 +207,7 @@ impl Range<'_> {
             Some(meminfo) if bytes > meminfo.available && !self.shape.is_reserved => {
                 Err(MemoryError::Exhausted { bytes, available: meminfo.available, nodes: nodes.cloned() })
             }
-            // An unknown policy cannot be checked; the move itself shows it.
+            // Unknown or reserved memory cannot be checked; the move itself shows its lack.
             _ => Ok(()),
         }
     }

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-/// On which node each page of a range lay when it was asked.
+/// The node of each page of a range at the time of the query.
 ///
 /// The query makes no page: a page that was never written is [absent](PageState::Absent), on no node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Residency {
     unknown: u64,
 }
 
-/// Where one page is.
+/// The place of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PageState {
@@ -49,9 +49,9 @@ pub enum PageState {
 /// The node of each page of `memory`, for memory of any origin. The first and the last page may hold other data as
 /// well.
 ///
-/// Pages count in the base size (4 KiB on most machines), huge pages as many of them. It takes about 0.2 us of CPU a
-/// page, nearly all of it the kernel's walk from page to page: 50 ms a GiB of 4 KiB pages (Linux 6.18, AMD EPYC). If
-/// the calling thread may run on several CPUs, up to four threads share more than 128 MiB.
+/// Pages count in the base size (4 KiB on most machines), huge pages as many of them. The query takes about 0.2 us of
+/// CPU a page, nearly all of it the kernel's walk from page to page: 50 ms a GiB of 4 KiB pages (Linux 6.18, AMD EPYC).
+/// If the calling thread may run on several CPUs, up to four threads share more than 128 MiB.
 ///
 /// # Privileges
 /// None. Containers may forbid the call by a seccomp filter.
@@ -88,7 +88,7 @@ fn ask(first: usize, page_bytes: usize, states: &mut [i32]) -> io::Result<()> {
         Ok(())
     };
     thread::scope(|scope| {
-        // Where the system gives no thread, the others ask for its part.
+        // Where the system gives no thread, the others ask for that thread's part.
         let helper = |_| thread::Builder::new().spawn_scoped(scope, ask).ok();
         let helpers: Vec<_> = (1..parts).filter_map(helper).collect();
         let own = ask();
@@ -130,22 +130,22 @@ impl Residency {
         self.page_bytes
     }
 
-    /// How many pages there are, absent ones included.
+    /// The number of pages, absent ones included.
     pub fn pages(&self) -> u64 {
         self.states.len() as u64
     }
 
-    /// Where page `index` is, counted from the first; `None` beyond the last.
+    /// The place of page `index`, counted from the first; `None` beyond the last.
     pub fn page(&self, index: usize) -> Option<PageState> {
         self.states.get(index).copied().map(state)
     }
 
-    /// Where each page is, from the first to the last.
+    /// The place of each page, from the first to the last.
     pub fn iter(&self) -> impl Iterator<Item = PageState> + '_ {
         self.states.iter().copied().map(state)
     }
 
-    /// The nodes that hold pages, and how many each holds.
+    /// The nodes that hold pages, each with its number of pages.
     pub fn by_node(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
         self.by_node.iter().map(|(node, pages)| (*node, *pages))
     }
@@ -155,17 +155,17 @@ impl Residency {
         self.by_node.keys().copied().collect()
     }
 
-    /// How many pages `node` holds.
+    /// The number of pages on `node`.
     pub fn pages_on(&self, node: NodeId) -> u64 {
         self.by_node.get(&node).copied().unwrap_or(0)
     }
 
-    /// How many bytes `node` holds.
+    /// The number of bytes on `node`.
     pub fn bytes_on(&self, node: NodeId) -> u64 {
         self.pages_on(node) * self.page_bytes as u64
     }
 
-    /// How many pages are nowhere.
+    /// The number of pages that are nowhere.
     pub fn absent(&self) -> u64 {
         self.absent
     }
@@ -186,7 +186,7 @@ impl Residency {
             as u64
     }
 
-    /// The node that page `index` is on, if it is on one.
+    /// The node that page `index` is on, if any.
     pub(super) fn node_of(&self, index: usize) -> Option<NodeId> {
         match self.page(index)? {
             PageState::OnNode(node) => Some(node),
@@ -225,7 +225,7 @@ fn state(status: i32) -> PageState {
     }
 }
 
-/// Not an `errno`.
+/// The state of a hidden page, which is no `errno`.
 const HIDDEN: i32 = i32::MIN;
 
 /// In /proc/PID/pagemap: "Bit 63 page present" (Documentation/admin-guide/mm/pagemap.rst).

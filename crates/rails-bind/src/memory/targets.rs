@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 /// The nodes of pages under a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Targets {
-    /// Wherever they are.
+    /// Each page where it is.
     Anywhere,
-    /// On any of these nodes.
+    /// Each page on any of these nodes.
     AnyOf(Vec<NodeId>),
     /// Unit after unit on the next node of this sequence.
     InTurn(Vec<NodeId>),

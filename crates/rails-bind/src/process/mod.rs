@@ -70,7 +70,7 @@ pub fn at_exit(hook: extern "C" fn()) -> io::Result<()> {
     sys::at_exit::register(hook)
 }
 
-/// Ends this process without its [hooks](at_exit), and without what the C library has buffered: nothing is waited for.
+/// Ends this process at once, without its [hooks](at_exit) and the C library's buffered output.
 ///
 /// # References
 /// [_exit(2)](https://man7.org/linux/man-pages/man2/_exit.2.html)
@@ -84,13 +84,14 @@ impl Process {
         Self { pid }
     }
 
-    /// Its number.
+    /// The process's number.
     pub fn pid(self) -> Tid {
         self.pid
     }
 
-    /// Its TCP and UDP sockets, IPv4 and IPv6, of its own network namespace; by their inode, each once however often it
-    /// is open. A socket that it opens or closes during the call may be missing, and a socket without an address is.
+    /// The TCP and UDP sockets of the process, IPv4 and IPv6, of its own network namespace; by their inode, each once
+    /// however often it is open. A socket that it opens or closes during the call may be missing, and a socket without
+    /// an address is.
     ///
     /// # Privileges
     /// None for a process of the same user that may be dumped. For others `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`)
@@ -106,7 +107,7 @@ impl Process {
         open_sockets::of(self.pid)
     }
 
-    /// Whether it is in the network namespace of the calling thread, so that its addresses are those of the same NICs.
+    /// Whether the process shares the calling thread's network namespace: its addresses are those of the same NICs.
     ///
     /// # Privileges
     /// None for a process of the same user that may be dumped; `CAP_SYS_PTRACE` for others.
@@ -135,9 +136,9 @@ fn unreadable(pid: Tid, file: String, needs: &'static str, source: io::Error) ->
     }
 }
 
-/// To follow a link below `/proc/PID`.
+/// The capability to follow a link below `/proc/PID`.
 const TO_LOOK: &str = "CAP_SYS_PTRACE";
-/// To list a directory below it first.
+/// The capabilities to list a directory there first.
 const TO_LIST_AND_LOOK: &str = "CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH";
 
 #[cfg(test)]

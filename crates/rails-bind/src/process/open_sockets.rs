@@ -13,16 +13,16 @@ use std::{collections::BTreeSet, ffi::OsStr, fs, io, net::SocketAddr};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Socket {
-    /// Its own address, unspecified if it is bound to none. An IPv4 address of an IPv6 socket (`::ffff:a.b.c.d`) is
-    /// given as IPv4. The kernel's tables do not have the scope of a link-local address.
+    /// The socket's own address, unspecified if it is bound to none. An IPv4 address of an IPv6 socket
+    /// (`::ffff:a.b.c.d`) is given as IPv4. The kernel's tables do not have the scope of a link-local address.
     pub local: SocketAddr,
-    /// The other side's address, in the same form; `None` where it is not connected.
+    /// The other side's address, in the same form; `None` where the socket is not connected.
     pub remote: Option<SocketAddr>,
-    /// Its protocol.
+    /// The socket's protocol.
     pub protocol: Protocol,
-    /// How far it is.
+    /// The socket's state.
     pub state: SocketState,
-    /// The kernel's number for it.
+    /// The kernel's number for the socket.
     pub inode: u64,
 }
 
@@ -72,8 +72,8 @@ pub(super) fn of(pid: Tid) -> Result<Vec<Socket>, ProcessError> {
     Ok(sockets)
 }
 
-/// The inodes of its open sockets, of any kind. `procfs` passes over descriptors that it may not read, which would make
-/// a closed process one without sockets.
+/// The inodes of a process's open sockets, of any kind. `procfs` passes over descriptors that it may not read, which
+/// would make a closed process one without sockets.
 fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     let directory = format!("/proc/{pid}/fd");
     let failed = |source| unreadable(pid, directory.clone(), TO_LIST_AND_LOOK, source);
@@ -81,7 +81,7 @@ fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     for entry in fs::read_dir(&directory).map_err(failed)? {
         match fs::read_link(entry.map_err(failed)?.path()) {
             Ok(target) => inodes.extend(inode(target.as_os_str())),
-            // It was closed in between.
+            // The descriptor was closed in between.
             Err(source) if source.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(failed(source)),
         }
@@ -165,7 +165,7 @@ mod tests {
         process::Command,
     };
 
-    /// This process.
+    /// The number of this process.
     fn us() -> Tid {
         number(std::process::id())
     }

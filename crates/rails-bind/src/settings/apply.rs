@@ -21,9 +21,9 @@ pub enum Refusals {
 
 /// Settings that were changed, until this is dropped.
 ///
-/// Dropping it puts the former values back, the latest change first, also while a panic unwinds. A setting that another
-/// program has changed since stays, with a warning. Drop the guards of one setting in the reverse order of their
-/// making, as scopes do.
+/// Dropping the guard puts the former values back, the latest change first, also while a panic unwinds. A setting that
+/// another program has changed since stays, with a warning. Drop the guards of one setting in the reverse order of
+/// their making, as scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former settings back at once"]
 pub struct SettingsGuard {
@@ -40,7 +40,7 @@ pub struct SettingsGuard {
 pub struct Changed {
     /// The setting.
     pub setting: Setting,
-    /// Its value before.
+    /// The setting's value before.
     pub former: Value,
     /// The requested value.
     pub wanted: Value,
@@ -52,20 +52,20 @@ pub struct Changed {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SettingState {
-    /// It has the requested value, and the value is in effect.
+    /// The setting has the requested value, which is in effect.
     Applied,
-    /// It has the requested value, which is not in effect yet: an interrupt moves when it next fires. If the kernel
-    /// does not state the serving CPUs (`effective` is `None`), it remains so.
+    /// The setting has the requested value, which is not in effect yet: an interrupt moves when it next fires. If the
+    /// kernel does not state the serving CPUs (`effective` is `None`), it remains so.
     Pending {
-        /// Where the interrupt is served up to now; empty if it is not started.
+        /// The CPUs that have served the interrupt up to here; empty if it is not started.
         effective: Option<CpuSet>,
     },
     /// The kernel kept a part of the value, without offline CPUs for example.
     Partial {
-        /// Its value now.
+        /// The present value.
         got: Value,
     },
-    /// The kernel refused; it has its former value.
+    /// The kernel refused; the setting has its former value.
     Refused(SettingError),
 }
 
@@ -101,7 +101,7 @@ pub enum ApplyError {
 impl Host {
     /// Makes changes, reads each of them back, and records beforehand how to put them back.
     ///
-    /// First it puts back the changes of dead processes ([`SettingsGuard::recovered`]).
+    /// First the host puts back the changes of dead processes ([`SettingsGuard::recovered`]).
     ///
     /// # Privileges
     /// The privileges of the settings ([module](super)), and a journal that this process may write to.
@@ -143,11 +143,11 @@ impl Host {
         Ok(guard)
     }
 
-    /// Gives a setting that another program has changed the value that it had, and reads it back; `None` if it has that
-    /// value. No journal records it: it takes back a change that is not this program's.
+    /// Gives a setting that another program has changed the value that it had, and reads it back; `None` if the setting
+    /// has that value. No journal records the write: it takes back a change that is not this program's.
     ///
     /// # Privileges
-    /// Those of the setting ([module](super)).
+    /// The privilege of the setting ([module](super)).
     ///
     /// # Errors
     /// [`SettingError`], of the write or of the reading back.

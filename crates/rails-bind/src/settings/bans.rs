@@ -37,7 +37,7 @@ fn failed(call: &'static str, setting: &Setting, source: BalancerError) -> Setti
     }
 }
 
-/// Without irqbalance there is no ban: it has forgotten them.
+/// The error where irqbalance does not run: it has forgotten the bans.
 fn gone(setting: &Setting) -> SettingError {
     SettingError::NotThere { setting: setting.clone(), path: PathBuf::from("/run/irqbalance") }
 }

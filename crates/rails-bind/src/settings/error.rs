@@ -19,11 +19,11 @@ pub enum SettingError {
     NotThere {
         /// The setting.
         setting: Setting,
-        /// Its file, or the folder of the thread or process.
+        /// The setting's file, or the folder of the thread or process.
         path: PathBuf,
     },
 
-    /// It is there and cannot be used, as the transmit steering of an interface with a single queue.
+    /// The setting is there and cannot be used, as the transmit steering of an interface with a single queue.
     #[error("{setting} is not supported here")]
     Unsupported {
         /// The setting.
@@ -41,7 +41,7 @@ pub enum SettingError {
         source: io::Error,
     },
 
-    /// It takes a privilege that this process does not have.
+    /// The call takes a privilege that this process does not have.
     #[error("no permission to {call} {setting}; it takes {needs}")]
     Denied {
         /// `read` or `write`.
@@ -78,7 +78,7 @@ pub enum SettingError {
     ReadOnly {
         /// The setting.
         setting: Setting,
-        /// Its file.
+        /// The setting's file.
         path: PathBuf,
         /// The answer of the operating system.
         source: io::Error,
@@ -107,7 +107,7 @@ pub enum SettingError {
         setting: Setting,
         /// The requested value.
         value: Value,
-        /// The privilege.
+        /// The kind of value that the setting takes.
         expected: &'static str,
     },
 
@@ -116,9 +116,9 @@ pub enum SettingError {
     Malformed {
         /// The setting.
         setting: Setting,
-        /// Its file.
+        /// The setting's file.
         path: PathBuf,
-        /// Its text.
+        /// The file's text.
         text: String,
     },
 
@@ -129,7 +129,7 @@ pub enum SettingError {
         call: &'static str,
         /// The setting.
         setting: Setting,
-        /// Why.
+        /// The thread's error.
         source: Box<BindError>,
     },
 
@@ -140,18 +140,18 @@ pub enum SettingError {
         call: &'static str,
         /// The setting.
         setting: Setting,
-        /// Why.
+        /// The memory's error.
         source: Box<MemoryError>,
     },
 
-    /// irqbalance could not be told, or did not answer.
+    /// irqbalance could not be reached, or did not answer.
     #[error("cannot {call} {setting}")]
     Balancer {
         /// `find`, `read` or `write`.
         call: &'static str,
         /// The setting.
         setting: Setting,
-        /// Why.
+        /// irqbalance's error.
         source: Box<BalancerError>,
     },
 

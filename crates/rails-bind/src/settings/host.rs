@@ -24,7 +24,7 @@ impl Host {
         Self { root: root.into() }
     }
 
-    /// Where the file system begins.
+    /// The root of the file system.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -108,8 +108,8 @@ impl Host {
     }
 }
 
-/// One write: the kernel takes the whole value at once. The file must exist; it is never made. Truncating means nothing
-/// to the kernel's own files, and makes a tree behave like them.
+/// Writes the whole value at once, as the kernel takes it. The file must exist; it is never made. Truncating means
+/// nothing to the kernel's own files, and makes a tree behave like them.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }

@@ -4,8 +4,8 @@
 //! of them or none; its guard puts the former values back. Before any change, a record goes to the [`Journal`], so that
 //! the next process, or a person ([`Journal::undo`]), can put back the changes of a killed process.
 //!
-//! An interrupt or a receive queue that another process has [claimed](crate::claims) stays as it is, also where a former
-//! value is to be put back.
+//! An interrupt or a receive queue that another process has [claimed](crate::claims) stays as it is, also where a
+//! former value is to be put back.
 //!
 //! # Privileges
 //! Measured on Linux 6.18: the affinity of an interrupt takes nothing but write permission to its file (user 0, or
@@ -41,7 +41,7 @@ use std::fmt;
 pub enum Setting {
     /// The CPUs that may serve an interrupt (`/proc/irq/N/smp_affinity_list`).
     InterruptAffinity {
-        /// Its number in `/proc/interrupts`.
+        /// The interrupt's number in `/proc/interrupts`.
         interrupt: u32,
     },
     /// The CPUs to which packets of a receive queue are handed on: RPS (`rps_cpus`); empty is off.
@@ -60,7 +60,7 @@ pub enum Setting {
         queue: u32,
     },
     /// The flows that the machine keeps track of, without which no queue does
-    /// (`/proc/sys/net/core/rps_sock_flow_entries`); 0 is off. The kernel rounds it up to a power of two.
+    /// (`/proc/sys/net/core/rps_sock_flow_entries`); 0 is off. The kernel rounds the number up to a power of two.
     FlowTable,
     /// The CPUs that send through a transmit queue: XPS (`xps_cpus`); empty is off. An interface with a single queue
     /// has the file and refuses to read it.
@@ -80,18 +80,18 @@ pub enum Setting {
     ThreadAffinity {
         /// The thread.
         thread: Tid,
-        /// When it began, in nanoseconds since the machine was started: a later thread of the same number is another.
+        /// The thread's start, in nanoseconds since the machine's: a later thread of the same number is another.
         started_ns: u64,
     },
-    /// The nodes that the anonymous memory of a process lies on (`migrate_pages`). Which pages had lain where is not
-    /// kept: to put back a single node moves all of them there, to put back several moves none.
+    /// The nodes that the anonymous memory of a process lies on (`migrate_pages`). The former node of each page is not
+    /// kept: to put back a single node moves all pages there, to put back several moves none.
     ProcessMemory {
         /// The process.
         process: Tid,
-        /// When it began, as with a thread.
+        /// The process's start, as with a thread.
         started_ns: u64,
     },
-    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it (0): it is told so through its socket,
+    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it (0): it hears of that through its socket,
     /// and forgets it when it ends.
     IrqbalanceBan {
         /// The interrupt's number.
@@ -121,7 +121,7 @@ pub struct Change {
 }
 
 impl Setting {
-    /// Its file, relative to the root of the file system; `None` for the value of a system call.
+    /// The setting's file, relative to the root of the file system; `None` for the value of a system call.
     pub fn path(&self) -> Option<String> {
         match self {
             Self::InterruptAffinity { interrupt } => Some(format!("proc/irq/{interrupt}/smp_affinity_list")),
@@ -140,7 +140,7 @@ impl Setting {
         }
     }
 
-    /// The interface that it belongs to.
+    /// The interface that the setting belongs to.
     fn interface(&self) -> Option<&InterfaceName> {
         match self {
             Self::ReceiveSteering { interface, .. }
@@ -151,7 +151,7 @@ impl Setting {
         }
     }
 
-    /// The kind of its value, and the file's notation of it.
+    /// The kind of the setting's value, and the file's notation of it.
     fn form(&self) -> Form {
         match self {
             Self::InterruptAffinity { .. } | Self::ThreadAffinity { .. } => Form::CpuList,
@@ -163,12 +163,12 @@ impl Setting {
         }
     }
 
-    /// Whether it cannot be switched off by the empty set.
+    /// Whether the setting cannot be switched off by the empty set.
     fn must_not_be_empty(&self) -> bool {
         matches!(self.form(), Form::CpuList | Form::NodeList)
     }
 
-    /// The privilege to change it, as measured.
+    /// The privilege to change the setting, as measured.
     fn needs(&self) -> &'static str {
         match self {
             Self::InterruptAffinity { .. } => "write permission to its file: user 0 or CAP_DAC_OVERRIDE",
@@ -180,7 +180,7 @@ impl Setting {
         }
     }
 
-    /// The value in the words of its file, or `None` if it is of the wrong kind.
+    /// The value in the words of the setting's file, or `None` if it is of the wrong kind.
     fn text(&self, value: &Value) -> Option<String> {
         match (self.form(), value) {
             (Form::CpuList, Value::Cpus(cpus)) => Some(cpus.to_string()),
@@ -191,7 +191,7 @@ impl Setting {
         }
     }
 
-    /// The value that the text of its file stands for.
+    /// The value that the text of the setting's file stands for.
     fn parse(&self, text: &str) -> Option<Value> {
         match self.form() {
             Form::CpuList => text.parse().ok().map(Value::Cpus),
@@ -202,7 +202,7 @@ impl Setting {
     }
 }
 
-/// The kinds of values, and how they are written.
+/// The kinds of values, with their notations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     CpuList,
@@ -232,7 +232,7 @@ impl Change {
         Self { setting: Setting::InterruptAffinity { interrupt }, value: Value::Cpus(cpus) }
     }
 
-    /// Whether it is the affinity of this interrupt.
+    /// Whether the change is of this interrupt's affinity.
     pub(crate) fn is_of_interrupt(&self, number: u32) -> bool {
         matches!(self.setting, Setting::InterruptAffinity { interrupt } if interrupt == number)
     }
@@ -257,7 +257,7 @@ fn quoted(path: &str) -> String {
 }
 
 impl Value {
-    /// The CPUs, if it is CPUs.
+    /// The value's CPUs, if it has any.
     pub fn cpus(&self) -> Option<&CpuSet> {
         match self {
             Self::Cpus(cpus) => Some(cpus),

@@ -10,20 +10,20 @@ pub(super) struct Entry {
     pub(super) setting: Setting,
     /// The former value.
     pub(super) former: Value,
-    /// The value that we made of it, or will.
+    /// The value that we made of the setting, or will.
     pub(super) ours: Value,
     pub(super) progress: Progress,
 }
 
-/// How far a change came. It is written down before each step.
+/// The progress of a change, written down before each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Progress {
-    /// It was not touched yet.
+    /// The setting was not touched yet.
     Planned,
-    /// It was about to be changed, and the kernel's value was not recorded yet.
+    /// The setting was about to be changed, and the kernel's value was not recorded yet.
     Changing,
-    /// It was changed, and `ours` was read back.
+    /// The setting was changed, and `ours` was read back.
     Made,
 }
 
@@ -51,39 +51,39 @@ impl Entry {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PutBack {
-    /// It has its former value.
+    /// The setting has its former value.
     Restored {
-        /// That value.
+        /// The former value.
         value: Value,
     },
-    /// The process that was to change it ended before it did; it was left as it is.
+    /// The process that was to change the setting ended before it did; the setting was left as it is.
     Untouched {
-        /// Its value now.
+        /// The present value.
         now: Value,
     },
-    /// Another program has changed it since; it stays.
+    /// Another program has changed the setting since; it stays.
     ChangedSince {
-        /// Its value now.
+        /// The present value.
         now: Value,
-        /// Its value before our change.
+        /// The value before our change.
         former: Value,
     },
-    /// It was put back as far as the kernel allows: CPUs of it are offline or no longer allowed, or memory was to go
+    /// The setting was put back as far as the kernel allows: CPUs of it are offline or not allowed, or memory was to go
     /// back to several nodes.
     Partial {
-        /// Its value now.
+        /// The present value.
         now: Value,
-        /// Its value before our change.
+        /// The value before our change.
         former: Value,
     },
     /// The interrupt, interface, queue, thread or process has gone, and the setting with it.
     Gone,
-    /// Another process holds it now; it is put back when that process has let go.
+    /// Another process holds the setting; it is put back when that process has let go.
     Held {
-        /// That process.
+        /// The holder's process.
         by: u32,
     },
-    /// It could not be put back, and is still to be.
+    /// The setting could not be put back, and is still to be.
     Failed(SettingError),
 }
 
@@ -118,7 +118,7 @@ impl fmt::Display for PutBack {
     }
 }
 
-/// Puts a setting back. With `force` also one that another program has changed since.
+/// Puts a setting back. With `force`, also a setting that another program has changed since.
 pub(super) fn put_back(host: &Host, entry: &Entry, force: bool) -> PutBack {
     let Entry { setting, former, progress, .. } = entry;
     let now = match host.read(setting) {

@@ -6,15 +6,15 @@ use std::{io, net::IpAddr};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// It has no peer yet, or no longer.
+    /// The socket has no peer.
     #[error("the socket is not connected")]
     NotConnected,
 
-    /// It is not an IP socket.
+    /// The socket is not an IP socket.
     #[error("the socket is no IP socket")]
     NotIp,
 
-    /// It belongs to another network namespace than the calling thread.
+    /// The socket belongs to another network namespace than the calling thread.
     #[error("the socket belongs to another network namespace")]
     OtherNamespace,
 
@@ -38,14 +38,14 @@ pub enum SocketError {
     /// The route has several next hops, and which of them the kernel chose for this connection is not to be seen.
     #[error("the connection leaves by one of {}, and its choice is unknown", interfaces.join(", "))]
     SeveralWays {
-        /// The interfaces that it may use.
+        /// The interfaces that the connection may use.
         interfaces: Vec<String>,
     },
 
     /// The interface is not part of the model.
     #[error("the socket uses the interface {name}, which the topology does not have")]
     UnknownInterface {
-        /// Its name.
+        /// The interface's name.
         name: String,
     },
 

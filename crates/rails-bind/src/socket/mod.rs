@@ -20,8 +20,8 @@ use std::{io, net::SocketAddr, os::fd::AsFd};
 /// With a bond, a bridge or a VLAN the answer is that interface, which raises no interrupts of its own. The query
 /// leaves out the type of service, the socket's user and `IP_MULTICAST_IF`.
 ///
-/// It is the present route of packets that the socket *sends*; packets that it receives come the way that the peer's
-/// network sends them.
+/// The route is the present one of packets that the socket *sends*; packets that it receives come the way that the
+/// peer's network sends them.
 ///
 /// # Privileges
 /// None.
@@ -61,8 +61,8 @@ pub fn nic_of<'a>(socket: &impl AsFd, topology: &'a Topology) -> Result<&'a Nic,
 /// The CPU that last handled a packet of this socket in the kernel, or that the socket was set to; `None` before the
 /// first packet.
 ///
-/// Interrupt, steering and all, that is where the packets come out. A thread that runs there, or beside, needs no
-/// privilege to be where its packets are.
+/// Interrupt, steering and all, the packets come out there. A thread that runs there, or beside, needs no privilege to
+/// be where its packets are.
 ///
 /// # Privileges
 /// None.
@@ -83,8 +83,8 @@ pub fn incoming_cpu(socket: &impl AsFd) -> Result<Option<CpuId>, SocketError> {
 /// (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU which handles it; before Linux 6.2, to any (since
 /// 4.6, when groups of such sockets came).
 ///
-/// It moves no packets: which CPU handles them is the interrupt's affair. The next packet of a connected socket writes
-/// its own CPU over it.
+/// The call moves no packets: the interrupt decides which CPU handles them. The next packet of a connected socket
+/// writes its own CPU over this one.
 ///
 /// # Privileges
 /// None.
@@ -115,7 +115,7 @@ fn ends(socket: &SockRef<'_>) -> Result<(SocketAddr, SocketAddr), SocketError> {
     Ok((plain(local), plain(peer)))
 }
 
-/// Fails for a socket of another network namespace, and if that is unknown.
+/// Fails for a socket of another or unknown network namespace.
 fn same_namespace(socket: &impl AsFd) -> Result<(), SocketError> {
     let unknown = |source: io::Error| match source.raw_os_error() {
         Some(libc::ENOPROTOOPT) => SocketError::NamespaceUnknown { source },

@@ -23,7 +23,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// The index of the interface through which its packets leave.
+    /// The index of the interface through which the packets leave.
     pub(super) fn interface(&self) -> Result<u32, SocketError> {
         let route = self.ask(RouteFlags::empty())?;
         let index = route.attributes.iter().find_map(leaving_by);
@@ -131,7 +131,7 @@ fn leaving_by(attribute: &RouteAttribute) -> Option<u32> {
     }
 }
 
-/// How many bits a host's own address has.
+/// The number of bits of a host's own address.
 fn host_prefix(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 32,

@@ -8,7 +8,7 @@ use std::{ops::Deref, sync::PoisonError, task::Waker};
 
 #[derive(Debug)]
 pub(super) struct FreeList {
-    /// By number: the number under it, on the stack that it is on.
+    /// By number: the number under it, on its stack.
     under: Box<[AtomicU32]>,
     takers: Padded<Takers>,
     /// A [`Stack`] as a word, or [`AWAITED`], or [`CLOSED`].
@@ -20,11 +20,11 @@ pub(super) struct FreeList {
 /// The end of a number that was out.
 #[derive(Debug)]
 pub(super) enum Put<H> {
-    /// It can be taken.
+    /// The number can be taken.
     Free,
-    /// It can be taken, and a task waits for it: the caller is to [wake](FreeList::wake) it.
+    /// The number can be taken, and a task waits for one: the caller is to [wake](FreeList::wake) it.
     Awaited(H),
-    /// Numbers come back no more.
+    /// The list is closed, and takes no number back.
     Closed,
 }
 
@@ -51,7 +51,7 @@ impl FreeList {
     /// The numbers from 0 to below `count`.
     ///
     /// # Panics
-    /// Beyond [`MAX`].
+    /// If `count` is beyond [`MAX`].
     pub(super) fn new(count: u32) -> Self {
         assert!(count <= MAX, "the caller has checked the number");
         let stack = Mutex::new(Stack { top: 0, height: count });
@@ -64,7 +64,7 @@ impl FreeList {
         self.pop(&mut self.lock())
     }
 
-    /// A number, or the waker is woken once one has come back. Of the calls that got none, the last one's is.
+    /// A number, or the waker is woken once one has come back; of several calls without one, the last one's waker is.
     pub(super) fn poll_take(&self, waker: &Waker) -> Option<u32> {
         if let Some(number) = self.take() {
             return Some(number);
@@ -99,8 +99,8 @@ impl FreeList {
     /// handed on.
     ///
     /// # Safety
-    /// The number is out, and the caller has it. The list lives until the number can be taken; it may be gone after that,
-    /// but for `hold`'s doing.
+    /// The number is out, and the caller has it. The list lives until the number can be taken; it may be gone after
+    /// that, but for `hold`'s doing.
     pub(super) unsafe fn put<H>(list: *const Self, number: u32, hold: impl Fn() -> H) -> Put<H> {
         // SAFETY: the list lives until the exchange below succeeds, and no reference to it is used after that: the one
         // that the exchange itself has is to an atomic, as in `Arc`.
@@ -130,10 +130,10 @@ impl FreeList {
         }
     }
 
-    /// How many numbers can be taken, if nobody takes or gives back meanwhile.
+    /// The count of free numbers, if no thread takes or gives back meanwhile.
     pub(super) fn height(&self) -> u32 {
         let returned = Stack::of(self.returned.load(Acquire)).height;
-        // Those that are counted twice were returned before, and taken over since.
+        // A number that is counted twice was returned before, and taken over since.
         self.takers.height.load(Relaxed).saturating_add(returned).min(self.under.len() as u32)
     }
 
@@ -141,7 +141,7 @@ impl FreeList {
         self.under.len()
     }
 
-    /// Takes back no more numbers. Returns how many are free, and stay so.
+    /// Closes the list to numbers. Returns the count of free ones, which stay free.
     pub(super) fn close(&self) -> u32 {
         let returned = Stack::of(self.returned.swap(CLOSED, AcqRel)).height;
         drop(self.set_waker(None));
@@ -166,7 +166,7 @@ impl FreeList {
         self.takers.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the former one.
+    /// Sets the waker. Returns the former one.
     fn set_waker(&self, waker: Option<Waker>) -> Option<Waker> {
         std::mem::replace(&mut *self.waker.lock().unwrap_or_else(PoisonError::into_inner), waker)
     }

@@ -1,11 +1,11 @@
 //! Anonymous memory of its own: `mmap(2)`, `madvise(2)`, `mlock(2)`.
 //!
 //! # Safety
-//! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives nobody its bytes. Two types take a
+//! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives no code its bytes. Two types take a
 //! mapping *by value* and decide who may touch the bytes, [`Whole`] here and [`SlotPool`](super::slots::SlotPool): a
-//! mapping goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a `Whole`.
-//! All else that an `Arc<Mapping>` can do are system calls about pages, which change the nodes of bytes, never the
-//! bytes.
+//! mapping goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a
+//! `Whole`. All else that an `Arc<Mapping>` can do are system calls about pages, which change the nodes of bytes, never
+//! the bytes.
 #![allow(unsafe_code)]
 
 use std::{
@@ -46,7 +46,7 @@ impl Mapping {
         // SAFETY: `offset` is in 1..=alignment and `bytes + offset` is less than what was reserved.
         let start = unsafe { reserved.add(offset) };
         let mapping = Self { reserved, reserved_bytes, start, bytes };
-        // SAFETY: the range lies within what was mapped just now, begins with a page, and nobody knows it yet.
+        // SAFETY: the range lies within the new mapping, begins with a page, and no other code knows it yet.
         let result = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
         if result == -1 { Err(io::Error::last_os_error()) } else { Ok(mapping) }
     }
@@ -91,8 +91,8 @@ impl Mapping {
     /// As `populate`, by writing a zero into every page, on any kernel.
     pub(crate) fn touch(&mut self, page_bytes: usize) {
         for offset in (0..self.bytes).step_by(page_bytes) {
-            // SAFETY: within the range, which is writable; `&mut self` says that no `Whole` and no `SlotPool` has it yet,
-            // so nobody else reads or writes it. Volatile, because nothing here reads what was written.
+            // SAFETY: within the range, which is writable; `&mut self` says that no `Whole` and no `SlotPool` has it
+            // yet, so no other thread reads or writes it. Volatile, because nothing here reads what was written.
             unsafe { self.start.add(offset).write_volatile(0) };
         }
     }
@@ -136,12 +136,12 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// Takes the mapping by value: nobody else can reach its bytes from here on.
+    /// Takes the mapping by value: from here on no other code can reach its bytes.
     pub(crate) fn new(mapping: Mapping) -> Self {
         Self { mapping: Arc::new(mapping) }
     }
 
-    /// For system calls about the pages.
+    /// The mapping, for system calls about its pages.
     pub(crate) fn mapping(&self) -> &Arc<Mapping> {
         &self.mapping
     }
@@ -161,9 +161,9 @@ impl Deref for Whole {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped, readable, zeroed by the kernel where nobody wrote, at most `isize::MAX` bytes (`mmap` gives
-        // no more), and alive as long as `self`. Nobody writes: only `self` reaches the bytes, and it is borrowed
-        // shared.
+        // SAFETY: mapped, readable, zeroed by the kernel where no thread wrote, at most `isize::MAX` bytes (`mmap`
+        // gives no more), and alive as long as `self`. No thread writes: only `self` reaches the bytes, and it is
+        // borrowed shared.
         unsafe { slice::from_raw_parts(self.mapping.start.as_ptr(), self.mapping.bytes) }
     }
 }
@@ -175,7 +175,7 @@ impl DerefMut for Whole {
     }
 }
 
-/// The size of the pages that memory is managed in.
+/// The size of the pages in which the kernel manages memory.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: asks for a constant.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

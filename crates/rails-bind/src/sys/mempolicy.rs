@@ -20,7 +20,7 @@ const MPOL_F_ADDR: libc::c_ulong = 1 << 1;
 pub(crate) struct RawPolicy {
     /// `MPOL_*`, with the mode flags (such as `MPOL_F_STATIC_NODES`) in the upper bits.
     pub(crate) mode: libc::c_int,
-    /// Its nodes.
+    /// The policy's nodes.
     pub(crate) nodes: NodeSet,
 }
 

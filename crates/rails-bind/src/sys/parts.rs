@@ -3,7 +3,7 @@
 //! # Safety
 //! A part is a range of a mapping that no other part and nothing else reaches: the first takes a [`Whole`] by value,
 //! which alone had the bytes; [`Part::split_off`] makes two ranges of one that meet in one point; [`Part::join`] and
-//! [`Part::into_whole`] use up their arguments. Parts cannot be cloned, and nobody outside this file reaches their
+//! [`Part::into_whole`] use up their arguments. Parts cannot be cloned, and no code outside this file reaches their
 //! fields.
 #![allow(unsafe_code)]
 
@@ -23,7 +23,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// All of it.
+    /// The part that is all of a mapping.
     pub(crate) fn new(whole: Whole) -> Self {
         let mapping = whole.into_mapping();
         let bytes = mapping.bytes();
@@ -33,7 +33,7 @@ impl Part {
     /// Keeps the first `at` bytes, and gives the rest.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the part has fewer.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         assert!(at <= self.bytes, "a part is split within itself");
         let rest = Self { mapping: Arc::clone(&self.mapping), start: self.start + at, bytes: self.bytes - at };
@@ -50,7 +50,7 @@ impl Part {
         Ok(())
     }
 
-    /// The mapping, if this is all of it.
+    /// The mapping, if this part is all of it.
     pub(crate) fn into_whole(self) -> Result<Whole, Self> {
         // A part that is as long as the mapping is the only one that is not empty.
         if self.bytes == self.mapping.bytes() { Ok(Whole::of(self.mapping)) } else { Err(self) }
@@ -61,8 +61,8 @@ impl Deref for Part {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where nobody wrote.
-        // No other part has these bytes (see above), and `self` is borrowed shared, so nobody writes.
+        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where no thread
+        // wrote. No other part has these bytes (see above), and `self` is borrowed shared, so no thread writes.
         unsafe { slice::from_raw_parts(self.mapping.start().add(self.start).as_ptr(), self.bytes) }
     }
 }

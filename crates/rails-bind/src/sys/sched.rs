@@ -30,7 +30,7 @@ impl Attributes {
     }
 }
 
-/// Sets how thread `tid` (0: the calling one) is scheduled.
+/// Sets the scheduling of thread `tid` (0: the calling one).
 pub(crate) fn set(tid: libc::pid_t, attributes: &Attributes) -> io::Result<()> {
     let mut attributes = attributes.0;
     attributes.size = SIZE;
@@ -42,7 +42,7 @@ pub(crate) fn set(tid: libc::pid_t, attributes: &Attributes) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// How thread `tid` (0: the calling one) is scheduled.
+/// The scheduling of thread `tid` (0: the calling one).
 pub(crate) fn get(tid: libc::pid_t) -> io::Result<Attributes> {
     let mut attributes = Attributes::new();
     // SAFETY: the kernel writes at most the number of bytes that the third argument says, the size of the structure,

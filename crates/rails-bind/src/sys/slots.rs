@@ -3,11 +3,11 @@
 //! # Safety
 //! The slots are numbered, and slot `i` is the bytes from `i * stride` on, at most `stride` of them: two slots with
 //! different numbers share no byte. **A number is, at any time, either in the list or in exactly one [`Slot`]**:
-//! * [`SlotPool::new`] makes a list of all numbers, and nobody else has the list;
+//! * [`SlotPool::new`] makes a list of all numbers, and no other code has the list;
 //! * [`SlotPool::take`] takes a number out, and the list gives it to one caller; it goes into a `Slot`, which cannot be
-//!   cloned and whose fields nobody outside this file can reach;
+//!   cloned and whose fields no code outside this file can reach;
 //! * dropping the `Slot` puts its number back, once, when no borrow of its bytes can be left. A slot that is forgotten
-//!   keeps its number for ever, which loses memory and nothing else.
+//!   keeps its number for ever, which loses only memory.
 //!
 //! The list hands numbers from thread to thread with release and acquire, so what one owner of a slot wrote has been
 //! written when the next one gets it.
@@ -30,7 +30,7 @@ use std::{
     task::Waker,
 };
 
-/// The slots of one mapping, as the one who takes them has them.
+/// The slots of one mapping, for the one that takes them.
 #[derive(Debug)]
 pub(crate) struct SlotPool(Arc<Slots>);
 
@@ -54,10 +54,10 @@ pub(crate) struct Slot {
 pub(crate) const MAX_SLOTS: usize = MAX as usize;
 
 impl SlotPool {
-    /// Takes the mapping by value, so that nobody else can reach its bytes, and cuts it into `count` slots.
+    /// Takes the mapping by value, so that no other code can reach its bytes, and cuts it into `count` slots.
     ///
     /// # Panics
-    /// If that is more than the mapping holds, or than [`MAX_SLOTS`].
+    /// If the slots are more than the mapping holds, or than [`MAX_SLOTS`].
     pub(crate) fn new(mapping: Mapping, count: usize, stride: usize, slot_bytes: usize) -> Self {
         assert!(slot_bytes <= stride, "a slot is not longer than the way to the next one");
         let needed = count.checked_mul(stride).expect("the caller has checked the product");
@@ -74,20 +74,20 @@ impl SlotPool {
         self.0.free.take().map(|number| self.slot(number))
     }
 
-    /// A free slot, or the waker is woken once one has come back. Of the calls that got none, the last one's is.
+    /// A free slot, or the waker is woken once one has come back; of several calls without a slot, the last one's is.
     pub(crate) fn poll_take(&self, waker: &Waker) -> Option<Slot> {
         self.0.free.poll_take(waker).map(|number| self.slot(number))
     }
 
     /// The slot of a number that was taken.
     fn slot(&self, number: u32) -> Slot {
-        // SAFETY: the reference that the number has had in the list, and that nobody else has dropped: the numbers in the
-        // list lose theirs when `self` is dropped.
+        // SAFETY: the reference that the number has had in the list, which no code has dropped: the numbers in the list
+        // lose theirs when `self` is dropped.
         let slots = unsafe { Arc::from_raw(Arc::as_ptr(&self.0)) };
         Slot { slots: ManuallyDrop::new(slots), number }
     }
 
-    /// How many slots can be taken, if nobody takes or gives back meanwhile.
+    /// The number of free slots, if no thread takes or gives back meanwhile.
     pub(crate) fn available(&self) -> usize {
         self.0.free.height() as usize
     }
@@ -100,7 +100,7 @@ impl SlotPool {
         self.0.slot_bytes
     }
 
-    /// For system calls about the pages.
+    /// The mapping, for system calls about its pages.
     pub(crate) fn mapping(&self) -> &std::sync::Arc<Mapping> {
         &self.0.mapping
     }
@@ -109,7 +109,7 @@ impl SlotPool {
 impl Drop for SlotPool {
     fn drop(&mut self) {
         for _ in 0..self.0.free.close() {
-            // SAFETY: the reference of a number in the list, which nobody takes out any more.
+            // SAFETY: the reference of a number in the list, which no thread takes out after the closing.
             unsafe { Arc::decrement_strong_count(Arc::as_ptr(&self.0)) };
         }
     }
@@ -126,8 +126,8 @@ impl Deref for Slot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where nobody wrote.
-        // No other slot has these bytes (see above), and `self` is borrowed shared, so nobody writes.
+        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where no thread
+        // wrote. No other slot has these bytes (see above), and `self` is borrowed shared, so no thread writes.
         unsafe { slice::from_raw_parts(self.start(), self.slots.slot_bytes) }
     }
 }
@@ -149,7 +149,7 @@ impl Drop for Slot {
             // The reference is the number's, and `slots` may be gone.
             Put::Free => {}
             Put::Awaited(slots) => slots.free.wake(),
-            // SAFETY: once, and it is not used after that.
+            // SAFETY: once, and the reference is not used after that.
             Put::Closed => unsafe { ManuallyDrop::drop(&mut self.slots) },
         }
     }

@@ -1,4 +1,4 @@
-//! Pools under the interleavings of their threads, by loom, which also finds a reference that nobody drops.
+//! Pools under the interleavings of their threads, by loom, which also finds a reference that no thread drops.
 #![allow(unsafe_code)]
 
 /// loom's atomics and locks in place of the standard library's.
@@ -80,7 +80,7 @@ impl Marks {
     }
 
     fn add(&self, slot: &Slot) -> u8 {
-        // SAFETY: the caller has the slot, and loom checks that nobody else has.
+        // SAFETY: the caller has the slot, and loom checks that no other thread has.
         self.marks[slot.as_ptr().addr() - self.start].with_mut(|mark| unsafe {
             *mark += 1;
             *mark
@@ -136,7 +136,7 @@ fn a_pool_may_end_while_it_is_awaited() {
     });
 }
 
-/// A task that has given up its wait leaves nothing that another one's waits for.
+/// A task that has given up its wait leaves nothing behind that another task's waits for.
 #[test]
 fn a_wait_that_was_given_up_is_no_one_elses() {
     model(3, || {

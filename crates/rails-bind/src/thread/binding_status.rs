@@ -21,20 +21,20 @@ use std::fmt;
 pub enum BindingStatus {
     /// The thread may run on all of the CPUs that it was bound to, and on none that were not asked for.
     Holds(CpuSet),
-    /// It may run on some of the CPUs only; it is nowhere else.
+    /// The thread may run on some of the CPUs only, and nowhere else.
     Narrowed {
-        /// The CPUs that it was bound to.
+        /// The CPUs that the thread was bound to.
         bound: CpuSet,
-        /// The CPUs that it may run on now.
+        /// The CPUs that the thread may run on.
         now: CpuSet,
-        /// The missing ones that are not online; `None` if unknown.
+        /// The missing CPUs that are not online; `None` if unknown.
         offline: Option<CpuSet>,
     },
-    /// It may run elsewhere, or nowhere.
+    /// The thread may run elsewhere, or nowhere.
     Lost {
-        /// The CPUs that it was bound to.
+        /// The CPUs that the thread was bound to.
         bound: CpuSet,
-        /// Where it may run now; empty while it sleeps and all of its CPUs are offline.
+        /// The CPUs that the thread may run on; none while it sleeps and all of its CPUs are offline.
         now: CpuSet,
     },
 }

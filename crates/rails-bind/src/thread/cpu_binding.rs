@@ -7,13 +7,13 @@ use std::{io, marker::PhantomData};
 
 /// A bound thread, until this is dropped.
 ///
-/// It belongs to the bound thread and cannot leave it. Dropping it gives the thread its former CPUs back, also while a
-/// panic unwinds; drop the guards of one thread in the reverse order of their making, as scopes do.
+/// The guard belongs to the bound thread and cannot leave it. Dropping it gives the thread its former CPUs back, also
+/// while a panic unwinds; drop the guards of one thread in the reverse order of their making, as scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the thread its former CPUs back at once"]
 pub struct ThreadGuard {
     outcome: Outcome<CpuSet>,
-    /// The CPUs to give back; `None` once that is no longer to be done.
+    /// The CPUs to give back; `None` once they are back or the binding is kept.
     previous: Option<CpuSet>,
     /// Dropping acts on the calling thread, so it must be the thread that was bound.
     not_send: PhantomData<*const ()>,
@@ -66,7 +66,7 @@ pub fn bind_current(cpus: &CpuSet) -> Result<ThreadGuard, BindError> {
 /// None.
 ///
 /// # Errors
-/// [`BindError::NoSuchThread`] if it has ended; [`BindError::Denied`] under a seccomp filter.
+/// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] under a seccomp filter.
 ///
 /// # References
 /// [sched_getaffinity(2)](https://man7.org/linux/man-pages/man2/sched_getaffinity.2.html)
@@ -117,8 +117,8 @@ impl ThreadGuard {
     /// Gives the thread its former CPUs back, and reads them back. Dropping does the same and can only log a failure.
     ///
     /// # Errors
-    /// [`BindError::NotRestored`] if some of the former CPUs, [`BindError::CpusUnusable`] if all of them cannot be used
-    /// any more; also for CPUs that are offline just now and that the kernel (Linux 6.1) forgets for that reason.
+    /// [`BindError::NotRestored`] if some of the former CPUs, [`BindError::CpusUnusable`] if all of them are unusable;
+    /// also for CPUs that are offline just now and that the kernel (Linux 6.1) forgets for that reason.
     pub fn restore(mut self) -> Result<(), BindError> {
         let previous = self.previous.take().expect("only `keep` and `restore` take it, and both consume the guard");
         put_back(Subject::Calling, &previous)

@@ -54,7 +54,7 @@ impl<Whose> PlacementGuard<Whose> {
         self.undo.thread.tid()
     }
 
-    /// Whether its binding to CPUs still holds, read anew; `None` if none was asked for.
+    /// Whether the thread's binding to CPUs still holds, read anew; `None` if none was asked for.
     ///
     /// # Errors
     /// [`BindError::NoSuchThread`] if the thread has ended.
@@ -62,7 +62,7 @@ impl<Whose> PlacementGuard<Whose> {
         self.outcome.cpus.as_ref().map(|outcome| cpu_binding::check(self.undo.thread, outcome)).transpose()
     }
 
-    /// Leaves the thread as it is now.
+    /// Leaves the thread as it is.
     pub fn keep(mut self) -> PlacementOutcome {
         self.undo.steps.clear();
         std::mem::take(&mut self.outcome)
@@ -72,8 +72,8 @@ impl<Whose> PlacementGuard<Whose> {
     ///
     /// # Errors
     /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if there is no way back without
-    /// privilege; [`BindError::NotRestored`] and [`BindError::CpusUnusable`] if the former CPUs cannot be used any
-    /// more. Every other part is put back nevertheless; of several failures it is the first.
+    /// privilege; [`BindError::NotRestored`] and [`BindError::CpusUnusable`] if the former CPUs are unusable. Every
+    /// other part is put back nevertheless; of several failures, the first is the error.
     pub fn restore(mut self) -> Result<(), BindError> {
         self.undo.run().map_err(|(_, error)| error)
     }

@@ -1,4 +1,4 @@
-//! A thread, and whether it is still the same one.
+//! The identity of a thread, which its number alone is not.
 
 use super::{Tid, current_tid};
 use crate::{BindError, usage};
@@ -9,7 +9,7 @@ use std::{fmt, io, time::Duration};
 pub(super) enum Subject {
     /// The calling thread, which cannot end while it calls.
     Calling,
-    /// A thread by its number, and when it began: the kernel gives the numbers of ended threads to new ones.
+    /// A thread by its number and its beginning: the kernel gives the numbers of ended threads to new ones.
     Numbered(Tid, Duration),
 }
 
@@ -27,7 +27,7 @@ impl Subject {
         }
     }
 
-    /// The number that other threads know it by.
+    /// The number that other threads know the thread by.
     pub(super) fn tid(self) -> Tid {
         match self {
             Self::Calling => current_tid(),
@@ -35,7 +35,7 @@ impl Subject {
         }
     }
 
-    /// Its folder below `/proc`.
+    /// The thread's folder below `/proc`.
     pub(super) fn folder(self) -> String {
         match self {
             Self::Calling => "thread-self".to_owned(),

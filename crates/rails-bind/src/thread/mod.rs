@@ -33,7 +33,7 @@ use std::fmt;
 #[serde(try_from = "i32", into = "i32")]
 pub struct Tid(i32);
 
-/// The CPU that the calling thread is running on; unless it is bound to one, it may be elsewhere already.
+/// The CPU that the calling thread is running on; unless the thread is bound to one, it may be elsewhere already.
 ///
 /// # Errors
 /// [`BindError::Unsupported`] if the kernel does not have the call.
@@ -59,7 +59,7 @@ impl Tid {
         (number > 0).then_some(Self(number))
     }
 
-    /// Its number.
+    /// The thread's number.
     pub fn as_raw(self) -> i32 {
         self.0
     }

@@ -16,7 +16,7 @@ pub(super) const LONGEST: usize = 15;
 /// None, unless `/proc` is mounted with `hidepid`.
 ///
 /// # Errors
-/// [`BindError::NoSuchThread`] if it has ended.
+/// [`BindError::NoSuchThread`] if the thread has ended.
 pub fn name_of(tid: Tid) -> Result<String, BindError> {
     let name = read(Subject::of(tid)?)?;
     Ok(String::from_utf8_lossy(&name).into_owned())

@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 
 /// The CPUs, the scheduling and the name of a thread; properties that are not requested stay.
 ///
-/// It is applied all or nothing: when a step fails, the steps before it are undone, and the error is the step's.
+/// A placement is all or nothing: when a step fails, the steps before it are undone, and the error is the step's.
 ///
 /// # Privileges
 /// As measured on Linux 6.18 and 6.1:
@@ -49,7 +49,7 @@ pub struct ThreadPlacement {
 
 /// Lets thread `tid` of any process run on `cpus` only, and reads the binding back.
 ///
-/// The same as [`ThreadPlacement::cpus`] and [`ThreadPlacement::apply_to`]; privileges and errors are described there.
+/// As [`ThreadPlacement::cpus`] and [`ThreadPlacement::apply_to`], with the privileges of [`ThreadPlacement`].
 pub fn bind(tid: Tid, cpus: &CpuSet) -> Result<PlacementGuard<Other>, BindError> {
     ThreadPlacement::new().cpus(cpus.clone()).apply_to(tid)
 }
@@ -60,33 +60,34 @@ impl ThreadPlacement {
         Self::default()
     }
 
-    /// The CPUs that it may run on. Default: as they are.
+    /// The CPUs that the thread may run on. Default: as they are.
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// Its scheduling class. Default: as it is. A real-time thread that never waits takes its CPU from everything else
-    /// on it, for 95 % of the time by default (`/proc/sys/kernel/sched_rt_runtime_us`).
+    /// The thread's scheduling class. Default: as it is. A real-time thread that never waits takes its CPU from
+    /// everything else on it, for 95 % of the time by default (`/proc/sys/kernel/sched_rt_runtime_us`).
     pub fn class(mut self, class: SchedulingClass) -> Self {
         self.class = Some(class);
         self
     }
 
-    /// Its nice value, -20 (first) to 19 (last). Default: as it is. Real-time classes have none.
+    /// The thread's nice value, -20 (first) to 19 (last). Default: as it is. Real-time classes have none.
     pub fn nice(mut self, nice: i32) -> Self {
         self.nice = Some(nice);
         self
     }
 
-    /// Whether its new threads begin in the usual class. Default: as it is, that is usually not, so that the threads of
-    /// a real-time thread are real-time threads too.
+    /// Whether the thread's new threads begin in the usual class. Default: as it is, that is usually not, so that the
+    /// threads of a real-time thread are real-time threads too.
     pub fn reset_on_fork(mut self, reset: bool) -> Self {
         self.reset_on_fork = Some(reset);
         self
     }
 
-    /// Its name, of at most 15 bytes and without a zero byte; longer ones are an error and not cut. Default: as it is.
+    /// The thread's name, of at most 15 bytes and without a zero byte; a longer one is an error and not cut. Default:
+    /// as is.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self

@@ -1,4 +1,4 @@
-//! How a thread is scheduled: class, priority or nice value, and whether its children are scheduled likewise.
+//! The scheduling of a thread: class, priority or nice value, and whether its children are scheduled likewise.
 
 use super::{Tid, cpu_binding::FOR_OTHERS, identity::Subject};
 use crate::{
@@ -16,11 +16,11 @@ use std::fmt;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SchedulingClass {
-    /// The usual one, by nice value (`SCHED_OTHER`).
+    /// The usual class, by nice value (`SCHED_OTHER`).
     Other,
-    /// As the usual one, for work without a deadline (`SCHED_BATCH`).
+    /// As the usual class, for work without a deadline (`SCHED_BATCH`).
     Batch,
-    /// When nothing else wants the CPU (`SCHED_IDLE`).
+    /// For a thread that runs when no other wants the CPU (`SCHED_IDLE`).
     Idle,
     /// Real-time, until it waits or yields; priority 1 (low) to 99 (`SCHED_FIFO`).
     Fifo(u8),
@@ -32,15 +32,15 @@ pub enum SchedulingClass {
     Unnamed(u32),
 }
 
-/// How a thread is scheduled.
+/// The scheduling of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduling {
-    /// Its class.
+    /// The thread's class.
     pub class: SchedulingClass,
-    /// Its nice value, -20 (first) to 19 (last). In real-time classes it has no effect until the thread leaves them.
+    /// The thread's nice value, -20 (first) to 19 (last). Real-time classes make no use of it.
     pub nice: i32,
-    /// Whether the threads and processes that it starts begin in the usual class, with nice value 0 if its own is lower
-    /// (`SCHED_RESET_ON_FORK`).
+    /// Whether the threads and processes that the thread starts begin in the usual class, with nice value 0 if its own
+    /// is lower (`SCHED_RESET_ON_FORK`).
     pub reset_on_fork: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Scheduling {
 /// None.
 ///
 /// # Errors
-/// [`BindError::NoSuchThread`] if it has ended; [`BindError::Denied`] under a seccomp filter.
+/// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] under a seccomp filter.
 ///
 /// # References
 /// [sched_getattr(2)](https://man7.org/linux/man-pages/man2/sched_setattr.2.html)
@@ -169,7 +169,7 @@ impl SchedulingClass {
         matches!(self, Self::Fifo(_) | Self::RoundRobin(_) | Self::Deadline)
     }
 
-    /// Whether it can be asked for: its priority is one that the class has, and it is not a class that is only read.
+    /// Whether the class can be asked for: its priority is one that it has, and it is not one that is only read.
     pub(super) fn check(self) -> Result<(), BindError> {
         match self {
             Self::Fifo(priority) | Self::RoundRobin(priority) if !(1..=99).contains(&priority) => {

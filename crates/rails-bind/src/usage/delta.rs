@@ -15,33 +15,33 @@ use std::time::Duration;
 pub struct ThreadUsageDelta {
     /// The thread.
     pub tid: Tid,
-    /// Time in its own code, to a clock tick.
+    /// Time in the thread's own code, to a clock tick.
     #[serde(rename = "user_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub user: Duration,
-    /// Time in the kernel on its behalf, to a clock tick.
+    /// Time in the kernel on the thread's behalf, to a clock tick.
     #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub system: Duration,
     /// Time on a CPU; `None` where either reading has none.
     #[serde(rename = "cpu_time_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub cpu_time: Option<Duration>,
-    /// Time that it waited for a CPU; `None` where either reading has none.
+    /// Time that the thread waited for a CPU; `None` where either reading has none.
     #[serde(rename = "run_queue_wait_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub run_queue_wait: Option<Duration>,
-    /// How often it gave its CPU up.
+    /// The number of times that the thread gave its CPU up.
     pub voluntary_switches: u64,
-    /// How often its CPU was taken from it.
+    /// The number of times that the kernel took the CPU from the thread.
     pub involuntary_switches: u64,
-    /// The number of its moves to another CPU; `None` if the kernel does not count them.
+    /// The number of the thread's moves to another CPU; `None` if the kernel does not count them.
     pub migrations: Option<u64>,
     /// Page faults that took no reading from a disk.
     pub minor_faults: u64,
-    /// Page faults that did.
+    /// Page faults that took a reading from a disk.
     pub major_faults: u64,
-    /// Pages that NUMA balancing moved to it; `None` without NUMA balancing.
+    /// Pages that NUMA balancing moved to the thread's node; `None` without NUMA balancing.
     pub numa_pages_migrated: Option<u64>,
-    /// The CPU that it was on at the earlier reading.
+    /// The thread's CPU at the earlier reading.
     pub cpu_before: CpuId,
-    /// The CPU that it was on at the later one.
+    /// The thread's CPU at the later reading.
     pub cpu_after: CpuId,
 }
 

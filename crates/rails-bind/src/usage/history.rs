@@ -27,15 +27,15 @@ pub struct CpuHistory {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whereabouts {
-    /// It was within at every reading, and did not move unseen.
+    /// The thread was within at every reading, and did not move unseen.
     Within,
-    /// It was within at every reading, but moved as often as this in between, to unknown CPUs; `None` if the kernel
-    /// does not count moves. That is no evidence against a binding whose affinity reads back unchanged.
+    /// The thread was within at every reading, and moved unseen in between, or may have, to unknown CPUs. That is no
+    /// evidence against a binding whose affinity reads back unchanged.
     WithinWhenSeen {
-        /// How many moves were not seen.
+        /// The number of unseen moves; `None` if the kernel does not count moves.
         unseen: Option<u64>,
     },
-    /// It was seen elsewhere.
+    /// The thread was seen on these CPUs outside.
     Outside(CpuSet),
 }
 
@@ -61,38 +61,38 @@ impl CpuHistory {
         Ok(())
     }
 
-    /// The CPUs that it was seen on, and how many of the readings saw it there.
+    /// The CPUs that the thread was seen on, each with the number of readings that saw it there.
     pub fn seen(&self) -> impl Iterator<Item = (CpuId, u64)> + '_ {
         self.seen.iter().map(|(cpu, times)| (*cpu, *times))
     }
 
-    /// The CPUs that it was seen on.
+    /// The CPUs that the thread was seen on.
     pub fn cpus(&self) -> CpuSet {
         self.seen.keys().copied().collect()
     }
 
-    /// How many readings there are; the first counts.
+    /// The number of readings, the first included.
     pub fn readings(&self) -> u64 {
         self.seen.values().sum()
     }
 
-    /// From the first reading to the latest.
+    /// The time from the first reading to the latest.
     pub fn interval(&self) -> Duration {
         self.ended_at.saturating_sub(self.began_at)
     }
 
-    /// How often two successive readings saw it on different CPUs.
+    /// The number of times that two successive readings saw the thread on different CPUs.
     pub fn moves_seen(&self) -> u64 {
         self.moves_seen
     }
 
-    /// How many of its moves no reading saw; `None` where the kernel does not count them.
+    /// The number of the thread's moves that no reading saw; `None` where the kernel does not count them.
     pub fn moves_unseen(&self) -> Option<u64> {
         Some(self.last.migrations?.saturating_sub(self.first.migrations?).saturating_sub(self.moves_seen))
     }
 
-    /// The time that it was on a CPU from the first reading to the latest; `None` where the kernel does not account for
-    /// it.
+    /// The time that the thread was on a CPU from the first reading to the latest; `None` where the kernel does not
+    /// account for it.
     pub fn ran(&self) -> Option<Duration> {
         Some(self.last.cpu_time?.saturating_sub(self.first.cpu_time.unwrap_or_default()))
     }

@@ -23,10 +23,10 @@ use std::{fmt, io, time::Duration};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ProcessUsage {
-    /// In its own code.
+    /// Time in the process's own code.
     #[serde(rename = "user_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub user: Duration,
-    /// In the kernel on its behalf; work of interrupts is not in it.
+    /// Time in the kernel on the process's behalf, without the work of interrupts.
     #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub system: Duration,
 }
@@ -35,7 +35,7 @@ pub struct ProcessUsage {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
-    /// The process has no such thread, or it has ended.
+    /// The process has no such thread, or the thread has ended.
     #[error("thread {tid} is not a thread of {}, or has ended", Process(process))]
     NoSuchThread {
         /// The thread.
@@ -74,7 +74,7 @@ pub enum UsageError {
     DifferentThreads {
         /// The thread of the earlier reading.
         earlier: Tid,
-        /// The thread of the later one.
+        /// The thread of the later reading.
         later: Tid,
     },
 

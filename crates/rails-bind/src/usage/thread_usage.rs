@@ -23,46 +23,46 @@ use std::{
 pub struct ThreadUsage {
     /// The thread.
     pub tid: Tid,
-    /// When it began, counted from the machine's start, to a clock tick; with the number it names a thread for good.
+    /// The thread's beginning, from the machine's start, to a clock tick; with the number it names a thread for good.
     #[serde(rename = "started_after_boot_ms", serialize_with = "As::<DurationMilliSeconds>::serialize")]
     pub started: Duration,
 
-    /// Time in its own code, to a clock tick (usually 10 ms).
+    /// Time in the thread's own code, to a clock tick (usually 10 ms).
     #[serde(rename = "user_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub user: Duration,
-    /// Time in the kernel on its behalf, to a clock tick.
+    /// Time in the kernel on the thread's behalf, to a clock tick.
     #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub system: Duration,
     /// Time on a CPU, to a nanosecond, as of the last scheduler tick or switch; `None` where the kernel does not
     /// account for it, and for a thread that has never run.
     #[serde(rename = "cpu_time_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub cpu_time: Option<Duration>,
-    /// Time that it was ready to run and waited for a CPU; `None` as with the time on a CPU.
+    /// Time that the thread was ready to run and waited for a CPU; `None` as with the time on a CPU.
     #[serde(rename = "run_queue_wait_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub run_queue_wait: Option<Duration>,
 
-    /// How often it gave its CPU up by waiting for something.
+    /// The number of times that the thread gave its CPU up by waiting for something.
     pub voluntary_switches: u64,
-    /// How often its CPU was taken from it.
+    /// The number of times that the kernel took the CPU from the thread.
     pub involuntary_switches: u64,
-    /// The number of its moves to another CPU; `None` if the kernel does not count them (before Linux 6.15 it takes
-    /// `CONFIG_SCHED_DEBUG`).
+    /// The number of the thread's moves to another CPU; `None` if the kernel does not count them (before Linux 6.15
+    /// that takes `CONFIG_SCHED_DEBUG`).
     pub migrations: Option<u64>,
-    /// The CPU that it last ran on, or runs on.
+    /// The CPU that the thread last ran on, or runs on.
     pub last_cpu: CpuId,
 
-    /// Its scheduling class.
+    /// The thread's scheduling class.
     pub class: SchedulingClass,
-    /// Its nice value.
+    /// The thread's nice value.
     pub nice: i32,
     /// The kernel's own measure of precedence, lower first: 0 to 39 with a nice value, below 0 in real-time classes.
     pub priority: i32,
 
     /// Page faults that took no reading from a disk.
     pub minor_faults: u64,
-    /// Page faults that did.
+    /// Page faults that took a reading from a disk.
     pub major_faults: u64,
-    /// The nodes of the memory that it uses; `None` without NUMA balancing.
+    /// The nodes of the memory that the thread uses; `None` without NUMA balancing.
     pub numa: Option<NumaFaults>,
 }
 
@@ -79,9 +79,9 @@ pub struct NumaFaults {
     pub preferred: Option<NodeId>,
     /// The node that the thread is on.
     pub current: NodeId,
-    /// Pages that were moved to it since it began.
+    /// Pages that were moved to the thread's node since it began.
     pub pages_migrated: u64,
-    /// The faults by the node that the memory was on.
+    /// The faults on each node's memory.
     pub by_node: Vec<NodeFaults>,
 }
 
@@ -91,9 +91,9 @@ pub struct NumaFaults {
 pub struct NodeFaults {
     /// The node.
     pub node: NodeId,
-    /// On pages that only this thread was seen to use.
+    /// Faults on pages that only this thread was seen to use.
     pub private: u64,
-    /// On pages that others use too.
+    /// Faults on pages that others use too.
     pub shared: u64,
 }
 
@@ -145,7 +145,7 @@ impl NumaFaults {
 /// The threads of a process, in ascending order; they may end at any time.
 ///
 /// # Errors
-/// [`UsageError::NoSuchProcess`] if it has ended or is hidden.
+/// [`UsageError::NoSuchProcess`] if the process has ended or is hidden.
 pub fn threads_of(process: Tid) -> Result<Vec<Tid>, UsageError> {
     let path = format!("/proc/{process}/task");
     let failed = |source: io::Error| match source.raw_os_error() {
@@ -165,7 +165,7 @@ pub fn threads_of(process: Tid) -> Result<Vec<Tid>, UsageError> {
     Ok(tids)
 }
 
-/// When a thread of any process began, counted from the machine's start.
+/// The beginning of a thread of any process, from the machine's start.
 pub(crate) fn started(tid: Tid) -> Result<Duration, UsageError> {
     Task { tid, process: Some(tid) }.stat().map(|stat| of_ticks(stat.started_ticks))
 }

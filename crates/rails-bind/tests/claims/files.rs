@@ -21,25 +21,25 @@ use std::{
     process::Command,
 };
 
-/// As a process that wants no good: it locks the files from their first byte to beyond all numbers. Plays in a worker.
+/// Plays, in a worker, a process that wants no good: it locks the files from their first byte to beyond all numbers.
 pub(crate) fn lock_to_the_end(claims: &Claims) -> usize {
     let mut locked = 0;
     for (name, length) in [("cpus", 0), ("interrupts", 1 << 62), ("queues.eth0", 0)] {
         let file = fs::File::options().write(true).create(true).truncate(false).open(claims.folder().join(name));
         let file = file.expect("anybody may write there");
         fcntl(&file, FcntlArg::F_SETLK(&lock(length))).expect("nobody holds any of it");
-        // To close it would unlock it.
+        // To close the file would unlock it.
         std::mem::forget(file);
         locked += 1;
     }
     locked
 }
 
-/// As a process of any program: its lock on the CPUs belongs to an open file and to no process. Plays in a worker.
+/// Plays, in a worker, a process of any program: its lock on the CPUs belongs to an open file and to no process.
 pub(crate) fn lock_for_an_open_file(claims: &Claims) {
     let file = fs::File::options().write(true).open(claims.folder().join("cpus")).expect("anybody may write there");
     fcntl(&file, FcntlArg::F_OFD_SETLK(&lock(0))).expect("nobody holds any of it");
-    // To close it would unlock it.
+    // To close the file would unlock it.
     std::mem::forget(file);
 }
 
@@ -52,7 +52,7 @@ pub(crate) fn lock_and_execute(claims: &Claims, program: &str) {
     panic!("{program}: {}", Command::new(program).exec());
 }
 
-/// Makes the file of the CPUs, and has a lease on it, so that nobody else can open it for 45 s. Plays in a worker.
+/// Makes the file of the CPUs, with a lease that keeps others from opening it for 45 s. Plays in a worker.
 pub(crate) fn lease(claims: &Claims) {
     let file = fs::File::options().write(true).create_new(true).open(claims.folder().join("cpus")).expect("it is new");
     file.set_permissions(PermissionsExt::from_mode(0o666)).expect("it is ours");
@@ -66,7 +66,7 @@ pub(crate) fn lease(claims: &Claims) {
     std::mem::forget(file);
 }
 
-/// From the first byte on; to the end of all files with length 0.
+/// A lock from the first byte on; to the end of all files with length 0.
 fn lock(length: i64) -> libc::flock {
     libc::flock { l_type: libc::F_WRLCK as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: length as _, l_pid: 0 }
 }
@@ -126,7 +126,7 @@ fn removed_under_claimers_is_made_anew() {
     for round in 0..20 {
         workers.iter_mut().for_each(|worker| worker.say("claim 0"));
         if round % 2 == 0 {
-            // It is there or not, and may be used.
+            // The file is there or not, and may be used.
             let _ = fs::remove_file(claims.folder().join("cpus"));
         } else {
             let _ = fs::remove_dir_all(claims.folder());
@@ -200,7 +200,7 @@ fn folder_that_is_a_link_or_no_folder() {
     assert!(matches!(claims.claim(cpus([0])), Err(ClaimError::Folder { .. })));
 }
 
-/// Also for root: nobody makes a folder in `/proc`.
+/// Root cannot make a folder in `/proc` either.
 #[test]
 fn folder_that_cannot_be_made_comes_with_the_remedy() {
     let claims = Claims::at("/proc/rails");

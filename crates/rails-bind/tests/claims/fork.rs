@@ -16,7 +16,7 @@ pub(crate) fn fork_and_look(claims: &Claims, held: &mut Vec<Claim>, told: &mut d
     let forked = unsafe { fork() }.expect("there is room for a process");
     match forked {
         ForkResult::Parent { child } => {
-            // It says more, and its parent is to be killed while it lives.
+            // The child says more, and this process is to be killed while the child lives.
             let _ = waitpid(child, None);
         }
         ForkResult::Child => {
@@ -72,7 +72,7 @@ fn forked_child_holds_nothing_of_its_parents() {
     // The parent dies, and the child with its copies of the descriptors lives.
     let parent = nix::unistd::Pid::from_raw(i32::try_from(worker.pid()).expect("Linux ends at 2^22"));
     nix::sys::signal::kill(parent, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
-    // Until all of its threads have ended: the state in /proc is that of the first. The worker reaps it.
+    // Waits until all of the worker's threads have ended: the state in /proc is that of the first. `Worker` reaps it.
     waitid(Id::Pid(parent), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).expect("it is ours");
     let ours = claims.claim(cpus([0])).expect("the parent is dead");
     let refused = worker.tell("claim");

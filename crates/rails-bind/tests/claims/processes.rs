@@ -32,7 +32,7 @@ fn of_overlapping_claims_one_succeeds() {
             worker.say(wanted);
         }
         let answers = [0, 1, 2].map(|worker: usize| workers[worker].answer());
-        // They may also have come one after the other; no two of them go together.
+        // The claims may also have come one after the other; no two of them go together.
         assert_eq!(answers.iter().filter(|answer| answer.starts_with("ok")).count(), 1, "{answers:?}");
         workers.iter_mut().for_each(|worker| assert_eq!(worker.tell("release"), "ok"));
     }

@@ -81,7 +81,7 @@ fn netns_setuid_program_is_its_users() {
     fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
     let mut user = Worker::start_as(claims.folder(), Some(USER));
     assert_eq!(user.tell(&format!("execute {}", program.display())), "ok");
-    // The program says what it is told.
+    // The program, `cat`, repeats its input.
     assert_eq!(user.tell("worker: there"), "there");
     let holder = claims.holder_of(&cpus([0])[0]).unwrap().unwrap();
     assert_eq!((holder.pid, holder.user), (Some(user.pid()), Some(USER)));
@@ -143,7 +143,7 @@ fn netns_claims_beyond_the_limit_are_not_heeded() {
     let [mut one, mut two] = [USER, USER - 1].map(|user| Worker::start_as(claims.folder(), Some(user)));
     assert_eq!(one.tell("claim 0"), "ok CPU 0");
     assert_eq!(two.tell("claim 1"), "ok CPU 1");
-    // What the machine does not have is nothing to hold.
+    // A CPU that the machine does not have counts for nothing.
     assert_eq!(one.tell("claim 8191"), "ok CPU 8191");
     let claims = claims.max_cpus_per_user(1);
     assert_eq!(claims.taken().unwrap(), cpus([0, 1]).into_iter().collect());
@@ -222,7 +222,7 @@ fn netns_names_made_beforehand_do_not_stop_root() {
     claims.claim(cpus([0])).unwrap().check().unwrap();
 }
 
-/// Where other users may make the folder, as in /run/lock on Debian.
+/// A folder for claims where other users may make it, as in /run/lock on Debian.
 fn open_folder() -> (tempfile::TempDir, Claims) {
     let (folder, claims) = folder();
     fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o1777)).expect("it is ours");

@@ -23,12 +23,12 @@ impl Worker {
         Self::start_as(folder, None)
     }
 
-    /// As this user, which takes user 0.
+    /// Starts a worker as this user, which takes user 0.
     pub(crate) fn start_as(folder: &Path, user: Option<u32>) -> Self {
         Self::start_by(Command::new(env::current_exe().expect("it is running")), folder, user)
     }
 
-    /// As user 0 of a user namespace that has no other.
+    /// Starts a worker as user 0 of a user namespace that has no other.
     pub(crate) fn start_in_user_namespace(folder: &Path) -> Self {
         let mut command = Command::new("unshare");
         command.args(["--user", "--map-root-user"]).arg(env::current_exe().expect("it is running"));
@@ -79,7 +79,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // One that has ended is not there to be ended.
+        // A worker that has ended cannot be ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -169,5 +169,5 @@ fn worker() {
 
 const FOLDER: &str = "RAILS_BIND_TEST_CLAIMS";
 const USER: &str = "RAILS_BIND_TEST_CLAIMS_USER";
-/// What an answer begins with.
+/// The beginning of an answer.
 const MARK: &str = "worker: ";

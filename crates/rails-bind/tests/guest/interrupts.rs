@@ -44,7 +44,7 @@ fn wishes(nic: &Nic) -> Vec<CpuSet> {
     nic.interrupts.iter().map(|interrupt| wish(interrupt.number)).collect()
 }
 
-/// Where the NIC's interrupts were counted while packets went over the cable, and how often.
+/// The CPUs that served the NIC's interrupts while packets went over the cable, and the number of interrupts.
 fn served(cable: &Cable, nic: &Nic) -> (CpuSet, u64) {
     // An interrupt moves when it next fires, which may still be counted where it was.
     cable.ping(3).expect("the cable carries");
@@ -78,7 +78,7 @@ fn guest_interrupts_counted_on_the_chosen_cpu() {
         }
     }
     assert_eq!(wishes(&nic), former, "the guards have put all of it back");
-    // The same look at interrupts that were sent elsewhere does not see them on CPU 3: the check can fail.
+    // Interrupts that were sent elsewhere are not seen on CPU 3: the check can fail.
     let _elsewhere = apply(&distribute(&topology, &nic, Vectors::All, &Distribution::On(cpus("0"))).expect("likewise"));
     assert_ne!(served(&cable, &nic).0, cpus("3"));
 }

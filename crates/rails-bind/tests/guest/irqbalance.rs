@@ -19,14 +19,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// An irqbalance for as long as it lives; its moves of the NICs' interrupts are undone after it.
+/// An irqbalance until this is dropped; its moves of the NICs' interrupts are undone after it.
 struct Irqbalance {
     child: Child,
     found: BTreeMap<u32, CpuSet>,
 }
 
 impl Irqbalance {
-    /// With a folder for its socket, as systemd makes it, or without.
+    /// Starts irqbalance, with a folder for its socket, as systemd makes it, or without.
     fn start(folder: bool) -> (Self, Balancer) {
         let _ = fs::remove_dir_all(FOLDER);
         if folder {
@@ -102,7 +102,7 @@ fn guest_irqbalance_heeds_bans_and_moves_the_rest() {
     let banned: BTreeSet<u32> = ours.iter().copied().chain([1]).collect();
     assert_eq!(balancer.banned().expect("root is listened to"), banned);
     nic_interrupts().iter().for_each(|number| wish_for(*number, &all));
-    // It decides on later moves with the ban: each change of the list makes it place all interrupts anew.
+    // irqbalance decides on later moves with the ban: each change of the list makes it place all interrupts anew.
     running.until("it places the others", || others.iter().all(|number| wish(*number) != all).then_some(()));
     for number in ours {
         assert_eq!(wish(*number), all, "interrupt {number} was to be left alone");
@@ -110,7 +110,7 @@ fn guest_irqbalance_heeds_bans_and_moves_the_rest() {
 
     drop(guard);
     assert_eq!(balancer.banned().expect("root is listened to"), BTreeSet::from([1]));
-    // The control: it is the ban that kept them.
+    // The control: the ban alone kept them.
     running.until("it places these too", || ours.iter().all(|number| wish(*number) != all).then_some(()));
 }
 
@@ -133,7 +133,7 @@ fn guest_irqbalance_refuses_other_users() {
     let (running, balancer) = Irqbalance::start(true);
     let error = std::thread::scope(|scope| {
         let as_nobody = scope.spawn(|| {
-            // Of this thread alone; it drops the capabilities that override file permissions.
+            // The change is this thread's alone, and drops the capabilities that override file permissions.
             setfsuid(Uid::from_raw(65534));
             balancer.ban(&[2]).expect_err("the socket is root's")
         });
@@ -145,5 +145,5 @@ fn guest_irqbalance_refuses_other_users() {
     assert!(matches!(balancer.banned(), Err(BalancerError::Ended { .. })));
 }
 
-/// Where systemd has it make its socket.
+/// The folder in which systemd has irqbalance make its socket.
 const FOLDER: &str = "/run/irqbalance";

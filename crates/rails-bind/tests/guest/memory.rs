@@ -1,5 +1,5 @@
-//! Buffers lie where they were told to, on a machine with two nodes, before and after they move, and while they are
-//! used.
+//! Buffers lie on the nodes of their policy, on a machine with two nodes, before and after they move, and while they
+//! are used.
 //!
 //! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: pages on node 1 were
 //! put there.
@@ -196,7 +196,7 @@ fn guest_move_to_interleave_as_the_kernel_does() {
     let rebound = buffer.rebind(&MemoryPolicy::Interleave(nodes("0-1"))).expect("there is room");
     assert_eq!((rebound.moved, rebound.failed), ((SIZE / PAGE / 2) as u64, 0));
     assert_eq!(rebound.after, by_kernel);
-    // The same on transparent huge pages, which go round as wholes.
+    // Transparent huge pages go round as wholes.
     let huge = BufferOptions::new().pages(Pages::TransparentHuge).prefault(true);
     let buffer = NumaBuffer::new(SIZE, &huge.policy(MemoryPolicy::Interleave(nodes("0-1")))).expect("there is room");
     let by_kernel = residency(&buffer);

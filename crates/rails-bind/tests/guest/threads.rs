@@ -1,4 +1,4 @@
-//! Bound threads stay where they are bound, and it is told when they do not.
+//! Bound threads stay where they are bound, and guards tell when they do not.
 
 use crate::machine::machine;
 use rails_bind::{
@@ -43,15 +43,15 @@ fn on_a_thread<R: Send>(test: impl FnOnce() -> R + Send) -> R {
 /// The evidence for the CPUs of a thread.
 #[derive(Debug)]
 struct Evidence {
-    /// As an observer saw it through the kernel's files.
+    /// The CPUs that an observer saw through the kernel's files.
     history: CpuHistory,
-    /// As the thread saw it itself, at every turn of its loop.
+    /// The CPUs that the thread saw itself, at every turn of its loop.
     turns: [u64; CPUS],
     standing: Option<BindingStatus>,
 }
 
 impl Evidence {
-    /// Why the thread was not on `cpus` alone, if so: the check that the tests are about.
+    /// The reason why the thread was not on `cpus` alone, if so: the check that the tests are about.
     fn against(&self, cpus: &CpuSet) -> Result<(), String> {
         if let Whereabouts::Outside(elsewhere) = self.history.within(cpus) {
             return Err(format!("it was seen on CPUs {elsewhere}"));
@@ -77,7 +77,7 @@ fn observe_under_load(cpus: Option<&CpuSet>) -> Evidence {
     let standing = Mutex::new(None);
     let (announce, announced) = mpsc::channel();
     let history = std::thread::scope(|scope| {
-        // Also when an assertion fails, the threads are to end.
+        // The threads are to end also when an assertion fails.
         let _end = SetOnDrop(&end);
         for cpu in 0..CPUS as u32 {
             let end = &end;
@@ -140,7 +140,7 @@ fn guest_thread_bound_to_node_1_stays_there() {
     let evidence = observe_under_load(Some(&node_1()));
     evidence.against(&node_1()).unwrap_or_else(|reason| panic!("{reason}: {evidence:?}"));
     assert!(evidence.history.readings() > 100 && evidence.turns.iter().sum::<u64>() > 1000, "{evidence:?}");
-    // Within the node it may move, and the kernel tells how often.
+    // Within the node the thread may move, and the kernel counts its moves.
     assert!(evidence.history.moves_unseen().is_some(), "{evidence:?}");
 }
 
@@ -194,7 +194,7 @@ fn guest_binding_lost_with_its_cpu() {
         let last = CpuSet::single(LAST);
         let guard = thread::bind_current(&last).expect("the CPU is there");
         let offline = Offline::take(LAST);
-        // It was moved away rather than stopped.
+        // The kernel moved the thread away rather than stopped it.
         let lost = BindingStatus::Lost { bound: last.clone(), now: all.difference(&last) };
         assert_eq!(guard.check().expect("readable"), lost);
         assert_ne!(thread::current_cpu().expect("the kernel can tell"), LAST);
@@ -340,7 +340,7 @@ fn guest_process_confined_by_a_cpuset_stays_inside() {
         assert_eq!(guard.check().expect("readable"), BindingStatus::Lost { bound: set("3"), now: set("2") });
         drop(offline);
         let whole = BindingStatus::Lost { bound: set("3"), now: set("2-3") };
-        // The kernel does it in the background.
+        // The kernel gives the CPU back in the background.
         for _ in 0..500 {
             if guard.check().expect("readable") == whole {
                 break;

@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-/// Enough to be told from the odd packet of another connection.
+/// Enough bytes to tell the traffic from the odd packet of another connection.
 const TRAFFIC: usize = 1 << 20;
 
 #[test]

@@ -172,7 +172,7 @@ fn undo_after_a_kill_at_any_step() {
         (["made", "made"], ["2", "2"]),
     ];
     for (progress, values) in steps {
-        // Whose values an administrator has changed since.
+        // The interrupts whose values an administrator has changed since.
         for changed in [&[][..], &[24], &[25], &[24, 25]] {
             let machine = Machine::new();
             let (host, journal) = (machine.host(), machine.journal());

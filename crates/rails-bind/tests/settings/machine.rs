@@ -71,12 +71,12 @@ impl Machine {
         Other::start(&folder)
     }
 
-    /// How many records the journal holds.
+    /// The number of records in the journal.
     pub(crate) fn records(&self) -> usize {
         self.journal().records().expect("the journal can be read").len()
     }
 
-    /// Makes its only record one of a process that was killed when the changes had come so far.
+    /// Makes the journal's only record one of a process that was killed when the changes had come so far.
     pub(crate) fn came_to(&self, progress: &[&str]) {
         self.rewrite_record(|record| {
             for (entry, progress) in progress.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Machine {
         });
     }
 
-    /// Writes its only record anew.
+    /// Writes the journal's only record anew.
     pub(crate) fn rewrite_record(&self, change: impl FnOnce(&mut serde_json::Value)) {
         let path = self.root.join("run/rails/0000000001.json");
         let mut record = serde_json::from_slice(&fs::read(&path).expect("the record")).expect("it is JSON");
@@ -146,7 +146,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // One that has ended is not there to be ended.
+        // A process that has ended cannot be ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

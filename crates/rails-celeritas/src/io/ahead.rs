@@ -13,9 +13,9 @@ pub struct HelperStats {
     /// Bursts to be sealed, and trains to be opened, that were offered: those that were due before the driver was done
     /// with others.
     pub offered: u64,
-    /// Those of them that a helper has done.
+    /// Offered pieces that a helper has done.
     pub done: u64,
-    /// Those that a helper had begun with, and the driver has done again.
+    /// Pieces that a helper had begun with, and the driver has done again.
     pub repeated: u64,
 }
 
@@ -30,10 +30,10 @@ pub(super) trait Work: Send + Sized + 'static {
 #[derive(Debug)]
 pub(super) struct Ahead<W: Work> {
     helpers: Option<Helpers>,
-    /// The number of their moves when the jobs were made.
+    /// The number of the helpers' moves when the jobs were made.
     moves: u64,
     jobs: Vec<Job<W>>,
-    /// Each with the number of the job by which it was offered.
+    /// Waiting pieces, each with the number of the job by which it was offered.
     waiting: VecDeque<(Arc<W::Input>, Option<usize>)>,
     pub(super) stats: HelperStats,
 }
@@ -189,7 +189,7 @@ mod tests {
         queues.attach().unwrap().run();
         assert_eq!(results(&mut ahead), [(3, None), (4, Some(16))], "in order");
         assert_eq!(ahead.stats, HelperStats { offered: 3, done: 1, repeated: 1 });
-        // Its job is not used as long as it is held up.
+        // No piece gets the helper's job as long as the helper is held up.
         ahead.offer(5, square(None));
         assert_eq!(ahead.waiting[0].1, Some(1));
         word.send(()).unwrap();

@@ -19,13 +19,13 @@ use std::{
 /// The segments that leave by one socket.
 #[derive(Debug, Default)]
 pub(super) struct Bursts {
-    /// Those that are to leave, the first of which may have left.
+    /// The segments that are to leave, the first of which may have left.
     burst: Vec<Segment>,
     left: usize,
-    /// The headers of those that are not sealed, each with its check: so many of these bytes.
+    /// The headers of segments that are not sealed, each with its check: so many of these bytes.
     heads: Vec<([u8; HEAD_LEN], usize)>,
     sealing: Option<Sealing>,
-    /// The sealed bytes of the next ones, until the socket takes them: a packet is sealed once.
+    /// The sealed bytes of the next segments, until the socket takes them: a packet is sealed once.
     sealed: Vec<u8>,
     /// A probe of the path's MTU that the socket has not taken: its packet number and its bytes.
     probe: Option<(u64, Vec<u8>)>,
@@ -105,7 +105,7 @@ impl Bursts {
             for segments in due.chunks(segments_per_call(&due[0], true)) {
                 let mut payloads = Vec::with_capacity(segments.len());
                 let mut segments = segments.to_vec();
-                // Those of messages that were given up stay here.
+                // Segments of messages that were given up stay here.
                 segments.retain(|segment| outgoing.pieces(segment, &mut payloads));
                 sealing.offer(segments, payloads);
             }
@@ -167,7 +167,7 @@ impl Bursts {
             count += 1;
         }
         if count == 0 {
-            // Its message was given up since, or its bytes are in more blocks than the kernel takes.
+            // The segment's message was given up since, or its bytes are in more blocks than the kernel takes.
             return self.send_copied(socket, to, outgoing);
         }
         let size = NonZeroU16::new(whole as u16).filter(|_| count > 1);
@@ -200,7 +200,7 @@ impl Bursts {
         }
         let count = self.sealed.len().div_ceil(whole);
         if count == 0 {
-            // Its message was given up since.
+            // The segment's message was given up since.
             self.left += 1;
             return Ok(());
         }

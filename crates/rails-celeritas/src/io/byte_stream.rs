@@ -1,5 +1,5 @@
-//! A connection as two runs of bytes: what is written goes out in messages, and the peer's messages are read one after
-//! the other. It waits by wakers, so that lanes and `AsyncRead` are made of it.
+//! A connection as two runs of bytes: written bytes go out in messages, and the peer's messages are read one after the
+//! other. It waits by wakers, so that lanes and `AsyncRead` are made of it.
 
 use super::{
     Connection,

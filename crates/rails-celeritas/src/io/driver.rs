@@ -104,7 +104,7 @@ impl Driver {
     /// Has the task woken when there is more to do. Returns whether there is already.
     fn wait(&mut self, state: &ConnectionState, context: &mut Context<'_>) -> io::Result<bool> {
         let mut held = self.sockets.hold_off.until();
-        // A driver that nobody wakes looks again at times.
+        // A driver that no segment wakes looks again at times.
         if self.sockets.segments.watch_arrivals(held.is_none()).is_err() {
             held = Some(Instant::now() + UNWATCHED);
         }

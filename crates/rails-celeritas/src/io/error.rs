@@ -33,7 +33,7 @@ pub enum OpenError {
     Silent {
         /// The peer's address.
         remote: SocketAddr,
-        /// The time that it had.
+        /// The time that the peer had.
         limit: Duration,
     },
     /// The peer's first bytes are not those of this protocol.
@@ -194,7 +194,7 @@ pub enum CloseError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// It cannot be submitted.
+    /// The message cannot be submitted.
     #[error(transparent)]
     Submit(#[from] crate::proto::sender::SubmitError),
     /// The connection has ended. The message may have arrived.
@@ -221,12 +221,12 @@ pub enum ReceiveError {
     /// The peer has given the message up.
     #[error("the peer has given message {0} up")]
     GivenUp(u32),
-    /// The blocks do not hold it, or it is longer than this end takes without blocks. The peer is told.
+    /// The blocks do not hold the message, or it is longer than this end takes without blocks. This end tells the peer.
     #[error("message {number} has {length} bytes, more than there is memory for")]
     TooLong {
-        /// Its number.
+        /// The message's number.
         number: u32,
-        /// Its length.
+        /// The message's length.
         length: u64,
     },
     /// The connection has ended.

@@ -8,14 +8,14 @@ pub(super) const GREETING_LEN: usize = 24;
 /// The version of the protocol: both ends have the same.
 pub(super) const VERSION: u16 = 2;
 
-/// What each end tells first.
+/// The first words of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Greeting {
-    /// The token of the segments that it takes.
+    /// The token of the segments that the end takes.
     pub(super) token: Token,
-    /// The UDP port that it takes them at.
+    /// The UDP port that the end takes them at.
     pub(super) port: u16,
-    /// The most bytes of a datagram's payload that it takes.
+    /// The most bytes of a datagram's payload that the end takes.
     pub(super) max_datagram: u16,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Greeting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoGreeting {
     Foreign,
-    /// They are the first of a handshake with a secret.
+    /// The bytes are the first of a handshake with a secret.
     Secured,
     Version(u16),
 }

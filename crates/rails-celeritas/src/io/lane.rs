@@ -22,7 +22,7 @@ use std::{
 
 /// Celeritas as a [`Transport`] of lanes: `celeritas://10.0.0.1:7575`.
 ///
-/// A lane is a connection that carries bytes. What is submitted goes out in messages of at most 256 KiB; 1 MiB may wait
+/// A lane is a connection that carries bytes. Submitted bytes go out in messages of at most 256 KiB; 1 MiB may wait
 /// unsent, of which each message takes 512 bytes more than it has. Received bytes are copied once, into the buffers of
 /// the stream.
 ///

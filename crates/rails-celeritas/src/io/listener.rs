@@ -28,8 +28,8 @@ use tokio::{
 ///
 /// At most 64 peers that have greeted wait for [`accept`](Self::accept): until then they wait as for an end that is
 /// stopped, which their silence does not end. While so many wait, the listener takes no further ones: those that greet
-/// already come to the end of it, up to 256 more, and the others are in the kernel's backlog, and are served in their
-/// order once there is a call, unless they have given up before, as an end of this library does after 10 s.
+/// already come to the end of it, up to 256 more; the others are in the kernel's backlog. The listener serves these in
+/// their order once there is a call, unless they have given up before, as an end of this library does after 10 s.
 #[derive(Debug)]
 pub struct CeleritasListener {
     local: SocketAddr,
@@ -61,7 +61,7 @@ impl CeleritasOptions {
 }
 
 impl CeleritasListener {
-    /// The address that it listens on.
+    /// The address that the listener listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -84,7 +84,7 @@ impl CeleritasListener {
         }
     }
 
-    /// The peers that it has turned away so far.
+    /// The peers that the listener has turned away so far.
     pub fn turned_away(&self) -> TurnedAway {
         self.strangers.counts()
     }
@@ -95,7 +95,7 @@ impl CeleritasListener {
     }
 }
 
-/// Exchanges the greetings with all peers, several at a time: a mute one holds nobody up.
+/// Exchanges the greetings with all peers, several at a time: a mute one holds no other up.
 async fn accept_all(
     options: CeleritasOptions,
     acceptor: TcpAcceptor,
@@ -151,7 +151,7 @@ async fn accept_all(
     }
 }
 
-/// The next connection, once few others wait for their tasks: the listener would displace peers whose words nobody has
+/// The next connection, once few others wait for their tasks: the listener would displace peers whose words no task has
 /// read yet.
 async fn next_lane(
     acceptor: &TcpAcceptor,
@@ -165,7 +165,7 @@ async fn next_lane(
 struct Answering {
     options: CeleritasOptions,
     place: Place,
-    /// Told when it has to make room.
+    /// The word that the peer has to make room.
     told: oneshot::Receiver<()>,
     unread: Option<OwnedSemaphorePermit>,
 }

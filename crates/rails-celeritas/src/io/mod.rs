@@ -95,7 +95,7 @@ pub struct ConnectionStats {
     pub scatter: ScatterStats,
     /// The work of other cores.
     pub helpers: HelperStats,
-    /// The rate at which it sends.
+    /// The rate at which this end sends.
     pub rate: Bandwidth,
     /// The smoothed round-trip time.
     pub round_trip: Duration,
@@ -123,9 +123,9 @@ impl Connection {
         self.send_in_turn(blocks, None).await
     }
 
-    /// Sends a message that is worth something for that long alone, as a frame of video: it is given up as a whole if it
-    /// has not arrived by then ([`SendError::Expired`]), and the peer is told ([`ReceiveError::GivenUp`]). The time begins
-    /// with the call; if all of it passes without room, the message is not sent ([`SendError::Full`]).
+    /// Sends a message that is worth something for that long alone, as a frame of video: it is given up as a whole if
+    /// it has not arrived by then ([`SendError::Expired`]), and the peer hears of it ([`ReceiveError::GivenUp`]). The
+    /// time begins with the call; if all of it passes without room, the message is not sent ([`SendError::Full`]).
     ///
     /// # Cancel safety
     /// As [`send`](Self::send).
@@ -214,14 +214,14 @@ impl Connection {
         self.shared.change(|state| state.protocol.finish());
     }
 
-    /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived, or were refused or
-    /// given up. Messages of the peer that nobody has received are lost: those that have not arrived are refused.
+    /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived, or were
+    /// refused or given up. Messages of the peer that no caller has received are lost, or refused if not arrived.
     ///
-    /// It waits for the peer as long as there is progress, and without any for
+    /// The call waits for the peer as long as there is progress, and without any for
     /// [`close_timeout`](CeleritasOptions::close_timeout).
     ///
     /// # Cancel safety
-    /// It has the connection: dropping it is as dropping the connection, which ends at once.
+    /// The call has the connection: dropping it ends the connection at once.
     ///
     /// # Errors
     /// [`CloseError`] if the connection ends before, or the peer does not come to its end.

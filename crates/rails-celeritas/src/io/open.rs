@@ -44,13 +44,12 @@ pub(super) struct Greeted {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     token: Token,
-    /// The index of the interface that segments leave by.
-    /// The interface; `None` where the system does not tell the route.
+    /// The index of the interface that segments leave by; `None` where the system does not tell the route.
     link: Option<u32>,
     seals: Seals,
     parameters: Parameters,
     options: CeleritasOptions,
-    /// That of the listener, where one has taken the connection.
+    /// The listener's record of the connection, where a listener has taken it.
     pub(super) familiar: Option<Familiar>,
 }
 
@@ -80,8 +79,8 @@ impl CeleritasOptions {
     }
 
     /// The options of the control channel: an idle connection to a host that has gone ends too, as late as one that is
-    /// in use, and its segments pass wherever those of UDP do. Nobody has asked for either, so the channel does without
-    /// where the system refuses.
+    /// in use, and its segments pass wherever those of UDP do. No caller has asked for either, so the channel does
+    /// without where the system refuses.
     pub(super) fn control(&self) -> TcpTransport {
         let most = DataSize::bytes(u64::from(MIN_MTU) - TCP_HEADERS);
         let silence = self.max_silence.max(MIN_CONTROL_SILENCE);

@@ -29,7 +29,7 @@ pub struct CeleritasOptions {
 
 impl CeleritasOptions {
     /// Connections that send at that rate, which counts IP packets with their headers: for a path, or a share of one,
-    /// that nobody else uses. A shared path needs a [controller](Self::controller) that makes way for others.
+    /// that no other sender uses. A shared path needs a [controller](Self::controller) that makes way for others.
     pub fn fixed(rate: Bandwidth) -> Self {
         Self::controller(move || Box::new(Fixed(rate)))
     }

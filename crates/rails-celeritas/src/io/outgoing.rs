@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     messages: BTreeMap<u32, Sent>,
-    /// Those that have come to an end, until nobody holds the lock: what follows runs the application's code.
+    /// Messages that have come to an end, until the lock is free: their destructors and wakers are the application's.
     settled: Vec<Settled>,
     /// A message was refused, or was too late.
     has_failed: bool,
@@ -41,14 +41,14 @@ impl Outgoing {
         wait
     }
 
-    /// The message has come to that.
+    /// The message has come to this outcome.
     pub(super) fn settle(&mut self, number: u32, outcome: Result<(), SendError>) {
         self.has_failed |= outcome.is_err();
         let sent = self.messages.remove(&number);
         self.settled.extend(sent.map(|sent| Settled { sent, outcome: Some(outcome) }));
     }
 
-    /// The message was given up, and nobody waits for it.
+    /// The message was given up, and no caller waits for it.
     pub(super) fn forget(&mut self, number: u32) {
         self.settled.extend(self.messages.remove(&number).map(|sent| Settled { sent, outcome: None }));
     }
@@ -58,7 +58,7 @@ impl Outgoing {
         self.messages.is_empty()
     }
 
-    /// Whether one was refused or too late.
+    /// Whether a message was refused or too late.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed
     }
@@ -69,7 +69,7 @@ impl Outgoing {
         self.settled.extend(messages.map(|sent| Settled { sent, outcome: None }));
     }
 
-    /// The messages that have come to an end since the last call: they are to be told, and dropped, without the lock.
+    /// The messages that have come to an end since the last call, to be told and dropped without the lock.
     pub(super) fn take_settled(&mut self) -> Vec<Settled> {
         std::mem::take(&mut self.settled)
     }
@@ -97,9 +97,9 @@ impl Settled {
         let Sent { blocks, done } = self.sent;
         // The memory is free when the caller learns of it.
         drop_caught(blocks);
-        // Who waits is woken, also where the channel is dropped.
+        // The caller that waits wakes, also where the channel is dropped.
         call_caught("the waker of a caller that sends", || match self.outcome {
-            // Nobody may wait for it.
+            // Perhaps no caller waits for it.
             Some(outcome) => drop(done.send(outcome)),
             None => drop(done),
         });

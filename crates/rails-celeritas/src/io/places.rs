@@ -14,7 +14,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The greetings under way. Each is told when it has to make room for another.
+/// The greetings under way. Each hears when it has to make room for another.
 #[derive(Debug)]
 pub(super) struct Places {
     greetings: Mutex<Handshakes<oneshot::Sender<()>>>,
@@ -156,7 +156,7 @@ impl Strangers {
     }
 
     /// Counts a peer that was turned away from a listener on this address: it made room for others, or gave this error.
-    /// One of a kind that somebody may have to mend is a warning, once a minute.
+    /// One of a kind that an operator may have to mend is a warning, once a minute.
     pub(super) fn turn_away(&self, address: SocketAddr, error: Option<&OpenError>) {
         let (count, to_mend) = {
             let mut counts = self.lock();
@@ -192,7 +192,7 @@ const MAX_GREETINGS: usize = 256;
 const MAX_GREETINGS_PER_ORIGIN: usize = 64;
 /// The most TLS handshakes in a second.
 const MAX_TLS_RATE: u32 = 500;
-/// The most of one origin.
+/// The most of them with one origin.
 const MAX_TLS_RATE_PER_ORIGIN: u32 = 125;
 
 #[cfg(test)]

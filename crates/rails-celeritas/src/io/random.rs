@@ -3,7 +3,7 @@
 use super::OpenError;
 use std::io;
 
-/// Bytes that nobody can guess.
+/// Bytes that no attacker can guess.
 pub(super) fn random<const LENGTH: usize>() -> Result<[u8; LENGTH], OpenError> {
     let mut bytes = [0; LENGTH];
     match getrandom::fill(&mut bytes) {

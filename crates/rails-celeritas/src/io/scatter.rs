@@ -3,7 +3,7 @@
 //! A train of segments is received into a list of buffers, `[header, payload]` for each. The payloads are the places of
 //! the bytes that come next. Where segments come singly, one call receives several, each into a list of its own. If a
 //! segment is another one, because one was lost or is sent again, then its payload is copied to its place. The kernel
-//! writes before anybody has read a header, so the buffers are always places of missing bytes by the receiver's own
+//! writes before the driver has read a header, so the buffers are always places of missing bytes by the receiver's own
 //! knowledge. A datagram that is none of the connection's leaves them missing.
 
 use super::{ahead::HelperStats, sealing::Opening};
@@ -67,7 +67,7 @@ pub struct ScatterStats {
     pub copied: u64,
     /// Datagrams that are not of the connection.
     pub foreign: u64,
-    /// Datagrams that had come before, which the path has doubled, or somebody sends again.
+    /// Datagrams that had come before, which the path has doubled, or a stranger sends again.
     pub repeated: u64,
     /// System calls that received segments.
     pub calls: u64,
@@ -178,7 +178,7 @@ impl Scatter {
         RESTS.set(rests);
         if offered.is_ok() {
             self.stats.calls += 1;
-            // Those behind one that is another than expected are copied.
+            // Segments behind one that is another than expected are copied.
             self.singles = match moved.is_empty() {
                 true => (2 * received.len()).max(self.singles - 1).clamp(1, UdpSocket::MAX_TRAINS),
                 false => self.singles.div_ceil(2),

@@ -59,7 +59,7 @@ pub(super) struct Opening {
 /// A train of sealed segments.
 #[derive(Debug)]
 struct Train {
-    /// A buffer, which is longer.
+    /// A buffer, which is longer than the train.
     bytes: Vec<u8>,
     len: usize,
     /// The bytes of each segment but the last.

@@ -175,7 +175,7 @@ impl Seals {
     }
 }
 
-/// Those of a stream, which this connection is none of.
+/// The parameters of a stream, which this connection is not.
 const PARAMETERS: TransportParameters = TransportParameters { longest_chunk: 1, window: 1 };
 
 #[cfg(test)]

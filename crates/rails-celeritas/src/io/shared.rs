@@ -1,4 +1,4 @@
-//! What the driver of a connection and its callers share.
+//! The state that the driver of a connection and its callers share.
 
 use super::{
     ahead::HelperStats,

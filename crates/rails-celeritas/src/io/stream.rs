@@ -37,7 +37,7 @@ impl CeleritasStream {
     /// Writes these bytes without copying them. They are kept until they have arrived.
     ///
     /// # Cancel safety
-    /// It is not cancel safe: if it is dropped, some of the bytes may have been written, from the first one on.
+    /// Not cancel safe: if the call is dropped, some of the bytes may have been written, from the first one on.
     ///
     /// # Errors
     /// The connection's.
@@ -52,7 +52,7 @@ impl CeleritasStream {
     /// Waits until all bytes that were written are in the peer's memory. One caller at a time waits.
     ///
     /// # Cancel safety
-    /// It is cancel safe: it changes nothing.
+    /// Cancel safe: the call changes nothing.
     ///
     /// # Errors
     /// The connection's, and [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the peer takes no more bytes.

@@ -5,15 +5,15 @@ use std::{collections::BTreeMap, task::Waker};
 /// The callers that wait.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Those that wait for the outcome of a message of the peer, by its number.
+    /// The callers that wait for the outcome of a message of the peer, by its number.
     pub(super) receivers: BTreeMap<u32, Waker>,
-    /// The one that waits for room.
+    /// The caller that waits for room.
     pub(super) writer: Option<Writer>,
-    /// The one that waits until all messages have arrived.
+    /// The caller that waits until all messages have arrived.
     pub(super) flush: Option<Waker>,
-    /// The one that closes.
+    /// The caller that closes.
     pub(super) closer: Option<Waker>,
-    /// Those whose wait is over, until nobody holds the lock.
+    /// Callers whose wait is over, until the lock is free.
     pub(super) woken: Vec<Waker>,
 }
 

@@ -19,15 +19,15 @@ pub struct Memory(Blocks);
 
 #[derive(Debug)]
 enum Blocks {
-    /// The caller's.
+    /// The caller's blocks.
     Given { blocks: Vec<BytesMut>, ends: Vec<u64> },
-    /// Those of this end, each made when its first byte is expected.
+    /// Blocks of this end, each made when its first byte is expected.
     Own { length: u64, blocks: BTreeMap<u64, BytesMut> },
 }
 
 impl SentBlocks {
     pub(crate) fn new(mut blocks: Vec<Bytes>) -> Self {
-        // They would take memory without counting anywhere.
+        // Empty blocks would take memory without counting anywhere.
         blocks.retain(|block| !block.is_empty());
         let ends = ends(blocks.iter().map(Bytes::len));
         Self { blocks, ends }
@@ -65,7 +65,7 @@ impl SentBlocks {
 }
 
 impl Memory {
-    /// The caller's blocks, whose lengths are what they hold.
+    /// The caller's blocks, each of which holds as many bytes as it is long.
     pub(crate) fn given(blocks: Vec<BytesMut>) -> Self {
         let ends = ends(blocks.iter().map(BytesMut::len));
         Self(Blocks::Given { blocks, ends })
@@ -120,7 +120,7 @@ impl Memory {
             Blocks::Own { blocks, .. } => {
                 blocks.iter().for_each(|(index, block)| given.write(index * OWN_BLOCK, block));
             }
-            // Those of a caller that has gone.
+            // Blocks of a caller that has gone.
             Blocks::Given { blocks, ends } => {
                 for (block, end) in blocks.iter().zip(ends) {
                     let start = *end - block.len() as u64;

@@ -73,11 +73,11 @@ pub struct ConnectionProtocol {
     /// The probes of the peer that are to be answered.
     arrived_probes: VecDeque<u64>,
     silence: Silence,
-    /// Messages of the peer that nobody wants, of which it is to be told.
+    /// Refused messages of the peer, of which it has still to hear.
     refused: RangeSet<u32>,
-    /// The peer is to be told the round trip, and to answer.
+    /// This end has to tell the peer the round trip, and the peer has to answer.
     tells_round_trip: bool,
-    /// The number of all messages of this end, of which the peer is to be told.
+    /// The number of all messages of this end, which the peer has still to hear.
     tells_finish: Option<u32>,
     /// Messages that are given up if they have not arrived by then.
     deadlines: Deadlines,
@@ -106,24 +106,24 @@ pub struct ConnectionProtocol {
 pub enum Event {
     /// A message of this end has arrived.
     Delivered {
-        /// Its number.
+        /// The message's number.
         message: u32,
     },
     /// A message of this end had not arrived by its deadline: it was given up.
     Expired {
-        /// Its number.
+        /// The message's number.
         message: u32,
     },
     /// The peer does not want a message of this end: it was given up.
     Refused {
-        /// Its number.
+        /// The message's number.
         message: u32,
     },
     /// A message of the peer makes progress.
     Arrival(Arrival),
     /// The peer has sent that many messages, and sends no more.
     Finished {
-        /// Their number.
+        /// The number of messages.
         messages: u32,
     },
     /// The peer has made no progress for as long as a caller that [closes](ConnectionProtocol::close) waits. The
@@ -215,8 +215,8 @@ impl ConnectionProtocol {
         protocol
     }
 
-    /// Skips packet numbers from the beginning on, by a seed that the peer does not know, so that a peer which acknowledges
-    /// what has not arrived is found.
+    /// Skips packet numbers from the beginning on, by a seed that the peer does not know, to find a peer that
+    /// acknowledges packets which have not arrived.
     pub fn skip_numbers(&mut self, seed: u64) {
         self.sender.skip_numbers(seed);
     }
@@ -278,7 +278,7 @@ impl ConnectionProtocol {
         self.incoming.release(message);
     }
 
-    /// Nobody receives any more: the messages of the peer that have not arrived are refused, also those that come.
+    /// No caller receives any more: this end refuses the peer's messages that have not arrived, also those that come.
     pub fn refuse_all(&mut self, now: Instant) {
         self.incoming.refuse_all().into_iter().for_each(|message| self.refuse(message));
         self.raise_limits(now);
@@ -296,8 +296,8 @@ impl ConnectionProtocol {
         Some(outcome)
     }
 
-    /// The memory of a message of the peer: the driver puts the payloads of its segments there, before anybody takes it.
-    /// `None` if they are to be dropped.
+    /// The memory of a message of the peer: the driver puts the payloads of its segments there, before a caller takes
+    /// it. `None` if they are to be dropped.
     pub fn memory(&mut self, message: u32) -> Option<&mut Memory> {
         self.incoming.memory(message)
     }
@@ -317,8 +317,8 @@ impl ConnectionProtocol {
         self.closing = Some(Closing::new(now, limit, self.sender.undelivered(), self.receiver.stats().bytes));
     }
 
-    /// Nobody receives the peer's messages any more: they are [refused](Self::refuse_all). Those of this end are still
-    /// delivered, for a few seconds: then the connection has [closed](Event::Closed) or [failed](Failure::Abandoned).
+    /// This end [refuses](Self::refuse_all) the peer's messages, and still delivers its own for a few seconds: then the
+    /// connection has [closed](Event::Closed) or [failed](Failure::Abandoned).
     pub fn abandon(&mut self, now: Instant) {
         if self.has_ended() || self.is_abandoned() {
             return;
@@ -346,7 +346,7 @@ impl ConnectionProtocol {
         self.controller.set_busy(false);
     }
 
-    /// Whether nobody receives the peer's messages any more.
+    /// Whether this end was [abandoned](Self::abandon).
     pub fn is_abandoned(&self) -> bool {
         self.farewell.is_some()
     }
@@ -381,7 +381,7 @@ impl ConnectionProtocol {
             return;
         }
         self.peer_is_closed = true;
-        // It closes once it has all, and knows that this end has all; or it was abandoned once this end has all.
+        // The peer closes once it has all, and knows that this end has all; or, if abandoned, once this end has all.
         let is_whole = if self.is_abandoned() { self.sender.is_done() } else { self.has_all() };
         if is_whole { self.end_if_closed() } else { self.fail(Failure::Cut) }
     }
@@ -392,7 +392,7 @@ impl ConnectionProtocol {
         if self.has_failed {
             return;
         }
-        // Others may have come or gone that share it.
+        // Connections that share the rate may have come or gone.
         self.set_rate(now);
         self.expire_in_vain(now);
         if self.burst_at().is_some_and(|at| now < at) {
@@ -408,7 +408,7 @@ impl ConnectionProtocol {
                 break;
             };
             let wire = self.parameters.packet_len(length);
-            // Those that are sent again are not next to the new ones, for which the receiver has laid out the places.
+            // Segments sent again are not next to the new ones, for which the receiver has laid out the places.
             let is_apart = burst.last().is_some_and(|last| last.is_again != self.sender.has_lost());
             if wire > budget || first.is_some_and(|first| length > first) || is_apart {
                 break;
@@ -457,7 +457,7 @@ impl ConnectionProtocol {
             self.path_mtu.skip(now);
         }
         let size = self.next_probe()?;
-        // It may overdraw the budget: segments would take it up before there is enough for a large probe.
+        // A probe may overdraw the budget: segments would take it up before there is enough for a large probe.
         if now < self.pacer.ready_at(1) {
             return None;
         }
@@ -480,7 +480,7 @@ impl ConnectionProtocol {
 
     /// Takes a probe of the peer whose header has this connection's token.
     pub fn handle_probe(&mut self, header: &ProbeHeader) {
-        // The others are sent again.
+        // The peer sends the others again.
         if self.arrived_probes.len() < MAX_ARRIVED_PROBES {
             self.arrived_probes.push_back(header.packet);
         }
@@ -651,7 +651,7 @@ impl ConnectionProtocol {
         self.events.pop_front()
     }
 
-    /// The rate at which it sends now.
+    /// The rate at which this end sends now.
     pub fn rate(&self) -> Bandwidth {
         self.pacer.rate()
     }
@@ -783,8 +783,8 @@ impl ConnectionProtocol {
         self.refused.insert(message..message + 1);
     }
 
-    /// Tells the peer how far it may send now. Before it was told of all refused messages it may begin no further ones:
-    /// so a peer that reads no frame cannot have this end keep a record of each.
+    /// Tells the peer how far it may send now. Before the peer has heard of all refused messages it may begin no
+    /// further ones: so a peer that reads no frame cannot have this end keep a record of each.
     fn raise_limits(&mut self, now: Instant) {
         if !self.refused.is_empty() {
             return;
@@ -932,8 +932,8 @@ pub const MIN_PROBES: u32 = 8;
 const MAX_USELESS: Duration = Duration::from_secs(5);
 /// The least time without news after which the rate is halved.
 const MIN_SILENCE: Duration = Duration::from_millis(300);
-/// The time in which a connection that nobody holds any more delivers its last messages, and waits for the peer to close:
-/// an end that left at once would reset the control channel, and the reset could overtake its last frames.
+/// The time in which a connection that its application has dropped delivers its last messages, and waits for the peer
+/// to close: an end that left at once would reset the control channel, and the reset could overtake its last frames.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
 /// The rate below which no silence slows a connection: ten segments of 1,500 bytes a second, for probes.
 const MIN_RATE: u64 = 120_000;

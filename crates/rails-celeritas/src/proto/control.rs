@@ -125,7 +125,7 @@ impl ControlChannel {
     }
 }
 
-/// Whether a write fails with it because the peer has closed.
+/// Whether a write fails with this error because the peer has closed.
 fn is_close(error: io::ErrorKind) -> bool {
     matches!(error, io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
@@ -134,7 +134,7 @@ fn is_close(error: io::ErrorKind) -> bool {
 const MAX_UNSENT: usize = 8 << 10;
 /// The bytes of one read: a hundred error lists without gaps.
 const READ_BYTES: usize = 4096;
-/// The reads of one round: what a driver finds that has not looked for a while.
+/// The reads of one round, for a driver that has not looked for a while.
 const READS: usize = 16;
 
 #[cfg(test)]
@@ -201,7 +201,7 @@ mod tests {
         stream.set_nonblocking(true).unwrap();
         round.run(now, &mut protocol, &mut stream).unwrap();
         Write::write_all(&mut peer, &last.map(|frame| frame.encode()).unwrap_or_default()).unwrap();
-        // It waits until the frame of this end has come, which it leaves unread.
+        // The peer waits until the frame of this end has come, which it leaves unread.
         assert!(peer.peek(&mut [0]).unwrap() > 0);
         drop(peer);
         protocol.finish();

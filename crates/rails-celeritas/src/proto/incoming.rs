@@ -14,15 +14,15 @@ pub(crate) struct Incoming {
     messages: BTreeMap<u32, Arriving>,
     /// The callers' blocks for messages that have not begun.
     posted: BTreeMap<u32, Vec<BytesMut>>,
-    /// All messages below have had a caller.
+    /// All messages below this number have had a caller.
     next: u32,
-    /// Those of them whose callers have gone while later ones waited: the next callers get them.
+    /// Messages whose callers have gone while later ones waited: the next callers get them.
     free: BTreeSet<u32>,
-    /// Those that have begun and were refused, until the peer has given them up, or they are whole all the same.
+    /// Messages that have begun and were refused, until the peer has given them up, or they are whole all the same.
     refused: BTreeSet<u32>,
-    /// Nobody receives any more.
+    /// No caller receives any more.
     is_over: bool,
-    /// How many messages the peer sends, once it is known.
+    /// The number of messages that the peer sends, once it is known.
     count: Option<u32>,
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct Incoming {
 struct Arriving {
     length: u64,
     memory: Memory,
-    /// Whether its bytes are counted as consumed.
+    /// Whether the message's bytes are counted as consumed.
     is_consumed: bool,
-    /// Whether the caller has no room for it.
+    /// Whether the caller has no room for the message.
     is_too_long: bool,
     end: Option<End>,
 }
@@ -46,22 +46,22 @@ enum End {
 /// A message that has arrived as a whole.
 #[derive(Debug)]
 pub struct Message {
-    /// Its number, counted from 0.
+    /// The message's number, counted from 0.
     pub number: u32,
-    /// Its bytes, block by block: the caller's blocks, cut to the message, or those of this end.
+    /// The message's bytes, block by block: the caller's blocks, cut to the message, or those of this end.
     pub blocks: Vec<BytesMut>,
 }
 
 /// The outcome of a message that a caller waits for.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It has arrived as a whole.
+    /// The message has arrived as a whole.
     Message(Message),
-    /// The peer has given it up.
+    /// The peer has given the message up.
     GivenUp,
-    /// There was no room for it, and it was refused.
+    /// There was no room for the message, and it was refused.
     TooLong {
-        /// Its length in bytes.
+        /// The message's length in bytes.
         length: u64,
     },
     /// The peer sends no such message.
@@ -89,13 +89,13 @@ impl Incoming {
     /// ended.
     pub(crate) fn limits(&self, first_open: u32) -> (u64, u32) {
         match self.is_over {
-            // Nothing of it is kept but the numbers of messages that have ended out of order.
+            // This end keeps nothing but the numbers of messages that have ended out of order.
             true => (u64::MAX, first_open.saturating_add(MAX_AHEAD)),
             false => (self.consumed.saturating_add(self.window), self.next.saturating_add(MAX_AHEAD)),
         }
     }
 
-    /// A message begins. Returns whether it is wanted: the peer has to be told if it is not, before it is told of arrivals.
+    /// A message begins. Returns whether it is wanted: if not, the peer has to hear so before it hears of arrivals.
     pub(crate) fn begin(&mut self, number: u32, length: u64) -> bool {
         let posted = self.posted.remove(&number);
         let mut message = Arriving::new(length);
@@ -105,7 +105,7 @@ impl Incoming {
                 return false;
             }
             Some(blocks) => message.give(blocks, &mut self.consumed),
-            // A caller waits for it, and takes it in this end's blocks.
+            // A caller waits for the message, and takes it in this end's blocks.
             None if number < self.next && !self.free.contains(&number) => {
                 message.accept(self.max_message, &mut self.consumed)
             }
@@ -146,7 +146,7 @@ impl Incoming {
         }
     }
 
-    /// Nobody receives any more. Returns the messages that have begun: they are refused.
+    /// No caller receives any more. Returns the messages that have begun: they are refused.
     pub(crate) fn refuse_all(&mut self) -> Vec<u32> {
         self.is_over = true;
         self.posted.clear();
@@ -220,7 +220,7 @@ impl Incoming {
         })
     }
 
-    /// Nobody gets the message.
+    /// No caller gets the message.
     fn refuse(&mut self, number: u32, mut message: Arriving) {
         message.consume(&mut self.consumed);
         if message.end.is_none() {
@@ -234,8 +234,8 @@ impl Arriving {
         Self { length, memory: Memory::own(length), is_consumed: false, is_too_long: false, end: None }
     }
 
-    /// The caller's blocks take it, if they hold it. One that has arrived as a whole is not refused any more: it stays in
-    /// the memory where it is.
+    /// The caller's blocks take the message, if they hold it. One that has arrived as a whole is not refused any more:
+    /// it stays in the memory where it is.
     fn give(&mut self, blocks: Vec<BytesMut>, consumed: &mut u64) {
         let has_room = Memory::given_capacity(&blocks) >= self.length;
         match self.end {
@@ -248,7 +248,7 @@ impl Arriving {
         self.consume(consumed);
     }
 
-    /// Blocks of this end take it, also beyond the window.
+    /// Blocks of this end take the message, also beyond the window.
     fn accept(&mut self, longest: u64, consumed: &mut u64) {
         self.is_too_long |= self.end.is_none() && self.length > longest;
         self.consume(consumed);
@@ -288,7 +288,7 @@ mod tests {
         assert!(matches!(incoming.take(number), Some(Outcome::Message(_))));
     }
 
-    /// Also while a later caller waits, and if the message begins after that.
+    /// A later caller may wait, and the message may begin after the first caller has gone.
     #[test]
     fn message_of_a_gone_caller_goes_to_the_next() {
         for begins_before in [true, false] {
@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// The peer has been told that it arrived.
+    /// The peer has heard that the message arrived.
     #[test]
     fn whole_message_is_taken_without_room_for_it() {
         let mut incoming = Incoming::new(10_000, 1_000);

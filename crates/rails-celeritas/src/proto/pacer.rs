@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 /// A token bucket that fills at a rate. Time is an argument.
 ///
-/// It is kept as the moment at which it is empty: sending moves that moment on by the time that the bytes take on the
-/// wire, and the bucket holds the bytes of the time since then.
+/// The bucket is kept as the moment at which it is empty: sending moves that moment on by the time that the bytes take
+/// on the wire, and the bucket holds the bytes of the time since then.
 #[derive(Debug)]
 pub struct Pacer {
     rate: Bandwidth,
@@ -61,7 +61,7 @@ impl Pacer {
         self.empty_at + self.time_of(bytes).min(self.depth())
     }
 
-    /// The time in which it fills.
+    /// The time in which the bucket fills.
     fn depth(&self) -> Duration {
         self.depth.max(self.time_of(self.least))
     }

@@ -22,7 +22,7 @@ use std::{
 /// The search for the largest payload that the path carries.
 #[derive(Debug)]
 pub struct PathMtu {
-    /// Tells a path that is too small from a dead one; `None` where no smaller packet may be sent.
+    /// The payload that tells a path that is too small from a dead one; `None` where no smaller packet may be sent.
     floor: Option<u32>,
     base: u32,
     most: u32,
@@ -33,7 +33,7 @@ pub struct PathMtu {
     /// The sizes of probes that are to be sent.
     wanted: VecDeque<u32>,
     sent: Vec<Probe>,
-    /// Those of earlier rounds, whose answers may be late.
+    /// The probes of earlier rounds, whose answers may be late.
     late: VecDeque<Probe>,
     /// When the probes of this round have had their time.
     ends_at: Option<Instant>,
@@ -98,7 +98,7 @@ impl PathMtu {
         self.current
     }
 
-    /// The payload with which it began.
+    /// The payload with which the search began.
     pub fn base(&self) -> u32 {
         self.base
     }
@@ -178,7 +178,7 @@ impl PathMtu {
                     self.settle(now, low, high);
                 }
             }
-            // It may have interrupted a search.
+            // The suspicion may have interrupted a search.
             State::Suspect { .. } if size >= self.current => self.settle(now, self.current, self.most + 1),
             State::Suspect { base, floor } => {
                 *(if size >= self.base { base } else { floor }) = true;
@@ -205,7 +205,7 @@ impl PathMtu {
         self.begin([Some(self.current), Some(self.base), self.floor].into_iter().flatten());
     }
 
-    /// This end has not looked for that time: answers may have come. They are waited for until the end of a pause, as
+    /// This end has not looked for that time: answers may have come. It waits for them until the end of a pause, as
     /// long as the round has grace.
     pub fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
         self.ends_at = self.ends_at.map(|ends_at| self.grace.extend(ends_at + time, now, pause));
@@ -250,7 +250,7 @@ impl PathMtu {
             }
             State::Suspect { base, floor } => {
                 self.silent += u32::from(!base && !floor);
-                // It may have interrupted a search.
+                // The suspicion may have interrupted a search.
                 self.settle(now, self.current, self.most + 1);
             }
         }

@@ -1,4 +1,4 @@
-//! The receiving half of a connection: which bytes have arrived, and what the sender is told of it.
+//! The receiving half of a connection: which bytes have arrived, and the news of them for the sender.
 
 use super::wire::{ErrorList, SegmentHeader, ShortHeader};
 use rangemap::RangeSet;
@@ -11,15 +11,15 @@ use std::{
 /// The receiving half.
 #[derive(Debug)]
 pub struct Receiver {
-    /// All bytes below have arrived.
+    /// All bytes below this offset have arrived.
     complete: u64,
-    /// Those that have arrived above it.
+    /// Bytes above `complete` that have arrived.
     above: RangeSet<u64>,
-    /// Those of which bytes have arrived and bytes are missing.
+    /// Messages of which bytes have arrived and bytes are missing.
     messages: BTreeMap<u32, Partial>,
-    /// Their numbers by the places of their first bytes.
+    /// The messages' numbers by the places of their first bytes.
     starts: BTreeMap<u64, u32>,
-    /// The numbers of those that have arrived as a whole or were given up.
+    /// The numbers of messages that have arrived as a whole or were given up.
     ended: RangeSet<u32>,
     limit: u64,
     message_limit: u32,
@@ -38,18 +38,18 @@ pub struct Receiver {
 struct Partial {
     bytes: Range<u64>,
     missing: u64,
-    /// The packet that began it: one with a short header comes later, once the sender has heard of it.
+    /// The packet that began the message: one with a short header comes later, once the sender has heard of it.
     begun_by: u64,
 }
 
-/// What becomes of the payload of a segment.
+/// The outcome for the payload of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// All its bytes are new.
+    /// All bytes of the payload are new.
     New,
     /// These bytes of the message are new, and the others had arrived before.
     Partly(Vec<Range<u64>>),
-    /// Its bytes had all arrived before.
+    /// All bytes of the payload had arrived before.
     Duplicate,
 }
 
@@ -58,21 +58,21 @@ pub enum Payload {
 pub enum Arrival {
     /// The first segment of a message has arrived.
     Begun {
-        /// Its number.
+        /// The message's number.
         message: u32,
-        /// Its length in bytes.
+        /// The message's length in bytes.
         length: u64,
     },
     /// The last missing byte of a message has arrived.
     Whole {
-        /// Its number.
+        /// The message's number.
         message: u32,
     },
     /// The peer has given a message up. A part of it may have arrived.
     GivenUp {
-        /// Its number.
+        /// The message's number.
         message: u32,
-        /// Its length in bytes; 0 if none of them was sent.
+        /// The message's length in bytes; 0 if none of them was sent.
         length: u64,
     },
 }
@@ -81,13 +81,13 @@ pub enum Arrival {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// It lies behind the limits that the sender was told.
+    /// The segment lies behind the limits that this end has told the sender.
     #[error("a segment behind the limit")]
     BehindLimit,
-    /// Its message has another length or place than an earlier segment has told.
+    /// The segment's message has another length or place than an earlier segment has told.
     #[error("a segment that contradicts an earlier one")]
     Contradiction,
-    /// It has a short header, and its message is not known, or it is too old for its offset to be told.
+    /// The segment has a short header, and its message is not known, or the segment is too old to tell its offset.
     #[error("a segment of an unknown message")]
     UnknownMessage,
     /// The bytes that have arrived are in too many pieces.
@@ -130,7 +130,7 @@ impl Receiver {
             message_limit: 0,
             largest: None,
             overflowed: 0,
-            // It is the sender that measures round trips.
+            // The sender measures round trips.
             round_trip: None,
             interval: MIN_INTERVAL,
             list_at: None,
@@ -268,14 +268,14 @@ impl Receiver {
             return Err(Rejection::BehindLimit);
         }
         if self.ended.contains(&message) {
-            // It has arrived as a whole, and the peer did not know.
+            // The message has arrived as a whole, and the peer did not know; or it was given up before.
             return Ok(());
         }
         let is_sound = match self.messages.get(&message) {
             Some(known) => known.bytes == bytes,
             // A message of which nothing was sent has no place.
             None if bytes.is_empty() => bytes.start == bytes.end,
-            // Nothing of it has arrived, and the peer had begun it.
+            // Nothing of the message has arrived, and the peer had begun it.
             None if bytes.start >= self.limit => return Err(Rejection::BehindLimit),
             None => self.is_between_neighbours(message, &bytes),
         };
@@ -373,7 +373,7 @@ impl Receiver {
         let place = header.start()..header.start() + header.message_len;
         let is_sound = match self.messages.get(&header.message) {
             Some(known) => known.bytes == place,
-            // It has arrived as a whole, and this is a duplicate; or it lies between its neighbours.
+            // The message has arrived as a whole, and this is a duplicate; or it lies between its neighbours.
             None if bytes.end <= self.complete || self.above.gaps(bytes).next().is_none() => true,
             None if self.ended.contains(&header.message) => false,
             None => self.is_between_neighbours(header.message, &place),

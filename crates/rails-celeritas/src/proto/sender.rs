@@ -29,13 +29,13 @@ pub struct Sender {
     window: u64,
     limit: u64,
     message_limit: u32,
-    /// Those of which bytes were sent and may be missing, by the places of their first bytes.
+    /// Messages of which bytes were sent and may be missing, by the places of their first bytes.
     begun: BTreeMap<u64, Outgoing>,
-    /// Their places by number.
+    /// The places of these messages by number.
     places: BTreeMap<u32, u64>,
     /// The bytes of begun messages, those that have arrived included: the caller's memory that cannot be freed.
     kept: u64,
-    /// The lengths of those of which no byte was sent, by number.
+    /// The lengths of messages of which no byte was sent, by number.
     waiting: BTreeMap<u32, u64>,
     /// Messages that were given up with bytes sent, and the places of those: the peer has to know of them.
     given_up: VecDeque<(u32, Range<u64>)>,
@@ -44,13 +44,13 @@ pub struct Sender {
     next_message: u32,
     /// The bytes of all messages that were submitted.
     submitted: u64,
-    /// Those of them that were never sent, and not given up.
+    /// Submitted bytes that were never sent, and not given up.
     unsent: u64,
     /// The first byte that was never sent.
     next: u64,
-    /// Those with a number above the highest that has arrived, by number.
+    /// Packets with a number above the highest that has arrived, by number.
     in_flight: InFlight,
-    /// The others.
+    /// The other packets.
     passed: Passed,
     next_packet: u64,
     skipped: Option<Skipped>,
@@ -87,7 +87,7 @@ struct Outgoing {
     number: u32,
     start: u64,
     length: u64,
-    /// The numbers of its packets in flight lie between these.
+    /// The numbers of the message's packets in flight lie between these.
     packets: RangeInclusive<u64>,
 }
 
@@ -99,13 +99,13 @@ struct Heard {
     missing: RangeSet<u64>,
 }
 
-/// Packets that later ones have overtaken, and of which it is not known what became of them: a list did not reach so far,
-/// or was too early to tell. A list looks at those that it can tell of, and at no others.
+/// Packets that later ones have overtaken, and whose fate is not known: a list did not reach so far, or was too early
+/// to tell. A list looks at those that it can tell of, and at no others.
 #[derive(Debug, Default)]
 struct Passed {
-    /// By their first bytes.
+    /// The packets by their first bytes.
     packets: BTreeMap<u64, Packet>,
-    /// Their first bytes by number.
+    /// The packets' first bytes by number.
     starts: BTreeMap<u64, u64>,
 }
 
@@ -117,7 +117,7 @@ struct Next {
     is_again: bool,
 }
 
-/// The packets of which it is known what became of them: the bytes of those that have arrived, and the lost ones.
+/// The packets whose fate is known: the bytes of those that have arrived, and the lost ones.
 #[derive(Debug, Default)]
 struct Judged {
     arrived: u64,
@@ -131,13 +131,13 @@ struct Judged {
 /// A segment to be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Its header.
+    /// The segment's header.
     pub header: SegmentHeader,
     /// Whether a [`ShortHeader`] takes its place: the peer knows the message.
     pub is_short: bool,
-    /// Its bytes behind the header.
+    /// The segment's bytes behind the header.
     pub payload_len: u32,
-    /// Whether its bytes were sent before.
+    /// Whether these bytes were sent before.
     pub is_again: bool,
 }
 
@@ -151,7 +151,7 @@ pub struct SenderStats {
     pub bytes: u64,
     /// Segments whose bytes had been sent before.
     pub retransmitted_segments: u64,
-    /// Their payload bytes.
+    /// Payload bytes of those segments.
     pub retransmitted_bytes: u64,
     /// Bytes that the peer has told to have arrived.
     pub acknowledged_bytes: u64,
@@ -191,29 +191,29 @@ pub struct Feedback {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// It names bytes that were not sent.
+    /// The list names bytes that were not sent.
     #[error("the peer has received up to byte {told}, and {sent} were sent")]
     Bytes {
-        /// The end of the bytes that it names.
+        /// The end of the bytes that the list names.
         told: u64,
         /// The end of the bytes that were sent.
         sent: u64,
     },
-    /// It knows of fewer bytes than one before.
+    /// The list knows of fewer bytes than one before.
     #[error("the peer has received all up to byte {told}, and said {before} before")]
     Sunk {
         /// The end of the bytes that have all arrived.
         told: u64,
-        /// That of an earlier list.
+        /// The end in an earlier list.
         before: u64,
     },
-    /// It names a packet that was left out: it acknowledges what has not arrived.
+    /// The list names a packet that was left out: the peer acknowledges packets that have not arrived.
     #[error("the peer has received packet {told}, which was left out")]
     Skipped {
         /// The packet number.
         told: u64,
     },
-    /// It names a packet that was not sent.
+    /// The list names a packet that was not sent.
     #[error("the peer has received packet {told}, and {sent} were sent")]
     Packet {
         /// The packet number.
@@ -227,7 +227,7 @@ pub enum Violation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// It has no bytes, or more than [`MAX_MESSAGE`].
+    /// The message has no bytes, or more than [`MAX_MESSAGE`].
     #[error("a message of {0} bytes (1 to {MAX_MESSAGE} are allowed)")]
     Length(u64),
     /// The peer has closed: it takes no more messages.
@@ -335,8 +335,8 @@ impl Sender {
         true
     }
 
-    /// A message that was given up, of which the peer is to be told now: its number, and its place among the bytes of
-    /// the connection, which is empty if none was sent.
+    /// A message that was given up, of which the peer has to hear now: its number, and its place among the bytes of the
+    /// connection, which is empty if none was sent.
     pub fn poll_given_up(&mut self) -> Option<(u32, Range<u64>)> {
         self.given_up.pop_front().or_else(|| {
             let number = self.dropped.first().map(|range| range.start).filter(|number| *number < self.message_limit)?;
@@ -387,8 +387,8 @@ impl Sender {
     }
 
     /// Whether another message may begin, of that length: each takes memory beside that of its bytes until it has
-    /// arrived, or the peer was told that it was given up. That of its bytes is kept as a whole, whichever of them the
-    /// peer has: one that tells of all but a byte of each message has no further ones begun.
+    /// arrived, or the peer has heard that it was given up. This end keeps all bytes of a message, whichever of them
+    /// the peer has: a peer that tells of all but a byte of each message gets no further ones.
     fn may_begin(&self, length: u64) -> bool {
         let messages = (self.begun.len() + self.given_up.len()) as u64;
         let cost = (messages + 1).saturating_mul(MESSAGE_COST).saturating_add(self.unacknowledged);
@@ -704,9 +704,9 @@ impl Sender {
         cleared
     }
 
-    /// Judges the packets up to the largest that has arrived, as far as the latest list tells of their bytes: whether all
-    /// of them have arrived. Those that have not are lost if later ones have overtaken them by number or by time. Each
-    /// packet is looked at once or twice, whatever lists come.
+    /// Judges the packets up to the largest that has arrived, as far as the latest list tells of their bytes: whether
+    /// all of them have arrived. Those that have not are lost if later ones have overtaken them by number or by time.
+    /// Each packet is looked at once or twice, for any lists.
     fn judge(&mut self, now: Instant) -> Judged {
         let mut judged = Judged::default();
         let Some(largest) = self.largest else { return judged };
@@ -833,7 +833,7 @@ impl Outgoing {
 }
 
 impl Segment {
-    /// The bytes of its header.
+    /// The bytes of the segment's header.
     pub fn header_len(&self) -> usize {
         header_len(self.is_short) as usize
     }
@@ -875,7 +875,7 @@ const REORDERING: u64 = 3;
 /// 20 %, once in ten million.
 const SUSPECT_LOSSES: u32 = 10;
 /// The pauses between probes double (RFC 9002, section 6.2.1) up to this, or to so many probe timeouts. On a short path
-/// fifty of them are sent in five seconds of silence, so that one which loses most packets is told from a dead one.
+/// this end sends fifty in five seconds of silence, to tell a path that loses most packets from a dead one.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: u32 = 4;
 

@@ -16,7 +16,7 @@ pub struct Silence {
     has_heard: bool,
     /// When the driver has looked last: a caller may come while it is held up.
     looked_at: Instant,
-    /// When it stopped to wait in vain.
+    /// When this end last stopped waiting.
     ended_at: Instant,
     /// How often the rate was halved since the last news.
     halvings: u32,
@@ -31,7 +31,7 @@ pub struct Silence {
 struct Host {
     /// The wait begins anew when the host is known to live.
     wait: Wait,
-    /// When the driver looked last whether it lives.
+    /// When the driver looked last whether the host lives.
     looked_at: Instant,
 }
 
@@ -98,7 +98,7 @@ impl Silence {
         self.halvings = 0;
     }
 
-    /// Segments would arrive: it is silent no more, and the rate stays as it is.
+    /// Segments would arrive: the path is silent no more, and the rate stays as it is.
     pub fn hear_of_path(&mut self, now: Instant) {
         self.path = Wait::new(now);
         self.has_heard = true;
@@ -362,7 +362,7 @@ mod tests {
             assert!(!silence.is_to_halve(now + PATIENCE.pause, PATIENCE));
             assert_eq!(silence.next_at(PATIENCE), Some(now + PATIENCE.pause));
         }
-        // It runs again, and tells of no arrival: the path is silent.
+        // The peer runs again, and tells of no arrival: the path is silent.
         assert!(silence.hear_of_peer(begin + 3_600_300 * MS, PATIENCE));
         assert!(!is_too_long(&silence, begin + 3_604_999 * MS));
         assert!(is_too_long(&silence, begin + 3_605_000 * MS));
@@ -387,7 +387,7 @@ mod tests {
         let now = lived_at + LIMIT;
         assert_eq!(silence.is_too_long(now, false, PATIENCE), None, "nobody waits");
         assert_eq!(silence.is_too_long(now, true, PATIENCE), Some(LIMIT));
-        // A segment is under way again, after a time in which nobody looked.
+        // A segment is under way again, after a time in which the driver did not look.
         silence.begin(now + 3_600_000 * MS, PATIENCE);
         assert!(!is_too_long(&silence, now + 3_604_999 * MS));
         assert!(is_too_long(&silence, now + 3_605_000 * MS));

@@ -6,14 +6,14 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-/// Chooses the numbers, which nobody can tell who does not know the seed.
+/// Chooses the numbers, which no peer can tell without the seed.
 #[derive(Debug)]
 pub(crate) struct Skipped {
     seed: u64,
-    /// The next one, and how many there were before.
+    /// The next number to skip, and the count of those chosen so far.
     next: u64,
     count: u64,
-    /// Those that a peer could name: the older ones lie below a packet that has arrived.
+    /// Skipped numbers that a peer could name: the older ones lie below a packet that has arrived.
     numbers: VecDeque<u64>,
 }
 

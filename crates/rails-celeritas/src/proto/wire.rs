@@ -82,16 +82,16 @@ pub struct ProbeHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// It is shorter than a header and one byte.
+    /// The datagram is shorter than a header and one byte.
     #[error("a datagram of {0} bytes is no segment")]
     Short(usize),
-    /// Its first byte is not that of a segment of this version.
+    /// The datagram's first byte is not that of a segment of this version.
     #[error("a datagram begins with {0:#04x}, which is no segment of this version")]
     Kind(u8),
-    /// Its bytes lie outside of its message, or before the connection's first.
+    /// The segment's bytes lie outside of its message, or before the connection's first.
     #[error("a segment lies outside of its message")]
     Place,
-    /// It was damaged on the way.
+    /// The datagram was damaged on the way.
     #[error("a datagram was damaged on the way")]
     Check,
 }
@@ -106,26 +106,26 @@ pub enum Control {
     RoundTrip(u32),
     /// The sender gives a message up.
     GiveUp {
-        /// Its number.
+        /// The message's number.
         message: u32,
-        /// The place of its first byte among the bytes of the connection.
+        /// The place of the message's first byte among the bytes of the connection.
         start: u64,
-        /// Its bytes; 0 if none was sent.
+        /// The message's bytes; 0 if none was sent.
         length: u64,
     },
     /// The receiver does not want a message.
     Refuse {
-        /// Its number.
+        /// The message's number.
         message: u32,
     },
     /// The sender has sent all its messages.
     Finish {
-        /// Their number.
+        /// The number of messages.
         messages: u32,
     },
     /// The receiver has received a probe of the path's MTU.
     ProbeArrived {
-        /// Its packet number.
+        /// The probe's packet number.
         packet: u64,
     },
 }
@@ -139,7 +139,7 @@ pub struct ErrorList {
     pub delay_us: u32,
     /// The number of segments that have arrived, duplicates included.
     pub received: u64,
-    /// Those whose bytes had all arrived before.
+    /// Segments whose bytes had all arrived before.
     pub duplicates: u64,
     /// Datagrams that the receiver's socket had no room for.
     pub overflowed: u64,
@@ -160,16 +160,16 @@ pub struct ErrorList {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// It has no bytes, or more than [`MAX_FRAME`].
+    /// The frame has no bytes, or more than [`MAX_FRAME`].
     #[error("a control frame of {0} bytes (1 to {MAX_FRAME} are allowed)")]
     Length(usize),
-    /// It was changed on the way, or does not belong there.
+    /// The frame was changed on the way, or does not belong there.
     #[error("a control frame that does not open: it was changed on the way")]
     Seal,
-    /// Its content is not that of a frame.
+    /// The content cannot be decoded as a frame.
     #[error("a control frame that cannot be decoded: {0}")]
     Content(postcard::Error),
-    /// Bytes follow its content.
+    /// Bytes follow the frame's content.
     #[error("{0} bytes follow the content of a control frame")]
     Trailing(usize),
     /// The ranges of an error list are empty, too many, or outside of it, or the first does not begin at `complete`.
@@ -327,7 +327,7 @@ pub fn check<'a>(header: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> 
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(header);
     payload.into_iter().for_each(|slice| digest.update(slice));
-    // It is 32 bits wide.
+    // The checksum is 32 bits wide.
     (digest.finalize() as u32).to_be_bytes()
 }
 

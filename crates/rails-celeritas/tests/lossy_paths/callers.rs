@@ -55,7 +55,7 @@ impl Callers {
         self.come(network, is_last);
     }
 
-    /// Takes the messages that nobody has taken when both ends have closed.
+    /// Takes the messages that no caller has taken when both ends have closed.
     pub(crate) fn take_the_rest(&mut self, network: &mut Network) {
         self.waiting.drain(..).for_each(|number| drop(network.take(self.end, number)));
         loop {

@@ -66,11 +66,11 @@ pub(crate) struct Network {
     control_at: [Instant; 2],
     /// Whether bytes of the control channel from each end are never acknowledged.
     is_unacknowledged: [bool; 2],
-    /// When the others are.
+    /// When the bytes from each end are acknowledged, if they are.
     acknowledged_at: [VecDeque<Instant>; 2],
     rounds: [Round; 2],
     inboxes: [Inbox; 2],
-    /// Whose drivers have ended.
+    /// Whether the driver of each end has ended.
     is_over: [bool; 2],
     arrivals: BinaryHeap<Reverse<(Instant, u64, End, u64)>>,
     under_way: HashMap<u64, Item>,
@@ -313,12 +313,12 @@ impl Network {
             if self.stopped[end].is_some_and(|until| until > self.now) {
                 continue;
             }
-            // Its runtime has not asked the kernel yet for what has come in the meantime.
+            // The end's runtime has not asked the kernel yet for what has come in the meantime.
             if self.stopped[end].take().is_some() && !self.is_over[end] {
                 self.round(end, true);
             }
             while !self.is_over[end] && self.round(end, false) {}
-            // It waits.
+            // The end waits.
             self.rounds[end].poll_timeout(&self.ends[end], false);
         }
     }
@@ -523,7 +523,7 @@ impl Io for Sockets<'_> {
 }
 
 impl Sockets<'_> {
-    /// A datagram is received: what the driver's scatter does of it.
+    /// A datagram is received, as by the driver's scatter.
     fn take(&mut self, now: Instant, datagram: Item, protocol: &mut ConnectionProtocol) {
         let (header, true_header, payload) = match datagram {
             Item::Segment { header, true_header, payload } => (header, true_header, payload),

@@ -20,13 +20,13 @@ struct Message {
     is_begun: bool,
     is_whole: bool,
     is_delivered: bool,
-    /// The sender gave it up.
+    /// The sender gave the message up.
     is_abandoned: bool,
-    /// The receiver knows.
+    /// The receiver knows that the message was given up.
     is_given_up: bool,
-    /// A caller has it.
+    /// A caller has the message.
     is_taken: bool,
-    /// A caller was told that there was no room for it.
+    /// A caller has heard that there was no room for the message.
     is_too_long: bool,
 }
 

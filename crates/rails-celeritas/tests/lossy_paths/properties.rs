@@ -133,7 +133,7 @@ fn every_message_arrives_once_and_whole() {
             assert!(network.oracles.iter().all(|oracle| oracle.is_taken()), "seed {seed}");
             continue;
         };
-        // Its messages arrive, or it says that they do not; the peer's may be cut off.
+        // The messages of the abandoned end arrive, or it says that they do not; the peer's may be cut off.
         let failure = &network.failures[gone];
         assert!(matches!(failure, None | Some(Failure::Abandoned | Failure::Cut)), "seed {seed}: {failure:?}");
         assert!(!network.closed[gone] || network.oracles[gone].is_settled(), "seed {seed}");

@@ -138,7 +138,7 @@ fn stop_within_the_limit_counts_little() {
     }
 }
 
-/// Messages that nobody receives, more of them than the peer keeps records of. One that it cannot begin is given up.
+/// Messages that no caller receives, more than the peer keeps records of. One that the sender cannot begin is given up.
 #[test]
 fn sender_waits_at_the_limit_of_messages() {
     let mut network = network(6, 0.0, 495);
@@ -174,7 +174,7 @@ fn silent_peer_halves_the_rate_and_ends_it() {
     assert!(network.passed() < Duration::from_secs(6));
 }
 
-/// In mid-transfer, and beside a segment that is alone under way.
+/// The stop comes in mid-transfer, or beside a segment that is alone under way.
 #[test]
 fn stopped_process_ends_no_connection() {
     for (end, seconds, length) in [(0, 20, MESSAGE), (1, 20, MESSAGE), (1, 3_600, MESSAGE), (0, 20, 100), (1, 20, 100)]
@@ -232,7 +232,7 @@ fn clock_that_jumps_ends_no_connection() {
     }
 }
 
-/// Its kernel acknowledges nothing more.
+/// The host's kernel acknowledges nothing more.
 #[test]
 fn host_that_is_gone_ends_the_connection() {
     let mut network = network(33, 0.0, 495);
@@ -402,7 +402,7 @@ fn idle_ends_have_no_timer() {
     assert!(network.failures.iter().all(Option::is_none));
 }
 
-/// Also that of an end which only receives.
+/// An end which only receives keeps its binding too.
 #[test]
 fn idle_ends_keep_the_bindings_of_nats() {
     let keep_alive = Some(Duration::from_secs(25));

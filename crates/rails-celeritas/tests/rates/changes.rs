@@ -35,7 +35,7 @@ fn unused_rate_is_no_evidence() {
     assert!(then[rival].mbps(S) > 60.0, "{then:?}");
 }
 
-/// What a flow does in the half second after a pause that ends at that time.
+/// The counts of a flow in the half second after a pause that ends at that time.
 fn after(end: Duration, source: Source, pauses: Vec<Pause>) -> Counts {
     let mut path = path(100.0, 50 * MS);
     path.add(adaptive(Plan { source, pauses, ..Plan::endless() }));

@@ -16,7 +16,7 @@ pub(crate) trait Flow {
     /// Something has arrived, at the receiver or at the sender.
     fn arrive(&mut self, now: Instant, at_receiver: bool, item: Item);
 
-    /// It is [due](Self::due).
+    /// The flow is [due](Self::due).
     fn timeout(&mut self, now: Instant);
 
     /// Everything that may leave now leaves.
@@ -38,7 +38,7 @@ pub(crate) enum Item {
 pub(crate) struct Outbox {
     /// Packets for the line, with the bytes of their IP packets.
     pub(crate) forward: Vec<(u64, Item)>,
-    /// What the channels without loss carry, to the receiver or to the sender.
+    /// Items on the channels without loss, to the receiver or to the sender.
     pub(crate) control: Vec<(bool, Item)>,
 }
 

@@ -36,7 +36,7 @@ impl Cell {
             let mut path = Bottleneck::new(1, line);
             path.add(make);
             let mut counts = path.run(time)[0];
-            // Those that are still in the queue.
+            // Packets that are still in the queue.
             counts.passed -= path.queued().as_secs_f64() * line.bits_per_second;
             counts
         };

@@ -1,4 +1,4 @@
-//! A peer that acknowledges what has not arrived, as one that wants to be sent to faster.
+//! A peer that acknowledges packets that have not arrived, to have the sender send faster.
 
 use crate::flows::parameters;
 use rails_celeritas::proto::{
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// It names one of the latest packets in each list, and knows how many there are, but not their numbers.
+/// The peer names one of the latest packets in each list, and knows how many there are, but not their numbers.
 #[test]
 fn peer_that_acknowledges_by_guess_is_found() {
     let mut now = Instant::now();

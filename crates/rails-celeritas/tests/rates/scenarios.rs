@@ -66,7 +66,7 @@ fn late_flow_gets_a_share_beside_cubic() {
     assert!(counts[own].mbps(40 * S) > 5.0, "{} of 20 Mbit/s", counts[own].mbps(40 * S));
 }
 
-/// BBR leaves little to whoever came later, also to CUBIC.
+/// BBR leaves little to a flow that came later, also to CUBIC.
 #[test]
 fn rivals_leave_a_share_and_get_one() {
     for (rival, name, least) in [(cubic as fn(_, _) -> _, "CUBIC", 10.0), (bbr, "BBR", 2.0)] {

@@ -94,7 +94,7 @@ async fn damaged_datagrams_count_as_lost() {
         peer.segment(packet, at, place, &sent[at as usize..at as usize + 1_000])
     };
     for packet in 0..3 {
-        // Once the first has arrived, the others land in their places before anybody can look at them.
+        // Once the first has arrived, the others land in their places before the receiver can look at them.
         for bit in [3, 30, 70, 200, 300, 8 * 40, 8 * 43 + 7, 8 * 44, 8 * 1_043 + 7] {
             let mut damaged = segment(packet);
             damaged[bit / 8] ^= 1 << (bit % 8);

@@ -239,7 +239,7 @@ async fn other_protocols_and_versions_are_refused() {
     assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
 }
 
-/// Neither more bytes than the window nor more messages than the receiver keeps records of hold it up.
+/// Neither more bytes than the window nor more messages than the receiver keeps records of hold the end up.
 #[tokio::test]
 async fn end_that_closes_early_refuses_the_rest() {
     for (count, bytes) in [(20, 50_000), (1, 40_000_000), (20_000, 10)] {
@@ -253,7 +253,7 @@ async fn end_that_closes_early_refuses_the_rest() {
     }
 }
 
-/// Its bytes are all there when it turns out to be too long.
+/// The message's bytes are all there when it turns out to be too long.
 #[tokio::test]
 async fn message_of_one_segment_is_refused() {
     let (near, far) = pair().await;
@@ -269,7 +269,7 @@ async fn message_of_one_segment_is_refused() {
     }
 }
 
-/// The sender knows that it has arrived, and it does not fit the caller's blocks.
+/// The sender knows that the message has arrived, and it does not fit the caller's blocks.
 #[tokio::test]
 async fn message_that_has_arrived_is_not_refused() {
     let (near, far) = pair().await;
@@ -366,7 +366,7 @@ async fn segments_follow_the_peers_port() {
     second.send_to(&segment(3), far.segments_addr()).unwrap();
     let message = timeout(PATIENCE, far.receive()).await.unwrap().unwrap().unwrap();
     assert!(message.blocks.concat() == sent);
-    // What somebody repeats is no news of the path.
+    // Repeated datagrams are no news of the path.
     let stats = far.stats();
     assert_eq!((stats.receiver.segments, stats.scatter.repeated), (4, 2));
 

@@ -1,4 +1,4 @@
-//! Room for messages, and what becomes of those that were sent.
+//! Room for messages, and the outcome of those that were sent.
 
 use super::{PATIENCE, cut, options, pair, pair_of, pattern};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 const MESSAGE: usize = 100_000;
 
-/// The peer takes a window of bytes, and nobody receives them: the rest waits here.
+/// The peer takes a window of bytes, and no caller receives them: the rest waits here.
 #[tokio::test]
 async fn sends_wait_for_room() {
     let (near, far) = pair_of(
@@ -110,7 +110,7 @@ async fn send_that_waits_learns_of_the_finish() {
     }
 }
 
-/// Several threads send until they are told that the connection is closed.
+/// Several threads send until they hear that the connection is closed.
 #[tokio::test]
 async fn sends_beside_a_finish_arrive_or_are_refused() {
     let (near, far) = pair_of(options().max_unsent(DataSize::bytes(10_000)), options()).await;
@@ -173,7 +173,7 @@ impl Drop for Owner {
     }
 }
 
-/// Blocks are freed when nobody holds the lock: after arrival, after giving up, after a refused call and at the end.
+/// This end frees blocks when it holds no lock: after arrival, after giving up, after a refused call and at the end.
 #[tokio::test]
 async fn owner_of_blocks_may_use_the_connection() {
     let (near, far) = pair().await;

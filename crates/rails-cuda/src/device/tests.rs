@@ -114,7 +114,7 @@ fn says_so(error: &(dyn Error + 'static), failed: &str) {
     assert_eq!(cause.to_string(), "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access");
 }
 
-/// Whether the call is one of those that are made while a device is dropped, when nobody is there to be told.
+/// Whether the call is made while a device is dropped, when no caller could get its error.
 fn is_at_the_end(failed: &str) -> bool {
     // The thread waits for the last frames.
     failed == "cuEventSynchronize" || DESTRUCTORS.contains(&failed)

@@ -300,6 +300,6 @@ fn no_allocation_in_steady_state() {
     assert_eq!(made.count_total, 0, "on the thread of the stage");
 }
 
-/// No multiple of a pixel.
+/// The longest frame, no multiple of a pixel.
 const LONGEST: usize = 41;
 const DEADLINE: Duration = Duration::from_secs(60);

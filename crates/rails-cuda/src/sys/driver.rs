@@ -1,8 +1,8 @@
 //! The functions of CUDA's driver, loaded from `libcuda.so.1` where it is.
 //!
-//! They are declared here rather than taken from a crate: a Rust `enum` for the driver's codes, which generated
-//! declarations have, is undefined behaviour when a newer driver answers with a code that is not in it. The tests
-//! compare every declaration with such generated ones.
+//! The declarations are here rather than in a crate: a Rust `enum` for the driver's codes, which generated ones have,
+//! is undefined behaviour when a newer driver answers with a code that is not in it. The tests compare every
+//! declaration with such generated ones.
 //!
 //! # Safety
 //! A function pointer is of use as long as the library is loaded, which is until the process ends: the table lives in
@@ -21,7 +21,7 @@ use std::{
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("rails-cuda has the types of CUDA's header for 64 bits");
 
-/// `CUresult`, as an integer: a newer driver answers with codes that nobody knows here.
+/// `CUresult`, as an integer: a newer driver answers with codes that are unknown here.
 pub(super) type CUresult = c_uint;
 /// The number of a device.
 pub(super) type CUdevice = c_int;
@@ -140,7 +140,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// How many devices there are. The driver counts from 0 on.
+    /// The number of devices. The driver counts from 0 on.
     pub(crate) fn device_count(&self) -> Result<u32, CudaError> {
         let mut count = 0;
         // SAFETY: the driver writes one number.
@@ -232,7 +232,7 @@ mod tests {
         }
         functions!(compare);
 
-        // What the declarations above are made of, here and there.
+        // The types of the declarations above agree with the generated ones.
         const _: super::super::CUdevice = 0 as CUdevice;
         const _: super::super::CUdeviceptr = 0 as CUdeviceptr;
         const _: () = assert!(size_of::<super::super::CUjit_option>() == size_of::<CUjit_option>());

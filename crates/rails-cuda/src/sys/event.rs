@@ -27,7 +27,7 @@ unsafe impl Sync for Event {}
 
 impl Event {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        // A thread that waits sleeps, rather than spins; nobody asks for times.
+        // A thread that waits sleeps, rather than spins; no caller asks for times.
         let flags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
         let handle = context.run(|driver| {
             let mut handle = ptr::null_mut();

@@ -1,7 +1,7 @@
 //! A driver on the CPU, for tests: it keeps its arguments, runs the kernel's text, and notes each use of the driver
 //! that a real one would not survive.
 //!
-//! Work in a stream runs when somebody waits for it, which is as late as can be: memory that is read too early has not
+//! Work in a stream runs when a caller waits for it, which is as late as can be: memory that is read too early has not
 //! changed by then. There is one such driver in the process, so its tests take turns.
 //!
 //! # Safety
@@ -25,12 +25,12 @@ use std::{
     sync::{LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
-/// How a call fails.
+/// The kind of a call's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Once.
+    /// The call fails once.
     Passing,
-    /// As do all later calls: the context is lost.
+    /// All later calls fail too: the context is lost.
     Lasting,
 }
 

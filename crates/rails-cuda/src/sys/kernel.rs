@@ -1,9 +1,8 @@
 //! The kernel of this crate: `cuModuleLoadDataEx`, `cuLaunchKernel`.
 //!
 //! # Safety
-//! A module is valid from its load to its unload, in the `Drop` of the kernel, and so is the function in it. Nobody
-//! drops a kernel while the device may run it: a [`Slot`](super::slot::Slot) holds an `Arc` of it until its work is
-//! over.
+//! A module is valid from its load to its unload, in the `Drop` of the kernel, and so is the function in it. No kernel
+//! is dropped while the device may run it: a [`Slot`](super::slot::Slot) holds an `Arc` of it until its work is over.
 #![allow(unsafe_code)]
 
 use super::{

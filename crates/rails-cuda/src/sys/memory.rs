@@ -1,7 +1,7 @@
 //! Memory of a device, and page-locked memory of the host: `cuMemAlloc`, `cuMemHostRegister`.
 //!
 //! # Safety
-//! Both are what they are until their `Drop`, and belong to the context that they keep. Nobody drops one of them while
+//! Both kinds of memory stay valid until their `Drop`, and belong to the context that they keep. None is dropped while
 //! the device may use it: they are parts of a [`Slot`](super::slot::Slot), which sees to that. Only the slot gets the
 //! addresses.
 #![allow(unsafe_code)]
@@ -35,7 +35,7 @@ impl DeviceMemory {
         Ok(Self { context: context.clone(), address })
     }
 
-    /// Aligned to 256 bytes at least.
+    /// The address, aligned to 256 bytes at least.
     pub(super) fn address(&self) -> CUdeviceptr {
         self.address
     }
@@ -72,7 +72,7 @@ impl Pinned {
     }
 }
 
-/// Without the bytes, which the device may be writing.
+/// Writes no bytes, which the device may be writing.
 impl fmt::Debug for Pinned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pinned").field("context", &self.context).finish_non_exhaustive()

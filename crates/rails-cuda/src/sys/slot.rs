@@ -1,9 +1,9 @@
 //! One frame's place: memory at both ends, a stream, and a mark at the end of its work.
 //!
 //! # Safety
-//! **From [`begin`](ring::Slot::begin) on, the device may read and write the slot's memory**, at the host and on itself,
-//! until the driver has confirmed that it is beyond the mark behind the work: [`settle`](ring::Slot::settle). So long
-//! the state is not [`State::Idle`], and
+//! **From [`begin`](ring::Slot::begin) on, the device may read and write the slot's memory**, at the host and on
+//! itself, until the driver has confirmed that it is beyond the mark behind the work: [`settle`](ring::Slot::settle).
+//! So long the state is not [`State::Idle`], and
 //! * [`staging`](ring::Slot::staging), the only way to the bytes at the host, panics, and so does `begin`;
 //! * the slot keeps all parts. Its `Drop` waits for the stream. If the driver does not confirm the end of the work, the
 //!   parts are never dropped: memory is lost, and nothing else.

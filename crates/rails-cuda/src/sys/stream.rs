@@ -33,7 +33,7 @@ impl Stream {
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// For the calls that put work into it, which keep it until that is over.
+    /// The handle, for calls that put work into the stream and keep it until that is over.
     pub(super) fn handle(&self) -> CUstream {
         self.handle
     }

@@ -9,16 +9,16 @@ use crate::Side;
 /// The counts of an emulated link since it was made, each way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedCounters {
-    /// Of the frames that A sends.
+    /// The counts of frames that A sends.
     pub from_a: LineCounters,
-    /// Of the frames that B sends.
+    /// The counts of frames that B sends.
     pub from_b: LineCounters,
     /// Whether the link's thread has a real-time class (`CAP_SYS_NICE`). Without it a busy machine makes it late.
     pub is_realtime: bool,
 }
 
 impl EmulatedCounters {
-    /// Of the frames that the side sends.
+    /// The counts of frames that the side sends.
     pub fn from(&self, side: Side) -> &LineCounters {
         match side {
             Side::A => &self.from_a,
@@ -26,8 +26,8 @@ impl EmulatedCounters {
         }
     }
 
-    /// The frames that either direction lost for no reason the link was given. A measurement over an emulated link is void unless
-    /// this is 0.
+    /// The frames that either direction lost for no reason the link was given. A measurement over an emulated link is
+    /// void unless this is 0.
     pub fn unplanned_drops(&self) -> u64 {
         self.from_a.unplanned_drops() + self.from_b.unplanned_drops()
     }
@@ -38,7 +38,7 @@ impl EmulatedCounters {
 pub struct LineCounters {
     /// Frames that were delivered.
     pub frames: u64,
-    /// Their bytes, Ethernet headers included.
+    /// Bytes of these frames, Ethernet headers included.
     pub bytes: u64,
     /// Frames that were accepted and have yet to arrive.
     pub under_way: u64,
@@ -54,8 +54,8 @@ pub struct LineCounters {
     /// Frames that the kernel refused at the other end. Not planned.
     pub refused: u64,
     /// The most that a frame was delivered after the instant at which it was due. A thread that is late also takes
-    /// frames late, and in one batch frames that came spread out; where this comes near the queue's length, the queue may have been
-    /// full for that reason alone.
+    /// frames late, and in one batch frames that came spread out; where this comes near the queue's length, the queue
+    /// may have been full for that reason alone.
     pub greatest_lateness: Duration,
 }
 
@@ -87,7 +87,7 @@ impl Outages {
         }
     }
 
-    /// How many of those the outages account for.
+    /// The part of `dropped` that the outages account for.
     pub(crate) fn dropped(&self, dropped: [u64; 2]) -> [u64; 2] {
         let began = self.began.unwrap_or(dropped);
         [0, 1].map(|end| self.before[end] + dropped[end].saturating_sub(began[end]))

@@ -10,26 +10,26 @@ use crate::Side;
 
 /// Decides about the frames of one direction, in the order in which they come.
 ///
-/// It holds no frame and reads no clock. Instants are times since the link began, and never go back.
+/// A line holds no frame and reads no clock. Instants are times since the link began, and never go back.
 #[derive(Debug)]
 pub(crate) struct Line {
     link: EmulatedLink,
     from: Side,
     random: ChaCha8Rng,
-    /// When the last bit that was let in will have left.
+    /// The time at which the last bit that was let in will have left.
     free: Duration,
-    /// When the last frame that was let in will arrive.
+    /// The time at which the last frame that was let in will arrive.
     last_arrival: Duration,
 }
 
 /// The fate of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Its last bit is at the other end at that instant.
+    /// The frame's last bit is at the other end at that instant.
     Arrives(Duration),
-    /// It takes its time on the link, but does not arrive.
+    /// The frame takes its time on the link, but does not arrive.
     Lost,
-    /// There was no room for it in the queue.
+    /// The queue had no room for the frame.
     QueueFull,
 }
 
@@ -39,8 +39,8 @@ impl Line {
         Self { link, from, random, free: Duration::ZERO, last_arrival: Duration::ZERO }
     }
 
-    /// Changes the link. Frames that were let in arrive as they would have; those that follow on an emulated link that became
-    /// shorter do not overtake them. The losses are drawn on from where they were, unless the seed is another.
+    /// Changes the link. Frames that were let in arrive as they would have; those that follow on an emulated link that
+    /// became shorter do not overtake them. The losses are drawn on from where they were, unless the seed is another.
     pub(crate) fn change(&mut self, link: EmulatedLink) {
         if link.seed != self.link.seed {
             self.random = random(link.seed, self.from);

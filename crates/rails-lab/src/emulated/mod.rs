@@ -1,7 +1,7 @@
 //! A long-distance link in user space: rate, delay, loss and a queue that ends.
 //!
-//! `EmulatedLink` describes it, `line` decides for each frame of one direction whether and when it is delivered, `thread`
-//! moves the frames between two TAP devices as decided, `tap` opens them, `counters` counts the outcomes.
+//! `EmulatedLink` describes it, `line` decides for each frame of one direction whether and when it is delivered,
+//! `thread` moves the frames between two TAP devices as decided, `tap` opens them, `counters` counts the outcomes.
 
 mod counters;
 mod line;
@@ -22,8 +22,8 @@ use crate::{LabError, Side};
 
 /// A link of a rate, a round-trip time, a queue that ends, and a probability of loss, both ways alike.
 ///
-/// The kernel's own way to this is netem, which not every kernel has. An emulated link is a thread that moves Ethernet frames
-/// between two TAP devices, one at each end.
+/// The kernel's own way to this is netem, which not every kernel has. An emulated link is a thread that moves Ethernet
+/// frames between two TAP devices, one at each end.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,12 +38,12 @@ pub struct EmulatedLink {
     bits_per_second: u64,
     rtt: Duration,
     queue: Queue,
-    /// From A, from B.
+    /// The probabilities of loss from A and from B.
     loss: [f64; 2],
     seed: u64,
 }
 
-/// How much may be ahead of a frame that still gets in.
+/// The most that may be ahead of a frame that still gets in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Queue {
     Time(Duration),
@@ -51,7 +51,8 @@ enum Queue {
 }
 
 impl EmulatedLink {
-    /// An emulated link of `mbit` megabits (10^6 bits) per second without delay or loss, with 20 ms of queue and seed 0.
+    /// An emulated link of `mbit` megabits (10^6 bits) per second without delay or loss, with 20 ms of queue and seed
+    /// 0.
     ///
     /// Like a token bucket's, the rate counts Ethernet headers, but neither checksum nor preamble.
     pub const fn mbit(mbit: u64) -> Self {
@@ -63,21 +64,21 @@ impl EmulatedLink {
         Self { bits_per_second: bits, rtt: Duration::ZERO, queue: Queue::Time(DEFAULT_QUEUE), loss: [0.0; 2], seed: 0 }
     }
 
-    /// How long light takes there and back: each direction delays every frame by half of it, besides the time that the
-    /// frame waits in the queue and takes to be sent at the rate. At most 20 s; default 0.
+    /// The time that light takes there and back: each direction delays every frame by half of it, besides the time that
+    /// the frame waits in the queue and takes to be sent at the rate. At most 20 s; default 0.
     pub const fn rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt;
         self
     }
 
-    /// The longest a frame waits for its turn to be sent; a frame that would wait longer is dropped (tail drop). At most 10 s;
-    /// default 20 ms.
+    /// The longest a frame waits for its turn to be sent; a frame that would wait longer is dropped (tail drop). At
+    /// most 10 s; default 20 ms.
     pub const fn queue(mut self, longest: Duration) -> Self {
         self.queue = Queue::Time(longest);
         self
     }
 
-    /// The same limit in bytes that are ahead of a frame, so that it keeps its size at any rate.
+    /// The queue's limit in bytes that are ahead of a frame, so that it keeps its size at any rate.
     pub const fn queue_bytes(mut self, bytes: u64) -> Self {
         self.queue = Queue::Bytes(bytes);
         self
@@ -89,7 +90,7 @@ impl EmulatedLink {
         self
     }
 
-    /// The same for the frames that leave one side only.
+    /// The probability of loss for the frames that leave one side only.
     pub const fn loss_from(mut self, side: Side, probability: f64) -> Self {
         self.loss[side as usize] = probability;
         self
@@ -118,7 +119,7 @@ impl EmulatedLink {
         Err(LabError::BadEmulatedLink { link: self, reason })
     }
 
-    /// How long a frame takes from its first bit to its last, rounded up: the rate is never exceeded.
+    /// The time from a frame's first bit to its last, rounded up: the rate is never exceeded.
     fn time_to_send(self, bytes: u64) -> Duration {
         let nanos = (u128::from(bytes) * 8 * NANOS_PER_SECOND).div_ceil(u128::from(self.bits_per_second.max(1)));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -136,7 +137,7 @@ impl EmulatedLink {
     }
 }
 
-/// In one line, seed included, so that a printed link can be made again.
+/// Writes one line, seed included, so that a printed link can be made again.
 impl fmt::Display for EmulatedLink {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mbit = self.bits_per_second as f64 / 1e6;

@@ -31,16 +31,16 @@ pub(crate) struct Carrier {
 /// The state that the thread shares with its owner. The thread holds it for a turn, never while it sleeps.
 #[derive(Debug)]
 struct Shared {
-    /// From A, from B.
+    /// The lines from A and from B.
     lines: [Line; 2],
     counters: [LineCounters; 2],
     is_realtime: bool,
-    /// Why the thread has ended, if it has.
+    /// The error that has ended the thread, if one has.
     ended: Option<Errno>,
 }
 
 impl Carrier {
-    /// Starts it. The devices are those of A and of B.
+    /// Starts the thread. The devices are those of A and of B.
     pub(crate) fn start(link: EmulatedLink, taps: [SyncDevice; 2]) -> io::Result<Self> {
         let shared = Arc::new(Mutex::new(Shared {
             lines: Side::BOTH.map(|side| Line::new(link, side)),
@@ -89,7 +89,7 @@ impl Carrier {
 impl Drop for Carrier {
     /// The devices are closed, and therefore gone, when this returns.
     fn drop(&mut self) {
-        // It cannot fail: the counter is far from full.
+        // The write cannot fail: the counter is far from full.
         let _ = self.stop.write(1);
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was reported by the thread.
@@ -116,7 +116,7 @@ struct Flying {
 }
 
 impl Worker {
-    /// Until it is told to stop, or a device goes away.
+    /// Runs until the carrier says stop, or a device goes away.
     fn run(&mut self) -> Result<(), Errno> {
         // By default the kernel may let a thread oversleep by 50 us: PR_SET_TIMERSLACK of prctl(2).
         set_timerslack(1)?;
@@ -197,7 +197,7 @@ impl Worker {
         }
     }
 
-    /// How long nothing will be due; `None` when nothing is under way.
+    /// The time until the next frame is due; `None` when nothing is under way.
     fn until_next(&self) -> Option<Duration> {
         let due = self.flying.iter().filter_map(|flying| flying.front()).map(|flying| flying.due).min()?;
         Some(due.saturating_sub(self.began.elapsed()))
@@ -221,10 +221,12 @@ fn errno_of(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)
 }
 
-/// A frame of the default MTU is 1514 bytes; the longest MTU that a TAP may be given (65521, drivers/net/tun.c) fits too.
+/// A frame of the default MTU is 1514 bytes; the longest MTU that a TAP may be given (65521, drivers/net/tun.c) fits
+/// too.
 const LONGEST_FRAME: usize = 1 << 16;
-/// How long it sleeps after each turn, so that it takes a few frames at once: under full load at 500 Mbit/s this takes it
-/// from 80 % to 45 % of a core (measured; 200 us saves little more). It is how late a frame may be on an idle machine.
+/// The thread's sleep after each turn, so that it takes a few frames at once: under full load at 500 Mbit/s the sleep
+/// takes it from 80 % to 45 % of a core (measured; 200 us saves little more). A frame may be that late on an idle
+/// machine.
 const REST: Duration = Duration::from_micros(100);
 /// At about 1 us a frame, nothing that is due waits longer than some tens of microseconds for it.
 const BATCH: usize = 32;

@@ -12,8 +12,8 @@ use crate::{LabError, guest};
 
 /// The two NICs of one node with the cable between them, inside a guest.
 ///
-/// The far NIC is in a network namespace of its own, so that traffic between the two addresses takes the cable. Dropping
-/// it gives the far NIC back and deletes the namespace, and takes the near NIC's address away.
+/// The far NIC is in a network namespace of its own, so that traffic between the two addresses takes the cable.
+/// Dropping the cable gives the far NIC back and deletes the namespace, and takes the near NIC's address away.
 #[derive(Debug)]
 pub struct Cable {
     tools: Tools,
@@ -88,7 +88,7 @@ impl Cable {
         format!("10.9.{}.2", self.node)
     }
 
-    /// Where the far NIC is.
+    /// The namespace of the far NIC.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
@@ -108,7 +108,7 @@ impl Cable {
 impl Drop for Cable {
     fn drop(&mut self) {
         // A namespace lives on while a socket of it does, so the NIC is sent home, to where process 1 is. Where another
-        // cable's drop has done that, or plugging failed half-way, there is nothing to do, and a drop has nobody to tell.
+        // cable's drop has done that, or plugging failed half-way, there is nothing to do, and a drop cannot report.
         let _ = self.tools.ip(["-n", self.namespace.name(), "link", "set", &self.far, "netns", "1"]);
         if self.owns_namespace {
             let _ = self.tools.ip(["netns", "del", self.namespace.name()]);

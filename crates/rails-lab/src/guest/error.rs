@@ -1,4 +1,4 @@
-//! Why a guest could not be run.
+//! Errors of a guest.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,20 +8,20 @@ use std::time::Duration;
 use super::tools::Tool;
 use crate::SystemError;
 
-/// Why a guest could not be built, prepared or run.
+/// A failure to build, prepare or run a guest.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuestError {
     /// The guest shares its owner's root file system and emulates one architecture only.
     #[error("the guest is an x86_64 machine on the root file system of its owner, which is {found}")]
     Architecture {
-        /// The owner's.
+        /// The owner's architecture.
         found: &'static str,
     },
     /// Programs that the guest is built with are not installed.
     #[error("the guest needs programs that are not installed: {}", Tool::list(missing))]
     Missing {
-        /// Each of them.
+        /// The missing programs.
         missing: Vec<Tool>,
     },
     /// A value of the builder is out of its range.
@@ -29,7 +29,7 @@ pub enum GuestError {
     OutOfRange {
         /// The setting.
         what: &'static str,
-        /// To which value.
+        /// The value as set.
         value: u64,
         /// The values that are possible.
         range: &'static str,
@@ -52,7 +52,7 @@ pub enum GuestError {
         /// The words as given.
         words: Vec<OsString>,
     },
-    /// Neither a cache folder was named, nor does the environment tell where the user's is.
+    /// Neither the caller nor the environment names a cache folder.
     #[error("no cache folder: neither was one set, nor do XDG_CACHE_HOME or HOME name an absolute path")]
     NoCache,
     /// No kernel is to be had.
@@ -66,7 +66,7 @@ pub enum GuestError {
     NoProgram {
         /// The program.
         program: String,
-        /// Why not.
+        /// The failure.
         source: Box<GuestError>,
     },
     /// The kernel has no such module, neither loadable nor built in.
@@ -91,7 +91,7 @@ pub enum GuestError {
     /// The guest's kernel gave up.
     #[error("the guest's kernel panicked{console}")]
     Panicked {
-        /// The last lines of the console.
+        /// The lines of the console around the panic.
         console: Console,
     },
     /// The guest took longer than it was given.
@@ -112,7 +112,7 @@ pub enum GuestError {
     },
 }
 
-/// The last lines of a guest's console, each on a line of its own after a heading.
+/// Lines of a guest's console, each on a line of its own after a heading.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Console(String);
 
@@ -124,7 +124,7 @@ impl Console {
         Self(lines[lines.len().saturating_sub(LINES)..].join("\n"))
     }
 
-    /// Keeps the lines from the one that holds `beginning` on, and some before it: how long a call trace is, nobody knows.
+    /// Keeps the lines from the one that holds `beginning` on, and some before it, as call traces have any length.
     pub(crate) fn around(bytes: &[u8], beginning: &str) -> Self {
         let text = String::from_utf8_lossy(bytes).replace('\r', "");
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

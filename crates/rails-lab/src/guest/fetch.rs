@@ -30,10 +30,11 @@ pub(crate) fn cached_or_fetched_program(cache: &Path, name: &str) -> Result<Path
     })
 }
 
-/// The kernel that `cached` finds, or else the one that `make` puts together.
+/// The kernel or package that `cached` finds, or else the one that `put_together` makes.
 ///
-/// It is put together in a folder of another name and renamed when it is complete, under a lock that the kernel takes
-/// away from a process that dies. So two runs fetch it once, and a half-finished fetch is never taken for complete.
+/// The new one is made in a folder of another name, which is renamed when it is complete, under a lock that the kernel
+/// takes away from a process that dies. So two runs fetch it once, and a half-finished fetch is never taken for
+/// complete.
 fn once<T>(
     cache: &Path,
     target: &Path,
@@ -108,8 +109,8 @@ fn no_package(error: impl std::fmt::Display) -> GuestError {
     GuestError::NoKernel { reason: format!("{error}; {ADVICE}") }
 }
 
-/// The leftovers of a killed run; nobody else is at work while we hold the lock. A kernel that is not complete (somebody
-/// deleted a part) is in the way as well.
+/// Removes what a killed run left; no other run is at work while we hold the lock. A kernel that is not complete (a
+/// part was deleted) is in the way as well.
 fn remove_leftovers(cache: &Path, target: &Path) -> Result<(), GuestError> {
     for entry in fs::read_dir(cache).map_err(file_error("readdir", cache))? {
         let path = entry.map_err(file_error("readdir", cache))?.path();

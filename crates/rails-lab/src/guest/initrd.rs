@@ -113,7 +113,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
     quoted
 }
 
-/// Where the guest's own, empty file systems lie.
+/// The paths of the guest's own, empty file systems.
 const COVERED: [&str; 3] = ["/run", "/tmp", "/dev"];
 const FOLDERS: [&str; 8] = ["bin", "dev", "host", "mnt", "modules", "proc", "run", "sys"];
 /// The drivers of the root file system, the status port and the NICs: no udev loads drivers in the guest.

@@ -1,4 +1,4 @@
-//! For programs that run inside a guest.
+//! Functions for programs that run inside a guest.
 
 use std::env;
 use std::fs;

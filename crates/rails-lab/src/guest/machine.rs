@@ -1,4 +1,4 @@
-//! The machine as QEMU is told of it.
+//! QEMU's arguments for the machine.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -28,8 +28,9 @@
 //!
 //! # Limits
 //!
-//! It is emulated instruction by instruction, which takes neither KVM nor root, and is slow. Remote memory costs no
-//! more than local memory there, and a cable has no rate. It proves where things are placed, not how fast they are.
+//! QEMU emulates the guest instruction by instruction, which takes neither KVM nor root, and is slow. Remote memory
+//! costs no more than local memory there, and a cable has no rate. It proves where things are placed, not how fast they
+//! are.
 //!
 //! # Contract
 //!
@@ -79,7 +80,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A machine with two cores and 1 GiB on each node, unless it is told otherwise.
+    /// A machine with two cores and 1 GiB on each node, unless the caller sets others.
     pub fn builder() -> GuestBuilder {
         GuestBuilder::default()
     }
@@ -100,14 +101,14 @@ impl Guest {
         if missing.is_empty() { Ok(()) } else { Err(GuestError::Missing { missing }) }
     }
 
-    /// Checks, and fetches the kernel into the cache where it is not there yet (Debian's, about 70 MB, 400 MB on disk), and
-    /// [programs](GuestBuilder::program) likewise.
+    /// Checks, and fetches the kernel into the cache where it is not there yet (Debian's, about 70 MB, 400 MB on disk),
+    /// and [programs](GuestBuilder::program) likewise.
     ///
     /// [`Guest::run`] does so by itself; done before, it tells a guest that cannot be had from one that fails.
     ///
     /// # Errors
     ///
-    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`], [`GuestError::System`] or [`GuestError::System`].
+    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`] or [`GuestError::System`].
     pub fn prepare(&self) -> Result<(), GuestError> {
         self.check()?;
         self.find_kernel()?;
@@ -122,7 +123,7 @@ impl Guest {
     /// # Errors
     ///
     /// A command that fails is no error. Errors are those of [`Guest::prepare`], and [`GuestError::NotUp`],
-    /// [`GuestError::Panicked`], [`GuestError::TimedOut`] or [`GuestError::Lost`] with the end of the guest's console.
+    /// [`GuestError::Panicked`], [`GuestError::TimedOut`] or [`GuestError::Lost`] with lines of the guest's console.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         command: impl IntoIterator<Item = S>,
@@ -140,7 +141,7 @@ impl Guest {
         }
     }
 
-    /// Where the packages lie whose programs the owner has not installed.
+    /// The folders of the packages whose programs the owner has not installed.
     fn borrowed_programs(&self) -> Result<Vec<PathBuf>, GuestError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let missing = self.programs.iter().filter(|name| !crate::tool::is_installed(name, &path));

@@ -1,4 +1,4 @@
-//! Which kernel modules must be loaded before which, by depmod's files.
+//! The order in which kernel modules must be loaded, by depmod's files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// modules.dep(5)
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    /// By name; the file and the files it needs are relative to the folder of the two.
+    /// Modules by name; the file and the files it needs are relative to the folder of the two.
     loadable: BTreeMap<String, Module>,
     builtin: BTreeSet<String>,
 }
@@ -34,7 +34,8 @@ impl Modules {
         }
     }
 
-    /// The files to load for these modules, each after all that it needs and none twice. A module that is built in needs no file.
+    /// The files to load for these modules, each after all that it needs and none twice. A module that is built in
+    /// needs no file.
     ///
     /// The error is the module that the kernel has in neither way.
     pub(crate) fn load_order<'a>(&'a self, wanted: &[&str]) -> Result<Vec<&'a str>, String> {

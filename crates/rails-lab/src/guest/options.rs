@@ -38,20 +38,20 @@ impl Default for GuestBuilder {
 }
 
 impl GuestBuilder {
-    /// How many cores each of the two nodes has, 1 to 32. Default: 2. Each costs the owner a thread.
+    /// The cores of each of the two nodes, 1 to 32. Default: 2. Each costs the owner a thread.
     pub fn cores_per_node(mut self, cores: u32) -> Self {
         self.size.cores_per_node = cores;
         self
     }
 
-    /// How much memory each of the two nodes has in MiB, 256 to 65,536. Default: 1,024. The owner pays for the
+    /// The memory of each of the two nodes in MiB, 256 to 65,536. Default: 1,024. The owner pays for the
     /// part in use.
     pub fn memory_per_node_mib(mut self, mib: u32) -> Self {
         self.size.memory_per_node_mib = mib;
         self
     }
 
-    /// How long booting, running the command and powering off may take together. Default: 10 minutes.
+    /// The time that booting, running the command and powering off may take together. Default: 10 minutes.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self

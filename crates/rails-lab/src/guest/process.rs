@@ -9,9 +9,10 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 /// A program that a keeper runs, and kills when its owner says so, drops this, or dies.
 ///
-/// The keeper is a shell that waits on a pipe whose other end only the owner holds, so the kernel itself tells it. It
-/// is the program's parent, so nobody else can be hit by its signal. `PR_SET_PDEATHSIG` would not do: it would have to
-/// be set between fork and exec, which takes unsafe code, and it fires when the owning *thread* ends.
+/// The keeper is a shell that waits on a pipe whose other end only the owner holds, so the kernel itself reports the
+/// owner's end. The shell is the program's parent, so its signal hits no other process. `PR_SET_PDEATHSIG` would not
+/// do: it would have to be set between fork and exec, which takes unsafe code, and it fires when the owning *thread*
+/// ends.
 #[derive(Debug)]
 pub(crate) struct Kept {
     keeper: Child,
@@ -43,7 +44,7 @@ impl Kept {
     /// Ends the program, if it has not ended by itself, and waits for it.
     pub(crate) fn end(&mut self) -> io::Result<ExitStatus> {
         if let Some(mut pipe) = self.keeper.stdin.take() {
-            // It fails only when the keeper is gone already.
+            // The write fails only when the keeper is gone already.
             let _ = pipe.write_all(b"end\n");
         }
         self.keeper.wait()

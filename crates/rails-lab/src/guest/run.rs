@@ -22,7 +22,7 @@ use super::tools::Tool;
 use super::{Guest, GuestError};
 use crate::system::{SystemError, file_error};
 
-/// How a command in a guest ended.
+/// The exit status of a command in a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct GuestStatus(u8);
@@ -107,7 +107,7 @@ fn job(guest: &Guest, kernel: &Kernel, words: Vec<OsString>) -> Result<Job, Gues
     })
 }
 
-/// Where programs are: the owner's, and those that were fetched for the guest.
+/// The folders of programs: the owner's, and those that were fetched for the guest.
 fn path(borrowed: &[PathBuf]) -> OsString {
     let mut path = OsString::from(PATH);
     for folder in borrowed.iter().flat_map(|package| ["usr/sbin", "usr/bin"].map(|folder| package.join(folder))) {

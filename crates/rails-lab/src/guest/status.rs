@@ -1,11 +1,11 @@
 //! The guest's reports on its status port.
 
-/// How far the guest has come, as its last line says.
+/// The guest's progress, as its last line says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It has said nothing.
+    /// The guest has said nothing.
     Silent,
-    /// It could not be set up; this step failed.
+    /// The guest could not be set up; this step failed.
     Failed(String),
     /// The command was started.
     Up,

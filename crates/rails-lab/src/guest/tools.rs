@@ -26,9 +26,9 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// Those that every guest takes.
+    /// Programs that every guest takes.
     pub const ALWAYS: [Self; 4] = [Self::Qemu, Self::StaticBusybox, Self::Depmod, Self::Modprobe];
-    /// Those that fetch a kernel, where none was named and none lies in the cache.
+    /// Programs that fetch a kernel, where none was named and none lies in the cache.
     pub const TO_FETCH: [Self; 2] = [Self::Apt, Self::Dpkg];
 
     /// The program's file, along `PATH` and where distributions keep programs for root.

@@ -39,8 +39,8 @@ fn netns_a_panic_leaves_nothing() {
     assert!(!names.iter().any(|name| exists(name)));
 }
 
-/// Both ways a process may end without running its drops: a signal that it could heed, and the one nobody can catch. (A shell has its background jobs ignore
-/// that of Ctrl-C, and with them a test that it runs there.)
+/// Both ways a process may end without running its drops: a signal that it could heed, and the one that no process can
+/// catch. (A shell has its background jobs ignore that of Ctrl-C, and with them a test that it runs there.)
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_killed_owner_leaves_nothing() {

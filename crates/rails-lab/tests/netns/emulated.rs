@@ -1,4 +1,4 @@
-//! Emulated links delay, lose and limit as they were told, and nothing else happens on them.
+//! Emulated links delay, lose and limit as planned, and nothing else happens on them.
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpStream, UdpSocket};

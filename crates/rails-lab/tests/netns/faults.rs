@@ -33,7 +33,7 @@ fn netns_black_hole_at_one_end_and_its_end() {
         let arrived = || lab.counters(Side::B, link).unwrap().rx_packets;
         let before = arrived();
         send(&a, &b, "into the hole");
-        // It has come to the end that swallows it.
+        // The datagram has come to the end that swallows it.
         wait_until(|| arrived() > before);
         send(&b, &a, "back");
         assert_eq!(next(&a), "back", "the other way is open");

@@ -125,7 +125,8 @@ fn netns_refused_change_with_its_command() {
     assert!(matches!(lab.counters(Side::A, 0), Err(LabError::Counters { .. })));
 }
 
-/// No measurement is above the rate, and one reaches it: a sender that is kept from its processor sends less, which is not the link's fault.
+/// No measurement is above the rate, and one reaches it: a sender that is kept from its processor sends less, which is
+/// not the link's fault.
 fn assert_rate(lab: &LinkLab, mbit: f64) {
     for _ in 0..ROUNDS {
         let measured = measure_mbit(lab);

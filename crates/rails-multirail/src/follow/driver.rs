@@ -36,7 +36,7 @@ pub(super) fn start(
     let (report, started) = mpsc::sync_channel(1);
     let (rails, request) = (rails.downgrade(), request.clone());
     let thread = thread::Builder::new().name("rails-follow".to_owned()).spawn(move || {
-        // On the thread: a caller in a task could not drop it, where there is no thread for it.
+        // The runtime is built on the thread: a caller in a task could not drop it if no thread took it.
         let mut builder = runtime::Builder::new_current_thread();
         let build = |()| builder.enable_all().thread_name("rails-follow-io").build();
         let runtime = match try_runtime_descriptors().and_then(build) {
@@ -67,7 +67,7 @@ pub(super) fn start(
     Ok(stop)
 }
 
-/// Follows the machine until it is told to stop, the rails are dropped, or it cannot be watched any longer.
+/// Follows the machine until `stopped` resolves, the rails are dropped, or it cannot be watched any longer.
 async fn follow(
     monitor: &Monitor,
     rails: &WeakRails,
@@ -152,7 +152,7 @@ async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, st
             follower.put_back(interrupt, put_back.is_ok());
             let kind = match put_back {
                 Ok(true) => RailEventKind::InterruptPutBack { interrupt, found, cpus },
-                // It is there already, and the model of the machine is older.
+                // The interrupt is there already, and the model of the machine is older.
                 Ok(false) => return,
                 Err(error) => RailEventKind::InterruptNotPutBack { interrupt, found, error: with_causes(&error) },
             };
@@ -161,7 +161,7 @@ async fn carry_out(rails: &Rails, monitor: &Monitor, follower: &mut Follower, st
     }
 }
 
-/// Whether this call has put it back; `false` if it was there already.
+/// Whether this call has put the interrupt back; `false` if it was there already.
 fn is_put_back(state: Option<SettingState>) -> Result<bool, SettingError> {
     match state {
         Some(SettingState::Refused(error)) => Err(error),

@@ -30,11 +30,11 @@ pub(super) struct Follower {
 #[derive(Debug)]
 struct FollowedRail {
     present: PlannedRail,
-    /// The move that it waits for.
+    /// The move that the rail waits for.
     wish: Option<Wish>,
-    /// No move for a better place before this.
+    /// No move to a better place before this time.
     rests_until: Option<Instant>,
-    /// The reason for which it could not move, as it was told last.
+    /// The latest reported reason for which the rail could not move.
     told: Option<String>,
 }
 
@@ -54,7 +54,7 @@ struct FollowedInterrupt {
     found: Option<CpuSet>,
     due: Option<Instant>,
     rests_until: Option<Instant>,
-    /// Whether it could not be put back the last time.
+    /// Whether the last attempt to put the interrupt back failed.
     is_refused: bool,
 }
 
@@ -84,13 +84,13 @@ impl Follower {
         follower
     }
 
-    /// The rails are planned like this now: others move them too.
+    /// Takes the rails as they are planned: others move them too.
     pub(super) fn rails_are(&mut self, present: impl IntoIterator<Item = PlannedRail>) {
         self.rails.iter_mut().zip(present).for_each(|(rail, present)| rail.present = present);
     }
 
-    /// The machine is like this now. Other owners have `claimed` these, and the threads of the `unbound` rails may run
-    /// elsewhere than on their CPUs.
+    /// Takes the machine as it is. Other owners have `claimed` these resources, and the threads of the `unbound` rails
+    /// may run elsewhere than on their CPUs.
     pub(super) fn machine_is(&mut self, now: Instant, machine: &Topology, claimed: Resources, unbound: &[RailId]) {
         self.request.claimed = claimed;
         let present: Vec<PlannedRail> = self.rails.iter().map(|rail| rail.present.clone()).collect();
@@ -128,7 +128,7 @@ impl Follower {
         }
     }
 
-    /// Has rails whose CPUs others move to leave them no later. The plan has them leave first, and they come first.
+    /// Has rails whose CPUs others move to leave them no later. Such rails come first in the plan, and leave first.
     fn make_way(&mut self) {
         for later in (1..self.rails.len()).rev() {
             let (before, after) = self.rails.split_at_mut(later);
@@ -156,7 +156,7 @@ impl Follower {
         }
         let (number, interrupt) =
             self.interrupts.iter_mut().find(|(_, interrupt)| interrupt.due.is_some_and(|due| due <= now))?;
-        // It is due again unless the machine is seen with it put back.
+        // The interrupt is due again unless the machine is seen with it put back.
         interrupt.due = Some(now + self.options.dwell);
         interrupt.rests_until = interrupt.due;
         Some(Step::PutBack { interrupt: *number, cpus: interrupt.cpus.clone(), found: interrupt.found.clone() })
@@ -232,7 +232,7 @@ impl Follower {
             .collect();
         for (number, followed) in &mut self.interrupts {
             let Some(interrupt) = seen.get(number) else {
-                // Its NIC is gone, or has no rail any more.
+                // The interrupt's NIC is gone, or has no rail any more.
                 followed.due = None;
                 continue;
             };
@@ -250,7 +250,7 @@ impl Follower {
 }
 
 impl FollowedRail {
-    /// When it moves there. A move that is wished for already keeps its time.
+    /// The time of the rail's move. A move that is wished for already keeps its time.
     fn due(&self, now: Instant, to: &PlannedRail, is_urgent: bool, options: &FollowOptions) -> Instant {
         if let Some(wish) = self.wish.as_ref().filter(|_| self.has_failed(to)) {
             return wish.due;
@@ -274,7 +274,7 @@ impl FollowedRail {
         self.wish.as_ref().is_some_and(|wish| wish.has_failed && is_same_place(&wish.to, to))
     }
 
-    /// The reason, if it is another than the one that was told last.
+    /// The reason, if it is another than the one reported last.
     fn is_news(&mut self, unmet: Option<String>) -> Option<String> {
         let is_news = unmet != self.told;
         self.told.clone_from(&unmet);

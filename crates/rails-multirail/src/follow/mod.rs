@@ -46,7 +46,7 @@ pub enum FollowError {
         /// The rails of the set.
         rails: usize,
     },
-    /// They follow it already.
+    /// The rails follow the machine already.
     #[error("the rails follow the machine already")]
     Already,
     /// The operating system gave no thread.
@@ -70,15 +70,15 @@ impl FollowOptions {
         }
     }
 
-    /// How long a link has to be down before the rail leaves it, and how long an interrupt has to be elsewhere before it
-    /// is put back. Default: 500 ms. A rail whose CPU went offline moves at once: the kernel has moved its thread
+    /// How long a link has to be down before the rail leaves it, and how long an interrupt has to be elsewhere before
+    /// it is put back. Default: 500 ms. A rail whose CPU went offline moves at once: the kernel has moved its thread
     /// already.
     pub fn settle(self, time: Duration) -> Self {
         Self { settle: time.min(LONGEST), ..self }
     }
 
-    /// How long a better place has to be there before a rail moves to it, and the least time between such a move and the
-    /// last one. Default: 10 s; at least 100 ms. It is also the time after which a move that failed is tried again.
+    /// How long a better place has to be there before a rail moves to it, and the least time between such a move and
+    /// the last one. Default: 10 s; at least 100 ms. A move that failed is tried again after the same time.
     pub fn dwell(self, time: Duration) -> Self {
         Self { dwell: time.clamp(MIN_DWELL, LONGEST), ..self }
     }
@@ -112,32 +112,32 @@ impl Default for FollowOptions {
 }
 
 impl Rails {
-    /// Follows the machine: plans the rails again after each change ([`replan_rails`](crate::planner::replan_rails)), by
-    /// the request that they were planned by, and moves those that need it ([`move_rail`](Self::move_rail)). No byte is
-    /// lost. The number of rails stays: a new NIC is there for a rail whose own goes down.
+    /// Follows the machine: plans the rails again after each change ([`replan_rails`](crate::planner::replan_rails)),
+    /// by the request that they were planned by, and moves those that need it ([`move_rail`](Self::move_rail)). No byte
+    /// is lost. The number of rails stays: a new NIC is there for a rail whose own goes down.
     ///
     /// | change | the rail |
     /// |---|---|
     /// | its CPU goes offline, or out of the cpuset; another owner claims it | moves at once to the next best CPU |
     /// | its link goes down, or its NIC is gone | moves to a NIC without a rail, and its streams connect from there |
-    /// | a better CPU is there, as after a CPU came online or an interrupt moved | moves after [`FollowOptions::dwell`] |
+    /// | there is a better CPU: one came online, or an interrupt moved | moves after [`FollowOptions::dwell`] |
     /// | there is nowhere to move to | runs on where it is, and says so |
     ///
-    /// Rails that do not follow it stay where they are. The kernel lets the threads of a CPU that goes offline run
-    /// anywhere, also when the CPU is back; the log warns of such a rail when a stream on it opens or is closed.
+    /// Rails that do not follow the machine stay where they are. The kernel lets the threads of a CPU that goes offline
+    /// run anywhere, also when the CPU is back; the log warns of such a rail when a stream on it opens or is closed.
     ///
     /// A rail moves to another NIC only if the request leaves the choice of the NIC to the planner (`auto`, `4`,
     /// `peer:...`). Streams that these rails have *opened* connect from the new NIC; a peer that has opened a stream to
     /// this end goes on by the addresses that it knows.
     ///
-    /// A thread `rails-follow` watches the machine. It runs where the calling thread may run, sleeps between changes but
-    /// for the monitor's [slow look](MonitorOptions::slow_look), and ends with the last clone of the rails, or by
+    /// A thread `rails-follow` watches the machine. It runs where the calling thread may run, sleeps between changes
+    /// but for the monitor's [slow look](MonitorOptions::slow_look), and ends with the last clone of the rails, or by
     /// [`unfollow`](Self::unfollow) or [`shutdown`](Self::shutdown). [`subscribe`](Self::subscribe) tells of moves.
     ///
-    /// While it looks at the machine or moves a rail, it keeps the rails running. The drop of the last other clone then
-    /// does not wait, and the rails stop after that step. [`shutdown`](Self::shutdown) waits at all times.
+    /// While the thread looks at the machine or moves a rail, it keeps the rails running. The drop of the last other
+    /// clone then does not wait, and the rails stop after that step. [`shutdown`](Self::shutdown) waits at all times.
     ///
-    /// It blocks the calling thread while the machine is read.
+    /// The call blocks the calling thread while the machine is read.
     ///
     /// ```
     /// # use rails_multirail::{FollowOptions, RailRequest, Rails, plan_rails};
@@ -168,13 +168,13 @@ impl Rails {
     }
 
     /// The changes of the rails from now on, while they [follow](Self::follow) the machine. A subscriber that reads too
-    /// slowly is told how many it has missed; 64 are kept.
+    /// slowly gets the number of those that it has missed; 64 are kept.
     pub fn subscribe(&self) -> broadcast::Receiver<RailEvent> {
         self.following().subscribe()
     }
 
-    /// Reads back whether the threads are still bound, and warns of a rail whose are not, once a minute at most. Rails
-    /// that follow the machine are bound again, and tell of that.
+    /// Reads back whether the threads are still bound, and warns of a rail with unbound ones, once a minute at most.
+    /// Rails that follow the machine are bound again, and tell of that.
     pub(crate) fn warn_of_unbound(&self) {
         let following = self.following();
         if following.is_on() {

@@ -49,7 +49,7 @@ impl Set {
         self.follower.machine_is(self.now, machine, Resources::default(), &[]);
     }
 
-    /// The steps from now on for that time, each at its time.
+    /// The steps of that time from now on, each at its time.
     fn pass(&mut self, time: Duration) -> Vec<(Duration, Step)> {
         let (begin, end) = (self.now, self.now + time);
         let mut steps = Vec::new();
@@ -89,7 +89,7 @@ fn lost_cpu_is_left_at_once() {
     set.machine_is(&less);
     assert_eq!(set.pass(100 * DWELL), []);
 
-    // It is back, and better: the rail returns after a while, unless it is gone again.
+    // The CPU is back, and better: the rail returns after a while, unless it is gone again.
     set.machine_is(&whole);
     assert_eq!(set.pass(DWELL / 2), []);
     set.machine_is(&less);
@@ -180,13 +180,13 @@ fn interrupt_is_put_back_instead() {
     assert_eq!(set.pass(SETTLE), [(SETTLE, back(0))]);
     let restored = machine([true, true], [1, 3]);
     set.machine_is(&restored);
-    // Another program moves it again at once: it is put back again, and not before its time.
+    // Another program moves the interrupt at once: it is put back again, and not before its time.
     set.machine_is(&moved);
     assert_eq!(set.pass(DWELL - Duration::from_millis(1)), []);
     assert_eq!(set.pass(Duration::from_millis(1))[0].1, back(0));
     set.machine_is(&restored);
     assert_eq!(set.pass(100 * DWELL), [], "the rail has not moved meanwhile");
-    // One that cannot be put back is followed.
+    // The rail follows an interrupt that cannot be put back.
     set.machine_is(&moved);
     assert_eq!(set.pass(SETTLE), [(SETTLE, back(0))]);
     set.follower.put_back(40, false);
@@ -195,7 +195,7 @@ fn interrupt_is_put_back_instead() {
     assert_eq!(steps.iter().filter(|(_, step)| matches!(step, Step::Move { .. })).count(), 1);
     set.machine_is(&restored);
     set.steps();
-    // Interrupts of NICs without a rail are not its business.
+    // Interrupts of NICs without a rail are not the follower's business.
     set.machine_is(&machine([true, true], [1, 2]));
     assert_eq!(set.pass(100 * DWELL), []);
 }

@@ -12,7 +12,7 @@ use crate::error::OptionError;
 ///
 /// For handshakes and their rate a peer is an IPv4 address or an IPv6 network of 64 bits
 /// ([`Origin`](rails_proto::admission::Origin)), since anyone may have such a network. At their limits a silent
-/// connection makes room for the next, and its peer is told to try again, which
+/// connection makes room for the next, and the listener asks its peer to try again, which
 /// [`MultiRailStream::connect`](crate::MultiRailStream::connect) does. The module [`admission`](rails_proto::admission)
 /// says which one: peers that flood a listener displace each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +95,8 @@ impl Limits {
     /// is open, and the most that it begins with all others. Default: 500; as many may come at once. Each makes the
     /// listener sign before the peer has proved anything: 500 in a second take 8 % of a rail's core where the key is of
     /// P-256, and 33 % where it is of RSA 2048; strangers and others together take twice as much.
-    /// Only a lane that opens a stream, or asks for the listener's lanes, shakes hands by TLS. A peer beyond the limit
-    /// is told to try again, as [`HandshakeRate`](rails_proto::admission::HandshakeRate) says.
+    /// Only a lane that opens a stream, or asks for the listener's lanes, shakes hands by TLS. The listener asks a peer
+    /// beyond the limit to try again, as [`HandshakeRate`](rails_proto::admission::HandshakeRate) says.
     #[must_use]
     pub fn tls_rate(self, per_second: u32) -> Self {
         Self { tls_rate: per_second, ..self }

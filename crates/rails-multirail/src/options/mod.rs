@@ -190,8 +190,8 @@ impl StreamOptions {
     /// For sending, the stream keeps at most the [send buffer](Self::send_buffer), one message and the bytes that
     /// [wait for the peer's acknowledgement](Self::max_unacknowledged), without a copy of those that came as
     /// [`Bytes`](bytes::Bytes): with the default, 20 MiB. Its notes on them take at most a fifth of that, and half a
-    /// mebibyte for each lane: as much only if the peer takes nothing but tiny chunks. The kernel's socket buffers do not
-    /// count.
+    /// mebibyte for each lane: as much only if the peer takes nothing but tiny chunks. The kernel's socket buffers do
+    /// not count.
     #[must_use]
     pub fn window(self, bytes: u64) -> Self {
         Self { window: bytes, ..self }
@@ -225,8 +225,8 @@ impl StreamOptions {
     /// The longest time that [`MultiRailStream::connect`](crate::MultiRailStream::connect) tries to open a stream, over
     /// all attempts on all lanes. Default: 15 s.
     ///
-    /// It takes that long only if a peer is busy and asks to try again, or if TCP cannot reach it. If peers refuse
-    /// every lane, it fails at once. If peers do not answer, it fails after a
+    /// The call takes that long only if a peer is busy and asks to try again, or if TCP cannot reach it. If peers
+    /// refuse every lane, the call fails at once. If peers do not answer, it fails after a
     /// [handshake's time](Self::handshake_timeout) and the second in which the attempts on all lanes begin.
     #[must_use]
     pub fn connect_timeout(self, timeout: Duration) -> Self {
@@ -234,8 +234,8 @@ impl StreamOptions {
     }
 
     /// How long [`MultiRailStream::connect`](crate::MultiRailStream::connect) waits for the other lanes after the first
-    /// is up. Default: 1 s. Slower lanes join later. Where each name is reached at one of its addresses, the others are
-    /// waited for 250 ms at most.
+    /// is up. Default: 1 s. Slower lanes join later. Where each name is reached at one of its addresses, the call waits
+    /// for the others 250 ms at most.
     #[must_use]
     pub fn join_grace(self, grace: Duration) -> Self {
         Self { join_grace: grace, ..self }
@@ -243,8 +243,8 @@ impl StreamOptions {
 
     /// The longest time that a dropped stream goes on to deliver the written bytes. Default: 10 s.
     ///
-    /// The stream ends sooner if all bytes are delivered, and the peer has ended its own direction or was told that
-    /// nobody reads it. Bytes that are not delivered in time are thrown away: the peer gets
+    /// The stream ends sooner if all bytes are delivered, and the peer has ended its own direction or has heard that
+    /// this end reads no more. Bytes that are not delivered in time are thrown away: the peer gets
     /// [`ConnectionReset`](std::io::ErrorKind::ConnectionReset), and the log says how many bytes these were. The end of
     /// the process waits as long ([`MultiRailStream`](crate::MultiRailStream)). A time in which the process was stopped
     /// (`SIGSTOP`) does not count, except for an eighth of the limit at most.
@@ -255,8 +255,7 @@ impl StreamOptions {
 
     /// The longest time that [`close`](crate::MultiRailStream::close) waits without any progress, of a stream or of
     /// messages: the peer takes none of the written bytes, or it sends nothing and does not end its own direction.
-    /// Default: 30 s.
-    /// It counts time as [`linger`](Self::linger) does.
+    /// Default: 30 s. Time counts as for [`linger`](Self::linger).
     #[must_use]
     pub fn close_timeout(self, timeout: Duration) -> Self {
         Self { close_timeout: timeout, ..self }
@@ -337,8 +336,8 @@ impl StreamOptions {
     /// all. Default: 0, which keeps none.
     ///
     /// [`MultiRailStream::decisions`](crate::MultiRailStream::decisions) hands them out, for a file that can be
-    /// [replayed](crate::record::Record::replay). An entry takes some 200 bytes, and 80 more for each lane; the ring is allocated with the stream.
-    /// A decision costs a fraction of a microsecond more while it is recorded.
+    /// [replayed](crate::record::Record::replay). An entry takes some 200 bytes, and 80 more for each lane; the ring is
+    /// allocated with the stream. A decision costs a fraction of a microsecond more while it is recorded.
     #[must_use]
     pub fn record_decisions(self, entries: usize) -> Self {
         Self { recorded_decisions: entries, ..self }
@@ -362,8 +361,8 @@ impl StreamOptions {
         self.max_unacknowledged.unwrap_or(self.window)
     }
 
-    /// The most bytes that a stream makes this end keep for the peer: those that nobody has read, those that arrive on
-    /// as many lanes as a stream may have, and those that wait to be sent and for an acknowledgement.
+    /// The most bytes that a stream makes this end keep for the peer: those that the application has not read, those
+    /// that arrive on as many lanes as a stream may have, and those that wait to be sent and for an acknowledgement.
     pub(crate) fn memory_of_stream(&self) -> u64 {
         let arrived = self.window + self.window / 10;
         let arriving = MAX_LANES as u64 * (self.longest_chunk as u64 + FIXED_PER_LANE);

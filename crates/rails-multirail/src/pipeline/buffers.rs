@@ -10,7 +10,7 @@ pub use rails_bind::memory::PooledBuffer as Buffer;
 #[derive(Debug, Clone)]
 pub(super) struct Buffers {
     pub(super) pool: BufferPool,
-    /// The node that they were asked for on.
+    /// The node that the buffers were asked for on.
     node: Option<NodeId>,
 }
 

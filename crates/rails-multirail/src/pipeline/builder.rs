@@ -52,9 +52,9 @@ pub struct Link {
 /// The stage beside which the buffers of a link lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// On the node of the stage that fills them.
+    /// The node of the stage that fills the buffers.
     Producer,
-    /// On the node of the stage that reads them.
+    /// The node of the stage that reads the buffers.
     Consumer,
 }
 
@@ -71,7 +71,7 @@ struct Parts<'r> {
     builder: PipelineBuilder,
     /// The instant from which the stages' clocks count.
     zero: Instant,
-    /// How many stages have ended.
+    /// The number of stages that have ended.
     ended: Arc<AtomicUsize>,
     joiner: Arc<AtomicWaker>,
     stages: Vec<Described<'r>>,
@@ -84,7 +84,7 @@ struct Parts<'r> {
 struct Described<'r> {
     runtime: &'r RailRuntime,
     meter: Arc<Meter>,
-    /// Of its output.
+    /// The output's buffers.
     buffers: Option<Buffers>,
 }
 

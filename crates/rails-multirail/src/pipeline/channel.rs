@@ -54,9 +54,9 @@ struct Items<T>(Arc<Mutex<Consumer<T>>>);
 /// The end of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// It has sent all that it had.
+    /// The sender has sent all that it had.
     Finished,
-    /// It failed.
+    /// The sender failed.
     Broken,
 }
 
@@ -158,7 +158,7 @@ impl<T> Receiver<T> {
             return Some(Received::Item(item));
         }
         let ending = self.ends.sender.ending()?;
-        // It may have sent more before it ended.
+        // The sender may have sent more before it ended.
         Some(self.pop().map_or(Received::Ended(ending), Received::Item))
     }
 

@@ -255,7 +255,7 @@ fn an_end_wakes_a_sender_that_waits_for_it() {
     });
 }
 
-/// A sender that ends in failure is told apart, after all of its items.
+/// A receiver tells a sender's failure from an orderly end, after all of its items.
 #[test]
 fn a_broken_end_comes_after_the_items() {
     model(|| {

@@ -15,7 +15,7 @@ use std::{
 /// is computed, the next is on its way there and the last on its way back, and the stages beside it send and receive
 /// others. Frames come back in the order in which they went in.
 pub trait FrameDevice<B> {
-    /// How many frames may be under way at a time.
+    /// The number of frames that may be under way at a time.
     fn depth(&self) -> NonZeroUsize;
 
     /// Begins with a frame. The caller has no more than [`depth`](Self::depth) of them under way.

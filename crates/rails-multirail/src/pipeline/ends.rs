@@ -22,7 +22,7 @@ pub struct Input<T> {
     receiver: Receiver<T>,
     meter: Arc<Meter>,
     spin: Spin,
-    /// The end that it has heard of.
+    /// The end that the input has heard of.
     ended: Option<Ending>,
 }
 
@@ -36,11 +36,11 @@ pub struct Output<T> {
     spin: Spin,
 }
 
-/// How long an end tries again and again.
+/// The time that an end tries again and again.
 #[derive(Debug)]
 struct Spin {
     time: Duration,
-    /// Whether it has tried for so long that the rail's other tasks are due, before the next item.
+    /// Whether the end has tried for so long that the rail's other tasks are due, before the next item.
     owes_turn: bool,
 }
 
@@ -184,9 +184,9 @@ impl<T> Output<T> {
         }
     }
 
-    /// A buffer of the link to the next stage, once one is free. It has the bytes of the item that it carried last, so the
-    /// stage overwrites it, or says how many of its bytes are the item's. A pool whose buffers are all out holds the stage up:
-    /// this is the back-pressure on a source.
+    /// A buffer of the link to the next stage, once one is free. It has the bytes of the item that it carried last, so
+    /// the stage overwrites it, or says how many of its bytes are the item's. A pool whose buffers are all out holds
+    /// the stage up: this is the back-pressure on a source.
     ///
     /// # Errors
     /// [`NoBuffer`], also while it waits.
@@ -245,7 +245,7 @@ impl<T> Output<T> {
     }
 
     fn closed(&self) -> Closed {
-        // After the stage's own end it is closed by that.
+        // After the stage's own end, that end has closed the output.
         if !self.meter.has_ended() {
             self.meter.is_left();
         }
@@ -258,7 +258,7 @@ fn take(closing: &Closing, buffers: &Buffers) -> Option<Result<Buffer, Closed>> 
     if closing.has_come() { Some(Err(Closed)) } else { buffers.pool.take().map(Ok) }
 }
 
-/// The same, or the task is woken by a buffer that comes back, and by the end of the channel.
+/// As `take`; besides, a buffer that comes back wakes the task, and so does the end of the channel.
 fn poll_take(context: &mut Context<'_>, closing: &Closing, buffers: &Buffers) -> Poll<Result<Buffer, Closed>> {
     closing.wait(context.waker());
     if closing.has_come() { Poll::Ready(Err(Closed)) } else { buffers.pool.poll_take(context).map(Ok) }
@@ -321,9 +321,9 @@ impl<T> fmt::Debug for Output<T> {
     }
 }
 
-/// A microsecond or two on x86, where a `pause` takes up to 140 cycles.
+/// Tries without the clock: a microsecond or two on x86, where a `pause` takes up to 140 cycles.
 const UNTIMED_TRIES: u32 = 32;
-/// Between two looks at the clock.
+/// The tries between two looks at the clock.
 const TRIES: u32 = 16;
 
 #[cfg(test)]

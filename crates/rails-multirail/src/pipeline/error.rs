@@ -65,25 +65,26 @@ pub struct PipelineError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageFailure {
-    /// It returned an error.
+    /// The stage returned an error.
     #[error("failed")]
     Failed(#[source] Box<dyn Error + Send + Sync>),
-    /// It panicked.
+    /// The stage panicked.
     #[error("panicked: {0}")]
     Panicked(Panic),
-    /// It dropped its [`Input`](super::Input), or returned while that lived elsewhere, before the end of its items.
+    /// The stage dropped its [`Input`](super::Input), or returned while that lived elsewhere, before the end of its
+    /// items.
     #[error("stopped reading before the end of its input")]
     StoppedReading,
-    /// The runtime that it ran on has stopped.
+    /// The runtime that the stage ran on has stopped.
     #[error("was cancelled: its rail's runtime has stopped")]
     Cancelled,
-    /// Items waited for it all this time, and it took none, and waited for neither room nor a buffer.
+    /// Items waited for the stage all this time, and it took none, and waited for neither room nor a buffer.
     #[error("has read nothing for {limit:?}, although items wait for it")]
     Stalled {
         /// The pipeline's [limit](super::PipelineBuilder::stall_limit).
         limit: Duration,
     },
-    /// It waited for one buffer all this time, while the next stage took no item.
+    /// The stage waited for one buffer all this time, while the next stage took no item.
     #[error("has waited {limit:?} for a buffer: a later stage, or an owner outside of the pipeline, keeps all of them")]
     NoBufferBack {
         /// The pipeline's [limit](super::PipelineBuilder::stall_limit).

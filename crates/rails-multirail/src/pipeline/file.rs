@@ -59,10 +59,10 @@ pub struct FileFrames {
     repeats: bool,
     /// The number of the next frame to read, of those in the file.
     next: u64,
-    /// The failure that ends the frames, until it is told.
+    /// The failure that ends the frames, until the caller gets it.
     failure: Option<FileError>,
     threads: Threads,
-    /// The oldest first.
+    /// The reads, the oldest first.
     under_way: VecDeque<Aside<Result<Buffer, FileError>>>,
 }
 
@@ -74,7 +74,7 @@ pub enum Reading {
     Direct,
     /// Through the page cache, which costs a copy.
     Cached {
-        /// Why not directly.
+        /// Why not with `O_DIRECT`.
         reason: String,
     },
 }
@@ -115,7 +115,7 @@ pub enum FileError {
         frame: u64,
         /// The length of the frame.
         bytes: usize,
-        /// Where it begins, in bytes.
+        /// The frame's offset, in bytes.
         offset: u64,
         /// The answer of the operating system.
         source: io::Error,
@@ -153,8 +153,8 @@ struct Opened {
 impl FileFrames {
     /// Opens a plain file, or a block device such as `/dev/nvme0n1`, whose frames have `frame_bytes` bytes each.
     ///
-    /// It is read with `O_DIRECT`, and through the page cache where that is refused. A file that grows later keeps
-    /// the number of frames that it had here.
+    /// The file is read with `O_DIRECT`, and through the page cache where that is refused. A file that grows later
+    /// keeps the number of frames that it had here.
     ///
     /// # Errors
     /// [`FileError::EmptyFrame`], [`FileError::NotAFile`], [`FileError::Open`].
@@ -175,7 +175,7 @@ impl FileFrames {
         if !kind.is_file() && !kind.is_block_device() {
             return Err(FileError::NotAFile { path });
         }
-        // Another file may have its place by now; opening a pipe waits no more.
+        // Another file may have its place by now; `O_NONBLOCK` opens a pipe without a wait.
         let mut cached = File::options().read(true).custom_flags(O_NONBLOCK).open(&path).map_err(failed("open"))?;
         let kind = cached.metadata().map_err(failed("fstat"))?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
@@ -245,7 +245,7 @@ impl FileFrames {
             }
         }
         while let Some(rest) = self.under_way.front_mut() {
-            // The first error is told.
+            // The caller gets the first error.
             drop(rest.await);
             self.under_way.pop_front();
         }
@@ -333,7 +333,7 @@ fn direct(file: &File, frame_bytes: usize, has_frames: bool) -> Result<File, Str
         return Err(format!("a frame of {frame_bytes} bytes is no multiple of {BLOCK}"));
     }
     let refused = |error: io::Error| format!("the file system refuses O_DIRECT: {error}");
-    // The same file, although another one may have its path by now.
+    // This names the opened file, although another one may have its path by now.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let file = File::options().read(true).custom_flags(O_DIRECT).open(path).map_err(refused)?;
     if has_frames {

@@ -26,20 +26,20 @@ pub(super) struct Meter {
     items_in: AtomicU64,
     items_out: AtomicU64,
     dropped: AtomicU64,
-    /// Of its input.
+    /// The input's waits.
     starved: Waits,
-    /// Of its output.
+    /// The output's waits.
     blocked: Waits,
-    /// [`NEVER`] before that.
+    /// The start; [`NEVER`] before it.
     started: AtomicU64,
     ended: AtomicU64,
-    /// Its place among the stages that have ended, from 1 on.
+    /// The stage's place among those that have ended, from 1 on.
     place: AtomicUsize,
-    /// Whether a stage beside it ended first.
+    /// Whether a stage beside this one ended first.
     is_bereft: AtomicBool,
-    /// Whether it has heard the end of its input, or dropped it there.
+    /// Whether the stage has heard the end of its input, or dropped it there.
     has_read_all: AtomicBool,
-    /// Whether it dropped its input before the end of it.
+    /// Whether the stage dropped its input before the end of it.
     has_stopped_reading: AtomicBool,
     /// Wakes the task that joins the pipeline.
     joiner: Arc<AtomicWaker>,
@@ -120,7 +120,7 @@ impl Meter {
         add(&self.dropped, 1);
     }
 
-    /// A stage beside it has ended before it could.
+    /// A stage beside this one has ended before it could.
     pub(super) fn is_left(&self) {
         self.is_bereft.store(true, Release);
     }
@@ -137,7 +137,7 @@ impl Meter {
         self.has_read_all.load(Acquire)
     }
 
-    /// Notes it, and has the joiner look.
+    /// Notes the stop, and has the joiner look.
     pub(super) fn stops_reading(&self) {
         self.has_stopped_reading.store(true, Release);
         self.joiner.wake();
@@ -160,12 +160,12 @@ impl Meter {
         }
     }
 
-    /// Whether it waits for room in its output or for a buffer.
+    /// Whether the stage waits for room in its output or for a buffer.
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked.goes_on().is_some()
     }
 
-    /// Its wait for a buffer, if that goes on.
+    /// The stage's wait for a buffer, if that goes on.
     pub(super) fn buffer_wait(&self) -> Option<BufferWait> {
         let word = self.blocked.word.load(Acquire);
         (Waits::wait_of(word) == Some(Wait::Buffer)).then_some(BufferWait(word))
@@ -175,7 +175,7 @@ impl Meter {
         self.ended.load(Acquire) != NEVER
     }
 
-    /// The time of its end.
+    /// The time of the stage's end.
     pub(super) fn ended_at(&self) -> Option<Instant> {
         let ended = self.ended.load(Acquire);
         (ended != NEVER).then(|| self.zero + Duration::from_nanos(ended))
@@ -194,7 +194,7 @@ impl Meter {
         let [started, ended] = [&self.started, &self.ended].map(|time| time.load(Acquire));
         let now = || if ended == NEVER { self.now() } else { ended };
         let [starved, blocked] = [&self.starved, &self.blocked].map(|waits| waits.read(now));
-        // After the waits: they are within it.
+        // Read after the waits, which are within it.
         let alive = now().saturating_sub(started);
         let [starved_for, blocked_for] = [starved.0, blocked.0].map(|time| time.min(alive));
         let busy = alive.saturating_sub(starved_for + blocked_for);

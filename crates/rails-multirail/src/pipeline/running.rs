@@ -25,16 +25,16 @@ pub(super) type StageTask = RailTask<Result<(), Box<dyn Error + Send + Sync>>>;
 #[derive(Debug)]
 pub struct RunningPipeline {
     name: String,
-    /// The time of its start.
+    /// The time of the start.
     zero: Instant,
     /// Woken by a stage that stops reading.
     joiner: Arc<AtomicWaker>,
-    /// By stage, from the source to the sink, and so are the others.
+    /// The stages' meters, from the source to the sink; so are the lists below.
     meters: Vec<Arc<Meter>>,
-    /// Of the stage's output.
+    /// The buffers of each stage's output.
     buffers: Vec<Option<Buffers>>,
     tasks: Vec<StageTask>,
-    /// `None` of a stage that has not ended.
+    /// The outcome of each stage; `None` before its end.
     outcomes: Vec<Option<Outcome>>,
     /// The stages that were aborted because another one had failed, and whether they had dropped their input before.
     aborted: Vec<Option<HadStopped>>,
@@ -93,8 +93,8 @@ impl RunningPipeline {
     /// # Errors
     /// [`PipelineError`] of the stage that failed first. Every buffer that a stage or a channel held is back in its
     /// pool, apart from those of [stages that could not be ended](PipelineError::still_running). A buffer with an owner
-    /// outside of the pipeline comes back when that drops it, and one that is being read into ([`file`](super::file)) when
-    /// the read ends.
+    /// outside of the pipeline comes back when that drops it, and one that is being read into ([`file`](super::file))
+    /// when the read ends.
     ///
     /// # Panics
     /// Outside a tokio runtime with time enabled.
@@ -146,7 +146,7 @@ impl RunningPipeline {
             self.all_ended_in(self.end_limit).await;
         }
         for stage in self.unended().collect::<Vec<_>>() {
-            // One that has dropped its input and goes on is the cause of the failures before it.
+            // A stage that has dropped its input and goes on is the cause of the failures before it.
             self.aborted[stage] = Some(HadStopped(self.meters[stage].stopped_reading()));
             self.tasks[stage].abort();
         }
@@ -161,7 +161,7 @@ impl RunningPipeline {
             if self.unended().next().is_none() { Poll::Ready(()) } else { Poll::Pending }
         });
         match deadline {
-            // The caller looks which have not.
+            // The caller looks which stages have not.
             Some(deadline) => drop(timeout_at(deadline, ended).await),
             None => ended.await,
         }

@@ -28,27 +28,27 @@ pub struct PipelineStats {
 pub struct StageStats {
     /// The stage's name.
     pub stage: String,
-    /// Its state at this moment.
+    /// The stage's state at this moment.
     pub state: StageState,
-    /// The items that it has received.
+    /// The items that the stage has received.
     pub items_in: u64,
-    /// The items that it has handed over.
+    /// The items that the stage has handed over.
     pub items_out: u64,
-    /// The items that it has dropped for want of room: [`Output::offer`](super::Output::offer) and
+    /// The items that the stage has dropped for want of room: [`Output::offer`](super::Output::offer) and
     /// [`Output::count_dropped`](super::Output::count_dropped).
     pub dropped: u64,
-    /// The time in which it waited neither for an item nor for room: it computed, or awaited something else, such as
-    /// the network. Waits that end while the stage [spins](super::PipelineBuilder::spin) without looking at the clock
-    /// count as busy.
+    /// The time in which the stage waited neither for an item nor for room: it computed, or awaited something else,
+    /// such as the network. Waits that end while the stage [spins](super::PipelineBuilder::spin) without looking at the
+    /// clock count as busy.
     #[serde(with = "As::<DurationMicroSeconds>", rename = "busy_us")]
     pub busy: Duration,
-    /// The time in which it waited for an item.
+    /// The time in which the stage waited for an item.
     #[serde(with = "As::<DurationMicroSeconds>", rename = "starved_us")]
     pub starved: Duration,
-    /// The time in which it waited for room in its output, or for a buffer.
+    /// The time in which the stage waited for room in its output, or for a buffer.
     #[serde(with = "As::<DurationMicroSeconds>", rename = "blocked_us")]
     pub blocked: Duration,
-    /// The buffers of its output, if it has any.
+    /// The buffers of the stage's output, if it has any.
     pub buffers: Option<BufferStats>,
 }
 
@@ -62,9 +62,9 @@ pub struct BufferStats {
     pub wished_node: Option<NodeId>,
     /// The size of each buffer, in bytes.
     pub bytes: usize,
-    /// How many there are.
+    /// The number of buffers.
     pub count: usize,
-    /// How many are in the pool at this moment.
+    /// The number of buffers in the pool at this moment.
     pub free: usize,
 }
 
@@ -73,15 +73,15 @@ pub struct BufferStats {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StageState {
-    /// Its rail has not begun it yet.
+    /// The rail has not begun the stage yet.
     New,
-    /// It waits neither for an item nor for room.
+    /// The stage waits neither for an item nor for room.
     Busy,
-    /// It waits for an item.
+    /// The stage waits for an item.
     Starved,
-    /// It waits for room in its output, or for a buffer, and maybe for an item besides.
+    /// The stage waits for room in its output, or for a buffer, and maybe for an item besides.
     Blocked,
-    /// It has ended.
+    /// The stage has ended.
     Ended,
 }
 

@@ -108,8 +108,8 @@ pub(super) fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses that a lane may begin at: one address, or all addresses of its interface. Where
-/// the routes decide, it is the address that they have it begin at now.
+/// The addresses that a lane may begin at: one address, or all addresses of its interface. Where the routes decide, the
+/// one at which they have it begin.
 pub(super) fn usable_addresses(lane: &Lane<'_>) -> Vec<InterfaceAddress> {
     let held = lane.nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
     match (&lane.end, lane.address) {

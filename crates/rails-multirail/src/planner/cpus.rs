@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The CPUs that rails may be planned on.
 pub(super) struct Cpus<'a> {
     topology: &'a Topology,
-    /// By number.
+    /// The CPUs by number.
     cpus: Vec<Cpu<'a>>,
     /// The numbers of these CPUs.
     ids: CpuSet,
@@ -23,8 +23,8 @@ struct Cpu<'a> {
     package: Option<&'a CpuSet>,
     /// The NICs whose interrupts the CPU's core serves, by name.
     serves: Vec<&'a str>,
-    /// The number of NICs whose interrupts the CPU serves, whose serving CPUs share a cache with it, and which it is
-    /// beside.
+    /// Of the NICs beside the CPU: those whose interrupts it serves, those that are served in its core or cache, and
+    /// all.
     near_nics: [usize; 3],
 }
 
@@ -84,8 +84,7 @@ pub(super) struct Candidate {
     elsewhere: u8,
     /// Whether the CPU's node has too few free cores for the rail's tasks.
     lacks_room: bool,
-    /// The number of other NICs whose interrupts the CPU serves, whose serving CPUs share a cache with it, and which it
-    /// is beside.
+    /// Of the other NICs beside the CPU: those whose interrupts it serves, those served in its core or cache, and all.
     near_others: [usize; 3],
     pub(super) cpu: CpuId,
     pub(super) from_interrupt: FromInterrupt,
@@ -257,8 +256,8 @@ struct Search<'s> {
 }
 
 impl Cpu<'_> {
-    /// The number of NICs whose interrupts the CPU serves, whose serving CPUs share a cache with it, and which it is
-    /// beside. A NIC of unknown place counts everywhere.
+    /// The numbers of NICs beside the CPU: those whose interrupts it serves, those served in its core or cache, and
+    /// all. A NIC of unknown place is beside every CPU.
     fn near<'n>(&self, nics: impl IntoIterator<Item = &'n NicPlace<'n>>) -> [usize; 3] {
         let mut near = [0; 3];
         for NicPlace { beside, serving, .. } in nics {

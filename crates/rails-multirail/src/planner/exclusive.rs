@@ -15,8 +15,8 @@ pub(super) struct NicShare {
 }
 
 /// Divides the interrupts and the receive queues of NICs among exclusive rails on these interfaces; other rails have no
-/// shares. If several rails are on one NIC, its interrupts and queues are the first one's, for all of them: the rails of a
-/// plan belong to one process.
+/// shares. If several rails are on one NIC, its interrupts and queues are the first one's, for all of them: the rails
+/// of a plan belong to one process.
 pub(super) fn divide_nics(problem: &Problem<'_>, interfaces: &[Option<&str>]) -> Vec<Option<NicShare>> {
     if !problem.request().exclusive {
         return interfaces.iter().map(|_| None).collect();
@@ -32,7 +32,7 @@ pub(super) fn divide_nics(problem: &Problem<'_>, interfaces: &[Option<&str>]) ->
         let interrupts: Numbers = nic.interrupts.iter().map(|irq| Number(irq.number)).collect();
         let unknown = || format!("no interrupt of {} is known, so it has none to itself", nic.name);
         let reason = interrupts.is_empty().then(unknown);
-        // Two ports of a card may have the same ones.
+        // Two ports of a card may have the same interrupts.
         let own = interrupts.difference(&given);
         given = given.union(&interrupts);
         NicShare { own: Some((own, nic.rx_queues.iter().map(|queue| Number(queue.index)).collect())), reason }

@@ -125,15 +125,15 @@ pub struct Capacity {
 pub struct Expected {
     /// N: the rails that have a lane on a NIC.
     pub rails: usize,
-    /// T: the mean of their capacities.
+    /// T: the mean of the capacities of these rails.
     #[serde(rename = "each_bits_per_second")]
     pub each: Bandwidth,
     /// The bandwidth of all rails at once, as the links that they share allow it.
     #[serde(rename = "together_bits_per_second")]
     pub together: Bandwidth,
-    /// delta: `together` over N x T. It is 1 if they share nothing that is too narrow.
+    /// delta: `together` over N x T. It is 1 if the rails share nothing that is too narrow.
     pub delta: f64,
-    /// The links and ports that make it less.
+    /// The links and ports that make delta less than 1.
     pub bound_by: Vec<String>,
 }
 

@@ -65,7 +65,7 @@ pub enum Which {
     Count(usize),
     /// Rails on the loopback interface: that many, or one per core that may be used and at least two.
     Loopback(Option<usize>),
-    /// These rails.
+    /// The listed rails.
     Listed(Vec<RailWish>),
 }
 
@@ -74,14 +74,14 @@ pub enum Which {
 pub struct RailWish {
     /// The parts of the rail.
     pub parts: Vec<Part>,
-    /// The place of its thread and memory.
+    /// The place of the rail's thread and memory.
     pub binding: Binding,
 }
 
 /// A part of a wished rail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// The local end of its lane.
+    /// The local end of the rail's lane.
     End(LocalEnd),
     /// An interface, a GPU or a disk, by its name; `gpu0` is the first GPU, and `nvme0` the disk `nvme0n1`.
     Named(String),
@@ -103,7 +103,7 @@ pub enum Part {
 #[serde(from = "Written", into = "Written")]
 #[non_exhaustive]
 pub struct Binding {
-    /// Where to.
+    /// The place to bind to.
     pub kind: BindingKind,
     /// Whether a rail that the system does not let bind is an error. Default: `false`.
     pub required: bool,
@@ -154,7 +154,7 @@ pub enum Nearness {
 pub struct Affinities {
     /// The NIC's interrupts are served on CPUs beside it.
     pub interrupt: Need,
-    /// The thread shares at least a cache with a CPU that serves them.
+    /// The thread shares at least a cache with a CPU that serves these interrupts.
     pub thread: Need,
     /// The memory comes from the node nearest to the CPU.
     pub memory: Need,
@@ -168,7 +168,7 @@ pub enum Need {
     /// The planner brings it about where it can. It moves no interrupts.
     #[default]
     Preferred,
-    /// The planner pays no heed to it; of the memory's affinity, it binds no memory.
+    /// The planner pays no heed to it; without memory affinity, it binds no memory.
     Unwanted,
 }
 

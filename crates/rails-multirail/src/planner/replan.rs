@@ -24,7 +24,7 @@ pub struct Replanned {
     pub planned: PlannedRail,
     /// The reasons for which the rail leaves its present place; empty if it stays.
     pub reasons: Vec<String>,
-    /// Whether a part of its present place cannot be used any more; if not, the new place is only better.
+    /// Whether a part of the rail's present place cannot be used any more; if not, the new place is only better.
     pub is_urgent: bool,
     /// The part of the request that cannot be met now. The rail keeps the part that it has.
     pub unmet: Option<String>,
@@ -180,7 +180,7 @@ fn requested_again<'a>(
     }
 }
 
-/// Refuses other threads than a rail has that runs.
+/// Refuses a request for other threads than the running rail has.
 fn check_threads(rail: &ResolvedRail<'_>, present: &PlannedRail) -> Result<(), String> {
     let has = 1 + present.task_cpus.len();
     if rail.cores != has {

@@ -138,7 +138,7 @@ impl<'r, 'a> Resolver<'r, 'a> {
         Ok(self.rail(lanes.0, devices, self.problem.request().cores_of(wish), &wish.binding))
     }
 
-    /// The parts that a rail has which runs, on the machine as it is now.
+    /// The parts of a running rail, on the machine as it is now.
     pub(super) fn as_is(&self, rail: &PlannedRail) -> ResolvedRail<'a> {
         let nic = rail.interface.as_deref().and_then(|name| self.problem.topology().nic(name));
         let lane = rail.end.clone().map(|end| Lane { nic, address: rail.address, end });

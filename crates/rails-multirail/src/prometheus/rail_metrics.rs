@@ -16,8 +16,8 @@ use std::fmt;
 /// The statistics of all rails of a set, for a server that Prometheus reads. The text has them as long as the set
 /// lives; this does not keep the rails running.
 ///
-/// It is also a collector of the crate `prometheus-client`, so that one registry, and one page, has the metrics of
-/// rails, of streams ([`StreamMetrics`](super::StreamMetrics)) and of the application:
+/// `RailMetrics` is also a collector of the crate `prometheus-client`, so that one registry, and one page, has the
+/// metrics of rails, of streams ([`StreamMetrics`](super::StreamMetrics)) and of the application:
 ///
 /// ```
 /// # use prometheus_client::{encoding::text, registry::Registry};
@@ -56,7 +56,7 @@ impl RailMetrics {
         self
     }
 
-    /// The statistics of all rails, as text. It reads three small files in `/proc` for each rail.
+    /// The statistics of all rails, as text. Reads three small files in `/proc` for each rail.
     pub fn to_prometheus(&self) -> String {
         text_of(self.clone())
     }

@@ -17,8 +17,8 @@ use std::{
 /// The text has a [watched](Self::watch) stream as long as the stream lasts; then its series end. Every series has the
 /// label `stream`, so an application with many short streams should sum up [`StreamStats`] itself.
 ///
-/// It is also a collector of the crate `prometheus-client`, so that an application can register it beside its own
-/// metrics.
+/// `StreamMetrics` is also a collector of the crate `prometheus-client`, so that an application can register it beside
+/// its own metrics.
 /// `docs/metrics.md` lists the metrics.
 #[derive(Debug, Clone, Default)]
 pub struct StreamMetrics {

@@ -13,9 +13,9 @@ use std::{fmt, sync::Arc, time::SystemTime};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RailEvent {
-    /// When it happened, by the clock on the wall.
+    /// The time of the change, by the clock on the wall.
     pub at: SystemTime,
-    /// The rail; `None` if it is about all of them.
+    /// The rail; `None` if the change is about all of them.
     pub rail: Option<RailId>,
     /// The change.
     pub kind: RailEventKind,
@@ -27,23 +27,23 @@ pub struct RailEvent {
 pub enum RailEventKind {
     /// The rail was moved.
     Moved {
-        /// Its former place.
+        /// The rail's former place.
         from: Arc<PlannedRail>,
-        /// Its place now.
+        /// The rail's new place.
         to: Arc<PlannedRail>,
-        /// The reasons for which it left its former place.
+        /// The reasons for which the rail left its former place.
         reasons: Vec<String>,
-        /// The placement of its thread, as read back.
+        /// The placement of the rail's thread, as read back.
         placement: Arc<Placement>,
     },
     /// The rail could not be moved. It runs on where it is, and the move is tried again after the
     /// [dwell](crate::FollowOptions::dwell).
     NotMoved {
-        /// The place that it was to have.
+        /// The place that the rail was to have.
         to: Arc<PlannedRail>,
-        /// Why it was to move.
+        /// Why the rail was to move.
         reasons: Vec<String>,
-        /// Why it did not.
+        /// Why the rail did not move.
         error: Arc<MoveError>,
     },
     /// The machine lacks something that the request asks for: there is no other place for the rail. It runs on.
@@ -53,18 +53,18 @@ pub enum RailEventKind {
     },
     /// An interrupt that another program had moved was put back.
     InterruptPutBack {
-        /// Its number.
+        /// The interrupt's number.
         interrupt: u32,
-        /// Where it was to be served when it was found.
+        /// Where the interrupt was to be served when it was found.
         found: Option<CpuSet>,
-        /// Where it is to be served again.
+        /// Where the interrupt is to be served again.
         cpus: CpuSet,
     },
     /// An interrupt that another program has moved could not be put back.
     InterruptNotPutBack {
-        /// Its number.
+        /// The interrupt's number.
         interrupt: u32,
-        /// Where it is to be served.
+        /// Where the interrupt is to be served.
         found: Option<CpuSet>,
         /// The error, with its causes.
         error: String,

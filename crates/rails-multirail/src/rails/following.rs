@@ -1,4 +1,4 @@
-//! Whether a set of rails follows the machine, and who is told of it.
+//! Whether a set of rails follows the machine, and the subscribers that hear of it.
 
 use super::{RailEvent, RailEventKind};
 use crate::RailId;
@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::{broadcast, oneshot};
 
-/// Stops the thread by which a set of rails follows the machine, and passes on what happens to the rails meanwhile.
+/// Stops the thread by which a set of rails follows the machine, and passes on the events of the rails meanwhile.
 #[derive(Debug)]
 pub(crate) struct Following {
     events: broadcast::Sender<RailEvent>,

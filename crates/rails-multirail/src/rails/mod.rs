@@ -71,11 +71,11 @@ pub(crate) struct WeakRails(Weak<Inner>);
 pub struct Rail {
     id: RailId,
     runtime: RailRuntime,
-    /// The runtimes of its other cores.
+    /// The runtimes of the rail's other cores.
     task_runtimes: Box<[RailRuntime]>,
     moves: AtomicU64,
     place: Mutex<Place>,
-    /// What each rail of the set has to itself, by number. The threads hold it, so that it ends with the last of them.
+    /// The claims of each rail of the set, by number. The threads hold them, so that they end with the last thread.
     claims: Weak<[Mutex<Vec<Claim>>]>,
     /// Held by a move from its beginning to its end.
     moving: tokio::sync::Mutex<()>,
@@ -109,8 +109,8 @@ impl Rails {
     }
 
     /// Builds the rails of a plan from runtimes that `adjust` changes, or makes anew: it gets the builder that the plan
-    /// gives, with a name, a CPU and a memory policy. A rail that is [moved](Self::move_rail) has the CPU and the memory
-    /// policy of its plan from then on.
+    /// gives, with a name, a CPU and a memory policy. A rail that is [moved](Self::move_rail) has the CPU and the
+    /// memory policy of its plan from then on.
     ///
     /// ```
     /// # use rails_multirail::{RailRequest, Rails, plan_rails};
@@ -208,8 +208,8 @@ impl Rails {
         self.0.rails.get(id.0)
     }
 
-    /// Runs a task on each rail, by number. Each rail's thread calls `make` and keeps the future, which need not be `Send`.
-    /// The tasks keep no rail alive.
+    /// Runs a task on each rail, by number. Each rail's thread calls `make` and keeps the future, which need not be
+    /// `Send`. The tasks keep no rail alive.
     ///
     /// ```
     /// # use rails_multirail::{RailRequest, Rails, plan_rails};
@@ -236,8 +236,8 @@ impl Rails {
         let start = |rail: &Rail| {
             let (rails, id, make) = (self.downgrade(), rail.id(), make.clone());
             rail.runtime.spawn_local(move || async move {
-                // `rails` is borrowed for the call alone: a task that held it would keep its own rail running. `make` and what
-                // it holds end with the last call.
+                // `rails` is borrowed for the call alone: a task that held it would keep its own rail running. `make`
+                // and the values that it holds end with the last call.
                 let task = rails.upgrade().map(|rails| make(&rails[id]));
                 drop(make);
                 match task {
@@ -250,8 +250,8 @@ impl Rails {
         self.iter().map(start).collect()
     }
 
-    /// Stops the runtimes of all rails, for every clone, and waits until they have ended, for `limit` at most for all of
-    /// them together. See [`RailRuntime::shutdown`].
+    /// Stops the runtimes of all rails, for every clone, and waits until they have ended, for `limit` at most for all
+    /// of them together. See [`RailRuntime::shutdown`].
     ///
     /// Streams on the rails fail with [`Failure::RuntimeStopped`], and listeners end with
     /// [`ListenerClosed::RailsStopped`]. Bytes on their way are lost, so close streams first, or [`drain`](Self::drain)
@@ -320,7 +320,7 @@ impl Rails {
     }
 
     /// Moves a rail while it runs, to the place that a plan has for the rail of that number: binds its threads to the
-    /// CPUs, sets the memory policy, and reads both back. If its lane begins elsewhere now, the streams that these
+    /// CPUs, sets the memory policy, and reads both back. If its lane then begins elsewhere, the streams that these
     /// rails have opened connect the rail's lanes anew, from there and to the address of the peer that pairs best with
     /// it, and close the old connections after that. No byte is lost. Memory that was allocated before stays where it
     /// is.
@@ -393,7 +393,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // All are told to stop before the first of them is waited for.
+        // All rails stop before the first of them is waited for.
         end_dropped(self.runtimes().filter_map(RailRuntime::stop_dropped).collect());
     }
 }
@@ -448,7 +448,7 @@ impl Rail {
         })
     }
 
-    /// Moves it. Returns whether its lane begins elsewhere now.
+    /// Moves the rail. Returns whether its lane then begins elsewhere.
     async fn move_to(&self, to: PlannedRail) -> Result<bool, MoveError> {
         assert_eq!(to.task_cpus.len(), self.task_runtimes.len(), "a rail has as many runtimes as when it was built");
         let _moving = self.moving.lock().await;
@@ -528,7 +528,7 @@ impl Rail {
         !is_bound || self.runtimes().zip(cpus).all(|(runtime, cpu)| is_bound_to(runtime, cpu))
     }
 
-    /// Its runtimes: that of its lanes, and those of tasks.
+    /// The rail's runtimes: that of its lanes, and those of tasks.
     fn runtimes(&self) -> impl Iterator<Item = &RailRuntime> {
         std::iter::once(&self.runtime).chain(&self.task_runtimes)
     }
@@ -552,7 +552,7 @@ impl Rail {
         self.place().planned.clone()
     }
 
-    /// The properties of its threads' placements that the system refused, or that hold in part; each once. A move reads
+    /// The properties of the threads' placements that the system refused, or that hold in part; each once. A move reads
     /// them anew.
     pub fn unheld(&self) -> Vec<Unheld> {
         distinct(self.runtimes().flat_map(|runtime| runtime.placement().unheld()))
@@ -568,14 +568,14 @@ impl Rail {
         &self.task_runtimes
     }
 
-    /// The local end of the rail's lanes: the address or the device in the plan. The kernel's routes choose it for a rail
-    /// that was planned without a lane.
+    /// The local end of the rail's lanes: the address or the device in the plan. The kernel's routes choose it for a
+    /// rail that was planned without a lane.
     pub fn local_end(&self) -> LocalEnd {
         self.planned().end.clone().unwrap_or(LocalEnd::Any)
     }
 
-    /// Every local address for a lane of the rail, with port 0; the unspecified address if the routes choose it, and none if
-    /// the rail has no lane.
+    /// Every local address for a lane of the rail, with port 0; the unspecified address if the routes choose it, and
+    /// none if the rail has no lane.
     pub(crate) fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
         let planned = self.planned();
         if planned.end.is_none() {
@@ -597,9 +597,9 @@ impl Rail {
         addresses.into_iter().map(offer).collect()
     }
 
-    /// A pool of `count` buffers of `buffer_bytes` each, on the rail's node: taking one and giving it back makes no system call.
-    /// The rail's node replaces the policy in `options`; if the node is unknown, that policy holds. All other options
-    /// apply; [`BufferOptions::lock`] locks the buffers in memory.
+    /// A pool of `count` buffers of `buffer_bytes` each, on the rail's node: taking one and giving it back makes no
+    /// system call. The rail's node replaces the policy in `options`; if the node is unknown, that policy holds. All
+    /// other options apply; [`BufferOptions::lock`] locks the buffers in memory.
     ///
     /// # Errors
     /// [`MemoryError`]. In this case no buffer stays allocated.
@@ -620,8 +620,8 @@ impl Rail {
     /// is not used: this reads the CPUs of the thread and of the interrupts anew, and the memory's node was read when
     /// the rail was built, or moved last.
     ///
-    /// It is a sample at one moment; an [`Observer`](rails_bind::affinity::Observer) observes for longer, and reports
-    /// more.
+    /// The report is a sample at one moment; an [`Observer`](rails_bind::affinity::Observer) observes for longer, and
+    /// reports more.
     pub fn affinity(&self, topology: &Topology) -> AffinityReport {
         let planned = self.planned();
         let nic = planned.interface.as_deref().and_then(|name| topology.nic(name));
@@ -681,7 +681,7 @@ fn runtime_on(planned: &PlannedRail, name: String, cpu: CpuId) -> RailRuntimeBui
     }
 }
 
-/// Each of them once, in the order in which they came.
+/// Each property once, in the order in which they came.
 fn distinct(all: impl Iterator<Item = Unheld>) -> Vec<Unheld> {
     let mut distinct = Vec::new();
     all.for_each(|unheld| {
@@ -731,7 +731,7 @@ mod tests {
     use nix::errno::Errno;
     use rails_lab::Sandbox;
 
-    /// Otherwise rails that follow the machine would move them at each change of it.
+    /// Otherwise the follower would move such rails at each change of the machine.
     #[test]
     fn unheld_binding_is_as_good_as_one() {
         let sandbox = Sandbox::new().deny(Errno::EPERM, &["sched_setaffinity"]);

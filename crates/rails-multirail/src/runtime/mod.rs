@@ -59,15 +59,15 @@ pub struct RailRuntimeBuilder {
     spin: Duration,
     tasks: Option<TaskQueues>,
     helpers: CpuSet,
-    /// The thread holds them until it ends.
+    /// The claims that the thread holds until it ends.
     claims: Option<Arc<[Mutex<Vec<Claim>>]>>,
 }
 
 /// A pinned thread with a tokio `current_thread` runtime.
 ///
 /// Dropping it stops the runtime as [`blocking_shutdown`](Self::blocking_shutdown) does with a limit of [`DROP_LIMIT`],
-/// and logs a rail that goes on. In a task, and on a thread for blocking work of a runtime, dropping it does not wait: a
-/// thread of its own does, and the process does not end before that thread has waited.
+/// and logs a rail that goes on. In a task, and on a thread for blocking work of a runtime, dropping it does not wait:
+/// a thread of its own does, and the process does not end before that thread has waited.
 #[derive(Debug)]
 pub struct RailRuntime {
     name: String,
@@ -76,15 +76,15 @@ pub struct RailRuntime {
     is_required: bool,
     placement: Arc<CurrentPlacement>,
     parking: Arc<Parking>,
-    /// For work that computes.
+    /// The threads for work that computes.
     beside: Arc<Threads>,
     life: Arc<Life>,
     thread_id: std::thread::ThreadId,
-    /// Until the first call to stop: dropping it stops the runtime.
+    /// The sender whose drop stops the runtime, until the first call to stop.
     running: Mutex<Option<oneshot::Sender<()>>>,
-    /// Whether the runtime was told to stop. Its thread may go on for a while.
+    /// Whether a caller has stopped the runtime. Its thread may go on for a while.
     is_stopping: AtomicBool,
-    /// Until a caller has waited for its end, in vain or not.
+    /// The thread, until a caller has waited for its end, in vain or not.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -134,7 +134,7 @@ pub enum RuntimeError {
     Number {
         /// The rail's number.
         rail: RailId,
-        /// Its place in the plan.
+        /// The rail's place in the plan.
         index: usize,
     },
     /// Two rails of the plan have the same thing to themselves, as after an edit by hand.
@@ -167,7 +167,7 @@ pub enum MoveError {
         /// The cause.
         source: BindError,
     },
-    /// The cores of an exclusive rail could not be claimed. It keeps those that it has.
+    /// The cores of an exclusive rail could not be claimed. The rail keeps those that it has.
     #[error("the rail cannot have its new cores to itself")]
     Claim(#[from] ClaimError),
     /// The runtime has stopped.
@@ -213,17 +213,17 @@ impl RailRuntimeBuilder {
     /// thread takes tens of them. The time is counted from the moment at which the work that woke the thread was done,
     /// and is not extended by events: a rail with steady traffic sleeps once in each such time.
     ///
-    /// It costs the CPU all the while, also where other threads need it. A lane's `busy_poll` is another thing: there
-    /// the kernel polls the NIC's queue during a system call.
+    /// Spinning costs the CPU all the while, also where other threads need it. A lane's `busy_poll` is another thing:
+    /// there the kernel polls the NIC's queue during a system call.
     pub fn spin(self, time: Duration) -> Self {
         Self { spin: time.min(LONGEST_SPIN), ..self }
     }
 
-    /// Has the thread run tasks of these queues when it has nothing else to do: it looks for them before it sleeps, and a
-    /// task wakes it that may run on its CPUs. Default: none.
+    /// Has the thread run tasks of these queues when it has nothing else to do: it looks for them before it sleeps, and
+    /// a task wakes it that may run on its CPUs. Default: none.
     ///
-    /// In a [rail of several cores](crate::planner::RailWish) the lanes have their task runtimes seal, open and check bytes
-    /// when their own core is behind.
+    /// In a [rail of several cores](crate::planner::RailWish) the lanes have their task runtimes seal, open and check
+    /// bytes when their own core is behind.
     pub fn tasks(self, queues: &TaskQueues) -> Self {
         Self { tasks: Some(queues.clone()), ..self }
     }
@@ -331,7 +331,7 @@ impl RailRuntimeBuilder {
                 let _ = report.send(Err(error));
             }
         }
-        // Nothing runs here any more.
+        // The thread runs nothing more.
         drop(self.claims);
     }
 
@@ -369,8 +369,8 @@ impl RailRuntime {
     /// already stays where it is.
     ///
     /// The thread itself sets its memory policy, so a task that occupies it holds that up. After `limit` this returns
-    /// without it: [`Placement::memory`] then says so, and the policy follows once the thread is free. The same holds if
-    /// the future is dropped.
+    /// without it: [`Placement::memory`] then says so, and the policy follows once the thread is free. The same holds
+    /// if the future is dropped.
     ///
     /// # Errors
     /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was. A call that the
@@ -436,9 +436,9 @@ impl RailRuntime {
     /// Runs a task on the rail, from any thread. A panic ends the task alone: [`TaskError::Panicked`] has its payload.
     /// On the rail itself this is `tokio::spawn`; from elsewhere it wakes the rail's thread.
     ///
-    /// A rail that was told to [stop](Self::shutdown) takes no task: the future is dropped, and the task is
-    /// [`TaskError::Cancelled`]. So are the tasks of the other calls. `tokio::spawn` in a task of the rail takes them for
-    /// as long as that task runs.
+    /// A rail that [stops](Self::shutdown) takes no task: the future is dropped, and the task is
+    /// [`TaskError::Cancelled`]. So are the tasks of the other calls. `tokio::spawn` in a task of the rail takes them
+    /// for as long as that task runs.
     pub fn spawn<F>(&self, future: F) -> RailTask<F::Output>
     where
         F: Future + Send + 'static,
@@ -447,8 +447,8 @@ impl RailRuntime {
         if self.is_stopping() { RailTask::refused() } else { RailTask::new(self.handle.spawn(future)) }
     }
 
-    /// Runs a task that need not be `Send`, from any thread: the rail's thread calls `make` and keeps the future. On the
-    /// rail itself this is `tokio::task::spawn_local`; from elsewhere it costs two tasks.
+    /// Runs a task that need not be `Send`, from any thread: the rail's thread calls `make` and keeps the future. On
+    /// the rail itself this is `tokio::task::spawn_local`; from elsewhere it costs two tasks.
     pub fn spawn_local<F, Fut>(&self, make: F) -> RailTask<Fut::Output>
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -476,7 +476,8 @@ impl RailRuntime {
         RailTask::with_inner(outer, within)
     }
 
-    /// Runs a task on the rail, as [`spawn_local`](Self::spawn_local) does, and blocks the calling thread until it ends.
+    /// Runs a task on the rail, as [`spawn_local`](Self::spawn_local) does, and blocks the calling thread until it
+    /// ends.
     ///
     /// # Errors
     /// [`TaskError`] if the task gave no result.
@@ -493,18 +494,18 @@ impl RailRuntime {
         self.handle.block_on(async { self.spawn_local(make).await })
     }
 
-    /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread go on: the work has a
-    /// thread of its own, inside the rail's runtime, with the CPUs of the rail as the work begins, and the memory
+    /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread go on: the work has
+    /// a thread of its own, inside the rail's runtime, with the CPUs of the rail as the work begins, and the memory
     /// policy if it was set with them. The scheduler shares the CPU between that thread and the rail's, and prefers the
     /// rail's when that wakes and has used less than its share. So streams make progress while the program computes
     /// beside them. With several computations at a time, each has as much of the CPU as the rail. A future that
     /// computes holds all lanes of the rail up instead.
     ///
-    /// The work stays where it is if the rail moves, also on the core of an exclusive rail, whose claim moves on. A thread
-    /// that cannot be placed, for want of a CPU that is online, computes where the scheduler puts it, and logs a warning.
-    /// [`RailTask::abort`] stops the work only before it has begun. [`shutdown`](Self::shutdown) waits for it, and starts
-    /// none. Work that finds 512 threads busy, or no further one, waits for one of them; if there is none at all, the
-    /// task is [`TaskError::NoThread`].
+    /// The work stays where it is if the rail moves, also on the core of an exclusive rail, whose claim moves on. A
+    /// thread that cannot be placed, for want of a CPU that is online, computes where the scheduler puts it, and logs a
+    /// warning. [`RailTask::abort`] stops the work only before it has begun. [`shutdown`](Self::shutdown) waits for it,
+    /// and starts none. Work that finds 512 threads busy, or no further one, waits for one of them; if there is none at
+    /// all, the task is [`TaskError::NoThread`].
     pub fn compute<F, T>(&self, work: F) -> RailTask<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -527,8 +528,8 @@ impl RailRuntime {
     }
 
     /// Stops the runtime, and waits until it has ended, for `limit` at most. The runtime drops its tasks at their next
-    /// await, and takes no further ones: a task that is spawned after this call is [`TaskError::Cancelled`], also if the
-    /// rail does not end in time. A rail that has stopped already is not an error.
+    /// await, and takes no further ones: a task that is spawned after this call is [`TaskError::Cancelled`], also if
+    /// the rail does not end in time. A rail that has stopped already is not an error.
     ///
     /// The rail stops also if the future is dropped before it is ready.
     ///

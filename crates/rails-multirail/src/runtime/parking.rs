@@ -16,9 +16,10 @@ use std::{
 
 /// The hooks that tokio calls before the thread of a `current_thread` runtime sleeps, and after that.
 ///
-/// If the first hook wakes the future of `block_on`, tokio looks for events without sleeping, and comes to the hook again.
-/// It does so as long as tasks of the queues have run, and for the time that the thread is to stay awake, beginning when the
-/// thread has done all work that woke it. Then the thread sleeps until the next event, or the next task.
+/// If the first hook wakes the future of `block_on`, tokio looks for events without sleeping, and comes to the hook
+/// again. The hook does so as long as tasks of the queues have run, and for the time that the thread is to stay awake,
+/// beginning when the thread has done all work that woke it. Then the thread sleeps until the next event, or the next
+/// task.
 #[derive(Debug)]
 pub(super) struct Parking {
     stays_awake: Duration,
@@ -38,7 +39,7 @@ thread_local! {
 /// A rail's thread as one that runs tasks.
 struct RailRunner {
     runner: Runner,
-    /// The number of moves before it was attached. One that moves has other CPUs than those that it was attached for.
+    /// The number of moves before the thread was attached. A thread that moves has other CPUs than it was attached for.
     moves: u64,
     is_asleep: Cell<bool>,
 }
@@ -139,10 +140,10 @@ impl Parking {
         });
     }
 
-    /// Runs some of the tasks that wait, as long as the thread is where it was attached. Returns whether there may be more:
-    /// those that poll wait for the next event.
+    /// Runs some of the tasks that wait, as long as the thread is where it was attached. Returns whether there may be
+    /// more: tasks that poll wait for the next event.
     fn run_tasks(&self) -> bool {
-        // Those that poll are so many as wait, and keep no thread awake.
+        // Tasks that poll are as many as wait, and keep no thread awake.
         let goes_on = |pass: &Pass| pass.ran - pass.polling < MAX_TASKS;
         let run = |runner: &RailRunner| runner.runner.run_while(|pass| goes_on(pass) && self.is_placed(runner));
         self.with_runner(run).is_some_and(|pass| pass.ran > pass.polling)

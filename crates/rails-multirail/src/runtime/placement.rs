@@ -104,8 +104,8 @@ thread_local! {
 }
 
 impl Beside {
-    /// Gives the calling thread the CPUs and the memory policy of that placement, which is of that thread. A closure that
-    /// computes cannot be given back, so this logs errors.
+    /// Gives the calling thread the CPUs and the memory policy of that placement, which is the thread `rail`'s. A
+    /// closure that computes cannot be given back, so this logs errors.
     pub(super) fn of(placement: &Placement, rail: ThreadId) -> Self {
         BESIDE.set(Some(rail));
         let logged = |error: BindError| tracing::warn!(%error, "a computation is not placed as its rail");
@@ -180,7 +180,7 @@ impl CurrentPlacement {
         let mut state = self.lock();
         if state.moves == turn {
             let placement = Placement::of_this_thread(wanted);
-            // Also after an error it is bound somewhere.
+            // Also after an error the thread is bound somewhere.
             placed();
             state.placement = Arc::new(placement?);
             self.node.store(node_number(&state.placement), Relaxed);
@@ -235,7 +235,7 @@ impl Unbound {
     }
 }
 
-/// That of the calling thread.
+/// The scheduling class of the calling thread.
 fn class() -> Result<SchedulingClass, BindError> {
     Ok(thread::scheduling_of(thread::current_tid())?.class)
 }

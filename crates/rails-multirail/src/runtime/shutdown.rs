@@ -42,9 +42,9 @@ pub enum ShutdownError {
 /// How far a rail's thread is on the way to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It runs tasks.
+    /// The thread runs tasks.
     Running,
-    /// It drops its tasks, and waits for blocking work.
+    /// The thread drops its tasks, and waits for blocking work.
     Stopping,
     Ended,
 }
@@ -111,7 +111,7 @@ impl Life {
     }
 }
 
-/// Held by the thread to its end, by a panic too.
+/// Held by the thread until it ends, also by a panic.
 pub(super) struct Alive {
     pub(super) life: Arc<Life>,
     pub(super) rail: String,
@@ -126,7 +126,7 @@ impl Drop for Alive {
     }
 }
 
-/// A rail that was told to stop, whose end nobody has waited for.
+/// A rail that stops, and whose end no caller has waited for.
 pub(crate) struct Stopping {
     pub(super) rail: String,
     pub(super) life: Arc<Life>,
@@ -145,8 +145,8 @@ impl Stopping {
     }
 }
 
-/// Waits for the end of rails that were dropped, for [`DROP_LIMIT`] at most. A thread that runs tasks has another thread
-/// wait, as its tasks would wait with it; so has the thread of a rail, which may be one of those that stop.
+/// Waits for the end of rails that were dropped, for [`DROP_LIMIT`] at most. A thread that runs tasks has another
+/// thread wait, as its tasks would wait with it; so has the thread of a rail, which may be one of those that stop.
 pub(crate) fn end_dropped(rails: Vec<Stopping>) {
     if rails.is_empty() {
         return;

@@ -35,7 +35,7 @@ enum Kind<T> {
     Refused(Option<io::Error>),
 }
 
-/// Aborts a task on a rail, whoever waits for it. Dropping it does nothing.
+/// Aborts a task on a rail, whichever caller waits for it. Dropping it does nothing.
 #[derive(Debug, Clone)]
 pub struct RailAbortHandle(Option<Abort>);
 
@@ -59,7 +59,7 @@ impl<T> RailTask<T> {
         })
     }
 
-    /// A task that a rail which stops did not take.
+    /// A task that a stopping rail did not take.
     pub(super) fn refused() -> Self {
         Self::of(Kind::Refused(None))
     }

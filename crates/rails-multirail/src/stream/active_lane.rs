@@ -36,11 +36,11 @@ use tokio::{
     task::coop,
 };
 
-/// A lane that has joined. Its task on its rail drives it. A call of the application drives it too, inline: a small write
-/// is sent, and a small arrival received, on the caller's thread, without a switch to the rail's.
+/// A lane that has joined. Its task on its rail drives it. A call of the application drives it too, inline: a small
+/// write is sent, and a small arrival received, on the caller's thread, without a switch to the rail's.
 ///
-/// They take [turns](Turn), and neither waits for one: a thread that finds the turn taken leaves word with the thread that
-/// has it. The lock of the protocol is taken in a turn, and before the lock of the stream, never after it.
+/// Task and callers take [turns](Turn), and wait for none: a thread that finds the turn taken leaves word with the
+/// thread that has it. The lock of the protocol is taken in a turn, and before the lock of the stream, never after it.
 #[derive(Debug)]
 pub(crate) struct ActiveLane {
     pub(crate) id: LaneId,
@@ -140,7 +140,7 @@ impl ActiveLane {
     /// that drives it, as only a task does that ends with its runtime.
     pub(super) fn stop(&self) {
         let driven = self.lock().take();
-        // It may hold bytes of the application.
+        // The protocol may hold bytes of the application.
         drop(driven);
     }
 
@@ -200,8 +200,8 @@ impl ActiveLane {
         self.handoff.end_period()
     }
 
-    /// Whether a reader that waits receives the next arrival. A thread that drives the lane and is woken by itself polls the
-    /// socket busily, and goes on with it.
+    /// Whether a reader that waits receives the next arrival. A thread that drives the lane and is woken by itself
+    /// polls the socket busily, and goes on with it.
     pub(super) fn may_pass_on(&self) -> bool {
         self.handoff.is_inline() && !self.turn.is_taken()
     }
@@ -215,8 +215,8 @@ impl ActiveLane {
         }
     }
 
-    /// Sends on the caller's thread, without waiting: the task sends the bytes for which the lane has no room, and a thread
-    /// that drives the lane sends all.
+    /// Sends on the caller's thread, without waiting: the task sends the bytes for which the lane has no room, and a
+    /// thread that drives the lane sends all.
     pub(super) fn transmit_inline(&self, shared: &Shared) {
         self.drive_inline(shared, Word::SEND, |driven| self.send(shared, driven));
     }
@@ -313,7 +313,7 @@ impl ActiveLane {
             return None;
         };
         let done = act(driven);
-        // One more round costs less than a switch to the task's thread. The task sends what comes later.
+        // One more round costs less than a switch to the task's thread. The task sends all that comes later.
         if self.turn.take(Word::SEND) {
             self.send(shared, driven);
         }
@@ -365,7 +365,8 @@ impl ActiveLane {
                 return Poll::Pending;
             };
             if let Err(error) = ready {
-                // If a reader's runtime reports, it is shutting down. The task takes the lane home, if it has not tried that.
+                // If a reader's runtime reports, it is shutting down. The task takes the lane home, if it has not tried
+                // that.
                 if driven.reports != self.home() && (!stream.is_task || self.handoff.is_inline()) {
                     self.handoff.set_inline(false);
                     return Poll::Ready(());
@@ -506,7 +507,7 @@ impl Driving<'_> {
     pub(super) fn end(mut self) {
         let driven = self.driven.take();
         drop(self);
-        // It may hold bytes of the application.
+        // The protocol may hold bytes of the application.
         drop(driven);
     }
 }
@@ -549,12 +550,12 @@ pub(super) struct Access<'a> {
 }
 
 impl<'a> Access<'a> {
-    /// For the lane's task.
+    /// The access of the lane's task.
     pub(super) fn on_rail(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
         Self { shared, lane, is_task: true }
     }
 
-    /// For a thread of the application.
+    /// The access of a thread of the application.
     fn elsewhere(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
         Self { shared, lane, is_task: false }
     }
@@ -610,8 +611,8 @@ thread_local! {
     static AHEAD: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
-/// The most bytes, as written or as arrived at once, that the caller's thread moves. A system call for as many takes less
-/// time than a switch to another thread and back.
+/// The most bytes, as written or as arrived at once, that the caller's thread moves. A system call for as many takes
+/// less time than a switch to another thread and back.
 pub(super) const MAX_INLINE: usize = 64 << 10;
 /// After this many small arrivals in a row the reader receives the next one.
 const SMALL_IN_A_ROW: u32 = 2;

@@ -27,7 +27,7 @@ pub(super) struct Place {
     id: HandshakeId,
 }
 
-/// Told when a handshake has to make room for another, with the limit that was reached.
+/// Resolves when a handshake has to make room for another, with the limit that was reached.
 pub(super) type Eviction = oneshot::Receiver<Limit>;
 
 /// The open streams, those among them that their initiators have not confirmed yet, and the latest that have ended.
@@ -53,7 +53,7 @@ struct Opened {
     shared: Weak<Shared>,
     /// The peer whose lane opened the stream.
     peer: IpAddr,
-    /// The origins of its lanes, at most [`MAX_LANES`].
+    /// The origins of the stream's lanes, at most [`MAX_LANES`].
     origins: BTreeSet<Origin>,
     /// Whether the initiator has the stream for certain.
     is_confirmed: bool,
@@ -83,7 +83,7 @@ impl Handshakes {
         Arc::new(Self(Mutex::new(Table::new(limits.handshakes, limits.handshakes_per_peer))))
     }
 
-    /// Gives a place to a connection from this address. At a limit another handshake is told to make room for it.
+    /// Gives a place to a connection from this address. At a limit another handshake makes room for it.
     ///
     /// # Errors
     /// The limit whose places are all taken by peers that have proved themselves.
@@ -93,7 +93,7 @@ impl Handshakes {
         let id = match entry {
             Entry::Free(id) => id,
             Entry::Instead { id, evicted, limit } => {
-                // It fails where the handshake has just ended.
+                // The call fails where the handshake has just ended.
                 let _ = evicted.send(limit);
                 id
             }

@@ -14,7 +14,7 @@ pub(super) struct Burst {
     last: Option<Instant>,
     /// The number of writes in a row that followed the one before at once.
     quick: u32,
-    /// The number of them after which the next ones wait.
+    /// The number of quick writes after which the next ones wait.
     needed: u32,
     waiting: Option<Waiting>,
 }

@@ -30,7 +30,7 @@ impl MultiRailStream {
     }
 }
 
-/// Waits for bytes that the peer sends before its direction ends, which nobody will use.
+/// Waits for bytes of the peer before the end of its direction; the caller drops them.
 pub(super) async fn in_time<T>(shared: &Shared, next: impl Future<Output = IoResult<T>>) -> IoResult<T> {
     let arrived = || shared.stats().lanes.iter().map(|lane| lane.bytes_received).sum();
     let limit = shared.close_timeout;

@@ -84,9 +84,9 @@ pub(super) struct Dialer {
 #[derive(Debug, Clone, Copy)]
 struct Route {
     path: Path,
-    /// How often its rail has moved to another local end.
+    /// How often the lane's rail has moved to another local end.
     moves: u64,
-    /// Of these moves, those that its latest connection was opened after.
+    /// The number of these moves when the lane's latest connection was begun.
     joined_after: u64,
 }
 
@@ -550,11 +550,11 @@ struct Kept {
 
 /// The next step after a lane has ended.
 enum After {
-    /// This lane has replaced it.
+    /// This lane has replaced the one that ended.
     Successor(Box<LaneDriver>),
     /// The lane is dialled again.
     Dial(Loss),
-    /// None: the lane was removed, or the stream is over.
+    /// No step: the lane was removed, or the stream is over.
     Nothing,
 }
 

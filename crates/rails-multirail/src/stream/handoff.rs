@@ -19,7 +19,7 @@ pub(super) struct Handoff {
     passed_on: AtomicU32,
     /// Whether the task watches, or is woken to.
     is_watched: AtomicBool,
-    /// Whether the reader has not come for the last of them yet.
+    /// Whether the reader has not come for the latest arrival yet.
     is_owed: AtomicBool,
     /// Whether the task is to have its own runtime report arrivals, small ones too.
     is_called_home: AtomicBool,
@@ -33,7 +33,8 @@ impl Handoff {
         Self { is_inline, is_tasks, passed_on, is_watched, is_owed, is_called_home }
     }
 
-    /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::is_watched) the reader.
+    /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::is_watched) the
+    /// reader.
     pub(super) fn pass_on(&self) -> bool {
         self.is_owed.swap(true, AcqRel);
         self.passed_on.fetch_add(1, AcqRel);
@@ -102,6 +103,6 @@ impl Handoff {
     }
 }
 
-/// In a conversation, at least as many arrivals go to the reader in a period of the watch: a message, an acknowledgement, and
-/// a message again. A watch that goes on saves the wake of the task for the next arrival.
+/// In a conversation, at least as many arrivals go to the reader in a period of the watch: a message, an
+/// acknowledgement, and a message again. A watch that goes on saves the wake of the task for the next arrival.
 const CONVERSATION: u32 = 3;

@@ -21,14 +21,14 @@ struct Lane {
     socket: Mutex<Socket>,
     /// Held by the thread that drives the lane.
     driven: Mutex<()>,
-    /// Who is woken, and whether the reader waits.
+    /// Which of reader and task are woken, and whether the reader waits.
     wakes: Mutex<Wakes>,
 }
 
 struct Socket {
     /// Bytes that have arrived and were not received.
     bytes: u32,
-    /// Whether the next arrival wakes somebody.
+    /// Whether the next arrival wakes the reader or the task.
     is_armed: bool,
 }
 

@@ -78,7 +78,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// For a connection that the calling thread drives. Asks the transport, so the caller holds no lock.
+    /// The facts of a connection that the calling thread drives. Asks the transport, so the caller holds no lock.
     pub(crate) fn here(lane: &Arc<dyn Lane>) -> Self {
         leave_to_others();
         Self { lane: lane.clone(), thread: thread::current_tid(), local: lane.local_addr(), remote: lane.peer_addr() }

@@ -13,13 +13,13 @@ use std::{
 
 /// The chunks of a lane that helpers of its rail prepare and send.
 ///
-/// The lane offers a chunk if its rail is busy. Its task takes the chunk back at the next turn, after the other tasks of
-/// the rail: if no helper has begun with it, the task sends it. So a rail without other work loses an offer, and offers
-/// less and less often.
+/// The lane offers a chunk if its rail is busy. Its task takes the chunk back at the next turn, after the other tasks
+/// of the rail: if no helper has begun with it, the task sends it. So a rail without other work loses an offer, and
+/// offers less and less often.
 #[derive(Debug)]
 pub(super) struct Lending {
     helpers: Helpers,
-    /// The number of their moves when the job was made.
+    /// The number of the helpers' moves when the job was made.
     moves: u64,
     job: Job<Lent>,
     lane: Arc<dyn Lane>,
@@ -42,9 +42,9 @@ struct Lent {
 /// A chunk that was lent, when it is back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TakenBack {
-    /// Whether a helper has sealed or checked it.
+    /// Whether a helper has sealed or checked the chunk.
     pub(super) is_helped: bool,
-    /// Its length, if all of it was submitted. If not, the task submits the rest.
+    /// The chunk's length, if all of it was submitted. If not, the task submits the rest.
     pub(super) sent: Option<u32>,
 }
 
@@ -60,7 +60,8 @@ impl Lending {
         self.is_lent
     }
 
-    /// Offers the chunk that leaves next, if that may help. Returns whether it is lent: the task is to have another turn.
+    /// Offers the chunk that leaves next, if that may help. Returns whether it is lent: the task is to have another
+    /// turn.
     pub(super) fn lend<B: DerefMut<Target = [u8]>>(&mut self, now: Instant, protocol: &mut LaneProtocol<B>) -> bool {
         if protocol.unprepared_chunk() < MIN_LENT || !self.helpers.are_wanted(now) {
             return false;

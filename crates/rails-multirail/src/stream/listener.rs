@@ -54,7 +54,7 @@ use tokio::{
 /// are under way, 64 of them from one address, and at a limit a silent peer makes room for the next; at most 1,024
 /// streams are open, 256 of them of one peer, which can make this end keep at most 104 GiB, and 26 GiB for one peer. A
 /// handshake, including that of TLS, may take [`StreamOptions::handshake_timeout`] (5 s). While 64 streams wait to be
-/// accepted, peers that open another one are told to try again.
+/// accepted, the listener asks peers that open another one to try again.
 #[derive(Debug)]
 pub struct MultiRailListener {
     incoming: Arc<AcceptQueue>,
@@ -274,7 +274,7 @@ impl Registry {
     }
 
     /// Hands a connection to the runtime that drives the lanes of its rail. A rail that does not come to read its
-    /// connections takes no more, and the peer is told to try again.
+    /// connections takes no more, and the listener asks the peer to try again.
     async fn take_in(self: &Arc<Self>, lane: IncomingLane, scheme: Scheme, unread: &Arc<Unread>) {
         let place = match self.rail_of(lane.local_addr()) {
             Some(rail) => unread.take(rail),
@@ -323,7 +323,7 @@ impl Registry {
             Err(error @ JoinError::Refusing(Refusal::Busy(_))) => {
                 tracing::debug!(%peer, error = with_causes(&error), "a peer was asked to try a lane again");
             }
-            // Strangers say nothing or anything, and nobody here can mend that.
+            // Strangers say nothing or anything, and this end cannot mend that.
             Err(error) if is_of_stranger(&error) => {
                 tracing::debug!(%peer, error = with_causes(&error), "a stranger did not join");
             }
@@ -360,7 +360,7 @@ impl Registry {
         let Hello { purpose, stream, lane: index, .. } = proved.hello;
         let peer = lane.peer_addr().ip();
         if !place.heard(Standing::Proved) {
-            // Its proof arrived as it made room for another.
+            // The peer's proof arrived as it made room for another.
             let entered = self.handshakes.enter(peer, self.streams.is_familiar(peer));
             (place, eviction) = entered.map_err(|limit| send_away(&*lane, limit))?;
             place.heard(Standing::Proved);
@@ -378,7 +378,7 @@ impl Registry {
                 let confirmation = tokio::select! {
                     biased;
                     confirmation = read_message(&*lane, LONGEST_PLAIN) => confirmation?,
-                    // An initiator that was let in expects frames, so it is told by the end of the lane.
+                    // An initiator that was let in expects frames, so the end of the lane tells it.
                     Ok(limit) = &mut eviction => return Err(JoinError::Refusing(Refusal::Busy(limit))),
                 };
                 proved.confirm(&confirmation)?;

@@ -1,5 +1,5 @@
-//! The lock of a stream, under which no foreign code runs: no destructor of the application's bytes, no waker, no subscriber
-//! to events or to the log.
+//! The lock of a stream, under which no foreign code runs: no destructor of the application's bytes, no waker, no
+//! subscriber to events or to the log.
 
 use bytes::Bytes;
 use std::{
@@ -47,8 +47,8 @@ impl<T> Lock<T> {
     /// Waits for the lock.
     ///
     /// # Panics
-    /// If this thread holds a lock: it would wait for itself. Only a policy of the application can come here, which is called
-    /// under the lock and must not use streams.
+    /// If this thread holds a lock: it would wait for itself. Only a policy of the application can come here, which is
+    /// called under the lock and must not use streams.
     pub(super) fn lock(&self) -> Locked<'_, T> {
         assert!(!IS_HELD.get(), "a stream is used under the lock of a stream: a policy must not use streams");
         // A panic under the lock is a broken invariant of the state machines, and the panic has reported it. Lanes that
@@ -116,7 +116,8 @@ impl Drop for Foreign {
     }
 }
 
-/// The application's bytes in the form in which a stream keeps them: the last of their clones may be dropped under a lock.
+/// The application's bytes in the form in which a stream keeps them: the last of their clones may be dropped under a
+/// lock.
 pub(super) fn keep(bytes: Bytes) -> Bytes {
     Bytes::from_owner(Foreign(bytes))
 }

@@ -73,8 +73,8 @@ use tokio::{
 
 /// An ordered, reliable stream of bytes in both directions, over every lane that is up.
 ///
-/// It is a tokio stream ([`AsyncRead`] + [`AsyncWrite`]), so a protocol that runs on a `TcpStream` runs on it. Bulk
-/// data goes faster through [`write_bytes`](Self::write_bytes) and [`read_bytes`](Self::read_bytes), which copy
+/// The stream is a tokio one ([`AsyncRead`] + [`AsyncWrite`]), so a protocol that runs on a `TcpStream` runs on it.
+/// Bulk data goes faster through [`write_bytes`](Self::write_bytes) and [`read_bytes`](Self::read_bytes), which copy
 /// nothing.
 ///
 /// - **Half-close**: shutting the write side down lets the peer read to the end of the stream. It resolves when the
@@ -97,8 +97,8 @@ use tokio::{
 /// - **The end of the process**, by a return from `main` or by [`exit`](std::process::exit), waits until the streams
 ///   that were dropped have delivered their bytes, within their linger and two seconds. A signal or
 ///   [`abort`](std::process::abort) does not, and streams that were not dropped are not waited for. Only
-///   [`Rails::drain`], a [shutdown](tokio::io::AsyncWriteExt::shutdown) and [`close`](Self::close) tell the program that
-///   the bytes have arrived.
+///   [`Rails::drain`], a [shutdown](tokio::io::AsyncWriteExt::shutdown) and [`close`](Self::close) tell the program
+///   that the bytes have arrived.
 /// - **Memory** is bounded: for arriving bytes by this end's window and the chunks that are arriving, one on each lane;
 ///   for written bytes by the send buffer and [`StreamOptions::max_unacknowledged`].
 ///
@@ -243,7 +243,8 @@ impl MultiRailStream {
         self.shared.stats()
     }
 
-    /// The scheduling decisions of this end, if the options [record](StreamOptions::record_decisions) them. The handle outlives the stream.
+    /// The scheduling decisions of this end, if the options [record](StreamOptions::record_decisions) them. The handle
+    /// outlives the stream.
     pub fn decisions(&self) -> Decisions {
         Decisions::of(&self.shared)
     }
@@ -253,7 +254,7 @@ impl MultiRailStream {
         self.shared.events()
     }
 
-    /// The events from now on. A subscriber that reads too slowly is told how many events it has missed.
+    /// The events from now on. A subscriber that reads too slowly gets the number of events that it has missed.
     pub fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
         self.shared.subscribe()
     }
@@ -335,7 +336,7 @@ impl MultiRailStream {
     /// Ends both directions and gives the statistics: shuts the write side down, reads the peer's bytes to their end
     /// and drops them (the caller should have read those that matter), and waits until the lanes are closed.
     ///
-    /// It waits for the peer as long as there is progress, and without any for [`StreamOptions::close_timeout`].
+    /// The call waits for the peer as long as there is progress, and without any for [`StreamOptions::close_timeout`].
     ///
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps fails, or if the peer has

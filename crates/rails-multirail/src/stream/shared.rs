@@ -45,8 +45,8 @@ use tokio::{
     task::{self, coop},
 };
 
-/// One end of a stream, shared by its handle and its lanes. They hold the lock for a decision, never for I/O, and never
-/// for [foreign code](super::lock).
+/// One end of a stream, shared by its handle and its lanes. Threads hold the lock for a decision, never for I/O, and
+/// never for [foreign code](super::lock).
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: StreamId,
@@ -78,7 +78,7 @@ pub(crate) struct Shared {
     start: Instant,
     /// Whether the stream's summary was logged.
     summarized: Mutex<bool>,
-    /// Whether the log was told that the stream is open.
+    /// Whether the log says that the stream is open.
     is_told_open: AtomicBool,
     /// The rails that the lanes run on, kept until the last lane has ended.
     pub(super) rails: Rails,
@@ -87,13 +87,13 @@ pub(crate) struct Shared {
 /// The end of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Role {
-    /// It has opened the stream.
+    /// The end has opened the stream.
     Opened,
     Accepted,
 }
 
 impl Role {
-    /// In the log.
+    /// The role in the log.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Opened => "opened",
@@ -123,7 +123,7 @@ pub(crate) struct State {
     lanes: Vec<LaneSlot>,
     /// The metrics of every lane, past or present.
     lane_metrics: Vec<Arc<LaneMetrics>>,
-    /// Lanes that came up less those that ended, since `lanes_up` was told.
+    /// Lanes that came up less those that ended, since `lanes_up` was last changed.
     lanes_came: isize,
     events: EventLog,
     is_reader_waiting: bool,
@@ -260,8 +260,8 @@ impl Shared {
         self.act(Connection::take_wakes, act, |lane| lane.wake_to_send())
     }
 
-    /// The same for a thread that lets a lane send, and calls [`with`](Self::with) after it: idle lanes may not have to stand
-    /// by then.
+    /// As [`with`](Self::with), for a thread that lets a lane send, and calls `with` after it: idle lanes may not have
+    /// to stand by then.
     pub(super) fn with_inline<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_to_send())
     }
@@ -389,7 +389,8 @@ impl Shared {
         result
     }
 
-    /// Tells subscribers and the log of events, in their order: one thread at a time does, and others leave theirs to it.
+    /// Tells subscribers and the log of events, in their order: one thread at a time does, and others leave theirs to
+    /// it.
     fn publish(&self) {
         loop {
             let next = self.lock().events.begin_publishing();
@@ -575,7 +576,7 @@ impl Shared {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);
             let slot = &mut state.lanes[lane.0];
-            // Callers that wake the lane still may hold it for a moment; nobody else keeps its connection open.
+            // Callers that wake the lane still may hold it for a moment; no other owner keeps its connection open.
             slot.active = None;
             let is_done = state.connection.is_done();
             let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
@@ -594,7 +595,8 @@ impl Shared {
         }
     }
 
-    /// The application drops the stream, with `unread` bytes that it had taken and not read. The lanes deliver its bytes.
+    /// The application drops the stream, with `unread` bytes that it had taken and not read. The lanes deliver its
+    /// bytes.
     pub(crate) fn drop_application(&self, unread: u64) {
         let limit = self.lock().connection.linger() + LAST_WORDS;
         // Before the supervisor can hear of the end.
@@ -633,7 +635,7 @@ impl Shared {
         tracing::info!(stream = %self.id, role = role.name(), %local, %peer, lanes, "a stream is open");
     }
 
-    /// Logs the stream's end, if it was told of as open, and its summary once. When this returns, they are in the log.
+    /// Logs the stream's end, if its opening was logged, and its summary once. When this returns, they are in the log.
     pub(crate) fn summarize(&self) {
         let mut done = self.summarized.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *done, true) {

@@ -22,17 +22,18 @@ pub struct StreamStats {
     pub age: Duration,
     /// Bytes that this end wrote.
     pub bytes_written: u64,
-    /// Bytes of these that the peer has reported as read by its application.
+    /// Written bytes that the peer has reported as read by its application.
     pub bytes_consumed_by_peer: u64,
-    /// Bytes that this end sent more than once: those of lost and stalled lanes, those reinjected on a faster lane, and probes.
+    /// Bytes that this end sent more than once: those of lost and stalled lanes, those reinjected on a faster lane, and
+    /// probes.
     pub bytes_sent_again: u64,
-    /// These bytes by cause, with the number of chunks.
+    /// The bytes sent again by cause, with the number of chunks.
     pub sent_again: Reissued,
     /// Bytes that this end read.
     pub bytes_read: u64,
     /// Bytes that arrived more than once.
     pub bytes_duplicated: u64,
-    /// Chunks that contained such bytes.
+    /// Chunks that contained repeated bytes.
     pub chunks_duplicated: u64,
     /// Bytes that have arrived and wait for missing ones before them; `None` of messages, whose bytes go straight to
     /// their place in any order.
@@ -56,7 +57,7 @@ pub struct LaneStats {
     pub lane: u16,
     /// The lane's rail at this end.
     pub rail: RailId,
-    /// The thread that drives the lane at this end: its rail's, or the first rail's ([`Driver`](super::Driver)). It may
+    /// The thread that drives the lane at this end: its rail's, or another rail's ([`Driver`](super::Driver)). It may
     /// drive other lanes as well.
     pub thread: Tid,
     /// The local address of the lane's newest connection.
@@ -69,7 +70,7 @@ pub struct LaneStats {
     pub bytes_sent: u64,
     /// Chunks that this end sent on the lane.
     pub chunks_sent: u64,
-    /// Those of them that another core of the rail has sealed or checked, and mostly sent too, because the rail was busy
+    /// The chunks that another core of the rail has sealed or checked, and mostly sent too, because the rail was busy
     /// ([tasks](crate::runtime::RailRuntimeBuilder::tasks)).
     pub chunks_helped: u64,
     /// The part of the sent bytes and chunks that another lane had been given before.

@@ -9,8 +9,9 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Starts the supervisor of one end of a stream, on the calling rail. It handles the timeouts and watches the links until
-/// that end is over; a timeout fails a stream that has had no lane for too long. At the end, it tells the dialer to stop.
+/// Starts the supervisor of one end of a stream, on the calling rail. It handles the timeouts and watches the links
+/// until that end is over; a timeout fails a stream that has had no lane for too long. At the end, it tells the dialer
+/// to stop.
 ///
 /// If its rail stops, the supervisor moves to the next one. If every rail has stopped, the stream fails: nothing would
 /// ever end a read or a write on it.
@@ -21,7 +22,7 @@ pub(super) fn supervise(shared: Arc<Shared>) {
 /// Dropped before its end, it moves on: a rail that stops drops its tasks.
 struct Supervisor {
     shared: Arc<Shared>,
-    /// The number of rails that it has moved to.
+    /// The number of rails that the supervisor has moved to.
     rails_tried: usize,
     has_ended: bool,
 }
@@ -56,8 +57,8 @@ impl Drop for Supervisor {
         }
         let shared = self.shared.clone();
         match shared.rails().iter().nth(self.rails_tried) {
-            // A rail that has stopped drops the task at once, and so moves it on. One that is told to stop takes it until
-            // its lanes have ended: they would tell the peer of a failure before that.
+            // A stopped rail drops the task at once, and so moves it on. A stopping one keeps it until its lanes have
+            // ended: they would tell the peer of a failure before that.
             Some(rail) => {
                 let next = Self { shared: shared.clone(), rails_tried: self.rails_tried + 1, has_ended: false };
                 drop(rail.runtime().handle().spawn(next.run()));

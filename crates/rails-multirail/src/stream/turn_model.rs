@@ -87,7 +87,7 @@ impl Lane {
         }
     }
 
-    /// What the task does alone, as often as it is woken.
+    /// Has the task drive the lane alone, as often as it is woken.
     fn settle(&self) {
         while self.poll_task() {}
         assert_eq!((self.unsent.load(SeqCst), self.arrived.load(SeqCst)), (0, 0), "something was forgotten");

@@ -1,4 +1,4 @@
-//! Wakers of the application, whose panics keep nobody else asleep.
+//! Wakers of the application, whose panics keep no other task asleep.
 
 use super::lock::run_caught;
 use futures_util::task::AtomicWaker;

@@ -57,7 +57,7 @@ impl Drop for Offline {
     }
 }
 
-/// A stream that carries numbered bytes until it is told to stop.
+/// A stream that carries numbered bytes until `stop` is set.
 struct Traffic {
     runtime: Runtime,
     stop: Arc<AtomicBool>,
@@ -109,7 +109,7 @@ impl Traffic {
         }
     }
 
-    /// Ends it, and compares the counts.
+    /// Ends the traffic, and compares the counts.
     fn finish(self) -> u64 {
         self.stop.store(true, Relaxed);
         let (sent, received) = self.runtime.block_on(async { (self.near.await, self.far.await) });
@@ -120,7 +120,7 @@ impl Traffic {
     }
 }
 
-/// The next event that is as wanted; how long after `since` it came.
+/// The next event that is as wanted. Prints the time from `since` to each event.
 fn event(
     events: &mut broadcast::Receiver<RailEvent>,
     since: Instant,
@@ -155,7 +155,7 @@ fn runtime() -> Runtime {
 async fn pair(near: &Rails, far: &Rails, to: &[SocketAddr]) -> (MultiRailStream, MultiRailStream) {
     let options = StreamOptions::new(Security::insecure()).join_grace(PATIENCE);
     let listener = MultiRailListener::bind(far, to, &options).await.expect("free ports");
-    // It listens for as long as lanes come back.
+    // The listener stays for as long as lanes come back.
     let listener = Box::leak(Box::new(listener));
     let near = MultiRailStream::connect(near, &listener.local_addrs()[..near.len()], &options).await;
     let near = near.expect("it listens");

@@ -1,7 +1,8 @@
 //! Rails on a machine of two nodes: the node of received bytes, rails that follow the machine, and pipelines across
 //! both. Runs inside the NUMA guest, which sets `RAILS_GUEST=1`.
 //!
-//! For received bytes, the application's thread is bound to node 0 in every case, so bytes on node 1 were put there by a rail.
+//! For received bytes, the application's thread is bound to node 0 in every case, so bytes on node 1 were put there by
+//! a rail.
 
 mod follow;
 mod pipeline;

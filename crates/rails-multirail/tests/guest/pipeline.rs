@@ -1,6 +1,6 @@
 //! A pipeline whose stages sit on both nodes: from node 0 to node 1 and back. Every stage looks at its CPU for every
-//! item, and the node of every buffer is read in two ways: through move_pages(2), and in `/proc/self/numa_maps`. A source
-//! that reads a disk is beside it.
+//! item, and the node of every buffer is read in two ways: through move_pages(2), and in `/proc/self/numa_maps`. A
+//! source that reads a disk is beside it.
 
 use super::{cpus_of, guest, residency, run};
 use rails_bind::{memory::Residency, thread::current_cpu};

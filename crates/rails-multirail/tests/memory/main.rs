@@ -51,7 +51,7 @@ enum Case {
     Messages(usize),
     /// A peer on a bare socket.
     Flood(Flood),
-    /// The same after some windows were sent in order and read, so that the pool is full.
+    /// A flood after some windows were sent in order and read, so that the pool is full.
     ThenFlood(Flood),
     MessageFlood(Flood),
     /// A flood on one lane of as many as a stream may have. On each other lane, all of a chunk but a byte is sent.

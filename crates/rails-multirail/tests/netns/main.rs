@@ -1,4 +1,5 @@
-//! Streams between two network namespaces, over links that fail. Run as root: `cargo test -p rails-multirail --test netns -- --ignored`
+//! Streams between two network namespaces, over links that fail. Run as root:
+//! `cargo test -p rails-multirail --test netns -- --ignored`
 
 mod ends;
 mod flaps;

@@ -20,7 +20,7 @@ pub(crate) async fn join(
     join_lane(address, credentials, parameters, 0).await
 }
 
-/// The same for that lane of the stream; lane 0 opens it.
+/// As `join`, for that lane of the stream; lane 0 opens it.
 pub(crate) async fn join_lane(
     address: SocketAddr,
     credentials: Credentials,

@@ -28,8 +28,8 @@ impl io::Write for Log {
     }
 }
 
-/// All bytes have arrived, and so has the end of the peer's direction; then the peer's kernel closes the lanes. This end
-/// ends its own direction a while later.
+/// All bytes have arrived, and so has the end of the peer's direction; then the peer's kernel closes the lanes. This
+/// end ends its own direction a while later.
 #[tokio::test]
 async fn a_peer_that_ends_first_is_no_warning() {
     let log = Log::default();
@@ -63,7 +63,7 @@ async fn a_peer_that_ends_first_is_no_warning() {
         assert!(Instant::now() < deadline, "the peer's kernel closes the lanes");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The stream fails for want of a peer, which takes longer than a standstill is told of.
+    // The stream fails for want of a peer, later than a standstill would be logged.
     timeout(PATIENCE, far.shutdown()).await.expect("it ends").expect_err("the peer does not hear of the end");
     drop(far);
     let said = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();

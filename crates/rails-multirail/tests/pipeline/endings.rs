@@ -55,7 +55,7 @@ fn an_error_names_its_stage_and_breaks_the_next() {
     assert_eq!(cause.to_string(), "the camera is off");
     // The text includes the failure's, so the chain goes on behind that.
     assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("the camera is off"));
-    // The items that were sent before the failure arrive, and their end is told apart from a good one.
+    // The items that were sent before the failure arrive, and the sink tells their end from a good one.
     assert_eq!(heard.recv(), Ok((3, Err(Broken))));
 }
 
@@ -239,7 +239,7 @@ fn a_link_without_buffers_says_so() {
     assert!(cause.to_string().contains("Link::buffers"), "{cause}");
 }
 
-/// No other stage notices it, and there is no limit in which it would be found.
+/// No other stage notices the drop, and no limit would find it.
 #[test]
 fn a_dropped_input_ends_idle_stages() {
     let pipeline = Pipeline::builder("p")

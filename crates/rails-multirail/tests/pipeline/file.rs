@@ -151,7 +151,7 @@ fn frames_repeat_from_the_first_one_on() {
     assert_eq!(run(frames, 4096, 10, 1).unwrap().1, Vec::<Vec<u8>>::new());
 }
 
-/// A failure is told although the caller was gone when it came, and nothing comes in place of the frame.
+/// A failure that comes while the caller is gone waits for it, and nothing comes in place of the frame.
 #[test]
 fn a_failure_waits_for_its_caller() {
     for _ in 0..20 {

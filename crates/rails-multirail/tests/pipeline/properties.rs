@@ -9,12 +9,12 @@ use std::{
 };
 use tokio::task::yield_now;
 
-/// What a stage does at an item, in place of handing it on.
+/// The act of a stage at an item, in place of handing it on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Panic,
     Error,
-    /// It returns as if all were well.
+    /// The stage returns as if all were well.
     EarlyEnd,
 }
 

@@ -47,7 +47,7 @@ fn a_slow_sink_blocks_the_source_and_the_reverse() {
         .sink("sink", rail(0), Link::new(1), async |input| drain(input).await);
     let stats = runtime().block_on(pipeline.start().unwrap().join()).unwrap();
     let of = |stage: &str| stats.stage(stage).unwrap();
-    // The stage sleeps 20 times, and what it does in that time is its own.
+    // The stage sleeps 20 times, which counts as busy.
     assert!(of("slow").busy >= 20 * slow, "{stats:?}");
     assert!(of("fast").blocked > of("fast").starved, "{stats:?}");
     assert!(of("sink").starved > of("sink").blocked, "{stats:?}");

@@ -214,8 +214,8 @@ fn other_request_moves_nothing() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Rails that are planned again on another machine come to a place where they may be, and stay there. Nearly all are
-    /// there after two passes; rails of several CPUs that crowd three cores have taken 18.
+    /// Rails that are planned again on another machine come to a place where they may be, and stay there. Nearly all
+    /// are there after two passes; rails of several CPUs that crowd three cores have taken 18.
     #[test]
     fn rails_come_to_rest_where_they_may_be(before in machines(), after in machines(), request in requests()) {
         let Ok(plan) = plan_rails(&before, &request) else { return Ok(()) };

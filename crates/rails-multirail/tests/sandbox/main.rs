@@ -93,7 +93,7 @@ fn node_of_memory_where_buffers_have_no_policy() {
 
 #[test]
 fn rails_that_cannot_be_bound_run_and_move() {
-    // EINVAL is what the kernel answers where none of the CPUs can be used.
+    // The kernel answers EINVAL where none of the CPUs can be used.
     let sandbox = Sandbox::new().deny(Errno::EINVAL, &["sched_setaffinity"]);
     sandbox.rerun("rails_that_cannot_be_bound_run_and_move", || {
         let (topology, plan) = planned("loopback:1", false);

@@ -38,7 +38,7 @@ struct Registrations {
     figures_panic: AtomicBool,
 }
 
-/// One direction.
+/// One direction of a lane.
 #[derive(Debug, Clone, Default)]
 struct Pipe(Arc<Mutex<Flow>>);
 
@@ -46,7 +46,7 @@ struct Pipe(Arc<Mutex<Flow>>);
 struct Flow {
     under_way: VecDeque<Bytes>,
     length: usize,
-    /// The number of bytes that it still takes, if that is bounded.
+    /// The number of bytes that the flow still takes, if that is bounded.
     left: Option<usize>,
     /// Bytes that arrive repeatedly behind all sent ones.
     flood: Option<Bytes>,
@@ -86,7 +86,7 @@ impl MemoryNetwork {
         Self::taking(delay, None)
     }
 
-    /// The same, with lanes that take that many bytes from the dialling end, and then no more.
+    /// As `new`, with lanes that take that many bytes from the dialling end, and then no more.
     pub(crate) fn taking(delay: Duration, most: Option<usize>) -> Self {
         let (listening, first, made, open) = Default::default();
         Self(Arc::new(Links { listening, delay, most, first, made, open }))
@@ -115,7 +115,7 @@ impl MemoryNetwork {
         self.0.open.count.load(SeqCst)
     }
 
-    /// Refuses further ones.
+    /// Refuses further registrations.
     pub(crate) fn refuse_registrations(&self) {
         self.0.open.are_refused.store(true, SeqCst);
     }

@@ -148,7 +148,7 @@ async fn an_outage_that_lasts_too_long_fails_the_stream() {
 struct Door {
     address: SocketAddr,
     cut: watch::Sender<()>,
-    /// How many of the next connections get an answer of another protocol.
+    /// The number of the next connections that get an answer of another protocol.
     garbage: Arc<AtomicUsize>,
     open: watch::Sender<bool>,
 }
@@ -271,8 +271,8 @@ async fn removed_lane_that_is_dialled_again() {
     assert_eq!(near.lanes_up(), 2);
 }
 
-/// The kernel of a process that was killed closes its connections, and refuses new ones. The end that accepts sees only the
-/// former, which a middlebox does too.
+/// The kernel of a process that was killed closes its connections, and refuses new ones. The end that accepts sees only
+/// the former, which a middlebox does too.
 #[tokio::test]
 async fn a_peer_that_was_killed_is_not_waited_for() {
     let rails = rails(2);

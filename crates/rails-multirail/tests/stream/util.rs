@@ -62,7 +62,7 @@ pub(crate) async fn relayed_pair(
     relayed_pair_by(rails, options, false).await
 }
 
-/// The same with relays that forward later connections too.
+/// As `relayed_pair`; `lasting` relays forward later connections too.
 pub(crate) async fn relayed_pair_by(
     rails: &Rails,
     options: &StreamOptions,
@@ -100,7 +100,7 @@ pub(crate) async fn moved(near: MultiRailStream, far: MultiRailStream, bytes: Ve
     moved_while(near, far, bytes, || {}).await
 }
 
-/// The same, and calls `happens` after the first bytes have arrived.
+/// As `moved`, and calls `happens` after the first bytes have arrived.
 pub(crate) async fn moved_while(
     mut near: MultiRailStream,
     mut far: MultiRailStream,

@@ -1,5 +1,5 @@
-//! A subscriber to the log that uses the stream of which it hears. This test has a file of its own, because the subscriber is
-//! that of the whole process.
+//! A subscriber to the log that uses the stream of which it hears. This test has a file of its own, because the
+//! subscriber is that of the whole process.
 
 #[path = "../stream/util.rs"]
 #[allow(dead_code, reason = "each test uses some of it")]
@@ -71,7 +71,7 @@ async fn subscriber_that_uses_the_stream() {
     let mut near = loop {
         match Arc::try_unwrap(near) {
             Ok(near) => break near,
-            // A subscriber uses it at the moment.
+            // A subscriber uses the stream at the moment.
             Err(shared) => near = shared,
         }
         tokio::task::yield_now().await;

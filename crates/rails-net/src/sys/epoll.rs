@@ -42,10 +42,10 @@ impl Watched {
 
     /// Registers the instance with the calling runtime, where it is readable after an event.
     pub(crate) fn attach(self) -> io::Result<AsyncFd<Self>> {
-        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must remain open and refer to the same
-        // underlying file description for the entire lifetime of the AsyncFd": the Epoll owns its descriptor and closes it when it is dropped, which the
-        // AsyncFd that owns it outlasts; the field is private to this file, in which no code replaces it or borrows it
-        // mutably.
+        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must
+        // remain open and refer to the same underlying file description for the entire lifetime of the AsyncFd": the
+        // Epoll owns its descriptor and closes it when it is dropped, which the AsyncFd that owns it outlasts; the
+        // field is private to this file, in which no code replaces it or borrows it mutably.
         let registered = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
         registered.map_err(|error| error.into_parts().1)
     }

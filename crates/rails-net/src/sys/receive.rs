@@ -1,4 +1,4 @@
-//! `recvmsg(2)` and `recvmmsg(2)`, with all that the kernel tells of a datagram on the stack.
+//! `recvmsg(2)` and `recvmmsg(2)`, with all of the kernel's facts about a datagram on the stack.
 //!
 //! `nix::sys::socket::recvmmsg` takes headers that were made before, and gives the kernel less room for control
 //! messages by each call.
@@ -27,7 +27,7 @@ pub(crate) struct Arrived<'a> {
     pub(crate) control: &'a [u8],
 }
 
-/// Room for what the kernel tells of a datagram. Control messages are aligned as their headers.
+/// Room for the kernel's facts about a datagram. Control messages are aligned as their headers.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Told {

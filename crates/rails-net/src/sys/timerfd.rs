@@ -12,7 +12,7 @@ use std::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A timer of the monotonic clock, which blocks nobody.
+/// A timer of the monotonic clock, which blocks no thread.
 #[derive(Debug)]
 pub(crate) struct TimerDescriptor(TimerFd);
 
@@ -25,12 +25,12 @@ impl TimerDescriptor {
         &self.0
     }
 
-    /// Has the calling thread's runtime watch it.
+    /// Has the calling thread's runtime watch the timer.
     pub(crate) fn attach(self) -> io::Result<AsyncFd<Self>> {
-        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must remain open and refer to the same
-        // underlying file description for the entire lifetime of the AsyncFd": the TimerFd owns its descriptor and closes it when it is dropped, which the
-        // AsyncFd that owns it outlasts; the field is private to this file, in which no code replaces it or borrows it
-        // mutably.
+        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must
+        // remain open and refer to the same underlying file description for the entire lifetime of the AsyncFd": the
+        // TimerFd owns its descriptor and closes it when it is dropped, which the AsyncFd that owns it outlasts; the
+        // field is private to this file, in which no code replaces it or borrows it mutably.
         let registered = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
         registered.map_err(|error| error.into_parts().1)
     }

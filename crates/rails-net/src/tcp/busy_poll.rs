@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// For how long a lane polls its socket after a use, before its thread may sleep.
+/// The time that a lane polls its socket after a use, before its thread may sleep.
 #[derive(Debug)]
 pub(crate) struct BusyPoll {
     time: Duration,

@@ -90,9 +90,9 @@ pub struct TcpSettings {
     /// The most bytes that wait unsent; `None` is the system's `net.ipv4.tcp_notsent_lowat`.
     #[serde(rename = "not_sent_lowat_bytes")]
     pub not_sent_lowat: Option<DataSize>,
-    /// How a silent peer is probed; `None` is not at all.
+    /// The probes of a silent peer; `None` is none.
     pub keepalive: Option<KeepAlive>,
-    /// How long sent data may wait for its acknowledgement; `None` is the system's time.
+    /// The time that sent data may wait for its acknowledgement; `None` is the system's time.
     #[serde(rename = "user_timeout_ms", serialize_with = "As::<Option<DurationMilliSeconds>>::serialize")]
     pub user_timeout: Option<Duration>,
     /// The longest retransmission timeout; `None` if the kernel (before Linux 6.15) does not have the option, and
@@ -101,7 +101,7 @@ pub struct TcpSettings {
     pub rto_max: Option<Duration>,
     /// Whether the lane may send without copies.
     pub zero_copy: bool,
-    /// For how long reads poll the NIC; `None` is not at all.
+    /// The time that reads poll the NIC; `None` is not at all.
     #[serde(rename = "busy_poll_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub busy_poll: Option<Duration>,
     /// The interface that the lane is bound to; `None` is none.
@@ -234,8 +234,8 @@ impl TcpLane {
     }
 
     /// Changes the least number of arrived bytes for which the socket is readable (`SO_RCVLOWAT`, socket(7)), up to an
-    /// eighth of the present receive buffer (`SO_RCVBUF`): the bytes that wait take the peer's window, and the kernel lets
-    /// the buffer grow with the bytes that are read in a round trip.
+    /// eighth of the present receive buffer (`SO_RCVBUF`): the bytes that wait take the peer's window, and the kernel
+    /// lets the buffer grow with the bytes that are read in a round trip.
     ///
     /// # Errors
     /// The kernel's.

@@ -102,8 +102,8 @@ impl Lane for TcpLane {
         let stream = self.stream();
         let mut short = None;
         let received = stream.try_io(Interest::READABLE, || match read(&stream, buffers)? {
-            // The socket is empty, and another read would only cost a call. The runtime forgets that it was readable as it
-            // does for `WouldBlock`: unless more has arrived since before the read. (tokio's own reads do the same.)
+            // The socket is empty, and another read would only cost a call. The runtime forgets that it was readable as
+            // it does for `WouldBlock`: unless more has arrived since before the read. (tokio's own reads do the same.)
             count if 0 < count && count < room => {
                 short = Some(count);
                 Err(io::ErrorKind::WouldBlock.into())
@@ -139,7 +139,7 @@ impl Lane for TcpLane {
         let ready = self.stream().poll_read_ready(context);
         match &self.busy_poll {
             Some(busy) if ready.is_pending() && busy.goes_on(Instant::now()) => {
-                // This does not wait, and polls the NIC's queue (`tcp_recvmsg` in net/ipv4/tcp.c, `sk_busy_loop`).
+                // `peek` does not wait, and polls the NIC's queue (`tcp_recvmsg` in net/ipv4/tcp.c, `sk_busy_loop`).
                 match SockRef::from(&*self.stream()).peek(&mut [MaybeUninit::uninit()]) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         context.waker().wake_by_ref();

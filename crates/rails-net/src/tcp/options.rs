@@ -52,7 +52,7 @@ pub struct TcpTransport {
     pub(crate) reuse_address: bool,
     pub(crate) reuse_port: bool,
     pub(crate) backlog: u32,
-    // What the system refuses.
+    // Refusals.
     pub(crate) leaves_out_refused: bool,
 }
 
@@ -152,8 +152,8 @@ impl TcpTransport {
         self
     }
 
-    /// The unsent bytes in the kernel at which the socket stops being writable (`TCP_NOTSENT_LOWAT`). A lane of a stream
-    /// sets less where it needs less.
+    /// The unsent bytes in the kernel at which the socket stops being writable (`TCP_NOTSENT_LOWAT`). A lane of a
+    /// stream sets less where it needs less.
     ///
     /// # Default
     /// 1 MiB: two chunks of 512 KiB, one on its way and one in reserve. Zero is refused when the lane is opened. None
@@ -218,7 +218,7 @@ impl TcpTransport {
         self
     }
 
-    /// For how long a lane polls its socket after a use before its thread sleeps, in whole microseconds, rounded up
+    /// The time that a lane polls its socket after a use before its thread sleeps, in whole microseconds, rounded up
     /// (`SO_BUSY_POLL`).
     ///
     /// The kernel polls the NIC's queue at each read that finds no bytes, if the driver supports it; that alone does
@@ -261,26 +261,26 @@ impl TcpTransport {
         self
     }
 
-    /// How long data may wait to be acknowledged, or to be sent, before the kernel gives the connection up
+    /// The time that data may wait to be acknowledged, or to be sent, before the kernel gives the connection up
     /// (`TCP_USER_TIMEOUT`), in milliseconds, rounded up. It also bounds the probes of [`keepalive`](Self::keepalive).
     ///
     /// # Default
-    /// None: the kernel gives up after `net.ipv4.tcp_retries2` transmissions without an answer. That takes 14 s with the
-    /// default of [`rto_max`](Self::rto_max), and a quarter of an hour before Linux 6.15. A stream does not wait for it:
-    /// it moves the bytes of a lane to other lanes if nothing acknowledges them, or the peer's host leaves three probes
-    /// of its closed window unanswered, and dials the lane again. Opening a lane with zero fails.
+    /// None: the kernel gives up after `net.ipv4.tcp_retries2` transmissions without an answer. That takes 14 s with
+    /// the default of [`rto_max`](Self::rto_max), and a quarter of an hour before Linux 6.15. A stream does not wait
+    /// for it: it moves the bytes of a lane to other lanes if nothing acknowledges them, or the peer's host leaves
+    /// three probes of its closed window unanswered, and dials the lane again. Opening a lane with zero fails.
     ///
     /// # Cost
     /// The time also runs while the peer's window is closed, although its kernel answers each probe
-    /// (`tcp_probe_timer` in net/ipv4/tcp_timer.c): a peer that is alive loses the lane if its process is stopped, or does
-    /// not read, for as long.
+    /// (`tcp_probe_timer` in net/ipv4/tcp_timer.c): a peer that is alive loses the lane if its process is stopped, or
+    /// does not read, for as long.
     pub fn user_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.user_timeout = timeout.into();
         self
     }
 
-    /// The most payload of a segment, in both directions (`TCP_MAXSEG`, 88 to 32,767 bytes): on a path that drops larger
-    /// packets than its interfaces without a word, TCP repeats one that is too large for ever.
+    /// The most payload of a segment, in both directions (`TCP_MAXSEG`, 88 to 32,767 bytes): on a path that drops
+    /// larger packets than its interfaces without a word, TCP repeats one that is too large for ever.
     ///
     /// # Default
     /// None: as much as the interfaces and ICMP allow. Opening a lane with a size outside of the kernel's bounds fails.
@@ -308,8 +308,8 @@ impl TcpTransport {
     ///
     /// # Cost
     /// A packet each second on a lane without acknowledgements. Without a [`user_timeout`](Self::user_timeout), the
-    /// kernel gives the connection up after as many retransmissions as before (`net.ipv4.tcp_retries2`), which take less
-    /// time: 14 s with the default.
+    /// kernel gives the connection up after as many retransmissions as before (`net.ipv4.tcp_retries2`), which take
+    /// less time: 14 s with the default.
     ///
     /// # Worth
     /// A link was down for 4 s behind a bridge, and the accepting end sent. The link carried bytes again 3.1 s later;
@@ -351,7 +351,7 @@ impl TcpTransport {
     }
 
     /// Whether lanes go without every option that the system refuses, as they go without those at their defaults. For a
-    /// caller that sets options of its own which nobody has asked for.
+    /// caller that sets options which its user has not asked for.
     ///
     /// # Default
     /// Off: an option of another value than its default that is refused is an error.

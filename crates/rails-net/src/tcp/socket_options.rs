@@ -78,7 +78,7 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
     Ok(())
 }
 
-/// For how long reads poll the NIC; `None` if they do not.
+/// The time that reads poll the NIC; `None` if they do not.
 pub(crate) fn busy_poll(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
     let micros = get("SO_BUSY_POLL", SocketOption::BUSY_POLL.get(&**socket))?;
     Ok(u64::try_from(micros).ok().filter(|micros| *micros > 0).map(Duration::from_micros))

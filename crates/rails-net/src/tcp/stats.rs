@@ -61,7 +61,7 @@ pub struct TcpStats {
     /// Probes of a window that has no room, or of a silent peer, since the peer's host last answered anything. A host
     /// that lives answers, whatever its processes do.
     pub unanswered_probes: u8,
-    /// Segments that the kernel now takes for lost.
+    /// Segments that the kernel takes for lost.
     pub lost_segments: u32,
     /// Congestion window.
     pub congestion_window_segments: u32,

@@ -8,7 +8,7 @@ use std::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// The socket, which a runtime watches for arrivals, or nobody does.
+/// The socket, which a runtime may watch for arrivals.
 ///
 /// The socket's writing side is not watched here: the kernel reports room after every datagram that has left, and each
 /// report would wake the thread.
@@ -40,7 +40,7 @@ impl Arrivals {
         matches!(self.watching(), Watching::Runtime(_))
     }
 
-    /// Has the calling thread's runtime watch, or nobody.
+    /// Has the calling thread's runtime watch, or no runtime.
     pub(super) fn watch(&mut self, is_watched: bool) -> io::Result<()> {
         let (watching, outcome) = match (self.0.take().expect(HERE), is_watched) {
             (Watching::Runtime(watched), false) => (Watching::Nobody(watched.into_inner()), Ok(())),
@@ -84,5 +84,5 @@ impl Arrivals {
     }
 }
 
-/// Only [`Arrivals::watch`] takes it out, for its own time.
+/// Only [`Arrivals::watch`] takes the socket out, for its own time.
 const HERE: &str = "the socket is here";

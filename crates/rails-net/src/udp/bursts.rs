@@ -1,4 +1,4 @@
-//! Bursts of equal datagrams, and what becomes of them where the kernel does not segment.
+//! Bursts of equal datagrams, also where the kernel does not segment.
 
 use super::slices::with_part;
 use crate::UdpSocket;
@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed},
 };
 
-/// What a socket has learned about the kernel's segmentation.
+/// A socket's knowledge of the kernel's segmentation.
 #[derive(Debug)]
 pub(super) struct Bursts {
     /// Whether bursts are given to the kernel whole.
@@ -73,8 +73,9 @@ impl Bursts {
         self.send_singly(slices, total, segment, kernel)
     }
 
-    /// One call for each datagram, up to the first error. A datagram that the kernel takes alone proves that its error
-    /// was about segmentation: before Linux 6.14, a datagram above the interface's MTU is the same error in a burst.
+    /// Makes a call for each datagram, up to the first error. A datagram that the kernel takes alone proves that its
+    /// error was about segmentation: before Linux 6.14, a datagram above the interface's MTU is the same error in a
+    /// burst.
     fn send_singly(
         &self,
         slices: &[IoSlice<'_>],
@@ -114,9 +115,9 @@ fn send_first(
     with_part(slices, 0..bytes, |part| kernel(part, Some(segment)))
 }
 
-/// Whether the kernel says so of a burst that it cannot segment: `EIO` for a device without checksum offload (before
-/// Linux 6.11) and for IPsec, `EINVAL` for too many segments and for a socket without checksums (`udp_send_skb` in
-/// net/ipv4/udp.c).
+/// Whether the error is the kernel's for a burst that it cannot segment: `EIO` for a device without checksum offload
+/// (before Linux 6.11) and for IPsec, `EINVAL` for too many segments and for a socket without checksums (`udp_send_skb`
+/// in net/ipv4/udp.c).
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
 }

@@ -121,7 +121,7 @@ impl UdpOptions {
         Ok(())
     }
 
-    /// Whether the caller has asked for it: what is at its default only improves the socket.
+    /// Whether the caller has asked for the codepoint: an option at its default only improves the socket.
     fn asks_for_ecn(&self) -> bool {
         self.ecn != Self::new().ecn
     }

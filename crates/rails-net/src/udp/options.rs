@@ -34,7 +34,7 @@ pub struct UdpOptions {
     // Bursts.
     pub(super) segmentation: bool,
     pub(super) coalescing: bool,
-    // What datagrams carry.
+    // IP headers.
     pub(super) hop_limit: Option<NonZeroU8>,
     pub(super) ecn: Ecn,
     pub(super) path_mtu_discovery: Option<PathMtuDiscovery>,
@@ -59,7 +59,8 @@ pub enum Ecn {
     CongestionExperienced = 3,
 }
 
-/// How the kernel discovers and heeds the path's MTU (`IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`), by the kernel's names.
+/// The kernel's way to discover and heed the path's MTU (`IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`), by the kernel's
+/// names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -68,9 +69,9 @@ pub enum PathMtuDiscovery {
     Dont,
     /// The kernel fragments datagrams above the path's MTU that it knows, and lets no router fragment the others.
     Want,
-    /// No one fragments; the kernel refuses datagrams above the path's MTU that it knows, with `EMSGSIZE`.
+    /// No host fragments; the kernel refuses datagrams above the path's MTU that it knows, with `EMSGSIZE`.
     Do,
-    /// No one fragments; the kernel refuses only datagrams above the interface's MTU, with `EMSGSIZE`. The caller
+    /// No host fragments; the kernel refuses only datagrams above the interface's MTU, with `EMSGSIZE`. The caller
     /// finds the path's MTU by probes ([RFC 8899](https://www.rfc-editor.org/rfc/rfc8899)).
     Probe,
     /// Another mode, by its number; only ever read back.
@@ -81,10 +82,11 @@ pub enum PathMtuDiscovery {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
-    /// It does not.
+    /// The kernel sends datagrams at once.
     #[default]
     Off,
-    /// It does where the interface of the socket's route has a queueing discipline that heeds the time (`fq`, `etf`).
+    /// Datagrams wait where the interface of the socket's route has a queueing discipline that heeds the time (`fq`,
+    /// `etf`).
     Auto,
 }
 
@@ -129,8 +131,8 @@ impl UdpOptions {
         self
     }
 
-    /// Bytes that the kernel may hold for receiving (`SO_RCVBUF`). The kernel drops and counts what does not fit
-    /// ([`Received::dropped`](crate::Received::dropped)). Its own bookkeeping counts too: a datagram alone in its
+    /// Bytes that the kernel may hold for receiving (`SO_RCVBUF`). The kernel drops and counts datagrams that do not
+    /// fit ([`Received::dropped`](crate::Received::dropped)). Its own bookkeeping counts too: a datagram alone in its
     /// buffer may take several times its length.
     ///
     /// # Default
@@ -164,13 +166,13 @@ impl UdpOptions {
     /// On. A kernel without the option works on, and [`UdpSettings`](crate::UdpSettings) say so.
     ///
     /// # Cost
-    /// The receiver needs buffers of 64 KiB in all, since the kernel cuts off what does not fit.
+    /// The receiver needs buffers of 64 KiB in all, since the kernel cuts off the bytes that do not fit.
     pub fn coalescing(mut self, on: bool) -> Self {
         self.coalescing = on;
         self
     }
 
-    /// How many routers a datagram may pass (`IP_TTL`, `IPV6_UNICAST_HOPS`).
+    /// The most routers that a datagram may pass (`IP_TTL`, `IPV6_UNICAST_HOPS`).
     ///
     /// # Default
     /// None: the system's (`net.ipv4.ip_default_ttl`, or the router's advertisement), mostly 64.
@@ -188,7 +190,7 @@ impl UdpOptions {
         self
     }
 
-    /// How the kernel discovers and heeds the path's MTU.
+    /// The kernel's way to discover and heed the path's MTU.
     ///
     /// # Default
     /// [`PathMtuDiscovery::Probe`]: the caller finds the MTU, and ICMP messages, which anyone may forge, change none.

@@ -26,7 +26,7 @@ use std::{
 #[serde(tag = "state", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PacingUse {
-    /// They may.
+    /// Datagrams may be sent with their times.
     InUse {
         /// The interface of the route.
         interface: String,
@@ -60,7 +60,7 @@ pub enum PacingUse {
     },
 }
 
-/// What a socket knows of its pacing.
+/// The state of a socket's pacing.
 #[derive(Debug)]
 pub(super) struct Pacer {
     wanted: Pacing,

@@ -24,15 +24,15 @@ pub struct Received {
     pub segment_bytes: Option<NonZeroU16>,
     /// The sender.
     pub from: SocketAddr,
-    /// The codepoint of Explicit Congestion Notification; `None` if the kernel did not tell it. Datagrams with another
+    /// The codepoint of Explicit Congestion Notification; `None` if the kernel did not give it. Datagrams with another
     /// codepoint are never in the same train.
     pub ecn: Option<Ecn>,
-    /// Whether the kernel cut off bytes, for which the buffers were too small, or told not all: the size of a train's
-    /// datagrams may be missing then. The latter needs options of the descriptor that the caller has switched on, such
-    /// as `SO_TIMESTAMPING`.
+    /// Whether the kernel cut off bytes, for which the buffers were too small, or did not give all facts: the size of a
+    /// train's datagrams may be missing then. The latter needs options of the descriptor that the caller has switched
+    /// on, such as `SO_TIMESTAMPING`.
     pub is_truncated: bool,
-    /// How many datagrams the kernel had dropped since the socket was opened when this one arrived, mostly for want of
-    /// room in the socket's buffer (`SO_RXQ_OVFL`); it wraps around. A train that was coalesced before it was dropped
+    /// Datagrams that the kernel had dropped since the socket was opened when this one arrived, mostly for want of room
+    /// in the socket's buffer (`SO_RXQ_OVFL`); it wraps around. A train that was coalesced before it was dropped
     /// counts as one.
     pub dropped: u32,
 }
@@ -52,8 +52,8 @@ impl UdpSocket {
     /// Receives a datagram, or a train of them, into the buffers, one after the other, by one system call. The call
     /// neither blocks nor allocates memory.
     ///
-    /// With [`coalescing`](crate::UdpOptions::coalescing), a train is up to 65,507 bytes (over IPv6 65,527) long. What
-    /// does not fit into the buffers is lost ([`Received::is_truncated`]).
+    /// With [`coalescing`](crate::UdpOptions::coalescing), a train is up to 65,507 bytes (over IPv6 65,527) long. Bytes
+    /// that do not fit into the buffers are lost ([`Received::is_truncated`]).
     ///
     /// Datagrams of other senders that came before the socket was connected to its peer are received too.
     ///
@@ -77,7 +77,7 @@ impl UdpSocket {
     /// [`MAX_TRAINS`](Self::MAX_TRAINS). Where the kernel does not take such a call, one comes by each.
     ///
     /// # Errors
-    /// As of [`try_receive`](Self::try_receive); no train has come then.
+    /// Those of [`try_receive`](Self::try_receive); no train has come then.
     ///
     /// # References
     /// [recvmmsg(2)](https://man7.org/linux/man-pages/man2/recvmmsg.2.html)

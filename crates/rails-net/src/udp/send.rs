@@ -12,7 +12,7 @@ use std::{
 };
 
 impl UdpSocket {
-    /// The most bytes of one burst: what an IPv4 datagram carries, since the kernel builds one and cuts it.
+    /// The most bytes of one burst: those of an IPv4 datagram, since the kernel builds one and cuts it.
     pub const MAX_BURST_BYTES: usize = 65_507;
 
     /// The most datagrams of one burst (`UDP_MAX_SEGMENTS` in include/linux/udp.h, since Linux 6.9).
@@ -42,8 +42,8 @@ impl UdpSocket {
     }
 
     /// Sends the slices, one after the other, as datagrams of `segment_bytes`, the last of which may be shorter;
-    /// without `segment_bytes`, as one datagram. They go to `to`, or to the connected peer. The kernel holds them back until
-    /// `at`, all of them at once: cut bursts to the granularity of the times.
+    /// without `segment_bytes`, as one datagram. They go to `to`, or to the connected peer. The kernel holds them back
+    /// until `at`, all of them at once: cut bursts to the granularity of the times.
     ///
     /// Returns the bytes of the datagrams that the kernel took. They are the first ones; where the kernel does not
     /// segment, or takes fewer at once, they may not be all. No datagram is taken in part, and after an error none is.
@@ -60,7 +60,7 @@ impl UdpSocket {
     /// * [`WouldBlock`](io::ErrorKind::WouldBlock): the send buffer is full.
     /// * `EMSGSIZE`: a datagram is larger than the interface's MTU, or than the path's with
     ///   [`PathMtuDiscovery::Do`](crate::PathMtuDiscovery::Do) ([`is_too_large`](Self::is_too_large)). A connected
-    ///   socket also tells so of an ICMP message about a datagram sent before.
+    ///   socket gives it also for an ICMP message about a datagram sent before.
     /// * [`InvalidInput`](io::ErrorKind::InvalidInput): a burst beyond [`MAX_BURST_BYTES`](Self::MAX_BURST_BYTES),
     ///   [`MAX_SEGMENTS`](Self::MAX_SEGMENTS) or [`MAX_SLICES`](Self::MAX_SLICES).
     /// * [`Unsupported`](io::ErrorKind::Unsupported): a time, though [`pacing`](Self::pacing) is not in use. With `fq`,
@@ -91,7 +91,7 @@ impl UdpSocket {
         error.raw_os_error() == Some(libc::EMSGSIZE)
     }
 
-    /// One `sendmsg`.
+    /// Makes one call of `sendmsg`.
     fn send_once(
         &self,
         slices: &[IoSlice<'_>],

@@ -24,11 +24,11 @@ pub struct UdpSettings {
     pub segmentation: bool,
     /// Whether the kernel hands out trains of datagrams; `None` if it cannot tell (before Linux 5.13).
     pub coalescing: Option<bool>,
-    /// How many routers a datagram may pass.
+    /// The most routers that a datagram may pass.
     pub hop_limit: u32,
     /// The codepoint of Explicit Congestion Notification that datagrams are sent with.
     pub ecn: Ecn,
-    /// How the kernel discovers and heeds the path's MTU.
+    /// The kernel's way to discover and heed the path's MTU.
     pub path_mtu_discovery: PathMtuDiscovery,
     /// Whether datagrams may be sent with a time.
     pub pacing: PacingUse,
@@ -44,9 +44,9 @@ pub struct UdpSettings {
 pub struct UdpRoute {
     /// The interface's number (`if_nametoindex(3)`), by which [`LinkWatch`](crate::LinkWatch) names links.
     pub index: u32,
-    /// Its name.
+    /// The interface's name.
     pub interface: String,
-    /// Its MTU: the most bytes of an IP packet.
+    /// The interface's MTU: the most bytes of an IP packet.
     #[serde(rename = "mtu_bytes")]
     pub mtu: DataSize,
     /// The most payload of one datagram that the interface takes, without the headers of IP and UDP; the path may take
@@ -84,7 +84,7 @@ impl UdpSocket {
     /// The interface by which datagrams leave: that of the route to the peer, or the device that the socket is bound
     /// to. `None` if there is neither.
     ///
-    /// It asks the kernel by netlink each time; a route may change while the socket is used. Call it on a thread in the
+    /// Each call asks the kernel by netlink; a route may change while the socket is used. Call it on a thread in the
     /// socket's own network namespace. Rules by mark, port or user may send datagrams another way.
     ///
     /// # Errors
@@ -101,10 +101,10 @@ impl UdpSocket {
         }
     }
 
-    /// The interface by which datagrams for `to` leave, as [`route`](Self::route) tells it of the peer.
+    /// The interface by which datagrams for `to` leave, as [`route`](Self::route) does for the peer.
     ///
     /// # Errors
-    /// As [`route`](Self::route).
+    /// Those of [`route`](Self::route).
     pub fn route_to(&self, to: SocketAddr) -> Result<UdpRoute, UdpError> {
         let local = self.address(to)?;
         let device = self.device_index()?;

@@ -11,7 +11,7 @@ use std::{
 
 /// A UDP socket with the options of a [`UdpOptions`](crate::UdpOptions), on the tokio runtime where it was opened.
 ///
-/// It is used through a shared reference, from one thread or several. [`try_send`](Self::try_send) and
+/// Sending and receiving take a shared reference, from any thread. [`try_send`](Self::try_send) and
 /// [`try_receive`](Self::try_receive) never block. Before the first call, and after
 /// [`WouldBlock`](io::ErrorKind::WouldBlock), the caller waits with [`poll_send_ready`](Self::poll_send_ready) or
 /// [`poll_receive_ready`](Self::poll_receive_ready); each remembers the latest caller only.
@@ -87,8 +87,8 @@ impl UdpSocket {
     /// Call it on a thread in the socket's own network namespace: the route is asked for there.
     ///
     /// # Errors
-    /// [`UdpError::LocalEnd`] if `remote` is of the other address family, [`UdpError::Connect`] if no route leads there.
-    /// Then an earlier peer may stay.
+    /// [`UdpError::LocalEnd`] if `remote` is of the other address family, [`UdpError::Connect`] if no route leads
+    /// there. After an error an earlier peer may stay.
     pub fn connect(&self, remote: SocketAddr) -> Result<(), UdpError> {
         let local = self.address(remote)?;
         if local.is_ipv4() != remote.is_ipv4() {
@@ -100,7 +100,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// The same socket on the calling thread's runtime.
+    /// Moves the socket to the calling thread's runtime.
     ///
     /// # Errors
     /// The kernel's, mostly that there are too many descriptors. The socket is closed then.
@@ -112,13 +112,13 @@ impl UdpSocket {
         Ok(Self { arrivals: self.arrivals.register_here()?, room, ..self })
     }
 
-    /// Has the calling thread's runtime watch for arrivals, as it does at first, or nobody. While nobody watches,
+    /// Has the calling thread's runtime watch for arrivals, as it does at first, or no runtime. While none watches,
     /// [`poll_receive_ready`](Self::poll_receive_ready) is never ready, and [`try_receive`](Self::try_receive) asks the
     /// kernel each time. A caller that comes back at times of its own, while datagrams come one by one, so takes
     /// several for one wake of its thread.
     ///
     /// # Errors
-    /// The kernel's, mostly that there are too many descriptors to watch. Nobody watches then.
+    /// The kernel's, mostly that there are too many descriptors to watch. No runtime watches then.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver (`enable_all`).

@@ -4,16 +4,16 @@ use crate::Received;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What a UDP socket has sent and received since it was opened, counted by the socket itself.
+/// Counts of a UDP socket's sending and receiving since it was opened, kept by the socket itself.
 ///
-/// The counters are read one by one, so those of one call may be in part counted.
+/// The counters are read one by one, so a call under way may be counted in part.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UdpStats {
     // Sending.
     /// Datagrams that the kernel took.
     pub datagrams_sent: u64,
-    /// Their bytes, without headers of UDP and below.
+    /// Bytes of these datagrams, without headers of UDP and below.
     pub bytes_sent: u64,
     /// System calls that sent, or tried to.
     pub send_calls: u64,
@@ -27,7 +27,7 @@ pub struct UdpStats {
     // Receiving.
     /// Datagrams received.
     pub datagrams_received: u64,
-    /// Their bytes, without headers of UDP and below.
+    /// Bytes of these datagrams, without headers of UDP and below.
     pub bytes_received: u64,
     /// System calls that received, or tried to.
     pub receive_calls: u64,
@@ -36,8 +36,8 @@ pub struct UdpStats {
     /// Datagrams and trains of which the kernel cut something off ([`Received::is_truncated`](crate::Received)).
     pub truncated: u64,
     /// Datagrams that the kernel dropped for want of room in the socket's buffer, or with a wrong checksum
-    /// (`SO_RXQ_OVFL`). It is told with the next datagram that arrives, so drops at the end are told with nothing. A
-    /// train that was coalesced before it was dropped counts as one.
+    /// (`SO_RXQ_OVFL`). The next datagram that arrives brings the count, so drops at the end stay unknown. A train that
+    /// was coalesced before it was dropped counts as one.
     pub overflow_drops: u32,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Counters {
     overflow_drops: AtomicU32,
 }
 
-/// What one call has received.
+/// The counts of one receiving call.
 #[derive(Debug, Default)]
 pub(super) struct Count {
     datagrams: u64,
@@ -68,7 +68,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// A datagram, or a train of them.
+    /// Counts a datagram, or a train of them.
     pub(super) fn add(&mut self, train: &Received) {
         let datagrams = train.segment_bytes.map_or(1, |segment| train.bytes.div_ceil(segment.get().into()));
         self.datagrams += datagrams as u64;
@@ -86,14 +86,14 @@ impl Counters {
         self.largest_sent.fetch_max(datagrams, Relaxed);
     }
 
-    /// A send that failed: whether it was too large, and whether the kernel refused to segment it.
+    /// Counts a send that failed: whether it was too large, and whether the kernel refused to segment it.
     pub(super) fn not_sent(&self, too_large: bool, refused: bool) {
         self.send_calls.fetch_add(1, Relaxed);
         self.too_large.fetch_add(too_large.into(), Relaxed);
         self.segmentation_refused.fetch_add(refused.into(), Relaxed);
     }
 
-    /// A call that received that much, or nothing.
+    /// Counts a call that received that much, or nothing.
     pub(super) fn received(&self, count: &Count) {
         self.receive_calls.fetch_add(1, Relaxed);
         if count.datagrams > 0 {

@@ -1,10 +1,10 @@
 //! Which connections a listener keeps while their peers have not proved themselves, so that none of them keeps the
 //! others out.
 //!
-//! At a limit a silent connection makes room for the next: one of the lowest [`Standing`] that has more than its share of
-//! the places, of the [`Origin`] that has most of those, and of that the one that has been silent longest. So a flood
-//! displaces itself: that of one origin the connections of this origin, that of mute peers no peer that speaks, that of
-//! peers that speak none that has just come, and that of peers that prove themselves and go no further no other origin.
+//! At a limit a silent connection makes room for the next: one of the lowest [`Standing`] that has more than its share
+//! of the places, of the [`Origin`] that has most of those, and of that the one that has been silent longest. So a
+//! flood displaces itself: a flood from one origin displaces that origin, mute peers displace no peer that speaks,
+//! peers that speak none that has just come, and peers that prove themselves and go no further no other origin.
 
 mod rate;
 
@@ -57,9 +57,9 @@ pub struct HandshakeId(u64);
 /// The outcome for a connection that has come.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Entry<T> {
-    /// There was a place for it.
+    /// The connection has a free place.
     Free(HandshakeId),
-    /// Another connection has made room for it, and is forgotten: the caller ends that one.
+    /// Another connection has made room, and is forgotten: the caller ends that one.
     Instead {
         /// The name of the connection that has come.
         id: HandshakeId,
@@ -68,8 +68,8 @@ pub enum Entry<T> {
         /// The limit that was reached.
         limit: Limit,
     },
-    /// Nobody makes room for it. Peers that have proved themselves have most places of this limit, and will soon be
-    /// over.
+    /// No connection makes room: peers that have proved themselves have most places of this limit, and will soon be
+    /// done, or the newcomer's origin has more places than others.
     Refused(Limit),
 }
 
@@ -272,7 +272,7 @@ mod tests {
         outlast(&mut handshakes, &lanes, (0..1000).map(stranger));
     }
 
-    /// A peer that has just come has sent nothing, since nobody has read it yet.
+    /// A peer that has just come has sent nothing, since no task has read from it yet.
     #[test]
     fn newcomers_outlast_peers_that_speak_and_stop() {
         let mut handshakes = Handshakes::new(256, 64);

@@ -1,5 +1,5 @@
-//! How many handshakes begin in a second, where each costs CPU time before the peer has proved anything, as those of
-//! TLS do.
+//! The rate at which handshakes begin, where each costs CPU time before the peer has proved anything, as those of TLS
+//! do.
 
 use super::Origin;
 use crate::handshake::Limit;
@@ -100,7 +100,7 @@ mod tests {
         IpAddr::from((0x0a00_0000 + number).to_be_bytes())
     }
 
-    /// How many of so many handshakes begin.
+    /// The number of handshakes with these peers that begin.
     fn begun(rate: &mut HandshakeRate, now: Instant, peers: impl Iterator<Item = u32>, is_familiar: bool) -> usize {
         peers.filter(|number| rate.begin(now, peer(*number), is_familiar).is_ok()).count()
     }

@@ -9,13 +9,13 @@ use bytes::Bytes;
 /// A run of a stream's bytes, which one lane sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// The stream offset of its first byte.
+    /// The stream offset of the chunk's first byte.
     pub offset: u64,
-    /// Its bytes, in the slices that the application wrote.
+    /// The chunk's bytes, in the slices that the application wrote.
     pub payload: Vec<Bytes>,
-    /// Its length in bytes.
+    /// The chunk's length in bytes.
     pub length: u32,
-    /// Whether the stream ends behind it.
+    /// Whether the stream ends behind the chunk.
     pub fin: bool,
     /// The content of the bytes.
     pub content: Content,
@@ -36,7 +36,7 @@ pub enum Content {
 /// Small messages of one priority, one behind the other, each behind its length in four bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet {
-    /// The priority of all of them.
+    /// The priority of all these messages.
     pub priority: Priority,
     /// The number of the first among the messages of this priority; the others follow.
     pub first: u64,

@@ -24,17 +24,17 @@ impl Priority {
         if (level as usize) < Self::LEVELS { Some(Self(level)) } else { None }
     }
 
-    /// Its level, from 0 to 7.
+    /// The priority's level, from 0 to 7.
     pub const fn level(self) -> u8 {
         self.0
     }
 
-    /// All of them, the most urgent first.
+    /// All priorities, the most urgent first.
     pub fn falling() -> impl Iterator<Item = Self> {
         (0..Self::LEVELS as u8).rev().map(Self)
     }
 
-    /// The same as an index.
+    /// The level as an index.
     pub fn index(self) -> usize {
         self.0.into()
     }

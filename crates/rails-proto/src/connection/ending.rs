@@ -90,7 +90,7 @@ impl Connection {
         self.ending.lingers.is_some() && self.lanes.iter().any(|lane| lane.up && lane.since.is_some())
     }
 
-    /// A lane has acknowledged what has arrived on it.
+    /// A lane has acknowledged all that has arrived on it.
     pub(super) fn has_acknowledged(&mut self) {
         self.wakes.supervisor |= self.ending.lingers.is_some();
     }
@@ -111,7 +111,7 @@ impl Connection {
         self.ending.returns = None;
     }
 
-    /// The peer refuses every lane that this end dials again: nobody is left to hear of the end of a stream that is
+    /// The peer refuses every lane that this end dials again: no peer is left to hear of the end of a stream that is
     /// done.
     pub(super) fn nobody_returns(&mut self) {
         let settles = self.is_done_without_lanes();
@@ -204,7 +204,7 @@ impl Connection {
         self.is_sending_over() && self.is_receiving_over()
     }
 
-    /// How many of its bytes the peer does not have, if the application has dropped the stream and the stream has failed since.
+    /// The bytes that the peer does not have, if the application has dropped the stream and the stream failed since.
     pub fn undelivered(&self) -> u64 {
         if self.failure.is_none() || self.ending.lingers.is_none() { 0 } else { self.bytes_at_risk() }
     }

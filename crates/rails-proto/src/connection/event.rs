@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// An event of a lane, or of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// When it happened.
+    /// The time of the event.
     pub at: Instant,
     /// The lane; `None` for an event of the stream.
     pub lane: Option<LaneId>,
@@ -25,17 +25,17 @@ pub enum EventKind {
     Joined,
     /// The lane has stalled. Other lanes send its chunks in flight again, and the scheduler gives it nothing until it answers.
     Stalled {
-        /// How this end noticed.
+        /// The sign by which this end noticed.
         cause: StallCause,
         /// The time without an acknowledgement.
         #[serde(rename = "stalled_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         stalled_for: Duration,
-        /// Bytes in flight on it.
+        /// Bytes in flight on the lane.
         bytes_at_risk: u64,
     },
     /// The lane answers again, and the scheduler uses it as before.
     Restored {
-        /// How long it was stalled.
+        /// How long the lane was stalled.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         after: Duration,
     },
@@ -56,7 +56,7 @@ pub enum EventKind {
     Leaving,
     /// The lane has ended.
     Ended {
-        /// Bytes in flight on it that the peer had not acknowledged.
+        /// Bytes in flight on the lane that the peer had not acknowledged.
         bytes_at_risk: u64,
     },
     /// The stream has made no progress for a second or more, though it waits for something. The event comes again each time that twice as
@@ -88,8 +88,8 @@ pub enum EventKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StallCause {
-    /// No acknowledgement came on it for much longer than its round trip.
+    /// No acknowledgement came on the lane for much longer than its round trip.
     NoProgress,
-    /// The link under it went down.
+    /// The link under the lane went down.
     LinkDown,
 }

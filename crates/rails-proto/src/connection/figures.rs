@@ -20,7 +20,7 @@ pub struct WindowUse {
 /// Bytes that have arrived and cannot be read, because bytes before them are missing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reordered {
-    /// Now.
+    /// Bytes that wait now.
     pub bytes: u64,
     /// The maximum so far.
     pub max_bytes: u64,

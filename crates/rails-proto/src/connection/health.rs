@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub struct LinkSample {
     /// The smoothed round trip.
     pub rtt: Option<Duration>,
-    /// Its mean deviation.
+    /// The round trip's mean deviation.
     pub rtt_variation: Option<Duration>,
     /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
     pub min_rtt: Option<Duration>,
@@ -24,7 +24,7 @@ pub(super) struct Health {
     /// How long the lane may make no progress before it is stalled.
     progress_timeout: Option<Duration>,
     stalled_since: Option<Instant>,
-    /// The link under it is down. The lane is stalled until the link is up, even if its transport reports no stall.
+    /// The link under the lane is down: the lane is stalled until it is up, even if the transport reports no stall.
     link_is_down: bool,
 }
 

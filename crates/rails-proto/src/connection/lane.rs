@@ -30,7 +30,7 @@ pub(super) struct Lane {
     pub(super) stop_sent: bool,
     pub(super) health: Health,
     pub(super) unused: Unused,
-    /// Another connection has taken its place.
+    /// Another connection has taken the lane's place.
     pub(super) replaced: bool,
     /// Whether the lane is leaving the stream.
     pub(super) leaving: bool,
@@ -40,7 +40,7 @@ pub(super) struct Lane {
     /// The peer said that this end has acknowledged everything that it sent on the lane.
     pub(super) other_drained: bool,
     pub(super) clock: LaneClock,
-    /// Bytes and chunks that arrived on it and had arrived before.
+    /// Bytes and chunks that arrived on the lane and had arrived before.
     pub(super) duplicates: ByteCount,
 }
 

@@ -588,8 +588,8 @@ impl Connection {
         self.wakes.take()
     }
 
-    /// The same without the lanes that are to stand by, and without a timer of the stream, which a later call names: for a driver that lets a lane send
-    /// at once, after which they may not be needed.
+    /// As [`take_wakes`](Self::take_wakes), without the lanes that are to stand by and without a timer of the stream,
+    /// which a later call names: for a driver that lets a lane send at once, after which the stream may not need them.
     #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_urgent_wakes(&mut self) -> Wakes {
         self.wakes.take_urgent()

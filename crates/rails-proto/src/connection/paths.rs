@@ -12,13 +12,13 @@ use std::time::Instant;
 /// How a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneEnd {
-    /// Both ends have closed it, as they should.
+    /// Both ends have closed the lane, as they should.
     Closed,
-    /// This end ended it: this says nothing about the peer.
+    /// This end ended the lane: that says nothing about the peer.
     Own,
-    /// The peer's kernel closed or reset it, and no frame had given a reason.
+    /// The peer's kernel closed or reset the lane, and no frame had given a reason.
     ByPeer,
-    /// Its connection timed out, or its bytes arrived damaged.
+    /// The lane's connection timed out, or its bytes arrived damaged.
     Lost,
 }
 
@@ -43,17 +43,17 @@ struct Path {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// This end dials it for the first time.
+    /// This end dials the lane for the first time.
     Dialled,
-    /// Its first attempt has failed. That says nothing about the peer, and this end goes on dialling it.
+    /// The lane's first attempt has failed. That says nothing about the peer, and this end goes on dialling.
     Unreached,
     Up,
-    /// It was lost, and the peer's kernel did not close it.
+    /// The lane was lost, and the peer's kernel did not close it.
     Lost,
     /// The lane was lost, and the peer's kernel refuses the connections that this end has tried since.
     LostAndRefused,
     ClosedByPeer,
-    /// The peer refused it when this end dialled again.
+    /// The peer refused the lane when this end dialled again.
     Refused,
 }
 

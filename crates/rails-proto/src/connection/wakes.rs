@@ -96,7 +96,7 @@ impl Wakes {
         Self { supervisor, standstill: false, ..std::mem::take(self) }
     }
 
-    /// Takes all but those that only a stream needs that waits for more than one lane.
+    /// Takes all wakes but those that only a stream needs which waits for more than one lane.
     pub(super) fn take_urgent(&mut self) -> Self {
         let later = Self { standing_by: self.standing_by, standstill: self.standstill, ..Self::default() };
         Self { standing_by: 0, standstill: false, ..std::mem::replace(self, later) }

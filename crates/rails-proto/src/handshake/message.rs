@@ -281,7 +281,7 @@ impl Mode {
         matches!(self, Self::Encrypted | Self::Tls)
     }
 
-    /// Its number on the wire, from 0.
+    /// The mode's number on the wire, from 0.
     fn code(self) -> u8 {
         self as u8
     }
@@ -305,7 +305,7 @@ impl fmt::Display for Mode {
 impl Purpose {
     const ALL: [Self; 3] = [Self::Open, Self::Join, Self::Discover];
 
-    /// Its number on the wire, from 0.
+    /// The purpose's number on the wire, from 0.
     fn code(self) -> u8 {
         self as u8
     }
@@ -360,7 +360,7 @@ impl Refusal {
         Self::Busy(Limit::PeerTlsRate),
     ];
 
-    /// Its number on the wire, from 1.
+    /// The refusal's number on the wire, from 1.
     fn code(self) -> u8 {
         Self::ALL.iter().position(|refusal| *refusal == self).map_or(0, |index| index as u8 + 1)
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub struct TransportSample {
     /// The smoothed round trip.
     pub rtt: Option<Duration>,
-    /// Its mean deviation.
+    /// The round trip's mean deviation.
     pub rtt_variation: Option<Duration>,
     /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
     pub min_rtt: Option<Duration>,
@@ -32,7 +32,7 @@ pub struct TransportSample {
 pub(super) struct Progress {
     lane: LaneId,
     acknowledged: u64,
-    /// When the peer acknowledged them, as far as this end knows.
+    /// When the peer acknowledged these bytes, as far as this end knows.
     since: Option<Instant>,
 }
 

@@ -113,7 +113,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     /// [gives them back](Self::give_back), the lane sends nothing else.
     ///
     /// # Panics
-    /// If they are lent.
+    /// If the bytes are lent.
     pub fn lend(&mut self) -> Outgoing {
         self.sender.lend()
     }
@@ -176,7 +176,7 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
     }
 
     /// The least number of bytes for which the connection is to wake the driver from now on, if that has changed; one byte
-    /// at first. The driver asks before it waits for bytes. It may come earlier.
+    /// at first. The driver asks before it waits for bytes. A wake may come earlier.
     pub fn take_low_water(&mut self) -> Option<usize> {
         self.receiver.take_low_water()
     }

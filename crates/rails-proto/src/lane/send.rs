@@ -11,7 +11,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Sender {
     lane: LaneId,
-    /// `None` while it is lent.
+    /// `None` while the bytes are lent.
     outgoing: Option<Outgoing>,
     in_flight: u64,
     unsent: Option<UnsentLimit>,
@@ -78,12 +78,12 @@ impl Sender {
         self.outgoing.as_mut()
     }
 
-    /// Lends them.
+    /// Lends the outgoing bytes.
     pub(super) fn lend(&mut self) -> Outgoing {
         self.outgoing.take().expect(LENT)
     }
 
-    /// Takes them back.
+    /// Takes the outgoing bytes back.
     pub(super) fn give_back(&mut self, outgoing: Outgoing) {
         self.outgoing = Some(outgoing);
     }

@@ -143,7 +143,7 @@ impl Assembly {
     }
 
     /// Keeps a part of a piece that a lane holds, unless the same has come before. An honest peer cuts a part anew, and never across an earlier cut; of
-    /// another's overlapping parts the last one stays, so that all together are no longer than the message.
+    /// another peer's overlapping parts the last one stays, so that all together are no longer than the message.
     fn keep_meanwhile(&mut self, at: u32, part: Bytes) {
         let end = |at: u32, part: &Bytes| at + part.len() as u32;
         let until = end(at, &part);

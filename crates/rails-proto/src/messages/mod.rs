@@ -36,7 +36,7 @@ pub fn packet_space(bytes: u32) -> u64 {
     (u64::from(bytes) + BESIDE_PACKET).div_ceil(SLOT) * SLOT
 }
 
-/// The same for a large message, which has an overhead of [`BESIDE_MESSAGE`] bytes.
+/// As [`packet_space`], for a large message, which has an overhead of [`BESIDE_MESSAGE`] bytes.
 pub fn message_space(bytes: u32) -> u64 {
     (u64::from(bytes) + BESIDE_MESSAGE).div_ceil(SLOT) * SLOT
 }

@@ -30,16 +30,17 @@ impl fmt::Display for RailId {
 pub struct LaneCandidate {
     /// The rail, by its number at its own end.
     pub rail: RailId,
-    /// Its transport and address, with the port at an end that listens, else with port 0. At the calling end it may be unspecified (0.0.0.0): the routes
-    /// then choose the address. The scope of a link-local address of IPv6 is the caller's interface; 0 is unknown.
+    /// The transport and address, with the port at an end that listens, else with port 0. At the calling end the
+    /// address may be unspecified (0.0.0.0): the routes then choose it. The scope of a link-local address of IPv6 is
+    /// the caller's interface; 0 is unknown.
     pub address: LaneAddress,
     /// Length of the address's network prefix in bits; `None` is unknown.
     pub prefix_len: Option<u8>,
-    /// Speed of its link; `None` is unknown.
+    /// Speed of the rail's link; `None` is unknown.
     pub speed_bits_per_second: Option<u64>,
-    /// The number of the NUMA node of its rail; `None` is unknown.
+    /// The number of the rail's NUMA node; `None` is unknown.
     pub node: Option<u32>,
-    /// The name of its interface, for display only.
+    /// The name of the rail's interface, for display only.
     pub interface: Option<String>,
 }
 
@@ -78,7 +79,7 @@ pub struct Pair {
 pub struct Unpaired {
     /// The offer.
     pub offer: LaneCandidate,
-    /// The reason why it has no lane.
+    /// The reason why the offer has no lane.
     pub why: String,
 }
 
@@ -87,7 +88,7 @@ pub const MAX_OFFERS: usize = MAX_LANES;
 
 /// Pairs this end's offers with the peer's, into `wish` lanes. `None` makes as many lanes as it takes to use every rail that can be paired.
 ///
-/// The same offers give the same pairing, in any order. The rules, in this order:
+/// Equal offers give equal pairings, in any order. The rules, in this order:
 /// 1. Two rails form a pair if they have addresses of one transport in one subnet, as [`Relation`] defines it. Only if no pair of rails has such
 ///    addresses are rails paired across subnets, and a note says so.
 /// 2. No rail gets a second lane while another that could be paired with the same one has none, and no rail is left over that could

@@ -103,7 +103,7 @@ pub enum Wait {
     NothingToSend,
     /// Another lane would deliver all waiting bytes sooner.
     SoonerElsewhere,
-    /// It is another lane's turn.
+    /// Another lane has its turn.
     OutOfTurn,
     /// The application's own policy has a reason of its own.
     Other,
@@ -118,7 +118,7 @@ pub struct Sent {
     pub offset: u64,
     /// The number of bytes.
     pub length: u32,
-    /// The reason why the lane took them.
+    /// The reason why the lane took the bytes.
     pub cause: Cause,
 }
 
@@ -126,11 +126,11 @@ pub struct Sent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// No lane had taken them before.
+    /// No lane had taken the bytes before.
     New,
-    /// The lane that had them was lost or has stalled.
+    /// The lane that had the bytes was lost or has stalled.
     Requeued,
-    /// Another lane is late with them.
+    /// Another lane is late with the bytes.
     Reinjected,
     /// The lane gets nothing else, and the copy measures its speed.
     Probed,

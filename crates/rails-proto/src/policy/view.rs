@@ -34,7 +34,7 @@ pub(crate) trait InFlight: fmt::Debug {
 pub struct Requeued {
     /// The number of bytes.
     pub bytes: usize,
-    /// The number of them that lie together at the lowest offset.
+    /// The number of bytes that lie together at the lowest offset.
     pub first: usize,
 }
 
@@ -43,7 +43,7 @@ pub struct Requeued {
 pub struct Streak {
     /// The lane.
     pub lane: usize,
-    /// The bytes that it took since another lane last took new bytes.
+    /// The bytes that the lane took since another lane last took new bytes.
     pub bytes: u64,
 }
 
@@ -78,17 +78,17 @@ pub struct LaneView {
 /// A chunk that a lane has in flight, and for which it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChunkView {
-    /// The stream offset of its first byte.
+    /// The stream offset of the chunk's first byte.
     pub offset: u64,
-    /// The lane that answers for it.
+    /// The lane that answers for the chunk.
     pub lane: usize,
-    /// The time since the lane took it.
+    /// The time since the lane took the chunk.
     #[serde(rename = "age_ns", with = "As::<DurationNanoSeconds<u64>>")]
     pub age: Duration,
     /// How long chunks take on that lane: at least as long as the oldest there has taken so far, for a lane keeps them in order.
     #[serde(rename = "expected_ns", with = "As::<DurationNanoSeconds<u64>>")]
     pub expected: Duration,
-    /// How long the lane still needs to deliver it, by its rate; `None` if the rate is unknown.
+    /// How long the lane still needs to deliver the chunk, by its rate; `None` if the rate is unknown.
     #[serde(rename = "remaining_ns", with = "As::<Option<DurationNanoSeconds<u64>>>")]
     pub remaining: Option<Duration>,
 }

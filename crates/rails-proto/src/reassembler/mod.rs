@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 /// Puts the chunks of a stream back in order.
 ///
-/// It holds at most a window of unread bytes. Bytes beyond it are a [`Violation`], for the peer knows the limit. A byte that has arrived before is dropped,
-/// whether in a copy of the same chunk or in one that overlaps it.
+/// The reassembler holds at most a window of unread bytes. Bytes beyond it are a [`Violation`], for the peer knows the
+/// limit. A byte that has arrived before is dropped, whether in a copy of the same chunk or in one that overlaps it.
 ///
 /// # Memory
 /// For any peer, the memory is at most a window and a tenth of it, and 16 KiB for tiny chunks:
@@ -45,9 +45,9 @@ pub struct Reassembler {
 /// Whether the bytes of a chunk are new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Some of them are.
+    /// Some of the bytes are new.
     New,
-    /// All of them have arrived before.
+    /// All bytes have arrived before.
     Duplicate,
 }
 

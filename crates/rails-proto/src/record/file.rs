@@ -50,7 +50,7 @@ pub enum RecordError {
     Impossible {
         /// The line's number, from 1.
         line: usize,
-        /// The reason why they are impossible.
+        /// The reason why the values are impossible.
         reason: &'static str,
     },
 }

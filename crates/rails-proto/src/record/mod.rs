@@ -61,7 +61,7 @@ pub enum RecordedEvent {
     Sent(Sent),
     /// The peer acknowledged bytes.
     Acked {
-        /// The lane that had them in flight.
+        /// The lane that had the bytes in flight.
         lane: usize,
         /// The number of bytes.
         bytes: u64,

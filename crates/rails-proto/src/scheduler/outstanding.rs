@@ -40,7 +40,7 @@ pub(super) struct Segment {
     /// The transmission that has to deliver the segment, on one of the lanes that sent it; `None` if it is requeued and
     /// waits for a lane.
     answering: Option<Answer>,
-    /// The lanes that took it on their present connection.
+    /// The lanes that took the segment on their present connection.
     sent_on: u64,
 }
 
@@ -265,7 +265,7 @@ impl Segment {
         self.chunk.offset
     }
 
-    /// The offset behind its last byte.
+    /// The offset behind the segment's last byte.
     pub(super) fn end(&self) -> u64 {
         self.chunk.offset + self.length()
     }

@@ -9,16 +9,16 @@ use std::ops::AddAssign;
 pub struct ByteCount {
     /// Bytes of the stream.
     pub bytes: u64,
-    /// The chunks that held them.
+    /// The chunks that held the bytes.
     pub chunks: u64,
 }
 
 /// Bytes and chunks that a lane took after another lane had taken them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Reissued {
-    /// Taken over from lanes that were lost or have stalled.
+    /// Bytes taken over from lanes that were lost or have stalled.
     pub requeued: ByteCount,
-    /// Sent again because the first lane was late with them.
+    /// Bytes sent again because the first lane was late with them.
     pub reinjected: ByteCount,
     /// Copies that probe a lane to which the policy gives nothing.
     pub probed: ByteCount,

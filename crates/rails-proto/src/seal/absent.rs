@@ -58,7 +58,7 @@ pub struct PacketOpener(Infallible);
 pub struct PacketSeals {
     /// Seals the packets that this end sends.
     pub sealer: PacketSealer,
-    /// Opens those of the peer.
+    /// Opens the packets of the peer.
     pub opener: PacketOpener,
 }
 

@@ -17,12 +17,12 @@ pub const PACKETS_PER_KEY: u64 = 1 << 20;
 pub struct PacketSealer(Arc<Generation>);
 
 /// Opens the packets of one direction, in any order: each must be of the latest key that has opened one, or of its
-/// neighbours. Clones open packets on other threads, and this one is [told](Self::opened) of them.
+/// neighbours. Clones open packets on other threads; the caller [notes](Self::opened) these here.
 #[derive(Debug, Clone)]
 pub struct PacketOpener {
     previous: Option<Arc<Generation>>,
     current: Arc<Generation>,
-    /// Derived when a packet claims it, and current once one has opened with it.
+    /// The next key: derived when a packet claims it, and current once one has opened with it.
     next: Option<Arc<Generation>>,
 }
 
@@ -38,7 +38,7 @@ struct Generation {
 pub struct PacketSeals {
     /// Seals the packets that this end sends.
     pub sealer: PacketSealer,
-    /// Opens those of the peer.
+    /// Opens the packets of the peer.
     pub opener: PacketOpener,
 }
 

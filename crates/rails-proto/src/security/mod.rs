@@ -15,8 +15,8 @@ use crate::{
     secret::Secret,
 };
 
-/// How the ends of a stream, or of every stream of a listener, authenticate each other and protect its bytes. Both ends choose the
-/// same mode: an end takes no other mode than its own, so nobody on the path can make them settle for a weaker one.
+/// How the ends of a stream, or of every stream of a listener, authenticate each other and protect its bytes. Both ends
+/// choose one mode: an end takes no other mode than its own, so no attacker on the path can make the two weaken it.
 ///
 /// | mode | peers that may join | possible attacks on the path |
 /// |---|---|---|
@@ -50,8 +50,8 @@ impl Security {
         Self::alike(Credentials::Secret { mode: Mode::PreSharedKey, secret })
     }
 
-    /// Every peer that knows the secret may join. Both ends encrypt and authenticate the bytes, frame by frame, with keys derived
-    /// from it.
+    /// Every peer that knows the secret may join. Both ends encrypt and authenticate the bytes, frame by frame, with
+    /// keys derived from the secret.
     #[cfg(feature = "encryption")]
     pub fn encrypted(secret: Secret) -> Self {
         Self::alike(Credentials::Secret { mode: Mode::Encrypted, secret })

@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr};
 /// The SHA-256 of a certificate's public key (its SubjectPublicKeyInfo, as in RFC 7469, section 2.4): it stays the same when the
 /// certificate is renewed with the same key.
 ///
-/// It is written as 64 hexadecimal digits; parsing also takes base64, which `openssl` prints:
+/// Parsing also takes base64; a pin is written as 64 hexadecimal digits, as `openssl` prints it:
 ///
 /// ```text
 /// openssl x509 -in cert.pem -noout -pubkey | openssl pkey -pubin -outform der | openssl dgst -sha256 -hex

@@ -48,7 +48,7 @@ pub enum TlsError {
     /// No certificate can have this name.
     #[error("`{0}` is neither a DNS name nor an IP address")]
     Name(String),
-    /// rustls rejects them: for instance, the key does not fit the certificate, or a certificate is no authority.
+    /// rustls rejects certificates and key: the key does not fit the certificate, or a certificate is no authority.
     #[error("they cannot be used")]
     Unusable(#[source] rustls::Error),
 }
@@ -63,7 +63,7 @@ impl Identity {
         Ok(Self { chain: certificates_of(certificates)?, key })
     }
 
-    /// The pin of its key; `None` if the certificate cannot be parsed.
+    /// The pin of the identity's key; `None` if the certificate cannot be parsed.
     pub fn pin(&self) -> Option<KeyPin> {
         KeyPin::of(self.chain.first()?)
     }

@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 /// The behaviour of one end's application.
 #[derive(Debug, Clone)]
 pub(crate) struct Habits {
-    /// The bytes that it writes before it finishes.
+    /// The bytes that the application writes before it finishes.
     pub(crate) total: u64,
     /// The most bytes of one write.
     pub(crate) longest_write: usize,
-    /// Each time after so many bytes it pauses, for so long.
+    /// Each time after so many bytes the application pauses, for so long.
     pub(crate) bursts: Option<(u64, Duration)>,
-    /// Once, after so many bytes, it stops reading for so long.
+    /// Once, after so many bytes, the application stops reading for so long.
     pub(crate) stall: Option<(u64, Duration)>,
-    /// Whether it sends messages: `total` of them, each at most as long as a write would be.
+    /// Whether the application sends messages: `total` of them, each at most as long as a write would be.
     pub(crate) messages: bool,
-    /// Whether it drops the stream after it has finished and has read to the end.
+    /// Whether the application drops the stream after it has finished and has read to the end.
     pub(crate) drops: bool,
-    /// It drops the stream without finishing as soon as it has written so many bytes or messages, no matter how much it has
-    /// read.
+    /// The application drops the stream without finishing as soon as it has written so many bytes or messages, no
+    /// matter how much it has read.
     pub(crate) goes: Option<u64>,
 }
 
@@ -34,24 +34,24 @@ pub(crate) struct Habits {
 pub(crate) struct Application {
     habits: Habits,
     random: ChaCha8Rng,
-    /// The pattern that it writes and the pattern that it expects: the stream repeats each of them.
+    /// The pattern to write and the pattern to expect: the stream repeats each of them.
     patterns: [Bytes; 2],
-    /// The numbers of messages of each priority that it has sent and received.
+    /// The numbers of messages of each priority sent and received.
     sent: [u64; 8],
     received: [u64; 8],
-    /// In bytes, or in messages.
+    /// The amounts written and read, in bytes or in messages.
     pub(crate) written: u64,
     pub(crate) read: u64,
     /// The value of `written` before the last write.
     written_before: u64,
-    /// When it last read, and the gaps between two reads: their beginnings and lengths.
+    /// The time of the last read, and the gaps between two reads: their beginnings and lengths.
     read_at: Option<Instant>,
     pub(crate) gaps: Vec<(Instant, Duration)>,
-    /// When it read the end of the stream.
+    /// When the application read the end of the stream.
     pub(crate) read_end: Option<Instant>,
     pub(crate) writer: Task,
     pub(crate) reader: Task,
-    /// Whether it has dropped the stream without finishing.
+    /// Whether the application has dropped the stream without finishing.
     pub(crate) gone: bool,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Application {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Task {
     Ready,
-    /// It sleeps until a wake.
+    /// The task sleeps until a wake.
     Waiting,
     Until(Instant),
     Done,
@@ -170,7 +170,7 @@ impl Application {
         };
     }
 
-    /// Whether it drops the stream before its end.
+    /// Whether the application drops the stream before its end.
     pub(crate) fn leaves(&mut self, connection: &Connection) -> bool {
         if self.habits.goes.take_if(|at| self.written >= *at).is_some() && !connection.is_done() {
             (self.gone, self.writer, self.reader) = (true, Task::Done, Task::Done);

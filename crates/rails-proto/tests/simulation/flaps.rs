@@ -38,7 +38,7 @@ fn a_lane_that_seemed_slow_is_tried_and_used() {
     }
 }
 
-/// The same for a lane that is as slow as it seems: an event reports it, and it costs next to nothing.
+/// An event reports a lane that is as slow as it seems, and the lane costs next to nothing.
 #[test]
 fn a_lane_that_is_slow_is_tried_at_little_cost() {
     let lanes = [LaneSpec::steady(100, ms(1), 256 << 10), LaneSpec::steady(2, ms(500), 64 << 10)];

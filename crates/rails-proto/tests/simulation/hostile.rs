@@ -321,7 +321,7 @@ fn bytes_kept_for_a_peer_that_leaves_one_out() {
     assert_eq!((sent + 1_000, connection.figures(now).kept), (UNACKNOWLEDGED, UNACKNOWLEDGED + (1 << 20)));
 }
 
-/// The same with messages, some of which wait until there is room for all of them.
+/// A peer acknowledges no messages, some of which wait until there is room for all of them.
 #[test]
 fn messages_kept_for_a_peer_that_never_acknowledges() {
     let now = Instant::now();
@@ -340,7 +340,7 @@ fn messages_kept_for_a_peer_that_never_acknowledges() {
     }
 }
 
-/// An end whose peer reads nothing has one answer to whatever has arrived, and none that waits.
+/// An end whose peer reads nothing has one answer to all that has arrived, and none that waits.
 #[test]
 fn answers_for_a_peer_that_does_not_read() {
     let now = Instant::now();

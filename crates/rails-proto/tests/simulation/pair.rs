@@ -174,11 +174,11 @@ struct Lane {
 struct Side {
     /// The lane, while it is up.
     up: Option<(LaneId, LaneProtocol<Vec<u8>>)>,
-    /// Whether it was woken, and its task has not run since.
+    /// Whether the lane was woken, and its task has not run since.
     notified: bool,
-    /// Whether it has nothing to send.
+    /// Whether the lane has nothing to send.
     idle: bool,
-    /// Whether it sends as soon as its connection has room.
+    /// Whether the lane sends as soon as its connection has room.
     awaits_room: bool,
     /// The timeout that the lane last gave: when its task runs without another event.
     timeout: Option<Instant>,
@@ -569,7 +569,7 @@ impl World {
                     let over = self.paused_until[end] - self.start;
                     self.plan(over, Happening::Resume { end });
                 }
-                // Its tasks come in any order: some timeouts may be handled first.
+                // The end's tasks come in any order: some timeouts may be handled first.
                 Happening::Resume { end } if !self.is_paused(end) && self.random.random_bool(0.5) => {
                     self.receive_on_all(end);
                 }
@@ -611,7 +611,7 @@ impl World {
         self.now < self.paused_until[end]
     }
 
-    /// Has each lane read what arrived while its process was stopped.
+    /// Has each lane read the bytes that arrived while its process was stopped.
     fn receive_on_all(&mut self, end: usize) {
         for lane in 0..self.lanes.len() {
             let Side { up, arrived, low_water, is_closed, .. } = &self.lanes[lane].sides[end];
@@ -810,7 +810,7 @@ impl World {
 }
 
 impl Happening {
-    /// The end whose process learns of it.
+    /// The end whose process learns of the event.
     fn learns(self) -> Option<usize> {
         match self {
             Self::Helped { end, .. }
@@ -872,7 +872,7 @@ fn chunks_end(frames: &[u8]) -> impl Iterator<Item = u64> + '_ {
 const MAX_STEPS: usize = 1_000_000;
 /// The time in which an end checks its stalled lanes after its peer has given up.
 const LAST_LOOK: Duration = Duration::from_secs(120);
-/// The same for an end that learns slowly, within its linger time.
+/// As [`LAST_LOOK`], for an end that learns slowly, within its linger time.
 const LAST_LOOK_IF_SLOW: Duration = Duration::from_secs(2_500);
 /// The longest time of a run.
 const PATIENCE: Duration = Duration::from_secs(3_600);

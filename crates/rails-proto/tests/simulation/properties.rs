@@ -33,7 +33,7 @@ fn any_stream_of_bytes_comes_to_its_end() {
     });
 }
 
-/// The same for messages, each of which is received once, whole, and in the order of its priority.
+/// As `any_stream_of_bytes_comes_to_its_end`, for messages: each arrives once, whole, and in the order of its priority.
 #[test]
 fn any_stream_of_messages_comes_to_its_end() {
     for_each_seed("any_stream_of_messages_comes_to_its_end", 4, scenarios_of_messages, |scenario| {
@@ -226,7 +226,7 @@ pub(crate) fn for_each_seed<S: Strategy<Value = Scenario>>(
     for_each_seed_of(seeds(SEEDS), test, every, draw, check);
 }
 
-/// The same for the seeds in a range, and scenarios of any kind.
+/// As [`for_each_seed`], for the seeds in a range, and scenarios of any kind.
 pub(crate) fn for_each_seed_of<S: Strategy>(
     Range { start, end }: Range<u64>,
     test: &str,

@@ -181,7 +181,7 @@ fn stalled_lane_beside_a_busy_one() {
     assert!(outcome.read_end[1].is_some_and(|end| end < ms(2_000)), "{outcome:?}");
 }
 
-/// The same with so few bytes to send that the other lane sleeps.
+/// A stalled lane, with so few bytes to send that the other lane sleeps.
 #[test]
 fn stalled_lane_beside_an_idle_one() {
     for stalled in 0..2 {

@@ -14,8 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Threads on all CPUs run tasks of many CPU sets until so many have run; `meanwhile` begins once all of them are bound.
-/// Returns the number of runs outside their sets.
+/// Threads on all CPUs run tasks of many CPU sets until so many have run; `meanwhile` begins once all of them are
+/// bound. Returns the number of runs outside their sets.
 fn run_everywhere(topology: &Topology, runs_wanted: u64, meanwhile: impl FnOnce()) -> u64 {
     let queues = TaskQueues::new(topology, 256);
     let cpus: Vec<CpuId> = topology.online_cpus().iter().collect();
@@ -151,7 +151,7 @@ fn guest_cpu_goes_away_and_comes_back() {
     assert!(outside <= TIMES, "{outside} runs began elsewhere");
 }
 
-/// How often a CPU goes away under load.
+/// The number of times that a CPU goes away under load.
 const TIMES: u64 = 3;
 
 /// A bound against hanging; the guest is emulated.

@@ -59,7 +59,7 @@ impl Key {
         digits
     }
 
-    /// As many hexadecimal digits, with everything else where it was.
+    /// The text with other hexadecimal digits; everything else stays.
     fn digits(&self, text: &str) -> String {
         let digit = |(index, character): (usize, char)| match character {
             character if character.is_ascii_hexdigit() => {
@@ -83,8 +83,8 @@ impl Key {
         edited().unwrap_or_default()
     }
 
-    /// One of the same network for the same network, and of the same kind: a private or a documentation address unless
-    /// no machine owns it.
+    /// An address of the same kind, in one network for one network: a private or a documentation address unless no
+    /// machine owns it.
     fn ip(&self, ip: IpAddr, prefix_len: u8) -> IpAddr {
         match ip {
             ip if ip.is_loopback() || ip.is_unspecified() => ip,

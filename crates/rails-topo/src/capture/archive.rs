@@ -96,7 +96,7 @@ fn write_below(entries: &Entries, above: &str, archive: &mut tar::Builder<impl W
     Ok(())
 }
 
-/// Nobody's, and of no time: two captures of one state are the same bytes.
+/// A header without owner and time, so that two captures of one state are the same bytes.
 fn header(kind: EntryType, size: usize) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);
@@ -105,15 +105,15 @@ fn header(kind: EntryType, size: usize) -> Header {
     header
 }
 
-/// Reads a capture that anybody may have made.
+/// Reads a capture of unknown make, which may be hostile.
 fn read(from: impl Read) -> Result<Capture, CaptureFault> {
     read_within(from, LIMITS)
 }
 
-/// How much a capture may be.
+/// The limits of a capture.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// How much it may unpack to.
+    /// The most bytes that it may unpack to.
     bytes: u64,
     entries: usize,
 }
@@ -231,7 +231,7 @@ const EXTRA: &str = "rails-capture.json";
 /// A machine of 2,048 CPUs has about 100,000 files, which a tar makes 100 MiB of.
 const LIMITS: Limits = Limits { bytes: 256 << 20, entries: 400_000 };
 
-/// As long as Linux lets a path be (PATH_MAX).
+/// The longest path of Linux (PATH_MAX).
 const LONGEST_PATH: usize = 4096;
 
 /// The kernel's deepest folders are those of devices behind several bridges: about 20.

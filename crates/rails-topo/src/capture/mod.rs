@@ -48,7 +48,7 @@ pub struct Capture {
 /// The facts that no file of the kernel holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Extra {
-    /// Of the capture's format.
+    /// The version of the capture's format.
     version: u32,
     /// The addresses of the interfaces, by name; `None` for the capture of a folder.
     addresses: Option<Vec<(String, InterfaceAddress)>>,
@@ -101,11 +101,11 @@ impl Capture {
         Ok(topology)
     }
 
-    /// The same capture of a machine of another name, with other hardware and IP addresses.
+    /// This capture as of a machine of another name, with other hardware and IP addresses.
     ///
     /// Equal names get equal replacements, and addresses of one network stay in one network. Everything else stays: the
-    /// names of the cgroup, of devices and of drivers too. Nobody can tell the original names afterwards: each call
-    /// draws a key and forgets it.
+    /// names of the cgroup, of devices and of drivers too. The original names cannot be recovered: each call draws a
+    /// key and forgets it.
     #[must_use]
     pub fn anonymous(self) -> Self {
         anonymous::anonymous(self)

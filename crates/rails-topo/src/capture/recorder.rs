@@ -11,7 +11,7 @@ use std::{
 /// A source that answers as another one does, and keeps the answers: files, folders with their entries, and every
 /// folder and link on the way.
 ///
-/// It answers a repeated question from memory, so that a capture has one state even if the machine changes.
+/// The recorder answers a repeated question from memory, so that a capture has one state even if the machine changes.
 pub(super) struct Recorder<S> {
     source: S,
     kept: Arc<Mutex<Kept>>,
@@ -23,7 +23,7 @@ pub(super) struct Kept {
     pub(super) tree: Tree,
     /// The folders whose names are all known.
     listed: BTreeSet<String>,
-    /// How many bytes of which files were asked for at most.
+    /// The most bytes that were asked for, by file.
     read: BTreeMap<String, u64>,
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 /// The entries of a capture.
 ///
-/// Its links may have any text: as in a folder, none leads out of the tree.
+/// Links may have any text: as in a folder, none leads out of the tree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     entries: Entries,
@@ -25,7 +25,7 @@ pub(super) enum Entry {
     File(Vec<u8>),
 }
 
-/// Why an entry cannot be put where it should be.
+/// The fault of an entry that cannot be put where it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Misplaced {
     /// Something in the middle of its path is no folder.

@@ -23,13 +23,13 @@ pub enum ConfigError {
     TooLong {
         /// The file.
         path: PathBuf,
-        /// How long it may be.
+        /// The most bytes that it may have.
         limit: u64,
     },
-    /// Something in it is wrong.
+    /// The file has a fault.
     #[error("{at}: {problem}")]
     Wrong {
-        /// Where.
+        /// The position.
         at: Position,
         /// The fault.
         problem: Box<Problem>,
@@ -102,7 +102,7 @@ pub enum Problem {
         /// The line that hides it.
         hidden: usize,
     },
-    /// The same fact twice, with two values.
+    /// A fact is given twice, with two values.
     #[error("it is {here} here and {there} in line {line} (`{other}`)")]
     Contradiction {
         /// The value here.
@@ -134,9 +134,9 @@ pub enum Problem {
         "the machine gives no distances, so the files have to give all of them: that from node {from} to node {to} is missing"
     )]
     DistanceMissing {
-        /// From where.
+        /// The node from which the distance is.
         from: NodeId,
-        /// To where.
+        /// The node to which the distance is.
         to: NodeId,
     },
 }

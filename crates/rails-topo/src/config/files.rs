@@ -70,8 +70,8 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
     }
 }
 
-/// Whether the file, or the folder of it, does not exist, or whether nobody can tell: folders that may not be searched
-/// (a `HOME` of another user) hide that.
+/// Whether the file or its folder does not exist, or is hidden by a folder that may not be searched (a `HOME` of
+/// another user).
 fn is_missing(path: &Path, error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => true,
@@ -80,5 +80,5 @@ fn is_missing(path: &Path, error: &io::Error) -> bool {
     }
 }
 
-/// So that `/dev/zero` ends.
+/// The limit of a file's bytes, so that `/dev/zero` ends.
 const LONGEST: u64 = 256 << 10;

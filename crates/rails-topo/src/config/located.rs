@@ -27,7 +27,7 @@ impl<T> Located<T> {
     }
 }
 
-/// Its schema is the schema of its value.
+/// A located value has the schema of the value.
 #[cfg(test)]
 impl<T: schemars::JsonSchema> schemars::JsonSchema for Located<T> {
     fn inline_schema() -> bool {

@@ -110,7 +110,7 @@ impl Config {
         &self.file
     }
 
-    /// Where in the file that is.
+    /// The position of a span in the file.
     fn position(&self, span: &Span, key: impl Into<String>) -> Position {
         Position::of(&self.file, &self.text, span.start, key.into())
     }

@@ -22,17 +22,17 @@ pub(super) trait FromText: Sized {
 /// Whether planning leaves a lane alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hide {
-    /// It does, for this reason.
+    /// Planning leaves the lane alone, for this reason.
     Because(String),
-    /// It does not; this revokes the reason of an earlier file.
+    /// Planning uses the lane: this revokes the reason of an earlier file.
     No,
 }
 
-/// That a device is there.
+/// The statement that a device is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Added;
 
-/// How far a node is from another.
+/// The distance of a node from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Distance(pub(super) u64);
 

@@ -142,7 +142,7 @@ fn buses(object: &TopologyObject) -> Option<PciBridge> {
     Some(PciBridge { secondary: buses.secondary_bus(), subordinate: buses.subordinate_bus() })
 }
 
-/// In GB/s, of 10^9 bytes; 0 is unknown, as a file's nonsense is.
+/// A bandwidth from GB/s, of 10^9 bytes; 0 is unknown, as a file's nonsense is.
 fn bandwidth(gigabytes: f32) -> Option<Bandwidth> {
     let bits = (f64::from(gigabytes) * 8e9).round();
     (1.0..1e18).contains(&bits).then(|| Bandwidth::bits_per_second(bits as u64))
@@ -199,7 +199,7 @@ fn name(object: &TopologyObject) -> Option<String> {
     object.name()?.to_str().ok().map(str::to_owned)
 }
 
-/// Which of a device's names it is called by: the lower, the rather.
+/// The rank of a device's name: the name of the lowest rank is the device's.
 fn rank(name: &str) -> usize {
     NAMES.iter().position(|prefix| name.starts_with(prefix)).unwrap_or(NAMES.len())
 }

@@ -24,7 +24,7 @@ pub(super) fn tier(node: &TopologyObject) -> Option<u32> {
     tree::info(node, "MemoryTier")?.parse().ok()
 }
 
-/// How fast the node's memory is from where, the nearest first.
+/// The speed of the node's memory by initiators, the nearest first.
 ///
 /// Where hwloc knows only an average of reads and writes (all that versions before 2.8 kept), it stands for both.
 pub(super) fn performance(hwloc: &Hwloc, node: &TopologyObject) -> Vec<MemoryPerformance> {

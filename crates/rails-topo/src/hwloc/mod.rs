@@ -14,7 +14,7 @@ use hwlocality::{
 };
 use std::path::Path;
 
-/// Why hwloc failed; its own error types stay out of this crate's interface.
+/// The reason that hwloc failed; its own error types stay out of this crate's interface.
 type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Replaces the facts from this machine's files that hwloc knows better.
@@ -61,7 +61,7 @@ fn is_cut(topology: &Topology, hwloc: &Hwloc, nodes: &[NumaNode]) -> bool {
     !topology.online_cpus.is_subset(&tree::cpus(&hwloc.cpuset())) || topology.nodes.iter().any(lacks)
 }
 
-/// Why hwloc cannot be asked for this machine; `None` where it can.
+/// The reason that hwloc cannot be asked for this machine; `None` where it can.
 ///
 /// hwloc would end the process: hwloc 2 asserts that a folder of nodes lists one (`list_sysfsnode` in its
 /// topology-linux.c). Without the folder of the CPUs it would make CPUs up.

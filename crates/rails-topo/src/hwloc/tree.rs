@@ -173,5 +173,5 @@ pub(super) fn pci(device: &TopologyObject) -> Option<PciAddress> {
     })
 }
 
-/// As many CPUs or nodes as a set takes from text.
+/// The most CPUs or nodes that a set takes from text.
 const MAX_BITS: usize = 1 << 20;

@@ -40,16 +40,16 @@ struct Counting<'a> {
     lowest: OnceCell<BTreeMap<&'a str, u32>>,
 }
 
-/// How many interrupts have which role by their own names.
+/// The numbers of interrupts by the role that their own names give.
 #[derive(Default)]
 struct Census {
     /// The role of queues that the names do not number.
     shared: u32,
-    /// Of a receive queue, be it alone or with a transmit queue.
+    /// The role of a receive queue, be it alone or with a transmit queue.
     receiving: u32,
-    /// Of a transmit queue, be it alone or with a receive queue.
+    /// The role of a transmit queue, be it alone or with a receive queue.
     transmitting: u32,
-    /// Of a transmit queue alone.
+    /// The role of a transmit queue alone.
     only_transmitting: u32,
 }
 

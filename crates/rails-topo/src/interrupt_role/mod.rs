@@ -10,22 +10,22 @@ use crate::Interrupt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InterruptRole {
-    /// It serves a pair of queues, or a queue for one direction only.
+    /// The interrupt serves a pair of queues, or a queue for one direction only.
     Queue {
         /// The queue's index.
         index: u32,
-        /// Which queues of that index.
+        /// The direction of the queues of that index.
         direction: Direction,
     },
-    /// It serves unknown queues: several, or one that the name does not number.
+    /// The interrupt serves unknown queues: several, or one that the name does not number.
     Queues(Direction),
-    /// It serves no queue: configuration, link changes, management.
+    /// The interrupt serves no queue: configuration, link changes, management.
     Control,
     /// The name is unknown.
     Unknown,
 }
 
-/// Which queues an interrupt serves.
+/// The direction of the queues that an interrupt serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Receive queues.

@@ -8,7 +8,7 @@ use Direction::{Both, Receive, Transmit};
 /// An interface may have almost any name, `misc0` and `rx-1` too, so only the end of a vector's name counts, which is
 /// the driver's.
 pub(super) fn role(name: &str) -> InterruptRole {
-    // mlx4, mlx5, ena, gve and mana add where the device is: `mlx5_comp3@pci:0000:3b:00.0`.
+    // mlx4, mlx5, ena, gve and mana add the device's address: `mlx5_comp3@pci:0000:3b:00.0`.
     let (name, has_place) = match name.split_once('@') {
         Some((name, _)) => (name, true),
         None => (name, false),
@@ -35,7 +35,7 @@ pub(super) fn role(name: &str) -> InterruptRole {
     direction.map_or(InterruptRole::Unknown, |direction| InterruptRole::Queue { index, direction })
 }
 
-/// How names end, but for a number, of vectors that serve no queue.
+/// The ends of names, but for a number, of vectors that serve no queue.
 const CONTROL: [&str; 16] = [
     "mlx5_async",
     "mlx5_sf_ctrl",

@@ -5,7 +5,7 @@ use crate::{CpuSet, Interrupt, Nic};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Nic {
-    /// Its interrupt of that number.
+    /// The NIC's interrupt of that number.
     pub fn interrupt(&self, number: u32) -> Option<&Interrupt> {
         self.interrupts.iter().find(|interrupt| interrupt.number == number)
     }

@@ -59,8 +59,8 @@ pub(super) fn nohz_full(root: &Root, cpus: &Cpus) -> CpuSet {
 
 /// The sets that `/proc/self/status` allows.
 ///
-/// It describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)), with the limits
-/// of taskset and the cpuset. Where this machine hides the file, the kernel is asked for the main thread's CPUs.
+/// The file describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)), with the
+/// limits of taskset and the cpuset. Where this machine hides the file, `sched_getaffinity(2)` gives the CPUs.
 #[derive(Default)]
 struct Status {
     cpus: Option<CpuSet>,

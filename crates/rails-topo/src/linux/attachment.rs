@@ -19,7 +19,7 @@ pub(super) struct Attachment {
 }
 
 impl Surroundings<'_> {
-    /// The node of a device; unknown firmware leaves -1, and a node that the machine does not have is none.
+    /// The node of a device; firmware that states none leaves -1, and a node that the machine does not have is none.
     pub(super) fn node(&self, root: &Root, device: &str) -> Option<NodeId> {
         let node = root.value::<u32>(&format!("{device}/numa_node")).map(NodeId)?;
         self.nodes.iter().any(|known| known.id == node).then_some(node)

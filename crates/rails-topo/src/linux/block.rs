@@ -66,12 +66,12 @@ fn of_controllers(root: &Root, machine: &Surroundings<'_>, disk: &str) -> Option
     Some(common.unwrap_or_default())
 }
 
-/// Why no disk is under a block device.
+/// The reason that no disk is under a block device.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoDisks {
     /// There is no such device, or the kernel's files do not show it.
     Unlisted,
-    /// It is made in software, and stands on no disk.
+    /// The device is made in software, and stands on no disk.
     Software { device: String },
 }
 

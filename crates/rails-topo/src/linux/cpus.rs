@@ -55,7 +55,7 @@ fn without_their_folder(root: &Root) -> CpuSet {
     allowed::of_the_process(root).unwrap_or_else(as_many)
 }
 
-/// Why the CPUs cannot be listed; `None` where they can, or where their folder is missing.
+/// The error of listing the CPUs; `None` where they can be listed, or where their folder is missing.
 pub(super) fn listing_fails(root: &Root) -> Option<io::Error> {
     root.list(CPUS).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
 }

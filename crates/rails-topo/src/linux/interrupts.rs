@@ -33,7 +33,7 @@ pub(super) fn of_device(root: &Root, folder: &str, names: &InterruptNames) -> Ve
 /// The CPUs that may serve an interrupt, and those that do; each is `None` if unknown.
 pub(crate) type Served = (Option<CpuSet>, Option<CpuSet>);
 
-/// Where an interrupt is served.
+/// The CPUs of an interrupt.
 pub(crate) fn served(root: &Root, number: u32) -> Served {
     let cpus = |name| {
         let file = format!("proc/irq/{number}/{name}");

@@ -41,7 +41,7 @@ fn unnamed(sets: Vec<CpuSet>) -> Option<Vec<Named>> {
     (sets.len() > 1).then(|| sets.into_iter().map(|cpus| (cpus, None)).collect())
 }
 
-/// By the units that count events, where each online CPU has exactly one; one set where all are alike.
+/// Kinds by the units that count events, where each online CPU has exactly one; one set where all are alike.
 fn by_counters(root: &Root, online: &CpuSet) -> Vec<Named> {
     let unit = |name: &'static str| {
         let cpus: CpuSet = root.value(&format!("sys/devices/{name}/cpus"))?;
@@ -53,12 +53,12 @@ fn by_counters(root: &Root, online: &CpuSet) -> Vec<Named> {
     if all == *online && counted == online.len() { units } else { Vec::new() }
 }
 
-/// By `cpu_capacity`, where every CPU has one.
+/// Kinds by `cpu_capacity`, where every CPU has one.
 fn by_capacity(figures: &Figures<'_>) -> Vec<CpuSet> {
     figures.of_each::<u32>(CAPACITY).map(|of_each| together(of_each).into_values().collect()).unwrap_or_default()
 }
 
-/// By the frequencies of cpufreq, where every CPU has them: first the one without boost, then the highest.
+/// Kinds by the frequencies of cpufreq, where every CPU has them: first the one without boost, then the highest.
 ///
 /// The highest frequency alone is different among cores that are alike, for some of them are better made ("favoured" or
 /// "preferred" cores). hwloc takes 10 % for the most that this makes, and so does this.

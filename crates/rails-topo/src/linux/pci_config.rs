@@ -1,8 +1,8 @@
 //! Facts from a PCI function's configuration space, for kernels without files for them.
 //!
 //! Linux gives links and bridges files of their own since 4.13. Before, there is only `config`: 64 bytes of it for
-//! everybody, 256 for root. Offsets are those of the PCI Local Bus Specification 3.0, chapter 6, and of the PCI Express
-//! Base Specification, chapter 7 (`include/uapi/linux/pci_regs.h` in the kernel's sources).
+//! every user, 256 for root. Offsets are those of the PCI Local Bus Specification 3.0, chapter 6, and of the PCI
+//! Express Base Specification, chapter 7 (`include/uapi/linux/pci_regs.h` in the kernel's sources).
 
 use crate::{PciBridge, PciLink};
 
@@ -89,7 +89,7 @@ const SUBORDINATE_BUS: usize = 0x1a;
 const FIRST_CAPABILITY: usize = 0x34;
 const HEADER_LEN: usize = 0x40;
 
-/// As many capabilities of four bytes fit behind the header (PCI_FIND_CAP_TTL in the kernel's `drivers/pci/pci.h`).
+/// The capabilities of four bytes that fit behind the header (PCI_FIND_CAP_TTL in the kernel's `drivers/pci/pci.h`).
 const MAX_CAPABILITIES: usize = 48;
 
 const PCI_EXPRESS: u8 = 0x10;

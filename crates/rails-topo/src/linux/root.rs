@@ -47,7 +47,7 @@ impl Root {
         Ok(Self { is_this_machine: true, ..Self::of(folder) })
     }
 
-    /// The same root, for a reading that is checked by itself.
+    /// A view of this root, for a reading that is checked by itself.
     #[cfg(feature = "monitor")]
     pub(crate) fn again(&self) -> Self {
         Self { source: Arc::clone(&self.source), is_this_machine: self.is_this_machine, unread: Mutex::default() }

@@ -66,7 +66,7 @@ pub(crate) fn without_links(
     Ok(place.join("/"))
 }
 
-/// As Linux follows at most (path_resolution(7)).
+/// The most links that Linux follows (path_resolution(7)).
 pub(crate) const MAX_LINKS: usize = 40;
 
 /// Whether the system lacked the means to answer, so that the answer says nothing about the machine.

@@ -61,7 +61,7 @@ impl<'a> Locality<'a> {
 pub(super) struct Cards {
     by_name: Vec<u32>,
     cards: Groups,
-    /// By the topmost function above them: mostly a root port.
+    /// Groups by the topmost function above: mostly a root port.
     root_ports: Groups,
 }
 

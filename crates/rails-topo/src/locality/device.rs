@@ -11,7 +11,7 @@ pub trait Device: sealed::Sealed {
     fn pci(&self) -> Option<PciAddress>;
     /// The node of its attachment, by its own statement; `None` is unknown.
     fn node(&self) -> Option<NodeId>;
-    /// Its local CPUs, by its own statement; `None` is unknown.
+    /// The device's local CPUs, by its own statement; `None` is unknown.
     fn local_cpus(&self) -> Option<&CpuSet>;
     /// The interface, where it is one.
     #[doc(hidden)]

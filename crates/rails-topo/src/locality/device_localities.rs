@@ -11,7 +11,7 @@ use crate::{CpuSet, NodeId, Topology};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClosestPus<'l> {
-    /// All of them; never empty.
+    /// All of these PUs; never empty.
     pub cpus: &'l CpuSet,
     /// Whether they are beside the device. If not, no PU beside it is allowed, and these are on the nearest nodes with
     /// allowed PUs.
@@ -28,7 +28,7 @@ impl Locality<'_> {
         Some(ClosestPus { cpus: &closest.cpus, beside: closest.beside, distance: closest.distance })
     }
 
-    /// Where a device of this model is.
+    /// The locality of a device of this model.
     pub(super) fn device_locality(&self, device: &impl Device) -> Option<&DeviceLocality> {
         self.device_localities.at(Stated::of(self.topology, device))
     }
@@ -42,7 +42,7 @@ pub(super) struct DeviceLocality {
     /// The node it is on, where it is one.
     pub(super) node: Option<NodeId>,
     pub(super) package: PackageLocality,
-    /// Where the nodes' order from it is.
+    /// The index of the nodes' order from it.
     pub(super) order: Option<usize>,
     closest: Option<Closest>,
 }
@@ -51,9 +51,9 @@ pub(super) struct DeviceLocality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PackageLocality {
     Unknown,
-    /// The one at that index.
+    /// The package at that index.
     One(usize),
-    /// The CPUs beside it are of several.
+    /// The CPUs beside the locality are of several packages.
     Several,
 }
 

@@ -23,7 +23,7 @@ pub struct JointBandwidth {
 pub struct NarrowLink {
     /// The function at its lower end.
     pub function: PciAddress,
-    /// Its bandwidth in each direction.
+    /// The link's bandwidth in each direction.
     pub bandwidth: Bandwidth,
     /// The bandwidth that comes from below it; `None` is unknown.
     pub offered: Option<Bandwidth>,
@@ -70,7 +70,7 @@ impl<'a> Locality<'a> {
 /// The identity of a physical port.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Wire<'n> {
-    /// By the driver's name of it.
+    /// The driver's name of the port.
     Port(&'n str),
     /// The port of an interface.
     Interface(&'n str),
@@ -121,7 +121,8 @@ struct Flows<'t> {
     tree: &'t PciTree,
     /// The bandwidth that has reached the root complex.
     total: Offered,
-    /// The bandwidth that has reached each function from below, by depth and place, with the depth of a device below it.
+    /// The bandwidth that has reached each function from below, by depth and place, with the depth of a device below
+    /// it.
     below: BTreeMap<(u32, At), (Offered, u32)>,
     narrow: Vec<NarrowLink>,
 }
@@ -140,8 +141,8 @@ impl Flows<'_> {
         *known = known.and(offered);
     }
 
-    /// Passes on everything that has reached the lowest functions, through the links above them, until all is up. The functions
-    /// below one port share its link.
+    /// Passes on everything that has reached the lowest functions, through the links above them, until all is up. The
+    /// functions below one port share its link.
     fn rise(&mut self) {
         while let Some((&(depth, _), _)) = self.below.last_key_value() {
             let lowest = self.below.split_off(&(depth, 0));

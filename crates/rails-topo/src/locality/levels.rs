@@ -27,7 +27,7 @@ pub enum Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shared<'l> {
-    /// Its type.
+    /// The type of the shared object.
     pub level: Level,
     /// The allowed PUs that share it; empty where none of them is allowed.
     pub cpus: &'l CpuSet,
@@ -86,9 +86,9 @@ impl fmt::Display for Level {
 pub(super) struct Levels {
     /// The smallest first, and among equally large ones the innermost level first.
     objects: Vec<(Level, CpuSet)>,
-    /// For each PU by its number, where its part of `around` ends; it begins where the one before it ends.
+    /// The ends of the PUs' parts of `around`, by PU number; each begins where the one before it ends.
     ends: Vec<usize>,
-    /// DeviceLocalities in `objects`, rising for each PU.
+    /// Indices in `objects`, rising for each PU.
     around: Vec<u32>,
 }
 
@@ -136,7 +136,7 @@ impl Levels {
     }
 }
 
-/// For each count the sum of the earlier ones.
+/// The sum of the earlier counts, for each count.
 fn sums(counts: &[usize]) -> Vec<usize> {
     let add = |sum: &mut usize, count: &usize| {
         let before = *sum;

@@ -12,9 +12,9 @@ pub struct PciPath {
     /// The narrowest of the links of known bandwidth, by the function at its lower end, and its bandwidth in each
     /// direction. `None` without a link of known bandwidth.
     pub narrowest: Option<(PciAddress, Bandwidth)>,
-    /// How many links there are, as far as the way up is known: none above a device on a root bus.
+    /// The number of links, as far as the way up is known: none above a device on a root bus.
     pub links: usize,
-    /// Of how many of them the bandwidth is unknown: each may be narrower than the narrowest.
+    /// The number of links of unknown bandwidth: each may be narrower than the narrowest.
     pub unknown: usize,
     /// Whether the way up is known as far as a root bus. If not, there may be more links.
     pub reaches_root: bool,

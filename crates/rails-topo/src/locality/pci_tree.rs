@@ -7,7 +7,7 @@ use crate::{Bandwidth, PciAddress, PciDevice};
 /// A bridge that other functions name, and that is not described, is part of the tree too; its own parent is unknown.
 #[derive(Debug, Clone)]
 pub(super) struct PciTree {
-    /// By address.
+    /// The functions, by address.
     functions: Vec<Function>,
 }
 
@@ -18,7 +18,7 @@ pub(super) type At = usize;
 pub(super) struct Function {
     pub(super) address: PciAddress,
     pub(super) parent: Option<At>,
-    /// How many bridges are above it, as far as they are known.
+    /// The number of bridges above it, as far as they are known.
     pub(super) depth: u32,
     /// Whether the way up ends on a root bus, and not where knowledge ends.
     pub(super) reaches_root: bool,
@@ -30,7 +30,7 @@ pub(super) struct Function {
 pub(super) struct LinkAbove {
     /// The port at its upper end.
     pub(super) port: At,
-    /// As either end states it; `None` is unknown.
+    /// The bandwidth that either end states; `None` is unknown.
     pub(super) bandwidth: Option<Bandwidth>,
 }
 
@@ -62,7 +62,7 @@ impl PciTree {
         tree
     }
 
-    /// Where the function of that address is.
+    /// The index of the function of that address.
     pub(super) fn find(&self, address: PciAddress) -> Option<At> {
         self.functions.binary_search_by_key(&address, |function| function.address).ok()
     }

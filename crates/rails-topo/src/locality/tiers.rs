@@ -182,7 +182,7 @@ impl Orders {
         Self { nodes, orders, of_cpu, unknown, with_memory }
     }
 
-    /// Where the order from these nodes is; it is made if it is not there yet. `None` stands for unknown.
+    /// The index of the order from these nodes, which is made if it is not there yet. `None` stands for unknown.
     pub(super) fn index_from(&mut self, matrix: &Matrix<'_>, from: &[NodeId]) -> Option<usize> {
         match from {
             [] => None,

@@ -15,14 +15,14 @@ pub struct RdmaDevice {
     pub node: Option<NodeId>,
     /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
-    /// Its ports, by number.
+    /// The device's ports, by number.
     pub ports: Vec<RdmaPort>,
 }
 
 /// A port of an RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaPort {
-    /// Its number, from 1.
+    /// The port's number, from 1.
     pub number: u32,
     /// The network interface of the port (`ports/*/gid_attrs/ndevs/0`, or the only one of the same function and port);
     /// `None` if there is none, or it is unknown.
@@ -31,7 +31,7 @@ pub struct RdmaPort {
     pub active: Option<bool>,
     /// `InfiniBand` or `Ethernet` (`link_layer`); `None` is unknown.
     pub link_layer: Option<String>,
-    /// Its speed (`rate`); `None` is unknown, and so is that of a port that is down.
+    /// The port's speed (`rate`); `None` is unknown, and so is that of a port that is down.
     #[serde(rename = "speed_bits_per_second")]
     pub speed: Option<Bandwidth>,
 }
@@ -43,14 +43,14 @@ pub struct RdmaPort {
 /// PCI address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Its name: hwloc's (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the kernel's (`card0`,
+    /// The name: hwloc's (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the kernel's (`card0`,
     /// `renderD128`, `accel0`, `ve0`), else the address of its PCI function (`0000:3b:00.0`).
     pub name: String,
     /// The PCI function behind it (`device`); `None` is unknown.
     pub pci: Option<PciAddress>,
-    /// Its model, where hwloc has a name for it; `None` is unknown.
+    /// The device's model, where hwloc has a name for it; `None` is unknown.
     pub model: Option<String>,
-    /// Its driver (`device/driver`); `None` is unknown. For a device that is called by its address, it is the
+    /// The device's driver (`device/driver`); `None` is unknown. For a device that is called by its address, it is the
     /// [`PciDevice::driver`].
     pub driver: Option<String>,
     /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is unknown, or no node.
@@ -68,11 +68,11 @@ pub struct BlockDevice {
     /// The PCI function behind it (`device`); `None` where there is none, where none is known, and where there are
     /// several (NVMe multipath).
     pub pci: Option<PciAddress>,
-    /// Its size (`size`, in sectors of 512 bytes; hwloc rounds it down to KiB); 0 is a drive without a medium, `None`
+    /// The size (`size`, in sectors of 512 bytes; hwloc rounds it down to KiB); 0 is a drive without a medium, `None`
     /// is unknown.
     #[serde(rename = "size_bytes")]
     pub size: Option<DataSize>,
-    /// Its model (`device/model`; hwloc has it from udev, with underscores for spaces); `None` is unknown.
+    /// The device's model (`device/model`; hwloc has it from udev, with underscores for spaces); `None` is unknown.
     pub model: Option<String>,
     /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is unknown, or no node.
     pub node: Option<NodeId>,

@@ -10,13 +10,13 @@ pub struct NumaNode {
     pub id: NodeId,
     /// Online PUs local to it (`cpulist`); empty for memory without processors (CXL, HBM). No PU is local to two nodes.
     pub cpus: CpuSet,
-    /// Its memory (`MemTotal` of `meminfo`); `None` is unknown.
+    /// The node's memory (`MemTotal` of `meminfo`); `None` is unknown.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<DataSize>,
     /// The kernel's tier of its memory (`/sys/devices/virtual/memory_tiering/memory_tier*/nodelist`, Linux 6.1), else
     /// hwloc's rank of it (`MemoryTier`, hwloc 2.10): a smaller number is faster memory. `None` if neither has one.
     pub tier: Option<u32>,
-    /// Its pools of huge pages, by size (`hugepages/hugepages-*kB`); empty if the kernel has none, or they are unknown.
+    /// Pools of huge pages, by size (`hugepages/hugepages-*kB`); empty if the kernel has none, or they are unknown.
     pub hugepages: Vec<Hugepages>,
     /// The speed of its memory by initiators, the nearest first: ACPI's HMAT from the kernel, with one set of
     /// initiators (`access1/initiators`, which has processors alone, else `access0/initiators`), or hwloc's memory
@@ -30,7 +30,7 @@ pub struct Hugepages {
     /// The size of one page (the name of the folder).
     #[serde(rename = "size_bytes")]
     pub size: DataSize,
-    /// How many there are (`nr_hugepages`); `None` is unknown.
+    /// The number of pages (`nr_hugepages`); `None` is unknown.
     pub total: Option<u64>,
     /// The number of free ones (`free_hugepages`); `None` is unknown, as in hwloc's XML files.
     pub free: Option<u64>,
@@ -44,16 +44,16 @@ pub struct Hugepages {
 pub struct MemoryPerformance {
     /// The initiators: the online CPUs of the nodes that are linked beside the figures; never empty.
     pub from: CpuSet,
-    /// Their bandwidth for reading (`read_bandwidth`, in MB/s there).
+    /// The initiators' bandwidth for reading (`read_bandwidth`, in MB/s there).
     #[serde(rename = "read_bits_per_second")]
     pub read_bandwidth: Option<Bandwidth>,
-    /// Their bandwidth for writing (`write_bandwidth`, in MB/s there).
+    /// The initiators' bandwidth for writing (`write_bandwidth`, in MB/s there).
     #[serde(rename = "write_bits_per_second")]
     pub write_bandwidth: Option<Bandwidth>,
-    /// How long a read takes, in nanoseconds (`read_latency`).
+    /// The time that a read takes, in nanoseconds (`read_latency`).
     #[serde(rename = "read_latency_ns")]
     pub read_latency: Option<u64>,
-    /// How long a write takes, in nanoseconds (`write_latency`).
+    /// The time that a write takes, in nanoseconds (`write_latency`).
     #[serde(rename = "write_latency_ns")]
     pub write_latency: Option<u64>,
 }

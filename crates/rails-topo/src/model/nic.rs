@@ -8,18 +8,18 @@ use std::net::IpAddr;
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
-    /// Its name, in `/sys/class/net`; the files named below are in its folder there, unless another folder is named.
+    /// The name in `/sys/class/net`; the interface's folder there has the files below, unless another one is named.
     pub name: String,
     /// The kernel's number of it (`ifindex`), which it keeps when it is renamed; `None` is unknown.
     pub index: Option<u32>,
-    /// Its kind (`type`, and whether there is a `device`).
+    /// The interface's kind (`type`, and whether there is a `device`).
     pub kind: NicKind,
     /// The reason of a configuration file for planning to leave it alone; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
     /// PCI address of the device behind it (`device`); `None` where it has none, as in software, or none is known.
     pub pci: Option<PciAddress>,
-    /// Its driver (`device/driver`); `None` where it has none, or none is known.
+    /// The interface's driver (`device/driver`); `None` where it has none, or none is known.
     pub driver: Option<String>,
     /// The NUMA node of its device (`numa_node` of its PCI function, else hwloc's); `None` is unknown (a missing file,
     /// or -1).
@@ -42,7 +42,7 @@ pub struct Nic {
     /// namespace, or they are unknown. [`Topology::lanes_of`](crate::Topology::lanes_of) follows them down to the
     /// devices.
     pub lowers: Vec<String>,
-    /// Its port of the device (`dev_port`), from 0; `None` is unknown, and for an interface without a device. Drivers
+    /// The port of the device (`dev_port`), from 0; `None` is unknown, and for an interface without a device. Drivers
     /// of devices with a function for each port leave it 0.
     pub port: Option<u32>,
     /// A name of the port that all its functions share (`phys_port_id`), in hexadecimal; `None` where the driver gives
@@ -81,7 +81,7 @@ pub enum NicKind {
     Device,
     /// Virtual: veth, bridge, bond, tun, vlan and others.
     Virtual,
-    /// Of unknown kind: `/sys/class/net` does not show it, as where it belongs to another network namespace than the
+    /// Unknown: `/sys/class/net` does not show it, as where it belongs to another network namespace than the
     /// interfaces that `/sys` shows. Nothing but its name, index, hardware address, addresses and [`Nic::up`] is known.
     Unknown,
 }
@@ -105,11 +105,11 @@ pub struct InterfaceAddress {
 /// A receive queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RxQueue {
-    /// Its index.
+    /// The queue's index.
     pub index: u32,
     /// CPUs that receive packet steering (RPS) may use (`rps_cpus`); empty is off, `None` is unknown.
     pub rps_cpus: Option<CpuSet>,
-    /// How many flows it steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is off, `None` is unknown.
+    /// The flows that the queue steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is off, `None` is unknown.
     pub rps_flows: Option<u32>,
     /// The interrupt of its packets, by the names of all (`/proc/interrupts`): its own, or the one that all queues
     /// share. It is one of [`Nic::interrupts`]. `None` if there is none, if the driver's names do not state it, or if
@@ -120,7 +120,7 @@ pub struct RxQueue {
 /// A transmit queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TxQueue {
-    /// Its index.
+    /// The queue's index.
     pub index: u32,
     /// CPUs that use this queue (XPS, `xps_cpus`); `None` is unknown (a NIC with one queue has the file but refuses to
     /// read it).
@@ -132,7 +132,7 @@ pub struct TxQueue {
 /// An interrupt of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interrupt {
-    /// Its number in `/proc/interrupts`.
+    /// The interrupt's number in `/proc/interrupts`.
     pub number: u32,
     /// The name its driver gave it (`/proc/interrupts`); `None` while no driver has asked for it.
     pub name: Option<String>,

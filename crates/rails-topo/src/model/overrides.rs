@@ -15,7 +15,7 @@ pub struct Override {
     pub fact: String,
     /// The value before, as text; `None` is unknown.
     pub old: Option<String>,
-    /// The value now, as text; `None` is unknown: a lane that is no longer hidden, or a locality that another fact
+    /// The new value, as text; `None` is unknown: a lane that is no longer hidden, or a locality that another fact
     /// contradicts.
     pub new: Option<String>,
     /// The fact that this one follows from, where the file does not give it itself: a new node brings its CPUs along.

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 /// neither drivers nor virtual functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevice {
-    /// Its address.
+    /// The function's address.
     pub address: PciAddress,
-    /// Its kind (`class`): 24 bits of class, subclass and programming interface, as the PCI Code and ID Assignment
+    /// The class (`class`): 24 bits of class, subclass and programming interface, as the PCI Code and ID Assignment
     /// Specification numbers them. 0x020000 is an Ethernet controller. An hwloc file does not state the programming
     /// interface: there, the lowest 8 bits are 0.
     pub class: Option<u32>,
-    /// Its vendor (`vendor`).
+    /// The function's vendor (`vendor`).
     pub vendor: Option<u16>,
     /// The vendor's number of it (`device`).
     pub device: Option<u16>,
@@ -36,7 +36,7 @@ pub struct PciDevice {
     /// The bandwidth of the link in each direction: by [`PciLink::bandwidth`], or from hwloc's file. `None` is unknown.
     #[serde(rename = "bandwidth_bits_per_second")]
     pub bandwidth: Option<Bandwidth>,
-    /// Its driver (`driver`); `None` where it has none.
+    /// The function's driver (`driver`); `None` where it has none.
     pub driver: Option<String>,
     /// The node of its attachment (`numa_node`, else hwloc's); `None` is unknown (-1, or no such node).
     pub node: Option<NodeId>,
@@ -45,7 +45,7 @@ pub struct PciDevice {
     pub local_cpus: Option<CpuSet>,
     /// The physical function of a virtual one (`physfn`).
     pub physical_function: Option<PciAddress>,
-    /// Its virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` if it cannot have any, or they are unknown.
+    /// Virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` if there cannot be any, or they are unknown.
     pub virtual_functions: Option<VirtualFunctions>,
 }
 
@@ -64,16 +64,16 @@ pub struct PciLink {
     /// Transfers per second and lane, in millions: 2,500 is the first generation, 32,000 the fifth.
     #[serde(rename = "speed_mt_per_second")]
     pub speed: u32,
-    /// Its lanes.
+    /// The link's lanes.
     pub width: u8,
 }
 
-/// How many virtual functions a physical one has.
+/// The counts of a physical function's virtual ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualFunctions {
-    /// How many are there.
+    /// The number that are there.
     pub enabled: u16,
-    /// How many there could be.
+    /// The number that there could be.
     pub total: u16,
 }
 
@@ -112,8 +112,8 @@ impl PciLink {
         (speed > 0).then_some(Self { speed, width })
     }
 
-    /// Its bandwidth in each direction without the line code (8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and from 64
-    /// GT/s on FLITs of 242 bytes in 256); the headers of packets take a part of it.
+    /// The bandwidth in each direction without the line code (8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and from
+    /// 64 GT/s on FLITs of 242 bytes in 256); the headers of packets take a part of it.
     pub fn bandwidth(self) -> Bandwidth {
         let raw = u64::from(self.speed) * 1_000_000 * u64::from(self.width);
         let bits = match self.speed {

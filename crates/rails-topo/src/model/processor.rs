@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Package {
     /// The kernel's number of it (`topology/physical_package_id`); `None` without one.
     pub id: Option<u32>,
-    /// Its online PUs (`topology/package_cpus_list`, `core_siblings_list` before Linux 5.3); never empty.
+    /// Online PUs (`topology/package_cpus_list`, `core_siblings_list` before Linux 5.3); never empty.
     pub cpus: CpuSet,
 }
 
@@ -19,7 +19,7 @@ pub struct Package {
 pub struct Die {
     /// The kernel's number of it within its package (`topology/die_id`); `None` without one.
     pub id: Option<u32>,
-    /// Its online PUs (`topology/die_cpus_list`); never empty, and inside one package.
+    /// The die's online PUs (`topology/die_cpus_list`); never empty, and inside one package.
     pub cpus: CpuSet,
 }
 
@@ -28,9 +28,9 @@ pub struct Die {
 pub struct Cache {
     /// 1 for L1, 2 for L2 and so on (`cache/index*/level`).
     pub level: u8,
-    /// Its contents (`cache/index*/type`).
+    /// The contents (`cache/index*/type`).
     pub kind: CacheKind,
-    /// Its size (`cache/index*/size`); `None` is unknown.
+    /// The cache's size (`cache/index*/size`); `None` is unknown.
     #[serde(rename = "size_bytes")]
     pub size: Option<DataSize>,
     /// The online PUs that share it (`cache/index*/shared_cpu_list`); never empty.
@@ -55,23 +55,23 @@ pub enum CacheKind {
 pub struct Core {
     /// The kernel's number of it within its package (`topology/core_id`); `None` without one.
     pub id: Option<u32>,
-    /// Its online PUs (`topology/core_cpus_list`, `thread_siblings_list` before Linux 5.3); never empty.
+    /// The core's online PUs (`topology/core_cpus_list`, `thread_siblings_list` before Linux 5.3); never empty.
     pub cpus: CpuSet,
 }
 
 /// Cores of one kind, on a machine whose cores differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreKind {
-    /// Their online PUs; never empty, and no PU is of two kinds.
+    /// The online PUs of the cores; never empty, and no PU is of two kinds.
     pub cpus: CpuSet,
-    /// Their rank by speed: 0 is the slowest kind, and the most thrifty one. `None` if the order of the kinds is
+    /// The kind's rank by speed: 0 is the slowest kind, and the most thrifty one. `None` if the order of the kinds is
     /// unknown, as in some of hwloc's XML files.
     pub efficiency: Option<u32>,
     /// The kernel's name of them: `cpu_core`, `cpu_atom` and `cpu_lowpower` of Intel's hybrid processors
     /// (`/sys/devices/cpu_core/cpus`; `CoreType` in hwloc's XML files, in the kernel's words if it has some). `None`
     /// without a name.
     pub name: Option<String>,
-    /// Their capacity, of which the fastest have 1,024 (`cpu_capacity`, on Arm and hybrid x86); the least among them.
+    /// The capacity, of which the fastest have 1,024 (`cpu_capacity`, on Arm and hybrid x86); the least among them.
     /// `None` where the kernel gives none for some of them.
     pub capacity: Option<u32>,
     /// The highest frequency in kHz (`cpufreq/cpuinfo_max_freq`) that all of them reach. `None` where there is no

@@ -34,7 +34,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Where the facts came from.
+    /// The origin of the facts.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -168,28 +168,28 @@ impl Topology {
         self.cores.iter().find(|core| core.cpus.contains(cpu))
     }
 
-    /// The same machine with fewer allowed CPUs: those in `cpus` that are online. For plans and tests.
+    /// The machine with fewer allowed CPUs: those in `cpus` that are online. For plans and tests.
     #[must_use]
     pub fn with_allowed(mut self, cpus: CpuSet) -> Self {
         self.allowed_cpus = cpus.intersection(&self.online_cpus);
         self
     }
 
-    /// The same machine with fewer nodes for memory: those in `nodes` that it has. For plans and tests.
+    /// The machine with fewer nodes for memory: those in `nodes` that it has. For plans and tests.
     #[must_use]
     pub fn with_allowed_nodes(mut self, nodes: NodeSet) -> Self {
         self.allowed_nodes = self.nodes.iter().map(|node| node.id).filter(|node| nodes.contains(*node)).collect();
         self
     }
 
-    /// The same machine with these PCI functions in place of its own. For machines that are only described.
+    /// The machine with these PCI functions in place of its own. For machines that are only described.
     #[must_use]
     pub fn with_pci_devices(mut self, devices: Vec<PciDevice>) -> Self {
         self.pci_devices = devices;
         self.in_order()
     }
 
-    /// The same machine with these GPUs in place of its own. For machines that are only described.
+    /// The machine with these GPUs in place of its own. For machines that are only described.
     #[must_use]
     pub fn with_gpus(mut self, gpus: Vec<Gpu>) -> Self {
         self.gpus = gpus;

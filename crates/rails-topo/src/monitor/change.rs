@@ -105,7 +105,7 @@ pub enum Change {
     NicSpeed {
         /// The interface.
         nic: String,
-        /// Its speed; `None` is unknown, as while the link is down.
+        /// The interface's speed; `None` is unknown, as while the link is down.
         #[serde(rename = "speed_bits_per_second")]
         speed: Option<Bandwidth>,
     },
@@ -113,7 +113,7 @@ pub enum Change {
     NicMtu {
         /// The interface.
         nic: String,
-        /// Its largest packet in bytes; `None` is unknown.
+        /// The interface's largest packet in bytes; `None` is unknown.
         #[serde(rename = "mtu_bytes")]
         mtu: Option<u32>,
     },
@@ -137,16 +137,16 @@ pub enum Change {
     NicInterrupts {
         /// The interface.
         nic: String,
-        /// Its interrupts.
+        /// The interface's interrupts.
         interrupts: Vec<Interrupt>,
     },
     /// Another CPU serves a NIC's interrupt. The kernel has no event for it: from the slow look.
     InterruptMoved {
-        /// Its number.
+        /// The interrupt's number.
         number: u32,
-        /// Where it may be served, as in [`Interrupt::affinity`].
+        /// The CPUs that may serve it, as in [`Interrupt::affinity`].
         affinity: Option<CpuSet>,
-        /// Where it is served, as in [`Interrupt::effective`].
+        /// The CPUs that serve it, as in [`Interrupt::effective`].
         effective: Option<CpuSet>,
         /// Whether this process announced it ([`Monitor::expect_interrupt`](super::Monitor::expect_interrupt)); if not,
         /// another program moved it.

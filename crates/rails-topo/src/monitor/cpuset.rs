@@ -11,7 +11,7 @@ use tokio::net::unix::pipe;
 /// above. But a program that changes them writes to one of those, and inotify reports writes. The slow look finds all
 /// other changes.
 pub(super) struct CpusetWatch {
-    /// Not a pipe, but read as one: tokio has no other safe way to wait for a descriptor that it does not know.
+    /// The inotify descriptor, read as a pipe: tokio has no other safe way to wait for a descriptor of unknown kind.
     inotify: pipe::Receiver,
     /// `/proc/self/cgroup`, by which the files were chosen.
     cgroup: String,

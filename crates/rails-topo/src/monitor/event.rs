@@ -44,11 +44,11 @@ pub(crate) struct Looks {
     pub(crate) machine: bool,
     /// The online CPUs, and the allowed sets.
     pub(crate) cpus: bool,
-    /// Which nodes there are, and how much memory they have.
+    /// The nodes that there are, and the size of their memory.
     pub(crate) nodes: bool,
-    /// Which interfaces there are.
+    /// The interfaces that there are.
     pub(crate) nics: bool,
-    /// Where interrupts are served.
+    /// The CPUs of interrupts.
     pub(crate) interrupts: bool,
     /// The speeds of these interfaces.
     pub(crate) speeds: BTreeSet<u32>,
@@ -130,7 +130,7 @@ fn link_changes(snapshot: &Snapshot, nic: &Nic, state: &LinkState) -> Vec<Change
     let mut now = nic.clone();
     let mut changes = Vec::new();
     if let Some(name) = state.name.as_ref().filter(|name| **name != nic.name) {
-        // The former holder of that name has lost it, whether or not an event told so yet.
+        // The former holder of that name has lost it, whether or not an event has said so.
         if snapshot.topology.nic(name).is_some() {
             changes.push(Change::NicRemoved { nic: name.clone() });
         }

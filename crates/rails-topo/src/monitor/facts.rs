@@ -115,7 +115,7 @@ fn memory_blocks(root: &Root) -> Option<MemoryBlockSet> {
     (!numbers.is_empty()).then_some(online)
 }
 
-/// Where an interrupt is served; `None` where it is gone.
+/// An interrupt and its CPUs; `None` where it is gone.
 fn interrupt(root: &Root, number: u32) -> Option<(u32, Served)> {
     let served = linux::served(root, number);
     served.0.is_some().then_some((number, served))

@@ -30,7 +30,7 @@ pub enum Update {
     /// The subscriber has not read in time: the snapshot stands for the changes that are no longer kept. Later updates
     /// follow on it.
     Lagged {
-        /// How many changes are left out.
+        /// The number of changes left out.
         missed: u64,
         /// The machine, with all of them in it.
         snapshot: Arc<Snapshot>,

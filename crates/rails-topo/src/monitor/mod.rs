@@ -20,14 +20,14 @@
 //!
 //! # Where it comes from
 //!
-//! | change | source | told within |
+//! | change | source | reported within |
 //! |---|---|---|
 //! | CPU, memory block | the kernel's uevents | milliseconds |
 //! | NUMA node, its memory | looked at after such a uevent | milliseconds |
-//! | link, MTU, address, NIC added, removed, renamed | rtnetlink | milliseconds; of carriers the kernel tells once a second |
+//! | link, MTU, address, NIC added, removed, renamed | rtnetlink | milliseconds; of carriers the kernel reports once a second |
 //! | speed | looked at after a message about its link | milliseconds |
 //! | allowed CPUs and nodes | inotify on the files of this process's cgroup and those above it, CPUs' uevents | milliseconds |
-//! | the same by `taskset`, or by a move into another cgroup; interrupts | the slow look: the kernel has no event | 5 s, unless set otherwise |
+//! | allowed sets by `taskset`, or by a move into another cgroup; interrupts | the slow look: the kernel has no event | 5 s, unless set otherwise |
 //! | everything else (packages, caches, PCI) | the machine is read again half a second after the last CPU or node | a second or so |
 //!
 //! Changes of one source come in the order in which they happened. Between sources only the order of arrival holds: a
@@ -88,7 +88,7 @@ use task::Task;
 use tokio::sync::mpsc;
 use tracker::Tracker;
 
-/// How a monitor works.
+/// The options of a monitor.
 #[derive(Debug, Clone)]
 pub struct MonitorOptions {
     slow_look: Duration,
@@ -183,7 +183,7 @@ impl Monitor {
     }
 
     /// The sources of events that the system refuses, each a [`MonitorError::Source`]. The slow look finds the changes
-    /// that they would have told, but for those of memory blocks.
+    /// that they would have reported, but for those of memory blocks.
     pub fn refused(&self) -> &[MonitorError] {
         &self.refused
     }

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// A machine at a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Its model.
+    /// The machine's model.
     pub topology: Topology,
-    /// Its online memory blocks; `None` if the kernel has no such blocks.
+    /// The online memory blocks; `None` if the kernel has no such blocks.
     pub memory_blocks: Option<MemoryBlockSet>,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Opens them, and returns why some could not be opened: address families that are not allowed (systemd's
+    /// Opens the sources, and returns why some could not be opened: address families that are not allowed (systemd's
     /// `RestrictAddressFamilies=`), or too many watches on the machine (`/proc/sys/fs/inotify/max_user_instances`).
     pub(super) fn open(root: &Root) -> (Self, Vec<MonitorError>) {
         let mut refused = Vec::new();
@@ -28,7 +28,7 @@ impl Sources {
         (sources, refused)
     }
 
-    /// Whether the kernel tells of links and addresses.
+    /// Whether the kernel reports links and addresses.
     pub(super) fn tell_of_links(&self) -> bool {
         self.route.is_some()
     }

@@ -38,7 +38,7 @@ impl<'a> Uevent<'a> {
         is_plausible.then_some(uevent)
     }
 
-    /// Its event for the model; `None` for devices that the model does not follow by uevents.
+    /// The uevent's event for the model; `None` for devices that the model does not follow by uevents.
     pub(crate) fn event(&self) -> Option<Event> {
         if self.is_synthetic {
             return None;

@@ -141,7 +141,7 @@ fn nest<'a>(flat: Vec<Object<'a>>, outer: &[Option<usize>], mut cores: Vec<Vec<&
 }
 
 fn in_order(mut objects: Vec<Object<'_>>) -> Vec<Object<'_>> {
-    // They were found in the reverse of their order.
+    // `nest` finds objects in the reverse of their order.
     objects.reverse();
     objects.sort_by_key(|object| (object.cpus.is_empty(), object.cpus.first()));
     objects

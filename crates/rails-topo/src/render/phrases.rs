@@ -30,7 +30,7 @@ pub(super) fn machine(topology: &Topology) -> String {
     if known.is_empty() { "of unknown make".to_owned() } else { known.join(", ") }
 }
 
-/// Where the facts came from.
+/// The origin of the facts.
 pub(super) fn origin(topology: &Topology) -> String {
     let origin = match topology.origin() {
         Origin::ThisMachine { reader } => format!("this machine, read by {reader}"),
@@ -141,7 +141,7 @@ pub(super) fn core_kind(kind: &CoreKind) -> Vec<String> {
     facts
 }
 
-/// How a core's kind is called, where it has a name or a rank.
+/// The name of a core's kind, where it has a name or a rank.
 pub(super) fn name_of_kind(kind: &CoreKind) -> String {
     match (&kind.name, kind.efficiency) {
         (Some(name), _) => plain(name).into_owned(),
@@ -161,7 +161,7 @@ pub(super) fn state(nic: &Nic) -> &'static str {
     }
 }
 
-/// Its speed; an unknown one is stated only for a device whose link is not down.
+/// The speed of a NIC; an unknown one is stated only for a device whose link is not down.
 pub(super) fn speed(nic: &Nic) -> String {
     match (nic.speed, nic.kind) {
         (Some(speed), _) => speed.to_string(),
@@ -218,7 +218,7 @@ fn display_controller(device: &PciDevice) -> Option<&'static str> {
     }
 }
 
-/// How many of something, with the plural that English has.
+/// A number of something, with the plural that English has.
 pub(super) fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
@@ -241,7 +241,7 @@ pub(super) fn size(size: Option<DataSize>) -> String {
     size.map_or("size unknown".to_owned(), |size| size.to_string())
 }
 
-/// In characters; longer texts break lines.
+/// The longest set in characters; longer texts break lines.
 const LONGEST_SET: usize = 44;
 /// A core of a real machine has fewer caches.
 const MAX_CACHES: usize = 8;

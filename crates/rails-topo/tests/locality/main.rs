@@ -51,7 +51,7 @@ fn of_physical(device: PciDevice, physical: &str) -> PciDevice {
     PciDevice { physical_function: Some(address(physical)), ..device }
 }
 
-/// The same machine with those distances between its nodes, row by row, and without any where `None`.
+/// The machine with those distances between its nodes, row by row, and without any where `None`.
 fn with_distances(machine: &Topology, rows: Option<Vec<u64>>) -> Topology {
     let mut json = serde_json::to_value(machine).unwrap();
     let numbers: Vec<u32> = machine.nodes().iter().map(|node| node.id.0).collect();
@@ -59,7 +59,7 @@ fn with_distances(machine: &Topology, rows: Option<Vec<u64>>) -> Topology {
     serde_json::from_value(json).unwrap()
 }
 
-/// The same machine with that memory in its nodes.
+/// The machine with that memory in its nodes.
 fn with_memory(machine: &Topology, bytes: &[Option<u64>]) -> Topology {
     let mut json = serde_json::to_value(machine).unwrap();
     for (index, bytes) in bytes.iter().enumerate() {

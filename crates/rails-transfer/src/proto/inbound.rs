@@ -19,7 +19,7 @@ pub(crate) struct Inbound {
 /// The fate of the current file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// They belong to the file.
+    /// The bytes belong to the file.
     Write,
     /// The file has failed here; the bytes under way are read and dropped.
     Discard,

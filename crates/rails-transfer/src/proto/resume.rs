@@ -5,7 +5,7 @@ use crate::message::{Digest, Held};
 /// The choice for an offered file, given the bytes that the receiver holds of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// It is there already.
+    /// The receiver has the file already.
     Keep,
     /// Send from this offset on.
     From(u64),

@@ -10,7 +10,7 @@ use super::*;
 use crate::guarantee::{Calls, Guarantee, Lacking};
 use crate::observe::Observer;
 
-/// An observer that keeps the missing guarantees that it is told of.
+/// An observer that keeps the missing guarantees that it hears of.
 #[derive(Default)]
 struct Told(Mutex<Vec<Lacking>>);
 

@@ -87,7 +87,7 @@ type Change = fn(&Path);
 
 const CHANGES: [Change; 5] = [
     spoil,
-    // Its time is put back.
+    // The change puts the file's time back.
     |file| {
         let opened = OpenOptions::new().write(true).open(file).unwrap();
         let modified = opened.metadata().unwrap().modified().unwrap();
@@ -218,7 +218,7 @@ fn file_given_up_with_blocks_under_way() {
     assert!(sent.failures[0].reason.as_str().contains("another transfer"), "{:?}", sent.failures);
     assert_eq!(sent.failures, received.failures);
     assert_eq!(received.stored, 1);
-    // The sender stopped soon after it was told, and the block under way was not written.
+    // The sender stopped soon after it heard of the failure, and the block under way was not written.
     assert!(sent.bytes_sent < LARGE as u64, "{} bytes sent", sent.bytes_sent);
     assert_eq!(received.bytes_received, 4);
 }

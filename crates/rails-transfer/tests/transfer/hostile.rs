@@ -1,4 +1,4 @@
-//! A peer that says anything at all harms nobody.
+//! A peer that says anything at all does no harm.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -127,7 +127,7 @@ fn messages_out_of_turn_are_named() {
     assert_eq!(harvest(into.path()), Tree::new());
 }
 
-/// Digesting the bytes that are there takes many minutes, and nobody would hear the result.
+/// Digesting the bytes that are there takes many minutes, and no sender would hear the result.
 #[test]
 fn a_sender_that_is_gone_holds_up_no_receiver() {
     let into = tempdir().unwrap();

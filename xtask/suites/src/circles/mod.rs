@@ -2,7 +2,7 @@
 //!
 //! A file depends on the one that holds an item if it imports the item or names it in its code, by whichever path.
 //! - A re-export is no dependence. A path through one leads to the file that holds the item, so a `mod.rs` that only
-//!   declares and re-exports its children depends on none of them, and nobody on it.
+//!   declares and re-exports its children depends on none of them, and no file on it.
 //! - A file may name the items of the modules that hold it: a child stands within its parent's text, sees the parent's
 //!   private items, and is a part of it. So a `mod.rs` with items of its own may use its children, and they may use
 //!   those items; the children may not depend on each other in a circle, nor on a file outside that depends on them.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// One NIC, or the parts of a process that use one, or one rail.
 #[derive(Debug, Serialize)]
 pub(super) struct Examined {
-    /// Its name.
+    /// The name of the NIC, the process or the rail.
     pub(super) what: String,
     /// The reasons why something could not be examined.
     pub(super) notes: Vec<String>,

@@ -29,7 +29,7 @@ pub(super) fn run(as_json: bool) -> Result<Exit> {
         print::note("watching; Ctrl-C ends it");
         tokio::select! {
             signal = stop.requested() => Ok(match signal {
-                // That is how a watch ends.
+                // Ctrl-C is the usual end of a watch.
                 Signal::Interrupt => Exit::Done,
                 signal => Exit::Signal(signal),
             }),
@@ -38,7 +38,7 @@ pub(super) fn run(as_json: bool) -> Result<Exit> {
     })
 }
 
-/// Prints until nothing comes any more, or nobody reads any more.
+/// Prints until no change comes any more, or the reader of stdout has gone.
 async fn follow(changes: &mut Changes, as_json: bool) -> Result<Exit> {
     while let Some(update) = changes.next().await {
         let update = update.context("this machine can be watched no longer")?;

@@ -50,7 +50,7 @@ pub(super) struct Engine {
     pub(super) cpus: CpuSet,
 }
 
-/// What drives the transfers.
+/// The driver of the transfers.
 enum Driver {
     Rail(Rails),
     Thread(ProgressThread),
@@ -69,7 +69,7 @@ struct ProgressThread {
 pub(super) enum Transfer<'e, T> {
     Started(mpsc::Receiver<io::Result<T>>),
     Ended(io::Result<T>),
-    /// It went as far as it could without waiting.
+    /// The transfer went as far as it could without waiting.
     Deferred(&'e Runtime, Pin<Box<dyn Future<Output = io::Result<T>>>>),
 }
 
@@ -79,7 +79,7 @@ pub(super) enum Wire {
     Tcp(TcpStream),
 }
 
-/// Where connections come in.
+/// Accepts connections.
 pub(super) enum Acceptor {
     Rails(MultiRailListener),
     Tcp(TcpListener),
@@ -152,7 +152,7 @@ impl Engine {
         self.begin(transfer).wait()
     }
 
-    /// Opens its connections.
+    /// The opener of this carrier's connections.
     pub(super) fn opener(&self) -> Opener {
         match &self.driver {
             Driver::Rail(rails) => Opener::Rails(rails.clone()),
@@ -162,7 +162,7 @@ impl Engine {
 }
 
 impl<T> Transfer<'_, T> {
-    /// Waits for its end.
+    /// Waits for the transfer's end.
     pub(super) fn wait(self) -> io::Result<T> {
         match self {
             Self::Started(result) => result.recv().map_err(|_| io::Error::other("the task of a transfer panicked"))?,
@@ -268,7 +268,7 @@ impl Wire {
 }
 
 impl ProgressThread {
-    /// Starts it, and gives its CPUs as read back.
+    /// Starts the thread, and gives its CPUs as read back.
     fn start() -> Result<(Self, CpuSet)> {
         let (report, started) = mpsc::sync_channel(1);
         let (stop, stopped) = oneshot::channel();
@@ -280,7 +280,7 @@ impl ProgressThread {
             match built {
                 Ok((runtime, cpus)) => {
                     let _ = report.send(Ok((runtime.handle().clone(), cpus)));
-                    // It ends when it is told to, or with the thread that would tell it.
+                    // The thread ends when `stop` is dropped.
                     let _ = runtime.block_on(stopped);
                 }
                 Err(error) => drop(report.send(Err(error))),

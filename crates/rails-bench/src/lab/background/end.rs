@@ -39,7 +39,7 @@ pub(super) enum Job {
     PingPong { streams: Vec<u16>, count: u32 },
 }
 
-/// What an end found.
+/// The findings of an end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct EndReport {
     /// CPUs of the thread that computes, or that waits for exchanges, as read back.
@@ -61,7 +61,7 @@ pub(crate) struct EndReport {
 pub(crate) struct OverlapTimes {
     /// The message, and its work.
     pub(crate) message: Message,
-    /// Who computes.
+    /// The ends that compute.
     pub(crate) computes: Computes,
     /// The work alone, before each message; empty at an end that does not compute.
     pub(crate) alone_us: Vec<f64>,
@@ -82,7 +82,7 @@ pub(crate) struct ExchangeTimes {
     pub(crate) all_at_once_seconds: f64,
 }
 
-/// Does what the orders say.
+/// Carries the orders out.
 ///
 /// # Errors
 /// How the carrier failed, that the other end does not come, that a thread of the carrier is not on the program's CPU,
@@ -176,7 +176,7 @@ impl Side {
             Self::Receiver => computes.receiver(),
         };
         let work = computes_here.then(|| Work::lasting(Duration::from_micros(message.work_us)));
-        // They take turns: a message has no byte of the one before it, which the receiver's buffer still holds.
+        // The two contents take turns: a message has no byte of the last one, which the receiver's buffer still holds.
         let [even, odd] =
             [0, u8::MAX].map(|mask| (0..message.bytes).map(|place| place as u8 ^ mask).collect::<Bytes>());
         let mut buffer = odd.to_vec();

@@ -27,15 +27,15 @@ use std::{collections::BTreeSet, io, net::SocketAddr, time::Duration};
 /// One carrier in one round.
 #[derive(Debug, Clone, Serialize)]
 struct Sample {
-    /// Its round, from 1.
+    /// The round, from 1.
     round: usize,
     carrier: Carrier,
     sender: EndReport,
     receiver: EndReport,
 }
 
-/// Makes the link, has every carrier do its job in each round, in random order, and takes the link down again.
-/// `progress` is told of each measurement before it starts. Returns the setting, and the samples that count.
+/// Makes the link, has every carrier do its job in each round, in random order, and takes the link down again. Calls
+/// `progress` before each measurement. Returns the setting, and the samples that count.
 fn run_rounds(
     (link, terms): (Link, &Terms),
     topology: &Topology,

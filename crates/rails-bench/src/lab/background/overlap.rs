@@ -19,13 +19,13 @@ use std::{fmt, time::Duration};
 /// A message, and the work beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Message {
-    /// Its length.
+    /// The message's length.
     pub(crate) bytes: u32,
     /// About the time of the work alone.
     pub(crate) work_us: u64,
 }
 
-/// Who computes beside a message.
+/// The ends that compute beside a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Computes {
@@ -67,7 +67,7 @@ pub(crate) struct OverlapReport {
 struct OverlapOutcome {
     message: Message,
     carrier: Carrier,
-    /// From the start of the message to the news of its arrival at the sender, while nobody computes.
+    /// From the start of the message to the news of its arrival at the sender, while neither end computes.
     message_alone_us: Spread,
     /// Overlap at the sender, which alone computes.
     sender_computes: Spread,
@@ -80,8 +80,7 @@ struct OverlapOutcome {
 }
 
 impl OverlapContest {
-    /// Makes the link, runs every round, and takes the link down again. `progress` is told of each measurement before it
-    /// starts.
+    /// Makes the link, runs every round, and takes the link down again. Calls `progress` before each measurement.
     ///
     /// # Errors
     /// [`ContestError`]. A link that was made is taken down.
@@ -104,12 +103,12 @@ impl OverlapContest {
 impl Computes {
     pub(super) const ALL: [Self; 4] = [Self::Nobody, Self::Sender, Self::Receiver, Self::Both];
 
-    /// Whether the sender does.
+    /// Whether the sender computes.
     pub(super) fn sender(self) -> bool {
         matches!(self, Self::Sender | Self::Both)
     }
 
-    /// Whether the receiver does.
+    /// Whether the receiver computes.
     pub(super) fn receiver(self) -> bool {
         matches!(self, Self::Receiver | Self::Both)
     }

@@ -59,8 +59,7 @@ struct PingPongOutcome {
 }
 
 impl PingPongContest {
-    /// Makes the link, runs every round, and takes the link down again. `progress` is told of each measurement before it
-    /// starts.
+    /// Makes the link, runs every round, and takes the link down again. Calls `progress` before each measurement.
     ///
     /// # Errors
     /// [`ContestError`]. A link that was made is taken down.
@@ -153,7 +152,7 @@ impl fmt::Display for PingPongReport {
     }
 }
 
-/// Those who take part: a program that waits for one exchange after the other needs no progress in the background.
+/// The carriers that take part: a program that waits for each exchange needs no progress in the background.
 const CARRIERS: [Carrier; 2] = [Carrier::Rails, Carrier::ProgressThread];
 
 #[cfg(test)]

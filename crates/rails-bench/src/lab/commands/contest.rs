@@ -48,7 +48,7 @@ pub(super) struct CaseArgs {
     emulated: Vec<String>,
 }
 
-/// One who is chosen, or everybody.
+/// A chosen contender, or all of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Chosen {
     All,

@@ -16,9 +16,9 @@ use std::{path::PathBuf, time::Duration};
 
 /// Compare Celeritas with TCP, RBUDP and QUIC over an emulated path of long distance that loses packets (needs root)
 ///
-/// Each measurement has a path of its own, in user space. Celeritas sends at a fixed rate just below the path's: it does not
-/// look for the rate, and shares with nobody. RBUDP has the same rate. QUIC takes part in builds with the feature
-/// `quic`.
+/// Each measurement has a path of its own, in user space. Celeritas sends at a fixed rate just below the path's: it
+/// does not look for the rate, and makes way for no other flow. RBUDP has the same rate. QUIC takes part in builds with
+/// the feature `quic`.
 ///
 /// Example: rails-bench wan --losses 0,0.001 --rounds 3 --json wan.json
 ///
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// The probabilities that a frame is lost, each way; one case for each
     #[arg(long, value_name = "P", value_delimiter = ',', default_value = "0,0.0001,0.001,0.01", value_parser = super::lab::probability)]
     losses: Vec<f64>,
-    /// Those who take part [default: all]
+    /// Transports that take part [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     transports: Vec<Transport>,
     /// A rival that sends over the same path at the same time, with figures of its own

@@ -54,7 +54,8 @@ impl Contender {
         Self::RailsCeleritas,
     ];
 
-    /// Those who take part where nobody is chosen: the others answer questions of their own, and would make a run half as long again.
+    /// The contenders that take part where none is chosen. The others answer questions of their own, and would make a
+    /// run half as long again.
     pub(crate) fn usual() -> Vec<Self> {
         Self::ALL[..8].to_vec()
     }

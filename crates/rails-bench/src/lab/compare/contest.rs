@@ -68,9 +68,9 @@ pub(crate) enum ContestError {
     Failed {
         /// The command.
         command: String,
-        /// Its exit status.
+        /// The process's exit status, or its fault in words.
         status: String,
-        /// Its message.
+        /// The process's message.
         said: String,
     },
     /// The processes of both ends failed.
@@ -89,7 +89,7 @@ pub(crate) enum ContestError {
     Figure {
         /// The program.
         program: &'static str,
-        /// Its message.
+        /// The program's output.
         output: String,
     },
     /// The keys of encrypted streams could not be made.
@@ -113,8 +113,8 @@ pub(crate) enum ContestError {
 }
 
 impl Contest {
-    /// Makes the links, runs every round, and takes the links down again. `absent` is told who cannot take part, before anything
-    /// is measured; `progress` of each measurement before it starts.
+    /// Makes the links, runs every round, and takes the links down again. Calls `absent` with each contender that
+    /// cannot take part, before the first measurement, and `progress` before each one.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.

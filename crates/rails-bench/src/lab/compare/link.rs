@@ -12,17 +12,17 @@ pub(crate) enum Link {
     Veth(Shape),
     /// An emulated link, with delay.
     Emulated {
-        /// Its rate in Mbit/s.
+        /// The rate in Mbit/s.
         mbit: u64,
-        /// Its round-trip time.
+        /// The round-trip time.
         rtt: Duration,
-        /// Of a million frames, each way, it loses so many.
+        /// The frames that the link loses of a million, each way.
         lost_per_million: u32,
     },
 }
 
 impl Link {
-    /// Its rate in Mbit/s; `None` where it has no limit.
+    /// The link's rate in Mbit/s; `None` where the link has no limit.
     pub(crate) fn mbit(self) -> Option<u64> {
         match self {
             Self::Veth(Shape::Unshaped) => None,

@@ -114,12 +114,12 @@ impl Setting {
     }
 }
 
-/// One who was to take part.
+/// A contender that was to take part.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Entry {
     /// The contender.
     pub(crate) contender: Contender,
-    /// Its exact version; `None` for this program.
+    /// The contender's exact version; `None` for this program.
     pub(crate) version: Option<String>,
     /// Why it did not take part.
     pub(crate) absent: Option<String>,
@@ -128,19 +128,19 @@ pub(crate) struct Entry {
 /// One measurement.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Sample {
-    /// Its round, from 1.
+    /// The round, from 1.
     pub(crate) round: usize,
     /// The contender.
     pub(crate) contender: Contender,
     /// Bytes of the application that arrived.
     pub(crate) bytes: u64,
-    /// How fast they did.
+    /// The rate at which they arrived.
     pub(crate) goodput_bits_per_second: f64,
     /// The end that measured it.
     pub(crate) measured_at: MeasuredAt,
     /// CPU time of all processes of both ends: while they measured where they say it, of their whole lives otherwise.
     pub(crate) cpu_seconds: f64,
-    /// The same over the bytes.
+    /// That CPU time over the bytes.
     pub(crate) cpu_seconds_per_gigabyte: f64,
     /// The sender's and the receiver's part of it; `None` of programs of others.
     pub(crate) cpu_seconds_by_side: Option<(f64, f64)>,
@@ -148,7 +148,7 @@ pub(crate) struct Sample {
     pub(crate) machine_seconds_per_gigabyte: f64,
     /// The bytes over the sender's CPU time: the rate of one busy core. `None` of programs of others.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<f64>,
-    /// The same of the receiver.
+    /// The bytes over the receiver's CPU time, likewise.
     pub(crate) goodput_per_receiver_core_bits_per_second: Option<f64>,
     /// Bytes that the sender's end of each link sent, by the kernel's counters.
     pub(crate) link_tx_bytes: Vec<u64>,
@@ -173,9 +173,9 @@ pub(crate) struct Outcome {
     pub(crate) machine_seconds_per_gigabyte: Spread,
     /// The rate of one busy core of the sender; `None` of programs of others.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<Spread>,
-    /// The same of the receiver.
+    /// The rate of one busy core of the receiver, likewise.
     pub(crate) goodput_per_receiver_core_bits_per_second: Option<Spread>,
-    /// Its median goodput as a share of the ceiling's (one plain flow per link); `None` where that was not measured.
+    /// The median goodput as a share of the ceiling's (one plain flow per link); `None` where that was not measured.
     pub(crate) share_of_ceiling: Option<f64>,
     /// Every different warning of its samples.
     pub(crate) warnings: Vec<String>,

@@ -14,9 +14,9 @@ use std::{
 pub(crate) struct Peer {
     command: String,
     child: Child,
-    /// Its standard output, gathered so that it never waits for us to read.
+    /// The process's standard output, gathered so that it never waits for us to read.
     output: Option<std::thread::JoinHandle<std::io::Result<Vec<u8>>>>,
-    /// Its standard error, line by line.
+    /// The process's standard error, line by line.
     said: mpsc::Receiver<String>,
     heard: Vec<String>,
 }
@@ -41,7 +41,7 @@ impl Peer {
         Ok(Self { command: shown, child, output: Some(output), said, heard: Vec::new() })
     }
 
-    /// Waits until it says on standard error something that starts so, and gives that line.
+    /// Waits until the process says on standard error something that starts so, and gives that line.
     pub(crate) fn wait_for(&mut self, start: &str) -> Result<String, ContestError> {
         while let Ok(line) = self.said.recv_timeout(PATIENCE) {
             let found = line.starts_with(start);
@@ -71,8 +71,8 @@ impl Peer {
         Err(self.failed("it did not get ready".to_owned()))
     }
 
-    /// Waits for its end no longer than this, and gives its standard output, at any exit status; an error where it did not end
-    /// or wrote nothing.
+    /// Waits for the process's end no longer than this, and gives its standard output, at any exit status; an error
+    /// where it did not end or wrote nothing.
     pub(crate) fn finish_within(mut self, patience: Duration) -> Result<Vec<u8>, ContestError> {
         let deadline = Instant::now() + patience;
         while !self.has_ended()? {
@@ -90,7 +90,7 @@ impl Peer {
         Ok(output)
     }
 
-    /// Waits for its end, and gives its standard output; an error where that is not a success.
+    /// Waits for the process's end, and gives its standard output; an error where it failed.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>, ContestError> {
         let run = |command: &String, source| ContestError::Run { command: command.clone(), source };
         let output = self.output.take().expect("it finishes once").join().expect("reading does not panic");
@@ -117,7 +117,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Where it has ended already there is nothing to end, and that is well.
+        // Where the process has ended already there is nothing to end, and that is well.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

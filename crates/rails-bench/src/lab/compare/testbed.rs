@@ -29,7 +29,7 @@ pub(super) struct Counters {
     busy: Duration,
 }
 
-/// The same for the time between two moments.
+/// The kernel's counts between two moments.
 pub(super) struct Counted {
     /// Bytes that the sender's end of each link sent.
     pub(super) tx_bytes: Vec<u64>,

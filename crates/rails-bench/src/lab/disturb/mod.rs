@@ -45,7 +45,7 @@ pub(crate) struct Disturbance {
 /// One contender in one round.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DisturbSample {
-    /// Its round, from 1.
+    /// The round, from 1.
     pub(crate) round: usize,
     /// The contender.
     pub(crate) contender: Contender,
@@ -58,7 +58,7 @@ pub(crate) struct DisturbSample {
     pub(crate) bytes: Option<u64>,
     /// The place of the first byte that was another than the one written there, if there was one.
     pub(crate) wrong_at: Option<u64>,
-    /// How they arrived.
+    /// The arrivals of these bytes over time.
     pub(crate) series: Option<Series>,
     /// Why there are no figures, where there are none.
     pub(crate) failed: Option<String>,

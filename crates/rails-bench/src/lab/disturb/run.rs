@@ -49,8 +49,8 @@ struct Sent {
 }
 
 impl DisturbContest {
-    /// Makes the links anew for each run, so that none begins with the remains of another. `progress` is told of each run before it
-    /// starts.
+    /// Makes the links anew for each run, so that none begins with the remains of another. Calls `progress` before each
+    /// run.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down. A contender that does not survive is no error, but a failed sample.
@@ -157,7 +157,7 @@ impl DisturbContest {
 
 fn finish(running: Running) -> Result<(Sent, Report), ContestError> {
     let Running { sender, receiver } = running;
-    // That a lane was lost makes the programs fail, but not the measurement.
+    // A lost lane makes the programs fail, but not the measurement.
     let sent = serde_json::from_slice(&sender.finish_within(PATIENCE)?)?;
     Ok((sent, serde_json::from_slice(&receiver.finish_within(PATIENCE)?)?))
 }

@@ -10,7 +10,7 @@ use std::{fmt, time::Duration};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Scenario {
-    /// Its rate falls to a tenth, and comes back
+    /// The link's rate falls to a tenth, and comes back
     Step,
     /// The receiver's interface goes down, and comes up again
     Down,
@@ -20,12 +20,12 @@ pub(crate) enum Scenario {
     BlackHoleBack,
     /// Both ends drop every packet in silence (not by default)
     BlackHoleBoth,
-    /// Its rate falls to 1 Mbit/s: it is slow, and not gone (not by default)
+    /// The link's rate falls to 1 Mbit/s: the link is slow, and not gone (not by default)
     Crawl,
 }
 
 impl Scenario {
-    /// Those that happen where nothing is chosen.
+    /// The disturbances that happen where none is chosen.
     pub(crate) const USUAL: [Self; 3] = [Self::Step, Self::Down, Self::BlackHole];
 
     /// The fault of a link of this rate, from a third to two thirds of the time.

@@ -10,11 +10,11 @@ use std::{fmt, path::PathBuf};
 pub(crate) struct Film {
     /// The file.
     pub(crate) path: PathBuf,
-    /// Its whole frames, which are sent over and over.
+    /// The file's whole frames, which are sent over and over.
     pub(crate) frames: u64,
     /// The bytes behind them, which are not sent.
     pub(crate) rest_bytes: usize,
-    /// How it is read.
+    /// How the file is read.
     pub(crate) reading: String,
     /// The disks that hold it; none are known with `no_disk`.
     pub(crate) disks: Vec<String>,
@@ -25,13 +25,13 @@ pub(crate) struct Film {
 /// Frames cannot be taken from a file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FilmError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It cannot be found.
+    /// A system call that looks for the file's disks failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// It is too short.
+    /// The file is too short.
     #[error("`{path}` holds no whole frame of {frame_bytes} bytes", path = path.display())]
     NoFrame {
         /// The file.
@@ -57,7 +57,7 @@ impl Film {
         Ok(Self { path, frames: count, rest_bytes, reading, disks, no_disk })
     }
 
-    /// The CPUs beside all of its disks, or beside one of them where none is beside all; `None` is unknown.
+    /// The CPUs beside all disks of the file, or beside one of them where none is beside all; `None` is unknown.
     pub(crate) fn cpus_beside(&self, topology: &Topology) -> Option<CpuSet> {
         let locality = topology.locality();
         let disks = topology.block_devices().iter().filter(|disk| self.disks.contains(&disk.name));

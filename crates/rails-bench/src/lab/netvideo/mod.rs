@@ -61,7 +61,7 @@ pub(crate) struct NetvideoContest {
     pub(crate) buffers: usize,
     /// The device of the compute stage.
     pub(crate) device: Device,
-    /// The file that they are read from; made up without one.
+    /// The file that frames are read from; made up without one.
     pub(crate) film: Option<Film>,
     /// The terms of the run.
     pub(crate) terms: Terms,
@@ -84,7 +84,7 @@ pub(crate) struct NetvideoReport {
     pub(crate) buffers: usize,
     /// The device of the compute stage.
     pub(crate) device: Device,
-    /// The file that they are read from; made up without one.
+    /// The file that frames are read from; made up without one.
     pub(crate) film: Option<Film>,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<NetvideoSample>,
@@ -99,16 +99,16 @@ pub(crate) struct NetvideoReport {
 /// One run.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct NetvideoSample {
-    /// Its round, from 1.
+    /// The round, from 1.
     pub(crate) round: usize,
     /// The placing.
     pub(crate) placing: Placing,
     /// CPUs that the threads of the sender's rails may use, as read back.
     pub(crate) sender_cpus: Vec<String>,
-    /// The same of the receiver.
+    /// CPUs that the threads of the receiver's rails may use, as read back.
     pub(crate) receiver_cpus: Vec<String>,
-    /// Those of the rail that reads frames from a file, beside its disks; `None` if there is no such rail, and the first one
-    /// reads.
+    /// CPUs of the rail that reads frames from a file, beside its disks; `None` if there is no such rail, and the first
+    /// one reads.
     pub(crate) reader_cpus: Option<String>,
     /// Frames that were shown, whole and with the right checksum.
     pub(crate) frames: usize,
@@ -141,15 +141,14 @@ pub(crate) struct NetvideoOutcome {
     pub(crate) frames: usize,
     /// Median of the latency of all frames of all rounds, in milliseconds.
     pub(crate) latency_p50_ms: f64,
-    /// Its 95th percentile.
+    /// 95th percentile of that latency.
     pub(crate) latency_p95_ms: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of that latency.
     pub(crate) latency_p99_ms: f64,
 }
 
 impl NetvideoContest {
-    /// Makes the links, runs every round, and takes the links down again. `progress` is told of each measurement before
-    /// it starts.
+    /// Makes the links, runs every round, and takes the links down again. Calls `progress` before each measurement.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.

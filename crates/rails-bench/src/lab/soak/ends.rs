@@ -67,7 +67,7 @@ pub(super) fn start(
         let listener = MultiRailListener::bind(&rails, &addresses, &options).await?;
         let _ = listening.send(listener.local_addrs().to_vec());
         let stream = listener.accept().await?;
-        // It goes on listening for as long as the stream lives: a lane that was lost may come back.
+        // The listener goes on for as long as the stream lives: a lane that was lost may come back.
         tokio::spawn(async move { while listener.accept().await.is_ok() {} });
         let _ = other.send(());
         Ok((rails, stream))
@@ -108,7 +108,7 @@ impl End {
         self.shared.received.load(Ordering::Relaxed)
     }
 
-    /// Whether it is over, which before it is told to end is a failure.
+    /// Whether this end is over: a failure before [`stop_sending`](Self::stop_sending).
     pub(super) fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
@@ -118,7 +118,7 @@ impl End {
         self.shared.enough.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for its end, for which both ends must have been told.
+    /// Waits for this end to finish, once both ends send no more.
     pub(super) fn finish(self) -> Result<Ended> {
         let until = Instant::now() + PATIENCE;
         while !self.thread.is_finished() {
@@ -192,7 +192,7 @@ async fn exchange(
     Ok(Ended { stats: stream.close().await.context("the stream was not closed")?, pauses })
 }
 
-/// Keeps the longest.
+/// Keeps the longest pauses.
 fn note(pauses: &mut Vec<Pause>, pause: Pause) {
     let place = pauses.partition_point(|other| other.seconds >= pause.seconds);
     if place < MAX_PAUSES {
@@ -217,7 +217,7 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
     Ok(Rails::build(&plan_rails(&described, &wish)?)?)
 }
 
-/// How many pauses are told.
+/// The most pauses that are kept.
 const MAX_PAUSES: usize = 5;
 /// Reads and writes before others have their turn.
 const TURNS: usize = 16;

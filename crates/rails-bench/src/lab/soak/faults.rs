@@ -31,7 +31,7 @@ impl Faults {
         let whole: Vec<usize> = (0..self.wrong.len()).filter(|link| self.wrong[*link].is_none()).collect();
         let begun = if self.random.random_bool(OUTAGES) {
             let until = now + self.between(100..LONGEST_OUTAGE.as_millis() as u64);
-            // Those that something else is wrong with may stay so for longer.
+            // The other links have faults of their own, which may last longer.
             whole.iter().map(|link| (*link, Fault::Down(self.side()), until)).collect()
         } else {
             match whole.choose(&mut self.random).filter(|_| whole.len() > 1) {

@@ -122,7 +122,7 @@ fn losses(comparison: &WanComparison) -> Vec<f64> {
     losses
 }
 
-/// Those that took part, in the order of the table.
+/// The transports that took part, in the order of the table.
 fn transports(comparison: &WanComparison) -> Vec<Transport> {
     let mut transports = Vec::new();
     for outcome in &comparison.results {
@@ -154,7 +154,7 @@ fn color(number: usize) -> RGBColor {
     RGBColor(red, green, blue)
 }
 
-/// Those of Okabe and Ito, which the color-blind tell apart, and two more.
+/// The colors of Okabe and Ito, which the color-blind tell apart, and two more.
 const COLORS: [(u8, u8, u8); 10] = [
     (0, 114, 178),
     (213, 94, 0),

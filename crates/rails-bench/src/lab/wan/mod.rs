@@ -24,7 +24,7 @@ use std::{fmt, time::Duration};
 pub(crate) enum Transport {
     /// Celeritas at a fixed rate, just below the path's
     Celeritas,
-    /// The same, with sealed segments
+    /// Celeritas at that rate, with sealed segments
     Sealed,
     /// Celeritas, which looks for the rate
     Adaptive,
@@ -50,13 +50,13 @@ pub(crate) enum Transport {
 /// A path of long distance.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct WanPath {
-    /// Its rate, which counts Ethernet frames.
+    /// The path's rate, which counts Ethernet frames.
     #[serde(rename = "rate_bits_per_second")]
     pub(crate) rate: Bandwidth,
-    /// Its round-trip time without a queue.
+    /// The path's round-trip time without a queue.
     #[serde(rename = "rtt_ms", serialize_with = "milliseconds")]
     pub(crate) rtt: Duration,
-    /// The longest a frame waits in its queue.
+    /// The longest a frame waits in the path's queue.
     #[serde(rename = "queue_ms", serialize_with = "milliseconds")]
     pub(crate) queue: Duration,
 }
@@ -78,7 +78,7 @@ pub(crate) struct WanContest {
     pub(crate) path: WanPath,
     /// The probabilities that a frame is lost, each way; one case for each.
     pub(crate) losses: Vec<f64>,
-    /// Those who take part.
+    /// The transports that take part.
     pub(crate) transports: Vec<Transport>,
     /// A rival of each of them, over the same path at the same time.
     pub(crate) beside: Option<Transport>,
@@ -132,7 +132,7 @@ pub(crate) struct WanComparison {
 /// One transport in one round.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct WanSample {
-    /// Its round, from 1.
+    /// The round, from 1.
     pub(crate) round: usize,
     /// The loss.
     pub(crate) loss: f64,
@@ -160,7 +160,7 @@ pub(crate) struct WanOutcome {
     pub(crate) loss: f64,
     /// The transport.
     pub(crate) transport: Transport,
-    /// Its goodput.
+    /// The transport's goodput.
     pub(crate) goodput_bits_per_second: Spread,
     /// The rival's goodput.
     #[serde(rename = "beside_goodput_bits_per_second")]
@@ -177,7 +177,7 @@ pub(crate) struct WanOutcome {
 }
 
 impl WanContest {
-    /// Makes a path for each measurement, and runs every round. `progress` is told of each measurement before it starts.
+    /// Makes a path for each measurement, and runs every round. Calls `progress` before each measurement.
     ///
     /// # Errors
     /// [`ContestError`].
@@ -283,7 +283,7 @@ impl WanContest {
 }
 
 impl Transport {
-    /// Whether its unit is the message.
+    /// Whether the transport's unit is the message.
     pub(crate) fn sends_messages(self) -> bool {
         matches!(self, Self::Celeritas | Self::Sealed | Self::Adaptive)
     }

@@ -64,7 +64,7 @@ pub(super) fn receive(address: SocketAddr, ready: mpsc::Sender<()>, progress: &P
         let socket = UdpSocket::bind(address)?;
         socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER)?;
         socket.set_nonblocking(true)?;
-        // It tells when there are datagrams; they are read past it, for it may know too late of the last ones.
+        // `notice` tells when there are datagrams; they are read past it, for it may know too late of the last ones.
         let notice = tokio::net::UdpSocket::from_std(socket.try_clone()?)?;
         let _ = ready.send(());
         let (control, _) = listener.accept().await?;
@@ -150,7 +150,7 @@ impl Pace {
     /// Waits until a packet of this length may leave.
     fn wait(&mut self, length: usize) {
         let mut now = Instant::now();
-        // It sleeps rarely, and sends a few packets after each sleep.
+        // The sender sleeps rarely, and sends a few packets after each sleep.
         if self.due > now + SLEEP {
             thread::sleep(self.due - now);
             now = Instant::now();

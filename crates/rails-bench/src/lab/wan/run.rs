@@ -26,7 +26,7 @@ use tokio::runtime::Builder;
 pub(super) struct Transfer {
     /// Payload that arrived in the time that counts.
     pub(super) counted: u64,
-    /// That time.
+    /// The time that counts.
     pub(super) time: Duration,
     /// Payload that arrived in all.
     pub(super) bytes: u64,
@@ -172,7 +172,7 @@ fn wait(time: Duration, is_alive: impl Fn() -> bool) {
     }
 }
 
-/// One that runs all of an end on its thread.
+/// A runtime that runs all of an end on its thread.
 pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     Builder::new_current_thread().enable_all().build()
 }

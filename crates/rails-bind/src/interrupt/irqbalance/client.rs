@@ -79,15 +79,15 @@ fn ask(balancer: &Balancer, request: &str) -> Result<String, BalancerError> {
     sent.map_err(io::Error::from).map_err(failed("send"))?;
     let mut answer = Vec::new();
     match socket.take(LONGEST).read_to_end(&mut answer) {
-        // It may hang up with the request unread.
+        // irqbalance may hang up with the request unread.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
         other => drop(other.map_err(failed("recv"))?),
     }
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Connects to the first of its addresses that answers. irqbalance does one thing at a time, so each call waits for it,
-/// but not for ever.
+/// Connects to the first of irqbalance's addresses that answers. irqbalance does one thing at a time, so each call
+/// waits for it, but not for ever.
 fn reach(balancer: &Balancer) -> Result<UnixStream, BalancerError> {
     let open = || {
         let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
@@ -101,7 +101,7 @@ fn reach(balancer: &Balancer) -> Result<UnixStream, BalancerError> {
         let socket = open().map_err(|source: Errno| failed(balancer, "socket", source.into()))?;
         match connect(socket.as_raw_fd(), &address) {
             Ok(()) => return Ok(socket.into()),
-            // Nobody listens: `ECONNREFUSED` is a file that was left behind, or an abstract name that is free.
+            // No process listens: `ECONNREFUSED` is a file that was left behind, or an abstract name that is free.
             Err(Errno::ENOENT | Errno::ECONNREFUSED | Errno::ENOTDIR) => {}
             Err(source) => refused = refused.or(Some(source)),
         }

@@ -26,14 +26,14 @@ pub enum BalancerError {
     /// irqbalance has ended.
     #[error("irqbalance (process {pid}) has ended")]
     Ended {
-        /// Its process.
+        /// The process of irqbalance.
         pid: Tid,
     },
 
     /// irqbalance listens to user 0 only.
     #[error("irqbalance (process {pid}) listens to user 0 only")]
     NotPermitted {
-        /// Its process.
+        /// The process of irqbalance.
         pid: Tid,
         /// The answer of the operating system; `None` if irqbalance itself refused.
         source: Option<io::Error>,
@@ -42,18 +42,18 @@ pub enum BalancerError {
     /// irqbalance has no socket, does not answer, answers something else, or has not taken a ban.
     #[error("irqbalance (process {pid}) cannot be used: {problem}")]
     Unusable {
-        /// Its process.
+        /// The process of irqbalance.
         pid: Tid,
         /// The problem.
         problem: String,
     },
 
-    /// A system call on its socket failed.
+    /// A system call on irqbalance's socket failed.
     #[error("{call} failed for the socket of irqbalance (process {pid})")]
     Call {
         /// The system call.
         call: &'static str,
-        /// Its process.
+        /// The process of irqbalance.
         pid: Tid,
         /// The answer of the operating system.
         source: io::Error,

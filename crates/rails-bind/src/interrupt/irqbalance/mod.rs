@@ -1,7 +1,7 @@
 //! irqbalance, a daemon that moves interrupts: find it, and have it leave some interrupts alone.
 //!
-//! irqbalance looks at all interrupts every ten seconds, and moves those that it is not told to leave alone. [`heed`]
-//! adjusts changes of interrupts to that.
+//! irqbalance looks at all interrupts every ten seconds, and moves those that no ban names. [`heed`] adjusts changes of
+//! interrupts to that.
 //!
 //! Rails talk to it through the socket of `irqbalance-ui` (where that is built in): one request a connection, from user
 //! 0. Measured with version 1.9.2, and read in the sources of others (`sock_handle` in `irqbalance.c`):
@@ -34,7 +34,7 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Balancer {
     pid: Tid,
-    /// The root of the file system that has its socket.
+    /// The root of the file system that has irqbalance's socket.
     root: PathBuf,
     /// The timeout of each call.
     patience: Duration,
@@ -87,25 +87,25 @@ impl Balancer {
         }
     }
 
-    /// Its process.
+    /// The process of irqbalance.
     pub fn pid(&self) -> Tid {
         self.pid
     }
 
-    /// The interrupts that the command line or this socket has told it to leave alone.
+    /// The interrupts that the command line or this socket has irqbalance leave alone.
     ///
     /// # Privileges
     /// User 0.
     ///
     /// # Errors
-    /// By variant; [`BalancerError::Unusable`] if it is built without a socket, or has a mount namespace of its own.
+    /// By variant; [`BalancerError::Unusable`] if irqbalance has no socket built in, or a mount namespace of its own.
     pub fn banned(&self) -> Result<BTreeSet<u32>, BalancerError> {
         client::banned(self)
     }
 
-    /// Tells it to leave these interrupts alone, besides those that it leaves alone already, and reads that back. A ban
-    /// by another program between the reading and the writing is lost: irqbalance cannot add to the list. It forgets
-    /// bans when it ends.
+    /// Tells irqbalance to leave these interrupts alone, besides those that it leaves alone already, and reads that
+    /// back. A ban by another program between the reading and the writing is lost: irqbalance cannot add to the list.
+    /// irqbalance forgets bans when it ends.
     ///
     /// As a change of the machine's settings ([`Change::ban`]) a ban is taken back when a guard is dropped, and stands
     /// in the journal.
@@ -120,7 +120,7 @@ impl Balancer {
         self.change(|banned| banned.extend(interrupts))
     }
 
-    /// Tells it that it may move these interrupts again, and reads that back.
+    /// Tells irqbalance that it may move these interrupts again, and reads that back.
     ///
     /// # Privileges
     /// User 0.

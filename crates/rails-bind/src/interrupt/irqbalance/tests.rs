@@ -32,14 +32,14 @@ struct Fake {
     flaw: Flaw,
 }
 
-/// How the fake differs from the real one.
+/// The difference of the fake from the real one.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Flaw {
     #[default]
     None,
-    /// It knows no bans.
+    /// The fake knows no bans.
     Deaf,
-    /// It hangs up without an answer, as the real one does on other users.
+    /// The fake hangs up without an answer, as the real one does on other users.
     Refuses,
     Garbles,
     Stalls,

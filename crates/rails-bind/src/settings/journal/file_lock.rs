@@ -9,7 +9,7 @@ use nix::{
 };
 use std::{fs::File, io};
 
-/// Locks a file that is open for writing, and says whether it could: nobody else has it locked.
+/// Locks a file that is open for writing. Returns whether it could: no other open file has the lock.
 pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&whole(libc::F_WRLCK))) {
         Ok(_) => Ok(true),
@@ -18,7 +18,7 @@ pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Unlocks it, also for forked children, which have the same open file.
+/// Unlocks the file, also for forked children, which have the same open file.
 pub(super) fn unlock(file: &File) -> io::Result<()> {
     fcntl(file, FcntlArg::F_OFD_SETLK(&whole(libc::F_UNLCK)))?;
     Ok(())

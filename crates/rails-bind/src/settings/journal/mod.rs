@@ -34,7 +34,7 @@ pub struct Journal {
 pub enum Undo {
     /// Records of owners that died without putting their changes back.
     Abandoned,
-    /// Those, and the kept ones ([`SettingsGuard::keep`](super::SettingsGuard::keep)).
+    /// Abandoned records, and the kept ones ([`SettingsGuard::keep`](super::SettingsGuard::keep)).
     AbandonedAndKept,
 }
 
@@ -42,7 +42,7 @@ pub enum Undo {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Undone {
-    /// Its owner.
+    /// The record's owner.
     pub owner: Owner,
     /// The setting.
     pub setting: Setting,
@@ -79,9 +79,9 @@ pub enum JournalError {
     OpenToOthers {
         /// The folder.
         path: PathBuf,
-        /// Its owner.
+        /// The folder's owner.
         owner: u32,
-        /// Its permissions.
+        /// The folder's permissions.
         mode: u32,
     },
 
@@ -103,7 +103,8 @@ pub enum JournalError {
 }
 
 impl Journal {
-    /// Where the machine's journal is. file-hierarchy(7): runtime data of system packages, on a file system in memory.
+    /// The folder of the machine's journal. file-hierarchy(7): runtime data of system packages, on a file system in
+    /// memory.
     pub const MACHINE: &str = "/run/rails";
 
     /// The machine's journal, [`Journal::MACHINE`]; for a user who may not write there, `$XDG_RUNTIME_DIR/rails`. A
@@ -139,12 +140,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Where it lies.
+    /// The journal's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Its records, oldest first.
+    /// The journal's records, oldest first.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::Malformed`], [`JournalError::Busy`].
@@ -164,7 +165,7 @@ impl Journal {
         self.session()?.undo(host, which, force)
     }
 
-    /// Keeps every other process from reading or changing the journal until it is dropped.
+    /// Keeps every other process from reading or changing the journal until the session is dropped.
     pub(super) fn session(&self) -> Result<Session<'_>, JournalError> {
         self.session_within(PATIENCE)
     }
@@ -213,7 +214,7 @@ impl Journal {
 pub(super) struct LiveHolder {
     /// The process's number, in its own PID namespace.
     pub(super) pid: u32,
-    /// Whether it is this process.
+    /// Whether the holder is this process.
     pub(super) is_own: bool,
 }
 

@@ -21,10 +21,10 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Owner {
-    /// The number of its process, in the PID namespace of that process: another namespace may have another process of
-    /// that number.
+    /// The number of the owner's process, in the PID namespace of that process: another namespace may have another
+    /// process of that number.
     pub pid: u32,
-    /// Its command line.
+    /// The command line of the owner's process.
     pub command: String,
 }
 
@@ -32,11 +32,11 @@ pub struct Owner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
-    /// Its owner.
+    /// The record's owner.
     pub owner: Owner,
-    /// Whether its owner lives and will put the changes back itself.
+    /// Whether the owner lives and will put the changes back itself.
     pub is_live: bool,
-    /// Whether its owner meant it to stay.
+    /// Whether the owner meant the changes to stay.
     pub is_kept: bool,
     /// The changes: the former and the requested value of each setting.
     pub changes: Vec<(Value, Change)>,
@@ -56,7 +56,7 @@ pub(super) struct Document {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) document: Document,
-    /// The record itself, held by us from here on; `None` if its owner holds it.
+    /// The record itself, held by this process from here on; `None` if its owner holds it.
     pub(super) abandoned: Option<Held>,
 }
 
@@ -83,12 +83,12 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Puts another text in its place, in one step, and holds that.
+    /// Puts another text in the record's place, in one step, and holds that.
     pub(super) fn rewrite(&mut self, document: &Document) -> Result<(), JournalError> {
         let beside = self.path.with_extension("new");
         let failed = |call| move |source| (call, source);
         let write = || {
-            // A killed process may have left a file there, which belongs to nobody.
+            // A killed process may have left a file there, which has no owner.
             match fs::remove_file(&beside) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(("remove", source)),
                 _ => {}
@@ -157,15 +157,15 @@ impl OpenRecord {
         &self.document.entries
     }
 
-    /// The setting is changed next. This is written at once, together with the values [`made`](Self::made) of those
-    /// before it.
+    /// The setting is changed next. The record says so at once, together with the values [`made`](Self::made) of the
+    /// settings before it.
     pub(crate) fn begin(&mut self, setting: &Setting) -> Result<(), JournalError> {
         self.advance(setting, Progress::Changing, None);
         self.settle()
     }
 
-    /// The value that the kernel made of the request. It is written with the next change that [begins](Self::begin), or
-    /// when it [settles](Self::settle).
+    /// The value that the kernel made of the request, to be written with the next change that [begins](Self::begin), or
+    /// when the record [settles](Self::settle).
     pub(crate) fn made(&mut self, setting: &Setting, got: &Value) {
         self.advance(setting, Progress::Made, Some(got));
     }
@@ -180,7 +180,7 @@ impl OpenRecord {
         }
     }
 
-    /// It was not changed, so it is not ours to put back, and others may change it.
+    /// Leaves out a setting that was not changed: it is not ours to put back, and others may change it.
     pub(crate) fn forget(&mut self, setting: &Setting) {
         self.document.entries.retain(|entry| entry.setting != *setting);
         self.is_written = false;
@@ -195,7 +195,7 @@ impl OpenRecord {
         Ok(())
     }
 
-    /// Only these are still to be put back; with none left the record is removed.
+    /// Leaves only these changes to be put back; with none left the record is removed.
     pub(crate) fn leave(&mut self, entries: Vec<Entry>) -> Result<(), JournalError> {
         self.document.entries = entries;
         if self.document.entries.is_empty() { self.held.remove() } else { self.held.rewrite(&self.document) }
@@ -257,7 +257,7 @@ pub(super) fn is_own(folder: &Path, path: &Path) -> Result<bool, JournalError> {
     Ok(own_records().1.contains(&id))
 }
 
-/// Reads a record, and locks it if nobody else holds it; `None` if it has gone.
+/// Reads a record, and locks it if no other process holds it; `None` if it has gone.
 pub(super) fn read_record(path: &Path) -> Result<Option<Found>, JournalError> {
     let (mut file, is_held) = loop {
         // A lock for writing takes a file that is open for it.
@@ -267,8 +267,8 @@ pub(super) fn read_record(path: &Path) -> Result<Option<Found>, JournalError> {
             Err(source) => return Err(file_error("open", path, source)),
         };
         let is_held = !file_lock::try_lock(&file).map_err(|source| file_error("lock", path, source))?;
-        // Its owner may have replaced or removed it after it was opened and before it was locked. Such a file belongs
-        // to nobody.
+        // The owner may have replaced or removed the record after it was opened and before it was locked. Such a file
+        // has no owner.
         if is_the_one_at(&file, path).map_err(|source| file_error("look at", path, source))? {
             break (file, is_held);
         }

@@ -5,7 +5,7 @@ use crate::proto::{round_trip::RoundTrip, sender::Feedback};
 use rails_topo::Bandwidth;
 use std::time::Instant;
 
-/// One rate for ever: for a path, or a share of one, that nobody else uses.
+/// One rate for ever: for a path, or a share of one, that no other sender uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Fixed(pub Bandwidth);
 

@@ -17,7 +17,7 @@ use std::{fmt, task::Waker, time::Instant};
 /// The rate counts the IP packets of segments, with their headers. A connection that hears nothing from its peer sends
 /// more slowly by itself, at any answer of the controller.
 pub trait RateController: fmt::Debug + Send {
-    /// Its name, for statistics, beside those of the congestion controls of TCP.
+    /// The controller's name, for statistics, beside those of the congestion controls of TCP.
     fn name(&self) -> &'static str;
 
     /// The rate from now on.
@@ -44,8 +44,8 @@ pub trait RateController: fmt::Debug + Send {
         let _ = waker;
     }
 
-    /// The tasks of other connections whose rates have grown by calls of this controller: whoever made the calls wakes
-    /// them once it holds no lock. The default has none.
+    /// The tasks of other connections whose rates have grown by calls of this controller: the caller wakes them once it
+    /// holds no lock. The default has none.
     fn take_woken(&mut self) -> Vec<Waker> {
         Vec::new()
     }

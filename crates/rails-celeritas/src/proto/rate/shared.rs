@@ -28,7 +28,7 @@ struct Group {
     rate: Bandwidth,
     /// The weights of the connections that have something to send.
     busy: u64,
-    /// The tasks of those of them that wait, by the numbers of their parts. Nobody else has a use for a higher rate.
+    /// The tasks of those connections that wait, by the numbers of their parts. No other task can use a higher rate.
     waiting: HashMap<u64, Waker>,
     next: u64,
 }
@@ -185,7 +185,7 @@ mod tests {
         }
     }
 
-    /// All three watch, as their tasks do in each of their polls.
+    /// All three parts watch, as their tasks do in each of their polls.
     #[test]
     fn end_of_a_burst_wakes_busy_parts_alone() {
         let counts = [(); 3].map(|()| Arc::new(Count::default()));

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 /// The sends without a copy whose memory is kept until the kernel is done with it.
 ///
-/// "The kernel assigns each sendmsg call with data a counter, beginning with 0 and wrapping after UINT_MAX calls; a notification carries a range of them,
-/// and notifications may come out of order" (Documentation/networking/msg_zerocopy.rst, in short).
+/// "The kernel assigns each sendmsg call with data a counter, beginning with 0 and wrapping after UINT_MAX calls; a
+/// notification carries a range of them, and notifications may come out of order"
+/// (Documentation/networking/msg_zerocopy.rst, in short).
 #[derive(Debug)]
 pub(super) struct Ledger<K> {
     /// The number of the first send in `sends`.
@@ -46,7 +47,7 @@ impl<K> Ledger<K> {
     /// Gives back their memory.
     pub(super) fn complete(&mut self, low: u32, high: u32, copied: bool) -> Vec<K> {
         let mut released = Vec::new();
-        // This ignores numbers of sends that are completed, or do not exist yet.
+        // The range ignores numbers of sends that are completed, or do not exist yet.
         let from = low.wrapping_sub(self.first) as usize;
         let to = from.saturating_add(high.wrapping_sub(low) as usize);
         for send in self.sends.iter_mut().take(to.saturating_add(1)).skip(from) {

@@ -1,7 +1,8 @@
 //! Sending without a copy (`MSG_ZEROCOPY`).
 //!
 //! # References
-//! Documentation/networking/msg_zerocopy.rst; W. de Bruijn and E. Dumazet, *sendmsg copy avoidance with MSG_ZEROCOPY*, netdev 2.1
+//! Documentation/networking/msg_zerocopy.rst; W. de Bruijn and E. Dumazet, *sendmsg copy avoidance with MSG_ZEROCOPY*,
+//! netdev 2.1
 
 mod ledger;
 mod notices;
@@ -44,9 +45,9 @@ pub struct ZeroCopyStats {
     pub sends: u64,
     /// Bytes of these sends.
     pub bytes: u64,
-    /// Those of these sends that the kernel is done with.
+    /// Sends that the kernel is done with.
     pub completed: u64,
-    /// Those of the completed sends that the kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`), as on the loopback
+    /// Completed sends that the kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`), as on the loopback
     /// interface and between namespaces.
     pub copied: u64,
     /// Bytes that the lane keeps because the kernel may still read them.

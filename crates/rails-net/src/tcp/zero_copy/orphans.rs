@@ -25,7 +25,7 @@ pub(super) struct Orphan {
 #[derive(Debug)]
 pub(super) struct Tended(());
 
-/// All orphans of the process, and who waits for them.
+/// All orphans of the process, and the state of the thread that waits for them.
 #[derive(Debug)]
 struct Orphans {
     /// Each orphan with the time when its connection is cut.

@@ -29,7 +29,7 @@ impl Client {
 }
 
 impl Server {
-    /// The configuration speaks TLS 1.3 alone, and resumes no session.
+    /// Takes a configuration that speaks TLS 1.3 alone, and resumes no session.
     pub(crate) fn new(config: Arc<ServerConfig>) -> Self {
         Self(config)
     }

@@ -62,7 +62,7 @@ struct Chunk<B> {
     header: DataHeader,
     content: Content,
     memory: Memory<B>,
-    /// The bytes of it that have arrived.
+    /// The bytes of the chunk that have arrived.
     filled: usize,
 }
 

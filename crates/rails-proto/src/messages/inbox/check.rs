@@ -10,9 +10,9 @@ use crate::{
 
 /// The place of a chunk.
 pub(super) enum Found {
-    /// The application has read it.
+    /// The application has read the chunk.
     Read,
-    /// Its packet or message has begun to arrive.
+    /// The chunk's packet or message has begun to arrive.
     Known,
     New,
 }

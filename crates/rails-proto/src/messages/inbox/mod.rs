@@ -50,7 +50,7 @@ struct Item {
 
 #[derive(Debug)]
 enum Kind {
-    /// The application has read it. Read neighbours are one range.
+    /// The application has read the range. Read neighbours are one range.
     Read,
     Packet {
         packet: Packet,
@@ -86,16 +86,16 @@ pub enum Place {
 pub enum Delivery {
     /// Small messages. [`next_of_packet`](super::next_of_packet) takes them out one by one.
     Packet {
-        /// The priority of all of them.
+        /// The priority of all these messages.
         priority: Priority,
-        /// Their bytes in wire form.
+        /// The messages' bytes in wire form.
         bytes: Bytes,
     },
     /// One large message.
     Message {
-        /// Its priority.
+        /// The message's priority.
         priority: Priority,
-        /// Its bytes.
+        /// The message's bytes.
         bytes: Bytes,
     },
 }

@@ -27,7 +27,7 @@ pub(super) struct Pair {
 /// A lane between the ends.
 #[derive(Default)]
 struct Line {
-    /// Its number at each end, while it is up there.
+    /// The lane's slot at each end, while it is up there.
     ids: [Option<LaneId>; 2],
     /// The frames that wait to arrive, by sender.
     pipes: [VecDeque<Parcel>; 2],

@@ -19,7 +19,7 @@ fn no_byte_is_lost_with_its_lanes() {
     for_each_seed_of(seeds(SEEDS), "no_byte_is_lost_with_its_lanes", 1, || story(false), Story::check);
 }
 
-/// The same for messages of all priorities, small and large.
+/// As `no_byte_is_lost_with_its_lanes`, for messages of all priorities, small and large.
 #[test]
 fn no_message_is_lost_with_its_lanes() {
     for_each_seed_of(seeds(SEEDS), "no_message_is_lost_with_its_lanes", 1, || story(true), Story::check);
@@ -51,7 +51,7 @@ enum Step {
         lane: usize,
         chunks: usize,
     },
-    /// The same, and the peer receives and acknowledges all chunks after that time: the sender learns how fast the lane is.
+    /// As `Send`, and the peer receives and acknowledges all chunks after that time: so the sender learns the rate.
     Exchange {
         lane: usize,
         chunks: usize,

@@ -52,7 +52,7 @@ impl Ledger<'_> {
         *slot = Some(value);
     }
 
-    /// The same for a fact that the file may leave out.
+    /// Sets a fact that the file may leave out.
     fn give_if<T, V: fmt::Display>(
         &mut self,
         fact: String,
@@ -65,8 +65,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// The same for a fact that follows from another one, and may be unknown by it; where it is so already, nothing
-    /// follows.
+    /// Sets a fact that follows from another one, and may be unknown by it. An equal old value is no change.
     fn follow<T: fmt::Display + PartialEq>(
         &mut self,
         fact: String,
@@ -107,7 +106,7 @@ impl Ledger<'_> {
         found.ok_or_else(|| self.config.wrong(at, key, Problem::NoSuchNode { node, there: there() }))
     }
 
-    /// That one fact has two values in the file.
+    /// The error that one fact has two values in the file.
     fn contradiction(&self, key: &str, at: &Span, values: [String; 2], earlier: &Position) -> ConfigError {
         let [here, there] = values;
         let problem = Problem::Contradiction { here, there, line: earlier.line, other: earlier.key.clone() };

@@ -7,7 +7,7 @@ use crate::linux::root::Root;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) version: Version,
-    /// Its path in its hierarchy, from the topmost group that the process can see; it starts with `/`.
+    /// The group's path in its hierarchy, from the topmost group that the process can see; it starts with `/`.
     pub(super) path: String,
 }
 
@@ -49,7 +49,7 @@ fn is_path(path: &str) -> bool {
     path.starts_with('/') && path.len() <= LONGEST_PATH && path.split('/').all(|part| part != "..")
 }
 
-/// `PATH_MAX`: the kernel names no longer one.
+/// `PATH_MAX`: no path that the kernel gives is longer.
 const LONGEST_PATH: usize = 4096;
 
 #[cfg(test)]

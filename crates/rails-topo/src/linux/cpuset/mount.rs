@@ -9,7 +9,7 @@ pub(in crate::linux) struct Mount {
     pub(super) version: Version,
     /// The group at its top; in a container that is often the container's own.
     top: String,
-    /// Where it is, relative to the root of the machine's files, without a `/` at the end.
+    /// The mount point, relative to the root of the machine's files, without a `/` at the end.
     pub(super) folder: String,
 }
 

@@ -1,4 +1,4 @@
-//! Which interfaces there are, and whether their files are theirs.
+//! The interfaces of the machine, and whether their files are theirs.
 //!
 //! `/sys/class/net` shows the interfaces of the network namespace in which `/sys` was mounted, which may be another
 //! than the one of the thread that reads. The thread's own are those that the kernel lists when it is asked

@@ -42,7 +42,7 @@ pub(super) fn nics(root: &Root, machine: &Surroundings<'_>) -> Vec<Nic> {
 
 /// The device of an interface.
 struct DevicePath {
-    /// Where: the PCI function, or the device where there is none.
+    /// The place: the PCI function, or the device where there is none.
     path: String,
     pci: Option<PciAddress>,
 }

@@ -14,7 +14,7 @@ use std::{
 /// A look under way.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
-    /// How many events had been handled then.
+    /// The number of events handled before the look.
     since: u64,
     pub(crate) looks: Looks,
 }
@@ -28,14 +28,14 @@ pub(crate) struct Ticket {
 pub(crate) struct Tracker {
     snapshot: Snapshot,
     wanted: Looks,
-    /// Those that have failed; they come again with the slow look.
+    /// The looks that have failed; they come again with the slow look.
     missed: Looks,
     /// The whole machine is read again at this moment.
     machine_at: Option<Instant>,
     /// The next slow look.
     slow_at: Instant,
     slow_interval: Duration,
-    /// Whether the slow look looks for interfaces: without rtnetlink nobody tells of them.
+    /// Whether the slow look looks for interfaces: without rtnetlink no event reports them.
     seeks_nics: bool,
     in_flight: Vec<Looks>,
     /// The last events, kept while looks are under way.
@@ -72,7 +72,7 @@ impl Tracker {
         &self.snapshot
     }
 
-    /// That interrupt will be moved there by this process.
+    /// Notes that this process will move the interrupt there.
     pub(crate) fn expect_interrupt(&mut self, number: u32, cpus: CpuSet) {
         self.expected.insert(number, cpus);
     }
@@ -212,7 +212,7 @@ impl Tracker {
     }
 }
 
-/// How long no CPU or node has come or gone before the machine is read again.
+/// The time without a CPU or node that comes or goes before the machine is read again.
 pub(super) const SETTLE: Duration = Duration::from_millis(500);
 
 /// The most events that are kept while a look is under way; if more come, the look is repeated.

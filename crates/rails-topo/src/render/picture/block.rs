@@ -6,7 +6,7 @@ use crate::CpuId;
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) kind: Kind,
-    /// Its own text, on top.
+    /// The block's own text, on top.
     pub(super) rows: Vec<Row>,
     /// All its facts, shown while the pointer is on it.
     pub(super) hint: String,
@@ -65,7 +65,7 @@ pub(super) enum Anchor {
 /// Texts beside each other, all of one size.
 #[derive(Debug, Clone)]
 pub(super) struct Row {
-    /// In pixels.
+    /// The size of the texts in pixels.
     pub(super) size: f64,
     pub(super) cells: Vec<Cell>,
 }
@@ -77,7 +77,7 @@ pub(super) struct Cell {
     pub(super) tone: Tone,
 }
 
-/// How a text is written.
+/// The manner of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -162,7 +162,7 @@ impl Cell {
     }
 }
 
-/// At most that many columns of a text; that something is missing is shown.
+/// A text cut to that many columns, with a mark where something is missing.
 pub(super) fn cut(text: &str, most: usize) -> String {
     if text.chars().map(columns).sum::<usize>() <= most {
         return text.to_owned();

@@ -145,8 +145,8 @@ fn rails(layout: &Layout<'_>, overlay: &Overlay) -> Vec<Path> {
     paths
 }
 
-/// From a NIC to a PU: between the edges that face each other, along the page where one is above the other, and else
-/// across it.
+/// The line from a NIC to a PU: between the edges that face each other, along the page where one is above the other,
+/// and else across it.
 fn curve(nic: Rect, share: f64, pu: Rect) -> String {
     let (middle_of_pu, along) = (pu.x + pu.width / 2.0, nic.x + nic.width * share);
     let (start, end, is_upright) = if pu.y + pu.height <= nic.y {
@@ -172,7 +172,7 @@ fn rectangle(rect: Rect) -> Rectangle {
         .set("height", rounded(rect.height))
 }
 
-/// To a hundredth of a pixel, which no eye sees.
+/// A length to a hundredth of a pixel, which no eye sees.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -5,7 +5,7 @@
 
 use super::block::{Block, Cell};
 
-/// Where everything is.
+/// The positions of all blocks.
 pub(super) struct Layout<'a> {
     pub(super) width: f64,
     pub(super) height: f64,
@@ -59,7 +59,7 @@ struct Measured {
 
 struct Inner {
     at: (f64, f64),
-    /// As high as the highest of its row, where it holds anything.
+    /// The height of the highest of its row, where it holds anything.
     height: f64,
     measured: Measured,
 }

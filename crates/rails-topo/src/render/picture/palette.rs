@@ -1,15 +1,15 @@
 //! The colours of rails.
 //!
-//! They are those of Okabe and Ito ("Color Universal Design", 2008), which people with any of the usual kinds of colour
-//! blindness distinguish, without black and without the yellow that is lost on white. No fact is in a colour alone: all
-//! parts of a rail have its name, and lines of the same colour differ in their dashes.
+//! The colours are those of Okabe and Ito ("Color Universal Design", 2008), which people with any of the usual kinds of
+//! colour blindness distinguish, without black and without the yellow that is lost on white. No fact is in a colour
+//! alone: all parts of a rail have its name, and lines of the same colour differ in their dashes.
 
 /// A rail's colour.
 pub(super) fn colour(rail: usize) -> &'static str {
     COLOURS[rail % COLOURS.len()].0
 }
 
-/// The same, light enough to write on.
+/// A rail's colour, light enough to write on.
 pub(super) fn tint(rail: usize) -> &'static str {
     COLOURS[rail % COLOURS.len()].1
 }

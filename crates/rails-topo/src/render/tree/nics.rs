@@ -95,7 +95,7 @@ fn transmit(queues: &[TxQueue]) -> String {
     in_brackets(&steering("XPS", queues, |queue| (queue.index, queue.xps_cpus.as_ref())))
 }
 
-/// Which queues are steered to which CPUs; of many queues only to which CPUs together.
+/// The CPUs of each steered queue; of many queues only the CPUs together.
 fn steering<'a, Q>(what: &str, queues: &'a [Q], of: impl Fn(&'a Q) -> (u32, Option<&'a CpuSet>)) -> Vec<String> {
     if !queues.is_empty() && queues.iter().all(|queue| of(queue).1.is_none()) {
         return vec![format!("{what} unknown")];
@@ -189,7 +189,7 @@ fn list(items: impl Iterator<Item = String>, most: usize) -> String {
     items.join(", ")
 }
 
-/// With more than these a line or a NIC is no longer taken in at a glance; the JSON has all.
+/// The most that a reader takes in at a glance; the JSON has all.
 const MAX_ADDRESSES: usize = 6;
 const MAX_NAMES: usize = 16;
 const MAX_QUEUES: usize = 4;

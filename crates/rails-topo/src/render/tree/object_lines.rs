@@ -55,7 +55,7 @@ fn line(columns: &mut Columns, depth: usize, name: String, facts: String, cpus: 
     columns.line([format!("{:indent$}{name}", "", indent = depth * 2), facts, phrases::named_cpus(cpus)]);
 }
 
-/// Of how many PUs each core of a group is, and which caches it has.
+/// The number of PUs of each core in a group, and the core's caches.
 fn of_cores(tree: &ObjectTree<'_>, group: &[&Core]) -> String {
     let first = group.first();
     let pus = match (first.map_or(0, |core| core.cpus.len()), group.len()) {

@@ -6,7 +6,7 @@ pub(super) struct Named {
     pub(super) field: &'static str,
     /// The only tree of which it is true; empty where it is hwloc's nature.
     pub(super) tree: &'static str,
-    /// Its object, or the beginning of the object's name with a `*` at the end.
+    /// The field's object, or the beginning of the object's name with a `*` at the end.
     pub(super) of: &'static str,
     pub(super) how: How,
     pub(super) why: &'static str,

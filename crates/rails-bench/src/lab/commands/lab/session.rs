@@ -76,14 +76,14 @@ async fn both(
     let ending = tokio::select! {
         status = command.child.wait() => Exit::Command(code(status.context("the command's end")?)),
         ending = &mut stopped => {
-            // A terminal has told it as well, and it may have something to say yet.
+            // Ctrl-C in a terminal reaches the command as well, and it may have something to say yet.
             let _ = timeout(FAREWELL, command.child.wait()).await;
             command.end().await;
             ending
         }
     };
     if let Some(server) = &mut server {
-        // One that serves once ends by itself, after it has printed its figures.
+        // A server that serves once ends by itself, after it has printed its figures.
         let _ = timeout(LAST_WORDS, server.child.wait()).await;
         server.end().await;
     }
@@ -93,12 +93,12 @@ async fn both(
 /// A program in a lab. It is killed when this is dropped.
 struct Running {
     child: Child,
-    /// Whether it leads a process group, so that its children are ended with it.
+    /// Whether the program leads a process group, so that its children are ended with it.
     is_group: bool,
 }
 
 impl Running {
-    /// Starts it. In a group of its own it neither has the terminal nor gets its Ctrl-C, and speaks on stderr.
+    /// Starts the program. In a group of its own it neither has the terminal nor gets its Ctrl-C, and speaks on stderr.
     fn start(lab: &LinkLab, side: Side, program: &OsStr, arguments: &[OsString], is_group: bool) -> Result<Self> {
         let mut command = Command::from(lab.side(side).command(program));
         command.args(arguments).envs(environment(lab, side)).kill_on_drop(true);
@@ -109,7 +109,7 @@ impl Running {
         Ok(Self { child, is_group })
     }
 
-    /// Waits until somebody could connect to side B, or for a while.
+    /// Waits until a client could connect to side B, or for a while.
     async fn has_opened_a_socket(&mut self, lab: &LinkLab) -> Result<()> {
         let began = Instant::now();
         while !has_sockets(lab)? {
@@ -125,12 +125,12 @@ impl Running {
         Ok(())
     }
 
-    /// Asks it to end, and sees to it that it does.
+    /// Asks the program to end, and kills it if it does not.
     async fn end(&mut self) {
         for request in [Signal::SIGTERM, Signal::SIGKILL] {
-            // It has no id once it has ended and was waited for.
+            // A program that has ended and was waited for has no id.
             let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()) else { return };
-            // It fails when it has just ended, and then there is nothing to ask for.
+            // The call fails where the program is gone, and then there is nothing to ask for.
             let _ = if self.is_group { killpg(Pid::from_raw(id), request) } else { kill(Pid::from_raw(id), request) };
             let _ = timeout(FAREWELL, self.child.wait()).await;
         }

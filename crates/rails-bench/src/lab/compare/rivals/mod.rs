@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// Something that carries bytes from side A to side B of the testbed.
 pub(super) trait Rival {
-    /// Its exact version; `None` for this program.
+    /// The rival's exact version; `None` for this program.
     fn version(&self) -> Option<String> {
         None
     }

@@ -1,8 +1,9 @@
 //! UCX's own benchmark, over TCP on all links: `ucx_perftest -t tag_bw` with messages of 4 MiB.
 //!
-//! It sends a number of messages, not for a time; the number is worked out from the links' rates for the warm-up, and from its earlier
-//! rate for every later round. It prints only the sender's view: messages of this size are sent by rendezvous, so the
-//! receiver has confirmed them, but it is a figure of the sender. Its sockets' congestion control is the system's, which the testbed sets.
+//! The benchmark sends a number of messages, not for a time; the number is worked out from the links' rates for the
+//! warm-up, and from its earlier rate for every later round. The benchmark prints only the sender's view: messages of
+//! this size are sent by rendezvous, so the receiver has confirmed them, but it is a figure of the sender. The
+//! congestion control of its sockets is the system's, which the testbed sets.
 
 use super::{ContestError, Figures, MeasuredAt, Rival, Testbed, program};
 use crate::lab::compare::peer::Peer;
@@ -50,7 +51,7 @@ impl Ucx {
         let mut command = testbed.command(side, &self.program);
         // Without this it would use shared memory between two processes of one machine.
         command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", devices.join(","));
-        // By itself it takes two of them, however many there are.
+        // By default UCX takes two of them, however many there are.
         command.env("UCX_MAX_RNDV_RAILS", devices.len().to_string());
         self.with_libraries(&mut command).args(["-p", PORT_TEXT]).args(arguments);
         Peer::start(command, testbed.cpus(side))

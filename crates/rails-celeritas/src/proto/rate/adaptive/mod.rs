@@ -28,7 +28,7 @@ pub struct AdaptiveOptions {
 #[derive(Debug)]
 pub struct Adaptive {
     options: AdaptiveOptions,
-    /// In bits per second.
+    /// The rate in bits per second.
     rate: f64,
     window: u64,
     path: Path,
@@ -46,7 +46,7 @@ pub struct Adaptive {
     crowded_since: Option<(Instant, f64)>,
     /// Consecutive refreshes in which the queue did not run empty.
     full_refreshes: u32,
-    /// Consecutive ones in which it did.
+    /// Consecutive refreshes in which it did.
     empty_refreshes: u32,
     handled_at: Option<Instant>,
     /// When packets arrived last that were sent at the whole rate.
@@ -85,7 +85,7 @@ impl State {
     }
 }
 
-/// What goes on after a pause.
+/// The state that goes on after a pause.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     rate: f64,
@@ -115,13 +115,13 @@ impl AdaptiveOptions {
         Self { least: rate, ..self }
     }
 
-    /// The rate that it never exceeds. Default: none.
+    /// The rate that a connection never exceeds. Default: none.
     pub fn most(self, rate: Bandwidth) -> Self {
         Self { most: Some(rate), ..self }
     }
 
-    /// The rate with which it begins. It doubles in each round trip from there on, until the queue grows. Default: 5
-    /// Mbit/s.
+    /// The rate with which a connection begins. It doubles in each round trip from there on, until the queue grows.
+    /// Default: 5 Mbit/s.
     pub fn first(self, rate: Bandwidth) -> Self {
         Self { first: rate, ..self }
     }
@@ -224,7 +224,7 @@ impl Adaptive {
                 }
             }
             State::Drain { until, best } => {
-                // What the queue has dropped did not pass.
+                // Packets that the queue has dropped did not pass.
                 let best = best.max(rates.map_or(0.0, |rates| rates.delivered));
                 self.state = State::Drain { until, best };
                 if best > 0.0 {
@@ -292,7 +292,7 @@ impl Adaptive {
         }
         let mut change = change.clamp(-MAX_CUT, MAX_GROWTH);
         if rates.is_none() || is_limited {
-            // It changes the present rate, and not that of a round ago.
+            // The change applies to the present rate, and not to that of a round ago.
             change *= (step.as_secs_f64() / round).min(1.0);
         }
         let rate = self.passing(rates, is_limited) * (1.0 + change);
@@ -423,11 +423,11 @@ impl Adaptive {
         let wanted = TARGET.as_secs_f64() * (TARGET_RATE / self.rate.max(1.0)).sqrt();
         let most = self.depth.map_or(MAX_TARGET, |(_, depth)| depth.min(MAX_TARGET)).mul_f64(USED_DEPTH);
         let most = most.min((self.path.base() / 3).max(MIN_TARGET)).as_secs_f64();
-        // It falls as the rate rises in a short queue too.
+        // The target falls as the rate rises in a short queue too.
         self.tolerance() + Duration::from_secs_f64(wanted / (1.0 + (wanted / most).powi(4)).powf(0.25))
     }
 
-    /// A queue that it takes for none, as the round trip is never quite the same.
+    /// A queue that this connection takes for none, as the round trip is never quite the same.
     fn tolerance(&self) -> Duration {
         EMPTY + self.path.base() / 64 + self.packets(0.5)
     }
@@ -534,10 +534,10 @@ const STARTUP_QUEUE: Duration = Duration::from_millis(2);
 /// The parts of the rate while a queue runs empty.
 const DRAINING: f64 = 0.5;
 const REFRESHING: f64 = 0.25;
-/// The pause between such times, and their length beside a round trip.
+/// The pause between refreshes, and their length beside a round trip.
 const REFRESH_PAUSE: Duration = Duration::from_millis(2_500);
 const REFRESH_MORE: Duration = Duration::from_millis(5);
-/// The pause between those after losses.
+/// The pause between refreshes after losses.
 const LOSSY_PAUSE: Duration = Duration::from_millis(500);
 const LOSSY_CUT: f64 = 0.05;
 /// Packets after which the path's loss is known at the start.

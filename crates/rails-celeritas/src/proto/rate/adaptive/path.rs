@@ -23,7 +23,7 @@ pub(super) struct Path {
     is_late: bool,
     /// The share of packets that are lost without a queue.
     pub(super) loss: f64,
-    /// The packets by which it is known.
+    /// The packets by which the loss is known.
     pub(super) judged: f64,
 }
 
@@ -41,9 +41,9 @@ struct List {
 /// The rates of the latest round.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Rates {
-    /// That at which bits have arrived.
+    /// The rate at which bits have arrived.
     pub(super) delivered: f64,
-    /// That at which they have arrived or were found to be lost: the rate at which they passed the bottleneck, if that
+    /// The rate at which bits have arrived or were found to be lost: that at which they passed the bottleneck, if it
     /// has lost none.
     pub(super) judged: f64,
 }
@@ -58,14 +58,14 @@ impl Path {
         let patience = LATE_INTERVALS * (self.interval() + Duration::from_secs_f64(self.packet() / rate.max(1.0)));
         self.is_late = if self.is_late { pause.is_zero() } else { pause > patience };
         if self.is_late || feedback.is_limited {
-            // What was sent since the last list is less than could have been.
+            // Fewer bits were sent since the last list than could have been.
             self.lists.clear();
         }
         let (delivered, regained) = (feedback.delivered as f64 * 8.0, feedback.regained as f64 * 8.0);
         if feedback.segments > 0 {
             self.packet = (delivered - regained) / feedback.segments as f64;
         }
-        // Those that were regained were judged before.
+        // Regained bits were judged before.
         let judged = delivered - regained + self.packet() * feedback.lost_segments as f64;
         let sample = feedback.round_trip.filter(|_| !self.is_late);
         self.lists.push_back(List { at: now, interval: self.interval(), delivered, judged });
@@ -135,7 +135,7 @@ impl Path {
         }
         // A control channel that repeats a lost packet gives the lists behind it at once. They tell of no less time for
         // that, but of somewhat less than by this end's interval where the round trip has just become longer. The peer
-        // keeps its shorter interval until it is told, and its lists come for a round trip more.
+        // keeps its shorter interval until it hears of that, and its lists come for a round trip more.
         let interval = self.lists.iter().map(|list| list.interval).min().unwrap_or_default();
         let least = interval * 3 / 4 * (self.lists.len() - 1) as u32;
         let time = last.at.saturating_duration_since(first.at).max(least).as_secs_f64();

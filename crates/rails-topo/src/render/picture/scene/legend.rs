@@ -74,5 +74,5 @@ fn signs(scene: &Scene<'_>) -> Vec<Block> {
 
 /// Width over height.
 const FLAT: f64 = 3.0;
-/// In columns.
+/// The longest line in columns.
 const LONGEST: usize = 96;

@@ -127,7 +127,7 @@ impl<'a> Marks<'a> {
         cells
     }
 
-    /// The same in words.
+    /// The interrupts that a PU serves, in words.
     pub(super) fn interrupts_in_words(&self, cpu: CpuId) -> Option<String> {
         let served = self.served.get(&cpu)?;
         let words = served.iter().map(|served| format!("{} of {}", served.count, plain(&served.nic)));
@@ -178,7 +178,7 @@ fn letter(index: usize) -> String {
 
 /// An interrupt that may be served on more CPUs than these is not served anywhere in particular.
 const MAX_CPUS: usize = 8;
-/// In columns.
+/// The longest name in columns.
 const LONGEST_NAME: usize = 8;
 
 #[cfg(test)]

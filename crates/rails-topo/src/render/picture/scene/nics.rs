@@ -91,7 +91,7 @@ fn finish(scene: &Scene<'_>, nic: &Nic, mut block: Block, facts: impl Iterator<I
     block
 }
 
-/// How many interrupts, and where they are served.
+/// The number of interrupts, and the CPUs that serve them.
 fn interrupts(nic: &Nic) -> Option<String> {
     let count = phrases::count(nic.interrupts.len(), "interrupt");
     let known = nic.interrupts.iter().filter_map(|interrupt| interrupt.effective.as_ref());

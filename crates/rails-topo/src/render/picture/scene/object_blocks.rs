@@ -171,5 +171,5 @@ impl<'a> Scene<'a> {
 const MAX_GROUPS: usize = 8;
 /// Frames of rails on one node; the legend has all.
 const MAX_FRAMES: usize = 8;
-/// In pixels: the width of the usual text.
+/// The width of the usual text in pixels.
 const BAR: f64 = 66.0;

@@ -164,7 +164,7 @@ impl Dialer {
     }
 
     /// Brings one lane up, drives it, and dials it again, until the stream is over or the lane is removed. Runs on the
-    /// runtime that drives the lane ([`Driver`](super::Driver)).
+    /// runtime that drives the lane ([`Driver`](crate::Driver)).
     async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let first = tokio::select! {
             biased;

@@ -57,7 +57,7 @@ pub struct LaneStats {
     pub lane: u16,
     /// The lane's rail at this end.
     pub rail: RailId,
-    /// The thread that drives the lane at this end: its rail's, or another rail's ([`Driver`](super::Driver)). It may
+    /// The thread that drives the lane at this end: its rail's, or another rail's ([`Driver`](crate::Driver)). It may
     /// drive other lanes as well.
     pub thread: Tid,
     /// The local address of the lane's newest connection.

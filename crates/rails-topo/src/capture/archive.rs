@@ -42,8 +42,12 @@ impl Capture {
     /// # Errors
     ///
     /// The errors of `to`.
-    pub fn write(&self, to: impl Write) -> std::io::Result<()> {
-        write(self, to)
+    pub fn write(&self, to: impl Write) -> io::Result<()> {
+        let mut archive = tar::Builder::new(GzEncoder::new(to, Compression::best()));
+        let extra = serde_json::to_vec_pretty(&self.extra)?;
+        archive.append_data(&mut header(EntryType::Regular, extra.len()), EXTRA, &extra[..])?;
+        write_below(self.tree.entries(), "", &mut archive)?;
+        archive.into_inner()?.finish()?.flush()
     }
 
     /// Reads the `.tar.gz` of a capture from any source: it takes no more than 256 MiB of contents and 400,000 entries,
@@ -53,7 +57,7 @@ impl Capture {
     ///
     /// [`CaptureFault`] states the fault.
     pub fn read(from: impl Read) -> Result<Self, CaptureFault> {
-        read(from)
+        read_within(from, LIMITS)
     }
 }
 
@@ -68,14 +72,6 @@ impl Topology {
         let path = path.as_ref();
         Ok(Capture::open(path)?.replay(path)?)
     }
-}
-
-fn write(capture: &Capture, to: impl Write) -> io::Result<()> {
-    let mut archive = tar::Builder::new(GzEncoder::new(to, Compression::best()));
-    let extra = serde_json::to_vec_pretty(&capture.extra)?;
-    archive.append_data(&mut header(EntryType::Regular, extra.len()), EXTRA, &extra[..])?;
-    write_below(capture.tree.entries(), "", &mut archive)?;
-    archive.into_inner()?.finish()?.flush()
 }
 
 fn write_below(entries: &Entries, above: &str, archive: &mut tar::Builder<impl Write>) -> io::Result<()> {
@@ -105,11 +101,6 @@ fn header(kind: EntryType, size: usize) -> Header {
     header
 }
 
-/// Reads a capture of unknown make, which may be hostile.
-fn read(from: impl Read) -> Result<Capture, CaptureFault> {
-    read_within(from, LIMITS)
-}
-
 /// The limits of a capture.
 #[derive(Clone, Copy)]
 struct Limits {
@@ -118,6 +109,7 @@ struct Limits {
     entries: usize,
 }
 
+/// Reads a capture of unknown make, which may be hostile.
 fn read_within(from: impl Read, limits: Limits) -> Result<Capture, CaptureFault> {
     let mut bounded = Bounded { inner: MultiGzDecoder::new(from), left: limits.bytes, exceeded: false };
     let read = read_tar(&mut bounded, limits.entries);
@@ -247,7 +239,7 @@ mod tests {
     fn capture_is_read_up_to_its_limits_and_no_further() {
         let mut packed = Vec::new();
         let capture = Capture::of_this_machine().unwrap();
-        write(&capture, &mut packed).unwrap();
+        capture.write(&mut packed).unwrap();
         let mut unpacked = Vec::new();
         MultiGzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
         let bytes = unpacked.len() as u64;

@@ -144,7 +144,7 @@ impl LinkLab {
         running.carrier.change(emulated).map_err(|errno| emulation_ended(link, errno))
     }
 
-    /// Takes one end of a link down, or brings it up again. The other end sees its carrier go and come, unless a bridge
+    /// Takes one end of a link down, or brings it up again. The other end loses and regains its carrier, unless a bridge
     /// lies between. The address stays; open TCP connections wait until the link is back.
     ///
     /// # Errors
@@ -157,7 +157,7 @@ impl LinkLab {
             running.outages().set(side, true, self.dropped(link)?);
         }
         self.set_device(side, link, [state])?;
-        // A veth pair does the rest by itself. A TAP has to hear whether the other end is up.
+        // The kernel moves the carrier of a veth pair. For a TAP, this call does.
         self.set_device(side.other(), link, ["carrier", if up { "on" } else { "off" }])?;
         if up {
             if self.known_neighbours {

@@ -42,7 +42,7 @@ struct Place {
 ///
 /// The owner offers a value, and takes it back: done by a helper, or untouched, and then the owner does the work. The
 /// owner never waits for a helper. A helper that holds the value may lose its CPU for long, so an owner that cannot
-/// wait keeps what it needs to do the work again.
+/// wait keeps the inputs, and does the work again.
 ///
 /// ```
 /// use rails_task::{Helpers, Taken, TaskQueues};

@@ -16,8 +16,8 @@ pub struct Holder {
     pub pid: Option<u32>,
     /// The holder's command line, shortened, with every control character replaced; `None` if unknown.
     pub command: Option<String>,
-    /// The holder's user; `None` if unknown. A process is root's whose real, effective and saved user is root: a setuid
-    /// program is of the user who has executed it.
+    /// The holder's user; `None` if unknown. A process counts as root's only if its real, effective and saved users are
+    /// root: a setuid program counts as its caller's.
     pub user: Option<u32>,
     /// Whether these are locks of an open file (`F_OFD_SETLK`), whose process is unknown. They are no claims: those are
     /// locks of processes.

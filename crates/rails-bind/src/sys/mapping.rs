@@ -91,8 +91,9 @@ impl Mapping {
     /// As `populate`, by writing a zero into every page, on any kernel.
     pub(crate) fn touch(&mut self, page_bytes: usize) {
         for offset in (0..self.bytes).step_by(page_bytes) {
-            // SAFETY: within the range, which is writable; `&mut self` says that no `Whole` and no `SlotPool` has it
-            // yet, so no other thread reads or writes it. Volatile, because nothing here reads what was written.
+            // SAFETY: the address is within the range, which is writable. `&mut self` proves that the mapping has not
+            // become a `Whole` or a `SlotPool`, so no other thread reads or writes it. The write is volatile, because
+            // the compiler would drop a write that no code reads.
             unsafe { self.start.add(offset).write_volatile(0) };
         }
     }

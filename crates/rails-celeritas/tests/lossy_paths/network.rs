@@ -313,7 +313,7 @@ impl Network {
             if self.stopped[end].is_some_and(|until| until > self.now) {
                 continue;
             }
-            // The end's runtime has not asked the kernel yet for what has come in the meantime.
+            // Packets arrived while the end was stopped, and its runtime has yet to poll the socket for them.
             if self.stopped[end].take().is_some() && !self.is_over[end] {
                 self.round(end, true);
             }

@@ -25,7 +25,7 @@ pub(crate) struct Line {
 /// The fate of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The frame's last bit is at the other end at that instant.
+    /// The other end has the whole frame at that instant.
     Arrives(Duration),
     /// The frame takes its time on the link, but does not arrive.
     Lost,

@@ -45,9 +45,9 @@ struct Counting<'a> {
 struct Census {
     /// The role of queues that the names do not number.
     shared: u32,
-    /// The role of a receive queue, be it alone or with a transmit queue.
+    /// The role of a receive queue, with or without a transmit queue.
     receiving: u32,
-    /// The role of a transmit queue, be it alone or with a receive queue.
+    /// The role of a transmit queue, with or without a receive queue.
     transmitting: u32,
     /// The role of a transmit queue alone.
     only_transmitting: u32,

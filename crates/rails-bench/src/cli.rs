@@ -90,15 +90,7 @@ First steps:
 
 Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, \
 129, 130 and 143 ended by SIGHUP, Ctrl-C and SIGTERM; `lab` ends as its command. \
-The commands compare, latency, disturb, wan, netvideo, overlap, ping-pong, soak and lab are there where rails-bench was built with `--features lab`.";
+Built with `--features lab`, rails-bench also compares streams with other transports, and makes links and machines.";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
-    }
-}
+mod tests;

@@ -112,6 +112,7 @@
 //! - `prometheus`: `StreamMetrics`, `RailMetrics` and `StreamStats::to_prometheus`, statistics as the text that
 //!   Prometheus reads.
 //! - `axum`: `MultiRailListener` is an `axum::serve::Listener`.
+//! - `hyper`: `RailRuntime` is an executor of hyper's.
 //! - `tonic`: `MultiRailStream` is a connection of tonic's server.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -35,6 +35,14 @@ pub enum ServeError {
     /// There are no rails.
     #[error("no rails to serve on")]
     NoRails,
+    /// The number of values for the rails is another one than that of the rails.
+    #[error("{values} values for {rails} rails")]
+    Values {
+        /// The number of rails.
+        rails: usize,
+        /// The number of values.
+        values: usize,
+    },
     /// The address is not known.
     #[error("the address to serve on is not known")]
     Resolve(#[source] io::Error),
@@ -104,10 +112,38 @@ impl Rails {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
+        let values = self.iter().map(|_| ());
+        self.serve_with(address, values, move |rail, listener, ()| make_service(rail, listener)).await
+    }
+
+    /// Serves as [`serve`](Self::serve) does, and hands each rail's service a value of its own, such as a shard of the
+    /// application's data or the end of a channel: the first value goes to rail 0, and so on.
+    ///
+    /// # Errors
+    /// [`ServeError`], as there, and [`ServeError::Values`] if there is not one value for each rail.
+    ///
+    /// # Privileges
+    /// As there.
+    pub async fn serve_with<V, F, Fut>(
+        &self,
+        address: impl ToSocketAddrs,
+        values: impl IntoIterator<Item = V>,
+        make_service: F,
+    ) -> Result<Service<Fut::Output>, ServeError>
+    where
+        V: Send + 'static,
+        F: Fn(&Rail, TcpListener, V) -> Fut + Send + Sync + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Send + 'static,
+    {
+        let values: Vec<V> = values.into_iter().collect();
         let planned: Vec<_> = self.iter().map(Rail::planned).collect();
         let arrivals = arrivals(&planned);
         if arrivals.is_empty() {
             return Err(ServeError::NoRails);
+        }
+        if values.len() != planned.len() {
+            return Err(ServeError::Values { rails: planned.len(), values: values.len() });
         }
         let unknown = || ServeError::Resolve(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
         let mut listening = Err(unknown());
@@ -121,16 +157,18 @@ impl Rails {
         if let Err(error) = &steering {
             tracing::warn!(%local, %error, "connections are spread over the rails by a hash");
         }
-        let mut sockets = Vec::new();
-        for (rail, socket) in self.iter().zip(listeners) {
+        let mut parts = Vec::new();
+        for ((rail, socket), value) in self.iter().zip(listeners).zip(values) {
             let registering = rail.runtime().spawn(async { TcpListener::from_std(socket) });
             let registered = registering.await.map_err(|_| ServeError::RailStopped(rail.id()))?;
-            sockets.push(Some(registered.map_err(|source| ServeError::Register { rail: rail.id(), source })?));
+            let socket = registered.map_err(|source| ServeError::Register { rail: rail.id(), source })?;
+            parts.push(Some((socket, value)));
         }
-        let sockets = Mutex::new(sockets);
+        let parts = Mutex::new(parts);
         let tasks = self.on_each(move |rail| {
-            let socket = sockets.lock().unwrap_or_else(PoisonError::into_inner)[rail.id().0].take();
-            make_service(rail, socket.expect("each rail is called once"))
+            let part = parts.lock().unwrap_or_else(PoisonError::into_inner)[rail.id().0].take();
+            let (socket, value) = part.expect("each rail is called once");
+            make_service(rail, socket, value)
         });
         let tasks = self.iter().map(Rail::id).zip(tasks).collect();
         Ok(Service { local, steering, tasks, _rails: self.clone() })

@@ -6,7 +6,7 @@ use super::{
     ends::{Input, Output},
     error::StartError,
     meter::Meter,
-    running::{RunningPipeline, StageTask},
+    running::{RunningPipeline, StageTask, StopHandle},
     sync::AtomicWaker,
 };
 use crate::runtime::RailRuntime;
@@ -74,6 +74,7 @@ struct Parts<'r> {
     /// The number of stages that have ended.
     ended: Arc<AtomicUsize>,
     joiner: Arc<AtomicWaker>,
+    stop: StopHandle,
     stages: Vec<Described<'r>>,
     starts: Vec<Box<dyn FnOnce() -> StageTask + 'r>>,
     /// The first fault of the description.
@@ -113,7 +114,7 @@ impl Pipeline<'_> {
     /// # Errors
     /// [`StartError`], the first fault of the description. No stage has run.
     pub fn start(self) -> Result<RunningPipeline, StartError> {
-        let Parts { builder, joiner, stages, starts, fault, .. } = self.0;
+        let Parts { builder, joiner, stop, stages, starts, fault, .. } = self.0;
         if let Some(fault) = fault {
             return Err(fault);
         }
@@ -121,7 +122,7 @@ impl Pipeline<'_> {
         let zero = Instant::now();
         let tasks = starts.into_iter().map(|start| start()).collect();
         let PipelineBuilder { name, end_limit, stall_limit, .. } = builder;
-        Ok(RunningPipeline::new(name, zero, joiner, stages, tasks, end_limit, stall_limit))
+        Ok(RunningPipeline::new(name, zero, joiner, stop, stages, tasks, end_limit, stall_limit))
     }
 }
 
@@ -154,7 +155,8 @@ impl PipelineBuilder {
 
     /// The first stage, which makes items, on that runtime: a rail's, or one of its task runtimes.
     ///
-    /// The future need not be `Send`. The pipeline ends when it has returned `Ok` and every item is through.
+    /// The future need not be `Send`. The pipeline ends when it has returned `Ok`, or was
+    /// [stopped](RunningPipeline::stop), and every item is through.
     pub fn source<'r, T, F>(self, name: impl Into<String>, runtime: &'r RailRuntime, stage: F) -> OpenPipeline<'r, T>
     where
         T: Send + 'static,
@@ -165,13 +167,15 @@ impl PipelineBuilder {
             zero: Instant::now(),
             ended: Arc::default(),
             joiner: Arc::default(),
+            stop: StopHandle::default(),
             stages: Vec::new(),
             starts: Vec::new(),
             fault: None,
         };
         let last = parts.described(name.into(), runtime);
+        let stop = parts.stop.clone();
         let make = move |output, end: StageEnd| {
-            runtime.spawn_local(move || async move { end.after(async { stage(output).await }).await })
+            runtime.spawn_local(move || async move { end.after(stop.ends(async { stage(output).await })).await })
         };
         OpenPipeline { parts, last, make: Box::new(make) }
     }

@@ -79,5 +79,5 @@ pub use buffers::Buffer;
 pub use builder::{Link, OpenPipeline, Pipeline, PipelineBuilder, Side};
 pub use ends::{Broken, Closed, Input, NoBuffer, Output};
 pub use error::{PipelineError, StageFailure, StartError};
-pub use running::RunningPipeline;
+pub use running::{RunningPipeline, StopHandle};
 pub use stats::{BufferStats, PipelineStats, StageState, StageStats};

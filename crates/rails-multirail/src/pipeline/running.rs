@@ -16,10 +16,17 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
-use tokio::time::{sleep, timeout_at};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout_at},
+};
 
 /// The task of a stage.
 pub(super) type StageTask = RailTask<Result<(), Box<dyn Error + Send + Sync>>>;
+
+/// Stops a pipeline, also while another task [joins](RunningPipeline::join) it. Dropping it does nothing.
+#[derive(Debug, Clone, Default)]
+pub struct StopHandle(Arc<Notify>);
 
 /// A pipeline that runs. Dropping it aborts its stages, each at its next await.
 #[derive(Debug)]
@@ -29,6 +36,7 @@ pub struct RunningPipeline {
     zero: Instant,
     /// Woken by a stage that stops reading.
     joiner: Arc<AtomicWaker>,
+    stop: StopHandle,
     /// The stages' meters, from the source to the sink; so are the lists below.
     meters: Vec<Arc<Meter>>,
     /// The buffers of each stage's output.
@@ -64,6 +72,7 @@ impl RunningPipeline {
         name: String,
         zero: Instant,
         joiner: Arc<AtomicWaker>,
+        stop: StopHandle,
         stages: Vec<(Arc<Meter>, Option<Buffers>)>,
         tasks: Vec<StageTask>,
         end_limit: Duration,
@@ -72,7 +81,7 @@ impl RunningPipeline {
         let (meters, buffers) = stages.into_iter().unzip();
         let outcomes = tasks.iter().map(|_| None).collect();
         let aborted = vec![None; tasks.len()];
-        Self { name, zero, joiner, meters, buffers, tasks, outcomes, aborted, end_limit, stall_limit }
+        Self { name, zero, joiner, stop, meters, buffers, tasks, outcomes, aborted, end_limit, stall_limit }
     }
 
     /// The figures up to now.
@@ -85,6 +94,23 @@ impl RunningPipeline {
         let until = ended.and_then(|ended| ended.into_iter().max()).unwrap_or_else(Instant::now);
         let elapsed = until.saturating_duration_since(self.zero);
         PipelineStats { pipeline: self.name.clone(), elapsed, stages: stages.collect() }
+    }
+
+    /// Ends the source as if it had returned, and waits for the other stages, which bring out the items on their way.
+    ///
+    /// # Errors
+    /// As [`join`](Self::join).
+    ///
+    /// # Panics
+    /// As [`join`](Self::join).
+    pub async fn stop(self) -> Result<PipelineStats, PipelineError> {
+        self.stop.stop();
+        self.join().await
+    }
+
+    /// A handle that stops the pipeline while this is joined.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.stop.clone()
     }
 
     /// Waits until every stage has ended. If one fails or stalls, this call ends the others, so a pipeline that is not
@@ -204,6 +230,26 @@ impl RunningPipeline {
             Err(TaskError::Cancelled | TaskError::NoThread(_)) => StageFailure::Cancelled,
         };
         Some((first, failure))
+    }
+}
+
+impl StopHandle {
+    /// Ends the source at its next await, as if it had returned: the item that it sends may be dropped, and the other
+    /// stages bring out those before.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
+
+    /// Runs the source, until it ends or is stopped.
+    pub(super) async fn ends(
+        self,
+        source: impl Future<Output = Result<(), Box<dyn Error + Send + Sync>>>,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        tokio::select! {
+            biased;
+            () = self.0.notified() => Ok(()),
+            ended = source => ended,
+        }
     }
 }
 

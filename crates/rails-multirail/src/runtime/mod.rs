@@ -63,13 +63,21 @@ pub struct RailRuntimeBuilder {
     claims: Option<Arc<[Mutex<Vec<Claim>>]>>,
 }
 
-/// A pinned thread with a tokio `current_thread` runtime.
+/// A pinned thread with a tokio `current_thread` runtime. Clones are one runtime.
 ///
-/// Dropping it stops the runtime as [`blocking_shutdown`](Self::blocking_shutdown) does with a limit of [`DROP_LIMIT`],
-/// and logs a rail that goes on. In a task, and on a thread for blocking work of a runtime, dropping it does not wait:
-/// a thread of its own does, and the process does not end before that thread has waited.
-#[derive(Debug)]
+/// Dropping the last clone stops the runtime as [`blocking_shutdown`](Self::blocking_shutdown) does with a limit of
+/// [`DROP_LIMIT`], and logs a rail that goes on. In a task, and on a thread for blocking work of a runtime, dropping it
+/// does not wait: a thread of its own does, and the process does not end before that thread has waited. A task of the
+/// runtime that holds a clone keeps it running. The runtimes of [`Rails`](crate::Rails) stop with these, also while
+/// clones are left.
+#[derive(Debug, Clone)]
 pub struct RailRuntime {
+    shared: Arc<Running>,
+}
+
+/// A rail's thread and runtime, which all clones of a [`RailRuntime`] share.
+#[derive(Debug)]
+struct Running {
     name: String,
     handle: Handle,
     /// Whether a property that the system refuses is an error, also of a move.
@@ -81,7 +89,7 @@ pub struct RailRuntime {
     life: Arc<Life>,
     thread_id: std::thread::ThreadId,
     /// The sender whose drop stops the runtime, until the first call to stop.
-    running: Mutex<Option<oneshot::Sender<()>>>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
     /// Whether a caller has stopped the runtime. Its thread may go on for a while.
     is_stopping: AtomicBool,
     /// The thread, until a caller has waited for its end, in vain or not.
@@ -265,9 +273,9 @@ impl RailRuntimeBuilder {
             Ok(Ok((placement, handle, beside))) => {
                 let thread_id = thread.thread().id();
                 let placement = Arc::new(CurrentPlacement::new(placement));
-                let (running, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
+                let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
                 let is_stopping = AtomicBool::new(false);
-                Ok(RailRuntime {
+                let shared = Running {
                     name,
                     handle,
                     is_required,
@@ -276,10 +284,11 @@ impl RailRuntimeBuilder {
                     beside,
                     life,
                     thread_id,
-                    running,
+                    stop,
                     is_stopping,
                     thread,
-                })
+                };
+                Ok(RailRuntime { shared: Arc::new(shared) })
             }
             Ok(Err(error)) => {
                 // The thread ends after it has reported its error.
@@ -354,15 +363,27 @@ impl RailRuntimeBuilder {
     }
 }
 
+#[cfg(feature = "hyper")]
+impl<F> hyper::rt::Executor<F> for RailRuntime
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    /// Runs a task of hyper's, such as a stream of HTTP/2, on the rail.
+    fn execute(&self, future: F) {
+        drop(self.spawn(future));
+    }
+}
+
 impl RailRuntime {
     /// The placement of the thread, as it was read back when it was built, or moved last.
     pub fn placement(&self) -> Arc<Placement> {
-        self.placement.get()
+        self.shared.placement.get()
     }
 
     /// The node from which the thread gets its pages, if it is known.
     pub(crate) fn memory_node(&self) -> Option<NodeId> {
-        self.placement.memory_node()
+        self.shared.placement.memory_node()
     }
 
     /// Moves the thread to other CPUs and another memory policy while it runs, and reads both back. Memory that it has
@@ -387,8 +408,8 @@ impl RailRuntime {
     ) -> Result<Arc<Placement>, MoveError> {
         let placing = self.begin_move(cpus, memory)?;
         match timeout(limit, placing).await {
-            Ok(Ok(placed)) => placed.map_err(|source| MoveError::Bind { name: self.name.clone(), source })?,
-            Ok(Err(_)) => return Err(MoveError::Stopped { name: self.name.clone() }),
+            Ok(Ok(placed)) => placed.map_err(|source| MoveError::Bind { name: self.shared.name.clone(), source })?,
+            Ok(Err(_)) => return Err(MoveError::Stopped { name: self.shared.name.clone() }),
             Err(_) => {}
         }
         Ok(self.placement())
@@ -400,14 +421,14 @@ impl RailRuntime {
         cpus: &CpuSet,
         memory: Option<MemoryPolicy>,
     ) -> Result<RailTask<Result<(), BindError>>, MoveError> {
-        let name = || self.name.clone();
-        if self.life.stage() != Stage::Running {
+        let name = || self.shared.name.clone();
+        if self.shared.life.stage() != Stage::Running {
             return Err(MoveError::Stopped { name: name() });
         }
-        let wanted = Wanted { cpus: Some(cpus.clone()), memory, is_required: self.is_required };
-        let bound = self.placement.bind(cpus, &wanted, &self.parking);
+        let wanted = Wanted { cpus: Some(cpus.clone()), memory, is_required: self.shared.is_required };
+        let bound = self.shared.placement.bind(cpus, &wanted, &self.shared.parking);
         let turn = bound.map_err(|source| MoveError::Bind { name: name(), source })?;
-        let (current, parking, name) = (self.placement.clone(), self.parking.clone(), name());
+        let (current, parking, name) = (self.shared.placement.clone(), self.shared.parking.clone(), name());
         let attach = move || {
             let attached = parking.attach();
             attached
@@ -422,15 +443,15 @@ impl RailRuntime {
 
     /// Gives the thread helpers on these CPUs, once it is free.
     pub(crate) fn set_helpers(&self, cpus: CpuSet) {
-        if self.parking.runs_tasks() {
-            let parking = self.parking.clone();
+        if self.shared.parking.runs_tasks() {
+            let parking = self.shared.parking.clone();
             drop(self.spawn(async move { parking.set_helpers(&cpus) }));
         }
     }
 
     /// The runtime's handle, for `Handle::enter` and for libraries that take one.
     pub fn handle(&self) -> &Handle {
-        &self.handle
+        &self.shared.handle
     }
 
     /// Runs a task on the rail, from any thread. A panic ends the task alone: [`TaskError::Panicked`] has its payload.
@@ -444,7 +465,7 @@ impl RailRuntime {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        if self.is_stopping() { RailTask::refused() } else { RailTask::new(self.handle.spawn(future)) }
+        if self.is_stopping() { RailTask::refused() } else { RailTask::new(self.shared.handle.spawn(future)) }
     }
 
     /// Runs a task that need not be `Send`, from any thread: the rail's thread calls `make` and keeps the future. On
@@ -460,7 +481,7 @@ impl RailRuntime {
         }
         // A destructor at the thread's end, and a caller that has entered another runtime, are on the thread and yet
         // outside the runtime.
-        if self.is_current() && Handle::try_current().is_ok_and(|current| current.id() == self.handle.id()) {
+        if self.is_current() && Handle::try_current().is_ok_and(|current| current.id() == self.shared.handle.id()) {
             // `make` runs inside the task, so that its panic ends the task and not its caller.
             return RailTask::new(tokio::task::spawn_local(async { make().await }));
         }
@@ -472,7 +493,7 @@ impl RailRuntime {
                 make().await
             })
         };
-        let outer = self.handle.spawn(async { task::Inner(local()).join().await });
+        let outer = self.shared.handle.spawn(async { task::Inner(local()).join().await });
         RailTask::with_inner(outer, within)
     }
 
@@ -491,7 +512,7 @@ impl RailRuntime {
         Fut::Output: Send + 'static,
     {
         // The future is made inside, so that a panic of tokio's comes before the task has started.
-        self.handle.block_on(async { self.spawn_local(make).await })
+        self.shared.handle.block_on(async { self.spawn_local(make).await })
     }
 
     /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread go on: the work has
@@ -514,8 +535,9 @@ impl RailRuntime {
         if self.is_stopping() {
             return RailTask::refused();
         }
-        let (placement, rail, runtime) = (self.placement.clone(), self.thread_id, self.handle.clone());
-        RailTask::aside(self.beside.run(move || {
+        let (placement, rail, runtime) =
+            (self.shared.placement.clone(), self.shared.thread_id, self.shared.handle.clone());
+        RailTask::aside(self.shared.beside.run(move || {
             let _inside = runtime.enter();
             let _placed = Beside::of(&placement.get(), rail);
             work()
@@ -524,7 +546,7 @@ impl RailRuntime {
 
     /// Whether the calling thread is the rail's own.
     pub fn is_current(&self) -> bool {
-        std::thread::current().id() == self.thread_id
+        std::thread::current().id() == self.shared.thread_id
     }
 
     /// Stops the runtime, and waits until it has ended, for `limit` at most. The runtime drops its tasks at their next
@@ -546,8 +568,8 @@ impl RailRuntime {
     pub(crate) async fn shutdown_by(&self, limit: Duration, deadline: Option<Instant>) -> Result<(), ShutdownError> {
         self.stop();
         self.refuse_own_threads()?;
-        drop(self.take_thread());
-        outcome(self.life.ended(deadline).await, self.name.clone(), limit)
+        drop(self.shared.take_thread());
+        outcome(self.shared.life.ended(deadline).await, self.shared.name.clone(), limit)
     }
 
     /// As [`shutdown`](Self::shutdown), and blocks the calling thread, which should run no tasks.
@@ -561,8 +583,8 @@ impl RailRuntime {
     pub(crate) fn blocking_shutdown_by(&self, limit: Duration, deadline: Option<Instant>) -> Result<(), ShutdownError> {
         self.stop();
         self.refuse_own_threads()?;
-        let thread = self.take_thread();
-        outcome(self.life.wait_for_end(deadline), self.name.clone(), limit)?;
+        let thread = self.shared.take_thread();
+        outcome(self.shared.life.wait_for_end(deadline), self.shared.name.clone(), limit)?;
         // `Alive` has told of a panic.
         drop(thread.map(JoinHandle::join));
         Ok(())
@@ -570,31 +592,25 @@ impl RailRuntime {
 
     /// Fails on threads that the rail's end waits for.
     fn refuse_own_threads(&self) -> Result<(), ShutdownError> {
-        if self.is_current() || Beside::is_of(self.thread_id) {
-            return Err(ShutdownError::OnTheRail { rail: self.name.clone() });
+        if self.is_current() || Beside::is_of(self.shared.thread_id) {
+            return Err(ShutdownError::OnTheRail { rail: self.shared.name.clone() });
         }
         Ok(())
     }
 
-    fn take_thread(&self) -> Option<JoinHandle<()>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    /// Stops a rail that is dropped. `None` if a caller has waited for its end already: it is not waited for again.
+    /// Stops a rail whose owner is dropped. `None` if a caller has waited for its end already: it is not waited for
+    /// again.
     pub(crate) fn stop_dropped(&self) -> Option<Stopping> {
-        self.stop();
-        let thread = self.take_thread()?;
-        Some(Stopping { rail: self.name.clone(), life: self.life.clone(), thread })
+        self.shared.stop_dropped()
     }
 
     fn is_stopping(&self) -> bool {
-        self.is_stopping.load(SeqCst)
+        self.shared.is_stopping.load(SeqCst)
     }
 
     /// Stops the runtime without waiting.
     pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, SeqCst);
-        drop(self.running.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.shared.stop();
     }
 
     /// CPU time and context switches of the thread up to now.
@@ -605,7 +621,11 @@ impl RailRuntime {
         let tid = self.placement().tid;
         let usage = ThreadUsage::of(tid);
         // The number of a thread that has ended may be another thread's.
-        if self.life.stage() == Stage::Ended { Err(UsageError::NoSuchThread { tid, process: None }) } else { usage }
+        if self.shared.life.stage() == Stage::Ended {
+            Err(UsageError::NoSuchThread { tid, process: None })
+        } else {
+            usage
+        }
     }
 
     /// The CPUs that the thread may run on now, read anew.
@@ -617,7 +637,24 @@ impl RailRuntime {
     }
 }
 
-impl Drop for RailRuntime {
+impl Running {
+    fn stop(&self) {
+        self.is_stopping.store(true, SeqCst);
+        drop(self.stop.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn take_thread(&self) -> Option<JoinHandle<()>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn stop_dropped(&self) -> Option<Stopping> {
+        self.stop();
+        let thread = self.take_thread()?;
+        Some(Stopping { rail: self.name.clone(), life: self.life.clone(), thread })
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         end_dropped(self.stop_dropped().into_iter().collect());
     }

@@ -1,8 +1,16 @@
 //! Pipelines that end well, and their figures.
 
-use crate::util::{all_are_back, buffered, count_to, drain, forward, number, rail, runtime};
+use crate::util::{all_are_back, buffered, count_to, drain, forward, number, numbered, rail, runtime};
 use rails_multirail::pipeline::{Buffer, Input, Link, Output, Pipeline, Side, StageState};
-use std::{sync::mpsc, time::Duration};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+        mpsc,
+    },
+    time::Duration,
+};
 use tokio::{sync::oneshot, time::sleep};
 
 #[test]
@@ -30,6 +38,52 @@ fn every_item_arrives_in_order() {
         assert_eq!(counts("sink"), (10_000, 0, 0, StageState::Ended));
         assert!(all_are_back(&stats), "{stats:?}");
     }
+}
+
+#[test]
+fn items_on_their_way_outlive_a_stop() {
+    let (sent, count) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (source, sink) = (sent.clone(), count.clone());
+    let pipeline = Pipeline::builder("p")
+        .source("source", rail(0), async move |mut output: Output<Buffer>| {
+            for item in 0.. {
+                let buffer = output.buffer().await?;
+                output.send(numbered(buffer, item)).await?;
+                source.store(item + 1, SeqCst);
+            }
+            Ok(())
+        })
+        .stage("stage", rail(1), buffered(4, 8), async |input, output| forward(input, output).await)
+        .sink("sink", rail(0), Link::new(4), async move |mut input: Input<Buffer>| {
+            while let Some(buffer) = input.recv().await? {
+                assert_eq!(number(&buffer), sink.fetch_add(1, SeqCst));
+            }
+            Ok(())
+        });
+    let running = pipeline.start().unwrap();
+    let handle = running.stop_handle();
+    let stats = runtime().block_on(async {
+        let stop = async {
+            while count.load(SeqCst) < 100 {
+                sleep(Duration::from_millis(1)).await;
+            }
+            handle.stop();
+        };
+        tokio::join!(running.join(), stop).0.unwrap()
+    });
+    let (sent, received) = (sent.load(SeqCst), count.load(SeqCst));
+    assert!((sent..=sent + 1).contains(&received), "{received} of {sent}");
+    assert!(stats.stages.iter().all(|stage| stage.state == StageState::Ended), "{stats:?}");
+    assert!(all_are_back(&stats), "{stats:?}");
+}
+
+#[test]
+fn a_source_that_waits_is_stopped() {
+    let pipeline = Pipeline::builder("p")
+        .source("source", rail(0), async |_output: Output<Buffer>| pending().await)
+        .sink("sink", rail(1), buffered(1, 1), async |input| drain(input).await);
+    let stats = runtime().block_on(pipeline.start().unwrap().stop()).unwrap();
+    assert!(stats.stages.iter().all(|stage| stage.state == StageState::Ended), "{stats:?}");
 }
 
 #[test]

@@ -6,6 +6,9 @@
 #[path = "../../examples/follow_the_interrupt.rs"]
 mod follow_the_interrupt;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
+#[path = "../../examples/grpc_over_rails.rs"]
+mod grpc_over_rails;
+#[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/hyper_over_rails.rs"]
 mod hyper_over_rails;
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
@@ -132,6 +135,11 @@ async fn stripe_a_file_takes_an_empty_file() {
 }
 
 #[tokio::test]
+async fn grpc_over_rails_asks_two_services() {
+    assert_eq!(grpc_over_rails::run().await.unwrap(), ["weather: Serving", "tides: not known"]);
+}
+
+#[tokio::test]
 async fn hyper_over_rails_on_one_stream_of_two_lanes() {
     let done = hyper_over_rails::run().await.unwrap();
     assert_eq!(
@@ -186,7 +194,7 @@ fn the_list_of_examples_names_each_of_them() {
     let list = fs::read_to_string(format!("{folder}/README.md")).unwrap();
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let examples: Vec<String> = files.filter(|name| name.ends_with(".rs")).collect();
-    assert_eq!(examples.len(), 11, "an example without a test: {examples:?}");
+    assert_eq!(examples.len(), 12, "an example without a test: {examples:?}");
     for example in examples {
         assert!(list.contains(&format!("({example})")), "{example} is not listed");
         let text = fs::read_to_string(format!("{folder}/{example}")).unwrap();

@@ -7,6 +7,7 @@ use rails::{
     topo::{CpuId, CpuSet},
 };
 use std::{
+    cell::Cell,
     io::Read,
     net::{Ipv4Addr, SocketAddr, TcpStream as BlockingStream},
     rc::Rc,
@@ -28,6 +29,23 @@ async fn connections_are_served_on_the_rail_of_their_cpu() {
         let nearest = rails.iter().find(|rail| rail.planned().cpu == cpu).unwrap().id();
         assert_eq!(served_by(service.local_addr(), cpu, 20).await, vec![nearest; 20], "from CPU {cpu}");
     }
+}
+
+#[tokio::test]
+async fn each_rail_serves_with_its_own_value() {
+    let (_, rails) = loopback(2);
+    // A value that can be neither cloned nor shared.
+    let values = [7, 8].map(Cell::new);
+    let service = rails
+        .serve_with((Ipv4Addr::LOCALHOST, 0), values, |_, listener, value| tell(RailId(value.get()), listener))
+        .await
+        .unwrap();
+    for rail in rails.iter() {
+        let cpu = rail.planned().cpu;
+        assert_eq!(served_by(service.local_addr(), cpu, 5).await, [RailId(7 + rail.id().0); 5], "from CPU {cpu}");
+    }
+    let short = rails.serve_with("127.0.0.1:0", [7], |_, _, _| async {}).await.map(drop);
+    assert!(matches!(short, Err(ServeError::Values { rails: 2, values: 1 })), "{short:?}");
 }
 
 #[tokio::test]

@@ -157,6 +157,30 @@ async fn dropped_rails_end_their_tasks() {
     assert!(timeout(PATIENCE, dropped).await.unwrap().is_err());
 }
 
+#[test]
+fn the_last_clone_of_a_runtime_ends_it() {
+    let runtime = RailRuntimeBuilder::new("shared", everywhere()).build().unwrap();
+    let clone = runtime.clone();
+    drop(runtime);
+    assert_eq!(clone.block_on(async || 1).unwrap(), 1);
+    let (held, dropped) = mpsc::channel::<()>();
+    drop(clone.spawn(async move {
+        let _held = held;
+        std::future::pending::<()>().await;
+    }));
+    drop(clone);
+    assert_eq!(dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected));
+}
+
+#[tokio::test]
+async fn a_clone_does_not_keep_the_runtime_of_rails() {
+    let (_, rails) = loopback(1);
+    let clone = rails[RailId(0)].runtime().clone();
+    rails.shutdown(PATIENCE).await.unwrap();
+    drop(rails);
+    assert!(matches!(timeout(PATIENCE, clone.spawn(async {})).await.unwrap(), Err(TaskError::Cancelled)));
+}
+
 #[tokio::test]
 async fn a_local_task_is_spawned_from_the_rail_itself_too() {
     let (_, rails) = loopback(1);

@@ -57,8 +57,8 @@ pub(crate) async fn ends(kind: Kind) -> Ends {
             Ends { near: Box::new(near), far: Box::new(far), _rails: None }
         }
         Kind::Rails => {
-            let Pair { near, far, _rails } = pair().await;
-            Ends { near: Box::new(near), far: Box::new(far), _rails: Some(_rails) }
+            let Pair { near, far, rails } = pair().await;
+            Ends { near: Box::new(near), far: Box::new(far), _rails: Some(rails) }
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The contracts of tokio's traits, tested on a stream over two rails: polled by hand, and used by libraries that were
-//! written for TCP.
+//! written for TCP. The package has their dependencies for itself.
+
+#![cfg(test)]
 
 mod adapters;
 mod endings;
@@ -27,7 +29,7 @@ use std::{future::Future, net::SocketAddr, time::Duration};
 struct Pair {
     near: MultiRailStream,
     far: MultiRailStream,
-    _rails: Rails,
+    rails: Rails,
 }
 
 /// A pair with the usual options.
@@ -50,7 +52,7 @@ async fn pair_with(options: StreamOptions) -> Pair {
     let near = MultiRailStream::connect(&rails, listener.local_addrs(), &options).await.expect("it can be reached");
     let far = listener.accept().await.expect("a stream was opened");
     assert_eq!(near.lanes_up(), 2);
-    Pair { near, far, _rails: rails }
+    Pair { near, far, rails }
 }
 
 /// Options with long timeouts for a busy machine: other load must not change the number of lanes with which a stream

@@ -10,7 +10,8 @@ use hyper::{
     client, server,
     service::service_fn,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioIo;
+use rails::multirail::RailId;
 use std::convert::Infallible;
 
 type Chunked = StreamBody<stream::Iter<std::vec::IntoIter<Result<Frame<Bytes>, Infallible>>>>;
@@ -98,9 +99,10 @@ async fn http_1_with_chunked_and_large_bodies() {
 #[tokio::test]
 async fn http_2_carries_many_requests_at_a_time() {
     let pair = pair().await;
-    let serve = server::conn::http2::Builder::new(TokioExecutor::new());
+    let [server, client] = [0, 1].map(|rail| pair.rails[RailId(rail)].runtime().clone());
+    let serve = server::conn::http2::Builder::new(server);
     let serve = tokio::spawn(serve.serve_connection(TokioIo::new(pair.far), service_fn(answer)));
-    let handshake = client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(pair.near));
+    let handshake = client::conn::http2::handshake(client, TokioIo::new(pair.near));
     let (requests, connection) = handshake.await.unwrap();
     let client = tokio::spawn(connection);
     let mut asked = Vec::new();

@@ -2,7 +2,8 @@
 
 use super::{
     MemoryError, MemoryPolicy, PageState, Rebound, Residency, interleave_weights, meminfo,
-    policy::{MPOL_PREFERRED_MANY, refused},
+    policy::MPOL_PREFERRED_MANY,
+    refusal::refused,
     targets::{Grid, Move, Targets},
 };
 use crate::{

@@ -1,10 +1,10 @@
 //! The binding of memory in use: its policy and its nodes, and rebinding it.
 
 use super::{
-    MemoryError, MemoryPolicy, Residency,
+    MemoryError, MemoryPolicy, Rebound, Residency,
     range::{Range, Shape},
 };
-use crate::{Outcome, sys::mapping::Mapping};
+use crate::sys::mapping::Mapping;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The place of a buffer or a pool: asked and changed without having its bytes, from any thread, while others write to
@@ -17,26 +17,6 @@ pub struct MemoryBinding {
     shape: Shape,
     /// One rebinding at a time has this, so that each can put back the former policy.
     turn: Arc<Mutex<()>>,
-}
-
-/// The outcome of a rebinding, from the nodes of the pages before and after.
-///
-/// Pages that others make or move at the same time count as well.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use]
-#[non_exhaustive]
-pub struct Rebound {
-    /// The policy, as read back.
-    pub outcome: Outcome<MemoryPolicy>,
-    /// The pages that are on another node than they were.
-    pub moved: u64,
-    /// The pages that are not where the policy wants them: no room there, or in use by the kernel. Always 0 for a
-    /// strict policy, where that is an error instead.
-    pub failed: u64,
-    /// The nodes of the pages before.
-    pub before: Residency,
-    /// The nodes of the pages after.
-    pub after: Residency,
 }
 
 impl MemoryBinding {

@@ -26,18 +26,22 @@ mod policy;
 mod pool;
 pub mod process;
 mod range;
+mod refusal;
 mod residency;
 mod targets;
+mod thread_policy;
 mod weights;
 
-pub use binding::{MemoryBinding, Rebound};
+pub use binding::MemoryBinding;
 pub use buffer::NumaBuffer;
 pub use error::MemoryError;
 pub use options::{BufferOptions, Pages};
 pub use part::BufferPart;
-pub use policy::{MemoryGuard, MemoryPolicy, node_of_first_touch, node_of_page, set_thread_policy, thread_policy};
+pub use policy::MemoryPolicy;
 pub use pool::{BufferPool, PooledBuffer};
+pub use range::Rebound;
 pub use residency::{PageState, Residency, residency_of};
+pub use thread_policy::{MemoryGuard, node_of_first_touch, node_of_page, set_thread_policy, thread_policy};
 pub use weights::interleave_weights;
 
 /// For [`crate::fuzzing`].

@@ -1,8 +1,9 @@
 //! Present and new pages, brought to the nodes of a policy: the common part of buffers and pools.
 
 use super::{
-    MemoryError, MemoryPolicy, PageState, Rebound, Residency, interleave_weights, meminfo,
-    policy::{MPOL_PREFERRED_MANY, refused},
+    MemoryError, MemoryPolicy, PageState, Residency, interleave_weights, meminfo,
+    policy::MPOL_PREFERRED_MANY,
+    refusal::refused,
     targets::{Grid, Move, Targets},
 };
 use crate::{
@@ -31,6 +32,26 @@ pub(super) struct Shape {
     pub(super) unit_bytes: usize,
     /// Explicit huge pages come from a stock of their own, which free memory does not show.
     pub(super) is_reserved: bool,
+}
+
+/// The outcome of a rebinding, from the nodes of the pages before and after.
+///
+/// Pages that others make or move at the same time count as well.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub struct Rebound {
+    /// The policy, as read back.
+    pub outcome: Outcome<MemoryPolicy>,
+    /// The pages that are on another node than they were.
+    pub moved: u64,
+    /// The pages that are not where the policy wants them: no room there, or in use by the kernel. Always 0 for a
+    /// strict policy, where that is an error instead.
+    pub failed: u64,
+    /// The nodes of the pages before.
+    pub before: Residency,
+    /// The nodes of the pages after.
+    pub after: Residency,
 }
 
 /// The pages that one call moves. A thread that writes to a page on its way waits for the whole call at most.

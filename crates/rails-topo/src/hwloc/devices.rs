@@ -1,6 +1,6 @@
 //! Devices of the model, from hwloc's I/O objects.
 
-use super::tree::{info, locality, pci};
+use super::object::{address, info, locality, pci};
 use crate::{Bandwidth, BlockDevice, DataSize, Gpu, PciAddress, PciBridge, PciDevice, RdmaDevice, RdmaPort};
 use hwlocality::{
     Topology as Hwloc,
@@ -116,15 +116,6 @@ fn attributes(object: &TopologyObject) -> Option<&PCIDeviceAttributes> {
             UpstreamAttributes::PCI(attributes) => Some(attributes),
         },
         _ => None,
-    }
-}
-
-pub(super) fn address(attributes: &PCIDeviceAttributes) -> PciAddress {
-    PciAddress {
-        domain: u32::from(attributes.domain()),
-        bus: attributes.bus_id(),
-        device: attributes.bus_device(),
-        function: attributes.function(),
     }
 }
 

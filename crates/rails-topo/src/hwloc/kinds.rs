@@ -1,6 +1,6 @@
 //! Kinds of cores, from hwloc.
 
-use super::tree;
+use super::sets;
 use crate::{CoreKind, CpuSet};
 use hwlocality::{Topology as Hwloc, cpu::kind::CpuKind};
 
@@ -18,7 +18,7 @@ fn core_kind(kind: &CpuKind<'_>, online: &CpuSet) -> CoreKind {
     };
     let kilohertz = |name| text(name)?.parse::<u64>().ok()?.checked_mul(1000);
     CoreKind {
-        cpus: tree::cpus(&kind.cpuset).intersection(online),
+        cpus: sets::cpus(&kind.cpuset).intersection(online),
         efficiency: kind.efficiency.and_then(|rank| rank.try_into().ok()),
         name: text("CoreType").map(kernel_name),
         capacity: text("LinuxCapacity").and_then(|capacity| capacity.parse().ok()),

@@ -1,6 +1,6 @@
 //! Memory, from hwloc.
 
-use super::tree;
+use super::{object, sets};
 use crate::{Bandwidth, CpuSet, DataSize, Hugepages, MemoryPerformance};
 use hwlocality::{
     Topology as Hwloc,
@@ -21,7 +21,7 @@ pub(super) fn hugepages(node: &TopologyObject) -> Vec<Hugepages> {
 
 /// hwloc's rank of the node's memory: 0 is the fastest.
 pub(super) fn tier(node: &TopologyObject) -> Option<u32> {
-    tree::info(node, "MemoryTier")?.parse().ok()
+    object::info(node, "MemoryTier")?.parse().ok()
 }
 
 /// The speed of the node's memory by initiators, the nearest first.
@@ -67,8 +67,8 @@ type Setter = fn(&mut MemoryPerformance, u64);
 
 fn cpus_of(initiator: &Initiator<'_>) -> CpuSet {
     match initiator {
-        Initiator::CpuSet(cpuset) => tree::cpus(cpuset),
-        Initiator::Object(object) => tree::cpus_of(object),
+        Initiator::CpuSet(cpuset) => sets::cpus(cpuset),
+        Initiator::Object(object) => object::cpus_of(object),
     }
 }
 

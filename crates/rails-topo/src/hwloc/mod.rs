@@ -3,6 +3,8 @@
 mod devices;
 mod kinds;
 mod memory;
+mod object;
+mod sets;
 mod tree;
 mod xml;
 
@@ -58,7 +60,7 @@ pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, 
 /// want of descriptors. Nodes without CPUs, such as the memory of GPUs, it leaves out by itself.
 fn is_cut(topology: &Topology, hwloc: &Hwloc, nodes: &[NumaNode]) -> bool {
     let lacks = |known: &NumaNode| !known.cpus.is_empty() && nodes.iter().all(|node| node.id != known.id);
-    !topology.online_cpus.is_subset(&tree::cpus(&hwloc.cpuset())) || topology.nodes.iter().any(lacks)
+    !topology.online_cpus.is_subset(&sets::cpus(&hwloc.cpuset())) || topology.nodes.iter().any(lacks)
 }
 
 /// The reason that hwloc cannot be asked for this machine; `None` where it can.
@@ -81,7 +83,7 @@ fn why_not(root: &Root) -> Option<&'static str> {
 
 /// The version of the installed library.
 fn version() -> String {
-    let signature = |hwloc: Hwloc| tree::info(hwloc.root_object(), "hwlocVersion");
+    let signature = |hwloc: Hwloc| object::info(hwloc.root_object(), "hwlocVersion");
     let made_up = TopologyBuilder::new().from_synthetic("pu:1").ok().and_then(|builder| builder.build().ok());
     made_up.and_then(signature).unwrap_or_else(|| "of unknown version".to_owned())
 }
@@ -185,11 +187,11 @@ fn name_gpu(gpus: &mut Vec<Gpu>, found: Gpu, online: &CpuSet) {
 }
 
 fn allowed_cpus(hwloc: &Hwloc) -> CpuSet {
-    tree::cpus(&hwloc.allowed_cpuset())
+    sets::cpus(&hwloc.allowed_cpuset())
 }
 
 fn allowed_nodes(hwloc: &Hwloc) -> NodeSet {
-    tree::node_set(&hwloc.allowed_nodeset())
+    sets::node_set(&hwloc.allowed_nodeset())
 }
 
 /// Reads an hwloc XML file; see [`Topology::from_xml`].

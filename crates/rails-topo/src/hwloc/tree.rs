@@ -1,13 +1,15 @@
 //! The model, from hwloc's objects.
 
-use super::{devices, memory};
+use super::{
+    memory,
+    object::{cpus_of, info, locality, os_index, pci},
+};
 use crate::{
-    Cache, CacheKind, Core, CpuId, CpuSet, DataSize, Die, Distances, MacAddress, Machine, Nic, NodeId, NodeSet,
-    NumaNode, Package, PciAddress, linux,
+    Cache, CacheKind, Core, CpuSet, DataSize, Die, Distances, MacAddress, Machine, Nic, NodeId, NumaNode, Package,
+    linux,
 };
 use hwlocality::{
     Topology as Hwloc,
-    bitmap::BitmapIndex,
     object::{
         TopologyObject,
         attributes::ObjectAttributes,
@@ -121,57 +123,6 @@ pub(super) fn machine(hwloc: &Hwloc) -> Machine {
     }
 }
 
-/// A textual attribute of an object; an empty one counts as missing.
-pub(super) fn info(object: &TopologyObject, name: &str) -> Option<String> {
-    let text = object.info(name)?.to_string_lossy().trim().to_owned();
-    (!text.is_empty()).then_some(text)
-}
-
-pub(super) fn cpus(bitmap: &hwlocality::cpu::cpuset::CpuSet) -> CpuSet {
-    numbers(bitmap.iter_set()).map(CpuId).collect()
-}
-
-pub(super) fn node_set(bitmap: &hwlocality::memory::nodeset::NodeSet) -> NodeSet {
-    numbers(bitmap.iter_set()).map(NodeId).collect()
-}
-
-pub(super) fn cpus_of(object: &TopologyObject) -> CpuSet {
-    object.cpuset().map(|bitmap| cpus(&bitmap)).unwrap_or_default()
-}
-
-/// hwloc's bitmaps may be infinite.
-fn numbers(bits: impl Iterator<Item = BitmapIndex>) -> impl Iterator<Item = u32> {
-    bits.take(MAX_BITS).map(|index| usize::from(index) as u32)
-}
-
-fn os_index(object: &TopologyObject) -> Option<u32> {
-    object.os_index()?.try_into().ok()
-}
-
 fn is_network(object: &TopologyObject) -> bool {
     matches!(object.attributes(), Some(ObjectAttributes::OSDevice(device)) if device.device_type() == OSDeviceType::Network)
 }
-
-/// The locality of a device: its first ancestor that is no I/O object.
-///
-/// hwloc attaches a device of unknown locality to the whole machine, so on a machine with several nodes that is
-/// unknown.
-pub(super) fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<CpuSet>) {
-    let Some(ancestor) = device.first_non_io_ancestor() else { return (None, None) };
-    let nodes = ancestor.nodeset().map(|bitmap| node_set(&bitmap)).unwrap_or_default();
-    let only_node = nodes.first().filter(|_| nodes.len() == 1);
-    let cpus = cpus_of(ancestor);
-    let unplaced = only_node.is_none() && cpus == self::cpus(&hwloc.cpuset());
-    (only_node, (!unplaced && !cpus.is_empty()).then_some(cpus))
-}
-
-/// The PCI function that the device belongs to.
-pub(super) fn pci(device: &TopologyObject) -> Option<PciAddress> {
-    device.ancestors().find_map(|object| match object.attributes() {
-        Some(ObjectAttributes::PCIDevice(pci)) => Some(devices::address(pci)),
-        _ => None,
-    })
-}
-
-/// The most CPUs or nodes that a set takes from text.
-const MAX_BITS: usize = 1 << 20;

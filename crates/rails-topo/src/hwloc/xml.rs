@@ -1,6 +1,6 @@
 //! hwloc's XML files.
 
-use super::{BoxedError, allowed_cpus, allowed_nodes, devices, kinds, load, tree, version};
+use super::{BoxedError, allowed_cpus, allowed_nodes, devices, kinds, load, sets, tree, version};
 use crate::{CpuSet, Gpu, Origin, Topology, XmlError};
 use hwlocality::{
     Topology as Hwloc,
@@ -19,7 +19,7 @@ pub(super) fn read(path: &Path) -> Result<Topology, XmlError> {
     }
     let failed = |source| XmlError::Load { path: path.to_owned(), hwloc: version(), source };
     let hwloc = parse(&xml).map_err(failed)?;
-    let online_cpus = tree::cpus(&hwloc.cpuset());
+    let online_cpus = sets::cpus(&hwloc.cpuset());
     if online_cpus.is_empty() {
         return Err(not_hwloc("it describes no CPU"));
     }

@@ -1,6 +1,6 @@
 //! Packages, dies, caches, cores, PUs and nodes as a tree.
 
-use super::{elements::Element, object::Object};
+use super::{element::Element, object::Object};
 use crate::{Cache, CacheKind, CpuSet, Nic, NodeId, NodeSet, NumaNode, Topology};
 use std::cmp::Reverse;
 

@@ -3,7 +3,8 @@
 //! The format is that of hwloc's topology-xml.c (hwloc 2.9; the only other description is hwloc2.dtd).
 
 mod cpu_objects;
-mod elements;
+mod document;
+mod element;
 mod io_objects;
 mod object;
 
@@ -27,6 +28,6 @@ impl Topology {
     pub fn to_hwloc_xml(&self) -> String {
         let mut machine = cpu_objects::machine(self);
         io_objects::hang(self, &mut machine);
-        elements::file(self, machine)
+        document::document(self, machine)
     }
 }

@@ -1,6 +1,6 @@
 //! Objects as hwloc has them: each in another one, by its CPUs.
 
-use super::elements::Element;
+use super::element::Element;
 use crate::{CpuId, CpuSet, NodeSet};
 
 /// One object and the objects in it.

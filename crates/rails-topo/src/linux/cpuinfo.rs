@@ -1,8 +1,8 @@
 //! `/proc/cpuinfo`, for kernels without facts in `/sys/devices/system/cpu` (before 2.6.16), and for the make of the
 //! processor.
 
-use super::{cpus::LARGEST_CPU, root::Root};
-use crate::CpuId;
+use super::root::Root;
+use crate::{CpuId, sets::LARGEST_PARSED};
 use std::collections::BTreeMap;
 
 /// The facts of one CPU.
@@ -24,7 +24,7 @@ pub(super) fn read(root: &Root) -> ByCpu {
         let Ok(number) = value.trim().parse::<u32>() else { continue };
         match name.trim() {
             "processor" => {
-                current = Some(CpuId(number)).filter(|cpu| cpu.0 <= LARGEST_CPU);
+                current = Some(CpuId(number)).filter(|cpu| cpu.0 <= LARGEST_PARSED);
                 cpus.extend(current.map(|cpu| (cpu, CpuInfo::default())));
             }
             "physical id" => with_current(&mut cpus, current, |cpu| cpu.package = Some(number)),

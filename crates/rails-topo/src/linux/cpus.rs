@@ -2,12 +2,12 @@
 //! kernel's sources).
 
 use super::{
-    allowed,
     cpuinfo::{self, ByCpu},
     root::Root,
+    status::Status,
     votes::believed,
 };
-use crate::{Core, CpuId, CpuSet, Die, Package};
+use crate::{Core, CpuId, CpuSet, Die, Package, sets::LARGEST_PARSED};
 use std::{collections::BTreeMap, io};
 
 /// The folder of the CPUs.
@@ -27,11 +27,11 @@ impl Cpus {
     /// `topology` folder.
     pub(super) fn read(root: &Root) -> Self {
         let present: CpuSet =
-            root.numbered(CPUS, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_CPU).map(CpuId).collect();
+            root.numbered(CPUS, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_PARSED).map(CpuId).collect();
         let listed = root.value::<CpuSet>(&format!("{CPUS}/online")).filter(|cpus| !cpus.is_empty());
         let mut online = listed.unwrap_or_else(|| unlisted(root, &present));
         // This process runs on one of them.
-        let is_true = |online: &CpuSet| allowed::of_the_process(root).is_none_or(|own| own.intersects(online));
+        let is_true = |online: &CpuSet| Status::read(root).cpus.is_none_or(|own| own.intersects(online));
         if root.is_this_machine() && (online.is_empty() || !is_true(&online)) {
             online = without_their_folder(root);
         }
@@ -44,7 +44,7 @@ impl Cpus {
 fn without_their_folder(root: &Root) -> CpuSet {
     let number = |line: &str| line.split_whitespace().next()?.strip_prefix("cpu")?.parse().ok().map(CpuId);
     let stat = root.text("proc/stat").unwrap_or_default();
-    let counted: CpuSet = stat.lines().filter_map(number).filter(|cpu| cpu.0 <= LARGEST_CPU).collect();
+    let counted: CpuSet = stat.lines().filter_map(number).filter(|cpu| cpu.0 <= LARGEST_PARSED).collect();
     if !counted.is_empty() {
         return counted;
     }
@@ -52,7 +52,7 @@ fn without_their_folder(root: &Root) -> CpuSet {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         (0..u32::try_from(count).unwrap_or(1)).map(CpuId).collect()
     };
-    allowed::of_the_process(root).unwrap_or_else(as_many)
+    Status::read(root).cpus.unwrap_or_else(as_many)
 }
 
 /// The error of listing the CPUs; `None` where they can be listed, or where their folder is missing.
@@ -159,6 +159,3 @@ const PACKAGE_CPUS: [&str; 4] = ["package_cpus_list", "core_siblings_list", "pac
 const DIE_CPUS: [&str; 2] = ["die_cpus_list", "die_cpus"];
 /// Since Linux 5.3, and before; as lists, and on the oldest kernels as masks alone.
 const CORE_CPUS: [&str; 4] = ["core_cpus_list", "thread_siblings_list", "core_cpus", "thread_siblings"];
-
-/// The largest number that is believed to be a CPU's, as in lists: a set takes memory by its largest number.
-pub(super) const LARGEST_CPU: u32 = (1 << 20) - 1;

@@ -19,6 +19,7 @@ mod pci_config;
 mod rdma;
 mod root;
 mod source;
+mod status;
 mod votes;
 
 pub(crate) use allowed::Allowed;

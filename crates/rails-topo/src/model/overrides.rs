@@ -1,6 +1,5 @@
 //! The facts of the model that configuration files have changed.
 
-use super::Topology;
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::PathBuf};
 
@@ -36,19 +35,6 @@ impl fmt::Display for Override {
             write!(f, ", following {origin}")?;
         }
         write!(f, " (instead of {})", self.old.as_deref().unwrap_or("unknown"))
-    }
-}
-
-impl Topology {
-    /// The changes of all configuration files, in their order; empty without any.
-    pub fn overrides(&self) -> &[Override] {
-        &self.overrides
-    }
-
-    /// The changes of one fact: `["nic", "eth0", "node"]`.
-    pub fn overrides_of(&self, fact: &[&str]) -> impl DoubleEndedIterator<Item = &Override> {
-        let fact = fact.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(".");
-        self.overrides.iter().filter(move |told| told.fact == fact)
     }
 }
 

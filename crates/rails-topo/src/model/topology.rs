@@ -2,7 +2,7 @@
 
 use super::{
     BlockDevice, Cache, Core, CoreKind, Die, Distances, Gpu, Machine, Nic, NumaNode, Origin, Override, Package,
-    PciDevice, RdmaDevice,
+    PciDevice, RdmaDevice, overrides::quoted,
 };
 use crate::{CpuId, CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
@@ -151,6 +151,17 @@ impl Topology {
     /// The interface of that name.
     pub fn nic(&self, name: &str) -> Option<&Nic> {
         self.nics.iter().find(|nic| nic.name == name)
+    }
+
+    /// The changes of all configuration files, in their order; empty without any.
+    pub fn overrides(&self) -> &[Override] {
+        &self.overrides
+    }
+
+    /// The changes of one fact: `["nic", "eth0", "node"]`.
+    pub fn overrides_of(&self, fact: &[&str]) -> impl DoubleEndedIterator<Item = &Override> {
+        let fact = fact.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(".");
+        self.overrides.iter().filter(move |told| told.fact == fact)
     }
 
     /// The node whose local PUs include `cpu`.

@@ -2,7 +2,7 @@
 
 use super::{
     Change,
-    snapshot::{apply, apply_to_nics},
+    apply::{apply, apply_to_nics},
 };
 use crate::{CpuSet, InterfaceAddress, Interrupt, Nic, NumaNode, Topology};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,11 @@
 //! Events, and the changes that they make. No I/O, no clock.
 
-use super::{Change, MemoryBlockId, Snapshot, differ::one_nic, facts::Facts};
+use super::{
+    Change, MemoryBlockId, Snapshot,
+    differ::one_nic,
+    facts::{Facts, Looks},
+};
 use crate::{CpuId, CpuSet, InterfaceAddress, Nic};
-use std::collections::BTreeSet;
 
 /// An event from a source. Each is a fact, and no difference: a repeated one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,35 +38,6 @@ pub(crate) struct LinkState {
     /// `Nic::up` and `Nic::carrier`.
     pub(crate) link: Option<(Option<bool>, Option<bool>)>,
     pub(crate) mtu: Option<u32>,
-}
-
-/// The facts to look at.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Looks {
-    /// Everything.
-    pub(crate) machine: bool,
-    /// The online CPUs, and the allowed sets.
-    pub(crate) cpus: bool,
-    /// The nodes that there are, and the size of their memory.
-    pub(crate) nodes: bool,
-    /// The interfaces that there are.
-    pub(crate) nics: bool,
-    /// The CPUs of interrupts.
-    pub(crate) interrupts: bool,
-    /// The speeds of these interfaces.
-    pub(crate) speeds: BTreeSet<u32>,
-}
-
-impl Looks {
-    /// Looks at these too.
-    pub(super) fn add(&mut self, other: &Self) {
-        self.machine |= other.machine;
-        self.cpus |= other.cpus;
-        self.nodes |= other.nodes;
-        self.nics |= other.nics;
-        self.interrupts |= other.interrupts;
-        self.speeds.extend(&other.speeds);
-    }
 }
 
 /// Takes the snapshot past the event.
@@ -156,34 +130,4 @@ fn address_change(nic: &Nic, address: &InterfaceAddress, present: bool) -> Optio
 
 fn with_index(snapshot: &Snapshot, index: u32) -> Option<&Nic> {
     snapshot.topology.nics.iter().find(|nic| nic.index == Some(index))
-}
-
-impl Facts {
-    /// The snapshot with these facts in it.
-    pub(super) fn on_top_of(&self, snapshot: &Snapshot) -> Snapshot {
-        if let Some(machine) = &self.machine {
-            return (**machine).clone();
-        }
-        let mut later = snapshot.clone();
-        let topology = &mut later.topology;
-        fn set<T: Clone>(known: &mut T, found: &Option<T>) {
-            found.iter().for_each(|found| known.clone_from(found));
-        }
-        set(&mut topology.online_cpus, &self.online_cpus);
-        set(&mut topology.nodes, &self.nodes);
-        set(&mut topology.allowed_cpus, &self.allowed_cpus);
-        set(&mut topology.allowed_nodes, &self.allowed_nodes);
-        set(&mut topology.nics, &self.nics);
-        for nic in &mut topology.nics {
-            let speed = self.speeds.iter().find(|(index, _)| nic.index == Some(*index));
-            nic.speed = speed.map_or(nic.speed, |(_, speed)| *speed);
-            for interrupt in &mut nic.interrupts {
-                if let Some((affinity, effective)) = self.interrupts.get(&interrupt.number) {
-                    interrupt.affinity.clone_from(affinity);
-                    interrupt.effective.clone_from(effective);
-                }
-            }
-        }
-        later
-    }
 }

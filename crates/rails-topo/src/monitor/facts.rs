@@ -1,11 +1,43 @@
 //! Facts from the machine's files: a few of them, or all.
 
-use super::{MemoryBlockId, MemoryBlockSet, Snapshot, event::Looks};
+use super::{MemoryBlockId, MemoryBlockSet, Snapshot};
 use crate::{
     Bandwidth, CpuSet, DetectError, Nic, NodeId, NodeSet, NumaNode, Topology,
     linux::{self, Allowed, Root, Served},
 };
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+/// The facts to look at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Looks {
+    /// Everything.
+    pub(crate) machine: bool,
+    /// The online CPUs, and the allowed sets.
+    pub(crate) cpus: bool,
+    /// The nodes that there are, and the size of their memory.
+    pub(crate) nodes: bool,
+    /// The interfaces that there are.
+    pub(crate) nics: bool,
+    /// The CPUs of interrupts.
+    pub(crate) interrupts: bool,
+    /// The speeds of these interfaces.
+    pub(crate) speeds: BTreeSet<u32>,
+}
+
+impl Looks {
+    /// Looks at these too.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.machine |= other.machine;
+        self.cpus |= other.cpus;
+        self.nodes |= other.nodes;
+        self.nics |= other.nics;
+        self.interrupts |= other.interrupts;
+        self.speeds.extend(&other.speeds);
+    }
+}
 
 /// The facts of a look; one that was not looked at, or could not be read, is `None` or absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,6 +97,34 @@ impl Facts {
         let memory_blocks = memory_blocks(root);
         root.check(Path::new("/"))?;
         Ok(facts.on_top_of(&Snapshot { topology, memory_blocks }))
+    }
+
+    /// The snapshot with these facts in it.
+    pub(super) fn on_top_of(&self, snapshot: &Snapshot) -> Snapshot {
+        if let Some(machine) = &self.machine {
+            return (**machine).clone();
+        }
+        let mut later = snapshot.clone();
+        let topology = &mut later.topology;
+        fn set<T: Clone>(known: &mut T, found: &Option<T>) {
+            found.iter().for_each(|found| known.clone_from(found));
+        }
+        set(&mut topology.online_cpus, &self.online_cpus);
+        set(&mut topology.nodes, &self.nodes);
+        set(&mut topology.allowed_cpus, &self.allowed_cpus);
+        set(&mut topology.allowed_nodes, &self.allowed_nodes);
+        set(&mut topology.nics, &self.nics);
+        for nic in &mut topology.nics {
+            let speed = self.speeds.iter().find(|(index, _)| nic.index == Some(*index));
+            nic.speed = speed.map_or(nic.speed, |(_, speed)| *speed);
+            for interrupt in &mut nic.interrupts {
+                if let Some((affinity, effective)) = self.interrupts.get(&interrupt.number) {
+                    interrupt.affinity.clone_from(affinity);
+                    interrupt.effective.clone_from(effective);
+                }
+            }
+        }
+        later
     }
 
     fn read_cpus(&mut self, root: &Root, known: &Topology) {

@@ -59,6 +59,7 @@
 //! went in between are not reported. A subscriber who does not read in time gets [`Update::Lagged`] with a fresh
 //! snapshot.
 
+mod apply;
 mod change;
 mod cpuset;
 mod differ;

@@ -148,6 +148,20 @@ fn in_order(mut objects: Vec<Object<'_>>) -> Vec<Object<'_>> {
 }
 
 impl ObjectType<'_> {
+    /// The name of an object, and its facts.
+    pub(super) fn in_words(&self) -> (String, Vec<String>) {
+        let number = |id: Option<u32>| id.map_or("of unknown number".to_owned(), |id| id.to_string());
+        match self {
+            Self::Package(package) => (format!("package {}", number(package.id)), Vec::new()),
+            Self::Die(die) => (format!("die {}", number(die.id)), Vec::new()),
+            Self::Node(node) => (format!("node {}", node.id), phrases::memory(node)),
+            Self::Caches(caches) => {
+                let mut caches = caches.iter().map(|one| phrases::cache(one));
+                (caches.next().unwrap_or_default(), caches.collect())
+            }
+        }
+    }
+
     fn rank(&self) -> u8 {
         match self {
             Self::Package(_) => 0,

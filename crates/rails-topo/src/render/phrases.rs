@@ -1,6 +1,5 @@
 //! Facts in a few words, for the tree and for the picture alike.
 
-use super::objects::ObjectType;
 use crate::{
     Cache, CacheKind, Core, CoreKind, CpuSet, DataSize, Gpu, Hugepages, MemoryPerformance, Nic, NicKind, NumaNode,
     Origin, PciDevice, PciLink, Topology,
@@ -63,20 +62,6 @@ pub(super) fn named_cpus(set: &CpuSet) -> String {
     if set.is_empty() { "no CPUs".to_owned() } else { format!("CPUs {}", cpus(set)) }
 }
 
-/// The name of an object, and its facts.
-pub(super) fn object(object_type: &ObjectType<'_>) -> (String, Vec<String>) {
-    let number = |id: Option<u32>| id.map_or("of unknown number".to_owned(), |id| id.to_string());
-    match object_type {
-        ObjectType::Package(package) => (format!("package {}", number(package.id)), Vec::new()),
-        ObjectType::Die(die) => (format!("die {}", number(die.id)), Vec::new()),
-        ObjectType::Node(node) => (format!("node {}", node.id), memory(node)),
-        ObjectType::Caches(caches) => {
-            let mut caches = caches.iter().map(|one| cache(one));
-            (caches.next().unwrap_or_default(), caches.collect())
-        }
-    }
-}
-
 /// `first-last:used/group`, if the set has that form.
 fn repeating(set: &CpuSet) -> Option<String> {
     let (first, last) = (set.first()?.0, set.last()?.0);
@@ -105,7 +90,7 @@ pub(super) fn private_caches(caches: &[&Cache]) -> String {
 }
 
 /// A node's memory, and its other facts.
-fn memory(node: &NumaNode) -> Vec<String> {
+pub(super) fn memory(node: &NumaNode) -> Vec<String> {
     let size = node.memory.map_or("memory unknown".to_owned(), |memory| memory.to_string());
     let mut facts = vec![size];
     facts.extend(node.tier.map(|tier| format!("tier {tier}")));

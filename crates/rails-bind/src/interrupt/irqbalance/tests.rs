@@ -1,7 +1,7 @@
 //! A machine made of files, and an irqbalance that is a thread.
 
 use super::*;
-use crate::settings::{Host, Journal, PutBack, Refusals, Value};
+use crate::settings::{Change, Host, Journal, PutBack, Refusals, Setting, Value};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt::PassCred};
 use proptest::prelude::*;
 use std::{

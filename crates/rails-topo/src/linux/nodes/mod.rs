@@ -5,11 +5,8 @@ mod hugepages;
 mod performance;
 mod tiers;
 
-use super::{
-    cpus::{Cpus, LARGEST_CPU},
-    root::Root,
-};
-use crate::{CpuId, CpuSet, DataSize, Distances, NodeId, NumaNode};
+use super::{cpus::Cpus, root::Root};
+use crate::{CpuId, CpuSet, DataSize, Distances, NodeId, NumaNode, sets::LARGEST_PARSED};
 use tiers::Tiers;
 
 /// The folder of the nodes; a kernel without NUMA has none.
@@ -43,7 +40,7 @@ pub(super) fn nodes(root: &Root, cpus: &Cpus) -> Vec<NumaNode> {
 
 /// Without either file the links to the CPUs count; memory without CPUs has an empty list.
 fn linked(root: &Root, folder: &str) -> CpuSet {
-    root.numbered(folder, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_CPU).map(CpuId).collect()
+    root.numbered(folder, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_PARSED).map(CpuId).collect()
 }
 
 /// The distances, where every node gives one to every node.

@@ -2,8 +2,8 @@
 
 use super::{
     Change, Snapshot,
-    event::{Event, Looks, advance},
-    facts::Facts,
+    event::{Event, advance},
+    facts::{Facts, Looks},
 };
 use crate::CpuSet;
 use std::{

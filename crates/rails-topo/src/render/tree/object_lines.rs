@@ -27,7 +27,7 @@ pub(super) fn columns(topology: &Topology) -> Columns {
 }
 
 fn add(columns: &mut Columns, tree: &ObjectTree<'_>, object: &Object<'_>, depth: usize) {
-    let (name, mut facts) = phrases::object(&object.object_type);
+    let (name, mut facts) = object.object_type.in_words();
     // An object that holds only cores of one kind shares a line with them.
     let groups = tree.groups(&object.cores);
     let alone = object.inner.is_empty() && groups.len() == 1;

@@ -3,6 +3,7 @@
 use super::{
     super::block::{Block, Kind, Row, Tone, cut},
     Scene,
+    device_block::{CARD, in_two, more},
     nics::{hardware, in_software, thinned},
 };
 use crate::{
@@ -168,22 +169,9 @@ fn others(devices: Vec<Device<'_>>) -> Vec<Block> {
     shown
 }
 
-/// A block for the devices that were left out, if any.
-pub(super) fn more(names: Vec<String>, what: &str) -> Option<Block> {
-    let text = format!("and {} more", phrases::count(names.len(), what));
-    let mut block = Block::new(Kind::Device, vec![Row::text(10.0, &text, Tone::Dim)]);
-    block.hint = names.join(", ");
-    (!names.is_empty()).then_some(block)
-}
-
 fn link(device: &PciDevice) -> Option<Row> {
     let tone = if phrases::narrowed(device).is_some() { Tone::Warning } else { Tone::Dim };
     phrases::link(device).map(|link| Row::text(10.0, &cut(&link, CARD * 2), tone))
-}
-
-/// The link, and the link that it could be, each in a line of its own.
-pub(super) fn in_two(link: String) -> Vec<String> {
-    link.split(", ").map(str::to_owned).collect()
 }
 
 /// The highest bridge above a function, else its own slot: functions with the same one share a link.
@@ -210,8 +198,6 @@ fn slots_in_words(slots: &BTreeSet<PciAddress>) -> String {
 
 /// Ports of a card lie beside each other, so that no line crosses one on its way to another.
 const FLAT: f64 = 3.0;
-/// Columns of a device's text; its hint has the whole.
-pub(super) const CARD: usize = 34;
 /// Blocks of one group.
 const MAX_OTHERS: usize = 12;
 /// Bridges above one function; more is a circle.

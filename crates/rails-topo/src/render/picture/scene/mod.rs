@@ -1,5 +1,6 @@
 //! The scene: a model becomes blocks.
 
+mod device_block;
 mod devices;
 mod legend;
 mod marks;

@@ -3,7 +3,7 @@
 use super::{
     super::block::{Anchor, Block, Cell, Kind, Row, Tone, cut},
     Scene,
-    devices::{CARD, in_two, more},
+    device_block::{CARD, in_two, more},
 };
 use crate::{
     CpuSet, Nic, NicKind,

@@ -45,7 +45,7 @@ impl<'a> Scene<'a> {
             ObjectType::Node(_) => Kind::Node,
             ObjectType::Caches(_) => Kind::Cache,
         };
-        let (cpus, (name, facts)) = (phrases::named_cpus(object.cpus), phrases::object(&object.object_type));
+        let (cpus, (name, facts)) = (phrases::named_cpus(object.cpus), object.object_type.in_words());
         let size = if kind == Kind::Cache { 10.0 } else { 12.0 };
         let mut first = vec![Cell::new(&name, Tone::Bold)];
         if let ObjectType::Node(node) = &object.object_type {

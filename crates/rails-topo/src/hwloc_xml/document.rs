@@ -1,57 +1,14 @@
-//! XML elements of the file: objects, and the facts about nodes and cores beside them.
+//! The whole file: objects, and the facts about nodes and cores beside them.
 
-use super::object::Object;
+use super::{element::Element, object::Object};
 use crate::{Bandwidth, Distances, Id, IdSet, MemoryPerformance, Topology};
 use quick_xml::{
     Writer,
     events::{BytesDecl, BytesText, Event},
 };
-use std::{collections::BTreeMap, io};
+use std::collections::BTreeMap;
 
-/// An element, with a text or other elements in it.
-#[derive(Debug)]
-pub(super) struct Element {
-    name: &'static str,
-    attributes: Vec<(&'static str, String)>,
-    text: String,
-    inner: Vec<Element>,
-}
-
-impl Element {
-    pub(super) fn new(name: &'static str) -> Self {
-        Self { name, attributes: Vec::new(), text: String::new(), inner: Vec::new() }
-    }
-
-    pub(super) fn info(name: &str, value: &str) -> Self {
-        Self::new("info").with("name", name).with("value", value)
-    }
-
-    pub(super) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
-        self.attributes.push((name, value.to_string()));
-        self
-    }
-
-    pub(super) fn containing(mut self, inner: impl IntoIterator<Item = Self>) -> Self {
-        self.inner.extend(inner);
-        self
-    }
-
-    fn write(&self, xml: &mut Writer<Vec<u8>>) -> io::Result<()> {
-        let attributes = self.attributes.iter().fold(xml.create_element(self.name), |element, (name, value)| {
-            // XML has no way to write most of the control characters (XML 1.0, 2.2).
-            let value: String = value.chars().filter(|character| !character.is_control()).collect();
-            element.with_attribute((*name, value.as_str()))
-        });
-        match (self.text.is_empty(), self.inner.is_empty()) {
-            (false, _) => attributes.write_text_content(BytesText::new(&self.text)),
-            (true, true) => attributes.write_empty(),
-            _ => attributes.write_inner_content(|xml| self.inner.iter().try_for_each(|inner| inner.write(xml))),
-        }
-        .map(drop)
-    }
-}
-
-pub(super) fn file(topology: &Topology, machine: Object) -> String {
+pub(super) fn document(topology: &Topology, machine: Object) -> String {
     let mut numbers = Numbers::default();
     let nodes = if topology.nodes.is_empty() { machine.nodes.clone() } else { topology.allowed_nodes.clone() };
     let machine = object(machine, &mut numbers)
@@ -85,15 +42,14 @@ fn object(object: Object, numbers: &mut Numbers) -> Element {
         numbers.nodes.insert(index, numbers.last);
     }
     // hwloc wants the type first.
-    let mut element = Element::new("object").with("type", object.kind);
-    element.attributes.extend(object.os_index.map(|index| ("os_index", index.to_string())));
+    let os_index = object.os_index.map(|index| ("os_index", index.to_string()));
+    let mut element = Element::new("object").with("type", object.kind).with_all(os_index);
     if let Some(cpus) = &object.cpus {
         let (cpus, nodes) = (bitmap(cpus), bitmap(&object.nodes));
         element = element.with("cpuset", &cpus).with("complete_cpuset", cpus);
         element = element.with("nodeset", &nodes).with("complete_nodeset", nodes);
     }
-    element = element.with("gp_index", numbers.last);
-    element.attributes.extend(object.attributes);
+    element = element.with("gp_index", numbers.last).with_all(object.attributes);
     let held = object.memory.into_iter().chain(object.children).chain(object.devices);
     element.containing(object.inner).containing(held.map(|held| self::object(held, numbers)))
 }
@@ -102,7 +58,7 @@ fn object(object: Object, numbers: &mut Numbers) -> Element {
 fn distances(distances: &Distances) -> Element {
     let list = |name, numbers: &mut dyn Iterator<Item = u64>| {
         let text: String = numbers.map(|number| format!("{number} ")).collect();
-        Element { text: text.clone(), ..Element::new(name).with("length", text.len()) }
+        Element::new(name).with("length", text.len()).with_text(text)
     };
     // hwloc's own elements hold ten numbers each, and its reader takes no more at once.
     let values = distances.values.chunks(10).map(|values| list("u64values", &mut values.iter().copied()));
@@ -134,9 +90,11 @@ fn memory_attributes(topology: &Topology, numbers: &Numbers) -> Vec<Element> {
             let element = element.with("target_obj_gp_index", numbers.nodes.get(&node.id.0)?);
             Some(element.with("value", value(known)?).with("initiator_cpuset", bitmap(&known.from)))
         });
-        Element::new("memattr").with("name", name).with("flags", flags).containing(values)
+        let values: Vec<Element> = values.collect();
+        let is_known = !values.is_empty();
+        is_known.then(|| Element::new("memattr").with("name", name).with("flags", flags).containing(values))
     };
-    attributes.into_iter().map(element).filter(|element| !element.inner.is_empty()).collect()
+    attributes.into_iter().filter_map(element).collect()
 }
 
 fn core_kind(kind: &crate::CoreKind) -> Element {
@@ -151,8 +109,8 @@ fn core_kind(kind: &crate::CoreKind) -> Element {
         ("FrequencyBaseMHz", kind.base_frequency.map(|khz| (khz / 1000).to_string())),
         ("LinuxCapacity", kind.capacity.map(|capacity| capacity.to_string())),
     ];
-    let mut element = Element::new("cpukind").with("cpuset", bitmap(&kind.cpus));
-    element.attributes.extend(kind.efficiency.map(|rank| ("forced_efficiency", rank.to_string())));
+    let efficiency = kind.efficiency.map(|rank| ("forced_efficiency", rank.to_string()));
+    let element = Element::new("cpukind").with("cpuset", bitmap(&kind.cpus)).with_all(efficiency);
     element.containing(infos.into_iter().filter_map(|(name, value)| Some(Element::info(name, &value?))))
 }
 

@@ -130,6 +130,8 @@ impl Pool {
                 if inner.state.resume() {
                     self.queues.put_back(&inner);
                 }
+                // The last handle of a cancelled task may have gone: its work is dropped without the lock.
+                drop(inner);
                 state = self.state();
             } else if state.is_closed {
                 state.idle_threads -= 1;

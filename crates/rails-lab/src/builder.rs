@@ -3,6 +3,7 @@
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::description::Description;
 use crate::keeper::Keeper;
 use crate::lab;
 use crate::name::NamespaceName;
@@ -16,14 +17,6 @@ use crate::{EmulatedLink, LabError, LinkLab, MAX_LINKS, Shape, Side};
 pub struct LinkLabBuilder {
     links: Vec<Description>,
     known_neighbours: bool,
-}
-
-/// A link as asked for.
-#[derive(Debug, Clone, Copy)]
-enum Description {
-    Veth(Shape),
-    Bridged(Shape),
-    Emulated(EmulatedLink),
 }
 
 impl LinkLab {
@@ -106,15 +99,6 @@ impl LinkLabBuilder {
             }
         }
         Ok(lab)
-    }
-}
-
-impl Description {
-    fn validate(&self) -> Result<(), LabError> {
-        match *self {
-            Self::Veth(shape) | Self::Bridged(shape) => shape.validate(),
-            Self::Emulated(link) => link.validate(),
-        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nix::errno::Errno;
 use nix::unistd::{Uid, geteuid};
 
+use crate::description::Description;
 use crate::emulated::{self, Carrier, Outages};
 use crate::keeper::Keeper;
 use crate::name;
@@ -115,7 +116,7 @@ impl LinkLab {
     /// [`LabError::BadShape`], [`LabError::OtherKind`] for an emulated link, or [`LabError::System`] when `tc` refuses;
     /// the ends may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
-        shape.validate()?;
+        Description::Veth(shape).validate()?;
         if self.link(link).emulated.is_some() {
             return Err(LabError::OtherKind { link, kind: "an emulated link", call: "set_rate" });
         }
@@ -134,7 +135,7 @@ impl LinkLab {
     ///
     /// [`LabError::BadEmulatedLink`], [`LabError::OtherKind`] for a veth pair, or [`LabError::EmulationEnded`].
     pub fn set_emulated(&self, link: usize, emulated: EmulatedLink) -> Result<(), LabError> {
-        emulated.validate()?;
+        Description::Emulated(emulated).validate()?;
         let running = self.running(link, "set_emulated")?;
         running.carrier.change(emulated).map_err(|errno| emulation_ended(link, errno))
     }

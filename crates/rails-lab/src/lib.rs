@@ -87,6 +87,7 @@
 mod builder;
 pub mod captures;
 mod counters;
+mod description;
 mod emulated;
 mod error;
 mod fault;

@@ -3,13 +3,12 @@
 use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nix::unistd::{Uid, geteuid};
-
+use crate::description::Description;
 use crate::keeper::Keeper;
+use crate::lab;
 use crate::name::NamespaceName;
-use crate::namespace::{self, Namespace};
+use crate::namespace::Namespace;
 use crate::sweep;
-use crate::tool::Tools;
 use crate::{EmulatedLink, LabError, LinkLab, MAX_LINKS, Shape, Side};
 
 /// Collects the links of a lab.
@@ -20,12 +19,11 @@ pub struct LinkLabBuilder {
     known_neighbours: bool,
 }
 
-/// A link as asked for.
-#[derive(Debug, Clone, Copy)]
-enum Description {
-    Veth(Shape),
-    Bridged(Shape),
-    Emulated(EmulatedLink),
+impl LinkLab {
+    /// A lab yet without links.
+    pub fn builder() -> LinkLabBuilder {
+        LinkLabBuilder::default()
+    }
 }
 
 impl LinkLabBuilder {
@@ -80,7 +78,7 @@ impl LinkLabBuilder {
             _ => {}
         }
         self.links.iter().try_for_each(Description::validate)?;
-        let tools = check()?;
+        let tools = lab::check()?;
         sweep::sweep(&tools)?;
 
         let (pid, lab) = (process::id(), NEXT_LAB.fetch_add(1, Ordering::Relaxed));
@@ -104,27 +102,6 @@ impl LinkLabBuilder {
     }
 }
 
-impl Description {
-    fn validate(&self) -> Result<(), LabError> {
-        match *self {
-            Self::Veth(shape) | Self::Bridged(shape) => shape.validate(),
-            Self::Emulated(link) => link.validate(),
-        }
-    }
-}
-
-/// Finds the programs that a lab needs, and whether the kernel allows it.
-pub(crate) fn check() -> Result<Tools, LabError> {
-    check_root(geteuid())?;
-    let tools = Tools::find()?;
-    namespace::check_allowed()?;
-    Ok(tools)
-}
-
-fn check_root(euid: Uid) -> Result<(), LabError> {
-    if euid.is_root() { Ok(()) } else { Err(LabError::NotRoot { euid: euid.as_raw() }) }
-}
-
 static NEXT_LAB: AtomicU32 = AtomicU32::new(0);
 
 #[cfg(test)]
@@ -140,11 +117,5 @@ mod tests {
         assert!(matches!(still.build(), Err(LabError::BadShape { .. })));
         let gone = LinkLab::builder().link(Shape::Unshaped).emulated(EmulatedLink::mbit(1).loss(2.0));
         assert!(matches!(gone.build(), Err(LabError::BadEmulatedLink { .. })));
-    }
-
-    #[test]
-    fn only_root_may_build() {
-        assert!(check_root(Uid::from_raw(0)).is_ok());
-        assert!(matches!(check_root(Uid::from_raw(1000)), Err(LabError::NotRoot { euid: 1000 })));
     }
 }

@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
+use nix::unistd::{Uid, geteuid};
 
-use crate::builder::{self, LinkLabBuilder};
+use crate::description::Description;
 use crate::emulated::{self, Carrier, Outages};
 use crate::keeper::Keeper;
 use crate::name;
-use crate::namespace::{Entered, Namespace};
+use crate::namespace::{self, Entered, Namespace};
 use crate::sweep;
 use crate::system::file_error;
 use crate::tool::Tools;
@@ -52,18 +53,13 @@ struct Running {
 }
 
 impl LinkLab {
-    /// A lab yet without links.
-    pub fn builder() -> LinkLabBuilder {
-        LinkLabBuilder::default()
-    }
-
     /// Says whether labs can be built here.
     ///
     /// # Errors
     ///
     /// [`LabError::NotRoot`], [`LabError::ToolMissing`] or [`LabError::NamespacesRefused`].
     pub fn check() -> Result<(), LabError> {
-        builder::check().map(drop)
+        check().map(drop)
     }
 
     /// Deletes the namespaces of labs whose owner is dead, and returns their names. Every build does it too.
@@ -72,7 +68,7 @@ impl LinkLab {
     ///
     /// Those of [`LinkLab::check`], and [`LabError::System`] when a namespace cannot be deleted.
     pub fn sweep() -> Result<Vec<String>, LabError> {
-        sweep::sweep(&builder::check()?)
+        sweep::sweep(&check()?)
     }
 
     /// One end of the lab, to run programs in.
@@ -100,7 +96,7 @@ impl LinkLab {
     /// The address of a link at one end.
     pub fn address(&self, side: Side, link: usize) -> IpAddr {
         self.link(link);
-        name::address(side, octet(link))
+        name::address(side, name::octet(link))
     }
 
     /// The interface of a link at one end, e.g. `rail0a`.
@@ -120,7 +116,7 @@ impl LinkLab {
     /// [`LabError::BadShape`], [`LabError::OtherKind`] for an emulated link, or [`LabError::System`] when `tc` refuses;
     /// the ends may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
-        shape.validate()?;
+        Description::Veth(shape).validate()?;
         if self.link(link).emulated.is_some() {
             return Err(LabError::OtherKind { link, kind: "an emulated link", call: "set_rate" });
         }
@@ -139,7 +135,7 @@ impl LinkLab {
     ///
     /// [`LabError::BadEmulatedLink`], [`LabError::OtherKind`] for a veth pair, or [`LabError::EmulationEnded`].
     pub fn set_emulated(&self, link: usize, emulated: EmulatedLink) -> Result<(), LabError> {
-        emulated.validate()?;
+        Description::Emulated(emulated).validate()?;
         let running = self.running(link, "set_emulated")?;
         running.carrier.change(emulated).map_err(|errno| emulation_ended(link, errno))
     }
@@ -218,7 +214,7 @@ impl LinkLab {
     /// Tells one end of an emulated link the other's hardware address, so that it never asks.
     fn introduce_neighbour(&self, side: Side, link: usize) -> Result<(), LabError> {
         let other = self.address(side.other(), link).to_string();
-        let hardware = name::hardware_address(side.other(), octet(link));
+        let hardware = name::hardware_address(side.other(), name::octet(link));
         let device = self.interface(side, link);
         let neighbour = ["neighbour", "replace", &other, "lladdr", &hardware, "nud", "permanent", "dev", device];
         self.tools.ip(["-n", self.side(side).name()].into_iter().chain(neighbour))
@@ -257,7 +253,7 @@ impl LinkLab {
         let [interface_a, interface_b] = self.next_interfaces();
         let index = self.links.len();
         let bridge = format!("bridge{index}");
-        let ports = Side::BOTH.map(|side| name::port(side, octet(index)));
+        let ports = Side::BOTH.map(|side| name::port(side, name::octet(index)));
         let inside = ["-n", self.a.name()];
         self.tools.ip(inside.into_iter().chain(["link", "add", &bridge, "type", "bridge"]))?;
         self.make_pair(&ports[0], &interface_a, &self.a)?;
@@ -298,7 +294,7 @@ impl LinkLab {
         let emulated = Some(Running { carrier, outages: Mutex::default() });
         self.links.push(Link { interface_a, interface_b, emulated });
         for side in Side::BOTH {
-            self.set_device(side, index, ["address", &name::hardware_address(side, octet(index))])?;
+            self.set_device(side, index, ["address", &name::hardware_address(side, name::octet(index))])?;
             // A TAP never makes its queue wait, so none is needed, and a system's default may pace or drop.
             let device = ["-n", self.side(side).name(), "qdisc", "replace", "dev", self.interface(side, index)];
             self.tools.tc(device.into_iter().chain(["root", "noqueue"]))?;
@@ -307,7 +303,7 @@ impl LinkLab {
     }
 
     fn next_interfaces(&self) -> [String; 2] {
-        Side::BOTH.map(|side| name::interface(side, octet(self.links.len())))
+        Side::BOTH.map(|side| name::interface(side, name::octet(self.links.len())))
     }
 
     fn bring_up(&self, side: Side, link: usize) -> Result<(), LabError> {
@@ -336,17 +332,33 @@ impl Drop for LinkLab {
     }
 }
 
+/// Finds the programs that a lab needs, and whether the kernel allows it.
+pub(crate) fn check() -> Result<Tools, LabError> {
+    check_root(geteuid())?;
+    let tools = Tools::find()?;
+    namespace::check_allowed()?;
+    Ok(tools)
+}
+
+fn check_root(euid: Uid) -> Result<(), LabError> {
+    if euid.is_root() { Ok(()) } else { Err(LabError::NotRoot { euid: euid.as_raw() }) }
+}
+
 fn emulation_ended(link: usize, errno: Errno) -> LabError {
     LabError::EmulationEnded { link, source: errno.into() }
 }
 
-fn octet(link: usize) -> u8 {
-    u8::try_from(link).expect("a lab has at most MAX_LINKS links, one per value of an octet")
-}
-
-/// The most links of a lab: the link's number is one octet of its addresses.
-pub const MAX_LINKS: usize = 256;
-
 /// The counters of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
 const COUNTERS: &str = "/proc/thread-self/net/dev";
 const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_root_may_build() {
+        assert!(check_root(Uid::from_raw(0)).is_ok());
+        assert!(matches!(check_root(Uid::from_raw(1000)), Err(LabError::NotRoot { euid: 1000 })));
+    }
+}

@@ -87,6 +87,7 @@
 mod builder;
 pub mod captures;
 mod counters;
+mod description;
 mod emulated;
 mod error;
 mod fault;
@@ -106,8 +107,8 @@ pub use builder::LinkLabBuilder;
 pub use counters::InterfaceCounters;
 pub use emulated::{EmulatedCounters, EmulatedLink, LineCounters};
 pub use error::LabError;
-pub use lab::{LinkLab, MAX_LINKS};
-pub use name::Side;
+pub use lab::LinkLab;
+pub use name::{MAX_LINKS, Side};
 pub use namespace::{Entered, Namespace};
 pub use sandbox::Sandbox;
 pub use shape::Shape;

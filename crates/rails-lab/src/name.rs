@@ -107,6 +107,14 @@ pub(crate) fn hardware_address(side: Side, link: u8) -> String {
     format!("02:72:61:69:{link:02x}:0{}", 1 + side as u8)
 }
 
+/// The octet of a link in its names and addresses.
+pub(crate) fn octet(link: usize) -> u8 {
+    u8::try_from(link).expect("a lab has at most MAX_LINKS links, one per value of an octet")
+}
+
+/// The maximum number of links of a lab: the link's number is one octet of its addresses.
+pub const MAX_LINKS: usize = 256;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::LabError;
-
 /// The shape of a link, in both directions.
 ///
 /// # Default
@@ -42,8 +40,8 @@ impl Shape {
         }
     }
 
-    /// Refuses the values that `tc` would refuse too, but in terms of the shape.
-    pub(crate) fn validate(self) -> Result<(), LabError> {
+    /// Refuses the values that `tc` would refuse too, with the reason in terms of the shape.
+    pub(crate) fn validate(self) -> Result<(), &'static str> {
         let Self::Rate { mbit, burst_bytes, latency } = self else { return Ok(()) };
         let reason = if mbit == 0 || mbit > MAX_MBIT {
             "the rate is outside 1 Mbit/s to 1 Tbit/s"
@@ -54,7 +52,7 @@ impl Shape {
         } else {
             return Ok(());
         };
-        Err(LabError::BadShape { shape: self, reason })
+        Err(reason)
     }
 
     /// The arguments of `tc qdisc replace dev X root`.
@@ -104,6 +102,8 @@ const MAX_LATENCY: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LabError;
+    use crate::description::Description;
 
     #[test]
     fn a_rate_becomes_a_token_bucket() {
@@ -135,7 +135,8 @@ mod tests {
             Shape::Rate { mbit: 1, burst_bytes: DEFAULT_BURST_BYTES, latency: Duration::from_nanos(999) },
             Shape::Rate { mbit: 1, burst_bytes: DEFAULT_BURST_BYTES, latency: MAX_LATENCY * 2 },
         ] {
-            assert!(matches!(bad.validate(), Err(LabError::BadShape { shape, .. }) if shape == bad), "{bad:?}");
+            let answer = Description::Veth(bad).validate();
+            assert!(matches!(answer, Err(LabError::BadShape { shape, .. }) if shape == bad), "{bad:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Threads that block for the events of tasks that have polled in vain.
 
 use super::{
-    queues::Shared,
+    inner::Inner,
+    queues::Queues,
     sync::{Condvar, Mutex, MutexGuard, thread},
-    task::Inner,
 };
 use std::{
     collections::VecDeque,
@@ -14,15 +14,22 @@ use std::{
 
 /// The threads that block, one for each task that waits for its event, and one that waits for the next such task. That
 /// one starts its successor, so that all are of the class and on the CPUs of the thread that started the first.
-#[derive(Debug, Default)]
-pub(crate) struct Blockers {
-    pool: Mutex<Pool>,
+/// Dropping this ends the tasks that wait for their events, and then the threads.
+#[derive(Debug)]
+pub(crate) struct Blockers(Arc<Pool>);
+
+/// The part of the threads, which goes when they have ended.
+#[derive(Debug)]
+struct Pool {
+    /// The queues of the tasks.
+    queues: Arc<Queues>,
+    state: Mutex<PoolState>,
     news: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Pool {
-    handed_over: VecDeque<(Arc<Shared>, Arc<Inner>)>,
+struct PoolState {
+    handed_over: VecDeque<Arc<Inner>>,
     /// The tasks for which a thread blocks.
     blocked: Vec<Arc<Inner>>,
     idle_threads: usize,
@@ -33,94 +40,109 @@ struct Pool {
 const TIME_LIMIT: Duration = Duration::from_millis(100);
 
 impl Blockers {
+    /// The threads that will block for tasks of these queues: none yet.
+    pub(crate) fn new(queues: Arc<Queues>) -> Self {
+        let (state, news) = Default::default();
+        Self(Arc::new(Pool { queues, state, news }))
+    }
+
     /// Starts a thread unless one waits for tasks.
-    pub(crate) fn ensure_thread(self: &Arc<Self>) -> io::Result<()> {
-        let mut pool = self.pool();
-        match pool.idle_threads == 0 && !pool.is_closed {
-            true => self.start_thread(&mut pool),
+    pub(crate) fn ensure_thread(&self) -> io::Result<()> {
+        let mut state = self.0.state();
+        match state.idle_threads == 0 && !state.is_closed {
+            true => self.0.start_thread(&mut state),
             false => Ok(()),
         }
     }
 
     /// Has a thread block for a task whose state says so.
-    pub(crate) fn hand_over(&self, shared: &Arc<Shared>, inner: &Arc<Inner>) {
-        let mut pool = self.pool();
-        if pool.is_closed {
-            drop(pool);
+    pub(crate) fn hand_over(&self, inner: &Arc<Inner>) {
+        let mut state = self.0.state();
+        if state.is_closed {
+            drop(state);
             inner.state.cancel();
             inner.tell_end();
             return;
         }
-        pool.handed_over.push_back((Arc::clone(shared), Arc::clone(inner)));
-        self.news.notify_one();
+        state.handed_over.push_back(Arc::clone(inner));
+        self.0.news.notify_one();
     }
 
     /// Ends the tasks that wait for their events, and then the threads.
     pub(crate) fn close(&self) {
-        let mut pool = self.pool();
-        pool.is_closed = true;
-        let handed_over = std::mem::take(&mut pool.handed_over);
-        let tasks: Vec<_> =
-            pool.blocked.iter().cloned().chain(handed_over.into_iter().map(|(_, inner)| inner)).collect();
-        drop(pool);
-        self.news.notify_all();
+        let mut state = self.0.state();
+        state.is_closed = true;
+        let handed_over = std::mem::take(&mut state.handed_over);
+        let tasks: Vec<_> = state.blocked.iter().cloned().chain(handed_over).collect();
+        drop(state);
+        self.0.news.notify_all();
         for inner in tasks {
             inner.state.cancel();
             inner.tell_end();
         }
     }
+}
 
-    fn start_thread(self: &Arc<Self>, pool: &mut Pool) -> io::Result<()> {
-        let blockers = Arc::clone(self);
-        thread::Builder::new().name("task-block".into()).spawn(move || blockers.serve())?;
-        pool.idle_threads += 1;
+impl Drop for Blockers {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Pool {
+    fn start_thread(self: &Arc<Self>, state: &mut PoolState) -> io::Result<()> {
+        let pool = Arc::clone(self);
+        thread::Builder::new().name("task-block".into()).spawn(move || pool.serve())?;
+        state.idle_threads += 1;
         Ok(())
     }
 
     fn serve(self: Arc<Self>) {
-        while let Some((shared, inner)) = self.next() {
+        while let Some(inner) = self.next() {
             while inner.state.is_blocked() && !inner.block(TIME_LIMIT) {}
             if inner.state.resume() {
-                shared.put_back(&inner);
+                self.queues.put_back(&inner);
             }
-            let mut pool = self.pool();
-            let place = pool.blocked.iter().position(|other| Arc::ptr_eq(other, &inner));
-            place.map(|place| pool.blocked.swap_remove(place));
-            if pool.idle_threads > 0 {
+            let mut state = self.state();
+            let place = state.blocked.iter().position(|other| Arc::ptr_eq(other, &inner));
+            place.map(|place| state.blocked.swap_remove(place));
+            if state.idle_threads > 0 {
                 return;
             }
-            pool.idle_threads += 1;
+            state.idle_threads += 1;
         }
     }
 
     /// Waits for a task; `None` once the queues are closed.
-    fn next(self: &Arc<Self>) -> Option<(Arc<Shared>, Arc<Inner>)> {
-        let mut pool = self.pool();
+    fn next(self: &Arc<Self>) -> Option<Arc<Inner>> {
+        let mut state = self.state();
         loop {
-            if let Some((shared, inner)) = pool.handed_over.pop_front() {
-                let successor = if pool.idle_threads > 1 { Ok(()) } else { self.start_thread(&mut pool) };
+            if let Some(inner) = state.handed_over.pop_front() {
+                let successor = if state.idle_threads > 1 { Ok(()) } else { self.start_thread(&mut state) };
                 let Err(error) = successor else {
-                    pool.idle_threads -= 1;
-                    pool.blocked.push(Arc::clone(&inner));
-                    return Some((shared, inner));
+                    state.idle_threads -= 1;
+                    state.blocked.push(Arc::clone(&inner));
+                    return Some(inner);
                 };
                 tracing::warn!(%error, "no thread to block for another task: a task polls on");
                 // There is no thread for the next task: this one stays, and the task polls on.
-                drop(pool);
+                drop(state);
                 if inner.state.resume() {
-                    shared.put_back(&inner);
+                    self.queues.put_back(&inner);
                 }
-                pool = self.pool();
-            } else if pool.is_closed {
-                pool.idle_threads -= 1;
+                // The last handle of a cancelled task may have gone: its work is dropped without the lock.
+                drop(inner);
+                state = self.state();
+            } else if state.is_closed {
+                state.idle_threads -= 1;
                 return None;
             } else {
-                pool = self.news.wait(pool).unwrap_or_else(PoisonError::into_inner);
+                state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
         }
     }
 
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,11 +1,6 @@
 //! Work that a thread offers to others, and does itself if they have no time.
 
-use super::{
-    error::TaskError,
-    load::Load,
-    queues::TaskQueues,
-    task::{Priority, Step, Task},
-};
+use super::{error::TaskError, inner::Step, load::Load, options::Priority, task::Task, task_queues::TaskQueues};
 use rails_topo::CpuSet;
 use std::{
     cell::RefCell,

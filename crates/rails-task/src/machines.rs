@@ -1,6 +1,6 @@
 //! The objects and queues of described machines with CPUs offline, and of captured ones.
 
-use crate::{ObjectKind, Priority, Step, TaskError, TaskQueues, runner::Trigger};
+use crate::{ObjectKind, Priority, Step, TaskError, TaskQueues, sleeper::Trigger};
 use proptest::{collection::vec, prelude::*, sample::Index};
 use rails_lab::captures::{self, Unpacked};
 use rails_topo::{CpuId, CpuSet, Topology};

@@ -1,6 +1,5 @@
 //! Options of a task.
 
-use super::task::Priority;
 use std::{fmt, time::Duration};
 
 /// Options of a task, for [`TaskQueues::task_with`](crate::TaskQueues::task_with).
@@ -9,6 +8,16 @@ pub struct TaskOptions {
     pub(crate) priority: Priority,
     pub(crate) run_before: Option<Duration>,
     pub(crate) blocking: Option<Blocking>,
+}
+
+/// The order of the tasks in one queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Priority {
+    /// Tasks that run before the normal ones.
+    High,
+    /// Tasks in the order in which they were submitted.
+    #[default]
+    Normal,
 }
 
 /// The blocking variant of a polling task.

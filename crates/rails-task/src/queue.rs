@@ -2,8 +2,8 @@
 
 use super::{
     counters::QueueStats,
+    inner::Inner,
     sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Relaxed},
-    task::Inner,
     wakeup::{News, Sleepers},
 };
 use crossbeam_queue::ArrayQueue;

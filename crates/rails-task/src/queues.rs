@@ -1,182 +1,41 @@
-//! The queues of a machine's objects.
+//! The queues of a machine's objects, and the threads that sleep there.
 
 use super::{
-    blocking::Blockers,
     counters::QueueStats,
-    error::{SubmitError, TaskError},
+    error::SubmitError,
+    inner::{Inner, nanoseconds},
     objects::{ObjectId, Objects},
-    options::TaskOptions,
     queue::Queue,
-    runner::{Sleeper, Trigger},
+    sleeper::{Sleeper, Trigger},
     sync::{AtomicBool, Relaxed, RwLock, SeqCst, fence},
-    task::{Inner, Priority, Step, Task},
 };
-use rails_topo::{CpuSet, Topology};
+use rails_topo::CpuSet;
 use std::{
     sync::{Arc, PoisonError},
     time::{Duration, Instant},
 };
 
-/// The task queues of a machine, one for each [object](crate::Object). Clones are the same queues.
-#[derive(Debug, Clone)]
-pub struct TaskQueues {
-    pub(crate) shared: Arc<Shared>,
-}
-
-/// Makes [`TaskQueues`].
-#[derive(Debug, Clone)]
-#[must_use]
-pub struct TaskQueuesBuilder {
-    room: usize,
-    is_timed: bool,
-}
-
+/// The queues of a machine, which the handles of its tasks and the threads that run them share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct Queues {
     pub(crate) objects: Objects,
-    queues: Vec<Queue>,
+    /// The queue of each object.
+    pub(crate) of_objects: Vec<Queue>,
     /// The threads that run tasks.
-    pub(crate) runners: RwLock<Vec<Arc<Sleeper>>>,
-    /// The threads that block for events of tasks.
-    pub(crate) blockers: Arc<Blockers>,
+    runners: RwLock<Vec<Arc<Sleeper>>>,
     is_closed: AtomicBool,
     pub(crate) is_timed: bool,
     /// The start of the clock.
     began: Instant,
 }
 
-impl TaskQueues {
-    /// The queues of a machine, each with room for so many tasks of each priority: one at least.
-    pub fn new(topology: &Topology, room: usize) -> Self {
-        Self::builder().room(room).build(topology)
+impl Queues {
+    pub(crate) fn new(objects: Objects, room: usize, is_timed: bool) -> Self {
+        let of_objects = (0..objects.len()).map(|_| Queue::new(room)).collect();
+        let (runners, is_closed) = Default::default();
+        Self { objects, of_objects, runners, is_closed, is_timed, began: Instant::now() }
     }
 
-    /// Queues with options.
-    pub fn builder() -> TaskQueuesBuilder {
-        TaskQueuesBuilder { room: 256, is_timed: false }
-    }
-
-    /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest object that covers
-    /// them. Work that panics ends its task, and nothing else.
-    ///
-    /// # Errors
-    /// [`TaskError`].
-    pub fn task(
-        &self,
-        cpus: &CpuSet,
-        priority: Priority,
-        work: impl Fn() -> Step + Send + Sync + 'static,
-    ) -> Result<Task, TaskError> {
-        self.task_with(cpus, priority.into(), work)
-    }
-
-    /// As [`task`](Self::task), with options.
-    ///
-    /// # Errors
-    /// [`TaskError`].
-    pub fn task_with(
-        &self,
-        cpus: &CpuSet,
-        options: TaskOptions,
-        work: impl Fn() -> Step + Send + Sync + 'static,
-    ) -> Result<Task, TaskError> {
-        let home = self.home_of(cpus)?;
-        if options.run_before == Some(Duration::ZERO) {
-            return Err(TaskError::NoTime);
-        }
-        if options.blocking.is_some() {
-            self.shared.blockers.ensure_thread().map_err(|error| TaskError::Thread(error.kind()))?;
-        }
-        let is_whole = self.objects().get(home).cpus == *cpus;
-        let inner = Arc::new(Inner::new(cpus.clone(), home, is_whole, options, Box::new(work)));
-        Ok(Task { inner, shared: Arc::clone(&self.shared) })
-    }
-
-    /// The object in whose queue a task for these CPUs waits.
-    pub(crate) fn home_of(&self, cpus: &CpuSet) -> Result<ObjectId, TaskError> {
-        self.objects().covering(cpus).ok_or_else(|| match cpus.is_empty() {
-            true => TaskError::NoCpu,
-            false => TaskError::Outside { cpus: cpus.clone(), online: self.shared.online().clone() },
-        })
-    }
-
-    /// The machine's objects.
-    pub fn objects(&self) -> &Objects {
-        &self.shared.objects
-    }
-
-    /// The counters of an object's queue, which are not of one instant while tasks are submitted and run.
-    pub fn stats(&self, object: ObjectId) -> QueueStats {
-        let (shared, queue) = (&self.shared, self.shared.queue(object));
-        let runners = shared.runners.read().unwrap_or_else(PoisonError::into_inner);
-        let mut stats = *queue.counted.lock().unwrap_or_else(PoisonError::into_inner);
-        runners.iter().for_each(|runner| runner.add_counters(object, &mut stats));
-        let put_back = queue.put_back.load(Relaxed);
-        stats.submitted = queue.news.count().saturating_sub(put_back);
-        stats.waiting = queue.len();
-        stats.waits = shared.is_timed.then(|| stats.waits.unwrap_or_default());
-        stats
-    }
-
-    /// Takes no more tasks, and cancels those that wait. Runs that have begun come to their end. A masked task may stay
-    /// pending until it is unmasked or cancelled. A thread that blocks for an event ends within its time limit.
-    pub fn close(&self) {
-        let shared = &self.shared;
-        shared.is_closed.store(true, SeqCst);
-        fence(SeqCst);
-        for queue in &shared.queues {
-            // With the count come the tasks that it counts.
-            queue.news.count();
-            queue.drain(
-                || shared.now(),
-                |_| true,
-                || true,
-                |inner| {
-                    inner.state.cancel();
-                    // The task has left its queue.
-                    inner.state.begin();
-                    shared.end_polling(&inner);
-                    inner.tell_end();
-                },
-            );
-        }
-        shared.blockers.close();
-        shared.wake_all();
-    }
-}
-
-impl TaskQueuesBuilder {
-    /// The room of each queue for tasks of each priority: one at least. Default: 256.
-    pub fn room(mut self, tasks: usize) -> Self {
-        self.room = tasks.max(1);
-        self
-    }
-
-    /// Measures how long tasks wait ([`QueueStats::waits`]), by two readings of the clock for each submission, which
-    /// take some 20 ns each. Default: no.
-    pub fn timed(mut self, is_timed: bool) -> Self {
-        self.is_timed = is_timed;
-        self
-    }
-
-    /// The queues of a machine.
-    pub fn build(&self, topology: &Topology) -> TaskQueues {
-        let objects = Objects::of(topology);
-        let queues = (0..objects.len()).map(|_| Queue::new(self.room)).collect();
-        let shared = Shared {
-            objects,
-            queues,
-            runners: RwLock::default(),
-            blockers: Arc::default(),
-            is_closed: AtomicBool::new(false),
-            is_timed: self.is_timed,
-            began: Instant::now(),
-        };
-        TaskQueues { shared: Arc::new(shared) }
-    }
-}
-
-impl Shared {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(SeqCst)
@@ -184,7 +43,7 @@ impl Shared {
 
     /// The time in nanoseconds.
     pub(crate) fn now(&self) -> u64 {
-        super::task::nanoseconds(self.began.elapsed())
+        nanoseconds(self.began.elapsed())
     }
 
     /// The time until an instant of this clock.
@@ -198,7 +57,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn queue(&self, object: ObjectId) -> &Queue {
-        &self.queues[object.0]
+        &self.of_objects[object.0]
     }
 
     /// Queues a task whose state says so.
@@ -255,11 +114,61 @@ impl Shared {
         }
     }
 
+    /// A thread runs tasks from now on.
+    pub(crate) fn add_runner(&self, runner: Arc<Sleeper>) {
+        self.runners.write().unwrap_or_else(PoisonError::into_inner).push(runner);
+    }
+
+    /// A thread runs tasks no more. The queues keep its counters.
+    pub(crate) fn remove_runner(&self, runner: &Arc<Sleeper>) {
+        let mut runners = self.runners.write().unwrap_or_else(PoisonError::into_inner);
+        runners.retain(|other| !Arc::ptr_eq(other, runner));
+        for (object, _) in &runner.path {
+            let mut counted = self.queue(*object).counted.lock().unwrap_or_else(PoisonError::into_inner);
+            runner.add_counters(*object, &mut counted);
+        }
+    }
+
+    /// The counters of an object's queue.
+    pub(crate) fn stats(&self, object: ObjectId) -> QueueStats {
+        let queue = self.queue(object);
+        let runners = self.runners.read().unwrap_or_else(PoisonError::into_inner);
+        let mut stats = *queue.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        runners.iter().for_each(|runner| runner.add_counters(object, &mut stats));
+        let put_back = queue.put_back.load(Relaxed);
+        stats.submitted = queue.news.count().saturating_sub(put_back);
+        stats.waiting = queue.len();
+        stats.waits = self.is_timed.then(|| stats.waits.unwrap_or_default());
+        stats
+    }
+
+    /// Takes no more tasks, and cancels those that wait.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, SeqCst);
+        fence(SeqCst);
+        for queue in &self.of_objects {
+            // With the count come the tasks that it counts.
+            queue.news.count();
+            queue.drain(
+                || self.now(),
+                |_| true,
+                || true,
+                |inner| {
+                    inner.state.cancel();
+                    // The task has left its queue.
+                    inner.state.begin();
+                    self.end_polling(&inner);
+                    inner.tell_end();
+                },
+            );
+        }
+    }
+
     /// Wakes all threads that sleep, so that each looks at its queues.
     pub(crate) fn wake_all(&self) {
         let runners = self.runners.read().unwrap_or_else(PoisonError::into_inner);
         for runner in runners.iter() {
-            runner.wake(self);
+            runner.wake(&self.of_objects);
         }
     }
 
@@ -290,7 +199,7 @@ impl Shared {
         let distance = |runner: &&Arc<Sleeper>| self.objects.distance(near, runner.object);
         // Another submitter may have woken it meanwhile.
         while let Some(nearest) = runners.iter().filter(may_run).min_by_key(distance)
-            && !nearest.wake(self)
+            && !nearest.wake(&self.of_objects)
         {}
     }
 
@@ -321,11 +230,5 @@ impl Shared {
         self.end_polling(inner);
         inner.tell_end();
         Err(SubmitError::Closed)
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        self.blockers.close();
     }
 }

@@ -1,31 +1,29 @@
 //! Threads that run tasks.
 
 use super::{
-    counters::{Counters, QueueStats},
+    blocking::Blockers,
+    counters::Counters,
     error::{AttachError, SubmitError},
+    inner::{Inner, Step},
     objects::ObjectId,
     queue::Queue,
-    queues::{Shared, TaskQueues},
+    queues::Queues,
+    sleeper::{Sleeper, Trigger},
     state::{Begin, End},
     sync::{SeqCst, fence, is_on, thread},
-    task::{Inner, Step, Task},
-    wakeup::{Asleep, Sleepers},
+    task::Task,
+    task_queues::TaskQueues,
 };
 use rails_bind::{Property, Unheld};
 use rails_topo::CpuSet;
-use std::{
-    cell::Cell,
-    fmt,
-    marker::PhantomData,
-    sync::{Arc, PoisonError},
-    time::Duration,
-};
+use std::{cell::Cell, marker::PhantomData, sync::Arc, time::Duration};
 
 /// The calling thread as one that runs tasks: those of the smallest object that covers the thread's CPUs, and of the
 /// objects around it. It never runs one that is not allowed on each of the thread's CPUs.
 #[derive(Debug)]
 pub struct Runner {
-    shared: Arc<Shared>,
+    queues: Arc<Queues>,
+    blockers: Arc<Blockers>,
     sleeper: Arc<Sleeper>,
     /// The news of the queues on the thread's way that the last pass has seen.
     seen: Vec<Cell<[u64; 2]>>,
@@ -35,28 +33,6 @@ pub struct Runner {
     is_astray: Cell<bool>,
     /// Keeps the runner on its thread.
     thread: PhantomData<*const ()>,
-}
-
-/// A thread that runs tasks, as submitters see it.
-pub(crate) struct Sleeper {
-    pub(crate) object: ObjectId,
-    /// The thread's object and those around it, with the thread's counters of their queues.
-    path: Vec<(ObjectId, Counters)>,
-    cpus: CpuSet,
-    pub(crate) trigger: Trigger,
-    asleep: Asleep,
-    wake: Box<dyn Fn() + Send + Sync>,
-}
-
-/// The reason for which a thread runs tasks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trigger {
-    /// The thread's owner says when.
-    Caller,
-    /// The thread's CPU is idle: the thread goes on with tasks that poll.
-    Worker,
-    /// A time has come: tasks that poll and deadlines alone decide when.
-    Timer,
 }
 
 /// The outcome of one pass through the queues.
@@ -92,7 +68,7 @@ impl TaskQueues {
     pub fn attach_with(&self, wake: impl Fn() + Send + Sync + 'static) -> Result<Runner, AttachError> {
         let cpus = match rails_bind::thread::current_affinity() {
             Ok(cpus) => cpus,
-            Err(error) => Unheld::by_refusal(Property::Cpus, error).map(|_| self.shared.online().clone())?,
+            Err(error) => Unheld::by_refusal(Property::Cpus, error).map(|_| self.queues.online().clone())?,
         };
         self.attach_as(Trigger::Caller, cpus, Box::new(wake))
     }
@@ -109,16 +85,16 @@ impl TaskQueues {
         cpus: CpuSet,
         wake: Box<dyn Fn() + Send + Sync>,
     ) -> Result<Runner, AttachError> {
-        let objects = &self.shared.objects;
+        let objects = &self.queues.objects;
         let Some(object) = objects.covering(&cpus) else {
-            return Err(AttachError::Outside { cpus, online: self.shared.online().clone() });
+            return Err(AttachError::Outside { cpus, online: self.queues.online().clone() });
         };
-        let path: Vec<_> = objects.path(object).map(|object| (object, Counters::default())).collect();
-        let seen = path.iter().map(|_| Cell::new([0; 2])).collect();
+        let sleeper = Arc::new(Sleeper::new(object, objects, cpus, trigger, wake));
+        let seen = sleeper.path.iter().map(|_| Cell::new([0; 2])).collect();
         let (has_seen_end, is_astray) = (Cell::new(false), Cell::new(false));
-        let sleeper = Arc::new(Sleeper { object, path, cpus, trigger, asleep: Asleep::default(), wake });
-        self.shared.runners.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&sleeper));
-        Ok(Runner { shared: Arc::clone(&self.shared), sleeper, seen, has_seen_end, is_astray, thread: PhantomData })
+        self.queues.add_runner(Arc::clone(&sleeper));
+        let (queues, blockers) = (Arc::clone(&self.queues), Arc::clone(&self.blockers));
+        Ok(Runner { queues, blockers, sleeper, seen, has_seen_end, is_astray, thread: PhantomData })
     }
 }
 
@@ -142,7 +118,7 @@ impl Runner {
             goes_on(&pass.get()) && !self.is_astray.get()
         };
         for ((object, counters), seen) in self.sleeper.path.iter().zip(&self.seen) {
-            let queue = self.shared.queue(*object);
+            let queue = self.queues.queue(*object);
             let news = self.news(queue);
             let is_allowed = |inner: &Inner| inner.allows(&self.sleeper.cpus);
             let then = |inner: Arc<Inner>| {
@@ -151,7 +127,7 @@ impl Runner {
                 pass.set(so_far);
             };
             // A thread that is astray may sleep, and looks again by itself.
-            if queue.drain(|| self.shared.now(), is_allowed, goes_on, then) || self.is_astray.get() {
+            if queue.drain(|| self.queues.now(), is_allowed, goes_on, then) || self.is_astray.get() {
                 seen.set(news);
             } else {
                 break;
@@ -204,43 +180,43 @@ impl Runner {
     /// has not seen. From then on a task that comes wakes it, and so does the end of the queues; if they are closed
     /// already, the first call returns `false`.
     pub fn begin_sleep(&self) -> bool {
-        self.fall_asleep(|| self.queues().zip(&self.seen).any(|(queue, seen)| self.news(queue) != seen.get()))
+        self.fall_asleep(|| self.path().zip(&self.seen).any(|(queue, seen)| self.news(queue) != seen.get()))
     }
 
     /// As [`begin_sleep`](Self::begin_sleep), with other news. The closing of the queues is among them, once.
     pub(crate) fn fall_asleep(&self, has_news: impl FnOnce() -> bool) -> bool {
         let has_news = || self.is_closed() && !self.has_seen_end.replace(true) || has_news();
-        self.sleeper.asleep.fall(self.sleeper.counts(&self.shared), has_news)
+        self.sleeper.fall_asleep(&self.queues.of_objects, has_news)
     }
 
     /// Whether a task polls that this thread may run.
     pub(crate) fn is_polled(&self) -> bool {
-        self.queues().any(|queue| queue.has_polling(|inner| inner.allows(&self.sleeper.cpus)))
+        self.path().any(|queue| queue.has_polling(|inner| inner.allows(&self.sleeper.cpus)))
     }
 
     /// The next deadline of a task that this thread may run, in nanoseconds of the queues' clock.
     pub(crate) fn next_due(&self) -> Option<u64> {
-        self.queues().filter_map(|queue| queue.next_due(|inner| inner.allows(&self.sleeper.cpus))).min()
+        self.path().filter_map(|queue| queue.next_due(|inner| inner.allows(&self.sleeper.cpus))).min()
     }
 
     /// The time until an instant of the queues' clock.
     pub(crate) fn until(&self, instant: u64) -> Duration {
-        self.shared.until(instant)
+        self.queues.until(instant)
     }
 
     /// Hands the wake-ups that this thread got, and has not heeded, to the others.
     pub(crate) fn pass_on_wakes(&self) {
         self.end_sleep();
         fence(SeqCst);
-        if self.queues().any(|queue| queue.len() > 0) {
-            self.shared.wake_all();
+        if self.path().any(|queue| queue.len() > 0) {
+            self.queues.wake_all();
         }
     }
 
     /// Says that the thread is awake. Returns whether a task has woken it: no other thread was woken for that task, so
     /// the caller [runs](Self::run) tasks before it does anything that takes long.
     pub fn end_sleep(&self) -> bool {
-        !self.sleeper.asleep.wake(self.sleeper.counts(&self.shared))
+        !self.sleeper.end_sleep(&self.queues.of_objects)
     }
 
     /// The object whose tasks the thread runs first.
@@ -250,7 +226,7 @@ impl Runner {
 
     /// Whether the queues are closed.
     pub fn is_closed(&self) -> bool {
-        self.shared.is_closed()
+        self.queues.is_closed()
     }
 
     /// The news of a queue that keep this thread from sleeping.
@@ -260,8 +236,8 @@ impl Runner {
         [queue.news.count(), if is_worker { queue.polling_news.count() } else { 0 }]
     }
 
-    fn queues(&self) -> impl Iterator<Item = &Queue> {
-        self.sleeper.path.iter().map(|(object, _)| self.shared.queue(*object))
+    fn path(&self) -> impl Iterator<Item = &Queue> {
+        self.sleeper.path.iter().map(|(object, _)| self.queues.queue(*object))
     }
 
     /// Runs a task that was in a queue.
@@ -269,12 +245,12 @@ impl Runner {
     fn handle(&self, inner: &Arc<Inner>, counters: &Counters, pass: &mut Pass) {
         match inner.state.begin() {
             Begin::Cancelled => {
-                self.shared.end_polling(inner);
+                self.queues.end_polling(inner);
                 inner.tell_end();
             }
             Begin::Held => {}
             Begin::Run => {
-                let (waited, has_missed) = inner.take_stamp(self.shared.is_timed, || self.shared.now());
+                let (waited, has_missed) = inner.take_stamp(self.queues.is_timed, || self.queues.now());
                 if let Some(waited) = waited {
                     counters.add_wait(waited);
                 }
@@ -285,7 +261,7 @@ impl Runner {
                 pass.ran += 1;
                 match inner.step() {
                     Step::Done => {
-                        self.shared.end_polling(inner);
+                        self.queues.end_polling(inner);
                         self.go_on(inner, inner.state.end(false));
                     }
                     Step::Again => self.poll_again(inner, pass),
@@ -296,22 +272,22 @@ impl Runner {
 
     /// A task has run, and wants to run again.
     fn poll_again(&self, inner: &Arc<Inner>, pass: &mut Pass) {
-        if inner.is_to_block(|| self.shared.now()) {
-            self.shared.end_polling(inner);
+        if inner.is_to_block(|| self.queues.now()) {
+            self.queues.end_polling(inner);
             return self.go_on(inner, inner.state.block());
         }
         let is_first = inner.begin_polling();
         if is_first {
-            self.shared.queue(inner.home).add_polling(inner);
+            self.queues.queue(inner.home).add_polling(inner);
         }
         match inner.state.end(true) {
             End::Queue => {
                 pass.polling += 1;
-                self.shared.put_back_polling(inner, self.sleeper.trigger == Trigger::Worker, is_first);
+                self.queues.put_back_polling(inner, self.sleeper.trigger == Trigger::Worker, is_first);
             }
             end => {
                 // The task was cancelled.
-                self.shared.queue(inner.home).remove_polling(inner);
+                self.queues.queue(inner.home).remove_polling(inner);
                 self.go_on(inner, end);
             }
         }
@@ -323,8 +299,8 @@ impl Runner {
         match end {
             End::Ended { is_awaited: false } => {}
             End::Ended { is_awaited: true } => inner.tell_end(),
-            End::Queue => self.shared.submit_again(inner),
-            End::Blocked => self.shared.blockers.hand_over(&self.shared, inner),
+            End::Queue => self.queues.submit_again(inner),
+            End::Blocked => self.blockers.hand_over(inner),
         }
     }
 }
@@ -340,55 +316,7 @@ const ASTRAY: Duration = Duration::from_millis(100);
 impl Drop for Runner {
     fn drop(&mut self) {
         self.end_sleep();
-        let mut runners = self.shared.runners.write().unwrap_or_else(PoisonError::into_inner);
-        runners.retain(|other| !Arc::ptr_eq(other, &self.sleeper));
-        for (object, counters) in &self.sleeper.path {
-            let mut counted = self.shared.queue(*object).counted.lock().unwrap_or_else(PoisonError::into_inner);
-            counters.add_to(&mut counted, *object == self.sleeper.object);
-        }
-        drop(runners);
+        self.queues.remove_runner(&self.sleeper);
         self.pass_on_wakes();
-    }
-}
-
-impl Sleeper {
-    pub(crate) fn is_asleep(&self) -> bool {
-        self.asleep.is_set()
-    }
-
-    pub(crate) fn may_run(&self, inner: &Inner) -> bool {
-        inner.allows(&self.cpus)
-    }
-
-    /// Wakes the thread if it sleeps. Returns whether it did.
-    pub(crate) fn wake(&self, shared: &Shared) -> bool {
-        let slept = self.asleep.wake(self.counts(shared));
-        if slept {
-            (self.wake)();
-        }
-        slept
-    }
-
-    /// Adds the thread's counters of an object's queue.
-    pub(crate) fn add_counters(&self, object: ObjectId, stats: &mut QueueStats) {
-        let of_object = self.path.iter().find(|(other, _)| *other == object);
-        if let Some((_, counters)) = of_object {
-            counters.add_to(stats, object == self.object);
-        }
-    }
-
-    /// The counts of sleepers that include this thread.
-    fn counts<'a>(&'a self, shared: &'a Shared) -> impl Iterator<Item = &'a Sleepers> + Clone {
-        let is_timer = self.trigger == Trigger::Timer;
-        self.path.iter().map(move |(object, _)| {
-            let queue = shared.queue(*object);
-            if is_timer { &queue.timers } else { &queue.sleepers }
-        })
-    }
-}
-
-impl fmt::Debug for Sleeper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleeper").field("object", &self.object).field("cpus", &self.cpus.to_string()).finish()
     }
 }

@@ -52,25 +52,29 @@ same_source! {
     blocking "blocking.rs"
     control "control.rs"
     counters "counters.rs"
+    inner "inner.rs"
     options "options.rs"
     queue "queue.rs"
     queues "queues.rs"
     runner "runner.rs"
+    sleeper "sleeper.rs"
     state "state.rs"
     task "task.rs"
+    task_queues "task_queues.rs"
     wakeup "wakeup.rs"
 }
 
 use control::{Control, Triggered};
+use inner::Step;
 use options::TaskOptions;
-use queues::TaskQueues;
 use rails_topo::{CpuSet, Topology};
-use runner::{Runner, Trigger};
+use runner::Runner;
 use shuttle::{
     Config, PortfolioRunner,
     scheduler::{PctScheduler, RandomScheduler},
     thread::{self, JoinHandle, ThreadId},
 };
+use sleeper::Trigger;
 use std::{
     sync::{
         Arc, Mutex,
@@ -78,7 +82,8 @@ use std::{
     },
     time::Duration,
 };
-use task::{Step, Task};
+use task::Task;
+use task_queues::TaskQueues;
 
 /// The queues of a machine of two CPUs, and the threads that run tasks there.
 struct Machine {

@@ -5,8 +5,8 @@ use super::{
     control::{Control, Triggered},
     error::{AttachError, BudgetError},
     objects::ObjectId,
-    queues::TaskQueues,
-    runner::Trigger,
+    sleeper::Trigger,
+    task_queues::TaskQueues,
 };
 use rails_bind::{
     limits::name_thread_limits,

@@ -4,8 +4,8 @@ use super::{
     control::Triggered,
     error::{AttachError, BudgetError},
     objects::ObjectId,
-    queues::TaskQueues,
-    runner::Trigger,
+    sleeper::Trigger,
+    task_queues::TaskQueues,
     trigger::TriggerThread,
 };
 use rails_bind::thread::{SchedulingClass, ThreadPlacement};

@@ -18,7 +18,7 @@ pub use counters::{EmulatedCounters, LineCounters};
 pub(crate) use tap::open;
 pub(crate) use thread::Carrier;
 
-use crate::{LabError, Side};
+use crate::Side;
 
 /// A link of a rate, a round-trip time, a queue that ends, and a probability of loss, both ways alike.
 ///
@@ -103,8 +103,8 @@ impl EmulatedLink {
         self
     }
 
-    /// Refuses values that no emulated link can have.
-    pub(crate) fn validate(self) -> Result<(), LabError> {
+    /// Refuses values that no emulated link can have, with the reason.
+    pub(crate) fn validate(self) -> Result<(), &'static str> {
         let reason = if !(MIN_BITS_PER_SECOND..=MAX_BITS_PER_SECOND).contains(&self.bits_per_second) {
             "the rate is outside 10 kbit/s to 10 Gbit/s"
         } else if self.rtt > MAX_RTT {
@@ -116,7 +116,7 @@ impl EmulatedLink {
         } else {
             return Ok(());
         };
-        Err(LabError::BadEmulatedLink { link: self, reason })
+        Err(reason)
     }
 
     /// The time from a frame's first bit to its last, rounded up: the rate is never exceeded.
@@ -161,6 +161,8 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LabError;
+    use crate::description::Description;
 
     #[test]
     fn impossible_links_are_refused_with_the_reason() {
@@ -177,7 +179,7 @@ mod tests {
             (good.loss(-0.1), "loss"),
             (good.loss_from(Side::B, f64::NAN), "loss"),
         ] {
-            let error = bad.validate().unwrap_err();
+            let error = Description::Emulated(bad).validate().unwrap_err();
             assert!(matches!(&error, LabError::BadEmulatedLink { reason, .. } if reason.contains(said)), "{error}");
         }
     }

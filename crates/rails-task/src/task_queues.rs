@@ -1,0 +1,125 @@
+//! The queues of a machine, as those who make tasks and run them see them.
+
+use super::{
+    blocking::Blockers,
+    counters::QueueStats,
+    error::TaskError,
+    inner::{Inner, Step},
+    objects::{ObjectId, Objects},
+    options::{Priority, TaskOptions},
+    queues::Queues,
+    task::Task,
+};
+use rails_topo::{CpuSet, Topology};
+use std::{sync::Arc, time::Duration};
+
+/// The task queues of a machine, one for each [object](crate::Object). Clones are the same queues.
+#[derive(Debug, Clone)]
+pub struct TaskQueues {
+    pub(crate) queues: Arc<Queues>,
+    pub(crate) blockers: Arc<Blockers>,
+}
+
+/// Makes [`TaskQueues`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct TaskQueuesBuilder {
+    room: usize,
+    is_timed: bool,
+}
+
+impl TaskQueues {
+    /// The queues of a machine, each with room for so many tasks of each priority: one at least.
+    pub fn new(topology: &Topology, room: usize) -> Self {
+        Self::builder().room(room).build(topology)
+    }
+
+    /// Queues with options.
+    pub fn builder() -> TaskQueuesBuilder {
+        TaskQueuesBuilder { room: 256, is_timed: false }
+    }
+
+    /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest object that covers
+    /// them. Work that panics ends its task, and nothing else.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    pub fn task(
+        &self,
+        cpus: &CpuSet,
+        priority: Priority,
+        work: impl Fn() -> Step + Send + Sync + 'static,
+    ) -> Result<Task, TaskError> {
+        self.task_with(cpus, priority.into(), work)
+    }
+
+    /// As [`task`](Self::task), with options.
+    ///
+    /// # Errors
+    /// [`TaskError`].
+    pub fn task_with(
+        &self,
+        cpus: &CpuSet,
+        options: TaskOptions,
+        work: impl Fn() -> Step + Send + Sync + 'static,
+    ) -> Result<Task, TaskError> {
+        let home = self.home_of(cpus)?;
+        if options.run_before == Some(Duration::ZERO) {
+            return Err(TaskError::NoTime);
+        }
+        if options.blocking.is_some() {
+            self.blockers.ensure_thread().map_err(|error| TaskError::Thread(error.kind()))?;
+        }
+        let is_whole = self.objects().get(home).cpus == *cpus;
+        let inner = Arc::new(Inner::new(cpus.clone(), home, is_whole, options, Box::new(work)));
+        Ok(Task { inner, queues: Arc::clone(&self.queues) })
+    }
+
+    /// The object in whose queue a task for these CPUs waits.
+    pub(crate) fn home_of(&self, cpus: &CpuSet) -> Result<ObjectId, TaskError> {
+        self.objects().covering(cpus).ok_or_else(|| match cpus.is_empty() {
+            true => TaskError::NoCpu,
+            false => TaskError::Outside { cpus: cpus.clone(), online: self.queues.online().clone() },
+        })
+    }
+
+    /// The machine's objects.
+    pub fn objects(&self) -> &Objects {
+        &self.queues.objects
+    }
+
+    /// The counters of an object's queue, which are not of one instant while tasks are submitted and run.
+    pub fn stats(&self, object: ObjectId) -> QueueStats {
+        self.queues.stats(object)
+    }
+
+    /// Takes no more tasks, and cancels those that wait. Runs that have begun come to their end. A masked task may stay
+    /// pending until it is unmasked or cancelled. A thread that blocks for an event ends within its time limit.
+    pub fn close(&self) {
+        self.queues.close();
+        self.blockers.close();
+        self.queues.wake_all();
+    }
+}
+
+impl TaskQueuesBuilder {
+    /// The room of each queue for tasks of each priority: one at least. Default: 256.
+    pub fn room(mut self, tasks: usize) -> Self {
+        self.room = tasks.max(1);
+        self
+    }
+
+    /// Measures how long tasks wait ([`QueueStats::waits`]), by two readings of the clock for each submission, which
+    /// take some 20 ns each. Default: no.
+    pub fn timed(mut self, is_timed: bool) -> Self {
+        self.is_timed = is_timed;
+        self
+    }
+
+    /// The queues of a machine.
+    pub fn build(&self, topology: &Topology) -> TaskQueues {
+        let queues = Arc::new(Queues::new(Objects::of(topology), self.room, self.is_timed));
+        let blockers = Arc::new(Blockers::new(Arc::clone(&queues)));
+        TaskQueues { queues, blockers }
+    }
+}

@@ -14,13 +14,13 @@ mod reissued;
 mod take;
 mod unsent;
 mod unsent_bytes;
+mod window;
 
 pub use lane::LaneTraits;
 pub use reissued::{ByteCount, Reissued};
 
 use crate::{
     chunk::Priority,
-    parameters::{MAX_WINDOW, max_chunks},
     policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy, Traced},
     record::{Record, RecordedEvent, Recorder},
     violation::Violation,
@@ -31,6 +31,7 @@ use lane::Lane;
 use outstanding::{Outstanding, Segment};
 use std::time::{Duration, Instant};
 use unsent::Unsent;
+use window::SendWindow;
 
 /// The sending side of one direction of a stream.
 ///
@@ -45,14 +46,8 @@ pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
     longest_chunk: usize,
     buffer: usize,
-    /// How far behind the first unacknowledged byte the scheduler may send. A range, not a sum: an acknowledged part of a buffer frees nothing while another
-    /// part of it is unacknowledged.
-    max_unacknowledged: u64,
-    /// The peer's window. The limit minus the window is the offset up to which the peer has read.
-    window: u64,
-    /// The offset up to which the peer lets this end send.
-    peer_limit: u64,
     unsent: Unsent,
+    window: SendWindow,
     /// The bytes that were sent and are not known to be delivered, and the lanes that hold them.
     outstanding: Outstanding,
     lanes: Vec<Lane>,
@@ -68,8 +63,6 @@ pub struct Scheduler {
     recorder: Option<Box<Recorder>>,
     /// The decisions for the log, while the driver asks for them.
     traced: Option<Vec<Traced>>,
-    /// The peer has read everything below this offset.
-    consumed: u64,
     /// Bytes and chunks that lanes took more than once.
     reissued: Reissued,
     /// The number of written bytes that no lane will take, if the peer reads no more.
@@ -90,10 +83,8 @@ impl Scheduler {
             policy,
             longest_chunk: longest_chunk.max(1),
             buffer,
-            max_unacknowledged: max_unacknowledged.clamp(1, MAX_WINDOW),
-            window,
-            peer_limit: window,
             unsent: Unsent::default(),
+            window: SendWindow::new(window, max_unacknowledged),
             outstanding: Outstanding::default(),
             lanes: Vec::new(),
             lane_views: Vec::new(),
@@ -102,7 +93,6 @@ impl Scheduler {
             refused_since: None,
             recorder: None,
             traced: None,
-            consumed: 0,
             reissued: Reissued::default(),
             abandoned: None,
         }
@@ -150,7 +140,7 @@ impl Scheduler {
 
     /// Takes messages from here on. Returns whether it can: the application has written nothing and not finished the stream.
     pub(crate) fn carry_messages(&mut self) -> bool {
-        self.unsent.carry_messages(self.longest_chunk, self.send_window())
+        self.unsent.carry_messages(self.longest_chunk, self.window.size())
     }
 
     /// Takes a message to send; it waits behind more urgent ones.
@@ -163,12 +153,12 @@ impl Scheduler {
 
     /// The peer's window.
     pub(crate) fn peer_window(&self) -> u64 {
-        self.window
+        self.window.peer()
     }
 
     /// The most bytes of the stream that may be on their way at a time: the peer's window, or this end's bound if that is less.
     pub(crate) fn send_window(&self) -> u64 {
-        self.window.min(self.max_unacknowledged)
+        self.window.size()
     }
 
     /// The longest chunk that both ends take.
@@ -196,7 +186,7 @@ impl Scheduler {
         if read > sent {
             return Err(Violation::NeverSent { acknowledged: read, sent });
         }
-        self.consumed = self.consumed.max(read);
+        self.window.consume(read);
         let abandoned = self.unsent.give_up();
         self.abandoned = Some(abandoned);
         self.outstanding.clear();
@@ -222,7 +212,7 @@ impl Scheduler {
 
     /// How many bytes the peer has read, as far as this end knows.
     pub(crate) fn bytes_consumed(&self) -> u64 {
-        self.consumed
+        self.window.consumed()
     }
 
     /// How many bytes lanes took more than once: requeued, reinjected and probed.
@@ -247,7 +237,7 @@ impl Scheduler {
 
     /// How many bytes of the peer's window are in use, as far as this end knows.
     pub(crate) fn window_used(&self) -> u64 {
-        self.unsent.next() - self.consumed
+        self.unsent.next() - self.window.consumed()
     }
 
     /// Lane `lane` has joined.
@@ -357,12 +347,11 @@ impl Scheduler {
         self.now = self.now.max(Some(now));
         let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
         let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
-        let consumed = ack.limit.saturating_sub(self.window);
+        let consumed = self.window.consumed_by(ack.limit);
         if ack.chunks > sent || consumed > self.unsent.next() || ack.complete && !self.unsent.is_end_cut() {
             return Err(never_sent());
         }
-        self.peer_limit = self.peer_limit.max(ack.limit);
-        self.consumed = self.consumed.max(consumed);
+        self.window.extend(ack.limit);
         let answers = self.lanes[lane].stalled && ack.chunks > self.lanes[lane].first;
         self.lanes[lane].observe(now, ack.chunks);
         let mut delivered = None;
@@ -379,9 +368,9 @@ impl Scheduler {
             self.lanes.iter_mut().for_each(Lane::forget_in_flight);
         } else {
             for (slot, state) in self.lanes.iter_mut().enumerate() {
-                state.settle(now, slot, self.consumed, &self.outstanding);
+                state.settle(now, slot, self.window.consumed(), &self.outstanding);
             }
-            self.outstanding.deliver_below(self.consumed);
+            self.outstanding.deliver_below(self.window.consumed());
         }
         if answers {
             self.restore(lane);
@@ -416,7 +405,7 @@ impl Scheduler {
 
     /// A measure that grows with each chunk that the peer acknowledges or reads for the first time.
     pub(crate) fn delivered(&self) -> u64 {
-        self.outstanding.delivered() + self.consumed
+        self.outstanding.delivered() + self.window.consumed()
     }
 
     /// The number of the lane in slot `lane`: the same at both ends.
@@ -478,7 +467,7 @@ impl Scheduler {
 
     /// The offset up to which this end may send: as far as the peer lets it, and as far as it keeps bytes for the peer.
     fn limit(&self) -> u64 {
-        self.peer_limit.min(self.first_unacknowledged().saturating_add(self.max_unacknowledged))
+        self.window.limit(self.first_unacknowledged())
     }
 
     /// The offset of the first byte that a lane has taken and the peer has not acknowledged.
@@ -494,13 +483,12 @@ impl Scheduler {
 
     /// Whether a lane has so many chunks in flight that it takes no more. Each takes memory, even if another lane has delivered it.
     fn is_overfull(&self, lane: usize) -> bool {
-        self.lanes[lane].in_flight.len() >= max_chunks(self.send_window())
+        self.lanes[lane].in_flight.len() >= self.window.max_chunks()
     }
 
-    /// Whether the scheduler may keep one more chunk until it is acknowledged. Tiny chunks cost more memory than they have bytes, at either end. A window
-    /// full of chunks of two kibibytes stays below this bound.
+    /// Whether the scheduler may keep one more chunk until it is acknowledged.
     fn may_keep_more(&self) -> bool {
-        self.outstanding.len() < max_chunks(self.send_window())
+        self.outstanding.len() < self.window.max_chunks()
     }
 
     /// The lanes that may answer for their chunks.

@@ -453,7 +453,7 @@ proptest! {
                     counts[lane] += 1;
                 },
                 4 => {
-                    let limit = scheduler.peer_limit;
+                    let limit = scheduler.window.limit(u64::MAX);
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
                 5 => scheduler.stall(lane),

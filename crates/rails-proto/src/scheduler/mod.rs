@@ -6,6 +6,7 @@
 
 mod check;
 mod estimate;
+mod journal;
 mod lane;
 mod late;
 mod outstanding;
@@ -22,11 +23,12 @@ pub use reissued::{ByteCount, Reissued};
 use crate::{
     chunk::Priority,
     policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy, Traced},
-    record::{Record, RecordedEvent, Recorder},
+    record::{Record, RecordedEvent},
     violation::Violation,
     wire::Ack,
 };
 use bytes::Bytes;
+use journal::Journal;
 use lane::Lane;
 use outstanding::{Outstanding, Segment};
 use std::time::{Duration, Instant};
@@ -59,10 +61,7 @@ pub struct Scheduler {
     streak: Option<Streak>,
     /// When the policy first refused a lane although bytes waited, since it last gave bytes to a lane.
     refused_since: Option<Instant>,
-    /// Keeps the decisions, if they are recorded.
-    recorder: Option<Box<Recorder>>,
-    /// The decisions for the log, while the driver asks for them.
-    traced: Option<Vec<Traced>>,
+    journal: Journal,
     /// Bytes and chunks that lanes took more than once.
     reissued: Reissued,
     /// The number of written bytes that no lane will take, if the peer reads no more.
@@ -91,8 +90,7 @@ impl Scheduler {
             now: None,
             streak: None,
             refused_since: None,
-            recorder: None,
-            traced: None,
+            journal: Journal::default(),
             reissued: Reissued::default(),
             abandoned: None,
         }
@@ -101,23 +99,22 @@ impl Scheduler {
     /// Keeps the newest `capacity` decisions and the events between them, from here on.
     pub fn record_decisions(&mut self, capacity: usize) {
         let numbers = self.lanes.iter().map(|lane| lane.up.then_some(lane.number)).collect();
-        self.recorder = Some(Box::new(Recorder::new(capacity, numbers)));
+        self.journal.record(capacity, numbers);
     }
 
     /// Takes the decisions since the last call. `None` if the scheduler does not record them.
     pub fn take_record(&mut self) -> Option<Record> {
-        let policy = self.policy.built_in();
-        self.recorder.as_mut().map(|recorder| recorder.take(policy))
+        self.journal.take_record(self.policy.built_in())
     }
 
     /// Keeps the decisions for the log, until [`Scheduler::take_traced`] takes them.
     pub(crate) fn trace(&mut self) {
-        self.traced.get_or_insert_default();
+        self.journal.trace();
     }
 
     /// Takes the decisions since [`Scheduler::trace`], and keeps no more.
     pub(crate) fn take_traced(&mut self) -> Vec<Traced> {
-        self.traced.take().unwrap_or_default()
+        self.journal.take_traced()
     }
 
     /// How many bytes the application may write now.
@@ -248,7 +245,7 @@ impl Scheduler {
         }
         let LaneTraits { number, weight, rtt } = traits;
         self.lanes[lane] = Lane { up: true, number, weight, rtt, ..Lane::default() };
-        self.record(RecordedEvent::Joined { slot: lane, number });
+        self.journal.note(self.now, RecordedEvent::Joined { slot: lane, number });
     }
 
     /// Lane `lane` is lost: the others take its bytes that are not known to be delivered.
@@ -361,7 +358,7 @@ impl Scheduler {
         }
         if let Some(bytes) = delivered {
             self.policy.on_ack(lane, bytes);
-            self.record(RecordedEvent::Acked { lane, bytes });
+            self.journal.note(self.now, RecordedEvent::Acked { lane, bytes });
         }
         if ack.complete {
             self.outstanding.clear();
@@ -441,13 +438,7 @@ impl Scheduler {
     /// Tells the policy that `lane` no longer answers for any bytes.
     fn note_lost(&mut self, lane: usize) {
         self.policy.on_lost(lane);
-        self.record(RecordedEvent::Lost { lane });
-    }
-
-    fn record(&mut self, event: RecordedEvent) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.add(self.now, event);
-        }
+        self.journal.note(self.now, RecordedEvent::Lost { lane });
     }
 
     /// The view of the policy.

@@ -4,7 +4,7 @@ use super::{Reissued, Scheduler, lane::Transmission, outstanding::Answer};
 use crate::{
     chunk::Chunk,
     policy::{Cause, Decision, LONGEST_REFUSAL, SchedulerView, Sent, Streak, Traced},
-    record::{RecordedEvent, Snapshot},
+    record::RecordedEvent,
 };
 use std::time::Instant;
 
@@ -18,8 +18,10 @@ impl Scheduler {
             return None;
         }
         self.refresh_lane_views();
-        let decision = self.policy.decide(&self.view(), lane);
-        let seen = self.keep_view(lane);
+        let seen = self.journal.blank_view();
+        let view = self.view();
+        let decision = self.policy.decide(&view, lane);
+        let seen = seen.map(|blank| blank.of(&view, lane));
         let mut taken = self.carry_out(decision, lane);
         let mut overruled = None;
         if taken.is_some() {
@@ -29,13 +31,8 @@ impl Scheduler {
             taken = overruled.and_then(|instead| self.carry_out(instead, lane));
         }
         let chunk = taken.as_ref().map(|(chunk, _)| (chunk.offset, chunk.length));
-        let number = self.number(lane);
-        if let Some(traced) = &mut self.traced {
-            traced.push(Traced { slot: lane, number, decision, overruled, chunk });
-        }
-        if let (Some(recorder), Some(seen)) = (&mut self.recorder, seen) {
-            recorder.decided(self.now, lane, (decision, overruled), seen);
-        }
+        let decided = Traced { slot: lane, number: self.number(lane), decision, overruled, chunk };
+        self.journal.decided(self.now, decided, seen);
         let (chunk, cause) = taken?;
         self.note_sent(now, lane, &chunk, cause);
         Some(chunk)
@@ -70,16 +67,8 @@ impl Scheduler {
         }
         self.lanes[lane].put(Transmission::of(chunk, now));
         self.policy.on_sent(&sent);
-        self.record(RecordedEvent::Sent(sent));
+        self.journal.note(self.now, RecordedEvent::Sent(sent));
         self.check();
-    }
-
-    /// A snapshot of the policy's view for `lane`, if the scheduler records decisions.
-    fn keep_view(&mut self, lane: usize) -> Option<Snapshot> {
-        let mut recorder = self.recorder.take()?;
-        let seen = recorder.keep(&self.view(), lane);
-        self.recorder = Some(recorder);
-        Some(seen)
     }
 
     /// Gives `lane` the chunk of a decision. `None` if there is no such chunk.

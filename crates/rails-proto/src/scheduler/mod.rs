@@ -47,7 +47,6 @@ use window::SendWindow;
 pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
     longest_chunk: usize,
-    buffer: usize,
     unsent: Unsent,
     window: SendWindow,
     /// The bytes that were sent and are not known to be delivered, and the lanes that hold them.
@@ -64,8 +63,6 @@ pub struct Scheduler {
     journal: Journal,
     /// Bytes and chunks that lanes took more than once.
     reissued: Reissued,
-    /// The number of written bytes that no lane will take, if the peer reads no more.
-    abandoned: Option<u64>,
 }
 
 impl Scheduler {
@@ -81,8 +78,7 @@ impl Scheduler {
         Self {
             policy,
             longest_chunk: longest_chunk.max(1),
-            buffer,
-            unsent: Unsent::default(),
+            unsent: Unsent::new(buffer),
             window: SendWindow::new(window, max_unacknowledged),
             outstanding: Outstanding::default(),
             lanes: Vec::new(),
@@ -92,7 +88,6 @@ impl Scheduler {
             refused_since: None,
             journal: Journal::default(),
             reissued: Reissued::default(),
-            abandoned: None,
         }
     }
 
@@ -119,12 +114,12 @@ impl Scheduler {
 
     /// How many bytes the application may write now.
     pub(crate) fn writable_bytes(&self) -> usize {
-        if self.is_finished() { 0 } else { self.buffer.saturating_sub(self.unsent.bytes()) }
+        self.unsent.writable_bytes()
     }
 
     /// Whether the application may write so many bytes that a waiting writer is worth waking: a quarter of the buffer.
     pub(crate) fn is_writer_worth_waking(&self) -> bool {
-        self.writable_bytes() >= self.buffer / 4
+        self.unsent.is_writer_worth_waking()
     }
 
     /// Takes bytes to send, all of them: the caller checks [`Scheduler::writable_bytes`] first.
@@ -185,7 +180,6 @@ impl Scheduler {
         }
         self.window.consume(read);
         let abandoned = self.unsent.give_up();
-        self.abandoned = Some(abandoned);
         self.outstanding.clear();
         self.lanes.iter_mut().for_each(Lane::forget_in_flight);
         self.check();
@@ -199,12 +193,12 @@ impl Scheduler {
 
     /// Whether the peer has every byte and the end.
     pub(crate) fn is_complete(&self) -> bool {
-        self.abandoned.is_none() && self.unsent.is_end_cut() && self.outstanding.is_empty()
+        !self.unsent.is_given_up() && self.unsent.is_end_cut() && self.outstanding.is_empty()
     }
 
     /// How many bytes the application has written.
     pub(crate) fn bytes_written(&self) -> u64 {
-        self.unsent.next() + self.unsent.bytes() as u64 + self.abandoned.unwrap_or(0)
+        self.unsent.bytes_written()
     }
 
     /// How many bytes the peer has read, as far as this end knows.
@@ -387,7 +381,7 @@ impl Scheduler {
     /// Whether the peer lacks anything: bytes that wait or are in flight, or the end.
     pub(crate) fn awaits_delivery(&self) -> bool {
         let end = self.unsent.is_finished() && !self.unsent.is_end_cut();
-        self.abandoned.is_none() && (!self.outstanding.is_empty() || self.unsent.bytes() > 0 || end)
+        !self.unsent.is_given_up() && (!self.outstanding.is_empty() || self.unsent.bytes() > 0 || end)
     }
 
     /// Whether the peer has acknowledged everything sent so far.

@@ -10,9 +10,11 @@ mod journal;
 mod lane;
 mod late;
 mod outstanding;
+mod pace;
 mod probe;
 mod reissued;
 mod take;
+mod transmissions;
 mod unsent;
 mod unsent_bytes;
 mod window;
@@ -93,7 +95,7 @@ impl Scheduler {
 
     /// Keeps the newest `capacity` decisions and the events between them, from here on.
     pub fn record_decisions(&mut self, capacity: usize) {
-        let numbers = self.lanes.iter().map(|lane| lane.up.then_some(lane.number)).collect();
+        let numbers = self.lanes.iter().map(|lane| lane.is_up().then_some(lane.number())).collect();
         self.journal.record(capacity, numbers);
     }
 
@@ -181,7 +183,7 @@ impl Scheduler {
         self.window.consume(read);
         let abandoned = self.unsent.give_up();
         self.outstanding.clear();
-        self.lanes.iter_mut().for_each(Lane::forget_in_flight);
+        self.lanes.iter_mut().for_each(Lane::clear);
         self.check();
         Ok(sent + abandoned - read)
     }
@@ -218,7 +220,7 @@ impl Scheduler {
 
     /// Bytes and chunks that lane `lane` took after another lane had taken them, since it joined.
     pub(crate) fn reissued_by(&self, lane: usize) -> Reissued {
-        self.lanes[lane].reissued
+        self.lanes[lane].reissued()
     }
 
     /// How many bytes no lane has taken.
@@ -237,8 +239,8 @@ impl Scheduler {
             self.lanes.resize_with(lane + 1, Lane::default);
             self.lane_views.resize_with(lane + 1, LaneView::default);
         }
-        let LaneTraits { number, weight, rtt } = traits;
-        self.lanes[lane] = Lane { up: true, number, weight, rtt, ..Lane::default() };
+        let number = traits.number;
+        self.lanes[lane] = Lane::joined(traits);
         self.journal.note(self.now, RecordedEvent::Joined { slot: lane, number });
     }
 
@@ -254,7 +256,7 @@ impl Scheduler {
     /// Lane `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on it, or the caller calls
     /// [`Scheduler::restore`].
     pub(crate) fn stall(&mut self, lane: usize) {
-        self.lanes[lane].stalled = true;
+        self.lanes[lane].stall();
         self.outstanding.release(lane);
         self.let_others_answer();
         self.note_lost(lane);
@@ -264,10 +266,8 @@ impl Scheduler {
     /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The scheduler forgets the estimates of
     /// its speed.
     pub(crate) fn restore(&mut self, lane: usize) {
-        let state = &mut self.lanes[lane];
-        state.stalled = false;
-        (state.rate, state.service, state.service_at_least) = Default::default();
-        self.outstanding.resume(lane, self.lanes[lane].transmissions());
+        self.lanes[lane].restore();
+        self.outstanding.resume(lane, self.lanes[lane].transmissions().ranges());
         self.check();
     }
 
@@ -275,20 +275,19 @@ impl Scheduler {
     fn let_others_answer(&mut self) {
         for (slot, state) in self.lanes.iter().enumerate().filter(|(_, state)| state.is_live()) {
             if self.outstanding.requeued_size().0 > 0 {
-                self.outstanding.resume(slot, state.transmissions());
+                self.outstanding.resume(slot, state.transmissions().ranges());
             }
         }
     }
 
     /// Lane `lane` takes no more, and keeps the chunks that it has.
     pub(crate) fn retire(&mut self, lane: usize) {
-        self.lanes[lane].retired = true;
+        self.lanes[lane].retire();
     }
 
     /// Lane `lane` is idle: it asks as soon as it is woken.
     pub(crate) fn set_resting(&mut self, now: Instant, lane: usize) {
-        let lane = &mut self.lanes[lane];
-        (lane.resting, lane.rested_at) = (true, Some(now));
+        self.lanes[lane].rest(now);
     }
 
     /// Whether lane `lane` may take chunks: it is up, and neither stalled nor retired.
@@ -298,25 +297,22 @@ impl Scheduler {
 
     /// Whether lane `lane` has stalled.
     pub(crate) fn is_stalled(&self, lane: usize) -> bool {
-        self.lanes[lane].stalled
+        self.lanes[lane].is_stalled()
     }
 
     /// Takes a round trip of lane `lane`, as the driver measured it. The scheduler keeps the least: the others met queues.
     pub(crate) fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
-        let lane = &mut self.lanes[lane];
-        lane.rtt = Some(lane.rtt.map_or(rtt, |known| known.min(rtt)));
+        self.lanes[lane].observe_rtt(rtt);
     }
 
     /// Lane `lane` as the policy sees it.
     pub(crate) fn lane_view(&self, lane: usize) -> LaneView {
-        self.lanes[lane].lane_view(self.now)
+        self.lanes[lane].view(self.now)
     }
 
     /// When lane `lane` last made progress: an acknowledgement came, or it took a chunk while it had none. `None` while it has nothing in flight.
     pub(crate) fn progress_at(&self, lane: usize) -> Option<Instant> {
-        let lane = &self.lanes[lane];
-        let oldest = lane.in_flight.front()?.taken;
-        Some(lane.acknowledged_at.map_or(oldest, |at| at.max(oldest)))
+        self.lanes[lane].progress_at()
     }
 
     /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks may still get none.
@@ -336,19 +332,18 @@ impl Scheduler {
     /// [`Violation::NeverSent`] if it acknowledges chunks or bytes that were not sent.
     pub fn handle_ack(&mut self, now: Instant, lane: usize, ack: &Ack) -> Result<(), Violation> {
         self.now = self.now.max(Some(now));
-        let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
+        let sent = self.lanes[lane].transmissions().next_number();
         let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
         let consumed = self.window.consumed_by(ack.limit);
         if ack.chunks > sent || consumed > self.unsent.next() || ack.complete && !self.unsent.is_end_cut() {
             return Err(never_sent());
         }
         self.window.extend(ack.limit);
-        let answers = self.lanes[lane].stalled && ack.chunks > self.lanes[lane].first;
-        self.lanes[lane].observe(now, ack.chunks);
+        let answers = self.lanes[lane].is_stalled() && self.lanes[lane].is_answered_by(ack.chunks);
         let mut delivered = None;
-        while let Some(sent) = self.lanes[lane].pop_before(ack.chunks) {
-            *delivered.get_or_insert(0) += u64::from(sent.length);
-            self.outstanding.deliver(sent.range());
+        for range in self.lanes[lane].acknowledge(now, ack.chunks) {
+            *delivered.get_or_insert(0) += range.end - range.start;
+            self.outstanding.deliver(range);
         }
         if let Some(bytes) = delivered {
             self.policy.on_ack(lane, bytes);
@@ -356,10 +351,11 @@ impl Scheduler {
         }
         if ack.complete {
             self.outstanding.clear();
-            self.lanes.iter_mut().for_each(Lane::forget_in_flight);
+            self.lanes.iter_mut().for_each(Lane::clear);
         } else {
             for (slot, state) in self.lanes.iter_mut().enumerate() {
-                state.settle(now, slot, self.window.consumed(), &self.outstanding);
+                let sent_on = |range| self.outstanding.within(range).next().map(Segment::sent_on);
+                state.settle(now, self.window.consumed(), |sent| sent_on(sent.range()) == Some(bit(slot)));
             }
             self.outstanding.deliver_below(self.window.consumed());
         }
@@ -391,7 +387,7 @@ impl Scheduler {
 
     /// Whether a lane that has not stalled has a chunk in flight.
     pub(crate) fn is_in_flight(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.is_live() && !lane.in_flight.is_empty())
+        self.lanes.iter().any(|lane| lane.is_live() && lane.in_flight_chunks() > 0)
     }
 
     /// A measure that grows with each chunk that the peer acknowledges or reads for the first time.
@@ -401,22 +397,22 @@ impl Scheduler {
 
     /// The number of the lane in slot `lane`: the same at both ends.
     pub(crate) fn number(&self, lane: usize) -> u16 {
-        self.lanes[lane].number
+        self.lanes[lane].number()
     }
 
     /// When the peer last acknowledged a chunk on `lane`.
     pub(crate) fn acknowledged_at(&self, lane: usize) -> Option<Instant> {
-        self.lanes[lane].acknowledged_at
+        self.lanes[lane].acknowledged_at()
     }
 
     /// Whether `lane` has taken chunks since it joined, and the peer has acknowledged none on it.
     pub(crate) fn is_barren(&self, lane: usize) -> bool {
-        self.lanes[lane].acknowledged_at.is_none() && self.lanes[lane].next_number() > 0
+        self.lanes[lane].is_barren()
     }
 
     /// How many chunks are in flight on `lane`.
     pub(crate) fn in_flight_chunks(&self, lane: usize) -> usize {
-        self.lanes[lane].in_flight.len()
+        self.lanes[lane].in_flight_chunks()
     }
 
     /// How many of the bytes in flight on `lane` are not known to be delivered by another lane.
@@ -426,7 +422,7 @@ impl Scheduler {
 
     /// How many bytes are in flight on `lane`.
     pub(crate) fn in_flight(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(0, |lane| lane.bytes)
+        self.lanes.get(lane).map_or(0, Lane::in_flight)
     }
 
     /// Tells the policy that `lane` no longer answers for any bytes.
@@ -462,13 +458,13 @@ impl Scheduler {
 
     fn refresh_lane_views(&mut self) {
         for (lane_view, lane) in self.lane_views.iter_mut().zip(&self.lanes) {
-            *lane_view = lane.lane_view(self.now);
+            *lane_view = lane.view(self.now);
         }
     }
 
     /// Whether a lane has so many chunks in flight that it takes no more. Each takes memory, even if another lane has delivered it.
     fn is_overfull(&self, lane: usize) -> bool {
-        self.lanes[lane].in_flight.len() >= self.window.max_chunks()
+        self.lanes[lane].in_flight_chunks() >= self.window.max_chunks()
     }
 
     /// Whether the scheduler may keep one more chunk until it is acknowledged.

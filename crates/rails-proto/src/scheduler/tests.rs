@@ -254,7 +254,7 @@ fn a_slow_lane_is_given_short_chunks() {
             scheduler.take(at - Duration::from_millis(10), 1).unwrap();
         }
         for lane in 0..2 {
-            let all = scheduler.lanes[lane].first + scheduler.lanes[lane].in_flight.len() as u64;
+            let all = scheduler.lanes[lane].transmissions().next_number();
             scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
         }
         if scheduler.unsent.bytes() < 2 << 20 {

@@ -115,8 +115,8 @@ impl Snapshot {
         SchedulerView { waiting, requeued, longest_chunk, streak, lanes, in_flight: Some(self) }
     }
 
-    /// Copies the policy's view for `lane` into this snapshot, and reuses its memory.
-    fn keep(&mut self, view: &SchedulerView<'_>, lane: usize) {
+    /// Makes this a copy of the policy's view for `lane`, and reuses its memory.
+    pub(crate) fn of(mut self, view: &SchedulerView<'_>, lane: usize) -> Self {
         let SchedulerView { waiting, requeued, longest_chunk, streak, lanes, in_flight: _ } = *view;
         (self.waiting, self.requeued, self.longest_chunk, self.streak) = (waiting, requeued, longest_chunk, streak);
         self.lanes.clear();
@@ -125,6 +125,7 @@ impl Snapshot {
         self.oldest.clear();
         let others = (0..lanes.len()).filter(|other| *other != lane);
         self.oldest.extend(others.filter_map(|other| view.oldest(other, lane)));
+        self
     }
 }
 

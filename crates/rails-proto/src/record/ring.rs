@@ -1,7 +1,7 @@
 //! Keeps the newest decisions of a scheduler.
 
 use super::{Decided, Entry, Record, RecordedEvent, Snapshot};
-use crate::policy::{Decision, Policy, SchedulerView};
+use crate::policy::{Decision, Policy};
 use std::{collections::VecDeque, time::Instant};
 
 /// A ring of entries. A full ring allocates no more memory: for a new entry it drops the oldest, and reuses the memory of its view.
@@ -25,11 +25,9 @@ impl Recorder {
         Self { capacity, start: None, dropped: 0, numbers, entries, spare: Vec::new() }
     }
 
-    /// Copies the policy's view for `lane`, for [`decided`](Self::decided).
-    pub(crate) fn keep(&mut self, view: &SchedulerView<'_>, lane: usize) -> Snapshot {
-        let mut kept = self.spare.pop().unwrap_or_default();
-        kept.keep(view, lane);
-        kept
+    /// Memory for the policy's view, for [`decided`](Self::decided).
+    pub(crate) fn blank_view(&mut self) -> Snapshot {
+        self.spare.pop().unwrap_or_default()
     }
 
     /// Takes a decision about `lane`.

@@ -18,7 +18,7 @@ impl Scheduler {
         self.outstanding.check();
         let mut sent = 0;
         for (slot, lane) in self.lanes.iter().enumerate() {
-            for segment in lane.in_flight.iter().flat_map(|sent| self.outstanding.within(sent.range())) {
+            for segment in lane.transmissions().ranges().flat_map(|(_, range)| self.outstanding.within(range)) {
                 assert!(
                     segment.is_sent_on(slot),
                     "the lane in slot {slot} has a segment in flight that does not record it"
@@ -33,7 +33,7 @@ impl Scheduler {
             match segment.answering() {
                 Some(Answer { lane, number }) => {
                     assert!(live & bit(lane) != 0, "lane {lane} answers for a segment that it cannot deliver");
-                    let sent = self.lanes[lane].index_of(number).map(|index| self.lanes[lane].in_flight[index].range());
+                    let sent = self.lanes[lane].transmissions().get(number).map(|sent| sent.range());
                     let within = |segment: &Segment| {
                         sent.is_some_and(|sent| sent.start <= segment.offset() && segment.end() <= sent.end)
                     };

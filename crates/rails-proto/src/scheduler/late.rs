@@ -2,11 +2,11 @@
 
 use super::{
     Scheduler, bit,
-    lane::{Lane, Transmission},
+    lane::Lane,
     outstanding::{Answer, Segment},
 };
 use crate::policy::{ChunkView, InFlight};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 impl Scheduler {
     /// When the oldest chunk that `lane` answers for becomes [overdue](crate::policy::SchedulerView::overdue_after), so that another lane
@@ -15,9 +15,10 @@ impl Scheduler {
         if !self.policy.reinjects() {
             return None;
         }
-        let (index, _) = self.oldest_segment(lane, |_| true)?;
+        let (by, _) = self.oldest_segment(lane, |_| true)?;
+        let taken = self.taken(by)?;
         self.refresh_lane_views();
-        Some(self.lanes[lane].in_flight[index].taken + self.view().overdue_after(lane))
+        Some(taken + self.view().overdue_after(lane))
     }
 
     /// Whether another lane could deliver the last chunk that `lane` answers for sooner.
@@ -25,10 +26,9 @@ impl Scheduler {
         if !self.policy.reinjects() {
             return false;
         }
-        let state = &self.lanes[lane];
         let last = self.outstanding.answered_by(lane).next_back();
-        let last = last.and_then(|(number, _)| state.index_of(number));
-        let Some(remaining) = last.and_then(|index| state.remaining(now, index)) else { return false };
+        let remaining = last.and_then(|(number, _)| self.lanes[lane].remaining(now, number));
+        let Some(remaining) = remaining else { return false };
         self.refresh_lane_views();
         self.view().is_slower(lane, remaining)
     }
@@ -43,14 +43,14 @@ impl Scheduler {
     /// `None` if the peer has acknowledged nothing on the others since the lane took those bytes: then the peer may be the cause, not the lane.
     pub(crate) fn late_lane(&self) -> Option<usize> {
         let first = self.outstanding.first()?;
-        let Answer { lane, number } = first.answering()?;
+        let by = first.answering()?;
+        let (lane, taken) = (by.lane, self.taken(by)?);
         let others = self.usable_lanes() & !bit(lane);
         let is_alone = |segment: &Segment| {
             segment.answering().is_some_and(|by| by.lane == lane) && segment.sent_on() & others == 0
         };
-        let taken = self.lanes[lane].in_flight[self.lanes[lane].index_of(number)?].taken;
         let answers = |(other, state): (usize, &Lane)| {
-            others & bit(other) != 0 && state.acknowledged_at.is_some_and(|at| at > taken)
+            others & bit(other) != 0 && state.acknowledged_at().is_some_and(|at| at > taken)
         };
         (self.lanes.iter().enumerate().any(answers) && self.outstanding.iter().all(is_alone)).then_some(lane)
     }
@@ -60,36 +60,27 @@ impl Scheduler {
         self.bytes_waiting() > 0 && self.lanes_worth_of_work() == 0 && self.late_lane() == Some(lane)
     }
 
-    /// The first `wanted` segment that `lane` answers for: the index of its transmission, and its offset.
-    fn oldest_segment(&self, lane: usize, wanted: impl Fn(&Segment) -> bool) -> Option<(usize, u64)> {
+    /// The first `wanted` segment that `lane` answers for: its transmission, and its offset.
+    fn oldest_segment(&self, lane: usize, wanted: impl Fn(&Segment) -> bool) -> Option<(Answer, u64)> {
         let (number, segment) = self.outstanding.answered_by(lane).find(|(_, segment)| wanted(segment))?;
-        Some((self.lanes[lane].index_of(number)?, segment.offset()))
+        Some((Answer { lane, number }, segment.offset()))
     }
 
-    /// A segment of the transmission at `index` on `lane`.
-    fn chunk_view(&self, lane: usize, index: usize, offset: u64) -> ChunkView {
-        let state = &self.lanes[lane];
-        let age =
-            |sent: &Transmission| self.now.map_or(Duration::ZERO, |now| now.saturating_duration_since(sent.taken));
-        ChunkView {
-            offset,
-            lane,
-            age: age(&state.in_flight[index]),
-            expected: age(&state.in_flight[0]).max(state.service().unwrap_or_default()),
-            remaining: self.now.and_then(|now| state.remaining(now, index)),
-        }
+    /// When a lane took the chunk of a transmission that is in flight.
+    fn taken(&self, by: Answer) -> Option<Instant> {
+        Some(self.lanes[by.lane].transmissions().get(by.number)?.taken())
     }
 }
 
 impl InFlight for Scheduler {
     fn first(&self, besides: usize) -> Option<ChunkView> {
         let first = self.outstanding.first().filter(|first| !first.is_sent_on(besides))?;
-        let Answer { lane, number } = first.answering()?;
-        Some(self.chunk_view(lane, self.lanes[lane].index_of(number)?, first.offset()))
+        let by = first.answering()?;
+        self.lanes[by.lane].chunk_view(self.now, by, first.offset())
     }
 
     fn oldest(&self, lane: usize, besides: usize) -> Option<ChunkView> {
-        let (index, offset) = self.oldest_segment(lane, |segment| !segment.is_sent_on(besides))?;
-        Some(self.chunk_view(lane, index, offset))
+        let (by, offset) = self.oldest_segment(lane, |segment| !segment.is_sent_on(besides))?;
+        self.lanes[lane].chunk_view(self.now, by, offset)
     }
 }

@@ -6,31 +6,36 @@
 
 mod check;
 mod estimate;
+mod journal;
 mod lane;
 mod late;
 mod outstanding;
+mod pace;
 mod probe;
 mod reissued;
 mod take;
+mod transmissions;
 mod unsent;
 mod unsent_bytes;
+mod window;
 
 pub use lane::LaneTraits;
 pub use reissued::{ByteCount, Reissued};
 
 use crate::{
     chunk::Priority,
-    parameters::{MAX_WINDOW, max_chunks},
     policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy, Traced},
-    record::{Record, RecordedEvent, Recorder},
+    record::{Record, RecordedEvent},
     violation::Violation,
     wire::Ack,
 };
 use bytes::Bytes;
+use journal::Journal;
 use lane::Lane;
 use outstanding::{Outstanding, Segment};
 use std::time::{Duration, Instant};
 use unsent::Unsent;
+use window::SendWindow;
 
 /// The sending side of one direction of a stream.
 ///
@@ -44,15 +49,8 @@ use unsent::Unsent;
 pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
     longest_chunk: usize,
-    buffer: usize,
-    /// How far behind the first unacknowledged byte the scheduler may send. A range, not a sum: an acknowledged part of a buffer frees nothing while another
-    /// part of it is unacknowledged.
-    max_unacknowledged: u64,
-    /// The peer's window. The limit minus the window is the offset up to which the peer has read.
-    window: u64,
-    /// The offset up to which the peer lets this end send.
-    peer_limit: u64,
     unsent: Unsent,
+    window: SendWindow,
     /// The bytes that were sent and are not known to be delivered, and the lanes that hold them.
     outstanding: Outstanding,
     lanes: Vec<Lane>,
@@ -64,16 +62,9 @@ pub struct Scheduler {
     streak: Option<Streak>,
     /// When the policy first refused a lane although bytes waited, since it last gave bytes to a lane.
     refused_since: Option<Instant>,
-    /// Keeps the decisions, if they are recorded.
-    recorder: Option<Box<Recorder>>,
-    /// The decisions for the log, while the driver asks for them.
-    traced: Option<Vec<Traced>>,
-    /// The peer has read everything below this offset.
-    consumed: u64,
+    journal: Journal,
     /// Bytes and chunks that lanes took more than once.
     reissued: Reissued,
-    /// The number of written bytes that no lane will take, if the peer reads no more.
-    abandoned: Option<u64>,
 }
 
 impl Scheduler {
@@ -89,55 +80,48 @@ impl Scheduler {
         Self {
             policy,
             longest_chunk: longest_chunk.max(1),
-            buffer,
-            max_unacknowledged: max_unacknowledged.clamp(1, MAX_WINDOW),
-            window,
-            peer_limit: window,
-            unsent: Unsent::default(),
+            unsent: Unsent::new(buffer),
+            window: SendWindow::new(window, max_unacknowledged),
             outstanding: Outstanding::default(),
             lanes: Vec::new(),
             lane_views: Vec::new(),
             now: None,
             streak: None,
             refused_since: None,
-            recorder: None,
-            traced: None,
-            consumed: 0,
+            journal: Journal::default(),
             reissued: Reissued::default(),
-            abandoned: None,
         }
     }
 
     /// Keeps the newest `capacity` decisions and the events between them, from here on.
     pub fn record_decisions(&mut self, capacity: usize) {
-        let numbers = self.lanes.iter().map(|lane| lane.up.then_some(lane.number)).collect();
-        self.recorder = Some(Box::new(Recorder::new(capacity, numbers)));
+        let numbers = self.lanes.iter().map(|lane| lane.is_up().then_some(lane.number())).collect();
+        self.journal.record(capacity, numbers);
     }
 
     /// Takes the decisions since the last call. `None` if the scheduler does not record them.
     pub fn take_record(&mut self) -> Option<Record> {
-        let policy = self.policy.built_in();
-        self.recorder.as_mut().map(|recorder| recorder.take(policy))
+        self.journal.take_record(self.policy.built_in())
     }
 
     /// Keeps the decisions for the log, until [`Scheduler::take_traced`] takes them.
     pub(crate) fn trace(&mut self) {
-        self.traced.get_or_insert_default();
+        self.journal.trace();
     }
 
     /// Takes the decisions since [`Scheduler::trace`], and keeps no more.
     pub(crate) fn take_traced(&mut self) -> Vec<Traced> {
-        self.traced.take().unwrap_or_default()
+        self.journal.take_traced()
     }
 
     /// How many bytes the application may write now.
     pub(crate) fn writable_bytes(&self) -> usize {
-        if self.is_finished() { 0 } else { self.buffer.saturating_sub(self.unsent.bytes()) }
+        self.unsent.writable_bytes()
     }
 
     /// Whether the application may write so many bytes that a waiting writer is worth waking: a quarter of the buffer.
     pub(crate) fn is_writer_worth_waking(&self) -> bool {
-        self.writable_bytes() >= self.buffer / 4
+        self.unsent.is_writer_worth_waking()
     }
 
     /// Takes bytes to send, all of them: the caller checks [`Scheduler::writable_bytes`] first.
@@ -150,7 +134,7 @@ impl Scheduler {
 
     /// Takes messages from here on. Returns whether it can: the application has written nothing and not finished the stream.
     pub(crate) fn carry_messages(&mut self) -> bool {
-        self.unsent.carry_messages(self.longest_chunk, self.send_window())
+        self.unsent.carry_messages(self.longest_chunk, self.window.size())
     }
 
     /// Takes a message to send; it waits behind more urgent ones.
@@ -163,12 +147,12 @@ impl Scheduler {
 
     /// The peer's window.
     pub(crate) fn peer_window(&self) -> u64 {
-        self.window
+        self.window.peer()
     }
 
     /// The most bytes of the stream that may be on their way at a time: the peer's window, or this end's bound if that is less.
     pub(crate) fn send_window(&self) -> u64 {
-        self.window.min(self.max_unacknowledged)
+        self.window.size()
     }
 
     /// The longest chunk that both ends take.
@@ -196,11 +180,10 @@ impl Scheduler {
         if read > sent {
             return Err(Violation::NeverSent { acknowledged: read, sent });
         }
-        self.consumed = self.consumed.max(read);
+        self.window.consume(read);
         let abandoned = self.unsent.give_up();
-        self.abandoned = Some(abandoned);
         self.outstanding.clear();
-        self.lanes.iter_mut().for_each(Lane::forget_in_flight);
+        self.lanes.iter_mut().for_each(Lane::clear);
         self.check();
         Ok(sent + abandoned - read)
     }
@@ -212,17 +195,17 @@ impl Scheduler {
 
     /// Whether the peer has every byte and the end.
     pub(crate) fn is_complete(&self) -> bool {
-        self.abandoned.is_none() && self.unsent.is_end_cut() && self.outstanding.is_empty()
+        !self.unsent.is_given_up() && self.unsent.is_end_cut() && self.outstanding.is_empty()
     }
 
     /// How many bytes the application has written.
     pub(crate) fn bytes_written(&self) -> u64 {
-        self.unsent.next() + self.unsent.bytes() as u64 + self.abandoned.unwrap_or(0)
+        self.unsent.bytes_written()
     }
 
     /// How many bytes the peer has read, as far as this end knows.
     pub(crate) fn bytes_consumed(&self) -> u64 {
-        self.consumed
+        self.window.consumed()
     }
 
     /// How many bytes lanes took more than once: requeued, reinjected and probed.
@@ -237,7 +220,7 @@ impl Scheduler {
 
     /// Bytes and chunks that lane `lane` took after another lane had taken them, since it joined.
     pub(crate) fn reissued_by(&self, lane: usize) -> Reissued {
-        self.lanes[lane].reissued
+        self.lanes[lane].reissued()
     }
 
     /// How many bytes no lane has taken.
@@ -247,7 +230,7 @@ impl Scheduler {
 
     /// How many bytes of the peer's window are in use, as far as this end knows.
     pub(crate) fn window_used(&self) -> u64 {
-        self.unsent.next() - self.consumed
+        self.unsent.next() - self.window.consumed()
     }
 
     /// Lane `lane` has joined.
@@ -256,9 +239,9 @@ impl Scheduler {
             self.lanes.resize_with(lane + 1, Lane::default);
             self.lane_views.resize_with(lane + 1, LaneView::default);
         }
-        let LaneTraits { number, weight, rtt } = traits;
-        self.lanes[lane] = Lane { up: true, number, weight, rtt, ..Lane::default() };
-        self.record(RecordedEvent::Joined { slot: lane, number });
+        let number = traits.number;
+        self.lanes[lane] = Lane::joined(traits);
+        self.journal.note(self.now, RecordedEvent::Joined { slot: lane, number });
     }
 
     /// Lane `lane` is lost: the others take its bytes that are not known to be delivered.
@@ -273,7 +256,7 @@ impl Scheduler {
     /// Lane `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on it, or the caller calls
     /// [`Scheduler::restore`].
     pub(crate) fn stall(&mut self, lane: usize) {
-        self.lanes[lane].stalled = true;
+        self.lanes[lane].stall();
         self.outstanding.release(lane);
         self.let_others_answer();
         self.note_lost(lane);
@@ -283,10 +266,8 @@ impl Scheduler {
     /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The scheduler forgets the estimates of
     /// its speed.
     pub(crate) fn restore(&mut self, lane: usize) {
-        let state = &mut self.lanes[lane];
-        state.stalled = false;
-        (state.rate, state.service, state.service_at_least) = Default::default();
-        self.outstanding.resume(lane, self.lanes[lane].transmissions());
+        self.lanes[lane].restore();
+        self.outstanding.resume(lane, self.lanes[lane].transmissions().ranges());
         self.check();
     }
 
@@ -294,20 +275,19 @@ impl Scheduler {
     fn let_others_answer(&mut self) {
         for (slot, state) in self.lanes.iter().enumerate().filter(|(_, state)| state.is_live()) {
             if self.outstanding.requeued_size().0 > 0 {
-                self.outstanding.resume(slot, state.transmissions());
+                self.outstanding.resume(slot, state.transmissions().ranges());
             }
         }
     }
 
     /// Lane `lane` takes no more, and keeps the chunks that it has.
     pub(crate) fn retire(&mut self, lane: usize) {
-        self.lanes[lane].retired = true;
+        self.lanes[lane].retire();
     }
 
     /// Lane `lane` is idle: it asks as soon as it is woken.
     pub(crate) fn set_resting(&mut self, now: Instant, lane: usize) {
-        let lane = &mut self.lanes[lane];
-        (lane.resting, lane.rested_at) = (true, Some(now));
+        self.lanes[lane].rest(now);
     }
 
     /// Whether lane `lane` may take chunks: it is up, and neither stalled nor retired.
@@ -317,25 +297,22 @@ impl Scheduler {
 
     /// Whether lane `lane` has stalled.
     pub(crate) fn is_stalled(&self, lane: usize) -> bool {
-        self.lanes[lane].stalled
+        self.lanes[lane].is_stalled()
     }
 
     /// Takes a round trip of lane `lane`, as the driver measured it. The scheduler keeps the least: the others met queues.
     pub(crate) fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
-        let lane = &mut self.lanes[lane];
-        lane.rtt = Some(lane.rtt.map_or(rtt, |known| known.min(rtt)));
+        self.lanes[lane].observe_rtt(rtt);
     }
 
     /// Lane `lane` as the policy sees it.
     pub(crate) fn lane_view(&self, lane: usize) -> LaneView {
-        self.lanes[lane].lane_view(self.now)
+        self.lanes[lane].view(self.now)
     }
 
     /// When lane `lane` last made progress: an acknowledgement came, or it took a chunk while it had none. `None` while it has nothing in flight.
     pub(crate) fn progress_at(&self, lane: usize) -> Option<Instant> {
-        let lane = &self.lanes[lane];
-        let oldest = lane.in_flight.front()?.taken;
-        Some(lane.acknowledged_at.map_or(oldest, |at| at.max(oldest)))
+        self.lanes[lane].progress_at()
     }
 
     /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks may still get none.
@@ -355,33 +332,32 @@ impl Scheduler {
     /// [`Violation::NeverSent`] if it acknowledges chunks or bytes that were not sent.
     pub fn handle_ack(&mut self, now: Instant, lane: usize, ack: &Ack) -> Result<(), Violation> {
         self.now = self.now.max(Some(now));
-        let sent = self.lanes[lane].first + self.lanes[lane].in_flight.len() as u64;
+        let sent = self.lanes[lane].transmissions().next_number();
         let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
-        let consumed = ack.limit.saturating_sub(self.window);
+        let consumed = self.window.consumed_by(ack.limit);
         if ack.chunks > sent || consumed > self.unsent.next() || ack.complete && !self.unsent.is_end_cut() {
             return Err(never_sent());
         }
-        self.peer_limit = self.peer_limit.max(ack.limit);
-        self.consumed = self.consumed.max(consumed);
-        let answers = self.lanes[lane].stalled && ack.chunks > self.lanes[lane].first;
-        self.lanes[lane].observe(now, ack.chunks);
+        self.window.extend(ack.limit);
+        let answers = self.lanes[lane].is_stalled() && self.lanes[lane].is_answered_by(ack.chunks);
         let mut delivered = None;
-        while let Some(sent) = self.lanes[lane].pop_before(ack.chunks) {
-            *delivered.get_or_insert(0) += u64::from(sent.length);
-            self.outstanding.deliver(sent.range());
+        for range in self.lanes[lane].acknowledge(now, ack.chunks) {
+            *delivered.get_or_insert(0) += range.end - range.start;
+            self.outstanding.deliver(range);
         }
         if let Some(bytes) = delivered {
             self.policy.on_ack(lane, bytes);
-            self.record(RecordedEvent::Acked { lane, bytes });
+            self.journal.note(self.now, RecordedEvent::Acked { lane, bytes });
         }
         if ack.complete {
             self.outstanding.clear();
-            self.lanes.iter_mut().for_each(Lane::forget_in_flight);
+            self.lanes.iter_mut().for_each(Lane::clear);
         } else {
             for (slot, state) in self.lanes.iter_mut().enumerate() {
-                state.settle(now, slot, self.consumed, &self.outstanding);
+                let sent_on = |range| self.outstanding.within(range).next().map(Segment::sent_on);
+                state.settle(now, self.window.consumed(), |sent| sent_on(sent.range()) == Some(bit(slot)));
             }
-            self.outstanding.deliver_below(self.consumed);
+            self.outstanding.deliver_below(self.window.consumed());
         }
         if answers {
             self.restore(lane);
@@ -401,7 +377,7 @@ impl Scheduler {
     /// Whether the peer lacks anything: bytes that wait or are in flight, or the end.
     pub(crate) fn awaits_delivery(&self) -> bool {
         let end = self.unsent.is_finished() && !self.unsent.is_end_cut();
-        self.abandoned.is_none() && (!self.outstanding.is_empty() || self.unsent.bytes() > 0 || end)
+        !self.unsent.is_given_up() && (!self.outstanding.is_empty() || self.unsent.bytes() > 0 || end)
     }
 
     /// Whether the peer has acknowledged everything sent so far.
@@ -411,32 +387,32 @@ impl Scheduler {
 
     /// Whether a lane that has not stalled has a chunk in flight.
     pub(crate) fn is_in_flight(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.is_live() && !lane.in_flight.is_empty())
+        self.lanes.iter().any(|lane| lane.is_live() && lane.in_flight_chunks() > 0)
     }
 
     /// A measure that grows with each chunk that the peer acknowledges or reads for the first time.
     pub(crate) fn delivered(&self) -> u64 {
-        self.outstanding.delivered() + self.consumed
+        self.outstanding.delivered() + self.window.consumed()
     }
 
     /// The number of the lane in slot `lane`: the same at both ends.
     pub(crate) fn number(&self, lane: usize) -> u16 {
-        self.lanes[lane].number
+        self.lanes[lane].number()
     }
 
     /// When the peer last acknowledged a chunk on `lane`.
     pub(crate) fn acknowledged_at(&self, lane: usize) -> Option<Instant> {
-        self.lanes[lane].acknowledged_at
+        self.lanes[lane].acknowledged_at()
     }
 
     /// Whether `lane` has taken chunks since it joined, and the peer has acknowledged none on it.
     pub(crate) fn is_barren(&self, lane: usize) -> bool {
-        self.lanes[lane].acknowledged_at.is_none() && self.lanes[lane].next_number() > 0
+        self.lanes[lane].is_barren()
     }
 
     /// How many chunks are in flight on `lane`.
     pub(crate) fn in_flight_chunks(&self, lane: usize) -> usize {
-        self.lanes[lane].in_flight.len()
+        self.lanes[lane].in_flight_chunks()
     }
 
     /// How many of the bytes in flight on `lane` are not known to be delivered by another lane.
@@ -446,19 +422,13 @@ impl Scheduler {
 
     /// How many bytes are in flight on `lane`.
     pub(crate) fn in_flight(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(0, |lane| lane.bytes)
+        self.lanes.get(lane).map_or(0, Lane::in_flight)
     }
 
     /// Tells the policy that `lane` no longer answers for any bytes.
     fn note_lost(&mut self, lane: usize) {
         self.policy.on_lost(lane);
-        self.record(RecordedEvent::Lost { lane });
-    }
-
-    fn record(&mut self, event: RecordedEvent) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.add(self.now, event);
-        }
+        self.journal.note(self.now, RecordedEvent::Lost { lane });
     }
 
     /// The view of the policy.
@@ -478,7 +448,7 @@ impl Scheduler {
 
     /// The offset up to which this end may send: as far as the peer lets it, and as far as it keeps bytes for the peer.
     fn limit(&self) -> u64 {
-        self.peer_limit.min(self.first_unacknowledged().saturating_add(self.max_unacknowledged))
+        self.window.limit(self.first_unacknowledged())
     }
 
     /// The offset of the first byte that a lane has taken and the peer has not acknowledged.
@@ -488,19 +458,18 @@ impl Scheduler {
 
     fn refresh_lane_views(&mut self) {
         for (lane_view, lane) in self.lane_views.iter_mut().zip(&self.lanes) {
-            *lane_view = lane.lane_view(self.now);
+            *lane_view = lane.view(self.now);
         }
     }
 
     /// Whether a lane has so many chunks in flight that it takes no more. Each takes memory, even if another lane has delivered it.
     fn is_overfull(&self, lane: usize) -> bool {
-        self.lanes[lane].in_flight.len() >= max_chunks(self.send_window())
+        self.lanes[lane].in_flight_chunks() >= self.window.max_chunks()
     }
 
-    /// Whether the scheduler may keep one more chunk until it is acknowledged. Tiny chunks cost more memory than they have bytes, at either end. A window
-    /// full of chunks of two kibibytes stays below this bound.
+    /// Whether the scheduler may keep one more chunk until it is acknowledged.
     fn may_keep_more(&self) -> bool {
-        self.outstanding.len() < max_chunks(self.send_window())
+        self.outstanding.len() < self.window.max_chunks()
     }
 
     /// The lanes that may answer for their chunks.

@@ -11,7 +11,7 @@ use std::{
 ///
 /// This is the only record of which lane holds which byte. Only evidence of delivery removes a segment: an acknowledgement on a lane that sent it, or an
 /// offset beyond it up to which the peer has read. A lane that takes a part of a segment splits it, and segments are never joined. A
-/// [transmission](super::lane::Transmission) was one segment when its lane took it, so its range consists of whole segments as long as any of it is left.
+/// [transmission](super::transmissions::Transmission) was one segment when its lane took it, so its range consists of whole segments as long as any of it is left.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     segments: BTreeMap<u64, Segment>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 impl Scheduler {
     /// Whether there is a chunk with which to probe `lane`, which gets nothing else.
     pub(crate) fn can_probe(&self, lane: usize) -> bool {
-        self.lanes[lane].is_usable() && self.lanes[lane].in_flight.is_empty() && self.probe_of(lane).is_some()
+        self.lanes[lane].is_usable() && self.lanes[lane].in_flight_chunks() == 0 && self.probe_of(lane).is_some()
     }
 
     /// Gives `lane` a copy of a few bytes that another lane has in flight. The other lane still answers for them, so the peer does not wait for `lane`. The
@@ -21,7 +21,7 @@ impl Scheduler {
         }
         let (offset, most) = self.probe_of(lane)?;
         let chunk = self.outstanding.copy(offset, most, self.next_transmission(lane))?;
-        self.lanes[lane].resting = false;
+        self.lanes[lane].wake();
         self.note_sent(now, lane, &chunk, Cause::Probed);
         Some(chunk)
     }

@@ -1,25 +1,27 @@
 //! Chunks for lanes with room: the policy decides, and the scheduler carries that out.
 
-use super::{Reissued, Scheduler, lane::Transmission, outstanding::Answer};
+use super::{Reissued, Scheduler, outstanding::Answer};
 use crate::{
     chunk::Chunk,
     policy::{Cause, Decision, LONGEST_REFUSAL, SchedulerView, Sent, Streak, Traced},
-    record::{RecordedEvent, Snapshot},
+    record::RecordedEvent,
 };
 use std::time::Instant;
 
 impl Scheduler {
     /// Gives a lane that has room the next chunk, if there is one. The chunk is in flight on that lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
-        debug_assert!(self.lanes[lane].up, "a lane that is down asks for nothing");
+        debug_assert!(self.lanes[lane].is_up(), "a lane that is down asks for nothing");
         self.now = self.now.max(Some(now));
-        self.lanes[lane].resting = false;
+        self.lanes[lane].wake();
         if !self.may_give(lane) {
             return None;
         }
         self.refresh_lane_views();
-        let decision = self.policy.decide(&self.view(), lane);
-        let seen = self.keep_view(lane);
+        let seen = self.journal.blank_view();
+        let view = self.view();
+        let decision = self.policy.decide(&view, lane);
+        let seen = seen.map(|blank| blank.of(&view, lane));
         let mut taken = self.carry_out(decision, lane);
         let mut overruled = None;
         if taken.is_some() {
@@ -29,13 +31,8 @@ impl Scheduler {
             taken = overruled.and_then(|instead| self.carry_out(instead, lane));
         }
         let chunk = taken.as_ref().map(|(chunk, _)| (chunk.offset, chunk.length));
-        let number = self.number(lane);
-        if let Some(traced) = &mut self.traced {
-            traced.push(Traced { slot: lane, number, decision, overruled, chunk });
-        }
-        if let (Some(recorder), Some(seen)) = (&mut self.recorder, seen) {
-            recorder.decided(self.now, lane, (decision, overruled), seen);
-        }
+        let decided = Traced { slot: lane, number: self.number(lane), decision, overruled, chunk };
+        self.journal.decided(self.now, decided, seen);
         let (chunk, cause) = taken?;
         self.note_sent(now, lane, &chunk, cause);
         Some(chunk)
@@ -64,22 +61,12 @@ impl Scheduler {
             let before = self.streak.filter(|streak| streak.lane == lane).map_or(0, |streak| streak.bytes);
             self.streak = Some(Streak { lane, bytes: before + u64::from(chunk.length) });
         } else {
-            let reissued = Reissued::of(&sent);
-            self.reissued += reissued;
-            self.lanes[lane].reissued += reissued;
+            self.reissued += Reissued::of(&sent);
         }
-        self.lanes[lane].put(Transmission::of(chunk, now));
+        self.lanes[lane].put(now, chunk, Reissued::of(&sent));
         self.policy.on_sent(&sent);
-        self.record(RecordedEvent::Sent(sent));
+        self.journal.note(self.now, RecordedEvent::Sent(sent));
         self.check();
-    }
-
-    /// A snapshot of the policy's view for `lane`, if the scheduler records decisions.
-    fn keep_view(&mut self, lane: usize) -> Option<Snapshot> {
-        let mut recorder = self.recorder.take()?;
-        let seen = recorder.keep(&self.view(), lane);
-        self.recorder = Some(recorder);
-        Some(seen)
     }
 
     /// Gives `lane` the chunk of a decision. `None` if there is no such chunk.
@@ -108,7 +95,7 @@ impl Scheduler {
 
     /// The transmission of the chunk that `lane` takes next.
     pub(super) fn next_transmission(&self, lane: usize) -> Answer {
-        Answer { lane, number: self.lanes[lane].next_number() }
+        Answer { lane, number: self.lanes[lane].transmissions().next_number() }
     }
 
     /// Overrules a policy that gives nothing to a lane that asks. The lane gets a chunk if the policy has given no lane any of the
@@ -132,7 +119,7 @@ impl Scheduler {
             return false;
         }
         let others =
-            || self.lanes.iter().enumerate().any(|(other, state)| other != lane && !state.in_flight.is_empty());
+            || self.lanes.iter().enumerate().any(|(other, state)| other != lane && state.in_flight_chunks() > 0);
         self.outstanding.requeued_size().0 > 0 || self.unsent.ready(self.limit()).is_some() || others()
     }
 }

@@ -254,7 +254,7 @@ fn a_slow_lane_is_given_short_chunks() {
             scheduler.take(at - Duration::from_millis(10), 1).unwrap();
         }
         for lane in 0..2 {
-            let all = scheduler.lanes[lane].first + scheduler.lanes[lane].in_flight.len() as u64;
+            let all = scheduler.lanes[lane].transmissions().next_number();
             scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
         }
         if scheduler.unsent.bytes() < 2 << 20 {
@@ -453,7 +453,7 @@ proptest! {
                     counts[lane] += 1;
                 },
                 4 => {
-                    let limit = scheduler.peer_limit;
+                    let limit = scheduler.window.limit(u64::MAX);
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
                 5 => scheduler.stall(lane),

@@ -7,19 +7,49 @@ use crate::{
 };
 use bytes::Bytes;
 
+/// The bytes that the application has written and no lane has taken.
+#[derive(Debug)]
+pub(crate) struct Unsent {
+    carried: Carried,
+    /// How many bytes the application may let wait.
+    capacity: usize,
+    /// The number of written bytes that no lane will take, if the peer reads no more.
+    abandoned: Option<u64>,
+}
+
 /// Bytes or messages, as the application uses the stream.
 #[derive(Debug)]
-pub(super) enum Unsent {
+enum Carried {
     Bytes(UnsentBytes),
     Messages(Box<Outbox>),
 }
 
 impl Unsent {
+    /// Nothing yet; the application may let `capacity` bytes wait.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { carried: Carried::Bytes(UnsentBytes::default()), capacity, abandoned: None }
+    }
+
+    /// How many bytes the application may write now.
+    pub(crate) fn writable_bytes(&self) -> usize {
+        if self.is_finished() { 0 } else { self.capacity.saturating_sub(self.bytes()) }
+    }
+
+    /// Whether the application may write so many bytes that a waiting writer is worth waking: a quarter of the buffer.
+    pub(crate) fn is_writer_worth_waking(&self) -> bool {
+        self.writable_bytes() >= self.capacity / 4
+    }
+
+    /// How many bytes the application has written.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.next() + self.bytes() as u64 + self.abandoned.unwrap_or(0)
+    }
+
     /// Changes from bytes to messages. Returns whether it can: there were no bytes yet.
     pub(super) fn carry_messages(&mut self, longest_chunk: usize, window: u64) -> bool {
         let fresh = self.next() == 0 && self.bytes() == 0 && !self.is_finished();
         if fresh {
-            *self = Self::Messages(Box::new(Outbox::new(longest_chunk, window)));
+            self.carried = Carried::Messages(Box::new(Outbox::new(longest_chunk, window)));
         }
         fresh
     }
@@ -29,9 +59,9 @@ impl Unsent {
     /// # Panics
     /// If the stream carries messages, and after [`Unsent::finish`].
     pub(super) fn write(&mut self, bytes: Bytes) {
-        match self {
-            Self::Bytes(unsent) => unsent.write(bytes),
-            Self::Messages(_) => panic!("no bytes are written to a stream that carries messages"),
+        match &mut self.carried {
+            Carried::Bytes(unsent) => unsent.write(bytes),
+            Carried::Messages(_) => panic!("no bytes are written to a stream that carries messages"),
         }
     }
 
@@ -40,78 +70,80 @@ impl Unsent {
     /// # Panics
     /// If the stream carries bytes, and after [`Unsent::finish`].
     pub(super) fn send(&mut self, priority: Priority, message: Bytes) {
-        match self {
-            Self::Messages(outbox) => outbox.send(priority, message),
-            Self::Bytes(_) => panic!("no message is sent on a stream that carries bytes"),
+        match &mut self.carried {
+            Carried::Messages(outbox) => outbox.send(priority, message),
+            Carried::Bytes(_) => panic!("no message is sent on a stream that carries bytes"),
         }
     }
 
     /// The application will write no more.
     pub(super) fn finish(&mut self) {
-        match self {
-            Self::Bytes(unsent) => unsent.finish(),
-            Self::Messages(outbox) => outbox.finish(),
+        match &mut self.carried {
+            Carried::Bytes(unsent) => unsent.finish(),
+            Carried::Messages(outbox) => outbox.finish(),
         }
     }
 
-    /// Discards the waiting bytes and the end. Returns how many bytes there were.
+    /// Discards the waiting bytes and the end: the peer reads no more. Returns how many bytes there were.
     pub(super) fn give_up(&mut self) -> u64 {
-        match self {
-            Self::Bytes(unsent) => unsent.give_up(),
-            Self::Messages(outbox) => outbox.give_up(),
-        }
+        let abandoned = match &mut self.carried {
+            Carried::Bytes(unsent) => unsent.give_up(),
+            Carried::Messages(outbox) => outbox.give_up(),
+        };
+        self.abandoned = Some(abandoned);
+        abandoned
     }
 
-    pub(super) fn is_finished(&self) -> bool {
-        match self {
-            Self::Bytes(unsent) => unsent.is_finished(),
-            Self::Messages(outbox) => outbox.is_finished(),
+    /// Whether [`Unsent::give_up`] was called.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.abandoned.is_some()
+    }
+
+    /// Whether [`Unsent::finish`] was called.
+    pub(crate) fn is_finished(&self) -> bool {
+        match &self.carried {
+            Carried::Bytes(unsent) => unsent.is_finished(),
+            Carried::Messages(outbox) => outbox.is_finished(),
         }
     }
 
     /// Whether a lane has taken the end.
     pub(super) fn is_end_cut(&self) -> bool {
-        match self {
-            Self::Bytes(unsent) => unsent.is_end_cut(),
-            Self::Messages(outbox) => outbox.is_end_cut(),
+        match &self.carried {
+            Carried::Bytes(unsent) => unsent.is_end_cut(),
+            Carried::Messages(outbox) => outbox.is_end_cut(),
         }
     }
 
     /// How many bytes wait.
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Bytes(unsent) => unsent.bytes(),
-            Self::Messages(outbox) => outbox.bytes(),
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.carried {
+            Carried::Bytes(unsent) => unsent.bytes(),
+            Carried::Messages(outbox) => outbox.bytes(),
         }
     }
 
     /// The offset behind the last byte that a lane has taken.
     pub(super) fn next(&self) -> u64 {
-        match self {
-            Self::Bytes(unsent) => unsent.next(),
-            Self::Messages(outbox) => outbox.next(),
+        match &self.carried {
+            Carried::Bytes(unsent) => unsent.next(),
+            Carried::Messages(outbox) => outbox.next(),
         }
     }
 
     /// How many bytes below `limit` wait; `None` if there is nothing to cut, not even the end.
     pub(super) fn ready(&self, limit: u64) -> Option<usize> {
-        match self {
-            Self::Bytes(unsent) => unsent.ready(limit),
-            Self::Messages(outbox) => outbox.ready(limit),
+        match &self.carried {
+            Carried::Bytes(unsent) => unsent.ready(limit),
+            Carried::Messages(outbox) => outbox.ready(limit),
         }
     }
 
     /// Cuts the next chunk, below `limit` and of about `most` bytes at most.
     pub(super) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
-        match self {
-            Self::Bytes(unsent) => unsent.cut(limit, most),
-            Self::Messages(outbox) => outbox.cut(limit, most),
+        match &mut self.carried {
+            Carried::Bytes(unsent) => unsent.cut(limit, most),
+            Carried::Messages(outbox) => outbox.cut(limit, most),
         }
-    }
-}
-
-impl Default for Unsent {
-    fn default() -> Self {
-        Self::Bytes(UnsentBytes::default())
     }
 }

@@ -20,6 +20,7 @@ mod outage;
 mod paths;
 mod stalls;
 mod standstill;
+mod timeouts;
 mod unused;
 mod wakes;
 
@@ -585,6 +586,7 @@ impl Connection {
     /// The lanes and tasks to wake since the last call.
     #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_wakes(&mut self) -> Wakes {
+        self.wakes.supervisor |= self.standstill.take_news();
         self.wakes.take()
     }
 

@@ -63,7 +63,7 @@ impl Connection {
 
     /// Notes when the last usable lane is gone, and when one delivers again.
     pub(super) fn watch_for_outage(&mut self, now: Instant) {
-        let usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
+        let usable = self.has_usable_lane();
         if self.is_done() || self.failure.is_some() {
             return;
         }

@@ -50,7 +50,7 @@ impl Health {
 impl Connection {
     /// When `lane` is to be [checked for progress](Connection::check_progress) next; `None` while nothing on it waits for an answer.
     pub(super) fn progress_check_at(&self, lane: LaneId) -> Option<Instant> {
-        if self.failure.is_some() || self.is_done() {
+        if self.is_over() {
             return None;
         }
         self.lanes[lane.0].health.check_at
@@ -58,7 +58,7 @@ impl Connection {
 
     /// Checks whether `lane` makes progress, by `sample` of its transport. A lane without progress is stalled, and others send its chunks again.
     pub fn check_progress(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
-        if self.failure.is_some() || self.is_done() {
+        if self.is_over() {
             return;
         }
         if let Some(rtt) = sample.min_rtt.or(sample.rtt) {

@@ -9,7 +9,8 @@ impl Connection {
         if self.needs_no_lane() {
             return None;
         }
-        [self.outage_check_at(), self.ending_check_at(), self.standstill.check_at()].into_iter().flatten().min()
+        let outage = self.outage.check_at(self.is_any_up()).filter(|_| !self.is_over());
+        [outage, self.ending.check_at(self.is_done()), self.standstill.check_at()].into_iter().flatten().min()
     }
 
     /// Handles every timeout that is due at `now`.
@@ -23,7 +24,9 @@ impl Connection {
             let cause = StandstillCause::of(&self.scheduler, self.has_usable_lane(), self.awaits_sending());
             self.tell(now, None, EventKind::Standstill { cause, stood_for });
         }
-        self.handle_ending(now);
+        if self.ending.handle(now) && !self.is_done() {
+            self.end_lingering(now);
+        }
         self.check_outage(now);
     }
 
@@ -40,7 +43,7 @@ impl Connection {
     /// Notes whether the stream waits for anything but its application.
     pub(super) fn watch_for_standstill(&mut self, now: Instant) {
         let awaits_receiving = self.awaits_receiving();
-        let awaits_progress = self.failure.is_none() && (awaits_receiving || self.awaits_sending());
+        let awaits_progress = !self.has_failed() && (awaits_receiving || self.awaits_sending());
         let is_covered = || !awaits_receiving && waits_for_one_lane(&self.lanes, &self.scheduler);
         self.standstill.watch(now, awaits_progress, is_covered);
     }
@@ -53,11 +56,11 @@ impl Connection {
     }
 
     fn awaits_sending(&self) -> bool {
-        !self.is_stopped() && self.scheduler.awaits_delivery()
+        !self.ending.is_stopped() && self.scheduler.awaits_delivery()
     }
 
     fn awaits_receiving(&self) -> bool {
-        self.incoming.bytes_held() > 0 && !self.incoming.is_readable() && !self.refuses()
+        self.incoming.bytes_held() > 0 && !self.incoming.is_readable() && !self.ending.refuses()
     }
 
     pub(super) fn has_usable_lane(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The figures of a connection and its lanes.
 
-use super::{Connection, LaneId, LaneTimes, Stalls};
+use super::{Connection, LaneId, LaneProgress, LaneState, LaneTimes, Stalls};
 use crate::scheduler::{ByteCount, Reissued};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -138,6 +138,29 @@ impl Connection {
             service: lane_view.service,
             unused: state.unused.told,
         }
+    }
+
+    /// The progress of the lanes that are up, for the report of a standstill.
+    pub fn lane_progress(&self, now: Instant) -> impl Iterator<Item = LaneProgress> + '_ {
+        self.lanes().map(move |lane| {
+            let state = &self.lanes[lane.0];
+            let ago = |at: Instant| now.saturating_duration_since(at);
+            LaneProgress {
+                lane,
+                number: self.scheduler.number(lane.0),
+                state: match () {
+                    () if state.health.is_link_down() => LaneState::LinkDown,
+                    () if state.health.is_stalled() => LaneState::Stalled,
+                    () if state.leaving => LaneState::Leaving,
+                    () if state.idle => LaneState::Idle,
+                    () => LaneState::Busy,
+                },
+                unacknowledged: self.scheduler.in_flight(lane.0),
+                last_progress: self.scheduler.acknowledged_at(lane.0).map(ago),
+                last_arrival: state.arrived_at.map(ago),
+                rtt: self.scheduler.lane_view(lane.0).rtt,
+            }
+        })
     }
 
     /// Counts a chunk that arrived on `lane`: whether it is a duplicate, and how full the window is.

@@ -1,6 +1,6 @@
 //! Checks whether lanes make progress, and stalls the lanes that do not.
 
-use super::{Connection, Event, EventKind, LaneId, StallCause};
+use super::{Connection, EventKind, LaneId, StallCause};
 use std::time::{Duration, Instant};
 
 /// The transport's figures of a lane: the kernel sees acknowledgements long before the peer acknowledges a whole chunk. `None` is unknown.
@@ -50,7 +50,7 @@ impl Health {
 impl Connection {
     /// When `lane` is to be [checked for progress](Connection::check_progress) next; `None` while nothing on it waits for an answer.
     pub(super) fn progress_check_at(&self, lane: LaneId) -> Option<Instant> {
-        if self.failure.is_some() || self.is_done() {
+        if self.is_over() {
             return None;
         }
         self.lanes[lane.0].health.check_at
@@ -58,7 +58,7 @@ impl Connection {
 
     /// Checks whether `lane` makes progress, by `sample` of its transport. A lane without progress is stalled, and others send its chunks again.
     pub fn check_progress(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
-        if self.failure.is_some() || self.is_done() {
+        if self.is_over() {
             return;
         }
         if let Some(rtt) = sample.min_rtt.or(sample.rtt) {
@@ -97,7 +97,7 @@ impl Connection {
         if now.saturating_duration_since(progress) >= LONGEST_CHECK_INTERVAL {
             // The lane is slow to answer: others may have to help.
             self.stand_by(now);
-            self.begin_watch_for_standstill();
+            self.standstill.begin();
         }
         if self.scheduler.overdue_at(lane.0).is_some_and(|overdue| overdue <= now) {
             // Another lane may deliver the chunk sooner: wake the idle ones to ask.
@@ -136,26 +136,6 @@ impl Connection {
     /// Whether `lane` has carried chunks since it joined, and the peer has acknowledged none of them on it.
     pub fn is_barren(&self, lane: LaneId) -> bool {
         self.scheduler.is_barren(lane.0)
-    }
-
-    /// When the driver calls [`Connection::handle_timeout`].
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        if self.needs_no_lane() {
-            return None;
-        }
-        [self.outage_check_at(), self.ending_check_at(), self.standstill_check_at()].into_iter().flatten().min()
-    }
-
-    /// Handles every timeout that is due at `now`.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        self.check_standstill(now);
-        self.handle_ending(now);
-        self.check_outage(now);
-    }
-
-    /// Takes the oldest event.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
     }
 
     /// A stalled lane makes progress again.
@@ -224,11 +204,6 @@ impl Connection {
         self.watch_for_outage(now);
         self.wake_all_lanes();
         self.observe(now);
-    }
-
-    pub(super) fn tell(&mut self, at: Instant, lane: Option<LaneId>, kind: EventKind) {
-        self.events.push_back(Event { at, lane, kind });
-        self.wakes.supervisor = true;
     }
 }
 

@@ -104,8 +104,8 @@ impl Connection {
         LaneTimeouts {
             acknowledge: state.acknowledge_at(),
             progress: self.progress_check_at(lane),
-            linger: self.ending_check_at(),
-            lingered: self.has_lingered(),
+            linger: self.ending.check_at(self.is_done()),
+            lingered: self.ending.has_lingered(),
             replaced: state.replaced,
         }
     }
@@ -125,7 +125,7 @@ impl Connection {
 
     /// Appends an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
     pub(super) fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
-        let complete = self.incoming.is_complete() && !self.refuses();
+        let complete = self.incoming.is_complete() && !self.ending.refuses();
         let limit = self.incoming.limit();
         let state = &mut self.lanes[lane.0];
         let news = state.chunks > state.last_ack.chunks;

@@ -44,7 +44,7 @@ impl Connection {
             return Err(NotForMessages::TooSmall { chunk, window });
         }
         // A peer that reads no more has ended this end's sending, but it may have sent messages before.
-        if self.form == Some(Form::Bytes) || !(self.is_stopped() || self.scheduler.carry_messages()) {
+        if self.form == Some(Form::Bytes) || !(self.ending.is_stopped() || self.scheduler.carry_messages()) {
             return Err(NotForMessages::InUse);
         }
         self.form = Some(Form::Messages);
@@ -98,7 +98,7 @@ impl Connection {
         if header.length > longest {
             return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
         }
-        if self.failure.is_some() || self.refuses() {
+        if self.takes_nothing() {
             return Ok(Place::Own);
         }
         if self.form.is_none() {
@@ -147,7 +147,7 @@ impl Connection {
         let was_complete = self.incoming.is_complete();
         let filled = self.incoming.fill(lane.0, piece);
         self.or_fail(now, filled)?;
-        if self.failure.is_none() && !self.refuses() {
+        if !self.takes_nothing() {
             self.has_arrived(now, lane, header.length, was_complete);
         }
         Ok(())
@@ -165,7 +165,7 @@ impl Connection {
         content: &Content,
         payload: Bytes,
     ) -> Result<(), Violation> {
-        if self.failure.is_some() || self.refuses() {
+        if self.takes_nothing() {
             return Ok(());
         }
         let was_complete = self.incoming.is_complete();

@@ -7,24 +7,29 @@
 //! The application writes, finishes, reads. **After each call, the driver wakes every lane and task that [`Connection::take_wakes`] names**:
 //! so written bytes find an idle lane, and a window that opens finds the writer.
 
+mod application;
 mod ending;
 mod event;
+mod failure;
 mod figures;
 #[cfg(test)]
 mod fixture;
 mod health;
 mod incoming;
 mod lane;
+mod membership;
 mod messages;
 mod outage;
 mod paths;
 mod stalls;
 mod standstill;
+mod timeouts;
 mod unused;
 mod wakes;
 
 pub(crate) use ending::FAREWELL;
 pub use event::{Event, EventKind, StallCause};
+pub use failure::Failure;
 pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
 pub use lane::{LaneTimeouts, NoLane};
@@ -42,7 +47,7 @@ pub use crate::{
 
 use crate::{
     chunk::Chunk,
-    parameters::{MAX_LANES, TransportParameters},
+    parameters::TransportParameters,
     policy::{StripePolicy, Traced},
     record::Record,
     scheduler::Scheduler,
@@ -53,7 +58,7 @@ use bytes::Bytes;
 use ending::Ending;
 use figures::Peaks;
 use incoming::Incoming;
-use lane::{Lane, LastAckSent};
+use lane::Lane;
 use outage::Outage;
 use paths::Paths;
 use serde::Serialize;
@@ -61,11 +66,10 @@ use stalls::Clocks;
 use standstill::Standstill;
 use std::{
     collections::VecDeque,
-    io,
     time::{Duration, Instant},
 };
 
-/// A lane's slot at this end of its stream, below [`MAX_LANES`]: the lowest that was free when the lane joined. When the lane has ended, a later lane
+/// A lane's slot at this end of its stream, below [`MAX_LANES`](crate::parameters::MAX_LANES): the lowest that was free when the lane joined. When the lane has ended, a later lane
 /// gets the slot. Scheduler, policy and record know a lane by its slot. [`LaneTraits::number`] stays the same in all of a lane's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -102,11 +106,7 @@ pub struct Connection {
     /// prefers.
     answering: Option<usize>,
     ending: Ending,
-    /// The failure of the stream.
-    failure: Option<Failure>,
-    outage_limit: Duration,
-    /// `None` while a usable lane delivers, or has nothing to deliver.
-    outage: Option<Outage>,
+    outage: Outage,
     paths: Paths,
     events: VecDeque<Event>,
     wakes: Wakes,
@@ -115,71 +115,6 @@ pub struct Connection {
     peaks: Peaks,
     /// Bytes and chunks that have arrived more than once.
     duplicates: ByteCount,
-}
-
-/// The reason why a stream has failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The peer reset the stream.
-    #[error("{0}")]
-    Reset(ResetReason),
-    /// The peer broke the protocol.
-    #[error("the peer broke the protocol: {0}")]
-    Violation(Violation),
-    /// The last lane was lost.
-    #[error(
-        "the last lane was lost with {unacknowledged} bytes sent and not acknowledged, {delivered} bytes received in \
-         order{}",
-        if self.suggests_large_packets_lost() {
-            format!(
-                "; {joined_in_vain} lanes joined meanwhile, and nothing was acknowledged on them: the path probably \
-                 carries small packets and swallows large ones, which `sysctl net.ipv4.tcp_mtu_probing=1` at both ends \
-                 or a smaller TCP segment avoids"
-            )
-        } else {
-            String::new()
-        }
-    )]
-    LanesLost {
-        /// Bytes in flight. Whether they arrived is unknown.
-        unacknowledged: u64,
-        /// Bytes from the peer that arrived in order. The application can still read those that it has not read.
-        delivered: u64,
-        /// The number of lanes that joined after the last usable one was lost, and on which the peer acknowledged
-        /// nothing.
-        joined_in_vain: u32,
-    },
-    /// The peer has dropped the stream, or its receiving half, and reads no more. The application can still read the peer's bytes.
-    #[error("the peer dropped the stream and has not read {unread} of the bytes that were written")]
-    Stopped {
-        /// The number of written bytes that the peer has not read.
-        unread: u64,
-    },
-    /// This end gave the stream up.
-    #[error("this end gave the stream up")]
-    Dropped,
-    /// Every runtime that drives the stream at this end has stopped.
-    #[error("the runtimes that drive the stream have stopped")]
-    RuntimeStopped,
-}
-
-impl Failure {
-    /// Whether the path probably carries small packets and swallows large ones (a wrong MTU, and no ICMP that says so):
-    /// handshakes passed again and again, and more than one packet of bytes did not.
-    pub fn suggests_large_packets_lost(&self) -> bool {
-        // Every path of IPv6 carries packets of 1,280 bytes (RFC 8200, section 5).
-        matches!(self, Self::LanesLost { unacknowledged: 1281.., joined_in_vain: 2.., .. })
-    }
-
-    /// The kind of error that a TCP connection returns in the same case.
-    pub fn kind(&self) -> io::ErrorKind {
-        match self {
-            Self::Reset(_) | Self::LanesLost { .. } => io::ErrorKind::ConnectionReset,
-            Self::Violation(_) => io::ErrorKind::InvalidData,
-            Self::Stopped { .. } | Self::Dropped | Self::RuntimeStopped => io::ErrorKind::BrokenPipe,
-        }
-    }
 }
 
 /// The next step of a lane with room.
@@ -211,9 +146,7 @@ impl Connection {
             lanes: Vec::new(),
             ending: Ending::new(config.linger),
             answering: None,
-            failure: None,
-            outage_limit: config.outage_limit,
-            outage: None,
+            outage: Outage::new(config.outage_limit),
             paths: Paths::default(),
             events: VecDeque::new(),
             wakes: Wakes::default(),
@@ -252,169 +185,19 @@ impl Connection {
         self.incoming.memory_held()
     }
 
-    // The application's side.
-
-    /// How many bytes the application may write now.
-    pub fn writable_bytes(&self) -> usize {
-        self.scheduler.writable_bytes()
-    }
-
-    /// Takes bytes to send, at most [`Connection::writable_bytes`].
-    pub fn write(&mut self, now: Instant, bytes: Bytes) {
-        self.use_for_bytes(now);
-        self.scheduler.write(bytes);
-        self.wake_idle_lanes(now);
-        self.observe_application(now);
-    }
-
-    /// The application will write no more.
-    pub fn finish(&mut self, now: Instant) {
-        self.scheduler.finish();
-        self.wake_idle_lanes(now);
-        self.observe_application(now);
-    }
-
-    /// Whether [`Connection::finish`] was called.
-    pub fn is_finished(&self) -> bool {
-        self.scheduler.is_finished()
-    }
-
-    /// Takes the next bytes in order. `None` if there are none yet, or [no more](Connection::is_read).
-    pub fn read(&mut self, now: Instant) -> Option<Bytes> {
-        self.use_for_bytes(now);
-        let bytes = self.incoming.read()?;
-        self.has_moved(now, now);
-        self.tell_the_limit();
-        self.observe_application(now);
-        Some(bytes)
-    }
-
-    /// Whether bytes or a message have arrived that the application has not taken.
-    pub fn is_readable(&self) -> bool {
-        self.incoming.is_readable()
-    }
-
-    /// Whether the application has read every byte that the peer wrote.
-    pub fn is_read(&self) -> bool {
-        self.incoming.is_finished()
-    }
-
-    /// The failure of the stream, if it has failed. The application can still read the bytes that have arrived in order.
-    pub fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref()
-    }
-
     // The lanes' side.
-
-    /// A lane has joined. It replaces an earlier connection with its number. If that connection was leaving the stream, the new one leaves too,
-    /// and tells the peer.
-    ///
-    /// # Errors
-    /// [`NoLane`]. Even if the stream has too many lanes, an earlier connection with the number ends.
-    pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Result<LaneId, NoLane> {
-        // A stream that is done may still owe the peer its last acknowledgement.
-        if self.failure.is_some() {
-            return Err(NoLane::StreamOver);
-        }
-        let is_leaving = self.replace(traits.number);
-        let free = self.lanes.iter().position(|lane| !lane.up).unwrap_or(self.lanes.len());
-        if free >= MAX_LANES {
-            return Err(NoLane::Full);
-        }
-        if free == self.lanes.len() {
-            self.lanes.push(Lane::default());
-        }
-        let last_ack = LastAckSent { limit: self.parameters.window, ..LastAckSent::default() };
-        self.lanes[free] = Lane { up: true, last_ack, ..Lane::default() };
-        self.paths.up(traits.number);
-        self.scheduler.lane_up(free, traits);
-        self.has_returned();
-        self.tell(now, Some(LaneId(free)), EventKind::Joined);
-        self.count_join();
-        self.watch_for_outage(now);
-        self.observe(now);
-        if is_leaving {
-            self.leave(now, LaneId(free));
-        }
-        Ok(LaneId(free))
-    }
-
-    /// A lane has ended.
-    pub fn lane_down(&mut self, now: Instant, lane: LaneId, end: LaneEnd) {
-        self.note_end(lane, end);
-        // Both ends close a lane that leaves, and the peer may have done so before the stream was done.
-        let is_leaving = self.lanes[lane.0].leaving;
-        self.ending.settled |= end == LaneEnd::Closed && self.is_done() && !is_leaving;
-        let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.at_risk(lane.0) };
-        let rtt = self.scheduler.lane_view(lane.0).rtt;
-        self.scheduler.lane_lost(lane.0);
-        self.incoming.release(lane.0);
-        self.lanes[lane.0] = Lane::default();
-        if end == LaneEnd::ByPeer || is_leaving {
-            self.expect_return(now, rtt);
-        }
-        self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
-        self.watch_for_outage(now);
-        // All of them: the lost lane may have been the one that watched over another.
-        self.wake_all_lanes();
-        self.wakes.writer = true;
-        self.observe(now);
-    }
-
-    /// Takes a lane out of the stream. The scheduler gives it nothing more, and both ends close it when they have acknowledged all its chunks.
-    pub fn leave(&mut self, now: Instant, lane: LaneId) {
-        let state = &mut self.lanes[lane.0];
-        if state.up && !std::mem::replace(&mut state.leaving, true) {
-            self.scheduler.retire(lane.0);
-            self.tell(now, Some(lane), EventKind::Leaving);
-            self.watch_for_outage(now);
-            self.wake_all_lanes();
-            self.observe(now);
-        }
-    }
-
-    /// Takes the lane with that number out of the stream: both of its connections, if one is replacing the other. Returns whether there is one.
-    pub fn leave_by_number(&mut self, now: Instant, number: u16) -> bool {
-        let lanes: Vec<LaneId> = self.lanes().filter(|lane| self.scheduler.number(lane.0) == number).collect();
-        lanes.iter().for_each(|lane| self.leave(now, *lane));
-        !lanes.is_empty()
-    }
-
-    /// Whether a lane is leaving the stream.
-    pub fn is_leaving(&self, lane: LaneId) -> bool {
-        self.lanes[lane.0].leaving
-    }
-
-    /// The peer takes the lane out of the stream.
-    pub fn handle_leave(&mut self, now: Instant, lane: LaneId, drained: bool) {
-        self.leave(now, lane);
-        self.lanes[lane.0].other_drained |= drained;
-        self.wake(lane);
-    }
-
-    /// The lanes that are up.
-    pub fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
-        self.lanes.iter().enumerate().filter(|(_, lane)| lane.up).map(|(index, _)| LaneId(index))
-    }
 
     /// Whether `lane` takes a chunk only once its connection has room.
     pub fn needs_room(&self, lane: LaneId) -> bool {
-        self.failure.is_none() && self.in_flight(lane) >= NEEDS_NO_ROOM && self.scheduler.may_give(lane.0)
+        !self.has_failed() && self.in_flight(lane) >= NEEDS_NO_ROOM && self.scheduler.may_give(lane.0)
     }
 
     /// The next step of `lane`, which has room. Control frames are appended to `control` and go first.
     pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
         self.lanes[lane.0].called = false;
-        if let Some(failure) = &self.failure {
-            let reason = match failure {
-                // If the lanes have stalled, the peer gets the reset when they make progress again.
-                Failure::Dropped | Failure::RuntimeStopped | Failure::LanesLost { .. } => Some(ResetReason::Dropped),
-                Failure::Violation(Violation::Form { .. }) => Some(ResetReason::Mismatch),
-                Failure::Violation(_) => Some(ResetReason::Violation),
-                Failure::Reset(_) | Failure::Stopped { .. } => None,
-            };
+        if let Some(failure) = self.ending.failure() {
             let state = &mut self.lanes[lane.0];
-            return match reason {
+            return match failure.reset_reason() {
                 Some(reason) if !state.reset_sent => {
                     state.reset_sent = true;
                     control.extend_from_slice(&Frame::Reset(reason).encode());
@@ -479,7 +262,7 @@ impl Connection {
         if header.length > longest {
             return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
         }
-        if self.failure.is_some() || self.refuses() {
+        if self.takes_nothing() {
             return Ok(Admission::Duplicate);
         }
         let admission = self.incoming.admit(header);
@@ -497,7 +280,7 @@ impl Connection {
         header: &DataHeader,
         payload: Bytes,
     ) -> Result<(), Violation> {
-        if self.failure.is_some() || self.refuses() {
+        if self.takes_nothing() {
             return Ok(());
         }
         let longest = self.parameters.longest_chunk;
@@ -542,7 +325,7 @@ impl Connection {
     /// [`Violation`]; the stream has failed with it.
     pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
         // A late acknowledgement changes nothing: the application knows that the stream failed, or that the peer reads no more.
-        if self.failure.is_some() || self.is_stopped() {
+        if self.has_failed() || self.ending.is_stopped() {
             return Ok(());
         }
         let was_stalled = self.is_stalled(lane);
@@ -554,7 +337,7 @@ impl Connection {
         }
         if was_stalled && !self.scheduler.is_stalled(lane.0) {
             self.has_answered(now, lane);
-        } else if self.outage.is_some() {
+        } else if self.outage.is_ongoing() {
             self.watch_for_outage(now);
         }
         self.wake_idle_lanes(now);
@@ -577,14 +360,57 @@ impl Connection {
 
     /// The peer has reset the stream.
     pub fn handle_reset(&mut self, now: Instant, reason: ResetReason) {
-        if self.failure.is_none() && !self.is_done() {
+        if !self.is_over() {
             self.fail(now, Failure::Reset(reason));
         }
+    }
+
+    /// The peer's application reads nothing from the offset `read` on.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_stop(&mut self, now: Instant, read: u64) -> Result<(), Violation> {
+        if self.has_failed() || self.is_sending_over() {
+            return Ok(());
+        }
+        let unread = self.scheduler.give_up(read);
+        let unread = self.or_fail(now, unread)?;
+        self.ending.stop(unread);
+        self.watch_for_outage(now);
+        self.wakes.writer = true;
+        self.wakes.supervisor = true;
+        self.wake_all_lanes();
+        self.observe(now);
+        Ok(())
+    }
+
+    /// Appends `Stop` if this end has to tell the peer, once on each lane.
+    pub(super) fn say_stop(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
+        let Some(read) = self.ending.refused_from() else { return false };
+        let news = !std::mem::replace(&mut self.lanes[lane.0].stop_sent, true);
+        if news {
+            control.extend_from_slice(&Frame::Stop { read }.encode());
+        }
+        news
+    }
+
+    /// Refuses new bytes if the application reads no more. A copy that a lost or slow lane causes does not count: the application has read its
+    /// bytes.
+    pub(super) fn refuse_what_came(&mut self) {
+        if self.ending.nobody_reads() && self.incoming.bytes_held() > 0 {
+            self.refuse(0);
+        }
+    }
+
+    /// A lane has acknowledged all that has arrived on it.
+    pub(super) fn has_acknowledged(&mut self) {
+        self.wakes.supervisor |= self.ending.is_dropped();
     }
 
     /// The lanes and tasks to wake since the last call.
     #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_wakes(&mut self) -> Wakes {
+        self.wakes.supervisor |= self.standstill.take_news();
         self.wakes.take()
     }
 
@@ -610,9 +436,45 @@ impl Connection {
         (self.incoming.bytes_read(), self.incoming.bytes_duplicated())
     }
 
+    /// Whether the stream has failed.
+    fn has_failed(&self) -> bool {
+        self.ending.has_failed()
+    }
+
+    /// Whether the stream has failed, or both directions have come to their end.
+    fn is_over(&self) -> bool {
+        self.has_failed() || self.is_done()
+    }
+
+    /// Whether this end takes no more of the bytes that still arrive.
+    fn takes_nothing(&self) -> bool {
+        self.has_failed() || self.ending.refuses()
+    }
+
+    fn is_receiving_over(&self) -> bool {
+        self.incoming.is_complete() || self.ending.refuses()
+    }
+
+    /// The time to linger is over.
+    fn end_lingering(&mut self, now: Instant) {
+        if self.is_sending_over() {
+            self.refuse(0);
+        } else {
+            self.fail(now, Failure::Dropped);
+        }
+    }
+
+    fn is_any_up(&self) -> bool {
+        self.lanes().next().is_some()
+    }
+
+    fn is_done_without_lanes(&self) -> bool {
+        self.is_done() && !self.has_failed() && !self.is_any_up()
+    }
+
     fn or_fail<T>(&mut self, now: Instant, result: Result<T, Violation>) -> Result<T, Violation> {
         if let Err(violation) = &result
-            && self.failure.is_none()
+            && !self.has_failed()
         {
             self.fail(now, Failure::Violation(violation.clone()));
         }
@@ -620,7 +482,7 @@ impl Connection {
     }
 
     fn fail(&mut self, now: Instant, failure: Failure) {
-        self.failure = Some(failure);
+        self.ending.fail(failure);
         self.abandon(now);
         self.wakes.supervisor = true;
         self.wakes.reader = true;

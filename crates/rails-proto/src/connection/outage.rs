@@ -1,15 +1,24 @@
 //! The time without a lane that delivers, and its limits.
 
-use super::{Connection, EventKind, Failure};
+use super::EventKind;
 use crate::countdown::Countdown;
 use std::time::{Duration, Instant};
+
+/// Whether the stream delivers, and for how long it may not.
+#[derive(Debug)]
+pub(super) struct Outage {
+    /// How long the stream waits without a usable lane before it fails.
+    limit: Duration,
+    /// `None` while a usable lane delivers, or has nothing to deliver.
+    ongoing: Option<Ongoing>,
+}
 
 /// A time in which the stream has delivered nothing, since it lost its last usable lane.
 ///
 /// A lane that comes back proves nothing while bytes wait for their acknowledgement: a path that swallows large packets
 /// lets every handshake pass.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Outage {
+#[derive(Debug)]
+struct Ongoing {
     /// When the last usable lane was lost.
     since: Instant,
     /// The outage limit. It counts the time without a usable lane: a lane that came back has as long as it needs. A
@@ -25,105 +34,106 @@ pub(super) struct Outage {
     joined: u32,
 }
 
+/// How much the sending side delivers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delivery {
+    /// Whether the stream has a usable lane.
+    pub(super) has_lane: bool,
+    /// The scheduler's measure of delivery.
+    pub(super) delivered: u64,
+    /// Whether the peer has acknowledged everything that was sent.
+    pub(super) owes_nothing: bool,
+}
+
 impl Outage {
-    fn check_at(&self) -> Instant {
-        let limit = self.limit.check_at();
-        self.shut.map_or(limit, |shut| shut.check_at().min(limit))
+    pub(super) fn new(limit: Duration) -> Self {
+        Self { limit, ongoing: None }
+    }
+
+    /// How long the stream waits without a usable lane before it fails.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(super) fn is_ongoing(&self) -> bool {
+        self.ongoing.is_some()
+    }
+
+    /// The number of lanes that have joined in the outage.
+    pub(super) fn joined(&self) -> u32 {
+        self.ongoing.as_ref().map_or(0, |outage| outage.joined)
+    }
+
+    /// Whether the time counts at whose end the stream fails. `is_any_up` says whether a lane is up, even if stalled.
+    pub(super) fn is_counting(&self, is_any_up: bool) -> bool {
+        // With an outage limit of zero, the stream still waits for a stalled lane.
+        let counts = !self.limit.is_zero() || !is_any_up;
+        counts && self.ongoing.as_ref().is_some_and(|outage| !outage.has_lane)
+    }
+
+    /// When to [check](Self::check) next.
+    pub(super) fn check_at(&self, is_any_up: bool) -> Option<Instant> {
+        let outage = self.ongoing.as_ref().filter(|_| self.is_counting(is_any_up))?;
+        let limit = outage.limit.check_at();
+        Some(outage.shut.map_or(limit, |shut| shut.check_at().min(limit)))
     }
 
     /// Counts the time up to `now`. Returns whether the outage has lasted too long.
-    fn count(&mut self, now: Instant) -> bool {
-        let is_shut_for_long = self.shut.as_mut().is_some_and(|shut| shut.count(now));
-        self.limit.count(now) || is_shut_for_long
-    }
-}
-
-impl Connection {
-    /// The outage at whose end the stream fails.
-    pub(super) fn counting_outage(&self) -> Option<Outage> {
-        // With an outage limit of zero, the stream still waits for a stalled lane.
-        let counts = !self.outage_limit.is_zero() || !self.lanes.iter().any(|lane| lane.up);
-        self.outage.filter(|outage| !outage.has_lane && counts && self.failure.is_none() && !self.is_done())
-    }
-
-    /// When to [check](Self::check_outage) next.
-    pub(super) fn outage_check_at(&self) -> Option<Instant> {
-        self.counting_outage().map(|outage| outage.check_at())
-    }
-
-    /// Fails a stream whose outage has lasted too long.
-    pub(super) fn check_outage(&mut self, now: Instant) {
-        let Some(mut outage) = self.counting_outage() else { return };
-        let is_over = outage.count(now);
-        self.outage = Some(outage);
-        if is_over {
-            self.fail_for_want_of_lanes(now);
+    pub(super) fn check(&mut self, now: Instant, is_any_up: bool) -> bool {
+        if !self.is_counting(is_any_up) {
+            return false;
         }
+        self.ongoing.as_mut().is_some_and(|outage| {
+            let is_shut_for_long = outage.shut.as_mut().is_some_and(|shut| shut.count(now));
+            outage.limit.count(now) || is_shut_for_long
+        })
     }
 
-    /// Notes when the last usable lane is gone, and when one delivers again.
-    pub(super) fn watch_for_outage(&mut self, now: Instant) {
-        let usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
-        if self.is_done() || self.failure.is_some() {
-            return;
-        }
-        let (delivered, owes_nothing) = (self.scheduler.delivered(), self.scheduler.is_all_acknowledged());
-        match &mut self.outage {
-            None if usable => {}
+    /// Notes when the last usable lane is gone, and when one delivers again. Returns the event, if there is one.
+    pub(super) fn watch(&mut self, now: Instant, delivery: Delivery) -> Option<EventKind> {
+        let Delivery { has_lane, delivered, owes_nothing } = delivery;
+        match &mut self.ongoing {
+            None if has_lane => {}
             None => {
-                self.outage = Some(Outage {
-                    since: now,
-                    limit: Countdown::new(now, self.outage_limit),
-                    shut: None,
-                    has_lane: false,
-                    delivered,
-                    joined: 0,
-                });
-                self.tell(now, None, EventKind::Outage);
-                if self.outage_limit.is_zero() {
-                    self.check_outage(now);
-                }
+                let limit = Countdown::new(now, self.limit);
+                let (shut, joined) = (None, 0);
+                self.ongoing = Some(Ongoing { since: now, limit, shut, has_lane: false, delivered, joined });
+                return Some(EventKind::Outage);
             }
-            Some(outage) if usable && (owes_nothing || delivered != outage.delivered) => {
+            Some(outage) if has_lane && (owes_nothing || delivered != outage.delivered) => {
                 let after = now.saturating_duration_since(outage.since);
-                self.outage = None;
-                self.tell(now, None, EventKind::Resumed { after });
+                self.ongoing = None;
+                return Some(EventKind::Resumed { after });
             }
-            Some(outage) if usable && !outage.has_lane => {
+            Some(outage) if has_lane && !outage.has_lane => {
                 outage.has_lane = true;
                 outage.limit.interrupt(now);
             }
-            Some(outage) if !usable && outage.has_lane => {
+            Some(outage) if !has_lane && outage.has_lane => {
                 outage.has_lane = false;
                 outage.limit.resume(now);
             }
             Some(_) => {}
         }
-        self.watch_the_peer(now);
+        None
     }
 
-    /// Notes in an outage whether the peer's kernel has closed or refuses every lane.
-    pub(super) fn watch_the_peer(&mut self, now: Instant) {
-        let (is_shut, limit) = (self.paths.are_shut(), self.outage_limit.min(SHUT_LIMIT));
-        let Some(outage) = &mut self.outage else { return };
-        if is_shut != outage.shut.is_some() {
-            outage.shut = is_shut.then(|| Countdown::new(now, limit));
-            self.wakes.supervisor = true;
-        }
+    /// Notes in an outage whether the peer's kernel has closed or refuses every lane. Returns whether that changes the time
+    /// of the next check.
+    pub(super) fn note_peer(&mut self, now: Instant, is_shut: bool) -> bool {
+        let limit = self.limit.min(SHUT_LIMIT);
+        let Some(outage) = self.ongoing.as_mut().filter(|outage| outage.shut.is_some() != is_shut) else {
+            return false;
+        };
+        outage.shut = is_shut.then(|| Countdown::new(now, limit));
+        true
     }
 
     /// A lane has joined.
     pub(super) fn count_join(&mut self) {
-        if let Some(outage) = &mut self.outage {
+        if let Some(outage) = &mut self.ongoing {
             outage.joined += 1;
         }
-    }
-
-    pub(super) fn fail_for_want_of_lanes(&mut self, now: Instant) {
-        let delivered = self.incoming.bytes_in_order();
-        let unacknowledged = self.scheduler.bytes_unacknowledged();
-        let joined_in_vain = self.outage.map_or(0, |outage| outage.joined);
-        self.fail(now, Failure::LanesLost { unacknowledged, delivered, joined_in_vain });
     }
 }
 

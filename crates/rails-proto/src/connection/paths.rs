@@ -6,9 +6,6 @@
 //! when the peer's process has died, the peer's kernel refuses every new connection, and this end believes the kernel,
 //! as TCP does.
 
-use super::{Connection, LaneId};
-use std::time::Instant;
-
 /// How a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneEnd {
@@ -58,6 +55,7 @@ enum State {
 }
 
 impl Paths {
+    /// The lane of that number has joined.
     pub(super) fn up(&mut self, number: u16) {
         let path = Path { number, state: State::Up };
         match self.0.iter_mut().find(|path| path.number == number) {
@@ -66,7 +64,8 @@ impl Paths {
         }
     }
 
-    fn down(&mut self, number: u16, end: LaneEnd) {
+    /// The lane of that number has ended, and no connection has taken its place.
+    pub(super) fn down(&mut self, number: u16, end: LaneEnd) {
         match end {
             LaneEnd::Closed | LaneEnd::Own => self.0.retain(|path| path.number != number),
             LaneEnd::ByPeer => self.set(number, State::ClosedByPeer),
@@ -74,13 +73,16 @@ impl Paths {
         }
     }
 
-    fn dialled(&mut self, number: u16) {
+    /// This end dials the lane of that number for the first time.
+    pub(super) fn dialled(&mut self, number: u16) {
         if self.0.iter().all(|path| path.number != number) {
             self.0.push(Path { number, state: State::Dialled });
         }
     }
 
-    fn dial_failed(&mut self, number: u16, refused: Option<Refused>) {
+    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer refused
+    /// it, if it did.
+    pub(super) fn dial_failed(&mut self, number: u16, refused: Option<Refused>) {
         let state = self.0.iter().find(|path| path.number == number).map(|path| path.state);
         match (state, refused) {
             (Some(State::Dialled), _) => self.set(number, State::Unreached),
@@ -95,7 +97,7 @@ impl Paths {
     }
 
     /// Whether the peer now refuses every lane that was up, and no other lane still waits for its first attempt.
-    fn are_refused(&self) -> bool {
+    pub(super) fn are_refused(&self) -> bool {
         self.are_all(|state| state == State::Refused)
     }
 
@@ -114,39 +116,6 @@ impl Paths {
     fn set(&mut self, number: u16, state: State) {
         if let Some(path) = self.0.iter_mut().find(|path| path.number == number) {
             path.state = state;
-        }
-    }
-}
-
-impl Connection {
-    /// This end dials the lane of that number for the first time.
-    pub fn dialled(&mut self, number: u16) {
-        self.paths.dialled(number);
-    }
-
-    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer refused it, if it did. If the peer has
-    /// refused every lane that was up, and none of them timed out, the stream fails: no peer is left.
-    pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
-        self.paths.dial_failed(number, refused);
-        self.watch_the_peer(now);
-        if !self.paths.are_refused() {
-            return;
-        }
-        if self.counting_outage().is_some() {
-            self.fail_for_want_of_lanes(now);
-        }
-        self.nobody_returns();
-    }
-
-    /// Notes how a lane ended. The lane is still in the list of lanes.
-    pub(super) fn note_end(&mut self, lane: LaneId, end: LaneEnd) {
-        let number = self.scheduler.number(lane.0);
-        let is_up = |(index, other): (usize, &super::lane::Lane)| {
-            index != lane.0 && other.up && self.scheduler.number(index) == number
-        };
-        // Another connection may have taken the lane's place.
-        if !self.lanes.iter().enumerate().any(is_up) {
-            self.paths.down(number, if self.lanes[lane.0].leaving { LaneEnd::Own } else { end });
         }
     }
 }

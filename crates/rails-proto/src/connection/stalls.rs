@@ -129,7 +129,7 @@ impl Connection {
     }
 
     fn cause(&self) -> Cause {
-        if self.failure.is_some() || self.scheduler.is_complete() {
+        if self.has_failed() || self.scheduler.is_complete() {
             return Cause::Drained;
         }
         if self.scheduler.lanes_worth_of_work() == 0 {

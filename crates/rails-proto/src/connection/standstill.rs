@@ -4,8 +4,8 @@
 //! one lane, that lane's own check begins this watch, and so its thread must not be blocked. An idle stream waits for nothing and sets no timer; the last
 //! timer runs out once after the stream has become idle.
 
-use super::{Connection, EventKind, LaneId};
-use crate::countdown::PAUSE;
+use super::LaneId;
+use crate::{countdown::PAUSE, scheduler::Scheduler};
 use serde::Serialize;
 use std::{
     fmt,
@@ -78,132 +78,101 @@ pub(super) struct Standstill {
     check_at: Option<Instant>,
     /// Whether an event has reported the standstill.
     told: bool,
+    /// The check has a time, which the supervisor does not know yet.
+    is_news: bool,
 }
 
-impl Connection {
-    /// The progress of the lanes that are up, for the report of a standstill.
-    pub fn lane_progress(&self, now: Instant) -> impl Iterator<Item = LaneProgress> + '_ {
-        self.lanes().map(move |lane| {
-            let state = &self.lanes[lane.0];
-            let ago = |at: Instant| now.saturating_duration_since(at);
-            LaneProgress {
-                lane,
-                number: self.scheduler.number(lane.0),
-                state: match () {
-                    () if state.health.is_link_down() => LaneState::LinkDown,
-                    () if state.health.is_stalled() => LaneState::Stalled,
-                    () if state.leaving => LaneState::Leaving,
-                    () if state.idle => LaneState::Idle,
-                    () => LaneState::Busy,
-                },
-                unacknowledged: self.scheduler.in_flight(lane.0),
-                last_progress: self.scheduler.acknowledged_at(lane.0).map(ago),
-                last_arrival: state.arrived_at.map(ago),
-                rtt: self.scheduler.lane_view(lane.0).rtt,
-            }
-        })
+impl Standstill {
+    /// When to [check](Self::check) whether the stream stands still.
+    pub(super) fn check_at(&self) -> Option<Instant> {
+        self.check_at
     }
 
-    /// When to check whether the stream stands still.
-    pub(super) fn standstill_check_at(&self) -> Option<Instant> {
-        self.standstill.check_at
-    }
-
-    /// Checks whether the stream stands still, if the time for that has come.
-    pub(super) fn check_standstill(&mut self, now: Instant) {
-        let Some(late) = self.standstill.check_at.and_then(|at| now.checked_duration_since(at)) else { return };
-        self.standstill.check_at = None;
-        let Some(since) = self.standstill.since else { return };
+    /// Checks whether the stream stands still, if the time for that has come. Returns for how long it has, if an event is to
+    /// report it.
+    pub(super) fn check(&mut self, now: Instant, longest_round_trip: impl FnOnce() -> Duration) -> Option<Duration> {
+        let late = self.check_at.and_then(|at| now.checked_duration_since(at))?;
+        self.check_at = None;
+        let since = self.since?;
         if late >= PAUSE {
             // This end's process was stopped, and what has arrived meanwhile is still to be taken in.
-            self.standstill.since = Some(if self.standstill.told { since } else { now });
-            self.standstill.check_at = Some(now + FIRST_WARNING);
-            return;
+            self.since = Some(if self.told { since } else { now });
+            self.check_at = Some(now + FIRST_WARNING);
+            return None;
         }
         let stood_for = now.saturating_duration_since(since);
         // The first acknowledgement of a distant peer takes several round trips.
-        let least = FIRST_WARNING.max(4 * self.longest_round_trip());
-        if !self.standstill.told && stood_for < least {
-            self.standstill.check_at = Some(since + least);
-            return;
+        let least = FIRST_WARNING.max(4 * longest_round_trip());
+        if !self.told && stood_for < least {
+            self.check_at = Some(since + least);
+            return None;
         }
-        self.standstill.told = true;
-        self.standstill.check_at = Some(now + stood_for);
-        let cause = self.standstill_cause();
-        self.tell(now, None, EventKind::Standstill { cause, stood_for });
+        self.told = true;
+        self.check_at = Some(now + stood_for);
+        Some(stood_for)
     }
 
-    /// Notes whether the stream waits for anything.
-    pub(super) fn watch_for_standstill(&mut self, now: Instant) {
-        if !self.awaits_progress() {
-            (self.standstill.since, self.standstill.told) = (None, false);
+    /// Notes whether the stream waits for anything but its application, and whether the checks of one lane cover that: then
+    /// the first of them that finds no progress [begins](Self::begin) the watch.
+    pub(super) fn watch(&mut self, now: Instant, awaits_progress: bool, is_covered: impl FnOnce() -> bool) {
+        if !awaits_progress {
+            (self.since, self.told) = (None, false);
             return;
         }
-        self.standstill.since.get_or_insert(now);
-        // A lane whose bytes alone are in flight has checks of its own, and the first that finds no progress begins the watch.
-        if self.standstill.check_at.is_none() && (self.awaits_receiving() || !self.waits_for_one_lane()) {
-            self.begin_watch_for_standstill();
+        self.since.get_or_insert(now);
+        if self.check_at.is_none() && !is_covered() {
+            self.begin();
         }
     }
 
     /// Has the driver check whether the stream stands still, if it waits for anything.
-    pub(super) fn begin_watch_for_standstill(&mut self) {
-        if self.standstill.check_at.is_none()
-            && let Some(since) = self.standstill.since
+    pub(super) fn begin(&mut self) {
+        if self.check_at.is_none()
+            && let Some(since) = self.since
         {
-            self.standstill.check_at = Some(since + FIRST_WARNING);
-            self.wakes.standstill = true;
+            self.check_at = Some(since + FIRST_WARNING);
+            self.is_news = true;
         }
     }
 
     /// A driver that does not know yet of the check need not make it.
-    pub(super) fn end_watch_for_standstill(&mut self) {
-        if std::mem::take(&mut self.wakes.standstill) {
-            self.standstill.check_at = None;
+    pub(super) fn call_off(&mut self) {
+        if self.take_news() {
+            self.check_at = None;
         }
     }
 
-    /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read.
-    pub(super) fn has_moved(&mut self, now: Instant, at: Instant) {
-        let Some(since) = self.standstill.since.filter(|since| *since < at) else { return };
-        self.standstill.since = Some(at);
-        if std::mem::take(&mut self.standstill.told) {
-            self.standstill.check_at = Some(at + FIRST_WARNING);
-            // An event has reported more than up to `at`, where only a check that came later has found the progress.
-            self.tell(now, None, EventKind::Moved { after: now.saturating_duration_since(since) });
+    /// Whether the check has a time which the driver does not know yet. The driver gets to know it now.
+    pub(super) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_news)
+    }
+
+    /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read. Returns how long a standstill
+    /// lasted which an event has reported.
+    pub(super) fn moved(&mut self, now: Instant, at: Instant) -> Option<Duration> {
+        let since = self.since.filter(|since| *since < at)?;
+        self.since = Some(at);
+        if !std::mem::take(&mut self.told) {
+            return None;
         }
+        self.check_at = Some(at + FIRST_WARNING);
+        // An event has reported more than up to `at`, where only a check that came later has found the progress.
+        Some(now.saturating_duration_since(since))
     }
+}
 
-    /// Whether the stream waits for anything but its application.
-    fn awaits_progress(&self) -> bool {
-        self.failure.is_none() && (self.awaits_sending() || self.awaits_receiving())
-    }
-
-    fn awaits_sending(&self) -> bool {
-        !self.is_stopped() && self.scheduler.awaits_delivery()
-    }
-
-    fn awaits_receiving(&self) -> bool {
-        self.incoming.bytes_held() > 0 && !self.incoming.is_readable() && !self.refuses()
-    }
-
-    fn standstill_cause(&self) -> StandstillCause {
-        let is_usable = (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane));
+impl StandstillCause {
+    /// Why a stream makes no progress whose sending side waits for the peer, or does not.
+    pub(super) fn of(scheduler: &Scheduler, has_usable_lane: bool, awaits_sending: bool) -> Self {
         match () {
-            () if !is_usable => StandstillCause::NoLane,
-            () if !self.awaits_sending() => StandstillCause::BytesMissing,
-            () if self.scheduler.lanes_worth_of_work() > 0 && !self.scheduler.is_in_flight() => {
-                StandstillCause::NotTaken
-            }
-            () if self.scheduler.is_all_acknowledged() => StandstillCause::PeerDoesNotRead,
-            () => self.scheduler.late_lane().map_or(StandstillCause::NotAcknowledged, |lane| {
-                StandstillCause::LaneLate { number: self.scheduler.number(lane) }
-            }),
+            () if !has_usable_lane => Self::NoLane,
+            () if !awaits_sending => Self::BytesMissing,
+            () if scheduler.lanes_worth_of_work() > 0 && !scheduler.is_in_flight() => Self::NotTaken,
+            () if scheduler.is_all_acknowledged() => Self::PeerDoesNotRead,
+            () => scheduler
+                .late_lane()
+                .map_or(Self::NotAcknowledged, |lane| Self::LaneLate { number: scheduler.number(lane) }),
         }
-    }
-
-    fn longest_round_trip(&self) -> Duration {
-        self.lanes().filter_map(|lane| self.scheduler.lane_view(lane.0).rtt).max().unwrap_or_default()
     }
 }
 
@@ -252,7 +221,7 @@ const FIRST_WARNING: Duration = Duration::from_secs(1);
 mod tests {
     use super::*;
     use crate::{
-        connection::{Config, Transmit},
+        connection::{Config, Connection, EventKind, Transmit},
         parameters::TransportParameters,
         policy::Policy,
         scheduler::LaneTraits,

@@ -1,8 +1,8 @@
 //! Idle lanes while the stream is at work. They stand by for lanes whose threads are busy with something else. Probes renew the estimates of
 //! a lane to which the scheduler gives nothing, and an event reports it.
 
-use super::{Connection, EventKind, LaneId};
-use crate::policy::probe_interval;
+use super::{Connection, EventKind, LaneId, lane::Lane};
+use crate::{policy::probe_interval, scheduler::Scheduler};
 use std::time::{Duration, Instant};
 
 /// The probes of a lane to which the scheduler gives nothing.
@@ -46,23 +46,14 @@ impl Connection {
         }
     }
 
-    /// Whether the stream waits for nothing but an answer to the bytes in flight on one usable lane. That lane has checks of its own.
-    pub(super) fn waits_for_one_lane(&self) -> bool {
-        let mut at_work = (0..self.lanes.len()).filter(|lane| self.scheduler.in_flight(*lane) > 0);
-        self.scheduler.bytes_waiting() == 0
-            && self.scheduler.lanes_worth_of_work() == 0
-            && !self.scheduler.is_finished()
-            && at_work.next().is_none_or(|lane| self.scheduler.is_usable(lane))
-            && at_work.next().is_none()
-    }
-
     /// `lane` has nothing more to send. Idle lanes stand by, unless the stream waits for this lane alone: then drivers that do not know yet that a lane is
     /// to stand by need not wake it.
     pub(super) fn stand_by_or_down(&mut self, now: Instant, lane: LaneId) {
         let is_in_flight = |lane| self.scheduler.in_flight(lane) > 0;
-        if self.waits_for_one_lane() && (is_in_flight(lane.0) || !self.scheduler.is_in_flight()) {
+        if waits_for_one_lane(&self.lanes, &self.scheduler) && (is_in_flight(lane.0) || !self.scheduler.is_in_flight())
+        {
             self.wakes.stand_down().for_each(|lane| self.drop_check(lane));
-            self.end_watch_for_standstill();
+            self.standstill.call_off();
         } else if self.scheduler.is_at_work() {
             self.stand_by(now);
         }
@@ -113,6 +104,16 @@ impl Connection {
             self.tell(now, Some(lane), EventKind::Unused { unused_for, own, others });
         }
     }
+}
+
+/// Whether the stream waits for nothing but an answer to the bytes in flight on one usable lane. That lane has checks of its own.
+pub(super) fn waits_for_one_lane(lanes: &[Lane], scheduler: &Scheduler) -> bool {
+    let mut at_work = (0..lanes.len()).filter(|lane| scheduler.in_flight(*lane) > 0);
+    scheduler.bytes_waiting() == 0
+        && scheduler.lanes_worth_of_work() == 0
+        && !scheduler.is_finished()
+        && at_work.next().is_none_or(|lane| scheduler.is_usable(lane))
+        && at_work.next().is_none()
 }
 
 impl Unused {

@@ -13,8 +13,6 @@ pub struct Wakes {
     timers: u64,
     /// The lanes that are to stand by.
     standing_by: u64,
-    /// The check for a standstill has a time, which the supervisor does not know yet.
-    pub(super) standstill: bool,
     /// The task that waits to read.
     pub reader: bool,
     /// The task that waits to write, to finish or for the end.
@@ -92,14 +90,13 @@ impl Wakes {
     }
 
     pub(super) fn take(&mut self) -> Self {
-        let supervisor = self.supervisor || self.standstill;
-        Self { supervisor, standstill: false, ..std::mem::take(self) }
+        std::mem::take(self)
     }
 
     /// Takes all wakes but those that only a stream needs which waits for more than one lane.
     pub(super) fn take_urgent(&mut self) -> Self {
-        let later = Self { standing_by: self.standing_by, standstill: self.standstill, ..Self::default() };
-        Self { standing_by: 0, standstill: false, ..std::mem::replace(self, later) }
+        let later = Self { standing_by: self.standing_by, ..Self::default() };
+        Self { standing_by: 0, ..std::mem::replace(self, later) }
     }
 
     /// `lane` has an earlier timeout than it knows.

@@ -62,7 +62,7 @@ impl Joined {
     /// # Errors
     /// [`HandshakeError::NoEncryption`] in a build without the feature `encryption`.
     pub fn packet_seals(&self, purpose: PacketRole) -> Result<Option<PacketSeals>, HandshakeError> {
-        self.transcript.packet_seals(Role::Initiator, &self.joining, purpose)
+        self.transcript.packet_seals(Role::Initiator, self.joining.secret(), purpose)
     }
 }
 
@@ -111,7 +111,7 @@ impl Initiator {
             }
             (Message::Accepted(tag), State::Proved { joining, transcript, peer_certificates }) => {
                 transcript.verify(Role::Responder, joining.key(), &tag)?;
-                let seals = transcript.seals(Role::Initiator, &joining)?;
+                let seals = transcript.seals(Role::Initiator, joining.secret())?;
                 let opens = self.hello.purpose == Purpose::Open;
                 let confirmation = opens.then(|| Message::Confirmed(transcript.confirm(joining.key())));
                 Ok(InitiatorStep::Joined(Box::new(Joined {

@@ -49,7 +49,7 @@ impl Proved {
     /// # Errors
     /// [`HandshakeError::NoEncryption`] in a build without the feature `encryption`.
     pub fn packet_seals(&self, purpose: PacketRole) -> Result<Option<PacketSeals>, HandshakeError> {
-        self.transcript.packet_seals(Role::Responder, &self.joining, purpose)
+        self.transcript.packet_seals(Role::Responder, self.joining.secret(), purpose)
     }
 
     /// Checks the message that follows [`Proved::accept`] on a lane that opens a stream. It confirms that the initiator has the
@@ -137,7 +137,7 @@ impl Responder {
                     }
                 })?;
                 let accept = Message::Accepted(self.transcript.prove(Role::Responder, joining.key()));
-                let seals = self.transcript.seals(Role::Responder, &joining)?;
+                let seals = self.transcript.seals(Role::Responder, joining.secret())?;
                 Ok(ResponderStep::Proved(Box::new(Proved {
                     hello,
                     accept,

@@ -1,7 +1,10 @@
 //! The messages of a handshake, and the proofs and keys derived from them.
 
-use super::{Challenge, Credentials, HandshakeError, Hello, Message, Tag};
-use crate::seal::{self, PacketRole, PacketSeals, Role, Seals};
+use super::{Challenge, HandshakeError, Hello, Message, Tag};
+use crate::{
+    seal::{self, PacketRole, PacketSeals, Role, Seals},
+    secret::Secret,
+};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
@@ -43,10 +46,10 @@ impl Transcript {
         verify(secret, &self.claim_lanes(message), tag)
     }
 
-    /// The keys of this lane, if its frames are sealed.
-    pub(super) fn seals(&self, ours: Role, credentials: &Credentials) -> Result<Option<Seals>, HandshakeError> {
+    /// The keys of this lane, which has `secret` if its stream has one; `None` if its frames are not sealed.
+    pub(super) fn seals(&self, ours: Role, secret: Option<&Secret>) -> Result<Option<Seals>, HandshakeError> {
         let mode = self.hello.mode;
-        let Some(secret) = credentials.secret().filter(|_| mode.is_sealed()) else { return Ok(None) };
+        let Some(secret) = secret.filter(|_| mode.is_sealed()) else { return Ok(None) };
         let seals = seal::of_lane(secret, &self.hash(), ours).ok_or(HandshakeError::NoEncryption { mode })?;
         Ok(Some(seals))
     }
@@ -55,10 +58,10 @@ impl Transcript {
     pub(super) fn packet_seals(
         &self,
         ours: Role,
-        credentials: &Credentials,
+        secret: Option<&Secret>,
         purpose: PacketRole,
     ) -> Result<Option<PacketSeals>, HandshakeError> {
-        let Some(secret) = credentials.secret() else { return Ok(None) };
+        let Some(secret) = secret else { return Ok(None) };
         let seals = seal::of_packets(secret, &self.hash(), purpose, ours);
         Ok(Some(seals.ok_or(HandshakeError::NoEncryption { mode: self.hello.mode })?))
     }

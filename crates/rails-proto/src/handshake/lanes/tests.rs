@@ -26,7 +26,7 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
     };
     let transcript = Transcript { hello, challenge: Challenge { parameters: TERMS, nonce: [9; 32] } };
     let (our, their) = (credentials(ours), credentials(theirs));
-    let seals = transcript.seals(Role::Initiator, &our).unwrap();
+    let seals = transcript.seals(Role::Initiator, our.secret()).unwrap();
     let joined = Joined {
         parameters: TERMS,
         seals,
@@ -39,7 +39,7 @@ fn ends(mode: Mode, ours: u8, theirs: u8, nonce: u8) -> (Joined, Proved) {
     let proved = Proved {
         hello,
         accept,
-        seals: transcript.seals(Role::Responder, &their).unwrap(),
+        seals: transcript.seals(Role::Responder, their.secret()).unwrap(),
         joining: their,
         peer_certificates: Vec::new(),
         transcript,

@@ -1,4 +1,6 @@
-//! Documents that stand beside each other say the same.
+//! Documents that stand beside each other say the same, and their code compiles.
+
+mod snippets;
 
 use std::{collections::BTreeSet, fs};
 

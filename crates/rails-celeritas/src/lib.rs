@@ -58,11 +58,11 @@ pub mod proto;
 mod io;
 
 pub use proto::{
-    incoming::Message,
+    incoming::ReceivedMessage,
     rate::{AdaptiveOptions, NoRate, SharedRate},
 };
 
 pub use io::{
     CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, CloseError, Connection, ConnectionError,
-    ConnectionStats, HelperStats, OpenError, ReceiveError, ScatterStats, SendError, Sending, TurnedAway,
+    ConnectionStats, HelperStats, OpenConnectionError, ReceiveError, ScatterStats, SendError, Sending, TurnedAway,
 };

@@ -11,7 +11,7 @@ use crate::{
 };
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
-use rails_celeritas::{CeleritasOptions, Connection, ConnectionStats, OpenError, ReceiveError, SharedRate};
+use rails_celeritas::{CeleritasOptions, Connection, ConnectionStats, OpenConnectionError, ReceiveError, SharedRate};
 use rails_multirail::{LaneAddress, Security, call_first};
 use rails_net::ConnectError;
 use rails_topo::{Bandwidth, DataSize};
@@ -151,7 +151,9 @@ async fn answer(address: LaneAddress, security: Security, once: bool, mut stop: 
                 stop.or(swallow(connection)).await?;
                 print::note(format_args!("the path from {} was measured", peer.ip()));
             }
-            Err(error @ (OpenError::Accept(_) | OpenError::Ended { .. })) => return Err(error.into()),
+            Err(error @ (OpenConnectionError::Accept(_) | OpenConnectionError::Ended { .. })) => {
+                return Err(error.into());
+            }
             Err(error) if !once => drop(explain(&error.into())),
             Err(error) => return Err(error.into()),
         }
@@ -172,16 +174,16 @@ async fn swallow(connection: Connection) -> Result<()> {
 }
 
 /// The errors of all addresses, and a remedy for the first.
-fn not_connected(failed: Vec<(LaneAddress, OpenError)>, to: &Remotes) -> anyhow::Error {
+fn not_connected(failed: Vec<(LaneAddress, OpenConnectionError)>, to: &Remotes) -> anyhow::Error {
     let help = failed.first().and_then(|(_, error)| match error {
-        OpenError::Connect(ConnectError::Refused { .. } | ConnectError::Itself { .. }) => {
+        OpenConnectionError::Connect(ConnectError::Refused { .. } | ConnectError::Itself { .. }) => {
             Some("start `rails-bench probe --listen` there first")
         }
-        OpenError::Connect(error) => help_for_connection(error),
-        OpenError::Foreign { .. } => Some("something else listens there; look at the address and the port"),
-        OpenError::Secured { .. } | OpenError::Unsecured { .. } | OpenError::Handshake { .. } => {
-            Some("give both ends the same secret, or both --insecure")
-        }
+        OpenConnectionError::Connect(error) => help_for_connection(error),
+        OpenConnectionError::Foreign { .. } => Some("something else listens there; look at the address and the port"),
+        OpenConnectionError::Secured { .. }
+        | OpenConnectionError::Unsecured { .. }
+        | OpenConnectionError::Handshake { .. } => Some("give both ends the same secret, or both --insecure"),
         _ => None,
     });
     // Each names its address.
@@ -205,7 +207,7 @@ mod tests {
     async fn each_address_is_told_once_with_its_error() {
         let addresses = ["127.0.0.1:1", "127.0.0.2:1"].map(|text| text.parse::<Address>().unwrap());
         let to = Remotes::of("--to", &addresses).await.unwrap();
-        let foreign = |address: LaneAddress| (address, OpenError::Foreign { remote: address.socket });
+        let foreign = |address: LaneAddress| (address, OpenConnectionError::Foreign { remote: address.socket });
         let error = not_connected(to.all().into_iter().map(foreign).collect(), &to);
         let told = "--to 127.0.0.1:1,127.0.0.2:1: 127.0.0.1:1 does not speak this protocol; 127.0.0.2:1 does not speak \
                     this protocol";

@@ -27,7 +27,7 @@ use std::{
 use tokio::net::TcpStream;
 
 /// The future of a connection's driver. Dropping it ends the connection.
-pub(super) struct Driver {
+pub(super) struct ConnectionDriver {
     pub(super) shared: Arc<ConnectionShared>,
     pub(super) sockets: Sockets,
     pub(super) round: Round,
@@ -87,7 +87,7 @@ impl Io for Moving<'_> {
     }
 }
 
-impl Driver {
+impl ConnectionDriver {
     /// One round: all that can be done now. Returns whether another round may find more.
     fn work(&mut self, state: &mut ConnectionState) -> Result<bool, Broken> {
         let mut moving = Moving { sockets: &mut self.sockets, outgoing: &state.outgoing };
@@ -136,7 +136,7 @@ impl Driver {
     }
 }
 
-impl Future for Driver {
+impl Future for ConnectionDriver {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -176,7 +176,7 @@ impl Future for Driver {
     }
 }
 
-impl Drop for Driver {
+impl Drop for ConnectionDriver {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.finish(Err(ConnectionError::Stopped));

@@ -12,7 +12,7 @@ use std::{io, net::SocketAddr, time::Duration};
 /// A connection could not be opened, or a listener.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum OpenConnectionError {
     /// The control channel could not be opened.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -126,7 +126,7 @@ pub enum OpenError {
     },
 }
 
-impl OpenError {
+impl OpenConnectionError {
     /// Whether the listener that gives this error accepts no connection any more.
     pub fn is_permanent(&self) -> bool {
         match self {

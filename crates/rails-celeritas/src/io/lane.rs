@@ -1,7 +1,7 @@
 //! Celeritas as a transport of lanes, below streams that know the transport's interface alone.
 
 use super::{
-    CeleritasListener, CeleritasOptions, OpenError,
+    CeleritasListener, CeleritasOptions, OpenConnectionError,
     byte_stream::{ByteStream, MAX_WRITTEN},
     open::Greeted,
     stream::within_budget,
@@ -80,7 +80,7 @@ impl Transport for CeleritasTransport {
         let options = self.options(remote.ip()).local(local.clone());
         Box::pin(async move {
             let connection = options.connect(remote).await.map_err(|error| match error {
-                OpenError::Connect(error) => error,
+                OpenConnectionError::Connect(error) => error,
                 error => ConnectError::Other { remote, local: local.clone(), source: error.into() },
             })?;
             Ok(Arc::new(CeleritasLane(ByteStream::new(connection))) as Arc<dyn Lane>)
@@ -90,7 +90,7 @@ impl Transport for CeleritasTransport {
     fn listen(&self, address: SocketAddr) -> Result<Box<dyn Acceptor>, ListenError> {
         match self.options(address.ip()).listen(address) {
             Ok(listener) => Ok(Box::new(CeleritasAcceptor { listener })),
-            Err(OpenError::Listen(error)) => Err(error),
+            Err(OpenConnectionError::Listen(error)) => Err(error),
             Err(error) => Err(ListenError::Other { local: address, source: error.into() }),
         }
     }
@@ -104,9 +104,9 @@ impl Acceptor for CeleritasAcceptor {
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>> {
         let local = self.local_addr();
         let greeted = ready!(self.listener.poll_greeted(context));
-        Poll::Ready(match greeted.unwrap_or(Err(OpenError::Ended { address: local })) {
+        Poll::Ready(match greeted.unwrap_or(Err(OpenConnectionError::Ended { address: local })) {
             Ok(greeted) => Ok(incoming(greeted)),
-            Err(OpenError::Accept(error)) => Err(error),
+            Err(OpenConnectionError::Accept(error)) => Err(error),
             Err(error) => Err(AcceptError::Other { local, source: error.into() }),
         })
     }
@@ -116,7 +116,7 @@ impl Acceptor for CeleritasAcceptor {
 fn incoming(greeted: Greeted) -> IncomingLane {
     let (local, peer) = (greeted.local, greeted.remote);
     IncomingLane::new(local, peer, move || {
-        let lost = |error: OpenError| {
+        let lost = |error: OpenConnectionError| {
             let source = StatsError::Other { local, peer, source: error.into() };
             AcceptError::Lost { local, source }
         };

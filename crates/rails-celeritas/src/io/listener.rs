@@ -1,7 +1,7 @@
 //! Accepting connections that peers open.
 
 use super::{
-    CeleritasOptions, Connection, OpenError,
+    CeleritasOptions, Connection, OpenConnectionError,
     open::Greeted,
     places::{Place, Places, Strangers, TurnedAway},
 };
@@ -33,7 +33,7 @@ use tokio::{
 #[derive(Debug)]
 pub struct CeleritasListener {
     local: SocketAddr,
-    greeted: AsyncMutex<mpsc::Receiver<Result<Greeted, OpenError>>>,
+    greeted: AsyncMutex<mpsc::Receiver<Result<Greeted, OpenConnectionError>>>,
     strangers: Arc<Strangers>,
     /// Ends with the listener.
     _task: JoinSet<()>,
@@ -44,11 +44,11 @@ impl CeleritasOptions {
     /// [`local_addr`](CeleritasListener::local_addr) then has.
     ///
     /// # Errors
-    /// [`OpenError::Listen`], [`OpenError::NoRate`], [`OpenError::Role`], [`OpenError::NoEncryption`].
+    /// [`OpenConnectionError::Listen`], [`OpenConnectionError::NoRate`], [`OpenConnectionError::Role`], [`OpenConnectionError::NoEncryption`].
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
-    pub fn listen(&self, address: SocketAddr) -> Result<CeleritasListener, OpenError> {
+    pub fn listen(&self, address: SocketAddr) -> Result<CeleritasListener, OpenConnectionError> {
         self.check(false)?;
         let acceptor = self.control().listen(address)?;
         let local = acceptor.local_addr();
@@ -70,12 +70,12 @@ impl CeleritasListener {
     /// Cancelling it loses no connection.
     ///
     /// # Errors
-    /// [`OpenError::Accept`] and then [`OpenError::Ended`], if no connection can be accepted any more: both are
-    /// [permanent](OpenError::is_permanent).
-    pub async fn accept(&self) -> Result<Connection, OpenError> {
+    /// [`OpenConnectionError::Accept`] and then [`OpenConnectionError::Ended`], if no connection can be accepted any more: both are
+    /// [permanent](OpenConnectionError::is_permanent).
+    pub async fn accept(&self) -> Result<Connection, OpenConnectionError> {
         loop {
             let greeted = self.greeted.lock().await.recv().await;
-            let error = match greeted.unwrap_or(Err(OpenError::Ended { address: self.local }))?.start() {
+            let error = match greeted.unwrap_or(Err(OpenConnectionError::Ended { address: self.local }))?.start() {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
@@ -90,7 +90,10 @@ impl CeleritasListener {
     }
 
     /// The next peer that has greeted, or why there is none any more; `None` after that.
-    pub(super) fn poll_greeted(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Greeted, OpenError>>> {
+    pub(super) fn poll_greeted(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Greeted, OpenConnectionError>>> {
         self.greeted.get_mut().poll_recv(context)
     }
 }
@@ -99,12 +102,12 @@ impl CeleritasListener {
 async fn accept_all(
     options: CeleritasOptions,
     acceptor: TcpAcceptor,
-    out: mpsc::Sender<Result<Greeted, OpenError>>,
+    out: mpsc::Sender<Result<Greeted, OpenConnectionError>>,
     strangers: Arc<Strangers>,
 ) {
     let address = acceptor.local_addr();
     let (places, unread) = (Places::new(), Arc::new(Semaphore::new(MAX_UNREAD)));
-    let mut greetings: JoinSet<Result<Greeted, Option<OpenError>>> = JoinSet::new();
+    let mut greetings: JoinSet<Result<Greeted, Option<OpenConnectionError>>> = JoinSet::new();
     let mut failures = 0u64;
     loop {
         let greeted = tokio::select! {
@@ -172,7 +175,7 @@ struct Answering {
 
 impl Answering {
     /// Exchanges the greetings; `None` is the error of a peer that has made room for another.
-    async fn answer(self, lane: TcpLane) -> Result<Greeted, Option<OpenError>> {
+    async fn answer(self, lane: TcpLane) -> Result<Greeted, Option<OpenConnectionError>> {
         let Self { options, place, told, unread } = self;
         let (remote, control) = (lane.peer_addr(), lane.into_stream());
         // A runtime knows what has arrived at a socket once it has looked for events.

@@ -22,7 +22,7 @@ mod stream;
 mod waiting;
 
 pub use ahead::HelperStats;
-pub use error::{CloseError, ConnectionError, OpenError, ReceiveError, SendError};
+pub use error::{CloseError, ConnectionError, OpenConnectionError, ReceiveError, SendError};
 pub use lane::CeleritasTransport;
 pub use listener::CeleritasListener;
 pub use options::CeleritasOptions;
@@ -32,7 +32,7 @@ pub use stream::CeleritasStream;
 
 use crate::proto::{
     blocks::SentBlocks,
-    incoming::{Message, Outcome},
+    incoming::{Outcome, ReceivedMessage},
     receiver::ReceiverStats,
     sender::SenderStats,
 };
@@ -188,7 +188,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`ReceiveError`]. After one that names a message, the next call gets the next message.
-    pub async fn receive(&self) -> Result<Option<Message>, ReceiveError> {
+    pub async fn receive(&self) -> Result<Option<ReceivedMessage>, ReceiveError> {
         self.take(None).await
     }
 
@@ -204,7 +204,7 @@ impl Connection {
     ///
     /// # Errors
     /// As [`receive`](Self::receive). The blocks are gone then.
-    pub async fn receive_into(&self, blocks: Vec<BytesMut>) -> Result<Option<Message>, ReceiveError> {
+    pub async fn receive_into(&self, blocks: Vec<BytesMut>) -> Result<Option<ReceivedMessage>, ReceiveError> {
         self.take(Some(blocks)).await
     }
 
@@ -268,7 +268,7 @@ impl Connection {
         }
     }
 
-    async fn take(&self, blocks: Option<Vec<BytesMut>>) -> Result<Option<Message>, ReceiveError> {
+    async fn take(&self, blocks: Option<Vec<BytesMut>>) -> Result<Option<ReceivedMessage>, ReceiveError> {
         let number = self.shared.change(|state| state.protocol.reserve(Instant::now(), blocks));
         let mut turn = Turn { connection: self, number: Some(number) };
         let look = |state: &mut ConnectionState| match state.protocol.take(Instant::now(), number) {

@@ -1,9 +1,9 @@
 //! Opening connections: the control channel, the greeting, the socket for segments.
 
 use super::{
-    CeleritasOptions, Connection, OpenError,
+    CeleritasOptions, Connection, OpenConnectionError,
     bursts::Bursts,
-    driver::{Driver, Sockets},
+    driver::{ConnectionDriver, Sockets},
     greeting::{Greeting, NoGreeting, VERSION},
     places::{Familiar, Place},
     random::random,
@@ -57,11 +57,11 @@ impl CeleritasOptions {
     /// Opens a connection, which the calling thread's runtime drives.
     ///
     /// # Errors
-    /// [`OpenError`].
+    /// [`OpenConnectionError`].
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
-    pub async fn connect(&self, remote: SocketAddr) -> Result<Connection, OpenError> {
+    pub async fn connect(&self, remote: SocketAddr) -> Result<Connection, OpenConnectionError> {
         self.check(true)?;
         let opening = async {
             let control = self.control().connect(remote).await?.into_stream();
@@ -71,9 +71,9 @@ impl CeleritasOptions {
     }
 
     /// Whether connections with these options can be opened by this end, which begins them or answers.
-    pub(super) fn check(&self, begins: bool) -> Result<(), OpenError> {
+    pub(super) fn check(&self, begins: bool) -> Result<(), OpenConnectionError> {
         if (self.controller)().rate().as_bits_per_second() == 0 {
-            return Err(OpenError::NoRate);
+            return Err(OpenConnectionError::NoRate);
         }
         secure::check(&self.security, begins, rails_proto::seal::IS_AVAILABLE)
     }
@@ -93,17 +93,17 @@ impl CeleritasOptions {
         control: TcpStream,
         remote: SocketAddr,
         place: &Place,
-    ) -> Result<Greeted, OpenError> {
+    ) -> Result<Greeted, OpenConnectionError> {
         self.in_time(remote, self.greet(control, remote, Some(place))).await
     }
 
     async fn in_time<T>(
         &self,
         remote: SocketAddr,
-        opening: impl Future<Output = Result<T, OpenError>>,
-    ) -> Result<T, OpenError> {
+        opening: impl Future<Output = Result<T, OpenConnectionError>>,
+    ) -> Result<T, OpenConnectionError> {
         let limit = self.greeting_limit;
-        timeout(limit, opening).await.unwrap_or(Err(OpenError::Silent { remote, limit }))
+        timeout(limit, opening).await.unwrap_or(Err(OpenConnectionError::Silent { remote, limit }))
     }
 
     /// Exchanges the greetings. The end that answers has a place for that.
@@ -112,8 +112,8 @@ impl CeleritasOptions {
         mut control: TcpStream,
         remote: SocketAddr,
         place: Option<&Place>,
-    ) -> Result<Greeted, OpenError> {
-        let greeting = |source| OpenError::Greeting { remote, source };
+    ) -> Result<Greeted, OpenConnectionError> {
+        let greeting = |source| OpenConnectionError::Greeting { remote, source };
         let local = canonical(control.local_addr().map_err(greeting)?);
         let remote = canonical(remote);
         let mut seals = secure::handshake(&mut control, remote, &self.security, place).await?;
@@ -138,7 +138,7 @@ impl CeleritasOptions {
         let interface = route.as_ref().and_then(|route| u16::try_from(route.max_payload.as_bytes()).ok());
         let interface = interface.unwrap_or(u16::MAX);
         if interface < base {
-            return Err(OpenError::SmallMtu { remote, mtu: u32::from(interface) + headers });
+            return Err(OpenConnectionError::SmallMtu { remote, mtu: u32::from(interface) + headers });
         }
         let max_datagram = self.max_datagram.min(interface);
         let token = Token(u64::from_ne_bytes(random()?));
@@ -173,20 +173,20 @@ impl CeleritasOptions {
 
 impl Greeted {
     /// Has the calling thread's runtime drive the connection.
-    pub(super) fn start(self) -> Result<Connection, OpenError> {
+    pub(super) fn start(self) -> Result<Connection, OpenConnectionError> {
         let Self { segments, peer, control, local, remote, token, link, seals, parameters, options, familiar } = self;
-        let system = |what| move |source| OpenError::System { what, source };
+        let system = |what| move |source| OpenConnectionError::System { what, source };
         let segments = segments.register_here().map_err(system("the socket for segments"))?;
         let control = TcpStream::from_std(control).map_err(system("the control channel"))?;
         let timer = Timer::new().map_err(system("a timer"))?;
-        let arrives_at = segments.local_addr().map_err(|source| OpenError::Greeting { remote, source })?;
+        let arrives_at = segments.local_addr().map_err(|source| OpenConnectionError::Greeting { remote, source })?;
         let mut protocol = ConnectionProtocol::new(Instant::now(), parameters, (options.controller)());
         protocol.skip_numbers(u64::from_ne_bytes(random()?));
         let shared = Arc::new(ConnectionShared::new(protocol));
         let Seals { reader, writer, segments: seals } = seals;
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         let helpers = Helpers::current();
-        let driver = Driver {
+        let driver = ConnectionDriver {
             shared: Arc::clone(&shared),
             sockets: Sockets {
                 segments,
@@ -222,11 +222,11 @@ struct Greetings<'a> {
 
 impl Greetings<'_> {
     /// The greeting that this end answers, or the error of a peer that has to learn of this end's version and security.
-    async fn answered(&mut self, place: &Place) -> Result<Result<Greeting, OpenError>, OpenError> {
+    async fn answered(&mut self, place: &Place) -> Result<Result<Greeting, OpenConnectionError>, OpenConnectionError> {
         let theirs = self.greeting().await;
         place.heard(Standing::Greeted);
         match theirs {
-            Err(OpenError::Version { .. } | OpenError::Secured { .. }) | Ok(_) => Ok(theirs),
+            Err(OpenConnectionError::Version { .. } | OpenConnectionError::Secured { .. }) | Ok(_) => Ok(theirs),
             Err(error) => Err(error),
         }
     }
@@ -236,8 +236,8 @@ impl Greetings<'_> {
     async fn exchange(
         &mut self,
         own: &Greeting,
-        theirs: Option<Result<Greeting, OpenError>>,
-    ) -> Result<(Greeting, Duration), OpenError> {
+        theirs: Option<Result<Greeting, OpenConnectionError>>,
+    ) -> Result<(Greeting, Duration), OpenConnectionError> {
         let sent = Instant::now();
         self.send(&own.encode()).await?;
         let Some(theirs) = theirs else {
@@ -248,27 +248,30 @@ impl Greetings<'_> {
             return Ok((theirs, round_trip));
         };
         let theirs = theirs?;
-        let [ANSWER] = self.receive().await? else { return Err(OpenError::Foreign { remote: self.remote }) };
+        let [ANSWER] = self.receive().await? else { return Err(OpenConnectionError::Foreign { remote: self.remote }) };
         Ok((theirs, sent.elapsed()))
     }
 
     /// The peer's greeting.
-    async fn greeting(&mut self) -> Result<Greeting, OpenError> {
+    async fn greeting(&mut self) -> Result<Greeting, OpenConnectionError> {
         let remote = self.remote;
         Greeting::decode(&self.receive().await?).map_err(|refused| match refused {
-            NoGreeting::Foreign => OpenError::Foreign { remote },
-            NoGreeting::Secured => OpenError::Secured { remote },
-            NoGreeting::Version(theirs) => OpenError::Version { remote, theirs, ours: VERSION },
+            NoGreeting::Foreign => OpenConnectionError::Foreign { remote },
+            NoGreeting::Secured => OpenConnectionError::Secured { remote },
+            NoGreeting::Version(theirs) => OpenConnectionError::Version { remote, theirs, ours: VERSION },
         })
     }
 
-    async fn send(&mut self, content: &[u8]) -> Result<(), OpenError> {
+    async fn send(&mut self, content: &[u8]) -> Result<(), OpenConnectionError> {
         let record = self.seals.writer.seal(&[], content.to_vec());
-        self.control.write_all(&record).await.map_err(|source| OpenError::Greeting { remote: self.remote, source })
+        self.control
+            .write_all(&record)
+            .await
+            .map_err(|source| OpenConnectionError::Greeting { remote: self.remote, source })
     }
 
-    async fn receive<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], OpenError> {
-        let failed = |source| OpenError::Greeting { remote: self.remote, source };
+    async fn receive<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], OpenConnectionError> {
+        let failed = |source| OpenConnectionError::Greeting { remote: self.remote, source };
         let mut record = vec![0; LENGTH + self.seals.reader.seal_len()];
         self.control.read_exact(&mut record).await.map_err(failed)?;
         let content = self.seals.reader.open(&[], record).map_err(|error| failed(io::Error::other(error)))?;

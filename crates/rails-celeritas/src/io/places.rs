@@ -1,6 +1,6 @@
 //! The peers that greet a listener: which of them keep their places, and how many were turned away.
 
-use super::OpenError;
+use super::OpenConnectionError;
 use rails_net::Repeated;
 use rails_proto::{
     admission::{Entry, HandshakeId, HandshakeRate, Handshakes, Origin, Standing},
@@ -157,18 +157,22 @@ impl Strangers {
 
     /// Counts a peer that was turned away from a listener on this address: it made room for others, or gave this error.
     /// One of a kind that an operator may have to mend is a warning, once a minute.
-    pub(super) fn turn_away(&self, address: SocketAddr, error: Option<&OpenError>) {
+    pub(super) fn turn_away(&self, address: SocketAddr, error: Option<&OpenConnectionError>) {
         let (count, to_mend) = {
             let mut counts = self.lock();
             let (count, to_mend) = match error {
                 None => (&mut counts.displaced, None),
-                Some(OpenError::Busy { .. }) => (&mut counts.displaced, Some("busy")),
-                Some(OpenError::Silent { .. }) => (&mut counts.silent, None),
-                Some(OpenError::Greeting { .. }) => (&mut counts.gone, None),
-                Some(OpenError::Foreign { .. } | OpenError::Version { .. }) => (&mut counts.foreign, None),
-                Some(OpenError::Secured { .. } | OpenError::Unsecured { .. } | OpenError::Handshake { .. }) => {
-                    (&mut counts.untrusted, Some("untrusted"))
+                Some(OpenConnectionError::Busy { .. }) => (&mut counts.displaced, Some("busy")),
+                Some(OpenConnectionError::Silent { .. }) => (&mut counts.silent, None),
+                Some(OpenConnectionError::Greeting { .. }) => (&mut counts.gone, None),
+                Some(OpenConnectionError::Foreign { .. } | OpenConnectionError::Version { .. }) => {
+                    (&mut counts.foreign, None)
                 }
+                Some(
+                    OpenConnectionError::Secured { .. }
+                    | OpenConnectionError::Unsecured { .. }
+                    | OpenConnectionError::Handshake { .. },
+                ) => (&mut counts.untrusted, Some("untrusted")),
                 Some(_) => (&mut counts.failed, Some("failed")),
             };
             *count += 1;

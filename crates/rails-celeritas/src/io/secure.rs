@@ -1,7 +1,7 @@
 //! The handshake of a connection with a secret or TLS: that of lanes (rails-proto), on the control channel, before the
 //! greeting.
 
-use super::{OpenError, greeting::MAGIC, places::Place, random::random};
+use super::{OpenConnectionError, greeting::MAGIC, places::Place, random::random};
 use crate::proto::wire::{FrameReader, FrameWriter};
 use rails_proto::{
     admission::Standing,
@@ -28,13 +28,13 @@ pub(super) struct Seals {
 }
 
 /// Whether an end that begins connections, or answers, can do so with this security, in a build that can seal or not.
-pub(super) fn check(security: &Security, begins: bool, can_seal: bool) -> Result<(), OpenError> {
+pub(super) fn check(security: &Security, begins: bool, can_seal: bool) -> Result<(), OpenConnectionError> {
     let mode = security.mode();
     let credentials = if begins { security.initiator() } else { security.responder() };
     match mode {
         Mode::Insecure => Ok(()),
-        _ if credentials.is_none() => Err(OpenError::Role { mode }),
-        _ if !can_seal => Err(OpenError::NoEncryption { mode }),
+        _ if credentials.is_none() => Err(OpenConnectionError::Role { mode }),
+        _ if !can_seal => Err(OpenConnectionError::NoEncryption { mode }),
         _ => Ok(()),
     }
 }
@@ -45,13 +45,13 @@ pub(super) async fn handshake(
     remote: SocketAddr,
     security: &Security,
     place: Option<&Place>,
-) -> Result<Seals, OpenError> {
+) -> Result<Seals, OpenConnectionError> {
     let mode = security.mode();
     if mode == Mode::Insecure {
         return Ok(Seals::default());
     }
     let credentials = if place.is_none() { security.initiator() } else { security.responder() };
-    let credentials = credentials.ok_or(OpenError::Role { mode })?;
+    let credentials = credentials.ok_or(OpenConnectionError::Role { mode })?;
     let mut channel = Channel { control, remote };
     match place {
         Some(place) => channel.respond(credentials, place).await,
@@ -66,7 +66,7 @@ struct Channel<'a> {
 }
 
 impl Channel<'_> {
-    async fn initiate(&mut self, credentials: Credentials) -> Result<Seals, OpenError> {
+    async fn initiate(&mut self, credentials: Credentials) -> Result<Seals, OpenConnectionError> {
         let hello = Hello {
             mode: credentials.mode(),
             purpose: Purpose::Open,
@@ -93,7 +93,7 @@ impl Channel<'_> {
         }
     }
 
-    async fn respond(&mut self, credentials: Credentials, place: &Place) -> Result<Seals, OpenError> {
+    async fn respond(&mut self, credentials: Credentials, place: &Place) -> Result<Seals, OpenConnectionError> {
         let Message::Hello(hello) = self.receive(rails_proto::handshake::LONGEST_PLAIN).await? else {
             return Err(self.failed(HandshakeError::Disorder));
         };
@@ -103,7 +103,7 @@ impl Channel<'_> {
             && let Err(limit) = place.begin_tls(self.remote.ip())
         {
             let _ = self.send(&[Message::Refused(Refusal::Busy(limit))]).await;
-            return Err(OpenError::Busy { remote: self.remote, limit });
+            return Err(OpenConnectionError::Busy { remote: self.remote, limit });
         }
         let started = Responder::start(credentials, hello, PARAMETERS, random()?);
         let (mut responder, challenge) = match started {
@@ -132,17 +132,17 @@ impl Channel<'_> {
         }
     }
 
-    async fn send(&mut self, messages: &[Message]) -> Result<(), OpenError> {
+    async fn send(&mut self, messages: &[Message]) -> Result<(), OpenConnectionError> {
         let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
         self.control.write_all(&bytes).await.map_err(|source| self.broken(source))
     }
 
     /// The peer's next message, of at most that many bytes behind its prefix.
-    async fn receive(&mut self, longest: usize) -> Result<Message, OpenError> {
+    async fn receive(&mut self, longest: usize) -> Result<Message, OpenConnectionError> {
         let mut prefix = [0; PREFIX_LEN];
         self.control.read_exact(&mut prefix).await.map_err(|source| self.broken(source))?;
         if prefix == *MAGIC {
-            return Err(OpenError::Unsecured { remote: self.remote });
+            return Err(OpenConnectionError::Unsecured { remote: self.remote });
         }
         let length = Message::body_len(&prefix).map_err(|error| self.failed(error))?;
         if length > longest {
@@ -154,17 +154,17 @@ impl Channel<'_> {
     }
 
     /// Tells the peer why, as far as it still listens.
-    async fn refuse(&mut self, messages: &[Message], error: HandshakeError) -> OpenError {
+    async fn refuse(&mut self, messages: &[Message], error: HandshakeError) -> OpenConnectionError {
         let _ = self.send(messages).await;
         self.failed(error)
     }
 
-    fn failed(&self, source: HandshakeError) -> OpenError {
-        OpenError::Handshake { remote: self.remote, source }
+    fn failed(&self, source: HandshakeError) -> OpenConnectionError {
+        OpenConnectionError::Handshake { remote: self.remote, source }
     }
 
-    fn broken(&self, source: io::Error) -> OpenError {
-        OpenError::Greeting { remote: self.remote, source }
+    fn broken(&self, source: io::Error) -> OpenConnectionError {
+        OpenConnectionError::Greeting { remote: self.remote, source }
     }
 }
 
@@ -190,12 +190,15 @@ mod tests {
             assert!(check(&Security::insecure(), begins, false).is_ok());
             assert!(check(&psk, begins, true).is_ok());
             let refused = check(&psk, begins, false);
-            assert!(matches!(refused, Err(OpenError::NoEncryption { mode: Mode::PreSharedKey })), "{refused:?}");
+            assert!(
+                matches!(refused, Err(OpenConnectionError::NoEncryption { mode: Mode::PreSharedKey })),
+                "{refused:?}"
+            );
         }
         let made = rcgen::generate_simple_self_signed(vec!["storage".to_owned()]).unwrap();
         let client = TlsClient::trusting(made.cert.pem().as_bytes(), "storage").unwrap();
         let client = Security::tls_client(client);
         assert!(check(&client, true, true).is_ok());
-        assert!(matches!(check(&client, false, true), Err(OpenError::Role { .. })));
+        assert!(matches!(check(&client, false, true), Err(OpenConnectionError::Role { .. })));
     }
 }

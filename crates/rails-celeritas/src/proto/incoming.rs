@@ -45,7 +45,7 @@ enum End {
 
 /// A message that has arrived as a whole.
 #[derive(Debug)]
-pub struct Message {
+pub struct ReceivedMessage {
     /// The message's number, counted from 0.
     pub number: u32,
     /// The message's bytes, block by block: the caller's blocks, cut to the message, or those of this end.
@@ -56,7 +56,7 @@ pub struct Message {
 #[derive(Debug)]
 pub enum Outcome {
     /// The message has arrived as a whole.
-    Message(Message),
+    Message(ReceivedMessage),
     /// The peer has given the message up.
     GivenUp,
     /// There was no room for the message, and it was refused.
@@ -211,7 +211,7 @@ impl Incoming {
             }
             Some(End::Whole) => {
                 message.consume(&mut self.consumed);
-                Outcome::Message(Message { number, blocks: message.memory.into_blocks(length) })
+                Outcome::Message(ReceivedMessage { number, blocks: message.memory.into_blocks(length) })
             }
             _ => {
                 message.consume(&mut self.consumed);

@@ -29,7 +29,7 @@ pub struct PathMtu {
     /// The bytes of an IP packet around the payload.
     around: u32,
     current: u32,
-    state: State,
+    state: SearchState,
     /// The sizes of probes that are to be sent.
     wanted: VecDeque<u32>,
     sent: Vec<Probe>,
@@ -52,7 +52,7 @@ struct Probe {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum SearchState {
     /// The largest payload is at least the first, and below the second.
     Search {
         low: u32,
@@ -79,7 +79,7 @@ impl PathMtu {
             most,
             around,
             current: base,
-            state: State::Done { raise_at: None },
+            state: SearchState::Done { raise_at: None },
             wanted: VecDeque::new(),
             sent: Vec::new(),
             late: VecDeque::new(),
@@ -110,17 +110,17 @@ impl PathMtu {
 
     /// Whether no probe is under way or to be sent.
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done { .. })
+        matches!(self.state, SearchState::Done { .. })
     }
 
     /// Whether the present size is in question.
     pub fn is_suspect(&self) -> bool {
-        matches!(self.state, State::Suspect { .. })
+        matches!(self.state, SearchState::Suspect { .. })
     }
 
     /// The next probe is too large for a search: it looks below.
     pub fn skip(&mut self, now: Instant) {
-        if let (State::Search { low, .. }, Some(size)) = (self.state, self.wanted.pop_front()) {
+        if let (SearchState::Search { low, .. }, Some(size)) = (self.state, self.wanted.pop_front()) {
             self.settle(now, low, size.max(low + 1));
         }
     }
@@ -168,7 +168,7 @@ impl PathMtu {
         self.silent = 0;
         self.is_too_small &= size < self.base;
         match &mut self.state {
-            State::Search { low, high } => {
+            SearchState::Search { low, high } => {
                 *low = size.max(*low);
                 let (low, high) = (*low, *high);
                 self.current = self.current.max(low);
@@ -179,11 +179,11 @@ impl PathMtu {
                 }
             }
             // The suspicion may have interrupted a search.
-            State::Suspect { .. } if size >= self.current => self.settle(now, self.current, self.most + 1),
-            State::Suspect { base, floor } => {
+            SearchState::Suspect { .. } if size >= self.current => self.settle(now, self.current, self.most + 1),
+            SearchState::Suspect { base, floor } => {
                 *(if size >= self.base { base } else { floor }) = true;
             }
-            State::Done { .. } => {}
+            SearchState::Done { .. } => {}
         }
     }
 
@@ -191,7 +191,7 @@ impl PathMtu {
     pub fn handle_refused(&mut self, now: Instant, packet: u64) {
         let Some(index) = self.sent.iter().position(|probe| probe.packet == packet) else { return };
         let size = self.sent.swap_remove(index).size;
-        if let State::Search { low, .. } = self.state {
+        if let SearchState::Search { low, .. } = self.state {
             self.settle(now, low, size.max(low + 1));
         }
     }
@@ -201,7 +201,7 @@ impl PathMtu {
         if self.is_suspect() {
             return;
         }
-        self.state = State::Suspect { base: false, floor: false };
+        self.state = SearchState::Suspect { base: false, floor: false };
         self.begin([Some(self.current), Some(self.base), self.floor].into_iter().flatten());
     }
 
@@ -214,7 +214,7 @@ impl PathMtu {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            State::Done { raise_at } => raise_at,
+            SearchState::Done { raise_at } => raise_at,
             _ if self.wanted.is_empty() => self.ends_at,
             _ => None,
         }
@@ -227,28 +227,28 @@ impl PathMtu {
         }
         let smallest = self.sent.iter().map(|probe| probe.size).min();
         match self.state {
-            State::Done { .. } => self.search(self.current, self.most + 1),
+            SearchState::Done { .. } => self.search(self.current, self.most + 1),
             // One loss tells nothing. Two more probes at once are enough: a wrong result is a smaller one, for a while.
-            State::Search { .. } if !self.is_second_try => {
+            SearchState::Search { .. } if !self.is_second_try => {
                 self.is_second_try = true;
                 self.wanted.extend(smallest.into_iter().cycle().take(2));
             }
-            State::Search { low, high } => self.settle(now, low, smallest.unwrap_or(high)),
-            State::Suspect { base, floor } if !self.is_second_try => {
+            SearchState::Search { low, high } => self.settle(now, low, smallest.unwrap_or(high)),
+            SearchState::Suspect { base, floor } if !self.is_second_try => {
                 self.is_second_try = true;
                 let again = [Some(self.current), (!base).then_some(self.base), self.floor.filter(|_| !floor)];
                 self.wanted.extend(again.into_iter().flatten().cycle().take(6));
             }
-            State::Suspect { base: true, .. } if self.current > self.base => {
+            SearchState::Suspect { base: true, .. } if self.current > self.base => {
                 let failed = std::mem::replace(&mut self.current, self.base);
                 self.late.clear();
                 self.search(self.base, failed);
             }
-            State::Suspect { base: false, floor: true } => {
+            SearchState::Suspect { base: false, floor: true } => {
                 self.is_too_small = true;
                 self.done(now);
             }
-            State::Suspect { base, floor } => {
+            SearchState::Suspect { base, floor } => {
                 self.silent += u32::from(!base && !floor);
                 // The suspicion may have interrupted a search.
                 self.settle(now, self.current, self.most + 1);
@@ -263,16 +263,16 @@ impl PathMtu {
 
     fn search(&mut self, low: u32, high: u32) {
         if high - low <= 1 {
-            self.state = State::Done { raise_at: None };
+            self.state = SearchState::Done { raise_at: None };
             return self.begin([]);
         }
-        self.state = State::Search { low, high };
+        self.state = SearchState::Search { low, high };
         self.begin(candidates(low, high, self.most, self.around));
     }
 
     fn done(&mut self, now: Instant) {
         let can_rise = self.most - self.current > PRECISION;
-        self.state = State::Done { raise_at: can_rise.then(|| now + RAISE_AFTER) };
+        self.state = SearchState::Done { raise_at: can_rise.then(|| now + RAISE_AFTER) };
         self.begin([]);
     }
 

@@ -17,7 +17,9 @@ use rails_celeritas::proto::{
     connection::Failure,
     wire::{Control, ErrorList, FrameWriter},
 };
-use rails_celeritas::{CeleritasOptions, CloseError, Connection, ConnectionError, OpenError, ReceiveError, SendError};
+use rails_celeritas::{
+    CeleritasOptions, CloseError, Connection, ConnectionError, OpenConnectionError, ReceiveError, SendError,
+};
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{io::AsyncWriteExt, net::TcpListener, time::timeout};
@@ -236,7 +238,7 @@ async fn other_protocols_and_versions_are_refused() {
     };
     let options = options();
     let (refused, _stream) = tokio::join!(options.connect(remote), answer);
-    assert!(matches!(refused, Err(OpenError::Foreign { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(OpenConnectionError::Foreign { .. })), "{refused:?}");
 }
 
 /// Neither more bytes than the window nor more messages than the receiver keeps records of hold the end up.

@@ -1,7 +1,7 @@
 //! Connections with a secret or TLS.
 
 use crate::{PATIENCE, anywhere, cut, options, pair_of, pattern};
-use rails_celeritas::{CeleritasListener, CeleritasOptions, Connection, OpenError, TurnedAway};
+use rails_celeritas::{CeleritasListener, CeleritasOptions, Connection, OpenConnectionError, TurnedAway};
 use rails_proto::{
     handshake::{HandshakeError, Hello, Limit, Message, Mode, PREFIX_LEN, Purpose, Refusal, StreamId},
     parameters::TransportParameters,
@@ -110,7 +110,7 @@ async fn helpers_seal_and_open() {
 }
 
 /// The error of the end that connects, and the peers that the other one has turned away.
-async fn refusal(near: CeleritasOptions, far: CeleritasOptions) -> (OpenError, TurnedAway) {
+async fn refusal(near: CeleritasOptions, far: CeleritasOptions) -> (OpenConnectionError, TurnedAway) {
     let listener = far.listen(anywhere()).unwrap();
     let address = listener.local_addr();
     let near = tokio::select! {
@@ -130,7 +130,7 @@ async fn refusal(near: CeleritasOptions, far: CeleritasOptions) -> (OpenError, T
 async fn another_secret_is_refused() {
     let (near, far) = refusal(psk(), options().security(secret(b"another secret..."))).await;
     assert_eq!(far.untrusted, 1, "{far:?}");
-    assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Refused(_), .. }), "{near:?}");
+    assert!(matches!(near, OpenConnectionError::Handshake { source: HandshakeError::Refused(_), .. }), "{near:?}");
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn one_end_alone_without_security() {
     assert_eq!(far.untrusted, 1, "{far:?}");
     let (near, far) = refusal(psk(), options()).await;
     assert_eq!(far.untrusted, 1, "{far:?}");
-    assert!(matches!(near, OpenError::Unsecured { .. }), "{near:?}");
+    assert!(matches!(near, OpenConnectionError::Unsecured { .. }), "{near:?}");
 }
 
 #[tokio::test]
@@ -147,21 +147,21 @@ async fn other_modes_and_certificates_are_refused() {
     let (near, _) = tls();
     let (near, far) = refusal(near, psk()).await;
     assert_eq!(far.untrusted, 1, "{far:?}");
-    assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Mode { .. }, .. }), "{near:?}");
+    assert!(matches!(near, OpenConnectionError::Handshake { source: HandshakeError::Mode { .. }, .. }), "{near:?}");
     let ((near, _), (_, far)) = (tls(), tls());
     let (near, far) = refusal(near, far).await;
-    assert!(matches!(near, OpenError::Handshake { source: HandshakeError::Tls(_), .. }), "{near:?}");
+    assert!(matches!(near, OpenConnectionError::Handshake { source: HandshakeError::Tls(_), .. }), "{near:?}");
     assert_eq!(far.untrusted, 1, "{far:?}");
 }
 
 #[tokio::test]
 async fn wrong_options_are_refused_at_once() {
     let none = CeleritasOptions::fixed(rails_topo::Bandwidth::mbps(0));
-    assert!(matches!(none.listen(anywhere()), Err(OpenError::NoRate)));
-    assert!(matches!(none.connect(anywhere()).await, Err(OpenError::NoRate)));
+    assert!(matches!(none.listen(anywhere()), Err(OpenConnectionError::NoRate)));
+    assert!(matches!(none.connect(anywhere()).await, Err(OpenConnectionError::NoRate)));
     let (client, server) = tls();
-    assert!(matches!(client.listen(anywhere()), Err(OpenError::Role { .. })));
-    assert!(matches!(server.connect(anywhere()).await, Err(OpenError::Role { .. })));
+    assert!(matches!(client.listen(anywhere()), Err(OpenConnectionError::Role { .. })));
+    assert!(matches!(server.connect(anywhere()).await, Err(OpenConnectionError::Role { .. })));
 }
 
 /// Each TLS hello of a stranger makes a TLS server sign, and no other.

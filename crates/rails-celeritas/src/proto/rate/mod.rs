@@ -6,7 +6,7 @@ mod shared;
 
 pub use adaptive::{Adaptive, AdaptiveOptions};
 pub use fixed::Fixed;
-pub use shared::{NoRate, Shared, SharedRate};
+pub use shared::{NoRate, RateShare, SharedRate};
 
 use super::{round_trip::RoundTrip, sender::Feedback};
 use rails_topo::Bandwidth;

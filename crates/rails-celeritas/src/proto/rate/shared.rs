@@ -35,7 +35,7 @@ struct Group {
 
 /// A connection's part of a [`SharedRate`].
 #[derive(Debug)]
-pub struct Shared {
+pub struct RateShare {
     group: SharedRate,
     weight: NonZeroU32,
     number: u64,
@@ -71,10 +71,10 @@ impl SharedRate {
     }
 
     /// A part of the rate for one connection.
-    pub fn part(&self, weight: NonZeroU32) -> Shared {
+    pub fn part(&self, weight: NonZeroU32) -> RateShare {
         let mut group = self.lock();
         group.next += 1;
-        Shared { group: self.clone(), weight, number: group.next, is_busy: false, idle: None, woken: Vec::new() }
+        RateShare { group: self.clone(), weight, number: group.next, is_busy: false, idle: None, woken: Vec::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Group> {
@@ -86,7 +86,7 @@ fn check(rate: Bandwidth) -> Result<(), NoRate> {
     if rate.as_bits_per_second() > 0 { Ok(()) } else { Err(NoRate) }
 }
 
-impl RateController for Shared {
+impl RateController for RateShare {
     fn name(&self) -> &'static str {
         "shared"
     }
@@ -136,7 +136,7 @@ impl RateController for Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for RateShare {
     fn drop(&mut self) {
         self.set_busy(false);
         self.take_woken().into_iter().for_each(Waker::wake);
@@ -158,7 +158,7 @@ mod tests {
         let mut parts = [1, 1, 2, 4].map(|of| shared.part(weight(of)));
         assert_eq!(parts[0].rate(), Bandwidth::mbps(800), "it is alone");
         parts.iter_mut().for_each(|part| part.set_busy(true));
-        assert_eq!(parts.each_ref().map(Shared::rate), [100, 100, 200, 400].map(Bandwidth::mbps));
+        assert_eq!(parts.each_ref().map(RateShare::rate), [100, 100, 200, 400].map(Bandwidth::mbps));
         parts[3].set_busy(false);
         assert_eq!(parts[2].rate(), Bandwidth::mbps(400));
         let [first, second, third, _] = parts;
@@ -231,7 +231,7 @@ mod tests {
         #[test]
         fn busy_parts_are_the_whole(weights in proptest::collection::vec((1..1000u32, any::<bool>()), 1..20)) {
             let shared = SharedRate::new(Bandwidth::mbps(10_000)).unwrap();
-            let mut parts: Vec<Shared> = weights.iter().map(|(of, _)| shared.part(weight(*of))).collect();
+            let mut parts: Vec<RateShare> = weights.iter().map(|(of, _)| shared.part(weight(*of))).collect();
             parts.iter_mut().zip(&weights).for_each(|(part, (_, is_busy))| part.set_busy(*is_busy));
             let busy = parts.iter().zip(&weights).filter(|(_, (_, is_busy))| *is_busy);
             let sum: u64 = busy.map(|(part, _)| part.rate().as_bits_per_second()).sum();

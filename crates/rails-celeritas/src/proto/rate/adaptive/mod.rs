@@ -32,7 +32,7 @@ pub struct Adaptive {
     rate: f64,
     window: u64,
     path: Path,
-    state: State,
+    phase: Phase,
     round: Round,
     /// Consecutive rounds in which the queue was empty at some time.
     empty_rounds: i32,
@@ -56,7 +56,7 @@ pub struct Adaptive {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum Phase {
     /// The rate doubles in each round.
     Startup { best: f64, stalled: u32 },
     /// The queue that `Startup` has made runs empty.
@@ -71,7 +71,7 @@ enum State {
     Compete(Cubic),
 }
 
-impl State {
+impl Phase {
     fn is_start(&self) -> bool {
         matches!(self, Self::Startup { .. } | Self::Drain { .. })
     }
@@ -186,7 +186,7 @@ impl Adaptive {
             rate: options.first.min(most).as_bits_per_second() as f64,
             window: 0,
             path: Path::default(),
-            state: State::Startup { best: 0.0, stalled: 0 },
+            phase: Phase::Startup { best: 0.0, stalled: 0 },
             round: Round::default(),
             empty_rounds: 0,
             is_lossy: false,
@@ -213,8 +213,8 @@ impl Adaptive {
     fn go_on(&mut self, now: Instant, step: Duration, is_limited: bool, round_trip: &RoundTrip) {
         let (rates, round) = (self.path.rates(), self.path.round());
         let queue = self.path.latest_queue();
-        match self.state {
-            State::Startup { best, .. } => {
+        match self.phase {
+            Phase::Startup { best, .. } => {
                 if queue > self.startup_queue() {
                     self.drain(now, best);
                 } else if !is_limited && self.path.newest_queue() <= self.tolerance() {
@@ -223,10 +223,10 @@ impl Adaptive {
                     self.rate = grown.min(most.max(self.rate));
                 }
             }
-            State::Drain { until, best } => {
+            Phase::Drain { until, best } => {
                 // Packets that the queue has dropped did not pass.
                 let best = best.max(rates.map_or(0.0, |rates| rates.delivered));
-                self.state = State::Drain { until, best };
+                self.phase = Phase::Drain { until, best };
                 if best > 0.0 {
                     self.rate = best * DRAINING;
                 }
@@ -234,24 +234,24 @@ impl Adaptive {
                     self.settle(now, now, Held { rate: self.rate / DRAINING, cubic: None });
                 }
             }
-            State::Cruise => self.cruise(now, step, rates, is_limited),
-            State::Refresh { from, until, held } => {
+            Phase::Cruise => self.cruise(now, step, rates, is_limited),
+            Phase::Refresh { from, until, held } => {
                 if now >= until {
                     self.settle(from, now, held);
                 }
             }
-            State::Settle { until, held, .. } => {
+            Phase::Settle { until, held, .. } => {
                 if now >= until {
                     self.go_back(now, held);
                 } else if held.cubic.is_none() && (queue > self.crowded_queue() || self.is_lossy) {
-                    self.state = State::Cruise;
+                    self.phase = Phase::Cruise;
                 }
             }
-            State::Compete(mut cubic) if is_limited => {
+            Phase::Compete(mut cubic) if is_limited => {
                 cubic.hold(step);
-                self.state = State::Compete(cubic);
+                self.phase = Phase::Compete(cubic);
             }
-            State::Compete(cubic) => {
+            Phase::Compete(cubic) => {
                 let most = rates.map_or(self.rate, |rates| MAX_AHEAD * rates.judged);
                 self.rate = cubic.rate(now, round_trip.smoothed()).min(most);
             }
@@ -271,7 +271,7 @@ impl Adaptive {
         let rate = (self.rate * aged(unused)).max(evident);
         if rate < self.rate {
             self.rate = rate;
-            self.state = State::Startup { best: 0.0, stalled: 0 };
+            self.phase = Phase::Startup { best: 0.0, stalled: 0 };
             self.delivered = 0.0;
             self.set_window();
         }
@@ -315,8 +315,8 @@ impl Adaptive {
         self.depth = self.depth.filter(|(at, _)| now < *at + DEPTH_WINDOW);
         let is_empty = queue <= self.tolerance();
         self.empty_rounds = if is_empty && !self.is_lossy { (self.empty_rounds + 1).min(16) } else { 0 };
-        match &mut self.state {
-            State::Startup { best, stalled } => {
+        match &mut self.phase {
+            Phase::Startup { best, stalled } => {
                 let delivered = self.path.rates().map_or(0.0, |rates| rates.delivered);
                 let has_grown = delivered > *best * 1.25 || round.is_limited;
                 *stalled = if has_grown { 0 } else { *stalled + 1 };
@@ -329,14 +329,14 @@ impl Adaptive {
                     self.drain(now, best);
                 }
             }
-            State::Cruise => self.end_cruising_round(now, round, queue),
-            State::Settle { from, low_until, .. } => {
+            Phase::Cruise => self.end_cruising_round(now, round, queue),
+            Phase::Settle { from, low_until, .. } => {
                 // The packets that were sent while the rate was low.
                 if is_empty && *from + self.path.base() <= now && now <= *low_until + 2 * self.path.round() {
                     self.path.learn(round, 200.0);
                 }
             }
-            State::Compete(cubic) => {
+            Phase::Compete(cubic) => {
                 if self.is_lossy {
                     cubic.cut(now, self.path.round());
                 }
@@ -345,7 +345,7 @@ impl Adaptive {
                     self.refresh(now, held.cubic);
                 }
             }
-            State::Drain { .. } | State::Refresh { .. } => {}
+            Phase::Drain { .. } | Phase::Refresh { .. } => {}
         }
     }
 
@@ -363,12 +363,12 @@ impl Adaptive {
         if since + CROWDED_TIME.max(8 * self.path.empty_round()) <= now {
             self.crowded_since = None;
             // As a rival would have done, whose queue this is.
-            self.state = self.compete(now, rate);
+            self.phase = self.compete(now, rate);
         }
     }
 
     fn drain(&mut self, now: Instant, best: f64) {
-        self.state = State::Drain { until: now + 4 * self.path.round(), best };
+        self.phase = Phase::Drain { until: now + 4 * self.path.round(), best };
         self.rate *= DRAINING;
     }
 
@@ -376,7 +376,7 @@ impl Adaptive {
     fn refresh(&mut self, now: Instant, cubic: Option<Cubic>) {
         self.refreshed_at = Some(now);
         let held = Held { rate: self.rate, cubic };
-        self.state = State::Refresh { from: now, until: now + self.refresh_time(), held };
+        self.phase = Phase::Refresh { from: now, until: now + self.refresh_time(), held };
         self.rate *= REFRESHING;
     }
 
@@ -387,7 +387,7 @@ impl Adaptive {
 
     /// Sends at the former rate until lists tell of it alone.
     fn settle(&mut self, from: Instant, now: Instant, held: Held) {
-        self.state = State::Settle { from, low_until: now, until: now + self.path.round() + self.span(), held };
+        self.phase = Phase::Settle { from, low_until: now, until: now + self.path.round() + self.span(), held };
         self.rate = held.rate;
     }
 
@@ -396,16 +396,16 @@ impl Adaptive {
         self.full_refreshes = if is_emptied { 0 } else { self.full_refreshes + 1 };
         self.empty_refreshes = if is_emptied { self.empty_refreshes + 1 } else { 0 };
         self.crowded_since = None;
-        self.state = match held.cubic {
-            Some(cubic) if self.empty_refreshes < EMPTY_REFRESHES => State::Compete(cubic),
+        self.phase = match held.cubic {
+            Some(cubic) if self.empty_refreshes < EMPTY_REFRESHES => Phase::Compete(cubic),
             None if self.full_refreshes >= FULL_REFRESHES => self.compete(now, self.rate),
-            _ => State::Cruise,
+            _ => Phase::Cruise,
         };
     }
 
-    fn compete(&mut self, now: Instant, rate: f64) -> State {
+    fn compete(&mut self, now: Instant, rate: f64) -> Phase {
         self.empty_refreshes = 0;
-        State::Compete(Cubic::new(now, rate, self.path.round()))
+        Phase::Compete(Cubic::new(now, rate, self.path.round()))
     }
 
     /// The rate at which this connection's packets pass the bottleneck.
@@ -459,16 +459,16 @@ impl Adaptive {
     }
 
     fn set_window(&mut self) {
-        let rate = match self.state {
-            State::Refresh { held, .. } | State::Settle { held, .. } => held.rate,
+        let rate = match self.phase {
+            Phase::Refresh { held, .. } | Phase::Settle { held, .. } => held.rate,
             _ => self.rate,
         };
         // The queue of others lengthens the way. One of its own does not.
-        let is_competing = self.state.is_competing();
+        let is_competing = self.phase.is_competing();
         let round = if is_competing { self.path.round() } else { self.path.empty_round() + self.target() };
         let bytes = rate / 8.0 * 2.0 * round.as_secs_f64();
         // At the start as many as have arrived may be under way beside the first ones.
-        let most = if self.state.is_start() { self.first_window() + 2.0 * self.delivered } else { f64::MAX };
+        let most = if self.phase.is_start() { self.first_window() + 2.0 * self.delivered } else { f64::MAX };
         self.window = bytes.min(most).max(MIN_WINDOW * self.path.packet() / 8.0) as u64;
     }
 }

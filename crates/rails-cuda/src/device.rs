@@ -3,7 +3,7 @@
 use crate::{
     CudaError,
     ring::Ring,
-    sys::{context::Context as Primary, driver::Driver, event::Event, kernel::Kernel, slot::Slot},
+    sys::{context::Context as Primary, driver::CudaDriver, event::Event, kernel::Kernel, slot::Slot},
 };
 use rails_bind::memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy, Residency};
 use rails_multirail::pipeline::device::FrameDevice;
@@ -20,7 +20,7 @@ use std::{
 /// [`CudaError::NoDriver`] and [`CudaError::OldDriver`]; [`CudaError::Call`] of `cuInit` with `CUDA_ERROR_NO_DEVICE`
 /// where there is a driver without a device.
 pub fn device_names() -> Result<Vec<String>, CudaError> {
-    let driver = Driver::load()?;
+    let driver = CudaDriver::load()?;
     (0..driver.device_count()?).map(|ordinal| driver.device_name(ordinal)).collect()
 }
 
@@ -85,10 +85,10 @@ impl<B> CudaDevice<B> {
     /// # Errors
     /// Any but those of frames: [`CudaError::NoDriver`] on a machine without one. After an error nothing is left.
     pub fn new(options: &CudaOptions) -> Result<Self, CudaError> {
-        Self::of(Driver::load()?, options)
+        Self::of(CudaDriver::load()?, options)
     }
 
-    fn of(driver: &'static Driver, options: &CudaOptions) -> Result<Self, CudaError> {
+    fn of(driver: &'static CudaDriver, options: &CudaOptions) -> Result<Self, CudaError> {
         let &CudaOptions { frame_bytes, ordinal, depth } = options;
         let name = driver.device_name(ordinal)?;
         let context = Primary::new(driver, ordinal)?;

@@ -10,7 +10,7 @@ use std::{future::poll_fn, time::Duration};
 use tokio::time::timeout;
 
 /// Frames through a device of two slots, until the first error. Frames that come back are as they should be.
-fn frames(driver: &'static Driver) -> Result<(), Box<dyn Error + Send + Sync>> {
+fn frames(driver: &'static CudaDriver) -> Result<(), Box<dyn Error + Send + Sync>> {
     let options = CudaOptions::new(50).depth(NonZeroUsize::new(2).unwrap());
     let mut device = CudaDevice::of(driver, &options)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

@@ -8,14 +8,14 @@
 //! all of the process; this crate does not call it, and another caller answers for those whose context it takes.
 #![allow(unsafe_code)]
 
-use super::driver::{CUcontext, CUdevice, Driver};
+use super::driver::{CUcontext, CUdevice, CudaDriver};
 use crate::CudaError;
 use std::{ptr, sync::Arc};
 
 /// A device's primary context, which all of the process share.
 #[derive(Debug)]
 pub(crate) struct Context {
-    driver: &'static Driver,
+    driver: &'static CudaDriver,
     device: CUdevice,
     handle: CUcontext,
     ordinal: u32,
@@ -28,7 +28,7 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
-    pub(crate) fn new(driver: &'static Driver, ordinal: u32) -> Result<Arc<Self>, CudaError> {
+    pub(crate) fn new(driver: &'static CudaDriver, ordinal: u32) -> Result<Arc<Self>, CudaError> {
         let device = driver.device(ordinal)?;
         let mut handle = ptr::null_mut();
         // SAFETY: the driver writes one handle, and the device is one that it named.
@@ -44,7 +44,10 @@ impl Context {
 
     /// Has this context be the calling thread's current one during `calls`. The thread then has its former one again,
     /// so that other users of CUDA on it see no change.
-    pub(super) fn run<R>(&self, calls: impl FnOnce(&'static Driver) -> Result<R, CudaError>) -> Result<R, CudaError> {
+    pub(super) fn run<R>(
+        &self,
+        calls: impl FnOnce(&'static CudaDriver) -> Result<R, CudaError>,
+    ) -> Result<R, CudaError> {
         // SAFETY: the context is retained as long as `self` lives.
         let status = unsafe { (self.driver.cuCtxPushCurrent_v2)(self.handle) };
         self.driver.check("cuCtxPushCurrent", status, format_args!("device {}", self.ordinal))?;

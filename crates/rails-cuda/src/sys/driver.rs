@@ -99,13 +99,13 @@ macro_rules! functions {
 macro_rules! table {
     ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
         /// The driver's functions.
-        pub(crate) struct Driver {
+        pub(crate) struct CudaDriver {
             $(pub(super) $name: unsafe extern "C" fn($($kind),*) -> CUresult,)*
             /// Keeps the functions where they are.
             pub(super) _library: Library,
         }
 
-        impl Driver {
+        impl CudaDriver {
             fn of(library: Library) -> Result<Self, CudaError> {
                 Ok(Self {
                     // SAFETY: the type is that of the header, as the tests check.
@@ -121,10 +121,10 @@ functions!(table);
 #[cfg(test)]
 pub(super) use functions;
 
-impl Driver {
+impl CudaDriver {
     /// The driver, loaded once and never unloaded, and initialised.
     pub(crate) fn load() -> Result<&'static Self, CudaError> {
-        static DRIVER: OnceLock<Driver> = OnceLock::new();
+        static DRIVER: OnceLock<CudaDriver> = OnceLock::new();
         let driver = match DRIVER.get() {
             Some(driver) => driver,
             None => {
@@ -198,9 +198,9 @@ impl Driver {
     }
 }
 
-impl fmt::Debug for Driver {
+impl fmt::Debug for CudaDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").finish_non_exhaustive()
+        f.debug_struct("CudaDriver").finish_non_exhaustive()
     }
 }
 

@@ -12,7 +12,7 @@
 
 use super::driver::{
     CU_EVENT_BLOCKING_SYNC, CU_EVENT_DISABLE_TIMING, CU_STREAM_NON_BLOCKING, CUDA_ERROR_NOT_READY, CUDA_SUCCESS,
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUjit_option, CUmodule, CUresult, CUstream, Driver,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUjit_option, CUmodule, CUresult, CUstream, CudaDriver,
     functions,
 };
 use crate::ptx::Program;
@@ -86,10 +86,10 @@ impl Turn {
         Self(turn)
     }
 
-    pub(crate) fn driver(&self) -> &'static Driver {
+    pub(crate) fn driver(&self) -> &'static CudaDriver {
         macro_rules! fakes {
             ($(fn $name:ident($($argument:ident: $kind:ty),*);)*) => {
-                Driver { $($name,)* _library: libloading::os::unix::Library::this().into() }
+                CudaDriver { $($name,)* _library: libloading::os::unix::Library::this().into() }
             };
         }
         Box::leak(Box::new(functions!(fakes)))

@@ -3,7 +3,7 @@
 //! # Safety
 //! **From [`begin`](ring::Slot::begin) on, the device may read and write the slot's memory**, at the host and on
 //! itself, until the driver has confirmed that it is beyond the mark behind the work: [`settle`](ring::Slot::settle).
-//! So long the state is not [`State::Idle`], and
+//! So long the state is not [`SlotState::Idle`], and
 //! * [`staging`](ring::Slot::staging), the only way to the bytes at the host, panics, and so does `begin`;
 //! * the slot keeps all parts. Its `Drop` waits for the stream. If the driver does not confirm the end of the work, the
 //!   parts are never dropped: memory is lost, and nothing else.
@@ -28,11 +28,11 @@ use std::{mem::ManuallyDrop, sync::Arc};
 #[derive(Debug)]
 pub(crate) struct Slot {
     parts: ManuallyDrop<Parts>,
-    state: State,
+    state: SlotState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SlotState {
     /// The device uses nothing of the slot.
     Idle,
     /// The device may use it until it is beyond the mark.
@@ -62,7 +62,7 @@ impl Slot {
             device: DeviceMemory::new(context, staging.len())?,
             staging: Pinned::new(context, staging)?,
         };
-        Ok(Self { parts: ManuallyDrop::new(parts), state: State::Idle })
+        Ok(Self { parts: ManuallyDrop::new(parts), state: SlotState::Idle })
     }
 
     /// The mark at the end of the work, for the thread that waits for it.
@@ -73,15 +73,15 @@ impl Slot {
 
 impl ring::Slot for Slot {
     fn staging(&mut self) -> &mut [u8] {
-        assert_eq!(self.state, State::Idle, "the device may be using the memory");
+        assert_eq!(self.state, SlotState::Idle, "the device may be using the memory");
         &mut self.parts.staging
     }
 
     fn begin(&mut self, bytes: usize) -> Result<(), CudaError> {
         let parts = &mut *self.parts;
-        assert_eq!(self.state, State::Idle, "a slot has one frame at a time");
+        assert_eq!(self.state, SlotState::Idle, "a slot has one frame at a time");
         assert!(bytes.is_multiple_of(PIXEL_BYTES) && bytes <= parts.staging.len(), "whole pixels, within the memory");
-        self.state = State::Unmarked;
+        self.state = SlotState::Unmarked;
         if bytes > 0 {
             let (address, stream) = (parts.device.address(), parts.stream.handle());
             let host = parts.staging.as_mut_ptr();
@@ -101,25 +101,25 @@ impl ring::Slot for Slot {
             })?;
         }
         parts.end.record(&parts.stream)?;
-        self.state = State::UnderWay;
+        self.state = SlotState::UnderWay;
         Ok(())
     }
 
     fn settle(&mut self) -> Result<(), CudaError> {
         match self.state {
-            State::Idle => Ok(()),
-            State::UnderWay if self.parts.end.is_over()? => {
-                self.state = State::Idle;
+            SlotState::Idle => Ok(()),
+            SlotState::UnderWay if self.parts.end.is_over()? => {
+                self.state = SlotState::Idle;
                 Ok(())
             }
-            State::UnderWay | State::Unmarked => Err(CudaError::Broken),
+            SlotState::UnderWay | SlotState::Unmarked => Err(CudaError::Broken),
         }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if self.state == State::Idle || self.parts.stream.synchronize().is_ok() {
+        if self.state == SlotState::Idle || self.parts.stream.synchronize().is_ok() {
             // SAFETY: `self` is being dropped, nothing uses the parts after this, and the device does not either.
             unsafe { ManuallyDrop::drop(&mut self.parts) };
         }

@@ -7,12 +7,14 @@
 mod delta;
 mod files;
 mod history;
+mod numa_faults;
 mod thread_usage;
 
 pub use delta::ThreadUsageDelta;
 pub use history::{CpuHistory, Whereabouts};
+pub use numa_faults::{NodeFaults, NumaFaults};
 pub(crate) use thread_usage::started;
-pub use thread_usage::{NodeFaults, NumaFaults, ThreadUsage, threads_of};
+pub use thread_usage::{ThreadUsage, threads_of};
 
 use crate::thread::Tid;
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! The options of a UDP socket, read back.
 
 use crate::{
-    Ecn, OptionError, PacingUse, PathMtuDiscovery, UdpError, UdpSocket, netlink,
+    Ecn, OptionError, PacingUse, PathMtuDiscovery, UdpError, UdpSocket, interfaces, netlink,
     socket::{self, get},
     sys::option::SocketOption,
 };
@@ -114,7 +114,7 @@ impl UdpSocket {
 
     fn device_index(&self) -> Result<Option<u32>, UdpError> {
         let device = socket::bound_device(&SockRef::from(self.socket()))?;
-        Ok(device.and_then(|name| socket::interface_index(&name)))
+        Ok(device.and_then(|name| interfaces::index_of(&name)))
     }
 
     fn by_interface(&self, index: u32, address: SocketAddr) -> Result<UdpRoute, UdpError> {

@@ -4,13 +4,12 @@
 //! parsed here and not by the crate `procfs`, because that knows no `sched` file (migrations, NUMA faults), and parses
 //! all 52 fields of `stat` and the whole of `status` for a few figures.
 
-mod delta;
 mod files;
 mod history;
+mod interval;
 mod numa_faults;
 mod thread_usage;
 
-pub use delta::ThreadUsageDelta;
 pub use history::{CpuHistory, Whereabouts};
 pub use numa_faults::{NodeFaults, NumaFaults};
 pub(crate) use thread_usage::started;

@@ -16,7 +16,7 @@ pub struct NumaFaults {
     pub preferred: Option<NodeId>,
     /// The node that the thread is on.
     pub current: NodeId,
-    /// Pages that were moved to the thread's node since it began.
+    /// Pages that were moved to the thread's node since it began, or in the interval of the usage.
     pub pages_migrated: u64,
     /// The faults on each node's memory.
     pub by_node: Vec<NodeFaults>,

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// The usage of one thread since it began.
+/// The usage of one thread: since it began, or over an interval ([`ThreadUsage::since`]).
 ///
 /// The figures come from files that are read one after another, so they are not of one instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

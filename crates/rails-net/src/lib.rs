@@ -65,6 +65,7 @@
 compile_error!("rails-net uses Linux socket options and runs on Linux only");
 
 mod error;
+mod interfaces;
 mod links;
 mod local_end;
 mod netlink;

@@ -1,6 +1,6 @@
 //! The local end of a lane.
 
-use crate::socket;
+use crate::interfaces;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -37,7 +37,7 @@ impl LocalEnd {
             SocketAddr::V4(_) => 0,
         };
         let ip = address.ip();
-        match Some(scope).filter(|scope| *scope != 0).and_then(socket::interface_name) {
+        match Some(scope).filter(|scope| *scope != 0).and_then(interfaces::name_of) {
             Some(device) => Self::DeviceAddress { device, address: ip },
             None => Self::Address(ip),
         }

@@ -1,6 +1,6 @@
 //! IP addresses that name their interface.
 
-use crate::socket;
+use crate::interfaces;
 use std::{
     fmt, io,
     net::{AddrParseError, IpAddr, SocketAddr, SocketAddrV6},
@@ -133,8 +133,8 @@ fn is_name(text: &str) -> bool {
 
 /// The index of the interface of that name, or else of that index.
 fn index_of(interface: &str) -> io::Result<u32> {
-    let by_index = || interface.parse().ok().filter(|index| socket::interface_name(*index).is_some());
-    let index = socket::interface_index(interface).or_else(by_index);
+    let by_index = || interface.parse().ok().filter(|index| interfaces::name_of(*index).is_some());
+    let index = interfaces::index_of(interface).or_else(by_index);
     index.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
 }
 

@@ -55,29 +55,6 @@ pub(crate) fn bound_device(socket: &SockRef<'_>) -> Result<Option<String>, Optio
     Ok(name.map(|name| String::from_utf8_lossy(&name).into_owned()))
 }
 
-/// The index of an interface of this network namespace, if there is one of that name.
-pub(crate) fn interface_index(name: &str) -> Option<u32> {
-    nix::net::if_::if_nametoindex(name).ok()
-}
-
-/// The name of the interface of this network namespace that has that index, if one has.
-pub(crate) fn interface_name(index: u32) -> Option<String> {
-    // nix gives an empty name for an index that no interface has.
-    nix::net::if_::if_indextoname(index).ok()?.into_string().ok().filter(|name| !name.is_empty())
-}
-
-/// The interface that has this address, if one has.
-pub(crate) fn interface_of(address: IpAddr) -> io::Result<Option<String>> {
-    let mut interfaces = nix::ifaddrs::getifaddrs()?;
-    let holder = interfaces.find(|interface| {
-        let known = interface.address.as_ref();
-        let v4 = known.and_then(|known| known.as_sockaddr_in()).map(|v4| v4.ip().into());
-        let v6 = || known.and_then(|known| known.as_sockaddr_in6()).map(|v6| v6.ip().into());
-        v4.or_else(v6) == Some(address.to_canonical())
-    });
-    Ok(holder.map(|interface| interface.interface_name))
-}
-
 pub(crate) fn set(option: &'static str, value: impl fmt::Display, result: io::Result<()>) -> Result<(), OptionError> {
     result.map_err(|source| OptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
 }

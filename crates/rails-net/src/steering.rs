@@ -1,6 +1,6 @@
 //! Several listening sockets on one address, and the choice between them for each connection.
 
-use crate::{BindEndError, ListenError, OptionError, socket, sys::reuseport};
+use crate::{BindEndError, ListenError, OptionError, interfaces, socket, sys::reuseport};
 use rails_topo::CpuSet;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
@@ -75,7 +75,7 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
         })?;
         listeners.push(TcpListener::from(socket));
     }
-    let index = |arrival: &Arrival| arrival.interface.as_deref().and_then(socket::interface_index);
+    let index = |arrival: &Arrival| arrival.interface.as_deref().and_then(interfaces::index_of);
     let places: Vec<_> = arrivals.iter().map(|arrival| (arrival.cpus.clone(), index(arrival))).collect();
     let attached = listeners.first().map_or(Ok(()), |first| reuseport::attach_filter(first, &mut program(&places)));
     let steering = attached.map_err(|source| OptionError {

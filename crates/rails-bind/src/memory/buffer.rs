@@ -1,10 +1,7 @@
 //! Memory with a policy of its own.
 
-use super::{BufferOptions, BufferPart, MemoryBinding, MemoryError, MemoryPolicy, Rebound, Residency};
-use crate::{
-    Outcome,
-    sys::{mapping::Whole, parts::Part},
-};
+use super::{BufferOptions, MemoryBinding, MemoryError, MemoryPolicy, Rebound, Residency};
+use crate::{Outcome, sys::mapping::Whole};
 use std::{
     fmt, fs, io,
     ops::{Deref, DerefMut},
@@ -84,14 +81,14 @@ impl NumaBuffer {
         Ok(Self { whole, length: bytes, state: Arc::new(BufferState { binding, outcome: laid.outcome }) })
     }
 
-    /// The whole buffer as one part, which can be split: as many bytes as the capacity.
-    pub fn into_part(self) -> BufferPart {
-        BufferPart::new(Part::new(self.whole), self.state)
-    }
-
-    /// The whole buffer again.
+    /// The buffer of all of this memory.
     pub(super) fn of(whole: Whole, state: Arc<BufferState>) -> Self {
         Self { length: whole.mapping().bytes(), whole, state }
+    }
+
+    /// The buffer's memory and state.
+    pub(super) fn into_memory(self) -> (Whole, Arc<BufferState>) {
+        (self.whole, self.state)
     }
 
     /// The bytes that are mapped: the length, rounded up to whole pages.

@@ -33,11 +33,15 @@ pub struct BufferPart {
     state: Arc<BufferState>,
 }
 
-impl BufferPart {
-    pub(super) fn new(part: Part, state: Arc<BufferState>) -> Self {
-        Self { part, state }
+impl NumaBuffer {
+    /// The whole buffer as one part, which can be split: as many bytes as the capacity.
+    pub fn into_part(self) -> BufferPart {
+        let (whole, state) = self.into_memory();
+        BufferPart { part: Part::new(whole), state }
     }
+}
 
+impl BufferPart {
     /// A handle to the memory of the whole buffer, to read its nodes and to move it, whichever threads have its parts.
     pub fn binding(&self) -> MemoryBinding {
         self.state.binding.clone()

@@ -12,6 +12,7 @@ mod identity;
 mod name;
 mod placement;
 mod scheduling;
+mod scheduling_class;
 mod tid;
 
 pub use binding_status::BindingStatus;
@@ -20,7 +21,8 @@ pub use cpu_binding::{ThreadGuard, affinity_of, bind_current, current_affinity};
 pub use guard::{Other, Own, PlacementGuard, PlacementOutcome};
 pub use name::name_of;
 pub use placement::{ThreadPlacement, bind};
-pub use scheduling::{Scheduling, SchedulingClass, scheduling_of};
+pub use scheduling::{Scheduling, scheduling_of};
+pub use scheduling_class::SchedulingClass;
 pub use tid::{Tid, current_tid};
 
 use crate::BindError;

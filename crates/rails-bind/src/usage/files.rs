@@ -1,6 +1,6 @@
 //! The files of a thread below `/proc`; pure functions of their text.
 
-use super::thread_usage::{NodeFaults, NumaFaults};
+use super::{NodeFaults, NumaFaults};
 use crate::kernel_files::status_field;
 use rails_topo::{CpuId, NodeId};
 use std::time::Duration;

@@ -4,15 +4,16 @@
 //! parsed here and not by the crate `procfs`, because that knows no `sched` file (migrations, NUMA faults), and parses
 //! all 52 fields of `stat` and the whole of `status` for a few figures.
 
-mod delta;
 mod files;
 mod history;
+mod interval;
+mod numa_faults;
 mod thread_usage;
 
-pub use delta::ThreadUsageDelta;
 pub use history::{CpuHistory, Whereabouts};
+pub use numa_faults::{NodeFaults, NumaFaults};
 pub(crate) use thread_usage::started;
-pub use thread_usage::{NodeFaults, NumaFaults, ThreadUsage, threads_of};
+pub use thread_usage::{ThreadUsage, threads_of};
 
 use crate::thread::Tid;
 use serde::Serialize;

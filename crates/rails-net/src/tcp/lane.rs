@@ -6,7 +6,8 @@ use super::{
     zero_copy::{ZeroCopySender, ZeroCopyStats},
 };
 use crate::{
-    KeepAlive, Lane, OptionError, Repeated, StatsError, TcpStats, TcpTransport, socket, sys::option::SocketOption,
+    KeepAlive, Lane, OptionError, Repeated, StatsError, TcpStats, TcpTransport, interfaces, socket,
+    sys::option::SocketOption,
 };
 use nix::{
     errno::Errno,
@@ -187,14 +188,14 @@ impl TcpLane {
             return Ok(device);
         }
         let (local, peer) = (self.local, self.peer);
-        socket::interface_of(local.ip()).map_err(|source| StatsError::Call { call: "getifaddrs", local, peer, source })
+        interfaces::holder_of(local.ip()).map_err(|source| StatsError::Call { call: "getifaddrs", local, peer, source })
     }
 
     /// The index of that [`interface`](Self::interface), by which [`LinkWatch`](crate::LinkWatch) names links; `None`
     /// if there is none, or it is unknown.
     pub fn link_index(&self) -> Option<u32> {
         let name = self.interface().ok().flatten()?;
-        socket::interface_index(&name)
+        interfaces::index_of(&name)
     }
 
     /// The stream, to read and write by.

@@ -1,7 +1,6 @@
 //! Bursts of equal datagrams, also where the kernel does not segment.
 
 use super::slices::with_part;
-use crate::UdpSocket;
 use std::{
     io::{self, IoSlice},
     num::NonZeroU16,
@@ -17,8 +16,20 @@ pub(super) struct Bursts {
 }
 
 impl Bursts {
+    /// The payload of the largest IPv4 datagram, since the kernel builds one and cuts it.
+    pub(super) const MAX_BURST_BYTES: usize = 65_507;
+
+    /// `UDP_MAX_SEGMENTS` in include/linux/udp.h, since Linux 6.9.
+    pub(super) const MAX_SEGMENTS: u16 = 128;
+
+    /// `UDP_MAX_SEGMENTS` of older kernels.
+    pub(super) const FEWER_SEGMENTS: u16 = 64;
+
+    /// `UIO_MAXIOV` in include/uapi/linux/uio.h.
+    pub(super) const MAX_SLICES: usize = 1024;
+
     pub(super) fn new(segmentation: bool) -> Self {
-        Self { segmentation: segmentation.into(), max_segments: UdpSocket::MAX_SEGMENTS.into() }
+        Self { segmentation: segmentation.into(), max_segments: Self::MAX_SEGMENTS.into() }
     }
 
     pub(super) fn segmentation(&self) -> bool {
@@ -42,7 +53,7 @@ impl Bursts {
     ) -> io::Result<usize> {
         // The kernel's answer would be EMSGSIZE, which a caller takes for an MTU (`copy_msghdr_from_user`,
         // net/socket.c).
-        if slices.len() > UdpSocket::MAX_SLICES {
+        if slices.len() > Self::MAX_SLICES {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
@@ -50,7 +61,7 @@ impl Bursts {
             return kernel(slices, None);
         };
         let segments = total.div_ceil(segment.get().into());
-        if total > UdpSocket::MAX_BURST_BYTES || segments > usize::from(UdpSocket::MAX_SEGMENTS) {
+        if total > Self::MAX_BURST_BYTES || segments > usize::from(Self::MAX_SEGMENTS) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         if !self.segmentation() {
@@ -62,11 +73,11 @@ impl Bursts {
         if !is_refusal(error) {
             return outcome;
         }
-        let few = usize::from(UdpSocket::FEWER_SEGMENTS);
+        let few = usize::from(Self::FEWER_SEGMENTS);
         if segments > few && most > few {
             let outcome = send_first(slices, few, total, segment, &mut kernel);
             if outcome.is_ok() {
-                self.max_segments.store(UdpSocket::FEWER_SEGMENTS, Relaxed);
+                self.max_segments.store(Self::FEWER_SEGMENTS, Relaxed);
                 return outcome;
             }
         }
@@ -200,7 +211,7 @@ mod tests {
     fn limits_are_refused_just_above_them() {
         let bursts = Bursts::new(true);
         let send = |slices: &[IoSlice<'_>], bytes| bursts.send(slices, segment(bytes), |slices, _| Ok(slices.len()));
-        let long = vec![0; UdpSocket::MAX_BURST_BYTES + 1];
+        let long = vec![0; Bursts::MAX_BURST_BYTES + 1];
         let refused = |outcome: io::Result<usize>| outcome.expect_err("refused").kind() == io::ErrorKind::InvalidInput;
         assert!(send(&[IoSlice::new(&long[1..])], 1000).is_ok());
         assert!(refused(send(&[IoSlice::new(&long)], 1000)));

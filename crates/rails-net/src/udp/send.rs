@@ -1,6 +1,9 @@
 //! Sending bursts.
 
-use super::{bursts::is_refusal, control::Control};
+use super::{
+    bursts::{Bursts, is_refusal},
+    control::Control,
+};
 use crate::UdpSocket;
 use socket2::{MsgHdr, SockAddr, SockRef};
 use std::{
@@ -13,16 +16,16 @@ use std::{
 
 impl UdpSocket {
     /// The most bytes of one burst: those of an IPv4 datagram, since the kernel builds one and cuts it.
-    pub const MAX_BURST_BYTES: usize = 65_507;
+    pub const MAX_BURST_BYTES: usize = Bursts::MAX_BURST_BYTES;
 
     /// The most datagrams of one burst (`UDP_MAX_SEGMENTS` in include/linux/udp.h, since Linux 6.9).
-    pub const MAX_SEGMENTS: u16 = 128;
+    pub const MAX_SEGMENTS: u16 = Bursts::MAX_SEGMENTS;
 
     /// The most datagrams that older kernels take at once. A socket finds out: [`max_segments`](Self::max_segments).
-    pub const FEWER_SEGMENTS: u16 = 64;
+    pub const FEWER_SEGMENTS: u16 = Bursts::FEWER_SEGMENTS;
 
     /// The most slices of one call (`UIO_MAXIOV` in include/uapi/linux/uio.h).
-    pub const MAX_SLICES: usize = 1024;
+    pub const MAX_SLICES: usize = Bursts::MAX_SLICES;
 
     /// The most datagrams that the kernel takes at once, as far as the socket knows: [`MAX_SEGMENTS`] until a longer
     /// burst than [`FEWER_SEGMENTS`] was refused.

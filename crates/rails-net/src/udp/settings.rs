@@ -1,7 +1,7 @@
 //! The options of a UDP socket, read back.
 
 use crate::{
-    Ecn, OptionError, PacingUse, PathMtuDiscovery, UdpError, UdpSocket, netlink,
+    Ecn, OptionError, PacingUse, PathMtuDiscovery, UdpError, UdpRoute, UdpSocket, interfaces, netlink,
     socket::{self, get},
     sys::option::SocketOption,
 };
@@ -36,23 +36,6 @@ pub struct UdpSettings {
     pub device: Option<String>,
     /// The interface by which datagrams leave; `None` for a socket that is neither connected nor bound to a device.
     pub route: Option<UdpRoute>,
-}
-
-/// The interface by which a socket's datagrams leave.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct UdpRoute {
-    /// The interface's number (`if_nametoindex(3)`), by which [`LinkWatch`](crate::LinkWatch) names links.
-    pub index: u32,
-    /// The interface's name.
-    pub interface: String,
-    /// The interface's MTU: the most bytes of an IP packet.
-    #[serde(rename = "mtu_bytes")]
-    pub mtu: DataSize,
-    /// The most payload of one datagram that the interface takes, without the headers of IP and UDP; the path may take
-    /// less.
-    #[serde(rename = "max_payload_bytes")]
-    pub max_payload: DataSize,
 }
 
 impl UdpSocket {
@@ -114,7 +97,7 @@ impl UdpSocket {
 
     fn device_index(&self) -> Result<Option<u32>, UdpError> {
         let device = socket::bound_device(&SockRef::from(self.socket()))?;
-        Ok(device.and_then(|name| socket::interface_index(&name)))
+        Ok(device.and_then(|name| interfaces::index_of(&name)))
     }
 
     fn by_interface(&self, index: u32, address: SocketAddr) -> Result<UdpRoute, UdpError> {

@@ -1,57 +1,19 @@
 //! The usage of a thread over an interval.
 
-use super::{ThreadUsage, UsageError};
-use crate::thread::Tid;
-use rails_topo::CpuId;
-use serde::Serialize;
-use serde_with::{As, DurationMicroSeconds, DurationNanoSeconds};
+use super::{NumaFaults, ThreadUsage, UsageError};
 use std::time::Duration;
 
-/// The usage of a thread between two readings.
-///
-/// Where the kernel's counts were read a little out of step, a difference may be zero too early, but never below it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct ThreadUsageDelta {
-    /// The thread.
-    pub tid: Tid,
-    /// Time in the thread's own code, to a clock tick.
-    #[serde(rename = "user_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
-    pub user: Duration,
-    /// Time in the kernel on the thread's behalf, to a clock tick.
-    #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
-    pub system: Duration,
-    /// Time on a CPU; `None` where either reading has none.
-    #[serde(rename = "cpu_time_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
-    pub cpu_time: Option<Duration>,
-    /// Time that the thread waited for a CPU; `None` where either reading has none.
-    #[serde(rename = "run_queue_wait_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
-    pub run_queue_wait: Option<Duration>,
-    /// The number of times that the thread gave its CPU up.
-    pub voluntary_switches: u64,
-    /// The number of times that the kernel took the CPU from the thread.
-    pub involuntary_switches: u64,
-    /// The number of the thread's moves to another CPU; `None` if the kernel does not count them.
-    pub migrations: Option<u64>,
-    /// Page faults that took no reading from a disk.
-    pub minor_faults: u64,
-    /// Page faults that took a reading from a disk.
-    pub major_faults: u64,
-    /// Pages that NUMA balancing moved to the thread's node; `None` without NUMA balancing.
-    pub numa_pages_migrated: Option<u64>,
-    /// The thread's CPU at the earlier reading.
-    pub cpu_before: CpuId,
-    /// The thread's CPU at the later reading.
-    pub cpu_after: CpuId,
-}
-
 impl ThreadUsage {
-    /// The usage since `earlier` was read.
+    /// The usage since `earlier` was read: times and counts of the interval alone, [`NumaFaults::pages_migrated`] among
+    /// them. All else, such as the CPU and the scheduling class, is as this reading has it.
+    ///
+    /// A figure that either reading lacks is `None`. Where the kernel's counts were read a little out of step, a
+    /// difference may be zero too early, but never below it.
     ///
     /// # Errors
     /// [`UsageError::DifferentThreads`] for readings of two threads, [`UsageError::Replaced`] if the thread has ended
     /// and its number was given to another one in between.
-    pub fn since(&self, earlier: &Self) -> Result<ThreadUsageDelta, UsageError> {
+    pub fn since(&self, earlier: &Self) -> Result<Self, UsageError> {
         if self.tid != earlier.tid {
             return Err(UsageError::DifferentThreads { earlier: earlier.tid, later: self.tid });
         }
@@ -60,9 +22,11 @@ impl ThreadUsage {
         }
         let times = |later: Option<Duration>, earlier: Option<Duration>| Some(later?.saturating_sub(earlier?));
         let counts = |later: Option<u64>, earlier: Option<u64>| Some(later?.saturating_sub(earlier?));
-        let moved = |usage: &Self| usage.numa.as_ref().map(|numa| numa.pages_migrated);
-        Ok(ThreadUsageDelta {
-            tid: self.tid,
+        let faults = |later: &NumaFaults, earlier: &NumaFaults| NumaFaults {
+            pages_migrated: later.pages_migrated.saturating_sub(earlier.pages_migrated),
+            ..later.clone()
+        };
+        Ok(Self {
             user: self.user.saturating_sub(earlier.user),
             system: self.system.saturating_sub(earlier.system),
             cpu_time: times(self.cpu_time, earlier.cpu_time),
@@ -72,18 +36,18 @@ impl ThreadUsage {
             migrations: counts(self.migrations, earlier.migrations),
             minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
             major_faults: self.major_faults.saturating_sub(earlier.major_faults),
-            numa_pages_migrated: counts(moved(self), moved(earlier)),
-            cpu_before: earlier.last_cpu,
-            cpu_after: self.last_cpu,
+            numa: self.numa.as_ref().zip(earlier.numa.as_ref()).map(|(later, earlier)| faults(later, earlier)),
+            ..*self
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::thread_usage::tests::usage;
+    use super::super::{NodeFaults, thread_usage::tests::usage};
     use super::*;
     use proptest::prelude::*;
+    use rails_topo::{CpuId, NodeId};
 
     #[test]
     fn unknown_stays_unknown_and_known_is_subtracted() {
@@ -91,8 +55,23 @@ mod tests {
         later.voluntary_switches += 4;
         let delta = later.since(&usage(7, 4, Some(5))).expect("the same thread");
         assert_eq!((delta.voluntary_switches, delta.migrations, delta.run_queue_wait), (4, Some(4), None));
-        assert_eq!((delta.cpu_before, delta.cpu_after), (CpuId(4), CpuId(3)));
+        assert_eq!((delta.last_cpu, delta.started), (CpuId(3), later.started));
         assert_eq!(later.since(&usage(7, 4, None)).expect("the same thread").migrations, None);
+    }
+
+    #[test]
+    fn migrated_pages_of_the_interval_alone() {
+        let faults = |pages_migrated| {
+            let node = NodeId(1);
+            let by_node = vec![NodeFaults { node, private: pages_migrated, shared: 0 }];
+            Some(NumaFaults { preferred: None, current: node, pages_migrated, by_node })
+        };
+        let of = |numa| ThreadUsage { numa, ..usage(7, 3, None) };
+        let during = |later, earlier| of(later).since(&of(earlier)).expect("the same thread").numa;
+        let numa = during(faults(9), faults(5)).expect("both have faults");
+        // The faults of a node are an average, not a count.
+        assert_eq!((numa.pages_migrated, numa.by_node[0].private), (4, 9));
+        assert_eq!((during(faults(9), None), during(None, faults(9))), (None, None));
     }
 
     #[test]

@@ -254,10 +254,10 @@ fn a_slow_lane_is_given_short_chunks() {
             scheduler.take(at - Duration::from_millis(10), 1).unwrap();
         }
         for lane in 0..2 {
-            let all = scheduler.lanes[lane].transmissions().next_number();
+            let all = scheduler.lane(lane).transmissions().next_number();
             scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
         }
-        if scheduler.unsent.bytes() < 2 << 20 {
+        if scheduler.unsent().bytes() < 2 << 20 {
             break;
         }
     }
@@ -402,12 +402,21 @@ fn answers_that_cannot_be_carried_out() {
     let mut scheduler = scheduler(Policy::Static);
     scheduler.write(Bytes::from(vec![1; 30]));
     let first = scheduler.take(now(), 0).unwrap();
-    scheduler.refresh_lane_views();
-    assert!(scheduler.carry_out(Decision::Requeue(10), 0).is_none(), "nothing was requeued");
-    assert!(scheduler.carry_out(Decision::Reinject(first.offset), 0).is_none(), "the lane has it in flight itself");
-    assert!(scheduler.carry_out(Decision::Reinject(first.offset + 1), 1).is_none(), "no chunk begins there");
-    assert_eq!(scheduler.carry_out(Decision::New(0), 1).map(|(chunk, _)| chunk.length), Some(1));
-    assert_eq!(scheduler.carry_out(Decision::New(usize::MAX), 1).map(|(chunk, _)| chunk.length), Some(10));
+    scheduler.buffer.flight_mut().refresh_lane_views();
+    assert!(scheduler.buffer.carry_out(now(), Decision::Requeue(10), 0).is_none(), "nothing was requeued");
+    assert!(
+        scheduler.buffer.carry_out(now(), Decision::Reinject(first.offset), 0).is_none(),
+        "the lane has it in flight itself"
+    );
+    assert!(
+        scheduler.buffer.carry_out(now(), Decision::Reinject(first.offset + 1), 1).is_none(),
+        "no chunk begins there"
+    );
+    assert_eq!(scheduler.buffer.carry_out(now(), Decision::New(0), 1).map(|(chunk, _)| chunk.length), Some(1));
+    assert_eq!(
+        scheduler.buffer.carry_out(now(), Decision::New(usize::MAX), 1).map(|(chunk, _)| chunk.length),
+        Some(10)
+    );
 }
 
 #[test]
@@ -453,7 +462,7 @@ proptest! {
                     counts[lane] += 1;
                 },
                 4 => {
-                    let limit = scheduler.window.limit(u64::MAX);
+                    let limit = scheduler.window().limit(u64::MAX);
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
                 5 => scheduler.stall(lane),
@@ -463,7 +472,7 @@ proptest! {
                     counts[lane] = 0;
                 }
             }
-            prop_assert!(scheduler.bytes_kept() <= 100 + 64 && scheduler.unsent.bytes() <= 64);
+            prop_assert!(scheduler.bytes_kept() <= 100 + 64 && scheduler.unsent().bytes() <= 64);
         }
         scheduler.finish();
         // From here on lane 1 alone is left, and the peer reads everything.
@@ -476,7 +485,7 @@ proptest! {
                 deliver(&chunk);
                 counts[1] += 1;
             }
-            let limit = scheduler.unsent.next() + 128;
+            let limit = scheduler.buffer.bytes_sent() + 128;
             scheduler.handle_ack(now(), 1, &ack(counts[1], limit)).unwrap();
             rounds += 1;
             prop_assert!(rounds < 10_000);

@@ -134,11 +134,6 @@ impl Flight {
         self.reissued
     }
 
-    /// How many bytes are in flight on `lane`; none if it has never joined.
-    pub(crate) fn in_flight(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(0, Lane::in_flight)
-    }
-
     /// How many bytes lanes have taken that are not known to have arrived.
     pub(crate) fn bytes_unacknowledged(&self) -> u64 {
         self.outstanding.bytes()

@@ -33,10 +33,6 @@ impl Lanes {
         self.lanes[slot] = Lane::default();
     }
 
-    pub(super) fn get(&self, slot: usize) -> Option<&Lane> {
-        self.lanes.get(slot)
-    }
-
     /// The lanes with their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &Lane)> {
         self.lanes.iter().enumerate()

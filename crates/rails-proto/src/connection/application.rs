@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 impl Connection {
     /// How many bytes the application may write now.
     pub fn writable_bytes(&self) -> usize {
-        self.scheduler.writable_bytes()
+        self.scheduler.unsent().writable_bytes()
     }
 
     /// Takes bytes to send, at most [`Connection::writable_bytes`].
@@ -20,14 +20,14 @@ impl Connection {
 
     /// The application will write no more.
     pub fn finish(&mut self, now: Instant) {
-        self.scheduler.finish();
+        self.scheduler.buffer_mut().finish();
         self.wake_idle_lanes(now);
         self.observe_application(now);
     }
 
     /// Whether [`Connection::finish`] was called.
     pub fn is_finished(&self) -> bool {
-        self.scheduler.is_finished()
+        self.scheduler.unsent().is_finished()
     }
 
     /// Takes the next bytes in order. `None` if there are none yet, or [no more](Connection::is_read).
@@ -144,7 +144,7 @@ impl Connection {
 
     /// Whether the peer has every written byte: it has received all of them and the end, or has read them and reads no more.
     pub fn is_sent(&self) -> bool {
-        self.scheduler.is_complete() || self.ending.has_stopped_at_the_end()
+        self.scheduler.buffer().is_complete() || self.ending.has_stopped_at_the_end()
     }
 
     /// Whether both directions have come to their end.
@@ -162,11 +162,11 @@ impl Connection {
         if self.is_sending_over() {
             return 0;
         }
-        self.scheduler.bytes_unacknowledged() + self.scheduler.bytes_waiting() as u64
+        self.scheduler.flight().bytes_unacknowledged() + self.scheduler.unsent().bytes() as u64
     }
 
     /// Whether there is nothing more to send: the peer has every byte, or reads no more.
     pub fn is_sending_over(&self) -> bool {
-        self.scheduler.is_complete() || self.ending.is_stopped()
+        self.scheduler.buffer().is_complete() || self.ending.is_stopped()
     }
 }

@@ -107,12 +107,12 @@ impl Connection {
         Figures {
             sent: self.sent(),
             read: self.incoming.bytes_read(),
-            reissued: self.scheduler.reissued(),
+            reissued: self.scheduler.flight().reissued(),
             duplicated: ByteCount { bytes: self.incoming.bytes_duplicated(), chunks: self.duplicates.chunks },
-            kept: self.scheduler.bytes_kept(),
+            kept: self.scheduler.buffer().bytes_kept(),
             sending: WindowUse {
-                size_bytes: self.scheduler.peer_window(),
-                used_bytes: self.scheduler.window_used(),
+                size_bytes: self.scheduler.window().peer(),
+                used_bytes: self.scheduler.buffer().window_used(),
                 max_used_bytes: self.peaks.sending,
             },
             receiving: WindowUse {
@@ -127,10 +127,10 @@ impl Connection {
 
     /// The figures of `lane`, which is up, since it joined.
     pub fn lane_figures(&self, now: Instant, lane: LaneId) -> LaneFigures {
-        let lane_view = self.scheduler.lane_view(lane.0);
+        let lane_view = self.scheduler.flight().lane_view(lane.0);
         let state = &self.lanes[lane.0];
         LaneFigures {
-            reissued: self.scheduler.reissued_by(lane.0),
+            reissued: self.scheduler.lane(lane.0).reissued(),
             duplicated: state.duplicates,
             times: state.times(now),
             in_flight: lane_view.in_flight,
@@ -147,7 +147,7 @@ impl Connection {
             let ago = |at: Instant| now.saturating_duration_since(at);
             LaneProgress {
                 lane,
-                number: self.scheduler.number(lane.0),
+                number: self.scheduler.lane(lane.0).number(),
                 state: match () {
                     () if state.health.is_link_down() => LaneState::LinkDown,
                     () if state.health.is_stalled() => LaneState::Stalled,
@@ -155,10 +155,10 @@ impl Connection {
                     () if state.idle => LaneState::Idle,
                     () => LaneState::Busy,
                 },
-                unacknowledged: self.scheduler.in_flight(lane.0),
-                last_progress: self.scheduler.acknowledged_at(lane.0).map(ago),
+                unacknowledged: self.scheduler.lane(lane.0).in_flight(),
+                last_progress: self.scheduler.lane(lane.0).acknowledged_at().map(ago),
                 last_arrival: state.arrived_at.map(ago),
-                rtt: self.scheduler.lane_view(lane.0).rtt,
+                rtt: self.scheduler.flight().lane_view(lane.0).rtt,
             }
         })
     }

@@ -62,7 +62,7 @@ impl Connection {
             return;
         }
         if let Some(rtt) = sample.min_rtt.or(sample.rtt) {
-            self.scheduler.observe_rtt(lane.0, rtt);
+            self.scheduler.lane_mut(lane.0).observe_rtt(rtt);
         }
         let (rtt, variation) = (sample.rtt.unwrap_or_default(), sample.rtt_variation.unwrap_or_default());
         let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(MIN_PROGRESS_TIMEOUT);
@@ -78,13 +78,13 @@ impl Connection {
             }
             return;
         }
-        let Some(progress) = self.scheduler.progress_at(lane.0) else {
+        let Some(progress) = self.scheduler.lane(lane.0).progress_at() else {
             self.lanes[lane.0].health.check_at = self.check_others(now, lane);
             return;
         };
         // A long chunk on a slow lane makes progress, even if it takes longer than a second. If all other lanes wait for it, the stream makes none.
         let moved = sample.stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for));
-        if let Some(moved) = moved.filter(|_| !self.scheduler.is_held_up_by(lane.0)) {
+        if let Some(moved) = moved.filter(|_| !self.scheduler.buffer().is_held_up_by(lane.0)) {
             self.has_moved(now, moved);
         }
         // If acknowledgements come in but no chunk gets through, the lane or the peer is slow, not stalled.
@@ -135,7 +135,7 @@ impl Connection {
 
     /// Whether `lane` has carried chunks since it joined, and the peer has acknowledged none of them on it.
     pub fn is_barren(&self, lane: LaneId) -> bool {
-        self.scheduler.is_barren(lane.0)
+        self.scheduler.lane(lane.0).is_barren()
     }
 
     /// A stalled lane makes progress again.
@@ -178,7 +178,7 @@ impl Connection {
     /// When the progress timeout of `lane` ends, or a chunk on it is overdue.
     fn answer_due(&mut self, lane: LaneId) -> Option<Instant> {
         let progress_timeout = self.lanes[lane.0].health.progress_timeout.unwrap_or(MIN_PROGRESS_TIMEOUT);
-        let stalled_at = self.scheduler.progress_at(lane.0)? + progress_timeout;
+        let stalled_at = self.scheduler.lane(lane.0).progress_at()? + progress_timeout;
         Some(self.scheduler.overdue_at(lane.0).map_or(stalled_at, |overdue| overdue.min(stalled_at)))
     }
 
@@ -190,7 +190,7 @@ impl Connection {
     }
 
     fn stall(&mut self, now: Instant, lane: LaneId, cause: StallCause, stalled_for: Duration) {
-        let bytes_at_risk = self.scheduler.at_risk(lane.0);
+        let bytes_at_risk = self.scheduler.flight().at_risk(lane.0);
         self.scheduler.stall(lane.0);
         let health = &mut self.lanes[lane.0].health;
         health.stalled_since = Some(now);

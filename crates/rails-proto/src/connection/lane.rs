@@ -114,7 +114,7 @@ impl Connection {
     pub(super) fn replace(&mut self, number: u16) -> bool {
         let mut was_leaving = false;
         let scheduler = &self.scheduler;
-        let is_earlier = |(index, lane): &(usize, &mut Lane)| lane.up && scheduler.number(*index) == number;
+        let is_earlier = |(index, lane): &(usize, &mut Lane)| lane.up && scheduler.lane(*index).number() == number;
         for (index, lane) in self.lanes.iter_mut().enumerate().filter(is_earlier) {
             lane.replaced = true;
             was_leaving |= lane.leaving;
@@ -146,7 +146,7 @@ impl Connection {
 
     /// Appends `Leave`, and once more when the peer has acknowledged everything sent on the lane.
     pub(super) fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
-        let drained = self.scheduler.in_flight_chunks(lane.0) == 0;
+        let drained = self.scheduler.lane(lane.0).in_flight_chunks() == 0;
         let state = &mut self.lanes[lane.0];
         if state.leave_sent == Some(drained) || state.leave_sent == Some(true) {
             return false;

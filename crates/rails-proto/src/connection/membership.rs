@@ -50,8 +50,8 @@ impl Connection {
         if end == LaneEnd::Closed && self.is_done() && !is_leaving {
             self.ending.settle();
         }
-        let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.at_risk(lane.0) };
-        let rtt = self.scheduler.lane_view(lane.0).rtt;
+        let bytes_at_risk = if self.is_done() { 0 } else { self.scheduler.flight().at_risk(lane.0) };
+        let rtt = self.scheduler.flight().lane_view(lane.0).rtt;
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
         self.lanes[lane.0] = Lane::default();
@@ -73,7 +73,7 @@ impl Connection {
     pub fn leave(&mut self, now: Instant, lane: LaneId) {
         let state = &mut self.lanes[lane.0];
         if state.up && !std::mem::replace(&mut state.leaving, true) {
-            self.scheduler.retire(lane.0);
+            self.scheduler.lane_mut(lane.0).retire();
             self.tell(now, Some(lane), EventKind::Leaving);
             self.watch_for_outage(now);
             self.wake_all_lanes();
@@ -83,7 +83,7 @@ impl Connection {
 
     /// Takes the lane with that number out of the stream: both of its connections, if one is replacing the other. Returns whether there is one.
     pub fn leave_by_number(&mut self, now: Instant, number: u16) -> bool {
-        let lanes: Vec<LaneId> = self.lanes().filter(|lane| self.scheduler.number(lane.0) == number).collect();
+        let lanes: Vec<LaneId> = self.lanes().filter(|lane| self.scheduler.lane(lane.0).number() == number).collect();
         lanes.iter().for_each(|lane| self.leave(now, *lane));
         !lanes.is_empty()
     }
@@ -134,7 +134,8 @@ impl Connection {
             return;
         }
         let has_lane = self.has_usable_lane();
-        let (delivered, owes_nothing) = (self.scheduler.delivered(), self.scheduler.is_all_acknowledged());
+        let (delivered, owes_nothing) =
+            (self.scheduler.buffer().delivered(), self.scheduler.flight().is_all_acknowledged());
         if let Some(kind) = self.outage.watch(now, Delivery { has_lane, delivered, owes_nothing }) {
             self.tell(now, None, kind);
             if self.outage.limit().is_zero() {
@@ -159,9 +160,9 @@ impl Connection {
 
     /// Notes how a lane ended. The lane is still in the list of lanes.
     fn note_end(&mut self, lane: LaneId, end: LaneEnd) {
-        let number = self.scheduler.number(lane.0);
+        let number = self.scheduler.lane(lane.0).number();
         // Another connection may have taken the lane's place.
-        let is_replaced = self.lanes().any(|other| other != lane && self.scheduler.number(other.0) == number);
+        let is_replaced = self.lanes().any(|other| other != lane && self.scheduler.lane(other.0).number() == number);
         if !is_replaced {
             self.paths.down(number, if self.lanes[lane.0].leaving { LaneEnd::Own } else { end });
         }
@@ -169,7 +170,7 @@ impl Connection {
 
     fn fail_for_want_of_lanes(&mut self, now: Instant) {
         let delivered = self.incoming.bytes_in_order();
-        let unacknowledged = self.scheduler.bytes_unacknowledged();
+        let unacknowledged = self.scheduler.flight().bytes_unacknowledged();
         let joined_in_vain = self.outage.joined();
         self.fail(now, Failure::LanesLost { unacknowledged, delivered, joined_in_vain });
     }

@@ -39,12 +39,13 @@ impl Connection {
     /// # Errors
     /// [`NotForMessages`]; the stream is as it was.
     pub fn carry_messages(&mut self, now: Instant) -> Result<(), NotForMessages> {
-        let (window, chunk) = (self.scheduler.send_window(), self.scheduler.longest_chunk());
+        let (window, chunk) = (self.scheduler.window().size(), self.scheduler.buffer().longest_chunk());
         if chunk < MIN_CHUNK || window < MIN_WINDOW {
             return Err(NotForMessages::TooSmall { chunk, window });
         }
         // A peer that reads no more has ended this end's sending, but it may have sent messages before.
-        if self.form == Some(Form::Bytes) || !(self.ending.is_stopped() || self.scheduler.carry_messages()) {
+        if self.form == Some(Form::Bytes) || !(self.ending.is_stopped() || self.scheduler.buffer_mut().carry_messages())
+        {
             return Err(NotForMessages::InUse);
         }
         self.form = Some(Form::Messages);
@@ -55,7 +56,7 @@ impl Connection {
     /// The longest message that can be sent, in bytes, and the most bytes that may be on their way: the peer's window, or less
     /// ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
     pub fn longest_message(&self) -> (u64, u64) {
-        let window = self.scheduler.send_window();
+        let window = self.scheduler.window().size();
         (longest_message(window), window)
     }
 
@@ -65,7 +66,7 @@ impl Connection {
     /// # Panics
     /// If the stream does not carry messages or is finished.
     pub fn send(&mut self, now: Instant, priority: Priority, message: Bytes) {
-        self.scheduler.send(priority, message);
+        self.scheduler.buffer_mut().send(priority, message);
         self.wake_idle_lanes(now);
         self.observe_application(now);
     }

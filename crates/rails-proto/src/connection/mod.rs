@@ -189,7 +189,7 @@ impl Connection {
 
     /// Whether `lane` takes a chunk only once its connection has room.
     pub fn needs_room(&self, lane: LaneId) -> bool {
-        !self.has_failed() && self.in_flight(lane) >= NEEDS_NO_ROOM && self.scheduler.may_give(lane.0)
+        !self.has_failed() && self.in_flight(lane) >= NEEDS_NO_ROOM && self.scheduler.buffer().may_give(lane.0)
     }
 
     /// The next step of `lane`, which has room. Control frames are appended to `control` and go first.
@@ -224,7 +224,7 @@ impl Connection {
                     self.stand_by(now);
                 }
                 self.expect_answer(now, lane);
-                self.peaks.sending = self.peaks.sending.max(self.scheduler.window_used());
+                self.peaks.sending = self.peaks.sending.max(self.scheduler.buffer().window_used());
             }
             self.observe(now);
             return Transmit::Send(chunk);
@@ -236,7 +236,7 @@ impl Connection {
         }
         let state = &mut self.lanes[lane.0];
         state.idle = true;
-        self.scheduler.set_resting(now, lane.0);
+        self.scheduler.lane_mut(lane.0).rest(now);
         self.stand_by_or_down(now, lane);
         self.observe(now);
         Transmit::Idle
@@ -249,7 +249,7 @@ impl Connection {
 
     /// How many bytes are in flight on `lane`.
     pub fn in_flight(&self, lane: LaneId) -> u64 {
-        self.scheduler.in_flight(lane.0)
+        self.scheduler.lane(lane.0).in_flight()
     }
 
     /// Checks the header of a data frame, before the driver takes memory for the payload.
@@ -329,13 +329,13 @@ impl Connection {
             return Ok(());
         }
         let was_stalled = self.is_stalled(lane);
-        let before = self.scheduler.delivered();
+        let before = self.scheduler.buffer().delivered();
         let handled = self.scheduler.handle_ack(now, lane.0, ack);
         self.or_fail(now, handled)?;
-        if self.scheduler.delivered() != before {
+        if self.scheduler.buffer().delivered() != before {
             self.has_moved(now, now);
         }
-        if was_stalled && !self.scheduler.is_stalled(lane.0) {
+        if was_stalled && !self.scheduler.lane(lane.0).is_stalled() {
             self.has_answered(now, lane);
         } else if self.outage.is_ongoing() {
             self.watch_for_outage(now);
@@ -344,7 +344,7 @@ impl Connection {
         if self.scheduler.lags(now, lane.0) {
             self.wake_all_lanes();
         }
-        if self.scheduler.is_complete() {
+        if self.scheduler.buffer().is_complete() {
             self.wakes.writer = true;
             self.wakes.supervisor = true;
         }
@@ -373,7 +373,7 @@ impl Connection {
         if self.has_failed() || self.is_sending_over() {
             return Ok(());
         }
-        let unread = self.scheduler.give_up(read);
+        let unread = self.scheduler.buffer_mut().give_up(read);
         let unread = self.or_fail(now, unread)?;
         self.ending.stop(unread);
         self.watch_for_outage(now);
@@ -423,12 +423,12 @@ impl Connection {
 
     /// How many bytes the application has written, and how many of them the peer has read as far as this end knows.
     pub fn sent(&self) -> (u64, u64) {
-        (self.scheduler.bytes_written(), self.scheduler.bytes_consumed())
+        (self.scheduler.unsent().bytes_written(), self.scheduler.window().consumed())
     }
 
     /// How many bytes lanes have taken more than once.
     pub fn bytes_sent_again(&self) -> u64 {
-        self.scheduler.bytes_sent_again()
+        self.scheduler.flight().reissued().total().bytes
     }
 
     /// How many bytes the application has read, and how many arrived more than once.

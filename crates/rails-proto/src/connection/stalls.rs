@@ -106,7 +106,7 @@ impl Connection {
         self.watch_for_standstill(now);
         let (cause, unread) = (self.cause(), self.unread());
         let is_new = self.clocks.sending.cause() != Some(cause as usize);
-        if is_new && cause != Cause::NothingToSend && self.scheduler.is_at_work() {
+        if is_new && cause != Cause::NothingToSend && self.scheduler.buffer().is_at_work() {
             self.stand_by(now);
         }
         self.clocks.sending.switch(now, Some(cause as usize));
@@ -129,17 +129,17 @@ impl Connection {
     }
 
     fn cause(&self) -> Cause {
-        if self.has_failed() || self.scheduler.is_complete() {
+        if self.has_failed() || self.scheduler.buffer().is_complete() {
             return Cause::Drained;
         }
-        if self.scheduler.lanes_worth_of_work() == 0 {
-            return match (self.scheduler.bytes_waiting(), self.scheduler.is_finished()) {
+        if self.scheduler.buffer().lanes_worth_of_work() == 0 {
+            return match (self.scheduler.unsent().bytes(), self.scheduler.unsent().is_finished()) {
                 (0, false) => Cause::NothingToSend,
                 (0, true) => Cause::Drained,
                 _ => Cause::WindowFull,
             };
         }
-        let usable = self.lanes.iter().enumerate().filter(|(index, _)| self.scheduler.is_usable(*index));
+        let usable = self.lanes.iter().enumerate().filter(|(index, _)| self.scheduler.lane(*index).is_usable());
         // `None` without a usable lane; else whether a usable lane is idle.
         match usable.map(|(_, lane)| lane.idle).reduce(|one, other| one || other) {
             None => Cause::NoLane,

@@ -167,11 +167,12 @@ impl StandstillCause {
         match () {
             () if !has_usable_lane => Self::NoLane,
             () if !awaits_sending => Self::BytesMissing,
-            () if scheduler.lanes_worth_of_work() > 0 && !scheduler.is_in_flight() => Self::NotTaken,
-            () if scheduler.is_all_acknowledged() => Self::PeerDoesNotRead,
+            () if scheduler.buffer().lanes_worth_of_work() > 0 && !scheduler.flight().is_in_flight() => Self::NotTaken,
+            () if scheduler.flight().is_all_acknowledged() => Self::PeerDoesNotRead,
             () => scheduler
+                .flight()
                 .late_lane()
-                .map_or(Self::NotAcknowledged, |lane| Self::LaneLate { number: scheduler.number(lane) }),
+                .map_or(Self::NotAcknowledged, |lane| Self::LaneLate { number: scheduler.lane(lane).number() }),
         }
     }
 }

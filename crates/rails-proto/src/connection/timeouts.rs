@@ -18,7 +18,7 @@ impl Connection {
         let (lanes, scheduler) = (&self.lanes, &self.scheduler);
         let longest_round_trip = || {
             let up = lanes.iter().enumerate().filter(|(_, lane)| lane.up);
-            up.filter_map(|(index, _)| scheduler.lane_view(index).rtt).max().unwrap_or_default()
+            up.filter_map(|(index, _)| scheduler.flight().lane_view(index).rtt).max().unwrap_or_default()
         };
         if let Some(stood_for) = self.standstill.check(now, longest_round_trip) {
             let cause = StandstillCause::of(&self.scheduler, self.has_usable_lane(), self.awaits_sending());
@@ -56,7 +56,7 @@ impl Connection {
     }
 
     fn awaits_sending(&self) -> bool {
-        !self.ending.is_stopped() && self.scheduler.awaits_delivery()
+        !self.ending.is_stopped() && self.scheduler.buffer().awaits_delivery()
     }
 
     fn awaits_receiving(&self) -> bool {
@@ -64,6 +64,6 @@ impl Connection {
     }
 
     pub(super) fn has_usable_lane(&self) -> bool {
-        (0..self.lanes.len()).any(|lane| self.scheduler.is_usable(lane))
+        (0..self.lanes.len()).any(|lane| self.scheduler.lane(lane).is_usable())
     }
 }

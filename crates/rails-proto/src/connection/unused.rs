@@ -36,8 +36,8 @@ impl Connection {
     pub(super) fn stand_by(&mut self, now: Instant) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             // A lane with bytes in flight has a check of its own.
-            let has_none = self.scheduler.in_flight_chunks(index) == 0;
-            if lane.up && lane.idle && has_none && self.scheduler.is_usable(index) {
+            let has_none = self.scheduler.lane(index).in_flight_chunks() == 0;
+            if lane.up && lane.idle && has_none && self.scheduler.lane(index).is_usable() {
                 lane.unused.try_at.get_or_insert(now + lane.unused.interval());
                 if lane.health.check_by(now + STAND_BY) {
                     self.wakes.stand_by(LaneId(index));
@@ -49,20 +49,22 @@ impl Connection {
     /// `lane` has nothing more to send. Idle lanes stand by, unless the stream waits for this lane alone: then drivers that do not know yet that a lane is
     /// to stand by need not wake it.
     pub(super) fn stand_by_or_down(&mut self, now: Instant, lane: LaneId) {
-        let is_in_flight = |lane| self.scheduler.in_flight(lane) > 0;
-        if waits_for_one_lane(&self.lanes, &self.scheduler) && (is_in_flight(lane.0) || !self.scheduler.is_in_flight())
+        let is_in_flight = |lane| self.scheduler.lane(lane).in_flight() > 0;
+        if waits_for_one_lane(&self.lanes, &self.scheduler)
+            && (is_in_flight(lane.0) || !self.scheduler.flight().is_in_flight())
         {
             self.wakes.stand_down().for_each(|lane| self.drop_check(lane));
             self.standstill.call_off();
-        } else if self.scheduler.is_at_work() {
+        } else if self.scheduler.buffer().is_at_work() {
             self.stand_by(now);
         }
     }
 
     /// Nothing has come or gone on `lane` for a while: drops a check for which there is no need any more.
     pub fn rest(&mut self, lane: LaneId) {
-        let is_in_flight = self.scheduler.in_flight_chunks(lane.0) > 0;
-        let is_needed = is_in_flight || !self.scheduler.is_usable(lane.0) || self.scheduler.is_at_work();
+        let is_in_flight = self.scheduler.lane(lane.0).in_flight_chunks() > 0;
+        let is_needed =
+            is_in_flight || !self.scheduler.lane(lane.0).is_usable() || self.scheduler.buffer().is_at_work();
         if !is_needed {
             self.drop_check(lane);
         }
@@ -74,7 +76,8 @@ impl Connection {
 
     /// Wakes `lane`, which has nothing in flight, if others have left work undone or its probe is due. Returns when to check again.
     pub(super) fn check_others(&mut self, now: Instant, lane: LaneId) -> Option<Instant> {
-        if !self.lanes[lane.0].idle || !self.scheduler.is_usable(lane.0) || !self.scheduler.is_at_work() {
+        if !self.lanes[lane.0].idle || !self.scheduler.lane(lane.0).is_usable() || !self.scheduler.buffer().is_at_work()
+        {
             self.lanes[lane.0].unused.try_at = None;
             return None;
         }
@@ -108,11 +111,11 @@ impl Connection {
 
 /// Whether the stream waits for nothing but an answer to the bytes in flight on one usable lane. That lane has checks of its own.
 pub(super) fn waits_for_one_lane(lanes: &[Lane], scheduler: &Scheduler) -> bool {
-    let mut at_work = (0..lanes.len()).filter(|lane| scheduler.in_flight(*lane) > 0);
-    scheduler.bytes_waiting() == 0
-        && scheduler.lanes_worth_of_work() == 0
-        && !scheduler.is_finished()
-        && at_work.next().is_none_or(|lane| scheduler.is_usable(lane))
+    let mut at_work = (0..lanes.len()).filter(|lane| scheduler.lane(*lane).in_flight() > 0);
+    scheduler.unsent().bytes() == 0
+        && scheduler.buffer().lanes_worth_of_work() == 0
+        && !scheduler.unsent().is_finished()
+        && at_work.next().is_none_or(|lane| scheduler.lane(lane).is_usable())
         && at_work.next().is_none()
 }
 

@@ -45,14 +45,14 @@ impl Connection {
 
     /// Wakes as many idle lanes as there is work for.
     pub(super) fn wake_idle_lanes(&mut self, now: Instant) {
-        self.wakes.writer |= self.scheduler.is_writer_worth_waking();
-        let mut work = self.scheduler.lanes_worth_of_work();
+        self.wakes.writer |= self.scheduler.unsent().is_writer_worth_waking();
+        let mut work = self.scheduler.buffer().lanes_worth_of_work();
         if work == 0 {
             return;
         }
         // A lane that another call has woken, and that has room, takes a chunk too: to wake another lane costs more than it saves.
         for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.called) {
-            if work > 0 && self.scheduler.in_flight(index) < NEEDS_NO_ROOM && self.scheduler.wants(now, index) {
+            if work > 0 && self.scheduler.lane(index).in_flight() < NEEDS_NO_ROOM && self.scheduler.wants(now, index) {
                 work -= 1;
             }
         }

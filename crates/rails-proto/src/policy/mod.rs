@@ -11,11 +11,11 @@
 //! # To change a rule
 //! A rule is a function of the view, so it changes in one of these files, and `tests.rs` decides over plain views. `tests/simulation/scenarios.rs` then
 //! runs whole streams over slow, far and breaking links under the changed rule; for lost packets there is `rails-bench lab emulated --loss`. The scheduler
-//! sends probes (`scheduler/probe.rs`) by itself.
+//! sends probes (`Scheduler::probe`) by itself.
 //!
 //! A new fact about a lane is a field of [`LaneView`]. On its way from the kernel it passes `TransportStats` (rails-net), `ActiveLane::sample`
-//! (rails-multirail), `TransportSample` (`lane/progress.rs`), `LinkSample` (`connection/health.rs`), a method beside `Scheduler::observe_rtt`, and
-//! `scheduler/lane.rs`, which fills the view. The record writes it: raise `VERSION` in `record/file.rs`; older records are refused then.
+//! (rails-multirail), `TransportSample` (`lane/progress.rs`), `LinkSample` (`connection/health.rs`), a method beside `Lane::observe_rtt`
+//! (`scheduler/lane.rs`), and `Lane::view`, which fills the view. The record writes it: raise `VERSION` in `record/file.rs`; older records are refused then.
 
 mod adaptive;
 mod fixed;

@@ -1,46 +1,42 @@
-//! The invariants of the scheduler, checked after every step of a debug build.
+//! The invariants of lanes and the bytes that they hold, checked after every step of a debug build.
 
 use super::{
-    Scheduler, bit,
-    outstanding::{Answer, Segment},
+    lanes::Lanes,
+    outstanding::{Answer, Outstanding, bit},
 };
 
-impl Scheduler {
-    /// Each byte that was sent and is not known to be delivered is in one segment. Each segment is requeued, or in flight on a lane that is up, has not
-    /// stalled and answers for it. The stream is not complete before all of them are delivered.
-    ///
-    /// # Panics
-    /// If that does not hold.
-    pub(super) fn check(&self) {
-        if !cfg!(debug_assertions) || self.outstanding.len() > MAX_CHECKED {
-            return;
+/// Each byte that was sent and is not known to be delivered is in one segment. Each segment is requeued, or in flight
+/// on a lane that is up, has not stalled and answers for it.
+///
+/// # Panics
+/// If that does not hold.
+pub(super) fn check(lanes: &Lanes, outstanding: &Outstanding) {
+    if !cfg!(debug_assertions) || outstanding.len() > MAX_CHECKED {
+        return;
+    }
+    outstanding.check();
+    let mut sent = 0;
+    for (slot, lane) in lanes.iter() {
+        for segment in lane.transmissions().ranges().flat_map(|(_, range)| outstanding.within(range)) {
+            assert!(
+                segment.is_sent_on(slot),
+                "the lane in slot {slot} has a segment in flight that does not record it"
+            );
+            sent += 1;
         }
-        self.outstanding.check();
-        let mut sent = 0;
-        for (slot, lane) in self.lanes.iter().enumerate() {
-            for segment in lane.transmissions().ranges().flat_map(|(_, range)| self.outstanding.within(range)) {
-                assert!(
-                    segment.is_sent_on(slot),
-                    "the lane in slot {slot} has a segment in flight that does not record it"
-                );
-                sent += 1;
+    }
+    let sent_on = outstanding.iter().map(|segment| segment.sent_on().count_ones()).sum::<u32>();
+    assert_eq!(sent, sent_on, "a segment names a lane that does not have it in flight, or has it twice");
+    for segment in outstanding.iter() {
+        let live = segment.sent_on() & lanes.live();
+        match segment.answering() {
+            Some(Answer { lane, number }) => {
+                assert!(live & bit(lane) != 0, "lane {lane} answers for a segment that it cannot deliver");
+                let sent = lanes[lane].transmissions().get(number).map(|sent| sent.range());
+                let is_within = sent.is_some_and(|sent| sent.start <= segment.offset() && segment.end() <= sent.end);
+                assert!(is_within, "lane {lane} did not send a segment in transmission {number}");
             }
-        }
-        let sent_on = self.outstanding.iter().map(|segment| segment.sent_on().count_ones()).sum::<u32>();
-        assert_eq!(sent, sent_on, "a segment names a lane that does not have it in flight, or has it twice");
-        for segment in self.outstanding.iter() {
-            let live = segment.sent_on() & self.live_lanes();
-            match segment.answering() {
-                Some(Answer { lane, number }) => {
-                    assert!(live & bit(lane) != 0, "lane {lane} answers for a segment that it cannot deliver");
-                    let sent = self.lanes[lane].transmissions().get(number).map(|sent| sent.range());
-                    let within = |segment: &Segment| {
-                        sent.is_some_and(|sent| sent.start <= segment.offset() && segment.end() <= sent.end)
-                    };
-                    assert!(within(segment), "lane {lane} did not send a segment in transmission {number}");
-                }
-                None => assert!(live == 0, "no lane answers for a segment on lanes {live:b}"),
-            }
+            None => assert!(live == 0, "no lane answers for a segment on lanes {live:b}"),
         }
     }
 }

@@ -1,19 +1,28 @@
-//! The sending side of a stream. When a lane has room, the scheduler asks the [policy](crate::policy) which bytes the lane takes, carries the answer out,
-//! and records which lane holds which byte.
+//! The sending side of a stream. When a lane has room, the scheduler asks the [policy](crate::policy) which bytes the
+//! lane takes, carries the answer out, and records which lane holds which byte.
 //!
-//! The scheduler knows a lane by its slot, the index of its [`LaneId`](crate::connection::LaneId): each parameter `lane` is one. The log, the events
-//! and the statistics name a lane by its [number](LaneTraits::number).
+//! The scheduler knows a lane by its slot, the index of its [`LaneId`](crate::connection::LaneId): each parameter
+//! `lane` is one. The log, the events and the statistics name a lane by its [number](LaneTraits::number).
+//!
+//! The [`Scheduler`] asks, and keeps no bytes itself. Its `send_buffer.rs` does, in three parts: `unsent.rs` has the
+//! bytes that no lane has taken, `window.rs` says how far lanes may send, and `flight.rs` knows which lane holds which
+//! byte. A flight is `lanes.rs` and `outstanding.rs`; `late.rs` asks both about times, and `check.rs` checks that they
+//! are in step. A lane in `lane.rs` is its state, its `transmissions.rs` and its `pace.rs`. Beside the buffer,
+//! `patience.rs` says how long the policy may refuse, and `journal.rs` keeps the decisions. No part touches the fields
+//! of another.
 
 mod check;
 mod estimate;
+mod flight;
 mod journal;
 mod lane;
+mod lanes;
 mod late;
 mod outstanding;
 mod pace;
-mod probe;
+mod patience;
 mod reissued;
-mod take;
+mod send_buffer;
 mod transmissions;
 mod unsent;
 mod unsent_bytes;
@@ -23,53 +32,44 @@ pub use lane::LaneTraits;
 pub use reissued::{ByteCount, Reissued};
 
 use crate::{
-    chunk::Priority,
-    policy::{LaneView, Requeued, SchedulerView, Streak, StripePolicy, Traced},
+    chunk::Chunk,
+    policy::{Decision, SchedulerView, Sent, StripePolicy, Traced, probe_allowance},
     record::{Record, RecordedEvent},
     violation::Violation,
     wire::Ack,
 };
 use bytes::Bytes;
+use flight::Flight;
 use journal::Journal;
 use lane::Lane;
-use outstanding::{Outstanding, Segment};
+use patience::Patience;
+use send_buffer::SendBuffer;
 use std::time::{Duration, Instant};
 use unsent::Unsent;
 use window::SendWindow;
 
 /// The sending side of one direction of a stream.
 ///
-/// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy) gives it some of them. They are then in flight on that lane
-/// until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is lost ([`Scheduler::lane_lost`]) or stalls ([`Scheduler::stall`]) before
-/// that, they are requeued for another lane. The policy may also send a chunk again on a second lane; the peer drops the copy that arrives second.
+/// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy) gives it some of them.
+/// They are then in flight on that lane until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is
+/// lost ([`Scheduler::lane_lost`]) or stalls ([`Scheduler::stall`]) before that, they are requeued for another lane.
+/// The policy may also send a chunk again on a second lane; the peer drops the copy that arrives second.
 ///
-/// The peer chooses its window, and when it acknowledges. So the scheduler has a bound of its own for the bytes that it keeps until they are acknowledged:
-/// it sends no byte further than that behind the first unacknowledged one. Its memory is bounded by that and by its buffer, whatever the peer does.
+/// The peer chooses its window, and when it acknowledges. So the scheduler has a bound of its own for the bytes that it
+/// keeps until they are acknowledged: it sends no byte further than that behind the first unacknowledged one. Its
+/// memory is bounded by that and by its buffer, whatever the peer does.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
-    longest_chunk: usize,
-    unsent: Unsent,
-    window: SendWindow,
-    /// The bytes that were sent and are not known to be delivered, and the lanes that hold them.
-    outstanding: Outstanding,
-    lanes: Vec<Lane>,
-    /// The lanes as the policy sees them.
-    lane_views: Vec<LaneView>,
-    /// The latest time that a caller gave.
-    now: Option<Instant>,
-    /// The lane that last took new bytes.
-    streak: Option<Streak>,
-    /// When the policy first refused a lane although bytes waited, since it last gave bytes to a lane.
-    refused_since: Option<Instant>,
+    buffer: SendBuffer,
+    patience: Patience,
     journal: Journal,
-    /// Bytes and chunks that lanes took more than once.
-    reissued: Reissued,
 }
 
 impl Scheduler {
-    /// Creates a scheduler that shares bytes out by `policy` in chunks of at most `longest_chunk` bytes, keeps at most `buffer` bytes that no lane has
-    /// taken and at most `max_unacknowledged` that the peer has not acknowledged, and starts with the peer's `window`.
+    /// Creates a scheduler that shares bytes out by `policy` in chunks of at most `longest_chunk` bytes, keeps at most
+    /// `buffer` bytes that no lane has taken and at most `max_unacknowledged` that the peer has not acknowledged, and
+    /// starts with the peer's `window`.
     pub fn new(
         policy: Box<dyn StripePolicy>,
         longest_chunk: usize,
@@ -77,26 +77,13 @@ impl Scheduler {
         max_unacknowledged: u64,
         window: u64,
     ) -> Self {
-        Self {
-            policy,
-            longest_chunk: longest_chunk.max(1),
-            unsent: Unsent::new(buffer),
-            window: SendWindow::new(window, max_unacknowledged),
-            outstanding: Outstanding::default(),
-            lanes: Vec::new(),
-            lane_views: Vec::new(),
-            now: None,
-            streak: None,
-            refused_since: None,
-            journal: Journal::default(),
-            reissued: Reissued::default(),
-        }
+        let buffer = SendBuffer::new(longest_chunk, buffer, SendWindow::new(window, max_unacknowledged));
+        Self { policy, buffer, patience: Patience::default(), journal: Journal::default() }
     }
 
     /// Keeps the newest `capacity` decisions and the events between them, from here on.
     pub fn record_decisions(&mut self, capacity: usize) {
-        let numbers = self.lanes.iter().map(|lane| lane.is_up().then_some(lane.number())).collect();
-        self.journal.record(capacity, numbers);
+        self.journal.record(capacity, self.buffer.flight().numbers());
     }
 
     /// Takes the decisions since the last call. `None` if the scheduler does not record them.
@@ -114,216 +101,73 @@ impl Scheduler {
         self.journal.take_traced()
     }
 
-    /// How many bytes the application may write now.
-    pub(crate) fn writable_bytes(&self) -> usize {
-        self.unsent.writable_bytes()
-    }
-
-    /// Whether the application may write so many bytes that a waiting writer is worth waking: a quarter of the buffer.
-    pub(crate) fn is_writer_worth_waking(&self) -> bool {
-        self.unsent.is_writer_worth_waking()
-    }
-
-    /// Takes bytes to send, all of them: the caller checks [`Scheduler::writable_bytes`] first.
+    /// Takes bytes to send, all of them: the caller checks [`Unsent::writable_bytes`] first.
     ///
     /// # Panics
-    /// After [`Scheduler::finish`].
+    /// If the stream carries messages, and after [`SendBuffer::finish`].
     pub fn write(&mut self, bytes: Bytes) {
-        self.unsent.write(bytes);
+        self.buffer.write(bytes);
     }
 
-    /// Takes messages from here on. Returns whether it can: the application has written nothing and not finished the stream.
-    pub(crate) fn carry_messages(&mut self) -> bool {
-        self.unsent.carry_messages(self.longest_chunk, self.window.size())
+    /// The bytes that the peer is not known to have.
+    pub(crate) fn buffer(&self) -> &SendBuffer {
+        &self.buffer
     }
 
-    /// Takes a message to send; it waits behind more urgent ones.
-    ///
-    /// # Panics
-    /// If the stream carries bytes, and after [`Scheduler::finish`].
-    pub(crate) fn send(&mut self, priority: Priority, message: Bytes) {
-        self.unsent.send(priority, message);
+    /// The bytes that the peer is not known to have, for the application to write more.
+    pub(crate) fn buffer_mut(&mut self) -> &mut SendBuffer {
+        &mut self.buffer
     }
 
-    /// The peer's window.
-    pub(crate) fn peer_window(&self) -> u64 {
-        self.window.peer()
+    /// The bytes that no lane has taken.
+    pub(crate) fn unsent(&self) -> &Unsent {
+        self.buffer.unsent()
     }
 
-    /// The most bytes of the stream that may be on their way at a time: the peer's window, or this end's bound if that is less.
-    pub(crate) fn send_window(&self) -> u64 {
-        self.window.size()
+    /// How far lanes may send.
+    pub(crate) fn window(&self) -> &SendWindow {
+        self.buffer.window()
     }
 
-    /// The longest chunk that both ends take.
-    pub(crate) fn longest_chunk(&self) -> usize {
-        self.longest_chunk
+    /// The lanes, and the bytes that they have taken.
+    pub(crate) fn flight(&self) -> &Flight {
+        self.buffer.flight()
     }
 
-    /// How many bytes this end keeps for the peer: those that no lane has taken, and the range from the first unacknowledged byte to the last that a lane has
-    /// taken.
-    pub(crate) fn bytes_kept(&self) -> u64 {
-        self.unsent.bytes() as u64 + (self.unsent.next() - self.first_unacknowledged())
+    /// Lane `lane`.
+    pub(crate) fn lane(&self, lane: usize) -> &Lane {
+        self.buffer.flight().lane(lane)
     }
 
-    /// The application will write no more.
-    pub(crate) fn finish(&mut self) {
-        self.unsent.finish();
-    }
-
-    /// The peer has read up to the offset `read` and reads no more: lanes take no more bytes. Returns how many of the written bytes the peer has not read.
-    ///
-    /// # Errors
-    /// [`Violation::NeverSent`] if `read` lies beyond the last byte sent.
-    pub(crate) fn give_up(&mut self, read: u64) -> Result<u64, Violation> {
-        let sent = self.unsent.next();
-        if read > sent {
-            return Err(Violation::NeverSent { acknowledged: read, sent });
-        }
-        self.window.consume(read);
-        let abandoned = self.unsent.give_up();
-        self.outstanding.clear();
-        self.lanes.iter_mut().for_each(Lane::clear);
-        self.check();
-        Ok(sent + abandoned - read)
-    }
-
-    /// Whether [`Scheduler::finish`] was called.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.unsent.is_finished()
-    }
-
-    /// Whether the peer has every byte and the end.
-    pub(crate) fn is_complete(&self) -> bool {
-        !self.unsent.is_given_up() && self.unsent.is_end_cut() && self.outstanding.is_empty()
-    }
-
-    /// How many bytes the application has written.
-    pub(crate) fn bytes_written(&self) -> u64 {
-        self.unsent.bytes_written()
-    }
-
-    /// How many bytes the peer has read, as far as this end knows.
-    pub(crate) fn bytes_consumed(&self) -> u64 {
-        self.window.consumed()
-    }
-
-    /// How many bytes lanes took more than once: requeued, reinjected and probed.
-    pub(crate) fn bytes_sent_again(&self) -> u64 {
-        self.reissued.total().bytes
-    }
-
-    /// Bytes and chunks that lanes took more than once, by cause.
-    pub(crate) fn reissued(&self) -> Reissued {
-        self.reissued
-    }
-
-    /// Bytes and chunks that lane `lane` took after another lane had taken them, since it joined.
-    pub(crate) fn reissued_by(&self, lane: usize) -> Reissued {
-        self.lanes[lane].reissued()
-    }
-
-    /// How many bytes no lane has taken.
-    pub(crate) fn bytes_waiting(&self) -> usize {
-        self.unsent.bytes()
-    }
-
-    /// How many bytes of the peer's window are in use, as far as this end knows.
-    pub(crate) fn window_used(&self) -> u64 {
-        self.unsent.next() - self.window.consumed()
+    /// Lane `lane`, to tell it of what concerns it alone.
+    pub(crate) fn lane_mut(&mut self, lane: usize) -> &mut Lane {
+        self.buffer.flight_mut().lane_mut(lane)
     }
 
     /// Lane `lane` has joined.
     pub fn lane_up(&mut self, lane: usize, traits: LaneTraits) {
-        if self.lanes.len() <= lane {
-            self.lanes.resize_with(lane + 1, Lane::default);
-            self.lane_views.resize_with(lane + 1, LaneView::default);
-        }
         let number = traits.number;
-        self.lanes[lane] = Lane::joined(traits);
-        self.journal.note(self.now, RecordedEvent::Joined { slot: lane, number });
+        self.buffer.flight_mut().join(lane, traits);
+        self.note(RecordedEvent::Joined { slot: lane, number });
     }
 
     /// Lane `lane` is lost: the others take its bytes that are not known to be delivered.
     pub fn lane_lost(&mut self, lane: usize) {
-        self.lanes[lane] = Lane::default();
-        self.outstanding.lose(lane);
-        self.let_others_answer();
+        self.buffer.flight_mut().lose(lane);
         self.note_lost(lane);
-        self.check();
     }
 
-    /// Lane `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on it, or the caller calls
-    /// [`Scheduler::restore`].
+    /// Lane `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on
+    /// it, or the caller calls [`Scheduler::restore`].
     pub(crate) fn stall(&mut self, lane: usize) {
-        self.lanes[lane].stall();
-        self.outstanding.release(lane);
-        self.let_others_answer();
+        self.buffer.flight_mut().stall(lane);
         self.note_lost(lane);
-        self.check();
     }
 
-    /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The scheduler forgets the estimates of
-    /// its speed.
+    /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The
+    /// scheduler forgets the estimates of its speed.
     pub(crate) fn restore(&mut self, lane: usize) {
-        self.lanes[lane].restore();
-        self.outstanding.resume(lane, self.lanes[lane].transmissions().ranges());
-        self.check();
-    }
-
-    /// Live lanes answer for the requeued segments that they sent too, the one in the lowest slot first.
-    fn let_others_answer(&mut self) {
-        for (slot, state) in self.lanes.iter().enumerate().filter(|(_, state)| state.is_live()) {
-            if self.outstanding.requeued_size().0 > 0 {
-                self.outstanding.resume(slot, state.transmissions().ranges());
-            }
-        }
-    }
-
-    /// Lane `lane` takes no more, and keeps the chunks that it has.
-    pub(crate) fn retire(&mut self, lane: usize) {
-        self.lanes[lane].retire();
-    }
-
-    /// Lane `lane` is idle: it asks as soon as it is woken.
-    pub(crate) fn set_resting(&mut self, now: Instant, lane: usize) {
-        self.lanes[lane].rest(now);
-    }
-
-    /// Whether lane `lane` may take chunks: it is up, and neither stalled nor retired.
-    pub(crate) fn is_usable(&self, lane: usize) -> bool {
-        self.lanes[lane].is_usable()
-    }
-
-    /// Whether lane `lane` has stalled.
-    pub(crate) fn is_stalled(&self, lane: usize) -> bool {
-        self.lanes[lane].is_stalled()
-    }
-
-    /// Takes a round trip of lane `lane`, as the driver measured it. The scheduler keeps the least: the others met queues.
-    pub(crate) fn observe_rtt(&mut self, lane: usize, rtt: Duration) {
-        self.lanes[lane].observe_rtt(rtt);
-    }
-
-    /// Lane `lane` as the policy sees it.
-    pub(crate) fn lane_view(&self, lane: usize) -> LaneView {
-        self.lanes[lane].view(self.now)
-    }
-
-    /// When lane `lane` last made progress: an acknowledgement came, or it took a chunk while it had none. `None` while it has nothing in flight.
-    pub(crate) fn progress_at(&self, lane: usize) -> Option<Instant> {
-        self.lanes[lane].progress_at()
-    }
-
-    /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks may still get none.
-    pub(crate) fn lanes_worth_of_work(&self) -> usize {
-        let ready = self.unsent.ready(self.limit()).filter(|_| self.may_keep_more());
-        self.outstanding.requeued_size().0 + ready.map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1))
-    }
-
-    /// The longest chunk that `lane` takes, which may follow its rate.
-    pub fn chunk_length(&self, lane: usize) -> usize {
-        self.policy.longest_chunk(&self.lane_view(lane), self.longest_chunk).clamp(1, self.longest_chunk)
+        self.buffer.flight_mut().restore(lane);
     }
 
     /// Takes an acknowledgement that came on `lane`.
@@ -331,166 +175,148 @@ impl Scheduler {
     /// # Errors
     /// [`Violation::NeverSent`] if it acknowledges chunks or bytes that were not sent.
     pub fn handle_ack(&mut self, now: Instant, lane: usize, ack: &Ack) -> Result<(), Violation> {
-        self.now = self.now.max(Some(now));
-        let sent = self.lanes[lane].transmissions().next_number();
-        let never_sent = || Violation::NeverSent { acknowledged: ack.chunks, sent };
-        let consumed = self.window.consumed_by(ack.limit);
-        if ack.chunks > sent || consumed > self.unsent.next() || ack.complete && !self.unsent.is_end_cut() {
-            return Err(never_sent());
-        }
-        self.window.extend(ack.limit);
-        let answers = self.lanes[lane].is_stalled() && self.lanes[lane].is_answered_by(ack.chunks);
-        let mut delivered = None;
-        for range in self.lanes[lane].acknowledge(now, ack.chunks) {
-            *delivered.get_or_insert(0) += range.end - range.start;
-            self.outstanding.deliver(range);
-        }
-        if let Some(bytes) = delivered {
+        self.buffer.flight_mut().advance(now);
+        if let Some(bytes) = self.buffer.acknowledge(now, lane, ack)? {
             self.policy.on_ack(lane, bytes);
-            self.journal.note(self.now, RecordedEvent::Acked { lane, bytes });
+            self.note(RecordedEvent::Acked { lane, bytes });
         }
-        if ack.complete {
-            self.outstanding.clear();
-            self.lanes.iter_mut().for_each(Lane::clear);
-        } else {
-            for (slot, state) in self.lanes.iter_mut().enumerate() {
-                let sent_on = |range| self.outstanding.within(range).next().map(Segment::sent_on);
-                state.settle(now, self.window.consumed(), |sent| sent_on(sent.range()) == Some(bit(slot)));
-            }
-            self.outstanding.deliver_below(self.window.consumed());
+        if self.patience.is_tried() && self.buffer.lanes_worth_of_work() == 0 {
+            self.patience.renew();
         }
-        if answers {
-            self.restore(lane);
-        }
-        if self.refused_since.is_some() && self.lanes_worth_of_work() == 0 {
-            self.refused_since = None;
-        }
-        self.check();
         Ok(())
     }
 
-    /// How many bytes lanes have taken that are not known to have arrived.
-    pub(crate) fn bytes_unacknowledged(&self) -> u64 {
-        self.outstanding.bytes()
+    /// The longest chunk that `lane` takes, which may follow its rate.
+    pub fn chunk_length(&self, lane: usize) -> usize {
+        let longest = self.policy.longest_chunk(&self.buffer.flight().lane_view(lane), self.buffer.longest_chunk());
+        longest.clamp(1, self.buffer.longest_chunk())
     }
 
-    /// Whether the peer lacks anything: bytes that wait or are in flight, or the end.
-    pub(crate) fn awaits_delivery(&self) -> bool {
-        let end = self.unsent.is_finished() && !self.unsent.is_end_cut();
-        !self.unsent.is_given_up() && (!self.outstanding.is_empty() || self.unsent.bytes() > 0 || end)
+    /// Gives a lane that has room the next chunk, if there is one. The chunk is in flight on that lane from here on.
+    pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+        debug_assert!(self.buffer.flight().lane(lane).is_up(), "a lane that is down asks for nothing");
+        self.buffer.flight_mut().advance(now);
+        self.buffer.flight_mut().lane_mut(lane).wake();
+        if !self.buffer.may_give(lane) {
+            return None;
+        }
+        self.buffer.flight_mut().refresh_lane_views();
+        let seen = self.journal.blank_view();
+        let view = self.buffer.view();
+        let decision = self.policy.decide(&view, lane);
+        let seen = seen.map(|blank| blank.of(&view, lane));
+        let mut taken = self.buffer.carry_out(now, decision, lane);
+        let mut overruled = None;
+        if taken.is_some() {
+            self.patience.renew();
+        } else {
+            overruled = self.overrule(now);
+            taken = overruled.and_then(|instead| self.buffer.carry_out(now, instead, lane));
+        }
+        let chunk = taken.as_ref().map(|(_, sent)| (sent.offset, sent.length));
+        let decided = Traced { slot: lane, number: self.lane(lane).number(), decision, overruled, chunk };
+        self.journal.decided(self.buffer.flight().now(), decided, seen);
+        taken.map(|(chunk, sent)| self.note_sent(chunk, sent))
     }
 
-    /// Whether the peer has acknowledged everything sent so far.
-    pub(crate) fn is_all_acknowledged(&self) -> bool {
-        self.outstanding.is_empty()
+    /// Whether lane `lane` would get waiting bytes if it had room now.
+    pub(crate) fn wants(&mut self, now: Instant, lane: usize) -> bool {
+        if !self.buffer.has_room(lane) {
+            return false;
+        }
+        self.buffer.flight_mut().refresh_lane_views();
+        // Lanes ask about chunks in flight when those are late, not each time that the application writes.
+        let view = SchedulerView { in_flight: None, ..self.buffer.view() };
+        let is_given = match self.policy.decide(&view, lane) {
+            Decision::New(_) => view.waiting.is_some(),
+            Decision::Requeue(_) => view.requeued.is_some(),
+            Decision::Reinject(_) | Decision::Wait(_) => false,
+        };
+        is_given || self.overrule(now).is_some()
     }
 
-    /// Whether a lane that has not stalled has a chunk in flight.
-    pub(crate) fn is_in_flight(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.is_live() && lane.in_flight_chunks() > 0)
+    /// Whether there is a chunk with which to probe `lane`, which gets nothing else.
+    pub(crate) fn can_probe(&self, lane: usize) -> bool {
+        self.probe_length().is_some_and(|most| self.buffer.flight().probe_of(lane, most).is_some())
     }
 
-    /// A measure that grows with each chunk that the peer acknowledges or reads for the first time.
-    pub(crate) fn delivered(&self) -> u64 {
-        self.outstanding.delivered() + self.window.consumed()
+    /// Gives `lane` a copy of a few bytes that another lane has in flight. The other lane still answers for them, so
+    /// the peer does not wait for `lane`. The time that the copy takes renews the estimates.
+    pub(crate) fn probe(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
+        let most = self.probe_length()?;
+        let (chunk, sent) = self.buffer.flight_mut().probe(now, lane, most)?;
+        Some(self.note_sent(chunk, sent))
     }
 
-    /// The number of the lane in slot `lane`: the same at both ends.
-    pub(crate) fn number(&self, lane: usize) -> u16 {
-        self.lanes[lane].number()
+    /// The two estimates by which the policy gives `lane` nothing: the time that the lane needs for one chunk, and the
+    /// time that the best of the others needs for all waiting bytes, if they are known.
+    pub(crate) fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
+        self.buffer.flight_mut().refresh_lane_views();
+        let waiting = self.buffer.unsent().ready(self.buffer.limit()).unwrap_or(0);
+        self.buffer.view().arrivals(lane, self.chunk_length(lane).min(waiting), waiting)
     }
 
-    /// When the peer last acknowledged a chunk on `lane`.
-    pub(crate) fn acknowledged_at(&self, lane: usize) -> Option<Instant> {
-        self.lanes[lane].acknowledged_at()
+    /// When the oldest chunk that `lane` answers for becomes [overdue](SchedulerView::overdue_after), so that another
+    /// lane should be asked about it.
+    pub(crate) fn overdue_at(&mut self, lane: usize) -> Option<Instant> {
+        if !self.policy.reinjects() {
+            return None;
+        }
+        let taken = self.buffer.flight().late().oldest_taken(lane)?;
+        self.buffer.flight_mut().refresh_lane_views();
+        Some(taken + self.buffer.view().overdue_after(lane))
     }
 
-    /// Whether `lane` has taken chunks since it joined, and the peer has acknowledged none on it.
-    pub(crate) fn is_barren(&self, lane: usize) -> bool {
-        self.lanes[lane].is_barren()
+    /// Whether another lane could deliver the last chunk that `lane` answers for sooner.
+    pub(crate) fn lags(&mut self, now: Instant, lane: usize) -> bool {
+        if !self.policy.reinjects() {
+            return false;
+        }
+        let Some(remaining) = self.buffer.flight().late().last_remaining(now, lane) else { return false };
+        self.buffer.flight_mut().refresh_lane_views();
+        self.buffer.view().is_slower(lane, remaining)
     }
 
-    /// How many chunks are in flight on `lane`.
-    pub(crate) fn in_flight_chunks(&self, lane: usize) -> usize {
-        self.lanes[lane].in_flight_chunks()
+    /// Whether a lane is overdue with the chunk that the peer needs before it can read on.
+    pub(crate) fn is_first_overdue(&mut self, now: Instant) -> bool {
+        let first = self.buffer.flight().first_lane();
+        first.and_then(|lane| self.overdue_at(lane)).is_some_and(|at| at <= now)
     }
 
-    /// How many of the bytes in flight on `lane` are not known to be delivered by another lane.
-    pub(crate) fn at_risk(&self, lane: usize) -> u64 {
-        self.outstanding.bytes_sent_on(lane)
+    /// Overrules a policy that gives nothing to a lane that asks. The lane gets a chunk if the policy has tried the
+    /// scheduler's [patience](Patience), and no lane can expect an acknowledgement that might change the policy's
+    /// answer.
+    fn overrule(&mut self, now: Instant) -> Option<Decision> {
+        if self.buffer.lanes_worth_of_work() == 0 || !self.patience.is_over(now) || self.buffer.flight().is_moving(now)
+        {
+            return None;
+        }
+        let (longest, is_requeued) = (self.buffer.longest_chunk(), self.buffer.flight().requeued_chunks() > 0);
+        Some(if is_requeued { Decision::Requeue(longest) } else { Decision::New(longest) })
     }
 
-    /// How many bytes are in flight on `lane`.
-    pub(crate) fn in_flight(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(0, Lane::in_flight)
+    /// The longest probe that the policy allows now.
+    fn probe_length(&self) -> Option<usize> {
+        let probed = self.buffer.flight().reissued().probed.bytes;
+        self.policy.reinjects().then(|| probe_allowance(self.buffer.bytes_sent(), probed))
     }
 
-    /// Tells the policy that `lane` no longer answers for any bytes.
+    /// Notes that a lane has taken `chunk`, and returns it.
+    fn note_sent(&mut self, chunk: Chunk, sent: Sent) -> Chunk {
+        self.policy.on_sent(&sent);
+        self.note(RecordedEvent::Sent(sent));
+        chunk
+    }
+
+    /// Notes that `lane` no longer answers for any bytes.
     fn note_lost(&mut self, lane: usize) {
         self.policy.on_lost(lane);
-        self.journal.note(self.now, RecordedEvent::Lost { lane });
+        self.note(RecordedEvent::Lost { lane });
     }
 
-    /// The view of the policy.
-    fn view(&self) -> SchedulerView<'_> {
-        SchedulerView {
-            waiting: self.unsent.ready(self.limit()).filter(|_| self.may_keep_more()),
-            requeued: self.outstanding.requeued().next().map(|first| Requeued {
-                bytes: self.outstanding.requeued_size().1 as usize,
-                first: first.length() as usize,
-            }),
-            longest_chunk: self.longest_chunk,
-            streak: self.streak,
-            lanes: &self.lane_views,
-            in_flight: Some(self),
-        }
+    fn note(&mut self, event: RecordedEvent) {
+        self.journal.note(self.buffer.flight().now(), event);
     }
-
-    /// The offset up to which this end may send: as far as the peer lets it, and as far as it keeps bytes for the peer.
-    fn limit(&self) -> u64 {
-        self.window.limit(self.first_unacknowledged())
-    }
-
-    /// The offset of the first byte that a lane has taken and the peer has not acknowledged.
-    fn first_unacknowledged(&self) -> u64 {
-        self.outstanding.first().map_or(self.unsent.next(), Segment::offset)
-    }
-
-    fn refresh_lane_views(&mut self) {
-        for (lane_view, lane) in self.lane_views.iter_mut().zip(&self.lanes) {
-            *lane_view = lane.view(self.now);
-        }
-    }
-
-    /// Whether a lane has so many chunks in flight that it takes no more. Each takes memory, even if another lane has delivered it.
-    fn is_overfull(&self, lane: usize) -> bool {
-        self.lanes[lane].in_flight_chunks() >= self.window.max_chunks()
-    }
-
-    /// Whether the scheduler may keep one more chunk until it is acknowledged.
-    fn may_keep_more(&self) -> bool {
-        self.outstanding.len() < self.window.max_chunks()
-    }
-
-    /// The lanes that may answer for their chunks.
-    fn live_lanes(&self) -> u64 {
-        self.lanes_where(Lane::is_live)
-    }
-
-    /// The lanes that may take chunks.
-    fn usable_lanes(&self) -> u64 {
-        self.lanes_where(Lane::is_usable)
-    }
-
-    fn lanes_where(&self, is: impl Fn(&Lane) -> bool) -> u64 {
-        let those = self.lanes.iter().enumerate().filter(|(_, lane)| is(lane));
-        those.fold(0, |lanes, (lane, _)| lanes | bit(lane))
-    }
-}
-
-/// A lane in a set of lanes; a stream has at most 64.
-fn bit(lane: usize) -> u64 {
-    1 << lane
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The record of every byte that a lane has taken and that is not known to be delivered.
 
-use super::bit;
 use crate::chunk::Chunk;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -292,4 +291,9 @@ impl Segment {
     pub(super) fn is_sent_on(&self, lane: usize) -> bool {
         self.sent_on & bit(lane) != 0
     }
+}
+
+/// A lane in a set of lanes; a stream has at most 64.
+pub(super) fn bit(lane: usize) -> u64 {
+    1 << lane
 }

@@ -85,13 +85,13 @@ fn chunks_of_a_stalled_lane_until_it_answers() {
     assert!(scheduler.take(now(), 0).is_none());
     assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
     scheduler.handle_ack(now(), 0, &ack(2, 100)).unwrap();
-    assert!(!scheduler.is_stalled(0));
+    assert!(!scheduler.lane(0).is_stalled());
     assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 1)]), [Some(30), None], "10 has arrived");
-    scheduler.finish();
+    scheduler.buffer_mut().finish();
     assert!(scheduler.take(now(), 0).unwrap().fin);
     scheduler.handle_ack(now(), 1, &ack(3, 100)).unwrap();
     scheduler.handle_ack(now(), 0, &ack(3, 100)).unwrap();
-    assert!(scheduler.is_complete());
+    assert!(scheduler.buffer().is_complete());
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn chunks_that_stay_with_a_stalled_lane() {
     assert_eq!(offsets(&[scheduler.take(now(), 1)]), [Some(0)]);
     scheduler.restore(0);
     assert_eq!(offsets(&[scheduler.take(now(), 1), scheduler.take(now(), 0)]), [None, None]);
-    assert_eq!((scheduler.bytes_sent_again(), scheduler.bytes_unacknowledged()), (10, 30));
+    assert_eq!((scheduler.flight().reissued().total().bytes, scheduler.flight().bytes_unacknowledged()), (10, 30));
 }
 
 /// Lane 2 was fast and has a long chunk in flight; lane 0 is not known and takes 16 KiB at a time.
@@ -135,10 +135,10 @@ fn restored_lane_keeps_the_rest_of_its_chunk() {
     scheduler.lane_lost(0);
     let left = takes_all_that_is_left(&mut scheduler, 1);
     assert_eq!(left, [(16, 16), (32, 16), (48, 16), (64, 16), (80, 16)]);
-    scheduler.finish();
-    assert!(scheduler.take(now(), 1).unwrap().fin && !scheduler.is_complete());
+    scheduler.buffer_mut().finish();
+    assert!(scheduler.take(now(), 1).unwrap().fin && !scheduler.buffer().is_complete());
     scheduler.handle_ack(now(), 1, &ack(6, 1 << 20)).unwrap();
-    assert!(scheduler.is_complete());
+    assert!(scheduler.buffer().is_complete());
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn last_lane_of_a_chunk_answers_for_it() {
     scheduler.lane_lost(0);
     assert_eq!(takes_all_that_is_left(&mut scheduler, 1), [], "lane 2 carries all of it");
     scheduler.handle_ack(now(), 2, &ack(2, 1 << 20)).unwrap();
-    assert_eq!(scheduler.bytes_unacknowledged(), 0);
+    assert_eq!(scheduler.flight().bytes_unacknowledged(), 0);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_late_acknowledgement_counts_for_every_piece() {
     scheduler.lane_lost(0);
     scheduler.handle_ack(now(), 2, &ack(2, 1 << 20)).unwrap();
     scheduler.lane_lost(1);
-    assert_eq!((scheduler.bytes_unacknowledged(), scheduler.lanes_worth_of_work()), (0, 0));
+    assert_eq!((scheduler.flight().bytes_unacknowledged(), scheduler.buffer().lanes_worth_of_work()), (0, 0));
 }
 
 #[test]
@@ -208,14 +208,14 @@ fn end_of_a_stream_is_sent_and_acknowledged() {
     let mut scheduler = scheduler(Policy::Adaptive);
     scheduler.write(Bytes::from_static(b"hello"));
     assert!(!scheduler.take(now(), 0).unwrap().fin);
-    scheduler.finish();
+    scheduler.buffer_mut().finish();
     let fin = scheduler.take(now(), 1).unwrap();
     assert_eq!((fin.offset, fin.length, fin.fin), (5, 0, true));
     assert_eq!(scheduler.take(now(), 0), None);
     scheduler.handle_ack(now(), 0, &ack(1, 105)).unwrap();
-    assert!(!scheduler.is_complete());
+    assert!(!scheduler.buffer().is_complete());
     scheduler.handle_ack(now(), 1, &ack(1, 105)).unwrap();
-    assert!(scheduler.is_complete());
+    assert!(scheduler.buffer().is_complete());
 }
 
 #[test]
@@ -232,10 +232,10 @@ fn reinjection_from_a_much_slower_lane() {
     assert_eq!(again.as_ref(), Some(&slow), "20 ms are less than the 89 that are left");
     assert_eq!(scheduler.take(after(101), 0), None, "two lanes have the chunk already");
     assert_eq!(scheduler.take(after(101), 1), None, "the slow lane takes nothing over");
-    scheduler.finish();
+    scheduler.buffer_mut().finish();
     assert!(scheduler.take(after(102), 0).unwrap().fin);
     scheduler.handle_ack(after(110), 0, &Ack { chunks: 4, limit: 100, complete: true }).unwrap();
-    assert!(scheduler.is_complete(), "the slow lane's copy is not waited for");
+    assert!(scheduler.buffer().is_complete(), "the slow lane's copy is not waited for");
 }
 
 #[test]
@@ -247,17 +247,17 @@ fn a_slow_lane_is_given_short_chunks() {
     for round in 1..100 {
         let at = now() + Duration::from_millis(10) * round;
         // 100 MB/s on lane 0; a tenth of it on lane 1.
-        while scheduler.in_flight(0) + scheduler.chunk_length(0) as u64 <= 1_000_000 {
+        while scheduler.lane(0).in_flight() + scheduler.chunk_length(0) as u64 <= 1_000_000 {
             scheduler.take(at - Duration::from_millis(10), 0).unwrap();
         }
-        while scheduler.in_flight(1) + scheduler.chunk_length(1) as u64 <= 100_000 {
+        while scheduler.lane(1).in_flight() + scheduler.chunk_length(1) as u64 <= 100_000 {
             scheduler.take(at - Duration::from_millis(10), 1).unwrap();
         }
         for lane in 0..2 {
-            let all = scheduler.lanes[lane].transmissions().next_number();
+            let all = scheduler.lane(lane).transmissions().next_number();
             scheduler.handle_ack(at, lane, &ack(all, 64 << 20)).unwrap();
         }
-        if scheduler.unsent.bytes() < 2 << 20 {
+        if scheduler.unsent().bytes() < 2 << 20 {
             break;
         }
     }
@@ -292,12 +292,16 @@ fn late_copies_tell_how_slow_a_lane_is() {
     assert_eq!(scheduler.take(overdue, 0).unwrap().offset, 0);
     let limit = (64 << 20) + length;
     scheduler.handle_ack(overdue + Duration::from_millis(1), 0, &ack(1, limit)).unwrap();
-    assert_eq!((scheduler.at_risk(1), scheduler.in_flight(1)), (0, length), "another lane has delivered the chunk");
-    assert_eq!(scheduler.lane_view(1).rate, None);
+    assert_eq!(
+        (scheduler.flight().at_risk(1), scheduler.lane(1).in_flight()),
+        (0, length),
+        "another lane has delivered the chunk"
+    );
+    assert_eq!(scheduler.flight().lane_view(1).rate, None);
     let late = now() + Duration::from_secs(1);
     scheduler.handle_ack(late, 1, &ack(1, limit)).unwrap();
-    assert_eq!(scheduler.in_flight(1), 0);
-    assert!(scheduler.lane_view(1).rate.unwrap() < 1.1 * length as f64, "the chunk took a second");
+    assert_eq!(scheduler.lane(1).in_flight(), 0);
+    assert!(scheduler.flight().lane_view(1).rate.unwrap() < 1.1 * length as f64, "the chunk took a second");
 }
 
 /// The past rate of a stuck lane does not count, though no acknowledgement corrects the estimate.
@@ -309,7 +313,7 @@ fn nothing_is_left_to_a_stuck_lane() {
     scheduler.write(Bytes::from(vec![0; 32 << 20]));
     (0..3).for_each(|lane| drop(scheduler.take(now(), lane)));
     (0..3).for_each(|lane| scheduler.handle_ack(after(20), lane, &ack(1, 64 << 20)).unwrap());
-    while scheduler.in_flight(0) < 1 << 20 {
+    while scheduler.lane(0).in_flight() < 1 << 20 {
         scheduler.take(after(20), 0).unwrap();
     }
     scheduler.take(after(20), 1).unwrap();
@@ -333,16 +337,20 @@ fn a_lane_that_is_late_alone() {
     for _ in 0..5 {
         (0..2).for_each(|lane| drop(scheduler.take(now(), lane)));
     }
-    assert_eq!(scheduler.late_lane(), None, "both lanes have chunks in flight");
+    assert_eq!(scheduler.flight().late_lane(), None, "both lanes have chunks in flight");
     scheduler.handle_ack(after(1), 1, &ack(4, 100)).unwrap();
-    assert_eq!(scheduler.late_lane(), None, "the other lane has one more");
+    assert_eq!(scheduler.flight().late_lane(), None, "the other lane has one more");
     scheduler.handle_ack(after(2), 1, &ack(5, 100)).unwrap();
-    assert_eq!(scheduler.late_lane(), Some(0));
-    assert!(scheduler.is_held_up_by(0) && !scheduler.is_held_up_by(1), "the window is full");
+    assert_eq!(scheduler.flight().late_lane(), Some(0));
+    assert!(scheduler.buffer().is_held_up_by(0) && !scheduler.buffer().is_held_up_by(1), "the window is full");
     scheduler.handle_ack(after(3), 0, &ack(1, 120)).unwrap();
-    assert_eq!((scheduler.late_lane(), scheduler.is_held_up_by(0)), (Some(0), false), "the window has opened");
+    assert_eq!(
+        (scheduler.flight().late_lane(), scheduler.buffer().is_held_up_by(0)),
+        (Some(0), false),
+        "the window has opened"
+    );
     scheduler.stall(1);
-    assert_eq!(scheduler.late_lane(), None, "no other lane can be used");
+    assert_eq!(scheduler.flight().late_lane(), None, "no other lane can be used");
 }
 
 /// Nothing says that the other lane would get an answer.
@@ -351,7 +359,7 @@ fn a_lone_chunk_makes_no_lane_late() {
     let mut scheduler = scheduler(Policy::Static);
     scheduler.write(Bytes::from(vec![1; 10]));
     scheduler.take(now(), 0).unwrap();
-    assert_eq!(scheduler.late_lane(), None);
+    assert_eq!(scheduler.flight().late_lane(), None);
 }
 
 /// A lane that rejoins under its number is a new connection, which has taken nothing yet.
@@ -402,12 +410,21 @@ fn answers_that_cannot_be_carried_out() {
     let mut scheduler = scheduler(Policy::Static);
     scheduler.write(Bytes::from(vec![1; 30]));
     let first = scheduler.take(now(), 0).unwrap();
-    scheduler.refresh_lane_views();
-    assert!(scheduler.carry_out(Decision::Requeue(10), 0).is_none(), "nothing was requeued");
-    assert!(scheduler.carry_out(Decision::Reinject(first.offset), 0).is_none(), "the lane has it in flight itself");
-    assert!(scheduler.carry_out(Decision::Reinject(first.offset + 1), 1).is_none(), "no chunk begins there");
-    assert_eq!(scheduler.carry_out(Decision::New(0), 1).map(|(chunk, _)| chunk.length), Some(1));
-    assert_eq!(scheduler.carry_out(Decision::New(usize::MAX), 1).map(|(chunk, _)| chunk.length), Some(10));
+    scheduler.buffer.flight_mut().refresh_lane_views();
+    assert!(scheduler.buffer.carry_out(now(), Decision::Requeue(10), 0).is_none(), "nothing was requeued");
+    assert!(
+        scheduler.buffer.carry_out(now(), Decision::Reinject(first.offset), 0).is_none(),
+        "the lane has it in flight itself"
+    );
+    assert!(
+        scheduler.buffer.carry_out(now(), Decision::Reinject(first.offset + 1), 1).is_none(),
+        "no chunk begins there"
+    );
+    assert_eq!(scheduler.buffer.carry_out(now(), Decision::New(0), 1).map(|(chunk, _)| chunk.length), Some(1));
+    assert_eq!(
+        scheduler.buffer.carry_out(now(), Decision::New(usize::MAX), 1).map(|(chunk, _)| chunk.length),
+        Some(10)
+    );
 }
 
 #[test]
@@ -442,7 +459,7 @@ proptest! {
         for (step, lane, amount) in steps {
             match step {
                 0 | 1 => {
-                    let amount = amount.min(scheduler.writable_bytes());
+                    let amount = amount.min(scheduler.unsent().writable_bytes());
                     let bytes: Vec<u8> = (0..amount).map(|_| { written = written.wrapping_add(1); written }).collect();
                     expected.extend_from_slice(&bytes);
                     scheduler.write(bytes.into());
@@ -453,7 +470,7 @@ proptest! {
                     counts[lane] += 1;
                 },
                 4 => {
-                    let limit = scheduler.window.limit(u64::MAX);
+                    let limit = scheduler.window().limit(u64::MAX);
                     scheduler.handle_ack(now(), lane, &ack(counts[lane], limit)).unwrap();
                 }
                 5 => scheduler.stall(lane),
@@ -463,20 +480,20 @@ proptest! {
                     counts[lane] = 0;
                 }
             }
-            prop_assert!(scheduler.bytes_kept() <= 100 + 64 && scheduler.unsent.bytes() <= 64);
+            prop_assert!(scheduler.buffer().bytes_kept() <= 100 + 64 && scheduler.unsent().bytes() <= 64);
         }
-        scheduler.finish();
+        scheduler.buffer_mut().finish();
         // From here on lane 1 alone is left, and the peer reads everything.
         scheduler.lane_lost(0);
         scheduler.lane_lost(2);
         scheduler.restore(1);
         let mut rounds = 0;
-        while !scheduler.is_complete() {
+        while !scheduler.buffer().is_complete() {
             while let Some(chunk) = scheduler.take(now(), 1) {
                 deliver(&chunk);
                 counts[1] += 1;
             }
-            let limit = scheduler.unsent.next() + 128;
+            let limit = scheduler.buffer.bytes_sent() + 128;
             scheduler.handle_ack(now(), 1, &ack(counts[1], limit)).unwrap();
             rounds += 1;
             prop_assert!(rounds < 10_000);

@@ -96,16 +96,16 @@ pub struct UndeliveredStream {
 
 /// The error for a setting outside its bounds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} of {value}: it is at least {least} and at most {most}")]
+#[error("{what} of {value}: it is at least {min} and at most {max}")]
 pub struct OptionError {
     /// The setting.
     pub what: &'static str,
     /// The setting's value.
     pub value: u64,
     /// The least allowed value.
-    pub least: u64,
+    pub min: u64,
     /// The largest allowed value.
-    pub most: u64,
+    pub max: u64,
 }
 
 /// The options have no transport for an address's scheme; [`StreamOptions::transport`](crate::StreamOptions::transport)
@@ -147,25 +147,16 @@ pub enum JoinError {
     StreamOver,
 }
 
-/// Why a stream was not opened.
+/// Why the rails, addresses and options of a caller do not make an end of a stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum OpenError {
+pub enum EndpointError {
     /// There are no rails.
-    #[error("no rails to connect from")]
+    #[error("there are no rails")]
     NoRails,
-    /// There are no remote addresses.
-    #[error("no addresses to connect to")]
+    /// There are no addresses to call, or to listen on.
+    #[error("there are no addresses")]
     NoAddresses,
-    /// The pairing has no lanes.
-    #[error("no rail of one end could be paired with one of the other")]
-    Unpaired,
-    /// The pairing was made for other rails.
-    #[error("the pairing names rail {0}, which does not exist here: it was made for other rails")]
-    NoSuchRail(RailId),
-    /// More lanes than a stream may have.
-    #[error("{0} lanes are too many: a stream has at most {MAX_LANES}")]
-    TooManyLanes(usize),
     /// A setting is outside its bounds.
     #[error(transparent)]
     Option(#[from] OptionError),
@@ -175,9 +166,30 @@ pub enum OpenError {
     /// No transport carries lanes to one of the addresses.
     #[error(transparent)]
     NoTransport(#[from] NoTransport),
-    /// The security is for the listening end.
-    #[error("a stream is not opened with the server's side of TLS: the connecting end takes Security::tls_client")]
-    Security,
+    /// The security of an end that connects or asks is for one that listens.
+    #[error("the options have the server's side of TLS: the connecting end takes Security::tls_client")]
+    ServerSecurity,
+    /// The security of an end that listens is for one that connects.
+    #[error("the options have the client's side of TLS: the listening end takes Security::tls_server")]
+    ClientSecurity,
+}
+
+/// Why a stream was not opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The rails, addresses or options do not make an end.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The pairing has no lanes.
+    #[error("no rail of one end could be paired with one of the other")]
+    Unpaired,
+    /// The pairing was made for other rails.
+    #[error("the pairing names rail {0}, which does not exist here: it was made for other rails")]
+    NoSuchRail(RailId),
+    /// More lanes than a stream may have.
+    #[error("{0} lanes are too many: a stream has at most {MAX_LANES}")]
+    TooManyLanes(usize),
     /// No lane came up.
     #[error("no lane came up:{}", listed(.lanes))]
     AllFailed {
@@ -211,21 +223,9 @@ pub enum AddLaneError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanLanesError {
-    /// There are no rails to pair.
-    #[error("no rails to pair")]
-    NoRails,
-    /// There is no address to ask.
-    #[error("no addresses to ask at")]
-    NoAddresses,
-    /// A setting is outside its bounds.
+    /// The rails, addresses or options do not make an end.
     #[error(transparent)]
-    Option(#[from] OptionError),
-    /// A text is no address, or a host name is not known.
-    #[error(transparent)]
-    Resolve(#[from] ResolveError),
-    /// The security is for the end that accepts streams: TLS has a client and a server.
-    #[error("the options are for the end that accepts streams: in mode tls the end that asks is a client")]
-    Security,
+    Endpoint(#[from] EndpointError),
     /// No contact has answered.
     #[error("the peer did not name its lanes:{}", told(.contacts))]
     Discover {
@@ -249,27 +249,12 @@ pub struct FailedLane {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindListenerError {
-    /// There are no rails.
-    #[error("no rails to listen on")]
-    NoRails,
-    /// There are no addresses.
-    #[error("no addresses to listen on")]
-    NoAddresses,
-    /// A setting is outside its bounds.
+    /// The rails, addresses or options do not make an end.
     #[error(transparent)]
-    Option(#[from] OptionError),
-    /// A text is no address, or a host name is not known.
-    #[error(transparent)]
-    Resolve(#[from] ResolveError),
-    /// No transport carries lanes to one of the addresses.
-    #[error(transparent)]
-    NoTransport(#[from] NoTransport),
+    Endpoint(#[from] EndpointError),
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The security is for the connecting end.
-    #[error("streams are not accepted with the client's side of TLS: the listening end takes Security::tls_server")]
-    Security,
     /// A rail's runtime has stopped.
     #[error("the runtime of rail {0} has stopped")]
     RailStopped(RailId),
@@ -357,13 +342,22 @@ impl ResolveError {
     }
 }
 
+impl EndpointError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Resolve(error) => error.kind(),
+            Self::NoTransport(_) => ErrorKind::Unsupported,
+            _ => ErrorKind::InvalidInput,
+        }
+    }
+}
+
 /// If lanes failed, the error has the kind of the first lane's.
 impl From<OpenError> for io::Error {
     fn from(error: OpenError) -> Self {
         let kind = match &error {
             OpenError::AllFailed { lanes } => lanes.first().map_or(ErrorKind::Other, |lane| lane.error.kind()),
-            OpenError::Resolve(error) => error.kind(),
-            OpenError::NoTransport(_) => ErrorKind::Unsupported,
+            OpenError::Endpoint(error) => error.kind(),
             OpenError::Random(_) => ErrorKind::Other,
             _ => ErrorKind::InvalidInput,
         };
@@ -376,10 +370,8 @@ impl From<BindListenerError> for io::Error {
         let kind = match &error {
             BindListenerError::Listen(ListenError::LocalEnd(BindEndError::Address { source, .. })) => source.kind(),
             BindListenerError::Listen(ListenError::Call { source, .. }) => source.kind(),
-            BindListenerError::Resolve(error) => error.kind(),
-            BindListenerError::NoTransport(_) => ErrorKind::Unsupported,
+            BindListenerError::Endpoint(error) => error.kind(),
             BindListenerError::Listen(_) | BindListenerError::RailStopped(_) => ErrorKind::Other,
-            _ => ErrorKind::InvalidInput,
         };
         Self::new(kind, error)
     }
@@ -391,8 +383,7 @@ impl From<PlanLanesError> for io::Error {
             PlanLanesError::Discover { contacts } => {
                 contacts.first().map_or(ErrorKind::Other, |(_, error)| error.kind())
             }
-            PlanLanesError::Resolve(error) => error.kind(),
-            _ => ErrorKind::InvalidInput,
+            PlanLanesError::Endpoint(error) => error.kind(),
         };
         Self::new(kind, error)
     }

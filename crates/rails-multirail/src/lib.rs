@@ -73,8 +73,8 @@ mod stream;
 pub use adapters::StreamInfo;
 pub use addresses::{ResolveError, ToLaneAddresses, call_first, resolve};
 pub use error::{
-    AddLaneError, BindListenerError, CloseError, ListenerClosed, NoTransport, OpenError, OptionError, PlanLanesError,
-    StreamError, Undelivered, UndeliveredStream,
+    AddLaneError, BindListenerError, CloseError, EndpointError, ListenerClosed, NoTransport, OpenError, OptionError,
+    PlanLanesError, StreamError, Undelivered, UndeliveredStream,
 };
 pub use follow::{FollowError, FollowOptions};
 pub use options::{Driver, Limits, StreamOptions};

@@ -5,7 +5,7 @@ use crate::{
     planner::PlannedRail,
     runtime::{RailTask, TaskError},
 };
-use rails_net::{Arrival, ListenError, OptionError, SteeredListeners, listen_steered};
+use rails_net::{Arrival, ListenError, SocketOptionError, SteeredListeners, listen_steered};
 use rails_topo::CpuSet;
 use std::{
     future::{Future, poll_fn},
@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, ToSocketAddrs, lookup_host};
 #[derive(Debug)]
 pub struct Service<T> {
     local: SocketAddr,
-    steering: Result<(), OptionError>,
+    steering: Result<(), SocketOptionError>,
     /// The services that have not ended, or whose end `ended` has not given.
     tasks: Vec<(RailId, RailTask<T>)>,
     _rails: Rails,
@@ -185,7 +185,7 @@ impl<T> Service<T> {
     ///
     /// # Errors
     /// Why it does not: connections are then spread by a hash of their addresses and ports.
-    pub fn steering(&self) -> Result<(), &OptionError> {
+    pub fn steering(&self) -> Result<(), &SocketOptionError> {
         self.steering.as_ref().copied()
     }
 

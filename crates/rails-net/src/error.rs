@@ -12,7 +12,7 @@ use std::{
 /// A socket option that could not be set or read.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} failed for {option}{}{}", value.as_ref().map(|value| format!(" = {value}")).unwrap_or_default(), self.wants_privilege().map(|name| format!(", which takes {name}")).unwrap_or_default())]
-pub struct OptionError {
+pub struct SocketOptionError {
     /// The system call: `setsockopt`, `getsockopt`, or another that sets the option.
     pub call: &'static str,
     /// The kernel's name of the option.
@@ -23,7 +23,7 @@ pub struct OptionError {
     pub source: io::Error,
 }
 
-impl OptionError {
+impl SocketOptionError {
     /// The capability that the value needs, if the operating system refused it for want of that capability.
     pub fn wants_privilege(&self) -> Option<&'static str> {
         let is_privileged = matches!(self.option, "SO_BUSY_POLL" | "TCP_CONGESTION");
@@ -69,7 +69,7 @@ pub enum BindEndError {
 pub enum ConnectError {
     /// An option could not be set.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] SocketOptionError),
 
     /// The local end could not be bound.
     #[error(transparent)]
@@ -136,7 +136,7 @@ pub enum ConnectError {
 pub enum ListenError {
     /// An option could not be set.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] SocketOptionError),
 
     /// The local end could not be bound.
     #[error(transparent)]
@@ -250,7 +250,7 @@ pub enum StatsError {
         /// The peer's address.
         peer: SocketAddr,
         /// The option and the cause.
-        source: Box<OptionError>,
+        source: Box<SocketOptionError>,
     },
 
     /// The call failed.
@@ -304,10 +304,11 @@ mod tests {
     fn an_option_error_names_option_value_and_errno() {
         let source = io::Error::from_raw_os_error(libc::EPERM);
         let value = Some("50".to_owned());
-        let error = OptionError { call: "setsockopt", option: "SO_BUSY_POLL", value, source };
+        let error = SocketOptionError { call: "setsockopt", option: "SO_BUSY_POLL", value, source };
         assert_eq!(error.to_string(), "setsockopt failed for SO_BUSY_POLL = 50, which takes CAP_NET_ADMIN");
         let source = io::Error::from_raw_os_error(libc::ENOENT);
-        let error = OptionError { call: "setsockopt", option: "TCP_CONGESTION", value: Some("`x`".to_owned()), source };
+        let error =
+            SocketOptionError { call: "setsockopt", option: "TCP_CONGESTION", value: Some("`x`".to_owned()), source };
         assert_eq!(error.to_string(), "setsockopt failed for TCP_CONGESTION = `x`");
         let errno = error.source().and_then(|source| source.downcast_ref::<io::Error>()?.raw_os_error());
         assert_eq!(errno, Some(libc::ENOENT));

@@ -80,7 +80,7 @@ mod timer;
 mod transport;
 mod udp;
 
-pub use error::{AcceptError, BindEndError, ConnectError, ListenError, OptionError, StatsError};
+pub use error::{AcceptError, BindEndError, ConnectError, ListenError, SocketOptionError, StatsError};
 pub use links::{LinkChange, LinkWatch};
 pub use local_end::LocalEnd;
 pub use repeated::Repeated;

@@ -1,6 +1,6 @@
 //! Sockets of any transport: bound to an address or a device, with errors that name the option.
 
-use crate::{BindEndError, LocalEnd, OptionError, Repeated};
+use crate::{BindEndError, LocalEnd, Repeated, SocketOptionError};
 use socket2::{SockRef, Socket};
 use std::{
     fmt, io,
@@ -50,13 +50,17 @@ fn beside(address: IpAddr, remote: SocketAddr) -> SocketAddr {
 }
 
 /// The device that the socket is bound to, if it is.
-pub(crate) fn bound_device(socket: &SockRef<'_>) -> Result<Option<String>, OptionError> {
+pub(crate) fn bound_device(socket: &SockRef<'_>) -> Result<Option<String>, SocketOptionError> {
     let name = get("SO_BINDTODEVICE", socket.device())?;
     Ok(name.map(|name| String::from_utf8_lossy(&name).into_owned()))
 }
 
-pub(crate) fn set(option: &'static str, value: impl fmt::Display, result: io::Result<()>) -> Result<(), OptionError> {
-    result.map_err(|source| OptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
+pub(crate) fn set(
+    option: &'static str,
+    value: impl fmt::Display,
+    result: io::Result<()>,
+) -> Result<(), SocketOptionError> {
+    result.map_err(|source| SocketOptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
 }
 
 /// Sets an option that only improves a socket. Where the kernel lacks the option, or a filter refuses the call with
@@ -67,7 +71,7 @@ pub(crate) fn prefer(
     value: impl fmt::Display,
     is_asked: bool,
     result: io::Result<()>,
-) -> Result<(), OptionError> {
+) -> Result<(), SocketOptionError> {
     match result {
         Err(error) if !is_asked => {
             match REFUSED.due(Instant::now(), option) {
@@ -89,15 +93,15 @@ pub(crate) fn is_refused(error: &io::Error) -> bool {
 }
 
 /// The value of an option; `None` where it may not be read, as [`is_refused`] says.
-pub(crate) fn known<R>(option: &'static str, result: io::Result<R>) -> Result<Option<R>, OptionError> {
+pub(crate) fn known<R>(option: &'static str, result: io::Result<R>) -> Result<Option<R>, SocketOptionError> {
     match result {
         Err(error) if is_refused(&error) => Ok(None),
         result => get(option, result).map(Some),
     }
 }
 
-pub(crate) fn get<R>(option: &'static str, result: io::Result<R>) -> Result<R, OptionError> {
-    result.map_err(|source| OptionError { call: "getsockopt", option, value: None, source })
+pub(crate) fn get<R>(option: &'static str, result: io::Result<R>) -> Result<R, SocketOptionError> {
+    result.map_err(|source| SocketOptionError { call: "getsockopt", option, value: None, source })
 }
 
 /// The warnings of options that are refused.

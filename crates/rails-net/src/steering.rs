@@ -1,6 +1,6 @@
 //! Several listening sockets on one address, and the choice between them for each connection.
 
-use crate::{BindEndError, ListenError, OptionError, interfaces, socket, sys::reuseport};
+use crate::{BindEndError, ListenError, SocketOptionError, interfaces, socket, sys::reuseport};
 use rails_topo::CpuSet;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
@@ -23,7 +23,7 @@ pub struct SteeredListeners {
     pub local: SocketAddr,
     /// Whether the kernel took the steering. If it did not, it spreads connections by a hash of their addresses and
     /// ports.
-    pub steering: Result<(), OptionError>,
+    pub steering: Result<(), SocketOptionError>,
 }
 
 /// Listens on `local` with one socket for each arrival (`SO_REUSEPORT`). The kernel gives each connection to one of
@@ -78,7 +78,7 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
     let index = |arrival: &Arrival| arrival.interface.as_deref().and_then(interfaces::index_of);
     let places: Vec<_> = arrivals.iter().map(|arrival| (arrival.cpus.clone(), index(arrival))).collect();
     let attached = listeners.first().map_or(Ok(()), |first| reuseport::attach_filter(first, &mut program(&places)));
-    let steering = attached.map_err(|source| OptionError {
+    let steering = attached.map_err(|source| SocketOptionError {
         call: "setsockopt",
         option: "SO_ATTACH_REUSEPORT_CBPF",
         value: None,

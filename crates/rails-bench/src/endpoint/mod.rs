@@ -27,8 +27,8 @@ use celeritas::CeleritasArgs;
 use clap::ValueEnum;
 use nix::libc;
 use rails_multirail::{
-    Driver, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails, Refusal, Scheme,
-    Security, StreamOptions,
+    Driver, EndpointError, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails,
+    Refusal, Scheme, Security, StreamOptions,
     error::JoinError,
     planner::{LocalEnd, PlanError, plan_rails},
 };
@@ -243,7 +243,7 @@ fn listed(addresses: &[LaneAddress]) -> String {
 fn not_connected(error: OpenError, remotes: &Remotes, peer: &str) -> anyhow::Error {
     let help = match &error {
         OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error, peer)),
-        OpenError::NoTransport(_) => Some(TRANSPORTS.to_owned()),
+        OpenError::Endpoint(EndpointError::NoTransport(_)) => Some(TRANSPORTS.to_owned()),
         _ => None,
     };
     let error = anyhow::Error::new(error).context(format!("--to {remotes}"));

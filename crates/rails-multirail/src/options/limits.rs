@@ -48,26 +48,26 @@ impl Limits {
     /// the listener keeps less than a kilobyte of its bytes; under TLS, rustls keeps state from at most 64 KiB of them.
     /// A quarter of them is for lanes of open streams, one for connections from the addresses of their peers.
     #[must_use]
-    pub fn handshakes(self, most: usize) -> Self {
-        Self { handshakes: most, ..self }
+    pub fn handshakes(self, max: usize) -> Self {
+        Self { handshakes: max, ..self }
     }
 
     /// The most connections of one peer in their handshake. Default: 64, the most lanes of a stream.
     #[must_use]
-    pub fn handshakes_per_peer(self, most: usize) -> Self {
-        Self { handshakes_per_peer: most, ..self }
+    pub fn handshakes_per_peer(self, max: usize) -> Self {
+        Self { handshakes_per_peer: max, ..self }
     }
 
     /// The most open streams. Default: 1,024.
     #[must_use]
-    pub fn streams(self, most: usize) -> Self {
-        Self { streams: most, ..self }
+    pub fn streams(self, max: usize) -> Self {
+        Self { streams: max, ..self }
     }
 
     /// The most open streams of one peer. Default: 256.
     #[must_use]
-    pub fn streams_per_peer(self, most: usize) -> Self {
-        Self { streams_per_peer: most, ..self }
+    pub fn streams_per_peer(self, max: usize) -> Self {
+        Self { streams_per_peer: max, ..self }
     }
 
     /// The most bytes that all streams together can make this end keep. Default: 104 GiB, which is 1,024 streams with
@@ -111,7 +111,7 @@ impl Limits {
 
     /// Refuses a limit of zero: it would admit no peer, or let it wait for ever.
     pub(super) fn validate(self) -> Result<(), OptionError> {
-        for (what, most) in [
+        for (what, max) in [
             ("a limit of handshakes", self.handshakes),
             ("a limit of handshakes per peer", self.handshakes_per_peer),
             ("a limit of streams", self.streams),
@@ -119,7 +119,7 @@ impl Limits {
             ("a limit of TLS handshakes in a second", self.tls_rate as usize),
             ("a limit of TLS handshakes in a second per peer", self.tls_rate_per_peer as usize),
         ] {
-            bounded(what, most as u64, 1, u64::MAX)?;
+            bounded(what, max as u64, 1, u64::MAX)?;
         }
         bounded("a limit of memory in bytes", self.memory, 1, u64::MAX)?;
         bounded("a limit of memory per peer in bytes", self.memory_per_peer, 1, u64::MAX)

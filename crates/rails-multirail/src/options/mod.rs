@@ -395,8 +395,8 @@ impl StreamOptions {
 /// the runtime.
 const FIXED_PER_LANE: u64 = 512 << 10;
 
-fn bounded(what: &'static str, value: u64, least: u64, most: u64) -> Result<(), OptionError> {
-    if (least..=most).contains(&value) { Ok(()) } else { Err(OptionError { what, value, least, most }) }
+fn bounded(what: &'static str, value: u64, min: u64, max: u64) -> Result<(), OptionError> {
+    if (min..=max).contains(&value) { Ok(()) } else { Err(OptionError { what, value, min, max }) }
 }
 
 #[cfg(test)]

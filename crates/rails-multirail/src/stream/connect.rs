@@ -5,7 +5,7 @@ use super::{
     dialer::{Dialer, News, Path, Report},
 };
 use crate::{
-    OpenError, StreamOptions,
+    EndpointError, OpenError, StreamOptions,
     error::{FailedLane, JoinError},
     rails::Rails,
 };
@@ -27,7 +27,7 @@ pub(super) async fn connect(
     lanes: &[Pair],
     options: &StreamOptions,
 ) -> Result<MultiRailStream, OpenError> {
-    options.validate()?;
+    options.validate().map_err(EndpointError::from)?;
     let count = lanes.len() * options.parallel;
     if count == 0 {
         return Err(OpenError::Unpaired);
@@ -39,9 +39,9 @@ pub(super) async fn connect(
         return Err(OpenError::TooManyLanes(count));
     }
     for pair in lanes {
-        options.transport_of(pair.theirs.address.scheme)?;
+        options.transport_of(pair.theirs.address.scheme).map_err(EndpointError::from)?;
     }
-    let credentials = options.security.initiator().ok_or(OpenError::Security)?;
+    let credentials = options.security.initiator().ok_or(EndpointError::ServerSecurity)?;
     let dialer = Dialer::new(count as u16, rails, options, credentials);
     let paths: Vec<Path> = (0u16..)
         .zip(lanes.iter().cycle().take(count))

@@ -5,7 +5,7 @@ use super::{
     join::{initiate, jitter, nonce, random},
 };
 use crate::{
-    PlanLanesError, RailId, StreamOptions,
+    EndpointError, PlanLanesError, RailId, StreamOptions,
     addresses::call_first,
     error::{FailedLane, JoinError},
     rails::Rails,
@@ -38,17 +38,17 @@ pub(super) async fn plan_lanes(
     contacts: Vec<LaneAddress>,
     options: &StreamOptions,
 ) -> Result<Pairing, PlanLanesError> {
-    options.validate()?;
+    options.validate().map_err(EndpointError::from)?;
     if rails.is_empty() {
-        return Err(PlanLanesError::NoRails);
+        return Err(EndpointError::NoRails.into());
     }
-    let credentials = options.security.initiator().ok_or(PlanLanesError::Security)?;
+    let credentials = options.security.initiator().ok_or(EndpointError::ServerSecurity)?;
     let ask = |contact| discover(rails, RailId(0), LocalEnd::Any, contact, options, credentials.clone());
     match call_first(&contacts, ask).await {
         Ok((contact, Answer { offers, from })) => {
             Ok(pair_with_contact(rails.offers(contact.scheme), offers, contact, from))
         }
-        Err(contacts) if contacts.is_empty() => Err(PlanLanesError::NoAddresses),
+        Err(contacts) if contacts.is_empty() => Err(EndpointError::NoAddresses.into()),
         Err(contacts) => Err(PlanLanesError::Discover { contacts }),
     }
 }
@@ -59,8 +59,8 @@ pub(super) async fn probe(
     pairing: &Pairing,
     options: &StreamOptions,
 ) -> Result<Vec<FailedLane>, PlanLanesError> {
-    options.validate()?;
-    let credentials = options.security.initiator().ok_or(PlanLanesError::Security)?;
+    options.validate().map_err(EndpointError::from)?;
+    let credentials = options.security.initiator().ok_or(EndpointError::ServerSecurity)?;
     let lanes: Vec<(RailId, LaneAddress)> = pairing.lanes().filter(|(rail, _)| rail.0 < rails.len()).collect();
     let asked: Vec<_> = lanes
         .into_iter()

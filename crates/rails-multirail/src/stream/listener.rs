@@ -12,7 +12,7 @@ use super::{
     unread::Unread,
 };
 use crate::{
-    BindListenerError, ListenerClosed, RailId, StreamOptions, ToLaneAddresses, addresses,
+    BindListenerError, EndpointError, ListenerClosed, RailId, StreamOptions, ToLaneAddresses, addresses,
     error::{JoinError, with_causes},
     rails::Rails,
 };
@@ -109,15 +109,15 @@ impl MultiRailListener {
         addresses: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Self, BindListenerError> {
-        options.validate()?;
-        let addresses = addresses::resolve_to_listen(addresses).await?;
+        options.validate().map_err(EndpointError::from)?;
+        let addresses = addresses::resolve_to_listen(addresses).await.map_err(EndpointError::from)?;
         if rails.is_empty() {
-            return Err(BindListenerError::NoRails);
+            return Err(EndpointError::NoRails.into());
         }
         if addresses.is_empty() {
-            return Err(BindListenerError::NoAddresses);
+            return Err(EndpointError::NoAddresses.into());
         }
-        let credentials = options.security.responder().ok_or(BindListenerError::Security)?;
+        let credentials = options.security.responder().ok_or(EndpointError::ClientSecurity)?;
         let incoming = Arc::new(AcceptQueue::new());
         let registry = Arc::new(Registry {
             rails: rails.clone(),
@@ -138,7 +138,8 @@ impl MultiRailListener {
             let registry = registry.clone();
             let home = options.driver.home(rails, rail).runtime();
             let listening = home.spawn(async move {
-                let acceptor = registry.options.transport_of(address.scheme)?.listen(address.socket)?;
+                let transport = registry.options.transport_of(address.scheme).map_err(EndpointError::from)?;
+                let acceptor = transport.listen(address.socket)?;
                 let bound = LaneAddress { socket: acceptor.local_addr(), ..address };
                 registry.bound.lock().unwrap_or_else(PoisonError::into_inner).push((rail, bound));
                 let listening = tokio::task::spawn_local(registry.listen(address.scheme, acceptor));

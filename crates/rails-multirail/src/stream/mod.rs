@@ -45,8 +45,8 @@ pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMess
 pub use stats::{LaneStats, StreamStats, ThreadStats};
 
 use crate::{
-    AddLaneError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses, error::FailedLane,
-    rails::Rails,
+    AddLaneError, EndpointError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses,
+    error::FailedLane, rails::Rails,
 };
 use bytes::Bytes;
 use dialer::{Dialer, Path};
@@ -143,16 +143,16 @@ impl MultiRailStream {
         remotes: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Self, OpenError> {
-        let mut names = addresses::resolve(remotes).await?;
+        let mut names = addresses::resolve(remotes).await.map_err(EndpointError::from)?;
         if rails.is_empty() {
-            return Err(OpenError::NoRails);
+            return Err(EndpointError::NoRails.into());
         }
         let max = MAX_LANES / options.parallel.max(1);
         let left_out = pairing::limit_names(&mut names, max);
         if left_out > 0 {
             tracing::info!(left_out, max, "names have more addresses than a stream has lanes");
         }
-        let first = names.iter().flatten().next().ok_or(OpenError::NoAddresses)?;
+        let first = names.iter().flatten().next().ok_or(EndpointError::NoAddresses)?;
         let ours = rails.offers(first.scheme);
         Self::connect_paired(rails, &pairing::in_order_by_name(&ours, &names), options).await
     }
@@ -172,7 +172,8 @@ impl MultiRailStream {
         contact: impl ToLaneAddresses,
         options: &StreamOptions,
     ) -> Result<Pairing, PlanLanesError> {
-        discovery::plan_lanes(rails, addresses::resolve(contact).await?.concat(), options).await
+        discovery::plan_lanes(rails, addresses::resolve(contact).await.map_err(EndpointError::from)?.concat(), options)
+            .await
     }
 
     /// Tries every pair without opening a stream: sends a request from the pair's rail. Gives the pairs that do not
@@ -181,7 +182,7 @@ impl MultiRailStream {
     /// Must be called on a tokio runtime.
     ///
     /// # Errors
-    /// [`PlanLanesError::Security`] and [`PlanLanesError::Option`]. A lane that does not connect is not an error.
+    /// [`PlanLanesError::Endpoint`]. A lane that does not connect is not an error.
     pub async fn probe(
         rails: &Rails,
         pairing: &Pairing,

@@ -1,7 +1,9 @@
 //! Listeners that several tasks use, and errors converted to those of `std`.
 
 use crate::util::{PATIENCE, listener, options, rails};
-use rails_multirail::{ListenerClosed, MultiRailListener, MultiRailStream, OpenError, Rails, ResolveError};
+use rails_multirail::{
+    EndpointError, ListenerClosed, MultiRailListener, MultiRailStream, OpenError, Rails, ResolveError,
+};
 use std::{
     error::Error,
     io::{self, ErrorKind},
@@ -117,7 +119,10 @@ async fn open_errors_as_io_errors() {
     );
     assert_eq!(kind(&rails, "udp://127.0.0.1:1").await.0, ErrorKind::Unsupported);
     let none: [SocketAddr; 0] = [];
-    assert!(matches!(MultiRailStream::connect(&rails, none, &options()).await, Err(OpenError::NoAddresses)));
+    assert!(matches!(
+        MultiRailStream::connect(&rails, none, &options()).await,
+        Err(OpenError::Endpoint(EndpointError::NoAddresses))
+    ));
 }
 
 #[tokio::test]
@@ -131,6 +136,6 @@ async fn listener_and_stream_by_host_name() {
         Err(error) => assert!(listener.local_addrs()[0].socket.is_ipv6(), "{error}"),
     }
     let unknown = MultiRailStream::connect(&rails, "no-such-host.invalid:1", &options()).await.unwrap_err();
-    assert!(matches!(unknown, OpenError::Resolve(ResolveError::Lookup { .. })), "{unknown}");
+    assert!(matches!(unknown, OpenError::Endpoint(EndpointError::Resolve(ResolveError::Lookup { .. }))), "{unknown}");
     assert!(unknown.source().is_some());
 }

@@ -2,8 +2,9 @@
 
 use crate::util::{PATIENCE, Relay, echoed, listener, moved, pattern, rails, relayed_pair, secret};
 use rails_multirail::{
-    HandshakeError, Identity, Limit, Limits, Mode, MultiRailListener, MultiRailStream, OpenError, Rails, Refusal,
-    Secret, Security, StreamId, StreamOptions, TlsClient, TlsServer, error::JoinError,
+    BindListenerError, EndpointError, HandshakeError, Identity, Limit, Limits, Mode, MultiRailListener,
+    MultiRailStream, OpenError, Rails, Refusal, Secret, Security, StreamId, StreamOptions, TlsClient, TlsServer,
+    error::JoinError,
 };
 use rails_proto::{
     handshake::{Credentials, Hello, Initiator, InitiatorStep, Message, PREFIX_LEN, Purpose},
@@ -235,10 +236,13 @@ async fn each_side_of_tls_is_for_its_own_end() {
     let address = "127.0.0.1:0";
     assert!(matches!(
         MultiRailListener::bind(&rails, &address, &client).await,
-        Err(rails_multirail::BindListenerError::Security)
+        Err(BindListenerError::Endpoint(EndpointError::ClientSecurity))
     ));
     let (_listener, addresses) = listener(&rails, &server).await;
-    assert!(matches!(MultiRailStream::connect(&rails, &addresses, &server).await, Err(OpenError::Security)));
+    assert!(matches!(
+        MultiRailStream::connect(&rails, &addresses, &server).await,
+        Err(OpenError::Endpoint(EndpointError::ServerSecurity))
+    ));
 }
 
 fn refused(opened: Result<MultiRailStream, OpenError>) -> Refusal {

@@ -6,8 +6,9 @@ use crate::{
 };
 use bytes::Bytes;
 use rails_multirail::{
-    AddLaneError, BindListenerError, EventKind, LaneAddress, LaneStats, ListenerClosed, MultiRailListener,
-    MultiRailStream, NoTransport, OpenError, Rail, RailId, Rails, Scheme, Security, StreamOptions, StreamStats,
+    AddLaneError, BindListenerError, EndpointError, EventKind, LaneAddress, LaneStats, ListenerClosed,
+    MultiRailListener, MultiRailStream, NoTransport, OpenError, Rail, RailId, Rails, Scheme, Security, StreamOptions,
+    StreamStats,
 };
 use rails_net::TransportStats;
 use rails_proto::wire::{DataHeader, Frame};
@@ -210,9 +211,12 @@ async fn refusal_of_an_address_without_transport() {
     let unknown = NoTransport(Scheme::new("memory").unwrap());
     let address = "memory://127.0.0.1:0";
     let bound = MultiRailListener::bind(&rails, address, &options()).await.unwrap_err();
-    assert!(matches!(bound, BindListenerError::NoTransport(scheme) if scheme == unknown), "{bound}");
+    assert!(
+        matches!(bound, BindListenerError::Endpoint(EndpointError::NoTransport(scheme)) if scheme == unknown),
+        "{bound}"
+    );
     let opened = MultiRailStream::connect(&rails, address, &options()).await.unwrap_err();
-    assert!(matches!(opened, OpenError::NoTransport(scheme) if scheme == unknown), "{opened}");
+    assert!(matches!(opened, OpenError::Endpoint(EndpointError::NoTransport(scheme)) if scheme == unknown), "{opened}");
     let asked = MultiRailStream::plan_lanes(&rails, address, &options()).await.unwrap_err();
     let said = "the peer did not name its lanes:\n  memory://127.0.0.1:0: no transport carries lanes to memory:// addresses here";
     assert_eq!(asked.to_string(), said);

@@ -6,7 +6,7 @@ use super::{
     zero_copy::{ZeroCopySender, ZeroCopyStats},
 };
 use crate::{
-    KeepAlive, Lane, OptionError, Repeated, StatsError, TcpStats, TcpTransport, interfaces, socket,
+    KeepAlive, Lane, Repeated, SocketOptionError, StatsError, TcpStats, TcpTransport, interfaces, socket,
     sys::option::SocketOption,
 };
 use nix::{
@@ -115,7 +115,7 @@ impl TcpLane {
         local: SocketAddr,
         peer: SocketAddr,
         options: &TcpTransport,
-    ) -> Result<Self, OptionError> {
+    ) -> Result<Self, SocketOptionError> {
         let deviations = deviations(&SockRef::from(&stream), options)?;
         for deviation in &deviations {
             // The kernel treats the options of every lane alike.
@@ -130,7 +130,7 @@ impl TcpLane {
         let zero_copy = match options.zero_copy {
             Some(zero_copy) => {
                 socket_options::allow_zero_copy(&SockRef::from(&stream))?;
-                let failed = |(call, source)| OptionError { call, option: "SO_ZEROCOPY", value: None, source };
+                let failed = |(call, source)| SocketOptionError { call, option: "SO_ZEROCOPY", value: None, source };
                 Some(ZeroCopySender::new(stream.as_fd(), zero_copy).map_err(failed)?)
             }
             None => None,
@@ -282,7 +282,7 @@ impl TcpLane {
         }
     }
 
-    fn unreadable(&self, source: OptionError) -> StatsError {
+    fn unreadable(&self, source: SocketOptionError) -> StatsError {
         StatsError::Option { local: self.local, peer: self.peer, source: Box::new(source) }
     }
 }
@@ -312,7 +312,7 @@ fn ask_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-fn deviations(socket: &SockRef<'_>, options: &TcpTransport) -> Result<Vec<Deviation>, OptionError> {
+fn deviations(socket: &SockRef<'_>, options: &TcpTransport) -> Result<Vec<Deviation>, SocketOptionError> {
     // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled value
     // is returned by getsockopt(2)."
     let half = |size: DataSize| DataSize::bytes(size.as_bytes() / 2);
@@ -338,7 +338,7 @@ fn deviations(socket: &SockRef<'_>, options: &TcpTransport) -> Result<Vec<Deviat
     Ok(deviations)
 }
 
-fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, OptionError> {
+fn settings(socket: &SockRef<'_>) -> Result<TcpSettings, SocketOptionError> {
     let keepalive = match socket::get("SO_KEEPALIVE", socket.keepalive())? {
         true => Some(KeepAlive {
             idle: socket::get("TCP_KEEPIDLE", socket.tcp_keepalive_time())?,

@@ -1,7 +1,7 @@
 //! TCP's socket options: set before a socket connects or listens, and read back.
 
 use crate::{
-    KeepAlive, OptionError, TcpTransport,
+    KeepAlive, SocketOptionError, TcpTransport,
     socket::{get, known, prefer, set},
     sys::option::SocketOption,
 };
@@ -14,7 +14,7 @@ use std::{io, time::Duration};
 ///
 /// Buffer sizes must be set before the connection is established, because the handshake fixes the window scale
 /// (tcp(7)).
-pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(), OptionError> {
+pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(), SocketOptionError> {
     let defaults = TcpTransport::new();
     let required = !options.leaves_out_refused;
     if let Some(size) = options.send_buffer {
@@ -79,25 +79,25 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
 }
 
 /// The time that reads poll the NIC; `None` if they do not.
-pub(crate) fn busy_poll(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
+pub(crate) fn busy_poll(socket: &SockRef<'_>) -> Result<Option<Duration>, SocketOptionError> {
     let micros = get("SO_BUSY_POLL", SocketOption::BUSY_POLL.get(&**socket))?;
     Ok(u64::try_from(micros).ok().filter(|micros| *micros > 0).map(Duration::from_micros))
 }
 
 /// The longest retransmission timeout; `None` if the kernel does not have the option.
-pub(crate) fn rto_max(socket: &SockRef<'_>) -> Result<Option<Duration>, OptionError> {
+pub(crate) fn rto_max(socket: &SockRef<'_>) -> Result<Option<Duration>, SocketOptionError> {
     let milliseconds = known("TCP_RTO_MAX_MS", SocketOption::RTO_MAX.get(&**socket))?;
     Ok(milliseconds.and_then(|milliseconds| u64::try_from(milliseconds).ok()).map(Duration::from_millis))
 }
 
 /// The most bytes that wait unsent; `None` is the system's.
-pub(crate) fn not_sent_lowat(socket: &SockRef<'_>) -> Result<Option<DataSize>, OptionError> {
+pub(crate) fn not_sent_lowat(socket: &SockRef<'_>) -> Result<Option<DataSize>, SocketOptionError> {
     let bytes = get("TCP_NOTSENT_LOWAT", socket.tcp_notsent_lowat())?;
     Ok(Some(DataSize::bytes(bytes.into())).filter(|_| bytes != 0))
 }
 
 /// Lets a connected socket send without copies, and reads the option back.
-pub(crate) fn allow_zero_copy(socket: &SockRef<'_>) -> Result<(), OptionError> {
+pub(crate) fn allow_zero_copy(socket: &SockRef<'_>) -> Result<(), SocketOptionError> {
     set("SO_ZEROCOPY", 1, SocketOption::ZEROCOPY.set(&**socket, 1))?;
     match zero_copy(socket)? {
         true => Ok(()),
@@ -106,24 +106,24 @@ pub(crate) fn allow_zero_copy(socket: &SockRef<'_>) -> Result<(), OptionError> {
 }
 
 /// Whether the socket may send without copies.
-pub(crate) fn zero_copy(socket: &SockRef<'_>) -> Result<bool, OptionError> {
+pub(crate) fn zero_copy(socket: &SockRef<'_>) -> Result<bool, SocketOptionError> {
     Ok(get("SO_ZEROCOPY", SocketOption::ZEROCOPY.get(&**socket))? != 0)
 }
 
 /// The size of the send buffer, with the kernel's own bookkeeping; `None` where it may not be read.
-pub(crate) fn send_buffer(socket: &SockRef<'_>) -> Result<Option<DataSize>, OptionError> {
+pub(crate) fn send_buffer(socket: &SockRef<'_>) -> Result<Option<DataSize>, SocketOptionError> {
     let bytes = known("SO_SNDBUF", socket.send_buffer_size())?;
     Ok(bytes.map(|bytes| DataSize::bytes(bytes as u64)))
 }
 
 /// As [`send_buffer`], of the receive buffer.
-pub(crate) fn receive_buffer(socket: &SockRef<'_>) -> Result<Option<DataSize>, OptionError> {
+pub(crate) fn receive_buffer(socket: &SockRef<'_>) -> Result<Option<DataSize>, SocketOptionError> {
     let bytes = known("SO_RCVBUF", socket.recv_buffer_size())?;
     Ok(bytes.map(|bytes| DataSize::bytes(bytes as u64)))
 }
 
 /// The name of the congestion control; `None` where it may not be read.
-pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<Option<String>, OptionError> {
+pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<Option<String>, SocketOptionError> {
     let padded = known("TCP_CONGESTION", socket.tcp_congestion())?;
     let name = |padded: Vec<u8>| padded.split(|byte| *byte == 0).next().unwrap_or_default().to_owned();
     Ok(padded.map(|padded| String::from_utf8_lossy(&name(padded)).into_owned()))

@@ -1,6 +1,6 @@
 //! The errors of opening, connecting and reading UDP sockets.
 
-use crate::{BindEndError, OptionError};
+use crate::{BindEndError, SocketOptionError};
 use std::{io, net::SocketAddr};
 
 /// A UDP socket could not be opened or connected, or its settings could not be read.
@@ -9,7 +9,7 @@ use std::{io, net::SocketAddr};
 pub enum UdpError {
     /// An option could not be set or read.
     #[error(transparent)]
-    Option(#[from] OptionError),
+    Option(#[from] SocketOptionError),
 
     /// The local end could not be bound, or is of another address family than the remote end.
     #[error(transparent)]

@@ -2,7 +2,7 @@
 
 use super::{arrivals::Arrivals, bursts::Bursts, pacing::Pacer, room::Room, stats::Counters};
 use crate::{
-    BindEndError, Deviation, OptionError, Repeated, UdpError, UdpOptions, UdpSocket,
+    BindEndError, Deviation, Repeated, SocketOptionError, UdpError, UdpOptions, UdpSocket,
     socket::{self, known, prefer, set},
     sys::option::SocketOption,
 };
@@ -163,7 +163,7 @@ impl UdpOptions {
     fn deviations(&self, socket: &Socket) -> Result<Vec<Deviation>, UdpError> {
         // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled
         // value is returned by getsockopt(2)."
-        let half = |call, size: io::Result<usize>| -> Result<_, OptionError> {
+        let half = |call, size: io::Result<usize>| -> Result<_, SocketOptionError> {
             Ok(known(call, size)?.map(|size| DataSize::bytes(size as u64 / 2)))
         };
         let mut deviations = Vec::new();

@@ -1,7 +1,7 @@
 //! The options of a UDP socket, read back.
 
 use crate::{
-    Ecn, OptionError, PacingUse, PathMtuDiscovery, UdpError, UdpRoute, UdpSocket, interfaces, netlink,
+    Ecn, PacingUse, PathMtuDiscovery, SocketOptionError, UdpError, UdpRoute, UdpSocket, interfaces, netlink,
     socket::{self, get},
     sys::option::SocketOption,
 };
@@ -112,7 +112,7 @@ impl UdpSocket {
     }
 
     /// The hop limit, the codepoint and the number of the mode of path-MTU discovery.
-    fn of_family(&self, socket: &SockRef<'_>) -> Result<(u32, Ecn, i32), OptionError> {
+    fn of_family(&self, socket: &SockRef<'_>) -> Result<(u32, Ecn, i32), SocketOptionError> {
         if self.is_ipv4 {
             let mode = get("IP_MTU_DISCOVER", SocketOption::IP_MTU_DISCOVER.get(self.socket()))?;
             let tos = get("IP_TOS", socket.tos_v4())?;

@@ -102,8 +102,8 @@ pub use errors::{CaptureError, CaptureFault, DetectError, SyntheticError, SysfsE
 pub use interrupt_role::{Direction, InterruptRole};
 pub use interrupts::{InterruptLine, InterruptLines};
 pub use locality::{
-    ClosestPus, CommonAncestor, Device, JointBandwidth, Level, Locality, NarrowLink, PciPath, Shared, Sharer, Tier,
-    Tiers,
+    ClosestPus, CommonAncestor, Device, JointBandwidth, Level, Locality, NarrowLink, PciPath, SharedObject, Sharer,
+    Tier, Tiers,
 };
 pub use model::{
     BlockDevice, Cache, CacheKind, Core, CoreKind, Die, Distances, Gpu, Hugepages, InterfaceAddress, Interrupt, Lanes,

@@ -26,7 +26,7 @@ pub enum Level {
 /// Something that PUs share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Shared<'l> {
+pub struct SharedObject<'l> {
     /// The type of the shared object.
     pub level: Level,
     /// The allowed PUs that share it; empty where none of them is allowed.
@@ -44,7 +44,7 @@ impl Locality<'_> {
     /// The objects around an online PU, the innermost first: mostly core, caches, die, node, package and machine, as
     /// far as the model knows them. Objects with the same PUs are in the order of [`Level`]. Nothing for a PU that is
     /// not online.
-    pub fn around(&self, cpu: CpuId) -> impl ExactSizeIterator<Item = Shared<'_>> + Clone {
+    pub fn around(&self, cpu: CpuId) -> impl ExactSizeIterator<Item = SharedObject<'_>> + Clone {
         self.levels.of_cpu(cpu).iter().map(|index| self.levels.shared(*index))
     }
 
@@ -55,7 +55,7 @@ impl Locality<'_> {
     }
 
     /// The innermost object that two online PUs share, as far as the model knows; `None` if one of them is not online.
-    pub fn shared_by(&self, a: CpuId, b: CpuId) -> Option<Shared<'_>> {
+    pub fn shared_by(&self, a: CpuId, b: CpuId) -> Option<SharedObject<'_>> {
         let (mut a, mut b) = (self.levels.of_cpu(a), self.levels.of_cpu(b));
         while let ([first_a, rest_a @ ..], [first_b, rest_b @ ..]) = (a, b) {
             match first_a.cmp(first_b) {
@@ -130,9 +130,9 @@ impl Levels {
         &self.around[begin..*end]
     }
 
-    fn shared(&self, index: u32) -> Shared<'_> {
+    fn shared(&self, index: u32) -> SharedObject<'_> {
         let (level, cpus) = &self.objects[index as usize];
-        Shared { level: *level, cpus }
+        SharedObject { level: *level, cpus }
     }
 }
 

@@ -23,7 +23,7 @@ pub use cards::Sharer;
 pub use device::Device;
 pub use device_localities::ClosestPus;
 pub use joint::{JointBandwidth, NarrowLink};
-pub use levels::{Level, Shared};
+pub use levels::{Level, SharedObject};
 pub use path::PciPath;
 pub use tiers::{Tier, Tiers};
 

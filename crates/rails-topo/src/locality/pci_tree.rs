@@ -121,15 +121,15 @@ impl PciTree {
     /// Counts the bridges above each function. If bridges are above themselves, which no machine's are, the way up is
     /// cut.
     fn measure_depths(&mut self) {
-        let mut states = vec![State::New; self.functions.len()];
+        let mut visits = vec![Visit::New; self.functions.len()];
         let mut path = Vec::new();
         for begin in 0..self.functions.len() {
             let mut next = Some(begin);
-            while let Some(at) = next.filter(|at| states[*at] == State::New) {
-                states[at] = State::OnPath;
+            while let Some(at) = next.filter(|at| visits[*at] == Visit::New) {
+                visits[at] = Visit::OnPath;
                 path.push(at);
                 next = self.functions[at].parent;
-                if next.is_some_and(|parent| states[parent] == State::OnPath) {
+                if next.is_some_and(|parent| visits[parent] == Visit::OnPath) {
                     self.functions[at].parent = None;
                     next = None;
                 }
@@ -140,14 +140,14 @@ impl PciTree {
                     self.functions[at].depth = depth + 1;
                     self.functions[at].reaches_root = reaches_root;
                 }
-                states[at] = State::Done;
+                visits[at] = Visit::Done;
             }
         }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Visit {
     New,
     OnPath,
     Done,

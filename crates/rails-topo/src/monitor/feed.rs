@@ -51,10 +51,10 @@ pub struct Changes {
 
 /// The machine, and the changes that subscribers have not read yet.
 #[derive(Debug)]
-pub(super) struct Feed(Mutex<State>);
+pub(super) struct Feed(Mutex<FeedState>);
 
 #[derive(Debug)]
-struct State {
+struct FeedState {
     /// The machine after all published changes.
     snapshot: Arc<Snapshot>,
     published: u64,
@@ -67,7 +67,7 @@ impl Feed {
     /// A feed that keeps at least that many changes.
     pub(super) fn new(snapshot: Snapshot, kept: usize) -> Self {
         let (sender, _) = broadcast::channel(kept.clamp(1, MAX_KEPT));
-        Self(Mutex::new(State { snapshot: Arc::new(snapshot), published: 0, sender: Some(sender), error: None }))
+        Self(Mutex::new(FeedState { snapshot: Arc::new(snapshot), published: 0, sender: Some(sender), error: None }))
     }
 
     /// Publishes changes, and the machine after them.
@@ -103,12 +103,12 @@ impl Feed {
     }
 
     /// A panic in between leaves no half of a change: each is published by plain moves.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FeedState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl FeedState {
     /// The changes that are published from now on.
     fn stream(&self) -> BroadcastStream<Arc<Stamped>> {
         let ended = || broadcast::channel(1).1;

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use crate::message::Reason;
+use crate::frame::{MAX_BLOCK, MAX_CONTROL, VERSION};
 use crate::path::PathError;
 use crate::proto::WINDOW;
-use crate::wire::{MAX_BLOCK, MAX_CONTROL, VERSION};
+use crate::reason::Reason;
 
 /// Why [`send`](crate::send) gave up.
 #[derive(Debug, thiserror::Error)]

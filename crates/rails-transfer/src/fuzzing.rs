@@ -2,16 +2,17 @@
 
 use crate::{
     Digest, RelPath, Totals,
+    frame::{KIND_MESSAGE, MAGIC, MAX_CONTROL, Role, VERSION, header},
     message::{self, FromReceiver, FromSender, Held, Settled},
-    wire,
 };
+use serde::Serialize;
 
 /// A message of the sender, then one of the receiver: a decoded message encodes to bytes that decode to the same, and fits a frame.
 pub fn message(bytes: &[u8]) {
     fn one<M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
         if let Ok(message) = message::decode::<M>(bytes) {
             let encoded = message::encode(&message, Vec::new());
-            assert!(bytes.len() > wire::MAX_CONTROL || encoded.len() <= wire::MAX_CONTROL, "{message:?}");
+            assert!(bytes.len() > MAX_CONTROL || encoded.len() <= MAX_CONTROL, "{message:?}");
             assert_eq!(message::decode::<M>(&encoded), Ok(message));
         }
     }
@@ -39,9 +40,20 @@ pub fn seeds() -> (Vec<u8>, Vec<u8>) {
         FromReceiver::Settled { id: 0, outcome: Settled::Stored { digest } },
         FromReceiver::Bye,
     ];
-    let said = |messages: &[FromSender]| messages.iter().flat_map(wire::framed).collect::<Vec<u8>>();
+    let said = |messages: &[FromSender]| messages.iter().flat_map(framed).collect::<Vec<u8>>();
     let block = [&[1, 3, 0, 0, 0][..], b"abc"].concat();
-    let sender = [wire::greeting(wire::Role::Sender), said(&from_sender), block, said(&and_last)].concat();
-    let receiver = from_receiver.iter().flat_map(wire::framed);
-    (sender, wire::greeting(wire::Role::Receiver).into_iter().chain(receiver).collect())
+    let sender = [greeting(Role::Sender), said(&from_sender), block, said(&and_last)].concat();
+    let receiver = from_receiver.iter().flat_map(framed);
+    (sender, greeting(Role::Receiver).into_iter().chain(receiver).collect())
+}
+
+/// The first bytes of a peer.
+fn greeting(role: Role) -> Vec<u8> {
+    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8]].concat()
+}
+
+/// A message in its frame.
+fn framed<M: Serialize>(message: &M) -> Vec<u8> {
+    let message = message::encode(message, Vec::new());
+    [&header(KIND_MESSAGE, message.len())[..], &message].concat()
 }

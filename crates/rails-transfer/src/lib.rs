@@ -75,14 +75,16 @@
 //! [`protocol`] draws the protocol byte by byte.
 //!
 //! # Map
-//! `path` and `message` are the vocabulary and its codec, `wire` the framing, `proto` the two state machines
-//! (no I/O), `plan` and `source` the sender's files, `store` the receiver's, `guarantee` the calls that may be refused,
-//! `sender` and `receiver` the drivers, `thread` their threads.
+//! `path`, `reason` and `message` are the vocabulary and its codec, `frame` and `wire` the framing, `proto` the two state
+//! machines (no I/O), `plan` and `source` the sender's files, `store` the receiver's, `calls` the system calls that may
+//! be refused, `sender` and `receiver` the drivers, `thread` their threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
+mod calls;
 mod error;
+mod frame;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -92,6 +94,7 @@ mod observe;
 mod path;
 mod plan;
 mod proto;
+mod reason;
 mod receiver;
 mod sender;
 mod source;
@@ -102,9 +105,10 @@ mod wire;
 
 pub use error::{ReceiveError, SendError, ThreadError, Violation, WireError};
 pub use guarantee::{Guarantee, Lacking};
-pub use message::{Digest, Reason, Totals};
+pub use message::{Digest, Totals};
 pub use observe::{Observer, Outcome};
 pub use path::{PathError, RelPath};
+pub use reason::Reason;
 pub use receiver::{ReceiveOptions, receive};
 pub use sender::send;
 pub use store::make_folder;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::guarantee::Lacking;
 use crate::path::RelPath;
+use crate::reason::Reason;
 
 /// A file's BLAKE3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -21,13 +22,6 @@ pub struct Totals {
     /// Sum of the files' sizes in bytes, whether or not the receiver has them already.
     pub bytes: u64,
 }
-
-/// Why something failed, in words meant for a person; it comes from the peer as often as not.
-///
-/// At most 1024 bytes, without control characters, so that it is safe to print.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "String")]
-pub struct Reason(String);
 
 /// A message from the sender. Entries are numbered 0, 1, 2, ... in the order in which they are opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,38 +120,6 @@ impl fmt::Debug for Digest {
     }
 }
 
-impl Reason {
-    /// Makes a reason out of any text: control characters become spaces, and the text ends after 1024 bytes.
-    pub fn new(text: impl fmt::Display) -> Self {
-        let mut text = text.to_string().replace(char::is_control, " ");
-        text.truncate(text.floor_char_boundary(MAX_REASON));
-        Self(text)
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl From<String> for Reason {
-    fn from(text: String) -> Self {
-        Self::new(text)
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
-    }
-}
-
 /// Appends the message's bytes.
 pub(crate) fn encode<M: Serialize>(message: &M, onto: Vec<u8>) -> Vec<u8> {
     // Serializing into a growing vector fails only for types without a known length, of which there is none here.
@@ -172,9 +134,11 @@ pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::E
     }
 }
 
+/// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried to another
+/// machine, where the owner is another one.
+pub(crate) const MODE_BITS: u32 = 0o777;
 /// A bit beside a mode's: the sender takes `Lacking`. A receiver that does not know it heeds a mode's nine bits alone.
 pub(crate) const HEARS_LACKING: u32 = 1 << 31;
-const MAX_REASON: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -211,20 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_from_the_wire_is_cut_and_cleaned() {
-        let long = encode(&"\u{1b}\u{e9}".repeat(2000), Vec::new());
-        let reason: Reason = decode(&long).unwrap();
-        assert!(reason.as_str().len() <= MAX_REASON && reason.as_str().starts_with(" \u{e9} \u{e9}"));
-    }
-
-    #[test]
     fn the_largest_messages_fit_a_control_frame() {
         let path = RelPath::parse(vec!["a".repeat(255); 16].join("/")).unwrap();
         let offer = FromSender::Offer { id: u64::MAX, path, size: u64::MAX, mode: u32::MAX };
-        assert!(encode(&offer, Vec::new()).len() <= crate::wire::MAX_CONTROL);
+        assert!(encode(&offer, Vec::new()).len() <= crate::frame::MAX_CONTROL);
         let failed = Settled::Failed { reason: Reason::new("x".repeat(5000)) };
         let settled = FromReceiver::Settled { id: u64::MAX, outcome: failed };
-        assert!(encode(&settled, Vec::new()).len() <= crate::wire::MAX_CONTROL);
+        assert!(encode(&settled, Vec::new()).len() <= crate::frame::MAX_CONTROL);
     }
 
     proptest! {

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use crate::guarantee::Lacking;
-use crate::message::{Digest, Reason, Totals};
+use crate::message::{Digest, Totals};
 use crate::path::RelPath;
+use crate::reason::Reason;
 
 /// Watches a transfer: progress bars, counters, logs.
 ///

@@ -12,8 +12,9 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
 
 use crate::error::SendError;
-use crate::message::{Reason, Totals};
+use crate::message::{MODE_BITS, Totals};
 use crate::path::{PathError, RelPath};
+use crate::reason::Reason;
 use crate::summary::Skipped;
 
 /// Everything that a batch will offer, in the order in which it will.
@@ -209,10 +210,6 @@ fn short(path: &Path) -> String {
 
 /// Characters of either end of a long path.
 const SHOWN: usize = 60;
-
-/// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried to another
-/// machine, where the owner is another one.
-pub(crate) const MODE_BITS: u32 = 0o777;
 
 #[cfg(test)]
 mod tests {

@@ -8,16 +8,18 @@ use std::sync::mpsc as sync_mpsc;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
+use crate::calls::{Calls, Guarantees};
 use crate::error::{ReceiveError, Violation, WireError};
-use crate::guarantee::{Calls, Guarantees};
-use crate::message::{FromReceiver, FromSender, HEARS_LACKING, Reason, Settled};
+use crate::frame::{Frame, Role};
+use crate::message::{FromReceiver, FromSender, HEARS_LACKING, Settled};
 use crate::observe::{Observer, Outcome};
 use crate::path::RelPath;
 use crate::proto::{Fate, Inbound, MAX_ANSWERS};
+use crate::reason::Reason;
 use crate::store::{Incoming, Store};
 use crate::summary::ReceiveSummary;
 use crate::thread::{self, Running};
-use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
+use crate::wire::{FrameReader, FrameWriter, greet};
 
 /// Receives one batch from `stream`, whose peer runs [`send`](crate::send), and writes it below `into`.
 ///

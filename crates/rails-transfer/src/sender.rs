@@ -9,15 +9,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use crate::error::{SendError, Violation, WireError};
+use crate::frame::{Frame, Role};
 use crate::guarantee::Lacking;
-use crate::message::{Digest, FromReceiver, FromSender, HEARS_LACKING, Held, Reason, Settled};
+use crate::message::{Digest, FromReceiver, FromSender, HEARS_LACKING, Held, Settled};
 use crate::observe::{Observer, Outcome};
 use crate::plan::{Entry, Plan, What, plan};
 use crate::proto::{Kind, MAX_ANSWERS, Outbound};
+use crate::reason::Reason;
 use crate::source::{self, Event, Handles, Job};
 use crate::summary::{Failure, How, SendSummary, SentFile};
 use crate::thread;
-use crate::wire::{Frame, FrameReader, FrameWriter, Role, greet};
+use crate::wire::{FrameReader, FrameWriter, greet};
 
 /// Sends files and folders over `stream`, whose peer runs [`receive`](crate::receive).
 ///

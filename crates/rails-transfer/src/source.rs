@@ -12,10 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use cap_std::fs::OpenOptionsExt as _;
 use tokio::sync::mpsc;
 
-use crate::message::{Digest, Held, Reason};
-use crate::plan::{MODE_BITS, Place};
+use crate::frame::Block;
+use crate::message::{Digest, Held, MODE_BITS};
+use crate::plan::Place;
 use crate::proto::{Choice, choose, prefix_to_check};
-use crate::wire::Block;
+use crate::reason::Reason;
 
 /// A file to read, now that the receiver has named the bytes that it holds.
 #[derive(Debug)]

@@ -15,10 +15,10 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
 
-use crate::guarantee::{Access, BUSY, Guarantees, because, refuses};
-use crate::message::{Digest, Held, Prefix, Reason};
+use crate::calls::{Access, BUSY, Guarantees, because, refuses};
+use crate::message::{Digest, Held, MODE_BITS, Prefix};
 use crate::path::RelPath;
-use crate::plan::MODE_BITS;
+use crate::reason::Reason;
 
 /// The receiving folder.
 pub(crate) struct Store {

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use crate::guarantee::Lacking;
-use crate::message::{Digest, Reason};
+use crate::message::Digest;
 use crate::path::RelPath;
+use crate::reason::Reason;
 
 /// The result of [`send`](crate::send).
 #[derive(Debug, Clone, Default)]

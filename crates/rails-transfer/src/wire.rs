@@ -1,6 +1,4 @@
-//! Frames and greetings on the byte stream.
-//!
-//! A frame is one kind byte, the payload's length as a little-endian `u32`, and the payload.
+//! Reading and writing frames and greetings on the byte stream.
 
 use std::io;
 use std::sync::mpsc;
@@ -9,32 +7,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 
 use crate::error::WireError;
+use crate::frame::{
+    Block, Frame, GREETING_LEN, HEADER_LEN, KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_BLOCK, MAX_CONTROL, Role, VERSION,
+    header,
+};
 use crate::message;
-
-/// The version in the greeting. Versions are not negotiated: both peers must name the same one.
-pub(crate) const VERSION: u16 = 1;
-/// The longest control message. The largest that is ever sent, an offer with a path of 4096 bytes, is half of it.
-pub(crate) const MAX_CONTROL: usize = 8 * 1024;
-/// The longest payload of a data block.
-pub(crate) const MAX_BLOCK: usize = 1024 * 1024;
-
-/// Which end of the protocol this one is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    Sender = b'S' as isize,
-    Receiver = b'R' as isize,
-}
-
-/// The contents of one frame.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Frame<M> {
-    Message(M),
-    Block(Vec<u8>),
-}
-
-/// A data block that carries room for its own frame header, so that it goes out in one write.
-#[derive(Debug, Default)]
-pub(crate) struct Block(Vec<u8>);
 
 /// The reading half.
 pub(crate) struct FrameReader<R> {
@@ -76,21 +53,6 @@ where
     // Both are finished, so that a peer of another version hears ours even though we do not like its own.
     let (said, heard) = tokio::join!(say, hear);
     heard.and(said)
-}
-
-impl Block {
-    /// Empties the block and gives the room for `len` bytes of payload, at most [`MAX_BLOCK`].
-    pub(crate) fn payload_mut(&mut self, len: usize) -> &mut [u8] {
-        assert!((1..=MAX_BLOCK).contains(&len), "a block of {len} bytes does not exist");
-        self.0.resize(HEADER_LEN + len, 0);
-        self.0[..HEADER_LEN].copy_from_slice(&header(KIND_BLOCK, len));
-        &mut self.0[HEADER_LEN..]
-    }
-
-    /// The payload's length in bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len().saturating_sub(HEADER_LEN)
-    }
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -152,7 +114,7 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
 
     /// Writes one block.
     pub(crate) async fn block(&mut self, block: &Block) -> Result<(), WireError> {
-        self.inner.write_all(&block.0).await.map_err(writing)
+        self.inner.write_all(block.as_bytes()).await.map_err(writing)
     }
 
     /// Hands everything written to the stream.
@@ -182,11 +144,6 @@ fn check_greeting(greeting: &[u8; GREETING_LEN], ours: Role) -> Result<(), WireE
     }
 }
 
-fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
-    let [a, b, c, d] = u32::try_from(len).expect("frames are far shorter than 4 GiB").to_le_bytes();
-    [kind, a, b, c, d]
-}
-
 fn reading(source: io::Error) -> WireError {
     match source.kind() {
         io::ErrorKind::UnexpectedEof => WireError::Cut,
@@ -198,26 +155,8 @@ fn writing(source: io::Error) -> WireError {
     WireError::Io { doing: "writing", source }
 }
 
-const MAGIC: &[u8; 8] = b"RAILS-FT";
-const GREETING_LEN: usize = 11;
-const HEADER_LEN: usize = 5;
-const KIND_MESSAGE: u8 = 0;
-const KIND_BLOCK: u8 = 1;
 /// Gathers small messages into one write; blocks are larger and pass it by.
 const BUFFER: usize = 64 * 1024;
-
-/// For [`crate::fuzzing`]: the first bytes of a peer.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn greeting(role: Role) -> Vec<u8> {
-    [&MAGIC[..], &VERSION.to_le_bytes(), &[role as u8]].concat()
-}
-
-/// For [`crate::fuzzing`]: a message in its frame.
-#[cfg(feature = "fuzzing")]
-pub(crate) fn framed<M: Serialize>(message: &M) -> Vec<u8> {
-    let message = message::encode(message, Vec::new());
-    [&header(KIND_MESSAGE, message.len())[..], &message].concat()
-}
 
 #[cfg(test)]
 mod tests {

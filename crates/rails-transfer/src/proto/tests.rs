@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
-use crate::message::{Digest, Held, Prefix, Reason, Settled};
+use crate::message::{Digest, Held, Prefix, Settled};
+use crate::reason::Reason;
 
 fn digest(byte: u8) -> Digest {
     blake3::hash(&[byte]).into()

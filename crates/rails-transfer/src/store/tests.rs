@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
 use super::*;
-use crate::guarantee::{Calls, Guarantee, Lacking};
+use crate::calls::Calls;
+use crate::guarantee::{Guarantee, Lacking};
 use crate::observe::Observer;
 
 /// An observer that keeps the missing guarantees that it hears of.

@@ -1,0 +1,191 @@
+//! The calls that a file system may refuse. A copy goes on without their guarantees, and says so once.
+
+use std::fmt;
+use std::fs::{File, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+
+use crate::guarantee::{Guarantee, Lacking};
+use crate::message::MODE_BITS;
+use crate::observe::Observer;
+use crate::reason::Reason;
+
+/// The calls that a file system may refuse.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Calls {
+    pub(crate) lock: fn(&File) -> io::Result<()>,
+    pub(crate) record_lock: fn(&File) -> io::Result<()>,
+    pub(crate) record_unlock: fn(&File) -> io::Result<()>,
+    pub(crate) sync: fn(&File) -> io::Result<()>,
+    pub(crate) set_mode: fn(&File, u32) -> io::Result<()>,
+    pub(crate) access: fn(&File) -> io::Result<Access>,
+}
+
+/// Who may change a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Access {
+    pub(crate) user: u32,
+    /// Twelve permission bits.
+    pub(crate) mode: u32,
+    /// Number of names.
+    pub(crate) names: u64,
+}
+
+/// Asks for each guarantee, and remembers those that were refused.
+pub(crate) struct Guarantees {
+    calls: Calls,
+    /// Whether a refusal is a failure.
+    is_strict: bool,
+    observer: Arc<dyn Observer>,
+    lacking: Vec<Lacking>,
+}
+
+impl Calls {
+    /// The kernel's calls.
+    pub(crate) const KERNEL: Self = Self {
+        lock: |file| Ok(file.try_lock()?),
+        record_lock: |file| set_record_lock(file, libc::F_WRLCK),
+        record_unlock: |file| set_record_lock(file, libc::F_UNLCK),
+        sync: File::sync_all,
+        set_mode: |file, mode| file.set_permissions(Permissions::from_mode(mode)),
+        access: |file| {
+            let metadata = file.metadata()?;
+            Ok(Access { user: metadata.uid(), mode: metadata.mode() & 0o7777, names: metadata.nlink() })
+        },
+    };
+}
+
+impl Access {
+    /// Whether the file is this process's alone: its owner, anyone who may write to it, and anyone with another name
+    /// for it could read or change the bytes that arrive.
+    pub(crate) fn is_ours_alone(self) -> bool {
+        self.user == nix::unistd::geteuid().as_raw() && self.mode & 0o022 == 0 && self.names == 1
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}, mode {:03o}, {} names", self.user, self.mode, self.names)
+    }
+}
+
+impl Guarantees {
+    pub(crate) fn new(calls: Calls, is_strict: bool, observer: Arc<dyn Observer>) -> Self {
+        Self { calls, is_strict, observer, lacking: Vec::new() }
+    }
+
+    /// The guarantees that were refused so far, each once.
+    pub(crate) fn lacking(&self) -> &[Lacking] {
+        &self.lacking
+    }
+
+    /// Locks a part against other receivers.
+    pub(crate) fn lock(&mut self, part: &File) -> Result<(), Reason> {
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => Reason::new(BUSY),
+            _ => because("lock the part file")(error),
+        };
+        // Both, as another receiver may be refused either of them, and a lock of one kind does not see the other.
+        let has_record_lock = match (self.calls.record_lock)(part) {
+            Err(error) if refuses(&error) => false,
+            locked => locked.map(|()| true).map_err(failed)?,
+        };
+        let mut locked = (self.calls.lock)(part);
+        if has_record_lock && locked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            // A file system whose server has one kind of lock alone (CIFS) takes the first for another's. There the
+            // second is enough.
+            (self.calls.record_unlock)(part).map_err(failed)?;
+            locked = (self.calls.lock)(part);
+        }
+        match locked {
+            Err(error) if refuses(&error) && has_record_lock => Ok(()),
+            Err(error) if refuses(&error) => self.without(Guarantee::Lock, "lock the part file", error),
+            locked => locked.map_err(failed),
+        }
+    }
+
+    /// Puts a file's bytes, or a folder's names, on disk.
+    pub(crate) fn sync(&mut self, file: &File, doing: &'static str) -> Result<(), Reason> {
+        (self.calls.sync)(file).or_else(|error| self.without(Guarantee::Sync, doing, error))
+    }
+
+    /// Gives a file or folder its mode, and reads the mode back.
+    pub(crate) fn set_mode(&mut self, file: &File, mode: u32, doing: &'static str) -> Result<(), Reason> {
+        let set = (self.calls.set_mode)(file, mode);
+        if set.as_ref().is_err_and(|error| !refuses(error)) {
+            return set.map_err(because(doing));
+        }
+        let there = self.access(file)?.mode & MODE_BITS;
+        if there == mode {
+            return Ok(());
+        }
+        let silent = || io::Error::new(io::ErrorKind::Unsupported, format!("it stays {there:03o}"));
+        self.without(Guarantee::Mode, doing, set.err().unwrap_or_else(silent))
+    }
+
+    /// Who may change the file.
+    pub(crate) fn access(&self, file: &File) -> Result<Access, Reason> {
+        (self.calls.access)(file).map_err(because("inspect the file"))
+    }
+
+    /// Goes on with a part that is not ours alone, on a file system that shows every file so.
+    pub(crate) fn without_owner(&mut self, access: Access) -> Result<(), Reason> {
+        let error = io::Error::new(io::ErrorKind::Unsupported, format!("it reads back as {access}"));
+        self.without(Guarantee::Owner, "make a part file that is ours alone", error)
+    }
+
+    /// Goes on where a folder may not be opened to put its names on disk.
+    pub(crate) fn without_sync(&mut self, error: io::Error) -> Result<(), Reason> {
+        self.without(Guarantee::Sync, "open the folder to put it on disk", error)
+    }
+
+    /// Goes on without a guarantee if the error says that it cannot be had, and if that is allowed.
+    fn without(&mut self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
+        if self.is_strict || !refuses(&error) {
+            return Err(because(doing)(error));
+        }
+        if self.lacking.iter().all(|lacking| lacking.guarantee != guarantee) {
+            let lacking = Lacking { guarantee, cause: Reason::new(format_args!("cannot {doing}: {error}")) };
+            self.observer.lacking(&lacking);
+            self.lacking.push(lacking);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the error says that a call is not to be had here, rather than that it was tried and failed, as EIO, ENOSPC
+/// and EDQUOT do.
+///
+/// Reported of flock(2): ENOSYS (Lustre without `-o flock`), ENOLCK (NFS without lockd), EPERM (filters); of fchmod(2):
+/// EPERM (vfat, CIFS), EOPNOTSUPP; of fsync(2) on a folder: EINVAL (CIFS, 9p, FUSE). EACCES is a security module's.
+pub(crate) fn refuses(error: &io::Error) -> bool {
+    let refused = [Errno::ENOSYS, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::EPERM, Errno::EACCES, Errno::ENOLCK];
+    match error.raw_os_error() {
+        Some(code) => refused.contains(&Errno::from_raw(code)),
+        None => error.kind() == io::ErrorKind::Unsupported,
+    }
+}
+
+/// Names the receiver, the step and the cause.
+pub(crate) fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
+    move |error| {
+        let too_many = error.raw_os_error() == Some(Errno::EMFILE as i32);
+        let step = if too_many { "; a higher `ulimit -n` allows more" } else { "" };
+        Reason::new(format_args!("receiver: cannot {doing}: {error}{step}"))
+    }
+}
+
+/// Locks all of a file for writing, as long as it is open, or frees it (`F_OFD_SETLK`, fcntl(2)).
+fn set_record_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
+    // From the beginning, and of length 0, which reaches to the end of all files.
+    let all = libc::flock { l_type: kind as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 };
+    fcntl(file, FcntlArg::F_OFD_SETLK(&all))?;
+    Ok(())
+}
+
+/// The failure of a file that another receiver writes.
+pub(crate) const BUSY: &str = "receiver: another transfer is writing this file";

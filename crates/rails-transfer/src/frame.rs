@@ -1,0 +1,61 @@
+//! The form of frames and greetings.
+//!
+//! A frame is one kind byte, the payload's length as a little-endian `u32`, and the payload. A greeting is 8 bytes of
+//! magic, the version, and the role.
+
+/// Which end of the protocol this one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sender = b'S' as isize,
+    Receiver = b'R' as isize,
+}
+
+/// The contents of one frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Frame<M> {
+    Message(M),
+    Block(Vec<u8>),
+}
+
+/// A data block that carries room for its own frame header, so that it goes out in one write.
+#[derive(Debug, Default)]
+pub(crate) struct Block(Vec<u8>);
+
+impl Block {
+    /// Empties the block and gives the room for `len` bytes of payload, at most [`MAX_BLOCK`].
+    pub(crate) fn payload_mut(&mut self, len: usize) -> &mut [u8] {
+        assert!((1..=MAX_BLOCK).contains(&len), "a block of {len} bytes does not exist");
+        self.0.resize(HEADER_LEN + len, 0);
+        self.0[..HEADER_LEN].copy_from_slice(&header(KIND_BLOCK, len));
+        &mut self.0[HEADER_LEN..]
+    }
+
+    /// The frame: header and payload.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The payload's length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len().saturating_sub(HEADER_LEN)
+    }
+}
+
+/// The header of a frame of a kind with a payload of `len` bytes.
+pub(crate) fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
+    let [a, b, c, d] = u32::try_from(len).expect("frames are far shorter than 4 GiB").to_le_bytes();
+    [kind, a, b, c, d]
+}
+
+/// The version in the greeting. Versions are not negotiated: both peers must name the same one.
+pub(crate) const VERSION: u16 = 1;
+/// The longest control message. The largest that is ever sent, an offer with a path of 4096 bytes, is half of it.
+pub(crate) const MAX_CONTROL: usize = 8 * 1024;
+/// The longest payload of a data block.
+pub(crate) const MAX_BLOCK: usize = 1024 * 1024;
+
+pub(crate) const MAGIC: &[u8; 8] = b"RAILS-FT";
+pub(crate) const GREETING_LEN: usize = 11;
+pub(crate) const HEADER_LEN: usize = 5;
+pub(crate) const KIND_MESSAGE: u8 = 0;
+pub(crate) const KIND_BLOCK: u8 = 1;

@@ -1,0 +1,59 @@
+//! Why something failed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Why something failed, in words meant for a person; it comes from the peer as often as not.
+///
+/// At most 1024 bytes, without control characters, so that it is safe to print.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String")]
+pub struct Reason(String);
+
+impl Reason {
+    /// Makes a reason out of any text: control characters become spaces, and the text ends after 1024 bytes.
+    pub fn new(text: impl fmt::Display) -> Self {
+        let mut text = text.to_string().replace(char::is_control, " ");
+        text.truncate(text.floor_char_boundary(MAX_REASON));
+        Self(text)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Reason {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+const MAX_REASON: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{decode, encode};
+
+    #[test]
+    fn a_reason_from_the_wire_is_cut_and_cleaned() {
+        let long = encode(&"\u{1b}\u{e9}".repeat(2000), Vec::new());
+        let reason: Reason = decode(&long).unwrap();
+        assert!(reason.as_str().len() <= MAX_REASON && reason.as_str().starts_with(" \u{e9} \u{e9}"));
+    }
+}

@@ -145,8 +145,9 @@ impl PipelineBuilder {
     }
 
     /// Sets how long items may wait for a stage that takes none, and a stage for one buffer, before the pipeline ends
-    /// with the name of the stage. `None` waits for ever. Default: 60 s, above the time that a stream waits for a lost
-    /// peer. At least 10 ms. A pipeline without items is idle, and goes on.
+    /// with the name of the stage. `None` waits for ever. Default: 60 s. At least 10 ms. A pipeline without items is idle,
+    /// and goes on. A stage that writes to a stream stalls for as long as the stream has no peer, which is 15 minutes
+    /// where the peer is silent ([`StreamOptions::outage_limit`](crate::StreamOptions::outage_limit)).
     ///
     /// Choose more than a stage takes for one item, and more than the later stages keep a buffer.
     pub fn stall_limit(self, limit: Option<Duration>) -> Self {

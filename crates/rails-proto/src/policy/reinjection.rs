@@ -65,7 +65,7 @@ fn pays(own: Duration, age: Duration, theirs: Duration) -> bool {
 const MIN_GAIN: Duration = Duration::from_millis(50);
 /// The longest time that a chunk may take on a lane without any acknowledged chunk.
 pub(crate) const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
-/// No chunk on a lane with an estimate is overdue before this: acknowledgements wait for 10 ms, and a busy machine may schedule threads late.
+/// No chunk on a lane with an estimate is overdue before this: acknowledgements wait for up to 8 ms, and a busy machine may schedule threads late.
 const MIN_OVERDUE: Duration = Duration::from_millis(60);
 /// Every chunk is overdue after this, or four round trips: a lane may be as slow as that, but then no reader waits for it.
 const LONGEST_OVERDUE: Duration = Duration::from_millis(200);

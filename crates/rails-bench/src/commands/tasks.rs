@@ -5,7 +5,7 @@ use crate::{
     exit::Exit,
     machine::this_machine,
     measure::{
-        neighbour::{self, Takings},
+        neighbour::{self, Overhead},
         tasks::{self, Spread, TaskCosts},
     },
     print,
@@ -51,18 +51,18 @@ struct Report<'a> {
     machine: &'a Machine,
     #[serde(flatten)]
     costs: &'a TaskCosts,
-    takings: Option<&'a Takings>,
+    overhead: Option<&'a Overhead>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Exit> {
     let topology = this_machine()?;
     let costs = tasks::costs(&topology, args.tasks as usize)?;
-    let takings = costs.is_bound.then(|| neighbour::takings(&topology, args.seconds)).transpose()?;
+    let overhead = costs.is_bound.then(|| neighbour::overhead(&topology, args.seconds)).transpose()?;
     if args.json {
-        let report = Report { machine: topology.machine(), costs: &costs, takings: takings.as_ref() };
+        let report = Report { machine: topology.machine(), costs: &costs, overhead: overhead.as_ref() };
         print::result(format_args!("{}\n", serde_json::to_string_pretty(&report)?))?;
     } else {
-        print::result(format_args!("{}{}", tables(topology.machine(), &costs), taken(takings.as_ref())))?;
+        print::result(format_args!("{}{}", tables(topology.machine(), &costs), taken(overhead.as_ref())))?;
     }
     Ok(Exit::Done)
 }
@@ -104,20 +104,20 @@ fn tables(machine: &Machine, costs: &TaskCosts) -> String {
 }
 
 /// The cost of rails and tasks that wait, to a thread that computes and to an idle CPU.
-fn taken(takings: Option<&Takings>) -> String {
-    let Some(takings) = takings else {
+fn taken(overhead: Option<&Overhead>) -> String {
+    let Some(overhead) = overhead else {
         return "all else is measured by threads that are bound to their CPUs\n".to_owned();
     };
-    let Takings { cpu, streams, timer, polls, idle_share, idle, .. } = takings;
+    let Overhead { cpu, streams, timer, polls, idle_share, idle, .. } = overhead;
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
     format!(
         "a thread that computes on CPU {cpu} is slowed, median of {} rounds\n  \
          by {} by a rail of that CPU, whose tasks read from {streams} streams in vain\n  \
          by {} if a task polls there as well ({polls} times in all rounds), with a worker and a timer of {timer:?}\n\
          all of these without a task that polls use {} of a CPU ({:.1} s)\n",
-        takings.alone_us.len(),
-        percent(takings.by_rail()),
-        percent(takings.by_polling()),
+        overhead.alone_us.len(),
+        percent(overhead.by_rail()),
+        percent(overhead.by_polling()),
         format_args!("{:.3} %", idle_share * 100.0),
         idle.as_secs_f64(),
     )

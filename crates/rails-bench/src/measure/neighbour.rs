@@ -21,7 +21,7 @@ use tokio::{io::AsyncReadExt, runtime::Builder};
 
 /// The cost on one CPU.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Takings {
+pub(crate) struct Overhead {
     /// The CPU.
     pub(crate) cpu: CpuId,
     /// The streams of the rail, which both ends read in vain.
@@ -44,7 +44,7 @@ pub(crate) struct Takings {
     pub(crate) idle: Duration,
 }
 
-impl Takings {
+impl Overhead {
     /// The slowdown of the work beside the rail: 0.01 is one hundredth. The median of the rounds'.
     pub(crate) fn by_rail(&self) -> f64 {
         slowdown(&self.alone_us, &self.beside_rail_us)
@@ -57,7 +57,7 @@ impl Takings {
 }
 
 /// Measures the cost, over about this time for each figure.
-pub(crate) fn takings(topology: &Topology, time: Duration) -> Result<Takings> {
+pub(crate) fn overhead(topology: &Topology, time: Duration) -> Result<Overhead> {
     let cpu = topology.allowed_cpus().first().context("there is no CPU")?;
     let (mut alone_us, mut beside_rail_us, mut beside_polling_us) = (Vec::new(), Vec::new(), Vec::new());
     let guard = bind_current(&CpuSet::single(cpu)).context("the computing thread cannot be bound")?;
@@ -84,7 +84,7 @@ pub(crate) fn takings(topology: &Topology, time: Duration) -> Result<Takings> {
     let (used, idle) = (cpu_time()? - before, start.elapsed());
     let idle_share = used.as_secs_f64() / idle.as_secs_f64();
     drop(waiting);
-    Ok(Takings {
+    Ok(Overhead {
         cpu,
         streams: STREAMS,
         timer: PERIOD,
@@ -201,11 +201,11 @@ mod tests {
     #[test]
     fn takings_of_this_machine() {
         let topology = Topology::detect().unwrap();
-        let takings = takings(&topology, Duration::from_millis(250)).unwrap();
-        let rounds = [&takings.alone_us, &takings.beside_rail_us, &takings.beside_polling_us];
+        let overhead = overhead(&topology, Duration::from_millis(250)).unwrap();
+        let rounds = [&overhead.alone_us, &overhead.beside_rail_us, &overhead.beside_polling_us];
         assert!(rounds.iter().all(|times| times.len() == ROUNDS && times.iter().all(|time| *time > 0.0)));
-        assert!(takings.polls > 0, "the timer polls beside the computing thread");
-        assert!(takings.idle >= Duration::from_millis(250) && takings.idle_share >= 0.0);
+        assert!(overhead.polls > 0, "the timer polls beside the computing thread");
+        assert!(overhead.idle >= Duration::from_millis(250) && overhead.idle_share >= 0.0);
         assert_eq!(rails_bind::thread::current_affinity().unwrap(), *topology.allowed_cpus(), "it is bound no more");
     }
 }

@@ -119,7 +119,7 @@ struct Next {
 
 /// The packets whose fate is known: the bytes of those that have arrived, and the lost ones.
 #[derive(Debug, Default)]
-struct Judged {
+struct Resolved {
     arrived: u64,
     segments: u64,
     /// The bytes of their headers.
@@ -528,7 +528,7 @@ impl Sender {
     /// sent again, it tells of those before it. Returns the bytes.
     pub fn handle_timeout(&mut self, now: Instant, delay: Duration) -> u64 {
         let (complete, patience) = (self.heard.complete, self.round_trip.reordering());
-        let mut judged = Judged::default();
+        let mut judged = Resolved::default();
         while let Some(first) = self.passed.first()
             && self.largest.is_some_and(|largest| first.number < largest)
             && first.sent_at + patience <= now
@@ -707,8 +707,8 @@ impl Sender {
     /// Judges the packets up to the largest that has arrived, as far as the latest list tells of their bytes: whether
     /// all of them have arrived. Those that have not are lost if later ones have overtaken them by number or by time.
     /// Each packet is looked at once or twice, for any lists.
-    fn judge(&mut self, now: Instant) -> Judged {
-        let mut judged = Judged::default();
+    fn judge(&mut self, now: Instant) -> Resolved {
+        let mut judged = Resolved::default();
         let Some(largest) = self.largest else { return judged };
         let patience = self.round_trip.reordering();
         let is_late = |packet: &Packet| packet.number + REORDERING <= largest || packet.sent_at + patience <= now;
@@ -727,7 +727,7 @@ impl Sender {
     }
 
     /// A packet has arrived, or is lost.
-    fn settle(&mut self, packet: Packet, has_arrived: bool, judged: &mut Judged) {
+    fn settle(&mut self, packet: Packet, has_arrived: bool, judged: &mut Resolved) {
         let size = len(&packet.bytes) + u64::from(header_len(packet.is_short));
         let is_large = size > u64::from(self.small_payload + header_len(false));
         if has_arrived {

@@ -117,8 +117,8 @@ async fn follow(
 
 /// Tells the follower how the rails and the machine are now.
 fn look(follower: &mut Follower, rails: &Rails, machine: &Topology) {
-    follower.rails_are(rails.iter().map(|rail| (*rail.planned()).clone()));
-    follower.machine_is(Instant::now(), machine, claimed_by_others(rails), &unbound(rails));
+    follower.update_rails(rails.iter().map(|rail| (*rail.planned()).clone()));
+    follower.update_machine(Instant::now(), machine, claimed_by_others(rails), &unbound(rails));
 }
 
 /// Waits for a change. An error is the end of the watch.

@@ -85,13 +85,13 @@ impl Follower {
     }
 
     /// Takes the rails as they are planned: others move them too.
-    pub(super) fn rails_are(&mut self, present: impl IntoIterator<Item = PlannedRail>) {
+    pub(super) fn update_rails(&mut self, present: impl IntoIterator<Item = PlannedRail>) {
         self.rails.iter_mut().zip(present).for_each(|(rail, present)| rail.present = present);
     }
 
     /// Takes the machine as it is. Other owners have `claimed` these resources, and the threads of the `unbound` rails
     /// may run elsewhere than on their CPUs.
-    pub(super) fn machine_is(&mut self, now: Instant, machine: &Topology, claimed: Resources, unbound: &[RailId]) {
+    pub(super) fn update_machine(&mut self, now: Instant, machine: &Topology, claimed: Resources, unbound: &[RailId]) {
         self.request.claimed = claimed;
         let present: Vec<PlannedRail> = self.rails.iter().map(|rail| rail.present.clone()).collect();
         self.look_at_interrupts(now, machine);

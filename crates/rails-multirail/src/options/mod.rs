@@ -50,15 +50,15 @@ pub struct StreamOptions {
 /// The factory of each stream's policy.
 #[derive(Clone)]
 enum PolicySource {
-    Ours(Policy),
-    Own(Arc<dyn Fn() -> Box<dyn StripePolicy> + Send + Sync>),
+    BuiltIn(Policy),
+    Custom(Arc<dyn Fn() -> Box<dyn StripePolicy> + Send + Sync>),
 }
 
 impl PolicySource {
     fn build(&self) -> Box<dyn StripePolicy> {
         match self {
-            Self::Ours(policy) => policy.build(),
-            Self::Own(make) => Box::new(OwnPolicy::new(make())),
+            Self::BuiltIn(policy) => policy.build(),
+            Self::Custom(make) => Box::new(OwnPolicy::new(make())),
         }
     }
 }
@@ -66,8 +66,8 @@ impl PolicySource {
 impl fmt::Debug for PolicySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ours(policy) => policy.fmt(f),
-            Self::Own(_) => f.write_str("Own(..)"),
+            Self::BuiltIn(policy) => policy.fmt(f),
+            Self::Custom(_) => f.write_str("Custom(..)"),
         }
     }
 }
@@ -79,7 +79,7 @@ impl StreamOptions {
         Self {
             security: security.into(),
             limits: Limits::default(),
-            policy: PolicySource::Ours(Policy::default()),
+            policy: PolicySource::BuiltIn(Policy::default()),
             parallel: 1,
             driver: Driver::default(),
             longest_chunk: 512 << 10,
@@ -103,7 +103,7 @@ impl StreamOptions {
     /// The policy that shares bytes among the lanes. Default: [`Policy::Adaptive`].
     #[must_use]
     pub fn policy(self, policy: Policy) -> Self {
-        Self { policy: PolicySource::Ours(policy), ..self }
+        Self { policy: PolicySource::BuiltIn(policy), ..self }
     }
 
     /// Shares bytes by the application's own policy: each stream calls `make` once. The policy is called under the
@@ -111,7 +111,7 @@ impl StreamOptions {
     /// asked no more, and [`Policy::Adaptive`] takes its place.
     #[must_use]
     pub fn own_policy(self, make: impl Fn() -> Box<dyn StripePolicy> + Send + Sync + 'static) -> Self {
-        Self { policy: PolicySource::Own(Arc::new(make)), ..self }
+        Self { policy: PolicySource::Custom(Arc::new(make)), ..self }
     }
 
     /// The number of connections for each pair of a rail and an address (parallel TCP). The policy treats each as a

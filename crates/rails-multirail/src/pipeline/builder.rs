@@ -333,7 +333,7 @@ impl StageEnd {
             self.meter.stops_reading();
         }
         // A stage that makes do with a part of its input hands on a part too.
-        if outcome.is_ok() && !self.meter.stopped_reading() && !self.meter.was_left() {
+        if outcome.is_ok() && !self.meter.stopped_reading() && !self.meter.neighbour_has_ended() {
             self.ending = Ending::Finished;
         }
         outcome

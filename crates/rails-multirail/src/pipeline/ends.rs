@@ -108,7 +108,7 @@ impl<T> Input<T> {
         match ended {
             Ending::Finished => Ok(None),
             Ending::Broken => {
-                self.meter.is_left();
+                self.meter.mark_neighbour_ended();
                 Err(Broken)
             }
         }
@@ -247,7 +247,7 @@ impl<T> Output<T> {
     fn closed(&self) -> Closed {
         // After the stage's own end, that end has closed the output.
         if !self.meter.has_ended() {
-            self.meter.is_left();
+            self.meter.mark_neighbour_ended();
         }
         Closed
     }

@@ -36,7 +36,7 @@ pub(super) struct Meter {
     /// The stage's place among those that have ended, from 1 on.
     place: AtomicUsize,
     /// Whether a stage beside this one ended first.
-    is_bereft: AtomicBool,
+    neighbour_ended: AtomicBool,
     /// Whether the stage has heard the end of its input, or dropped it there.
     has_read_all: AtomicBool,
     /// Whether the stage dropped its input before the end of it.
@@ -87,7 +87,7 @@ impl Meter {
             started: AtomicU64::new(NEVER),
             ended: AtomicU64::new(NEVER),
             place: AtomicUsize::new(0),
-            is_bereft: AtomicBool::new(false),
+            neighbour_ended: AtomicBool::new(false),
             has_read_all: AtomicBool::new(false),
             has_stopped_reading: AtomicBool::new(false),
             joiner,
@@ -121,12 +121,12 @@ impl Meter {
     }
 
     /// A stage beside this one has ended before it could.
-    pub(super) fn is_left(&self) {
-        self.is_bereft.store(true, Release);
+    pub(super) fn mark_neighbour_ended(&self) {
+        self.neighbour_ended.store(true, Release);
     }
 
-    pub(super) fn was_left(&self) -> bool {
-        self.is_bereft.load(Acquire)
+    pub(super) fn neighbour_has_ended(&self) -> bool {
+        self.neighbour_ended.load(Acquire)
     }
 
     pub(super) fn reads_all(&self) {

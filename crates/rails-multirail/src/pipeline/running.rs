@@ -217,7 +217,7 @@ impl RunningPipeline {
         let is_bad = |stage: &usize| self.is_bad(*stage);
         let order = |stage: &usize| {
             let meter = &self.meters[*stage];
-            (self.aborted[*stage] == Some(HadStopped(false)), meter.was_left(), meter.place())
+            (self.aborted[*stage] == Some(HadStopped(false)), meter.neighbour_has_ended(), meter.place())
         };
         let first = (0..self.meters.len()).filter(is_bad).min_by_key(order)?;
         let Some(outcome) = &mut self.outcomes[first] else { return Some((first, StageFailure::StoppedReading)) };

@@ -14,13 +14,13 @@ pub(super) struct Handoff {
     /// Whether the latest arrivals were small.
     is_inline: AtomicBool,
     /// Whether the task has something to receive, although arrivals are small.
-    is_tasks: AtomicBool,
+    task_has_work: AtomicBool,
     /// The number of arrivals that have gone to the reader since the last period of the task's watch.
     passed_on: AtomicU32,
     /// Whether the task watches, or is woken to.
     is_watched: AtomicBool,
     /// Whether the reader has not come for the latest arrival yet.
-    is_owed: AtomicBool,
+    pickup_pending: AtomicBool,
     /// Whether the task is to have its own runtime report arrivals, small ones too.
     is_called_home: AtomicBool,
 }
@@ -29,32 +29,33 @@ impl Handoff {
     pub(super) fn new() -> Self {
         let new = || AtomicBool::new(false);
         let passed_on = AtomicU32::new(0);
-        let (is_inline, is_tasks, is_watched, is_owed, is_called_home) = (new(), new(), new(), new(), new());
-        Self { is_inline, is_tasks, passed_on, is_watched, is_owed, is_called_home }
+        let (is_inline, task_has_work, is_watched, pickup_pending, is_called_home) =
+            (new(), new(), new(), new(), new());
+        Self { is_inline, task_has_work, passed_on, is_watched, pickup_pending, is_called_home }
     }
 
     /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::is_watched) the
     /// reader.
     pub(super) fn pass_on(&self) -> bool {
-        self.is_owed.swap(true, AcqRel);
+        self.pickup_pending.swap(true, AcqRel);
         self.passed_on.fetch_add(1, AcqRel);
         !self.is_watched.swap(true, AcqRel)
     }
 
     /// The reader comes for an arrival.
     pub(super) fn reader_comes(&self) {
-        self.is_owed.swap(false, AcqRel);
+        self.pickup_pending.swap(false, AcqRel);
     }
 
     /// The task receives next. The caller wakes it.
     pub(super) fn leave_to_task(&self) {
-        self.is_tasks.swap(true, AcqRel);
+        self.task_has_work.swap(true, AcqRel);
     }
 
     /// Whether the task receives now.
     pub(super) fn task_receives(&self) -> bool {
-        let is_tasks = self.is_tasks.swap(false, AcqRel);
-        is_tasks || !self.is_inline()
+        let task_has_work = self.task_has_work.swap(false, AcqRel);
+        task_has_work || !self.is_inline()
     }
 
     /// Has the task receive next, at home. The caller wakes it. A thread that receives meanwhile may find arrivals
@@ -78,7 +79,7 @@ impl Handoff {
     /// Ends a period of the task's watch over the reader. An arrival for which the reader has not come in it is the
     /// task's from now on. Returns whether another period begins: only in a conversation.
     pub(super) fn end_period(&self) -> bool {
-        if self.is_owed.swap(false, AcqRel) {
+        if self.pickup_pending.swap(false, AcqRel) {
             self.leave_to_task();
         }
         if self.passed_on.swap(0, AcqRel) >= CONVERSATION {
@@ -86,7 +87,7 @@ impl Handoff {
         }
         // The next arrival wakes the task, unless it came just before this.
         self.is_watched.swap(false, AcqRel);
-        let goes_on = self.is_owed.load(Acquire);
+        let goes_on = self.pickup_pending.load(Acquire);
         if goes_on {
             self.is_watched.swap(true, AcqRel);
         }

@@ -155,7 +155,7 @@ fn carried_after(looks: &[LinkLook], after: f64, link: usize, bits_per_second: f
     pairs.find(|(_, rate)| *rate >= bits_per_second).map(|(at, _)| at)
 }
 
-/// How much later than it should something may happen.
+/// The longest delay of an event.
 pub(super) const LATEST_SECONDS: f64 = 0.2;
 /// A settled rate is 5 % below the ceiling at most.
 const NEAR: f64 = 0.95;

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn takings_of_this_machine() {
+    fn overhead_of_this_machine() {
         let topology = Topology::detect().unwrap();
         let overhead = overhead(&topology, Duration::from_millis(250)).unwrap();
         let rounds = [&overhead.alone_us, &overhead.beside_rail_us, &overhead.beside_polling_us];

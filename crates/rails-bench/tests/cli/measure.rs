@@ -537,10 +537,10 @@ fn tasks_and_the_thread_that_computes_beside_them() {
     let output = run(tasks.into_iter().chain(["--json"]));
     assert!(output.status.success(), "{}", stderr(&output));
     let figures: Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
-    let takings = &figures["takings"];
-    let rounds = |case: &str| takings[case].as_array().unwrap().len();
+    let overhead = &figures["overhead"];
+    let rounds = |case: &str| overhead[case].as_array().unwrap().len();
     assert_eq!([rounds("alone_us"), rounds("beside_rail_us"), rounds("beside_polling_us")], [rounds("alone_us"); 3]);
-    assert!(takings["idle_share"].as_f64().unwrap() >= 0.0, "{takings}");
+    assert!(overhead["idle_share"].as_f64().unwrap() >= 0.0, "{overhead}");
 }
 
 /// Orders of exchanges over no stream.

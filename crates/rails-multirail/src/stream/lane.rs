@@ -1,8 +1,9 @@
 //! The task of one lane.
 
 use super::{
-    active_lane::{Access, ActiveLane, LaneSettings},
+    active_lane::{ActiveLane, LaneSettings},
     alarm::{poll_alarm, put_off},
+    drive::{Access, arrival_waker},
     shared::{Shared, State},
     yield_budget::YieldBudget,
 };
@@ -68,7 +69,7 @@ impl LaneDriver {
     /// Drives the lane to its end, and gives that end in the dialer's terms. Runs on the lane's rail.
     pub(crate) async fn run(mut self) -> Loss {
         let begun = Instant::now();
-        self.lane.start(&self.shared, self.seals.take());
+        self.lane.start(arrival_waker(&self.shared, &self.lane), self.seals.take());
         self.end = self.drive().await;
         let (is_leaving, is_barren) = self
             .shared
@@ -91,20 +92,21 @@ impl LaneDriver {
                     is_woken = true;
                 }
                 let Some(mut driving) = lane.drive() else { return Poll::Pending };
+                let mut access = Access::on_rail(shared, lane);
                 loop {
                     let driven = driving.driven();
                     let has_ended = self.watch_reader(&mut watch);
                     // The lane receives first: a received acknowledgement may open the window for the next chunk.
-                    let received = lane.receive(shared, driven, &mut budget);
+                    let received = access.receive(driven, &mut budget);
                     // Arrivals may have woken this lane itself.
                     if std::mem::take(&mut is_woken) | lane.takes_word_to_send() {
                         driven.protocol.wake();
                     }
-                    lane.transmit(context, shared, driven);
+                    access.transmit(context, driven);
                     if has_ended {
-                        driven.protocol.rest(&mut Access::on_rail(shared, lane));
+                        driven.protocol.rest(&mut access);
                     }
-                    let at = driven.protocol.poll_timeout(&mut Access::on_rail(shared, lane));
+                    let at = driven.protocol.poll_timeout(&mut access);
                     if let Some(end) = driven.protocol.end() {
                         let end = end.clone();
                         driving.end();
@@ -121,9 +123,7 @@ impl LaneDriver {
                         driven.alarm = Some(alarm.deadline().into_std()).filter(|at| *at > now);
                         return received.map(|()| Step::Yield);
                     }
-                    driven
-                        .protocol
-                        .handle_timeout(Instant::now(), &mut Access::on_rail(shared, lane), || lane.sample());
+                    driven.protocol.handle_timeout(Instant::now(), &mut access, || lane.sample());
                 }
             });
             match step.await {

@@ -10,12 +10,14 @@ mod connect;
 mod decisions;
 mod dialer;
 mod discovery;
+mod drive;
 mod driver;
 mod events;
 mod halves;
 mod handoff;
 #[cfg(test)]
 mod handoff_model;
+mod inline;
 mod io;
 mod join;
 mod lane;

@@ -1,7 +1,7 @@
 //! The state that the application's handle and the lanes of one stream share.
 
 use super::{
-    active_lane::{ActiveLane, LaneSettings, MAX_INLINE},
+    active_lane::{ActiveLane, LaneSettings},
     burst::Burst,
     events::{EventLog, StreamEvent},
     lane_metrics::{Joined, LaneMetrics, figures},
@@ -25,24 +25,23 @@ use rails_proto::{
 };
 use rails_topo::NodeSet;
 use std::{
-    cell::Cell,
     io::{Error as IoError, ErrorKind, Result as IoResult},
     net::SocketAddr,
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicBool, AtomicU64,
             Ordering::{AcqRel, Relaxed},
         },
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
     time::{Duration, Instant},
 };
 use tokio::{
     runtime::{self, Handle},
     sync::{Notify, broadcast, watch},
-    task::{self, coop},
+    task::coop,
 };
 
 /// One end of a stream, shared by its handle and its lanes. Threads hold the lock for a decision, never for I/O, and
@@ -151,12 +150,6 @@ impl LaneSlot {
     }
 }
 
-/// A lane that the calling runtime drives.
-fn lane_here(lanes: &[LaneSlot]) -> Option<LaneId> {
-    let here = Handle::try_current().ok()?.id();
-    lanes.iter().filter_map(|slot| slot.active.as_ref()).find(|lane| lane.home() == here).map(|lane| lane.id)
-}
-
 impl State {
     /// Whether the stream is done or has failed.
     pub(crate) fn is_over(&self) -> bool {
@@ -175,7 +168,7 @@ impl State {
     }
 
     /// A lane whose arrivals the reader receives.
-    fn take_arrived(&mut self) -> Option<Arc<ActiveLane>> {
+    pub(super) fn take_arrived(&mut self) -> Option<Arc<ActiveLane>> {
         while self.arrived != 0 {
             let lane = self.arrived.trailing_zeros() as usize;
             self.arrived &= self.arrived - 1;
@@ -184,6 +177,31 @@ impl State {
             }
         }
         None
+    }
+
+    /// Has the connection prefer a lane that the calling runtime drives.
+    pub(super) fn prefer_lane_here(&mut self) {
+        let lane_here = || {
+            let here = Handle::try_current().ok()?.id();
+            self.lanes
+                .iter()
+                .filter_map(|slot| slot.active.as_ref())
+                .find(|lane| lane.home() == here)
+                .map(|lane| lane.id)
+        };
+        self.connection.prefer(lane_here);
+    }
+
+    /// Notes a small write. Returns whether it waits for the next one. `has_more` says whether the application has more
+    /// arrivals at hand.
+    pub(super) fn note_write(&mut self, length: usize, has_more: bool) -> bool {
+        self.burst.write(Instant::now(), length, has_more)
+    }
+
+    /// The reader has found nothing. It waits once its waker is registered.
+    pub(super) fn note_reader(&mut self, is_registered: bool) {
+        self.is_reader_waiting |= is_registered;
+        self.burst.end(Instant::now());
     }
 
     fn note_events(&mut self) {
@@ -266,73 +284,32 @@ impl Shared {
         self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_to_send())
     }
 
-    /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline: at once, or with those
-    /// that follow in the same turn of the writer's task.
-    pub(crate) fn write<T>(self: &Arc<Self>, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
-        if length > MAX_INLINE {
-            let result = self.with(act);
-            self.send_waiting();
-            return result;
-        }
-        // A task of a runtime has an end of its turn.
-        let is_task = task::try_id().is_some() && Handle::try_current().is_ok();
-        let at_hand = self.at_hand.load(Relaxed);
-        let (waits, is_led) = (Cell::new(false), Cell::new(false));
-        let write = |state: &mut State| {
-            let State { connection, lanes, .. } = state;
-            connection.prefer(|| lane_here(lanes));
-            let before = state.connection.sent();
-            let result = act(state);
-            if is_task && state.connection.sent() != before {
-                let has_more = at_hand || state.connection.is_readable();
-                waits.set(state.burst.write(Instant::now(), length, has_more));
-            }
-            result
-        };
-        let result = self.act(Connection::take_urgent_wakes, write, |lane| {
-            is_led.set(true);
-            match waits.get() {
-                true => self.let_wait(lane),
-                false => lane.transmit_inline(self),
-            }
-        });
-        if !waits.get() {
-            self.send_waiting();
-        }
-        // A lane that waits makes the call at the end of the turn.
-        if !waits.get() || !is_led.get() {
-            self.with(|_| ());
-        }
-        result
+    /// Has the writes of a lane wait for the end of the writer's turn.
+    pub(super) fn add_waiting(&self, lane: LaneId) {
+        self.waiting.fetch_or(1 << lane.0, AcqRel);
     }
 
-    /// Has the lane send at the end of the turn of the calling task.
-    fn let_wait(self: &Arc<Self>, lane: &ActiveLane) {
-        // The watch of the lane's task looks after the writes of a task whose turn does not end.
-        if !lane.is_watched() {
-            return lane.transmit_inline(self);
-        }
-        self.waiting.fetch_or(1 << lane.id.0, AcqRel);
-        // The runtime polls it after this turn. If the runtime ends instead, it is dropped.
-        let turn = EndOfTurn(Arc::downgrade(self));
-        drop(tokio::spawn(async move { drop(turn) }));
-    }
-
-    /// Has the lanes send whose writes wait.
-    pub(super) fn send_waiting(&self) {
+    /// The lanes that are up among those whose writes wait, which are to send now; `None` if none waits.
+    pub(super) fn take_waiting(&self) -> Option<Vec<Arc<ActiveLane>>> {
         // Mostly none waits, and a load costs less than a change.
         if self.waiting.load(Relaxed) == 0 {
-            return;
+            return None;
         }
         let waiting = self.waiting.swap(0, AcqRel);
-        let lanes: Vec<_> = {
-            let mut state = self.lock();
-            state.burst.end(Instant::now());
-            let lanes = state.lanes.iter().enumerate().filter(|(slot, _)| waiting & 1 << slot != 0);
-            lanes.filter_map(|(_, slot)| slot.active.clone()).collect()
-        };
-        lanes.iter().for_each(|lane| lane.transmit_inline(self));
-        self.with(|_| ());
+        let mut state = self.lock();
+        state.burst.end(Instant::now());
+        let lanes = state.lanes.iter().enumerate().filter(|(slot, _)| waiting & 1 << slot != 0);
+        Some(lanes.filter_map(|(_, slot)| slot.active.clone()).collect())
+    }
+
+    /// Whether the application's handle has taken more from the stream than it has handed out.
+    pub(super) fn has_at_hand(&self) -> bool {
+        self.at_hand.load(Relaxed)
+    }
+
+    /// Registers the task that waits to read.
+    pub(super) fn register_reader(&self, waker: &Waker) {
+        self.reader.register(waker);
     }
 
     /// Notes whether the application's handle has taken more from the stream than it has handed out.
@@ -342,8 +319,8 @@ impl Shared {
         }
     }
 
-    /// Calls `act`, and then `lead` with the first lane to wake.
-    fn act<T>(
+    /// Calls `act` under the lock, and then `lead` with the first lane to wake.
+    pub(super) fn act<T>(
         &self,
         wakes: impl FnOnce(&mut Connection) -> Wakes,
         act: impl FnOnce(&mut State) -> T,
@@ -409,51 +386,6 @@ impl Shared {
         }
     }
 
-    /// Waits for the next bytes or message that `read` gives; `None` at the end of the stream.
-    pub(crate) fn poll_next<T>(
-        &self,
-        context: &mut Context<'_>,
-        read: impl Fn(&mut Connection, Instant) -> Option<T>,
-    ) -> Poll<IoResult<Option<T>>> {
-        // A stream that always has bytes must not starve the other tasks of the caller's thread.
-        let budget = ready!(coop::poll_proceed(context));
-        let mut is_registered = false;
-        loop {
-            let next = self.with(|state| {
-                if let Some(next) = read(&mut state.connection, Instant::now()) {
-                    return Ok(Poll::Ready(Ok(Some(next))));
-                }
-                if state.connection.is_read() {
-                    return Ok(Poll::Ready(Ok(None)));
-                }
-                if let Some(error) = self.error(state) {
-                    return Ok(Poll::Ready(Err(error.into())));
-                }
-                if let Some(lane) = state.take_arrived() {
-                    return Err(lane);
-                }
-                state.is_reader_waiting |= is_registered;
-                state.burst.end(Instant::now());
-                Ok(Poll::Pending)
-            });
-            match next {
-                Ok(Poll::Pending) if !is_registered => {
-                    self.reader.register(context.waker());
-                    is_registered = true;
-                }
-                Ok(next) => {
-                    if next.is_ready() {
-                        budget.made_progress();
-                    } else {
-                        self.send_waiting();
-                    }
-                    return next;
-                }
-                Err(lane) => lane.receive_inline(self),
-            }
-        }
-    }
-
     /// Bytes have arrived on a lane. A reader that waits receives them if they are few, and the lane's task otherwise.
     pub(super) fn arrived(&self, lane: &Arc<ActiveLane>) {
         let mut state = self.lock();
@@ -485,16 +417,6 @@ impl Shared {
             budget.made_progress();
         }
         result
-    }
-
-    /// Shuts the write side down. Writes that wait leave before the end.
-    pub(super) fn finish(&self) {
-        self.send_waiting();
-        self.with(|state| {
-            if !state.connection.is_finished() {
-                state.connection.finish(Instant::now());
-            }
-        });
     }
 
     /// Waits until the peer has every byte of a write side that was shut down, or reads no more.
@@ -790,17 +712,6 @@ impl StreamOnRails for Shared {
         let (bytes, failure) = (state.connection.bytes_at_risk(), state.connection.failure().cloned());
         let is_left = bytes > 0 || !state.connection.has_delivered();
         is_left.then_some(UndeliveredStream { stream: self.id, bytes, failure })
-    }
-}
-
-/// The end of the turn of a task that has let writes wait.
-struct EndOfTurn(Weak<Shared>);
-
-impl Drop for EndOfTurn {
-    fn drop(&mut self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.send_waiting();
-        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     chunk::Chunk,
-    policy::{Cause, ChunkView, InFlight, LaneView, Requeued, Sent, Streak},
+    policy::{Cause, ChunkView, InFlight, LaneView, Requeued, Streak},
     wire::Ack,
 };
 use std::time::Instant;
@@ -191,37 +191,40 @@ impl Flight {
     }
 
     /// Gives `lane` a chunk of new bytes.
-    pub(super) fn send(&mut self, now: Instant, lane: usize, chunk: Chunk) -> (Chunk, Sent) {
+    pub(super) fn send(&mut self, now: Instant, lane: usize, chunk: &Chunk) {
         let before = self.streak.filter(|streak| streak.lane == lane).map_or(0, |streak| streak.bytes);
         self.streak = Some(Streak { lane, bytes: before + u64::from(chunk.length) });
         self.outstanding.send(chunk.clone(), self.next_transmission(lane));
-        self.put(now, lane, chunk, Cause::New)
+        self.put(now, lane, chunk, Cause::New);
     }
 
     /// Gives `lane` the first requeued bytes, at most `most`.
-    pub(super) fn send_requeued(&mut self, now: Instant, lane: usize, most: usize) -> Option<(Chunk, Sent)> {
+    pub(super) fn send_requeued(&mut self, now: Instant, lane: usize, most: usize) -> Option<Chunk> {
         let offset = self.outstanding.requeued().next()?.offset();
         let chunk = self.outstanding.send_again(offset, most, self.next_transmission(lane))?;
-        Some(self.put(now, lane, chunk, Cause::Requeued))
+        self.put(now, lane, &chunk, Cause::Requeued);
+        Some(chunk)
     }
 
     /// Gives `lane` the chunk at `offset`, for which another lane answers: `lane` answers for it from here on. `None`
     /// if there is no such chunk, or if `lane` has it in flight itself.
-    pub(super) fn reinject(&mut self, now: Instant, lane: usize, offset: u64) -> Option<(Chunk, Sent)> {
+    pub(super) fn reinject(&mut self, now: Instant, lane: usize, offset: u64) -> Option<Chunk> {
         let segment = self.outstanding.at(offset)?;
         if segment.answering().is_none() || segment.is_sent_on(lane) {
             return None;
         }
         let chunk = self.outstanding.send_again(offset, usize::MAX, self.next_transmission(lane))?;
-        Some(self.put(now, lane, chunk, Cause::Reinjected))
+        self.put(now, lane, &chunk, Cause::Reinjected);
+        Some(chunk)
     }
 
     /// Gives `lane` a copy of at most `most` bytes that another lane has in flight, and still answers for.
-    pub(super) fn probe(&mut self, now: Instant, lane: usize, most: usize) -> Option<(Chunk, Sent)> {
+    pub(super) fn probe(&mut self, now: Instant, lane: usize, most: usize) -> Option<Chunk> {
         let offset = self.probe_of(lane, most)?;
         let chunk = self.outstanding.copy(offset, most, self.next_transmission(lane))?;
         self.lanes[lane].wake();
-        Some(self.put(now, lane, chunk, Cause::Probed))
+        self.put(now, lane, &chunk, Cause::Probed);
+        Some(chunk)
     }
 
     /// The offset of a probe of `lane`, which has nothing in flight: the latest segment that another lane answers for
@@ -242,13 +245,10 @@ impl Flight {
     }
 
     /// `lane` has taken `chunk`.
-    fn put(&mut self, now: Instant, lane: usize, chunk: Chunk, cause: Cause) -> (Chunk, Sent) {
-        let sent = Sent { lane, offset: chunk.offset, length: chunk.length, cause };
-        let reissued = Reissued::of(&sent);
-        self.reissued += reissued;
-        self.lanes[lane].put(now, &chunk, reissued);
+    fn put(&mut self, now: Instant, lane: usize, chunk: &Chunk, cause: Cause) {
+        self.reissued.count(cause, chunk.length);
+        self.lanes[lane].put(now, chunk, cause);
         self.check();
-        (chunk, sent)
     }
 
     /// An acknowledgement has come on `lane`, of a peer that has read everything below `consumed`. A lane that had

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     chunk::Chunk,
-    policy::{ChunkView, LaneView},
+    policy::{Cause, ChunkView, LaneView},
 };
 use std::{
     ops::Range,
@@ -197,10 +197,10 @@ impl Lane {
         self.pace.forget_estimates();
     }
 
-    /// The lane has taken `chunk`; `reissued` counts the chunk if another lane had taken it before.
-    pub(super) fn put(&mut self, now: Instant, chunk: &Chunk, reissued: Reissued) {
+    /// The lane has taken `chunk`.
+    pub(super) fn put(&mut self, now: Instant, chunk: &Chunk, cause: Cause) {
         self.transmissions.put(chunk, now);
-        self.reissued += reissued;
+        self.reissued.count(cause, chunk.length);
     }
 
     /// The peer has acknowledged the first `chunks` that the lane took. Removes those in flight, and returns their
@@ -215,9 +215,7 @@ impl Lane {
     /// The peer has read everything below `consumed`, and this lane was `alone` in having some chunks of that in
     /// flight. The age of a chunk that other lanes had in flight too tells how slow this one is.
     pub(super) fn settle(&mut self, now: Instant, consumed: u64, alone: impl Fn(&Transmission) -> bool) {
-        for sent in self.transmissions.settle(consumed, alone) {
-            self.pace.observe_age(now, sent.taken());
-        }
+        self.transmissions.settle(consumed, alone, |sent| self.pace.observe_age(now, sent.taken()));
     }
 
     /// The peer has everything, or reads no more: the lane awaits no acknowledgement.

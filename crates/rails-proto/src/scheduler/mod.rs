@@ -33,7 +33,7 @@ pub use reissued::{ByteCount, Reissued};
 
 use crate::{
     chunk::Chunk,
-    policy::{Decision, SchedulerView, Sent, StripePolicy, Traced, probe_allowance},
+    policy::{Cause, Decision, SchedulerView, Sent, StripePolicy, Traced, probe_allowance},
     record::{Record, RecordedEvent},
     violation::Violation,
     wire::Ack,
@@ -213,10 +213,12 @@ impl Scheduler {
             overruled = self.overrule(now);
             taken = overruled.and_then(|instead| self.buffer.carry_out(now, instead, lane));
         }
-        let chunk = taken.as_ref().map(|(_, sent)| (sent.offset, sent.length));
+        let chunk = taken.as_ref().map(|(chunk, _)| (chunk.offset, chunk.length));
         let decided = Traced { slot: lane, number: self.lane(lane).number(), decision, overruled, chunk };
         self.journal.decided(self.buffer.flight().now(), decided, seen);
-        taken.map(|(chunk, sent)| self.note_sent(chunk, sent))
+        let (chunk, cause) = taken?;
+        self.note_sent(lane, &chunk, cause);
+        Some(chunk)
     }
 
     /// Whether lane `lane` would get waiting bytes if it had room now.
@@ -244,8 +246,9 @@ impl Scheduler {
     /// the peer does not wait for `lane`. The time that the copy takes renews the estimates.
     pub(crate) fn probe(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         let most = self.probe_length()?;
-        let (chunk, sent) = self.buffer.flight_mut().probe(now, lane, most)?;
-        Some(self.note_sent(chunk, sent))
+        let chunk = self.buffer.flight_mut().probe(now, lane, most)?;
+        self.note_sent(lane, &chunk, Cause::Probed);
+        Some(chunk)
     }
 
     /// The two estimates by which the policy gives `lane` nothing: the time that the lane needs for one chunk, and the
@@ -301,11 +304,11 @@ impl Scheduler {
         self.policy.reinjects().then(|| probe_allowance(self.buffer.bytes_sent(), probed))
     }
 
-    /// Notes that a lane has taken `chunk`, and returns it.
-    fn note_sent(&mut self, chunk: Chunk, sent: Sent) -> Chunk {
+    /// Notes that `lane` has taken `chunk`.
+    fn note_sent(&mut self, lane: usize, chunk: &Chunk, cause: Cause) {
+        let sent = Sent { lane, offset: chunk.offset, length: chunk.length, cause };
         self.policy.on_sent(&sent);
         self.note(RecordedEvent::Sent(sent));
-        chunk
     }
 
     /// Notes that `lane` no longer answers for any bytes.

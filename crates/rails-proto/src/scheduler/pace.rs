@@ -47,17 +47,13 @@ impl Pace {
 
     /// How long chunks take, or at least take.
     pub(super) fn service(&self) -> Option<Duration> {
-        self.known_service().max(self.service_at_least)
+        self.service.get().map(Duration::from_secs_f64).max(self.service_at_least)
     }
 
     /// Whether chunks have taken longer than the estimate since the last acknowledgement, so that [`Pace::service`] is
     /// a lower bound.
     pub(super) fn is_service_bound(&self) -> bool {
         self.service_at_least.is_some()
-    }
-
-    fn known_service(&self) -> Option<Duration> {
-        self.service.get().map(Duration::from_secs_f64)
     }
 
     /// The estimated rate, in bytes per second. While the `oldest` chunk in flight takes longer than that rate
@@ -96,8 +92,8 @@ impl Pace {
     /// The peer has read a chunk that the lane took at `taken`, and has not acknowledged it on this lane.
     pub(super) fn observe_age(&mut self, now: Instant, taken: Instant) {
         let least = now.saturating_duration_since(taken);
-        if self.known_service().is_none_or(|service| service < least) {
-            self.service_at_least = self.service_at_least.max(Some(least));
+        if self.service().is_none_or(|service| service < least) {
+            self.service_at_least = Some(least);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Bytes and chunks that were sent more than once, by cause.
 
-use crate::policy::{Cause, Sent};
+use crate::policy::Cause;
 use serde::Serialize;
 use std::ops::AddAssign;
 
@@ -32,17 +32,15 @@ impl ByteCount {
 }
 
 impl Reissued {
-    /// The count of one chunk.
-    pub(super) fn of(sent: &Sent) -> Self {
-        let (mut reissued, none) = (Self::default(), &mut ByteCount::default());
-        let count = match sent.cause {
-            Cause::New => none,
-            Cause::Requeued => &mut reissued.requeued,
-            Cause::Reinjected => &mut reissued.reinjected,
-            Cause::Probed => &mut reissued.probed,
+    /// Counts a chunk of `length` bytes that a lane took for that reason.
+    pub(super) fn count(&mut self, cause: Cause, length: u32) {
+        let count = match cause {
+            Cause::New => return,
+            Cause::Requeued => &mut self.requeued,
+            Cause::Reinjected => &mut self.reinjected,
+            Cause::Probed => &mut self.probed,
         };
-        count.add(sent.length.into());
-        reissued
+        count.add(length.into());
     }
 
     /// The sum of all causes.

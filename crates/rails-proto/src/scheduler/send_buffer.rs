@@ -3,7 +3,7 @@
 use super::{flight::Flight, unsent::Unsent, window::SendWindow};
 use crate::{
     chunk::{Chunk, Priority},
-    policy::{Decision, SchedulerView, Sent},
+    policy::{Cause, Decision, SchedulerView},
     violation::Violation,
     wire::Ack,
 };
@@ -107,14 +107,15 @@ impl SendBuffer {
     }
 
     /// Gives `lane` the chunk of a decision. `None` if there is no such chunk.
-    pub(super) fn carry_out(&mut self, now: Instant, decision: Decision, lane: usize) -> Option<(Chunk, Sent)> {
+    pub(super) fn carry_out(&mut self, now: Instant, decision: Decision, lane: usize) -> Option<(Chunk, Cause)> {
         match decision {
             Decision::New(most) if self.may_keep_more() => {
                 let chunk = self.unsent.cut(self.limit(), most.clamp(1, self.longest_chunk))?;
-                Some(self.flight.send(now, lane, chunk))
+                self.flight.send(now, lane, &chunk);
+                Some((chunk, Cause::New))
             }
-            Decision::Requeue(most) => self.flight.send_requeued(now, lane, most.max(1)),
-            Decision::Reinject(offset) => self.flight.reinject(now, lane, offset),
+            Decision::Requeue(most) => Some((self.flight.send_requeued(now, lane, most.max(1))?, Cause::Requeued)),
+            Decision::Reinject(offset) => Some((self.flight.reinject(now, lane, offset)?, Cause::Reinjected)),
             Decision::New(_) | Decision::Wait(_) => None,
         }
     }

@@ -119,24 +119,27 @@ impl Transmissions {
         (self.bytes, self.read) = (0, 0);
     }
 
-    /// The peer has read everything below `consumed`. If the lane was `alone` in having a chunk of that in flight, it
-    /// has delivered the chunk and every chunk before it. A chunk that other lanes had in flight too may still be on
-    /// its way on this lane. Returns those of them that the peer has read since the last call.
+    /// The peer has read everything below `consumed`. If the lane was `alone` in having a chunk of that in flight, it has
+    /// delivered the chunk and every chunk before it. A chunk that other lanes had in flight too may still be on its way
+    /// on this lane. Calls `late` with those of them that the peer has read since the last call.
     pub(super) fn settle(
         &mut self,
         consumed: u64,
         alone: impl Fn(&Transmission) -> bool,
-    ) -> impl Iterator<Item = &Transmission> {
-        let before = self.read;
+        late: impl FnMut(&Transmission),
+    ) {
         let is_read = |sent: &&Transmission| sent.is_known_below(consumed);
-        let known = before + self.in_flight.range(before..).take_while(is_read).count();
-        let own = (before..known).rfind(|index| alone(&self.in_flight[*index]));
+        let known = self.read + self.in_flight.range(self.read..).take_while(is_read).count();
+        if known == self.read {
+            return;
+        }
+        let own = (self.read..known).rfind(|index| alone(&self.in_flight[*index]));
         let popped = own.map_or(0, |index| index + 1);
         let end = self.first + popped as u64;
         while self.pop_before(end).is_some() {}
-        let from = self.read;
-        self.read = known - popped;
-        self.in_flight.range(from..self.read)
+        let left = known - popped;
+        self.in_flight.range(self.read..left).for_each(late);
+        self.read = left;
     }
 }
 

@@ -69,13 +69,6 @@ pub struct LaneFigures {
     pub unused: bool,
 }
 
-/// The maximum use of each window.
-#[derive(Debug, Default)]
-pub(super) struct Peaks {
-    pub(super) sending: u64,
-    pub(super) receiving: u64,
-}
-
 impl WindowUse {
     /// The share in use now, from 0 to 1.
     pub fn share(&self) -> f64 {
@@ -108,18 +101,14 @@ impl Connection {
             sent: self.sent(),
             read: self.incoming.bytes_read(),
             reissued: self.scheduler.flight().reissued(),
-            duplicated: ByteCount { bytes: self.incoming.bytes_duplicated(), chunks: self.duplicates.chunks },
+            duplicated: self.incoming.duplicated(),
             kept: self.scheduler.buffer().bytes_kept(),
             sending: WindowUse {
                 size_bytes: self.scheduler.window().peer(),
                 used_bytes: self.scheduler.buffer().window_used(),
-                max_used_bytes: self.peaks.sending,
+                max_used_bytes: self.max_window_used,
             },
-            receiving: WindowUse {
-                size_bytes: self.parameters.window,
-                used_bytes: self.incoming.window_used(),
-                max_used_bytes: self.peaks.receiving,
-            },
+            receiving: self.incoming.window_use(),
             reordered: self.incoming.reordered(),
             stalls: self.stalls(now),
         }
@@ -161,21 +150,6 @@ impl Connection {
                 rtt: self.scheduler.flight().lane_view(lane.0).rtt,
             }
         })
-    }
-
-    /// Counts a chunk that arrived on `lane`: whether it is a duplicate, and how full the window is.
-    pub(super) fn count_arrival(&mut self, now: Instant, lane: LaneId) {
-        let duplicated = self.incoming.bytes_duplicated();
-        // When the stream changes to messages, this count begins at zero again.
-        let again = duplicated.saturating_sub(self.duplicates.bytes);
-        self.duplicates.bytes = duplicated;
-        if again > 0 {
-            self.duplicates.chunks += 1;
-            self.lanes[lane.0].duplicates.add(again);
-        } else {
-            self.has_moved(now, now);
-        }
-        self.peaks.receiving = self.peaks.receiving.max(self.incoming.window_used());
     }
 }
 

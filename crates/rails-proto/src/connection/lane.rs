@@ -126,12 +126,12 @@ impl Connection {
     /// Appends an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
     pub(super) fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
         let complete = self.incoming.is_complete() && !self.ending.refuses();
-        let limit = self.incoming.limit();
+        let (limit, window) = (self.incoming.limit(), self.incoming.window());
         let state = &mut self.lanes[lane.0];
         let news = state.chunks > state.last_ack.chunks;
         let due = complete && (news || !state.last_ack.complete)
-            || state.owes_acknowledgement(now, self.parameters.window)
-            || limit - state.last_ack.limit >= part(self.parameters.window, LIMITS_PER_WINDOW) && !complete;
+            || state.owes_acknowledgement(now, window)
+            || limit - state.last_ack.limit >= part(window, LIMITS_PER_WINDOW) && !complete;
         let worthwhile = due || riding && news;
         if !worthwhile {
             return false;

@@ -27,7 +27,7 @@ impl Connection {
         if free == self.lanes.len() {
             self.lanes.push(Lane::default());
         }
-        let last_ack = LastAckSent { limit: self.parameters.window, ..LastAckSent::default() };
+        let last_ack = LastAckSent { limit: self.incoming.window(), ..LastAckSent::default() };
         self.lanes[free] = Lane { up: true, last_ack, ..Lane::default() };
         self.paths.up(traits.number);
         self.scheduler.lane_up(free, traits);

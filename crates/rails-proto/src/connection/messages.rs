@@ -44,12 +44,13 @@ impl Connection {
             return Err(NotForMessages::TooSmall { chunk, window });
         }
         // A peer that reads no more has ended this end's sending, but it may have sent messages before.
-        if self.form == Some(Form::Bytes) || !(self.ending.is_stopped() || self.scheduler.buffer_mut().carry_messages())
+        if self.incoming.form() == Some(Form::Bytes)
+            || !(self.ending.is_stopped() || self.scheduler.buffer_mut().carry_messages())
         {
             return Err(NotForMessages::InUse);
         }
-        self.form = Some(Form::Messages);
-        self.agree(now, Form::Messages);
+        let chosen = self.incoming.choose(Form::Messages);
+        let _ = self.or_fail(now, chosen);
         Ok(())
     }
 
@@ -95,15 +96,13 @@ impl Connection {
         content: &Content,
         spare: &mut Option<MessageBuffer>,
     ) -> Result<Place, Violation> {
-        let longest = self.parameters.longest_chunk;
-        if header.length > longest {
-            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
-        }
+        self.or_fail(now, self.incoming.check_length(header))?;
         if self.takes_nothing() {
             return Ok(Place::Own);
         }
-        if self.form.is_none() {
-            self.agree(now, Form::Messages);
+        if self.incoming.form().is_none() {
+            let agreed = self.incoming.agree(Form::Messages);
+            let _ = self.or_fail(now, agreed);
         }
         let place = self.incoming.admit_content(lane.0, header, content, spare);
         let place = self.or_fail(now, place)?;
@@ -178,23 +177,9 @@ impl Connection {
 
     /// The application reads or writes bytes.
     pub(super) fn use_for_bytes(&mut self, now: Instant) {
-        if self.form.is_none() {
-            self.form = Some(Form::Bytes);
-            self.agree(now, Form::Bytes);
-        }
-    }
-
-    /// Takes chunks of that form from here on. The stream fails if chunks of the other form have arrived.
-    fn agree(&mut self, now: Instant, form: Form) {
-        let is = self.incoming.form();
-        if is == form {
-            return;
-        }
-        match self.incoming.changed_to(form, self.parameters.window) {
-            Some(incoming) => self.incoming = incoming,
-            None => {
-                let _ = self.or_fail::<()>(now, Err(Violation::Form { arrived: is, expected: form }));
-            }
+        if self.incoming.form().is_none() {
+            let chosen = self.incoming.choose(Form::Bytes);
+            let _ = self.or_fail(now, chosen);
         }
     }
 

@@ -51,12 +51,11 @@ use crate::{
     policy::{StripePolicy, Traced},
     record::Record,
     scheduler::Scheduler,
-    violation::{Form, Violation},
+    violation::Violation,
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 use bytes::Bytes;
 use ending::Ending;
-use figures::Peaks;
 use incoming::Incoming;
 use lane::Lane;
 use outage::Outage;
@@ -98,9 +97,6 @@ pub struct Config {
 pub struct Connection {
     scheduler: Scheduler,
     incoming: Incoming,
-    /// Bytes or messages, once the application has chosen.
-    form: Option<Form>,
-    parameters: TransportParameters,
     lanes: Vec<Lane>,
     /// The slot of the lane that waiting bytes go to first: the one on which the latest chunk has arrived; before any has, the one that the writer
     /// prefers.
@@ -112,9 +108,8 @@ pub struct Connection {
     wakes: Wakes,
     clocks: Clocks,
     standstill: Standstill,
-    peaks: Peaks,
-    /// Bytes and chunks that have arrived more than once.
-    duplicates: ByteCount,
+    /// The most bytes of the peer's window in use so far.
+    max_window_used: u64,
 }
 
 /// The next step of a lane with room.
@@ -140,9 +135,7 @@ impl Connection {
                 config.max_unacknowledged,
                 theirs.window,
             ),
-            incoming: Incoming::new(config.parameters.window),
-            form: None,
-            parameters: config.parameters,
+            incoming: Incoming::new(config.parameters),
             lanes: Vec::new(),
             ending: Ending::new(config.linger),
             answering: None,
@@ -152,8 +145,7 @@ impl Connection {
             wakes: Wakes::default(),
             clocks: Clocks::default(),
             standstill: Standstill::default(),
-            peaks: Peaks::default(),
-            duplicates: ByteCount::default(),
+            max_window_used: 0,
         }
     }
 
@@ -176,7 +168,7 @@ impl Connection {
 
     /// This end's window.
     pub fn window(&self) -> u64 {
-        self.parameters.window
+        self.incoming.window()
     }
 
     /// The memory of bytes that have arrived or begun to arrive, and that the application has not read: at most the window, and the overhead of
@@ -224,7 +216,7 @@ impl Connection {
                     self.stand_by(now);
                 }
                 self.expect_answer(now, lane);
-                self.peaks.sending = self.peaks.sending.max(self.scheduler.buffer().window_used());
+                self.max_window_used = self.max_window_used.max(self.scheduler.buffer().window_used());
             }
             self.observe(now);
             return Transmit::Send(chunk);
@@ -258,10 +250,7 @@ impl Connection {
     /// [`Violation`]; the stream has failed with it.
     pub fn admit(&mut self, now: Instant, header: &DataHeader) -> Result<Admission, Violation> {
         // Check this even after the stream is over: the driver takes memory for an admitted chunk.
-        let longest = self.parameters.longest_chunk;
-        if header.length > longest {
-            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
-        }
+        self.or_fail(now, self.incoming.check_length(header))?;
         if self.takes_nothing() {
             return Ok(Admission::Duplicate);
         }
@@ -283,10 +272,7 @@ impl Connection {
         if self.takes_nothing() {
             return Ok(());
         }
-        let longest = self.parameters.longest_chunk;
-        if header.length > longest {
-            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
-        }
+        self.or_fail(now, self.incoming.check_length(header))?;
         let was_complete = self.incoming.is_complete();
         let inserted = self.incoming.insert(header, payload);
         self.or_fail(now, inserted)?;
@@ -302,7 +288,7 @@ impl Connection {
         state.arrived_at = Some(now);
         state.unacknowledged += u64::from(length);
         // On a busy machine the timer of an idle lane may be late.
-        let due = state.owes_acknowledgement(now, self.parameters.window);
+        let due = state.owes_acknowledgement(now, self.incoming.window());
         state.since.get_or_insert(now);
         if due {
             self.wake(lane);
@@ -315,7 +301,10 @@ impl Connection {
         self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
         self.wakes.writer |= self.is_done();
         self.wakes.supervisor |= self.is_done();
-        self.count_arrival(now, lane);
+        match self.incoming.count_arrival() {
+            0 => self.has_moved(now, now),
+            again => self.lanes[lane.0].duplicates.add(again),
+        }
         self.observe(now);
     }
 

@@ -28,7 +28,7 @@ impl Connection {
             return;
         }
         let limit = self.incoming.limit();
-        let worth = part(self.parameters.window, LIMITS_PER_WINDOW);
+        let worth = part(self.incoming.window(), LIMITS_PER_WINDOW);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.up && limit - lane.last_ack.limit >= worth && lane.call() {
                 self.wakes.lanes |= 1 << index;

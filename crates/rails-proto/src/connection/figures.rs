@@ -1,6 +1,6 @@
 //! The figures of a connection and its lanes.
 
-use super::{Connection, LaneId, LaneProgress, LaneState, LaneTimes, Stalls};
+use super::{Connection, LaneId, LaneProgress, LaneState, LaneTimes, Stalls, stalls::Cause};
 use crate::scheduler::{ByteCount, Reissued};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ impl Connection {
             },
             receiving: self.incoming.window_use(),
             reordered: self.incoming.reordered(),
-            stalls: self.stalls(now),
+            stalls: self.clocks.stalls(now),
         }
     }
 
@@ -121,7 +121,7 @@ impl Connection {
         LaneFigures {
             reissued: self.scheduler.lane(lane.0).reissued(),
             duplicated: state.duplicates,
-            times: state.times(now),
+            times: state.clock.times(now),
             in_flight: lane_view.in_flight,
             rate: lane_view.rate,
             service: lane_view.service,
@@ -149,6 +149,38 @@ impl Connection {
                 last_arrival: state.arrived_at.map(ago),
                 rtt: self.scheduler.flight().lane_view(lane.0).rtt,
             }
+        })
+    }
+
+    /// Switches the clocks if the application has ended or begun a stall.
+    pub(super) fn observe_application(&mut self, now: Instant) {
+        if self.clocks.run_for(self.cause(), self.incoming.is_readable()) {
+            self.watch_for_standstill(now);
+        } else {
+            self.observe(now);
+        }
+    }
+
+    /// Switches the clocks to the causes at `now`.
+    pub(super) fn observe(&mut self, now: Instant) {
+        self.watch_for_standstill(now);
+        let cause = self.cause();
+        let is_new = self.clocks.switch(now, cause, self.incoming.is_readable());
+        if is_new && cause != Cause::NothingToSend && self.scheduler.buffer().is_at_work() {
+            self.stand_by(now);
+        }
+        for lane in self.lanes.iter_mut().filter(|lane| lane.up) {
+            lane.clock.switch(now, cause, lane.health.is_stalled(), lane.idle);
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        if self.has_failed() || self.scheduler.buffer().is_complete() {
+            return Cause::Drained;
+        }
+        Cause::of(&self.scheduler, || {
+            let usable = self.lanes.iter().enumerate().filter(|(index, _)| self.scheduler.lane(*index).is_usable());
+            usable.map(|(_, lane)| lane.idle).reduce(|one, other| one || other)
         })
     }
 }

@@ -28,7 +28,7 @@ impl Connection {
 
     /// The policy gave `lane` something.
     pub(super) fn was_used(&mut self, now: Instant, lane: LaneId) {
-        let left_before = self.lanes[lane.0].times(now).left_to_others;
+        let left_before = self.lanes[lane.0].clock.times(now).left_to_others;
         self.lanes[lane.0].unused = Unused { left_before, ..Unused::default() };
     }
 
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     fn tell_of_unused(&mut self, now: Instant, lane: LaneId) {
-        let left_to_others = self.lanes[lane.0].times(now).left_to_others;
+        let left_to_others = self.lanes[lane.0].clock.times(now).left_to_others;
         let unused = &mut self.lanes[lane.0].unused;
         let unused_for = left_to_others.saturating_sub(unused.left_before);
         if unused_for >= WORTH_TELLING && !std::mem::replace(&mut unused.told, true) {

@@ -1,8 +1,8 @@
 //! A connection that carries messages.
 //!
-//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`]. Depending on the answer, it hands the chunk in whole
-//! through [`Connection::handle_content`], or reads it straight into the message's buffer, through [`Connection::lend`] and
-//! [`Connection::handle_part`].
+//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`]. Depending on the answer,
+//! it hands the chunk in whole through [`Connection::handle_content`], or reads it straight into the message's buffer,
+//! through [`Connection::lend`] and [`Connection::handle_part`].
 
 use super::{Connection, LaneId};
 use crate::{
@@ -26,7 +26,8 @@ pub enum NotForMessages {
     TooSmall {
         /// The longest chunk that both ends take.
         chunk: usize,
-        /// The most bytes that may be on their way: the peer's window, or less ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
+        /// The most bytes that may be on their way: the peer's window, or less
+        /// ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
         window: u64,
     },
 }
@@ -34,7 +35,8 @@ pub enum NotForMessages {
 impl Connection {
     // The application's side.
 
-    /// Uses the stream for messages from here on. If bytes have arrived already, the stream fails with [`Violation::Form`].
+    /// Uses the stream for messages from here on. If bytes have arrived already, the stream fails with
+    /// [`Violation::Form`].
     ///
     /// # Errors
     /// [`NotForMessages`]; the stream is as it was.
@@ -54,37 +56,36 @@ impl Connection {
         Ok(())
     }
 
-    /// The longest message that can be sent, in bytes, and the most bytes that may be on their way: the peer's window, or less
-    /// ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
+    /// The longest message that can be sent, in bytes, and the most bytes that may be on their way: the peer's window,
+    /// or less ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
     pub fn longest_message(&self) -> (u64, u64) {
         let window = self.scheduler.window().size();
         (longest_message(window), window)
     }
 
-    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there are any [`Connection::writable_bytes`]. The message may be
-    /// longer than that.
+    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there are any
+    /// [`Connection::writable_bytes`]. The message may be longer than that.
     ///
     /// # Panics
     /// If the stream does not carry messages or is finished.
     pub fn send(&mut self, now: Instant, priority: Priority, message: Bytes) {
         self.scheduler.buffer_mut().send(priority, message);
-        self.wake_idle_lanes(now);
+        self.wake_for_work(now);
         self.observe_application(now);
     }
 
-    /// Takes the next message, or the packet with the next messages. `None` if there is none yet, or [no more](Connection::is_read).
+    /// Takes the next message, or the packet with the next messages. `None` if there is none yet, or [no
+    /// more](Connection::is_read).
     pub fn receive(&mut self, now: Instant) -> Option<Delivery> {
         let delivery = self.incoming.read_message()?;
-        self.has_moved(now, now);
-        self.tell_the_limit();
-        self.observe_application(now);
+        self.has_read(now);
         Some(delivery)
     }
 
     // The lanes' side.
 
-    /// Checks the header and the content of a chunk of messages before the driver spends memory on the payload, and returns the place for the
-    /// payload.
+    /// Checks the header and the content of a chunk of messages before the driver spends memory on the payload, and
+    /// returns the place for the payload.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -186,7 +187,7 @@ impl Connection {
     /// A message may have become whole without a new chunk.
     fn note_arrivals(&mut self, was_complete: bool) {
         if self.incoming.is_complete() && !was_complete {
-            self.wake_all_lanes();
+            self.lanes.wake_all();
         }
         self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
         self.wakes.writer |= self.is_done();

@@ -1,21 +1,23 @@
-//! The time of a stream by cause: why it does not send, why its lanes are not busy, and how long readable bytes wait for the application.
+//! The time of a stream by cause: why it does not send, why its lanes are not busy, and how long readable bytes wait
+//! for the application.
 //!
-//! Each event switches a clock from one cause to another, at the time that the driver gives. While the cause stays the same, that costs one
-//! comparison.
+//! Each event switches a clock from one cause to another, at the time that the driver gives. While the cause stays the
+//! same, that costs one comparison.
 
 use crate::scheduler::Scheduler;
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds};
 use std::time::{Duration, Instant};
 
-/// For how long the sending side of a stream had to wait, by cause, and for how long readable bytes waited for the application.
+/// For how long the sending side of a stream had to wait, by cause, and for how long readable bytes waited for the
+/// application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stalls {
     /// All written bytes were sent, and the application had not finished.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// Bytes waited, and the peer's window was full, or as many bytes waited for its acknowledgement as this end keeps: the peer's application reads more
-    /// slowly, or a lane is late with the first missing bytes.
+    /// Bytes waited, and the peer's window was full, or as many bytes waited for its acknowledgement as this end keeps:
+    /// the peer's application reads more slowly, or a lane is late with the first missing bytes.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
     /// Bytes waited, the window had room, and every usable lane was busy: the links are the limit.
@@ -115,8 +117,8 @@ impl Clocks {
 }
 
 impl Cause {
-    /// Why a stream with something to send, or with nothing, does not send more. `is_usable_lane_idle` says whether a usable
-    /// lane is idle; `None` without a usable lane.
+    /// Why a stream with something to send, or with nothing, does not send more. `is_usable_lane_idle` says whether a
+    /// usable lane is idle; `None` without a usable lane.
     pub(super) fn of(scheduler: &Scheduler, is_usable_lane_idle: impl FnOnce() -> Option<bool>) -> Self {
         if scheduler.buffer().lanes_worth_of_work() == 0 {
             return match (scheduler.unsent().bytes(), scheduler.unsent().is_finished()) {
@@ -182,7 +184,8 @@ impl<const N: usize> Clock<N> {
         let mut since = now;
         if let Some((before, began)) = self.running {
             self.spent[before] += now.saturating_duration_since(began);
-            // Drivers read their clocks before they wait for the lock, so `now` may lie before the last switch. No time counts twice.
+            // Drivers read their clocks before they wait for the lock, so `now` may lie before the last switch. No time
+            // counts twice.
             since = began.max(now);
         }
         self.running = cause.map(|cause| (cause, since));

@@ -14,14 +14,14 @@ impl Connection {
     pub fn write(&mut self, now: Instant, bytes: Bytes) {
         self.use_for_bytes(now);
         self.scheduler.write(bytes);
-        self.wake_idle_lanes(now);
+        self.wake_for_work(now);
         self.observe_application(now);
     }
 
     /// The application will write no more.
     pub fn finish(&mut self, now: Instant) {
         self.scheduler.buffer_mut().finish();
-        self.wake_idle_lanes(now);
+        self.wake_for_work(now);
         self.observe_application(now);
     }
 
@@ -34,10 +34,23 @@ impl Connection {
     pub fn read(&mut self, now: Instant) -> Option<Bytes> {
         self.use_for_bytes(now);
         let bytes = self.incoming.read()?;
-        self.has_moved(now, now);
-        self.tell_the_limit();
-        self.observe_application(now);
+        self.has_read(now);
         Some(bytes)
+    }
+
+    /// The application has read: lanes tell the peer the new limit when it has moved enough.
+    pub(super) fn has_read(&mut self, now: Instant) {
+        self.has_moved(now, now);
+        if !self.incoming.is_complete() {
+            self.lanes.wake_for_limit(self.incoming.limit(), self.incoming.window());
+        }
+        self.observe_application(now);
+    }
+
+    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good as the others: the
+    /// lane of the writer's own thread.
+    pub fn prefer(&mut self, near: impl FnOnce() -> Option<LaneId>) {
+        self.lanes.prefer(near);
     }
 
     /// Whether bytes or a message have arrived that the application has not taken.
@@ -50,13 +63,14 @@ impl Connection {
         self.incoming.is_finished()
     }
 
-    /// The failure of the stream, if it has failed. The application can still read the bytes that have arrived in order.
+    /// The failure of the stream, if it has failed. The application can still read the bytes that have arrived in
+    /// order.
     pub fn failure(&self) -> Option<&Failure> {
         self.ending.failure()
     }
 
-    /// The application drops the stream. The lanes deliver its bytes and then its end, as long as the stream may linger. The application had taken
-    /// `unread` bytes from the stream without reading them.
+    /// The application drops the stream. The lanes deliver its bytes and then its end, as long as the stream may
+    /// linger. The application had taken `unread` bytes from the stream without reading them.
     pub fn drop_application(&mut self, now: Instant, unread: u64) {
         self.abandon(now);
         if self.is_over() {
@@ -68,18 +82,18 @@ impl Connection {
         self.stop_reading(unread);
     }
 
-    /// The stream has only to end: its lanes close at the latest when the stream has lingered and had the time to tell the peer.
+    /// The stream has only to end: its lanes close at the latest when the stream has lingered and had the time to tell
+    /// the peer.
     pub fn abandon(&mut self, now: Instant) {
         if self.ending.abandon(now) {
             self.wakes.supervisor = true;
-            for (lane, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.up) {
-                self.wakes.set_timer(LaneId(lane));
-            }
+            self.lanes.set_timers();
         }
     }
 
-    /// The application reads no more, and had taken `unread` bytes from the stream without reading them. This end tells the peer as soon as the
-    /// peer has sent bytes that the application has not read. A peer that sends nothing more can end its direction as usual.
+    /// The application reads no more, and had taken `unread` bytes from the stream without reading them. This end tells
+    /// the peer as soon as the peer has sent bytes that the application has not read. A peer that sends nothing more
+    /// can end its direction as usual.
     pub fn stop_reading(&mut self, unread: u64) {
         self.ending.stop_reading();
         if unread > 0 || self.incoming.bytes_held() > 0 {
@@ -103,12 +117,12 @@ impl Connection {
 
     /// Tells the peer that this end reads no more, unless a lane has told it that everything has arrived.
     pub(super) fn refuse(&mut self, unread: u64) {
-        if self.takes_nothing() || self.lanes.iter().any(|lane| lane.last_ack.complete) {
+        if self.takes_nothing() || self.lanes.have_told_the_end() {
             return;
         }
         self.ending.refuse(self.incoming.bytes_read().saturating_sub(unread));
         self.wakes.supervisor |= self.is_done();
-        self.wake_all_lanes();
+        self.lanes.wake_all();
     }
 
     /// Whether the stream needs no lane any more.
@@ -116,8 +130,8 @@ impl Connection {
         self.ending.needs_no_lane()
     }
 
-    /// Whether nothing is lost if every lane ends now: the peer has every written byte, and it has ended its own direction, or the application reads
-    /// no more.
+    /// Whether nothing is lost if every lane ends now: the peer has every written byte, and it has ended its own
+    /// direction, or the application reads no more.
     pub fn loses_nothing(&self) -> bool {
         self.bytes_at_risk() == 0 && (self.incoming.is_complete() || self.ending.nobody_reads())
     }
@@ -127,14 +141,12 @@ impl Connection {
         self.ending.linger()
     }
 
-    /// Whether this end owes its peer nothing: the peer has every written byte and the end, or reads no more. If both directions are over, the peer has
-    /// heard of that too; if the application has dropped the stream, the peer's bytes are acknowledged. A stream that has failed owes nothing.
+    /// Whether this end owes its peer nothing: the peer has every written byte and the end, or reads no more. If both
+    /// directions are over, the peer has heard of that too; if the application has dropped the stream, the peer's bytes
+    /// are acknowledged. A stream that has failed owes nothing.
     pub fn has_delivered(&self) -> bool {
-        self.needs_no_lane() || self.is_sending_over() && !self.is_receiving_over() && !self.owes_last_acknowledgement()
-    }
-
-    fn owes_last_acknowledgement(&self) -> bool {
-        self.ending.is_dropped() && self.lanes.iter().any(|lane| lane.up && lane.since.is_some())
+        let owes_last_acknowledgement = || self.ending.is_dropped() && self.lanes.owe_acknowledgement();
+        self.needs_no_lane() || self.is_sending_over() && !self.is_receiving_over() && !owes_last_acknowledgement()
     }
 
     /// Why the application cannot write any more, for another reason than [`Connection::finish`].
@@ -142,7 +154,8 @@ impl Connection {
         self.ending.write_failure()
     }
 
-    /// Whether the peer has every written byte: it has received all of them and the end, or has read them and reads no more.
+    /// Whether the peer has every written byte: it has received all of them and the end, or has read them and reads no
+    /// more.
     pub fn is_sent(&self) -> bool {
         self.scheduler.buffer().is_complete() || self.ending.has_stopped_at_the_end()
     }

@@ -1,8 +1,9 @@
 //! How a stream ends: finished, dropped, told to stop, given up.
 //!
-//! Each direction ends separately. When the application drops the stream, the lanes still deliver its bytes and then its end, as long as the stream
-//! may linger. This end tells the peer at once that it reads no more ([`Frame::Stop`](crate::wire::Frame::Stop), as `STOP_SENDING` in RFC 9000): the
-//! peer's writes fail, while it still receives this end's bytes. Only [`Connection::abort`](super::Connection::abort) discards bytes that the peer does
+//! Each direction ends separately. When the application drops the stream, the lanes still deliver its bytes and then
+//! its end, as long as the stream may linger. This end tells the peer at once that it reads no more
+//! ([`Frame::Stop`](crate::wire::Frame::Stop), as `STOP_SENDING` in RFC 9000): the peer's writes fail, while it still
+//! receives this end's bytes. Only [`Connection::abort`](super::Connection::abort) discards bytes that the peer does
 //! not have yet.
 
 use super::Failure;
@@ -135,8 +136,8 @@ impl Ending {
         self.settled || self.failure.is_some()
     }
 
-    /// The last lane of a stream that is done has ended, and may have left the peer ignorant of the end. The stream waits at
-    /// most `limit` for the peer to dial again; `rtt` is the lane's round trip.
+    /// The last lane of a stream that is done has ended, and may have left the peer ignorant of the end. The stream
+    /// waits at most `limit` for the peer to dial again; `rtt` is the lane's round trip.
     pub(super) fn expect_return(&mut self, now: Instant, rtt: Option<Duration>, limit: Duration) {
         let redial = (REDIAL + REDIAL_ROUND_TRIPS * rtt.unwrap_or_default()).min(limit);
         self.returns = Some(Countdown::new(now, redial.max(MIN_RETURN)));

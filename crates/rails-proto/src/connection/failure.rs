@@ -36,7 +36,8 @@ pub enum Failure {
         /// nothing.
         joined_in_vain: u32,
     },
-    /// The peer has dropped the stream, or its receiving half, and reads no more. The application can still read the peer's bytes.
+    /// The peer has dropped the stream, or its receiving half, and reads no more. The application can still read the
+    /// peer's bytes.
     #[error("the peer dropped the stream and has not read {unread} of the bytes that were written")]
     Stopped {
         /// The number of written bytes that the peer has not read.

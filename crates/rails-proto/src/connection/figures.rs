@@ -1,6 +1,6 @@
 //! The figures of a connection and its lanes.
 
-use super::{Connection, LaneId, LaneProgress, LaneState, LaneTimes, Stalls};
+use super::{Connection, LaneId, LaneProgress, LaneTimes, Stalls, stalls::Cause};
 use crate::scheduler::{ByteCount, Reissued};
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 pub struct WindowUse {
     /// The window's size.
     pub size_bytes: u64,
-    /// For the peer's window: the bytes between its reader and the last byte sent, as far as this end knows. For this end's window: the
-    /// bytes between its reader and the last byte that has arrived.
+    /// For the peer's window: the bytes between its reader and the last byte sent, as far as this end knows. For this
+    /// end's window: the bytes between its reader and the last byte that has arrived.
     pub used_bytes: u64,
     /// The maximum so far.
     pub max_used_bytes: u64,
@@ -37,8 +37,9 @@ pub struct Figures {
     pub reissued: Reissued,
     /// Bytes that arrived more than once, and the chunks that held such bytes.
     pub duplicated: ByteCount,
-    /// Bytes that this end keeps for the peer: those that wait for a lane, and those from the first unacknowledged one to the last that a lane has taken. At
-    /// most [`Config::send_buffer`](super::Config::send_buffer) and [`Config::max_unacknowledged`](super::Config::max_unacknowledged) together, and one message.
+    /// Bytes that this end keeps for the peer: those that wait for a lane, and those from the first unacknowledged one
+    /// to the last that a lane has taken. At most [`Config::send_buffer`](super::Config::send_buffer) and
+    /// [`Config::max_unacknowledged`](super::Config::max_unacknowledged) together, and one message.
     pub kept: u64,
     /// The peer's window.
     pub sending: WindowUse,
@@ -63,17 +64,11 @@ pub struct LaneFigures {
     pub in_flight: u64,
     /// Bytes per second that the lane carried while it was busy; `None` if the peer has acknowledged none yet.
     pub rate: Option<f64>,
-    /// How long a chunk takes from the moment the lane takes it to its acknowledgement; `None` before the first acknowledgement.
+    /// How long a chunk takes from the moment the lane takes it to its acknowledgement; `None` before the first
+    /// acknowledgement.
     pub service: Option<Duration>,
     /// Whether an event has reported the lane as [unused](super::EventKind::Unused), and it has not been used since.
     pub unused: bool,
-}
-
-/// The maximum use of each window.
-#[derive(Debug, Default)]
-pub(super) struct Peaks {
-    pub(super) sending: u64,
-    pub(super) receiving: u64,
 }
 
 impl WindowUse {
@@ -108,74 +103,79 @@ impl Connection {
             sent: self.sent(),
             read: self.incoming.bytes_read(),
             reissued: self.scheduler.flight().reissued(),
-            duplicated: ByteCount { bytes: self.incoming.bytes_duplicated(), chunks: self.duplicates.chunks },
+            duplicated: self.incoming.duplicated(),
             kept: self.scheduler.buffer().bytes_kept(),
             sending: WindowUse {
                 size_bytes: self.scheduler.window().peer(),
                 used_bytes: self.scheduler.buffer().window_used(),
-                max_used_bytes: self.peaks.sending,
+                max_used_bytes: self.max_window_used,
             },
-            receiving: WindowUse {
-                size_bytes: self.parameters.window,
-                used_bytes: self.incoming.window_used(),
-                max_used_bytes: self.peaks.receiving,
-            },
+            receiving: self.incoming.window_use(),
             reordered: self.incoming.reordered(),
-            stalls: self.stalls(now),
+            stalls: self.clocks.stalls(now),
         }
     }
 
     /// The figures of `lane`, which is up, since it joined.
     pub fn lane_figures(&self, now: Instant, lane: LaneId) -> LaneFigures {
         let lane_view = self.scheduler.flight().lane_view(lane.0);
-        let state = &self.lanes[lane.0];
+        let state = &self.lanes[lane];
         LaneFigures {
             reissued: self.scheduler.lane(lane.0).reissued(),
-            duplicated: state.duplicates,
+            duplicated: state.duplicates(),
             times: state.times(now),
             in_flight: lane_view.in_flight,
             rate: lane_view.rate,
             service: lane_view.service,
-            unused: state.unused.told,
+            unused: state.is_unused(),
         }
     }
 
     /// The progress of the lanes that are up, for the report of a standstill.
     pub fn lane_progress(&self, now: Instant) -> impl Iterator<Item = LaneProgress> + '_ {
-        self.lanes().map(move |lane| {
-            let state = &self.lanes[lane.0];
-            let ago = |at: Instant| now.saturating_duration_since(at);
-            LaneProgress {
-                lane,
-                number: self.scheduler.lane(lane.0).number(),
-                state: match () {
-                    () if state.health.is_link_down() => LaneState::LinkDown,
-                    () if state.health.is_stalled() => LaneState::Stalled,
-                    () if state.leaving => LaneState::Leaving,
-                    () if state.idle => LaneState::Idle,
-                    () => LaneState::Busy,
-                },
-                unacknowledged: self.scheduler.lane(lane.0).in_flight(),
-                last_progress: self.scheduler.lane(lane.0).acknowledged_at().map(ago),
-                last_arrival: state.arrived_at.map(ago),
-                rtt: self.scheduler.flight().lane_view(lane.0).rtt,
-            }
-        })
+        self.lanes.progress(now, &self.scheduler)
     }
 
-    /// Counts a chunk that arrived on `lane`: whether it is a duplicate, and how full the window is.
-    pub(super) fn count_arrival(&mut self, now: Instant, lane: LaneId) {
-        let duplicated = self.incoming.bytes_duplicated();
-        // When the stream changes to messages, this count begins at zero again.
-        let again = duplicated.saturating_sub(self.duplicates.bytes);
-        self.duplicates.bytes = duplicated;
-        if again > 0 {
-            self.duplicates.chunks += 1;
-            self.lanes[lane.0].duplicates.add(again);
+    /// How many bytes the application has written, and how many of them the peer has read as far as this end knows.
+    pub fn sent(&self) -> (u64, u64) {
+        (self.scheduler.unsent().bytes_written(), self.scheduler.window().consumed())
+    }
+
+    /// How many bytes lanes have taken more than once.
+    pub fn bytes_sent_again(&self) -> u64 {
+        self.scheduler.flight().reissued().total().bytes
+    }
+
+    /// How many bytes the application has read, and how many arrived more than once.
+    pub fn received(&self) -> (u64, u64) {
+        (self.incoming.bytes_read(), self.incoming.bytes_duplicated())
+    }
+
+    /// Switches the clocks if the application has ended or begun a stall.
+    pub(super) fn observe_application(&mut self, now: Instant) {
+        if self.clocks.run_for(self.cause(), self.incoming.is_readable()) {
+            self.watch_for_standstill(now);
         } else {
-            self.has_moved(now, now);
+            self.observe(now);
         }
-        self.peaks.receiving = self.peaks.receiving.max(self.incoming.window_used());
+    }
+
+    /// Switches the clocks to the causes at `now`.
+    pub(super) fn observe(&mut self, now: Instant) {
+        self.watch_for_standstill(now);
+        let cause = self.cause();
+        let is_new = self.clocks.switch(now, cause, self.incoming.is_readable());
+        if is_new && cause != Cause::NothingToSend && self.scheduler.buffer().is_at_work() {
+            self.lanes.stand_by(now, &self.scheduler);
+        }
+        self.lanes.observe(now, cause);
+    }
+
+    fn cause(&self) -> Cause {
+        if self.has_failed() || self.scheduler.buffer().is_complete() {
+            return Cause::Drained;
+        }
+        Cause::of(&self.scheduler, || self.lanes.is_any_usable_idle(&self.scheduler))
     }
 }
 

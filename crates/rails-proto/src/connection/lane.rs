@@ -1,56 +1,35 @@
-//! The state of a lane at one end, and the acknowledgements that it sends.
+//! A lane at one end of a stream.
 
-use super::{Connection, LaneId, health::Health, stalls::LaneClock, unused::Unused};
-use crate::{
-    parameters::ACK_TIMER,
-    scheduler::ByteCount,
-    wire::{Ack, Frame},
+use super::{
+    acknowledger::{Acknowledger, Told},
+    health::{Health, LinkSample, Progress},
+    leave::Leave,
+    progress::LaneState,
+    stalls::{Cause, LaneClock, LaneTimes},
+    unused::Unused,
 };
-use std::time::Instant;
+use crate::{scheduler::ByteCount, wire::Ack};
+use std::time::{Duration, Instant};
 
-/// A lane.
+/// The state of a lane, made of parts of its own.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
-    pub(super) up: bool,
+    up: bool,
     /// The lane's last answer was [`Transmit::Idle`](super::Transmit::Idle), and nothing has woken it since.
-    pub(super) idle: bool,
+    idle: bool,
     /// A wake found the lane idle, and the lane has not asked since.
-    pub(super) called: bool,
-    /// Chunks that have arrived whole.
-    pub(super) chunks: u64,
-    /// When the last of them arrived.
-    pub(super) arrived_at: Option<Instant>,
-    /// The last acknowledgement that this end sent on the lane.
-    pub(super) last_ack: LastAckSent,
-    /// Bytes that have arrived since then.
-    pub(super) unacknowledged: u64,
-    /// When the first of them arrived.
-    pub(super) since: Option<Instant>,
-    pub(super) reset_sent: bool,
-    pub(super) stop_sent: bool,
-    pub(super) health: Health,
-    pub(super) unused: Unused,
+    called: bool,
+    acknowledger: Acknowledger,
+    reset_sent: bool,
+    stop_sent: bool,
+    health: Health,
+    unused: Unused,
     /// Another connection has taken the lane's place.
-    pub(super) replaced: bool,
-    /// Whether the lane is leaving the stream.
-    pub(super) leaving: bool,
-    /// Whether the last `Leave` on this lane said that the peer has acknowledged everything sent on it; `None` before
-    /// the first.
-    pub(super) leave_sent: Option<bool>,
-    /// The peer said that this end has acknowledged everything that it sent on the lane.
-    pub(super) other_drained: bool,
-    pub(super) clock: LaneClock,
+    replaced: bool,
+    leave: Leave,
+    clock: LaneClock,
     /// Bytes and chunks that arrived on the lane and had arrived before.
-    pub(super) duplicates: ByteCount,
-}
-
-/// The reason why a lane does not join.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoLane {
-    /// The stream is over.
-    StreamOver,
-    /// The stream has [`MAX_LANES`](crate::parameters::MAX_LANES) lanes already.
-    Full,
+    duplicates: ByteCount,
 }
 
 /// When a lane has to act without an event; `None` is never.
@@ -60,7 +39,8 @@ pub struct LaneTimeouts {
     pub acknowledge: Option<Instant>,
     /// When the driver checks the lane's progress.
     pub progress: Option<Instant>,
-    /// When the driver calls [`Connection::handle_timeout`], after which the linger time may be over.
+    /// When the driver calls [`Connection::handle_timeout`](super::Connection::handle_timeout), after which the linger
+    /// time may be over.
     pub linger: Option<Instant>,
     /// Whether the lane ends at once, even with bytes in flight: the application has abandoned the stream, and the
     /// linger time is over.
@@ -69,100 +49,218 @@ pub struct LaneTimeouts {
     pub replaced: bool,
 }
 
-/// An acknowledgement that was sent.
-#[derive(Debug, Default)]
-pub(super) struct LastAckSent {
-    pub(super) chunks: u64,
-    pub(super) limit: u64,
-    pub(super) complete: bool,
-}
-
 impl Lane {
+    /// A lane that has joined. The peer knows `window` as its first limit.
+    pub(super) fn joined(window: u64) -> Self {
+        Self { up: true, acknowledger: Acknowledger::new(window), ..Self::default() }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// Another connection takes the lane's place.
+    pub(super) fn replace(&mut self) {
+        self.replaced = true;
+    }
+
+    /// Whether another connection has taken the lane's place.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.replaced
+    }
+
+    // Whether the lane asks for something to send.
+
+    /// The lane asks what to send.
+    pub(super) fn ask(&mut self) {
+        self.called = false;
+    }
+
+    /// The lane has room, and nothing to send.
+    pub(super) fn rest(&mut self) {
+        self.idle = true;
+    }
+
     /// Wakes the lane if it is idle. Returns whether it was.
     pub(super) fn call(&mut self) -> bool {
         self.called |= self.idle;
         std::mem::take(&mut self.idle)
     }
 
-    /// When the chunks that have arrived are to be acknowledged at the latest.
-    fn acknowledge_at(&self) -> Option<Instant> {
-        self.since.map(|since| since + ACK_TIMER)
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle
     }
 
-    /// Whether the chunks that have arrived are to be acknowledged now, with a receive window of `window` bytes.
-    pub(super) fn owes_acknowledgement(&self, now: Instant, window: u64) -> bool {
-        self.unacknowledged >= part(window, ACKS_PER_WINDOW) || self.acknowledge_at().is_some_and(|at| now >= at)
+    /// Whether a wake found the lane idle, and the lane has not asked since.
+    pub(super) fn is_called(&self) -> bool {
+        self.called
+    }
+
+    /// The lane resets the stream. Returns whether that is news to the peer.
+    pub(super) fn say_reset(&mut self) -> bool {
+        !std::mem::replace(&mut self.reset_sent, true)
+    }
+
+    /// The lane says that this end reads no more. Returns whether that is news to the peer.
+    pub(super) fn say_stop(&mut self) -> bool {
+        !std::mem::replace(&mut self.stop_sent, true)
+    }
+
+    // How the lane leaves the stream.
+
+    /// The lane leaves the stream. Returns whether that is news.
+    pub(super) fn begin_leave(&mut self) -> bool {
+        self.up && self.leave.begin()
+    }
+
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leave.has_begun()
+    }
+
+    /// The peer said whether this end has acknowledged everything that it sent on the lane.
+    pub(super) fn peer_says_leave(&mut self, drained: bool) {
+        self.leave.peer_says(drained);
+    }
+
+    /// Whether the lane says `Leave` now. `drained` says whether the peer has acknowledged everything sent on it.
+    pub(super) fn says_leave(&mut self, drained: bool) -> bool {
+        self.leave.says(drained)
+    }
+
+    /// Whether the lane has left: each end has acknowledged all that the other sent on it.
+    pub(super) fn has_left(&self) -> bool {
+        self.leave.is_agreed() && !self.acknowledger.owes()
+    }
+
+    // What arrives on the lane.
+
+    /// A chunk of `length` bytes has arrived whole. Returns whether an acknowledgement is due now.
+    pub(super) fn arrived(&mut self, now: Instant, length: u32, window: u64) -> bool {
+        self.acknowledger.arrived(now, length, window)
+    }
+
+    /// The chunk that arrived had `bytes` that had arrived before.
+    pub(super) fn count_duplicate(&mut self, bytes: u64) {
+        self.duplicates.add(bytes);
+    }
+
+    /// Bytes and chunks that arrived on the lane and had arrived before.
+    pub(super) fn duplicates(&self) -> ByteCount {
+        self.duplicates
+    }
+
+    /// The acknowledgements that this end sends on the lane.
+    pub(super) fn acknowledger(&self) -> &Acknowledger {
+        &self.acknowledger
+    }
+
+    /// Gives an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
+    pub(super) fn acknowledge(&mut self, now: Instant, told: Told, has_chunk: bool) -> Option<Ack> {
+        self.acknowledger.acknowledge(now, told, has_chunk)
+    }
+
+    // Whether the lane makes progress, and what the scheduler gives it.
+
+    /// The progress of the lane.
+    pub(super) fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Checks whether the lane makes progress; see [`Health::check`].
+    pub(super) fn check(&mut self, now: Instant, sample: &LinkSample, progress_at: Option<Instant>) -> Progress {
+        self.health.check(now, sample, progress_at)
+    }
+
+    /// Has the lane checked at `at`, or not at all.
+    pub(super) fn set_check(&mut self, at: Option<Instant>) {
+        self.health.set_check(at);
+    }
+
+    /// Has the lane checked by `at`. Returns whether that is earlier than before.
+    pub(super) fn check_by(&mut self, at: Instant) -> bool {
+        self.health.check_by(at)
+    }
+
+    /// The lane stalls. Returns when to check it next, if not only an event can change anything.
+    pub(super) fn stall(&mut self, now: Instant) -> Option<Instant> {
+        self.health.stall(now)
+    }
+
+    /// The stalled lane makes progress again. Returns since when it was stalled.
+    pub(super) fn restore(&mut self) -> Option<Instant> {
+        self.unused.begin_anew();
+        self.health.restore()
+    }
+
+    /// The link went down. Returns whether the lane stalls by that.
+    pub(super) fn link_down(&mut self) -> bool {
+        self.up && self.health.link_down()
+    }
+
+    /// The link is up again. Returns whether the lane is to be checked now.
+    pub(super) fn link_up(&mut self) -> bool {
+        self.health.link_up()
+    }
+
+    /// The policy gave the lane something.
+    pub(super) fn used(&mut self, now: Instant) {
+        self.unused.used(self.times(now).left_to_others);
+    }
+
+    /// Whether the lane, which asks and gets nothing else, gets a probe now.
+    pub(super) fn take_probe(&mut self) -> bool {
+        self.unused.take_probe()
+    }
+
+    /// The stream is at work, and the lane is idle: it checks by `at` whether the others take the work. Returns whether
+    /// that is earlier than the lane knows.
+    pub(super) fn stand_by(&mut self, now: Instant, at: Instant) -> bool {
+        self.unused.begin(now);
+        self.health.check_by(at)
+    }
+
+    /// The lane needs no check.
+    pub(super) fn stand_down(&mut self) {
+        self.unused.end();
+        self.health.set_check(None);
+    }
+
+    /// The lane stands by, and checks whether the others take the work. Returns whether a probe is due, of a lane that
+    /// `may_probe`.
+    pub(super) fn probe_if_due(&mut self, now: Instant, may_probe: bool) -> bool {
+        self.unused.begin(now);
+        may_probe && self.unused.probe_if_due(now)
+    }
+
+    /// Returns for how long the lane has not been used, if an event is to report it.
+    pub(super) fn report_unused(&mut self, now: Instant) -> Option<Duration> {
+        self.unused.report(self.times(now).left_to_others)
+    }
+
+    /// Whether an event has reported the lane as unused.
+    pub(super) fn is_unused(&self) -> bool {
+        self.unused.is_told()
+    }
+
+    // The lane's time.
+
+    /// Switches the lane's clock at `now`, while the stream does not send more for that cause.
+    pub(super) fn observe(&mut self, now: Instant, cause: Cause) {
+        self.clock.switch(now, cause, self.health.is_stalled(), self.idle);
+    }
+
+    /// The lane's time while it was up, by activity.
+    pub(super) fn times(&self, now: Instant) -> LaneTimes {
+        self.clock.times(now)
+    }
+
+    pub(super) fn state(&self) -> LaneState {
+        match () {
+            () if self.health.is_link_down() => LaneState::LinkDown,
+            () if self.health.is_stalled() => LaneState::Stalled,
+            () if self.is_leaving() => LaneState::Leaving,
+            () if self.idle => LaneState::Idle,
+            () => LaneState::Busy,
+        }
     }
 }
-
-impl Connection {
-    /// When `lane` has to act without an event. Calls that name the lane may change it. After any other change,
-    /// [`Wakes::lanes`](super::Wakes::lanes) names the lane.
-    pub fn lane_timeouts(&mut self, lane: LaneId) -> LaneTimeouts {
-        self.wakes.unset_timer(lane);
-        let state = &self.lanes[lane.0];
-        LaneTimeouts {
-            acknowledge: state.acknowledge_at(),
-            progress: self.progress_check_at(lane),
-            linger: self.ending.check_at(self.is_done()),
-            lingered: self.ending.has_lingered(),
-            replaced: state.replaced,
-        }
-    }
-
-    /// Ends the connections with that lane number. Returns whether one of them was leaving the stream.
-    pub(super) fn replace(&mut self, number: u16) -> bool {
-        let mut was_leaving = false;
-        let scheduler = &self.scheduler;
-        let is_earlier = |(index, lane): &(usize, &mut Lane)| lane.up && scheduler.lane(*index).number() == number;
-        for (index, lane) in self.lanes.iter_mut().enumerate().filter(is_earlier) {
-            lane.replaced = true;
-            was_leaving |= lane.leaving;
-            self.wakes.set_timer(LaneId(index));
-        }
-        was_leaving
-    }
-
-    /// Appends an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
-    pub(super) fn acknowledge(&mut self, now: Instant, lane: LaneId, riding: bool, control: &mut Vec<u8>) -> bool {
-        let complete = self.incoming.is_complete() && !self.ending.refuses();
-        let limit = self.incoming.limit();
-        let state = &mut self.lanes[lane.0];
-        let news = state.chunks > state.last_ack.chunks;
-        let due = complete && (news || !state.last_ack.complete)
-            || state.owes_acknowledgement(now, self.parameters.window)
-            || limit - state.last_ack.limit >= part(self.parameters.window, LIMITS_PER_WINDOW) && !complete;
-        let worthwhile = due || riding && news;
-        if !worthwhile {
-            return false;
-        }
-        control.extend_from_slice(&Frame::Ack(Ack { chunks: state.chunks, limit, complete }).encode());
-        state.last_ack = LastAckSent { chunks: state.chunks, limit, complete };
-        state.unacknowledged = 0;
-        state.since = None;
-        self.has_acknowledged();
-        true
-    }
-
-    /// Appends `Leave`, and once more when the peer has acknowledged everything sent on the lane.
-    pub(super) fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
-        let drained = self.scheduler.lane(lane.0).in_flight_chunks() == 0;
-        let state = &mut self.lanes[lane.0];
-        if state.leave_sent == Some(drained) || state.leave_sent == Some(true) {
-            return false;
-        }
-        state.leave_sent = Some(drained);
-        control.extend_from_slice(&Frame::Leave { drained }.encode());
-        true
-    }
-}
-
-/// A part of the window, at least a byte: else an end with a small window would send acknowledgements without end.
-pub(super) fn part(window: u64, parts: u64) -> u64 {
-    (window / parts).max(1)
-}
-
-/// A lane acknowledges at the latest after this part of the window.
-const ACKS_PER_WINDOW: u64 = 8;
-/// A lane tells the peer a new limit when the limit has moved by this part of the window.
-pub(super) const LIMITS_PER_WINDOW: u64 = 4;

@@ -1,16 +1,21 @@
 //! Lanes come and go.
 
-use super::{
-    Connection, EventKind, Failure, LaneEnd, LaneId, NoLane, Refused,
-    lane::{Lane, LastAckSent},
-    outage::Delivery,
-};
-use crate::{parameters::MAX_LANES, scheduler::LaneTraits};
+use super::{Connection, EventKind, Failure, LaneEnd, LaneId, Refused, outage::Delivery};
+use crate::scheduler::LaneTraits;
 use std::time::Instant;
 
+/// The reason why a lane does not join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoLane {
+    /// The stream is over.
+    StreamOver,
+    /// The stream has [`MAX_LANES`](crate::parameters::MAX_LANES) lanes already.
+    Full,
+}
+
 impl Connection {
-    /// A lane has joined. It replaces an earlier connection with its number. If that connection was leaving the stream, the new one leaves too,
-    /// and tells the peer.
+    /// A lane has joined. It replaces an earlier connection with its number. If that connection was leaving the stream,
+    /// the new one leaves too, and tells the peer.
     ///
     /// # Errors
     /// [`NoLane`]. Even if the stream has too many lanes, an earlier connection with the number ends.
@@ -19,34 +24,26 @@ impl Connection {
         if self.has_failed() {
             return Err(NoLane::StreamOver);
         }
-        let is_leaving = self.replace(traits.number);
-        let free = self.lanes.iter().position(|lane| !lane.up).unwrap_or(self.lanes.len());
-        if free >= MAX_LANES {
-            return Err(NoLane::Full);
-        }
-        if free == self.lanes.len() {
-            self.lanes.push(Lane::default());
-        }
-        let last_ack = LastAckSent { limit: self.parameters.window, ..LastAckSent::default() };
-        self.lanes[free] = Lane { up: true, last_ack, ..Lane::default() };
+        let is_leaving = self.lanes.replace(traits.number, &self.scheduler);
+        let lane = self.lanes.join(self.incoming.window()).ok_or(NoLane::Full)?;
         self.paths.up(traits.number);
-        self.scheduler.lane_up(free, traits);
+        self.scheduler.lane_up(lane.0, traits);
         self.ending.has_returned();
-        self.tell(now, Some(LaneId(free)), EventKind::Joined);
+        self.tell(now, Some(lane), EventKind::Joined);
         self.outage.count_join();
         self.watch_for_outage(now);
         self.observe(now);
         if is_leaving {
-            self.leave(now, LaneId(free));
+            self.leave(now, lane);
         }
-        Ok(LaneId(free))
+        Ok(lane)
     }
 
     /// A lane has ended.
     pub fn lane_down(&mut self, now: Instant, lane: LaneId, end: LaneEnd) {
         self.note_end(lane, end);
         // Both ends close a lane that leaves, and the peer may have done so before the stream was done.
-        let is_leaving = self.lanes[lane.0].leaving;
+        let is_leaving = self.lanes[lane].is_leaving();
         if end == LaneEnd::Closed && self.is_done() && !is_leaving {
             self.ending.settle();
         }
@@ -54,9 +51,9 @@ impl Connection {
         let rtt = self.scheduler.flight().lane_view(lane.0).rtt;
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
-        self.lanes[lane.0] = Lane::default();
-        // If it was the last lane of a stream that is done, either the peer is gone, or it has still to hear of the end and dials
-        // again soon.
+        self.lanes.remove(lane);
+        // If it was the last lane of a stream that is done, either the peer is gone, or it has still to hear of the end
+        // and dials again soon.
         if (end == LaneEnd::ByPeer || is_leaving) && self.is_done_without_lanes() {
             self.ending.expect_return(now, rtt, self.outage.limit());
             self.wakes.supervisor = true;
@@ -64,24 +61,25 @@ impl Connection {
         self.tell(now, Some(lane), EventKind::Ended { bytes_at_risk });
         self.watch_for_outage(now);
         // All of them: the lost lane may have been the one that watched over another.
-        self.wake_all_lanes();
+        self.lanes.wake_all();
         self.wakes.writer = true;
         self.observe(now);
     }
 
-    /// Takes a lane out of the stream. The scheduler gives it nothing more, and both ends close it when they have acknowledged all its chunks.
+    /// Takes a lane out of the stream. The scheduler gives it nothing more, and both ends close it when they have
+    /// acknowledged all its chunks.
     pub fn leave(&mut self, now: Instant, lane: LaneId) {
-        let state = &mut self.lanes[lane.0];
-        if state.up && !std::mem::replace(&mut state.leaving, true) {
+        if self.lanes[lane].begin_leave() {
             self.scheduler.lane_mut(lane.0).retire();
             self.tell(now, Some(lane), EventKind::Leaving);
             self.watch_for_outage(now);
-            self.wake_all_lanes();
+            self.lanes.wake_all();
             self.observe(now);
         }
     }
 
-    /// Takes the lane with that number out of the stream: both of its connections, if one is replacing the other. Returns whether there is one.
+    /// Takes the lane with that number out of the stream: both of its connections, if one is replacing the other.
+    /// Returns whether there is one.
     pub fn leave_by_number(&mut self, now: Instant, number: u16) -> bool {
         let lanes: Vec<LaneId> = self.lanes().filter(|lane| self.scheduler.lane(lane.0).number() == number).collect();
         lanes.iter().for_each(|lane| self.leave(now, *lane));
@@ -90,19 +88,12 @@ impl Connection {
 
     /// Whether a lane is leaving the stream.
     pub fn is_leaving(&self, lane: LaneId) -> bool {
-        self.lanes[lane.0].leaving
-    }
-
-    /// The peer takes the lane out of the stream.
-    pub fn handle_leave(&mut self, now: Instant, lane: LaneId, drained: bool) {
-        self.leave(now, lane);
-        self.lanes[lane.0].other_drained |= drained;
-        self.wake(lane);
+        self.lanes[lane].is_leaving()
     }
 
     /// The lanes that are up.
     pub fn lanes(&self) -> impl Iterator<Item = LaneId> + '_ {
-        self.lanes.iter().enumerate().filter(|(_, lane)| lane.up).map(|(index, _)| LaneId(index))
+        self.lanes.ids()
     }
 
     /// This end dials the lane of that number for the first time.
@@ -110,15 +101,16 @@ impl Connection {
         self.paths.dialled(number);
     }
 
-    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer refused it, if it did. If the peer has
-    /// refused every lane that was up, and none of them timed out, the stream fails: no peer is left.
+    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer
+    /// refused it, if it did. If the peer has refused every lane that was up, and none of them timed out, the stream
+    /// fails: no peer is left.
     pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
         self.paths.dial_failed(number, refused);
         self.note_paths(now);
         if !self.paths.are_refused() {
             return;
         }
-        if !self.is_over() && self.outage.is_counting(self.is_any_up()) {
+        if !self.is_over() && self.outage.is_counting(self.lanes.is_any_up()) {
             self.fail_for_want_of_lanes(now);
         }
         // No peer is left to hear of the end of a stream that is done.
@@ -133,7 +125,7 @@ impl Connection {
         if self.is_over() {
             return;
         }
-        let has_lane = self.has_usable_lane();
+        let has_lane = self.lanes.is_any_usable(&self.scheduler);
         let (delivered, owes_nothing) =
             (self.scheduler.buffer().delivered(), self.scheduler.flight().is_all_acknowledged());
         if let Some(kind) = self.outage.watch(now, Delivery { has_lane, delivered, owes_nothing }) {
@@ -147,7 +139,7 @@ impl Connection {
 
     /// Fails a stream whose outage has lasted too long.
     pub(super) fn check_outage(&mut self, now: Instant) {
-        let is_any_up = self.is_any_up();
+        let is_any_up = self.lanes.is_any_up();
         if !self.is_over() && self.outage.check(now, is_any_up) {
             self.fail_for_want_of_lanes(now);
         }
@@ -164,7 +156,7 @@ impl Connection {
         // Another connection may have taken the lane's place.
         let is_replaced = self.lanes().any(|other| other != lane && self.scheduler.lane(other.0).number() == number);
         if !is_replaced {
-            self.paths.down(number, if self.lanes[lane.0].leaving { LaneEnd::Own } else { end });
+            self.paths.down(number, if self.lanes[lane].is_leaving() { LaneEnd::Own } else { end });
         }
     }
 

@@ -1,8 +1,8 @@
 //! A connection that carries messages.
 //!
-//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`]. Depending on the answer, it hands the chunk in whole
-//! through [`Connection::handle_content`], or reads it straight into the message's buffer, through [`Connection::lend`] and
-//! [`Connection::handle_part`].
+//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`]. Depending on the answer,
+//! it hands the chunk in whole through [`Connection::handle_content`], or reads it straight into the message's buffer,
+//! through [`Connection::lend`] and [`Connection::handle_part`].
 
 use super::{Connection, LaneId};
 use crate::{
@@ -26,7 +26,8 @@ pub enum NotForMessages {
     TooSmall {
         /// The longest chunk that both ends take.
         chunk: usize,
-        /// The most bytes that may be on their way: the peer's window, or less ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
+        /// The most bytes that may be on their way: the peer's window, or less
+        /// ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
         window: u64,
     },
 }
@@ -34,7 +35,8 @@ pub enum NotForMessages {
 impl Connection {
     // The application's side.
 
-    /// Uses the stream for messages from here on. If bytes have arrived already, the stream fails with [`Violation::Form`].
+    /// Uses the stream for messages from here on. If bytes have arrived already, the stream fails with
+    /// [`Violation::Form`].
     ///
     /// # Errors
     /// [`NotForMessages`]; the stream is as it was.
@@ -44,46 +46,46 @@ impl Connection {
             return Err(NotForMessages::TooSmall { chunk, window });
         }
         // A peer that reads no more has ended this end's sending, but it may have sent messages before.
-        if self.form == Some(Form::Bytes) || !(self.ending.is_stopped() || self.scheduler.buffer_mut().carry_messages())
+        if self.incoming.form() == Some(Form::Bytes)
+            || !(self.ending.is_stopped() || self.scheduler.buffer_mut().carry_messages())
         {
             return Err(NotForMessages::InUse);
         }
-        self.form = Some(Form::Messages);
-        self.agree(now, Form::Messages);
+        let chosen = self.incoming.choose(Form::Messages);
+        let _ = self.or_fail(now, chosen);
         Ok(())
     }
 
-    /// The longest message that can be sent, in bytes, and the most bytes that may be on their way: the peer's window, or less
-    /// ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
+    /// The longest message that can be sent, in bytes, and the most bytes that may be on their way: the peer's window,
+    /// or less ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
     pub fn longest_message(&self) -> (u64, u64) {
         let window = self.scheduler.window().size();
         (longest_message(window), window)
     }
 
-    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there are any [`Connection::writable_bytes`]. The message may be
-    /// longer than that.
+    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there are any
+    /// [`Connection::writable_bytes`]. The message may be longer than that.
     ///
     /// # Panics
     /// If the stream does not carry messages or is finished.
     pub fn send(&mut self, now: Instant, priority: Priority, message: Bytes) {
         self.scheduler.buffer_mut().send(priority, message);
-        self.wake_idle_lanes(now);
+        self.wake_for_work(now);
         self.observe_application(now);
     }
 
-    /// Takes the next message, or the packet with the next messages. `None` if there is none yet, or [no more](Connection::is_read).
+    /// Takes the next message, or the packet with the next messages. `None` if there is none yet, or [no
+    /// more](Connection::is_read).
     pub fn receive(&mut self, now: Instant) -> Option<Delivery> {
         let delivery = self.incoming.read_message()?;
-        self.has_moved(now, now);
-        self.tell_the_limit();
-        self.observe_application(now);
+        self.has_read(now);
         Some(delivery)
     }
 
     // The lanes' side.
 
-    /// Checks the header and the content of a chunk of messages before the driver spends memory on the payload, and returns the place for the
-    /// payload.
+    /// Checks the header and the content of a chunk of messages before the driver spends memory on the payload, and
+    /// returns the place for the payload.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -95,15 +97,13 @@ impl Connection {
         content: &Content,
         spare: &mut Option<MessageBuffer>,
     ) -> Result<Place, Violation> {
-        let longest = self.parameters.longest_chunk;
-        if header.length > longest {
-            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
-        }
+        self.or_fail(now, self.incoming.check_length(header))?;
         if self.takes_nothing() {
             return Ok(Place::Own);
         }
-        if self.form.is_none() {
-            self.agree(now, Form::Messages);
+        if self.incoming.form().is_none() {
+            let agreed = self.incoming.agree(Form::Messages);
+            let _ = self.or_fail(now, agreed);
         }
         let place = self.incoming.admit_content(lane.0, header, content, spare);
         let place = self.or_fail(now, place)?;
@@ -178,30 +178,16 @@ impl Connection {
 
     /// The application reads or writes bytes.
     pub(super) fn use_for_bytes(&mut self, now: Instant) {
-        if self.form.is_none() {
-            self.form = Some(Form::Bytes);
-            self.agree(now, Form::Bytes);
-        }
-    }
-
-    /// Takes chunks of that form from here on. The stream fails if chunks of the other form have arrived.
-    fn agree(&mut self, now: Instant, form: Form) {
-        let is = self.incoming.form();
-        if is == form {
-            return;
-        }
-        match self.incoming.changed_to(form, self.parameters.window) {
-            Some(incoming) => self.incoming = incoming,
-            None => {
-                let _ = self.or_fail::<()>(now, Err(Violation::Form { arrived: is, expected: form }));
-            }
+        if self.incoming.form().is_none() {
+            let chosen = self.incoming.choose(Form::Bytes);
+            let _ = self.or_fail(now, chosen);
         }
     }
 
     /// A message may have become whole without a new chunk.
     fn note_arrivals(&mut self, was_complete: bool) {
         if self.incoming.is_complete() && !was_complete {
-            self.wake_all_lanes();
+            self.lanes.wake_all();
         }
         self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
         self.wakes.writer |= self.is_done();

@@ -1,12 +1,26 @@
 //! One end of one stream: both directions, all of its lanes.
 //!
-//! The driver calls [`Connection::lane_up`] when a lane has joined, and [`Connection::lane_down`] when it has ended. In between, the lane's
-//! [protocol](crate::lane) makes all calls for it. One task for all lanes calls [`Connection::handle_timeout`] at the time that
-//! [`Connection::poll_timeout`] names, and takes the [events](Connection::poll_event).
+//! The driver calls [`Connection::lane_up`] when a lane has joined, and [`Connection::lane_down`] when it has ended. In
+//! between, the lane's [protocol](crate::lane) makes all calls for it. One task for all lanes calls
+//! [`Connection::handle_timeout`] at the time that [`Connection::poll_timeout`] names, and takes the
+//! [events](Connection::poll_event).
 //!
-//! The application writes, finishes, reads. **After each call, the driver wakes every lane and task that [`Connection::take_wakes`] names**:
-//! so written bytes find an idle lane, and a window that opens finds the writer.
+//! The application writes, finishes, reads. **After each call, the driver wakes every lane and task that
+//! [`Connection::take_wakes`] names**: so written bytes find an idle lane, and a window that opens finds the writer.
+//!
+//! # Parts
+//! [`Connection`] routes calls, frames and timeouts between its parts. A part keeps its fields to itself, takes values,
+//! and returns what happened; no part knows the connection.
+//! - `incoming`: what has arrived, in which form, and the window; the `scheduler` has all that this end sends;
+//! - `lanes`: which lanes are up, idle, to wake or to stand by. A `lane` is made of an `acknowledger`, its `leave`, its
+//!   `health`, the probes of an `unused` lane, and a clock;
+//! - `paths`: how lanes ended, and which of them the peer refuses; `outage`: for how long no lane delivers;
+//! - `standstill`: whether the stream makes progress; `stalls`: its time by cause;
+//! - `ending`: how the stream ends, or has failed.
+//!
+//! The calls are in `application` and `messages`, `frames`, `membership`, `timeouts` and `figures`.
 
+mod acknowledger;
 mod application;
 mod ending;
 mod event;
@@ -14,13 +28,17 @@ mod failure;
 mod figures;
 #[cfg(test)]
 mod fixture;
+mod frames;
 mod health;
 mod incoming;
 mod lane;
+mod lanes;
+mod leave;
 mod membership;
 mod messages;
 mod outage;
 mod paths;
+mod progress;
 mod stalls;
 mod standstill;
 mod timeouts;
@@ -32,11 +50,13 @@ pub use event::{Event, EventKind, StallCause};
 pub use failure::Failure;
 pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
 pub use health::LinkSample;
-pub use lane::{LaneTimeouts, NoLane};
+pub use lane::LaneTimeouts;
+pub use membership::NoLane;
 pub use messages::NotForMessages;
 pub use paths::{LaneEnd, Refused};
+pub use progress::{LaneProgress, LaneState};
 pub use stalls::{LaneTimes, Stalls};
-pub use standstill::{LaneProgress, LaneState, StandstillCause};
+pub use standstill::StandstillCause;
 pub(crate) use wakes::NEEDS_NO_ROOM;
 pub use wakes::Wakes;
 
@@ -51,14 +71,12 @@ use crate::{
     policy::{StripePolicy, Traced},
     record::Record,
     scheduler::Scheduler,
-    violation::{Form, Violation},
-    wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
+    violation::Violation,
+    wire::FRAME_LEN,
 };
-use bytes::Bytes;
 use ending::Ending;
-use figures::Peaks;
 use incoming::Incoming;
-use lane::Lane;
+use lanes::Lanes;
 use outage::Outage;
 use paths::Paths;
 use serde::Serialize;
@@ -69,8 +87,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A lane's slot at this end of its stream, below [`MAX_LANES`](crate::parameters::MAX_LANES): the lowest that was free when the lane joined. When the lane has ended, a later lane
-/// gets the slot. Scheduler, policy and record know a lane by its slot. [`LaneTraits::number`] stays the same in all of a lane's connections.
+/// A lane's slot at this end of its stream, below [`MAX_LANES`](crate::parameters::MAX_LANES): the lowest that was free
+/// when the lane joined. When the lane has ended, a later lane gets the slot. Scheduler, policy and record know a lane
+/// by its slot. [`LaneTraits::number`] stays the same in all of a lane's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct LaneId(pub usize);
@@ -82,8 +101,8 @@ pub struct Config {
     pub longest_chunk: usize,
     /// The number of bytes that may wait for a lane.
     pub send_buffer: usize,
-    /// How far behind the first byte that the peer has not acknowledged this end may send, even if the peer's window is larger: this end keeps these bytes,
-    /// and the peer chooses both its window and when it acknowledges.
+    /// How far behind the first byte that the peer has not acknowledged this end may send, even if the peer's window is
+    /// larger: this end keeps these bytes, and the peer chooses both its window and when it acknowledges.
     pub max_unacknowledged: u64,
     /// The parameters that this end tells its peer.
     pub parameters: TransportParameters,
@@ -98,13 +117,7 @@ pub struct Config {
 pub struct Connection {
     scheduler: Scheduler,
     incoming: Incoming,
-    /// Bytes or messages, once the application has chosen.
-    form: Option<Form>,
-    parameters: TransportParameters,
-    lanes: Vec<Lane>,
-    /// The slot of the lane that waiting bytes go to first: the one on which the latest chunk has arrived; before any has, the one that the writer
-    /// prefers.
-    answering: Option<usize>,
+    lanes: Lanes,
     ending: Ending,
     outage: Outage,
     paths: Paths,
@@ -112,9 +125,8 @@ pub struct Connection {
     wakes: Wakes,
     clocks: Clocks,
     standstill: Standstill,
-    peaks: Peaks,
-    /// Bytes and chunks that have arrived more than once.
-    duplicates: ByteCount,
+    /// The most bytes of the peer's window in use so far.
+    max_window_used: u64,
 }
 
 /// The next step of a lane with room.
@@ -129,7 +141,8 @@ pub enum Transmit {
 }
 
 impl Connection {
-    /// Creates one end of a stream, without lanes. It shares its bytes out by `policy`; `theirs` are the peer's parameters.
+    /// Creates one end of a stream, without lanes. It shares its bytes out by `policy`; `theirs` are the peer's
+    /// parameters.
     pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: TransportParameters) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
@@ -140,20 +153,16 @@ impl Connection {
                 config.max_unacknowledged,
                 theirs.window,
             ),
-            incoming: Incoming::new(config.parameters.window),
-            form: None,
-            parameters: config.parameters,
-            lanes: Vec::new(),
+            incoming: Incoming::new(config.parameters),
+            lanes: Lanes::default(),
             ending: Ending::new(config.linger),
-            answering: None,
             outage: Outage::new(config.outage_limit),
             paths: Paths::default(),
             events: VecDeque::new(),
             wakes: Wakes::default(),
             clocks: Clocks::default(),
             standstill: Standstill::default(),
-            peaks: Peaks::default(),
-            duplicates: ByteCount::default(),
+            max_window_used: 0,
         }
     }
 
@@ -176,264 +185,27 @@ impl Connection {
 
     /// This end's window.
     pub fn window(&self) -> u64 {
-        self.parameters.window
+        self.incoming.window()
     }
 
-    /// The memory of bytes that have arrived or begun to arrive, and that the application has not read: at most the window, and the overhead of
-    /// each chunk.
+    /// The memory of bytes that have arrived or begun to arrive, and that the application has not read: at most the
+    /// window, and the overhead of each chunk.
     pub fn memory_held(&self) -> u64 {
         self.incoming.memory_held()
-    }
-
-    // The lanes' side.
-
-    /// Whether `lane` takes a chunk only once its connection has room.
-    pub fn needs_room(&self, lane: LaneId) -> bool {
-        !self.has_failed() && self.in_flight(lane) >= NEEDS_NO_ROOM && self.scheduler.buffer().may_give(lane.0)
-    }
-
-    /// The next step of `lane`, which has room. Control frames are appended to `control` and go first.
-    pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
-        self.lanes[lane.0].called = false;
-        if let Some(failure) = self.ending.failure() {
-            let state = &mut self.lanes[lane.0];
-            return match failure.reset_reason() {
-                Some(reason) if !state.reset_sent => {
-                    state.reset_sent = true;
-                    control.extend_from_slice(&Frame::Reset(reason).encode());
-                    Transmit::Send(None)
-                }
-                _ => Transmit::Close,
-            };
-        }
-        let stopped = self.say_stop(lane, control);
-        let mut chunk = self.scheduler.take(now, lane.0);
-        let is_used = chunk.is_some();
-        if !is_used && self.is_to_be_tried(lane) {
-            chunk = self.scheduler.probe(now, lane.0);
-        }
-        // An acknowledgement goes out with a chunk even if it could wait.
-        let acknowledged = self.acknowledge(now, lane, chunk.is_some(), control);
-        let left = self.lanes[lane.0].leaving && self.say_leave(lane, control);
-        if chunk.is_some() || acknowledged || left || stopped {
-            // There may be more for another lane that is idle.
-            self.wake_idle_lanes(now);
-            if chunk.is_some() {
-                if is_used {
-                    self.was_used(now, lane);
-                    self.stand_by(now);
-                }
-                self.expect_answer(now, lane);
-                self.peaks.sending = self.peaks.sending.max(self.scheduler.buffer().window_used());
-            }
-            self.observe(now);
-            return Transmit::Send(chunk);
-        }
-        let state = &mut self.lanes[lane.0];
-        let has_left = state.leave_sent == Some(true) && state.other_drained && state.since.is_none();
-        if self.is_done() || has_left {
-            return Transmit::Close;
-        }
-        let state = &mut self.lanes[lane.0];
-        state.idle = true;
-        self.scheduler.lane_mut(lane.0).rest(now);
-        self.stand_by_or_down(now, lane);
-        self.observe(now);
-        Transmit::Idle
-    }
-
-    /// The longest chunk that the scheduler gives `lane`, which follows the lane's rate. About as much should wait in the kernel.
-    pub fn chunk_length(&self, lane: LaneId) -> usize {
-        self.scheduler.chunk_length(lane.0)
-    }
-
-    /// How many bytes are in flight on `lane`.
-    pub fn in_flight(&self, lane: LaneId) -> u64 {
-        self.scheduler.lane(lane.0).in_flight()
-    }
-
-    /// Checks the header of a data frame, before the driver takes memory for the payload.
-    ///
-    /// # Errors
-    /// [`Violation`]; the stream has failed with it.
-    pub fn admit(&mut self, now: Instant, header: &DataHeader) -> Result<Admission, Violation> {
-        // Check this even after the stream is over: the driver takes memory for an admitted chunk.
-        let longest = self.parameters.longest_chunk;
-        if header.length > longest {
-            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
-        }
-        if self.takes_nothing() {
-            return Ok(Admission::Duplicate);
-        }
-        let admission = self.incoming.admit(header);
-        self.or_fail(now, admission)
-    }
-
-    /// Takes a chunk that has arrived whole on `lane`, with a right checksum.
-    ///
-    /// # Errors
-    /// [`Violation`]; the stream has failed with it.
-    pub fn handle_data(
-        &mut self,
-        now: Instant,
-        lane: LaneId,
-        header: &DataHeader,
-        payload: Bytes,
-    ) -> Result<(), Violation> {
-        if self.takes_nothing() {
-            return Ok(());
-        }
-        let longest = self.parameters.longest_chunk;
-        if header.length > longest {
-            return self.or_fail(now, Err(Violation::TooLong { length: header.length, longest }));
-        }
-        let was_complete = self.incoming.is_complete();
-        let inserted = self.incoming.insert(header, payload);
-        self.or_fail(now, inserted)?;
-        self.has_arrived(now, lane, header.length, was_complete);
-        Ok(())
-    }
-
-    /// Counts a chunk that has arrived whole on `lane`, and has it acknowledged.
-    fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
-        self.answering = Some(lane.0);
-        let state = &mut self.lanes[lane.0];
-        state.chunks += 1;
-        state.arrived_at = Some(now);
-        state.unacknowledged += u64::from(length);
-        // On a busy machine the timer of an idle lane may be late.
-        let due = state.owes_acknowledgement(now, self.parameters.window);
-        state.since.get_or_insert(now);
-        if due {
-            self.wake(lane);
-        }
-        self.has_been_heard(now, lane);
-        if self.incoming.is_complete() && !was_complete {
-            self.wake_all_lanes();
-        }
-        self.refuse_what_came();
-        self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
-        self.wakes.writer |= self.is_done();
-        self.wakes.supervisor |= self.is_done();
-        self.count_arrival(now, lane);
-        self.observe(now);
-    }
-
-    /// Takes an acknowledgement that has arrived on `lane`.
-    ///
-    /// # Errors
-    /// [`Violation`]; the stream has failed with it.
-    pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
-        // A late acknowledgement changes nothing: the application knows that the stream failed, or that the peer reads no more.
-        if self.has_failed() || self.ending.is_stopped() {
-            return Ok(());
-        }
-        let was_stalled = self.is_stalled(lane);
-        let before = self.scheduler.buffer().delivered();
-        let handled = self.scheduler.handle_ack(now, lane.0, ack);
-        self.or_fail(now, handled)?;
-        if self.scheduler.buffer().delivered() != before {
-            self.has_moved(now, now);
-        }
-        if was_stalled && !self.scheduler.lane(lane.0).is_stalled() {
-            self.has_answered(now, lane);
-        } else if self.outage.is_ongoing() {
-            self.watch_for_outage(now);
-        }
-        self.wake_idle_lanes(now);
-        if self.scheduler.lags(now, lane.0) {
-            self.wake_all_lanes();
-        }
-        if self.scheduler.buffer().is_complete() {
-            self.wakes.writer = true;
-            self.wakes.supervisor = true;
-        }
-        if self.lanes[lane.0].leaving {
-            self.wake(lane);
-        }
-        if self.is_done() {
-            self.wake_all_lanes();
-        }
-        self.observe(now);
-        Ok(())
-    }
-
-    /// The peer has reset the stream.
-    pub fn handle_reset(&mut self, now: Instant, reason: ResetReason) {
-        if !self.is_over() {
-            self.fail(now, Failure::Reset(reason));
-        }
-    }
-
-    /// The peer's application reads nothing from the offset `read` on.
-    ///
-    /// # Errors
-    /// [`Violation`]; the stream has failed with it.
-    pub fn handle_stop(&mut self, now: Instant, read: u64) -> Result<(), Violation> {
-        if self.has_failed() || self.is_sending_over() {
-            return Ok(());
-        }
-        let unread = self.scheduler.buffer_mut().give_up(read);
-        let unread = self.or_fail(now, unread)?;
-        self.ending.stop(unread);
-        self.watch_for_outage(now);
-        self.wakes.writer = true;
-        self.wakes.supervisor = true;
-        self.wake_all_lanes();
-        self.observe(now);
-        Ok(())
-    }
-
-    /// Appends `Stop` if this end has to tell the peer, once on each lane.
-    pub(super) fn say_stop(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
-        let Some(read) = self.ending.refused_from() else { return false };
-        let news = !std::mem::replace(&mut self.lanes[lane.0].stop_sent, true);
-        if news {
-            control.extend_from_slice(&Frame::Stop { read }.encode());
-        }
-        news
-    }
-
-    /// Refuses new bytes if the application reads no more. A copy that a lost or slow lane causes does not count: the application has read its
-    /// bytes.
-    pub(super) fn refuse_what_came(&mut self) {
-        if self.ending.nobody_reads() && self.incoming.bytes_held() > 0 {
-            self.refuse(0);
-        }
-    }
-
-    /// A lane has acknowledged all that has arrived on it.
-    pub(super) fn has_acknowledged(&mut self) {
-        self.wakes.supervisor |= self.ending.is_dropped();
     }
 
     /// The lanes and tasks to wake since the last call.
     #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_wakes(&mut self) -> Wakes {
         self.wakes.supervisor |= self.standstill.take_news();
-        self.wakes.take()
+        self.wakes.take_with(self.lanes.take_wakes())
     }
 
     /// As [`take_wakes`](Self::take_wakes), without the lanes that are to stand by and without a timer of the stream,
     /// which a later call names: for a driver that lets a lane send at once, after which the stream may not need them.
     #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_urgent_wakes(&mut self) -> Wakes {
-        self.wakes.take_urgent()
-    }
-
-    /// How many bytes the application has written, and how many of them the peer has read as far as this end knows.
-    pub fn sent(&self) -> (u64, u64) {
-        (self.scheduler.unsent().bytes_written(), self.scheduler.window().consumed())
-    }
-
-    /// How many bytes lanes have taken more than once.
-    pub fn bytes_sent_again(&self) -> u64 {
-        self.scheduler.flight().reissued().total().bytes
-    }
-
-    /// How many bytes the application has read, and how many arrived more than once.
-    pub fn received(&self) -> (u64, u64) {
-        (self.incoming.bytes_read(), self.incoming.bytes_duplicated())
+        self.wakes.take_with(self.lanes.take_urgent_wakes())
     }
 
     /// Whether the stream has failed.
@@ -464,12 +236,14 @@ impl Connection {
         }
     }
 
-    fn is_any_up(&self) -> bool {
-        self.lanes().next().is_some()
+    fn is_done_without_lanes(&self) -> bool {
+        self.is_done() && !self.has_failed() && !self.lanes.is_any_up()
     }
 
-    fn is_done_without_lanes(&self) -> bool {
-        self.is_done() && !self.has_failed() && !self.is_any_up()
+    /// Wakes as many idle lanes as there is work for, and the writer if there is room.
+    fn wake_for_work(&mut self, now: Instant) {
+        self.wakes.writer |= self.scheduler.unsent().is_writer_worth_waking();
+        self.lanes.wake_for_work(now, &mut self.scheduler);
     }
 
     fn or_fail<T>(&mut self, now: Instant, result: Result<T, Violation>) -> Result<T, Violation> {
@@ -487,7 +261,7 @@ impl Connection {
         self.wakes.supervisor = true;
         self.wakes.reader = true;
         self.wakes.writer = true;
-        self.wake_all_lanes();
+        self.lanes.wake_all();
     }
 }
 

@@ -118,8 +118,8 @@ impl Outage {
         None
     }
 
-    /// Notes in an outage whether the peer's kernel has closed or refuses every lane. Returns whether that changes the time
-    /// of the next check.
+    /// Notes in an outage whether the peer's kernel has closed or refuses every lane. Returns whether that changes the
+    /// time of the next check.
     pub(super) fn note_peer(&mut self, now: Instant, is_shut: bool) -> bool {
         let limit = self.limit.min(SHUT_LIMIT);
         let Some(outage) = self.ongoing.as_mut().filter(|outage| outage.shut.is_some() != is_shut) else {
@@ -147,6 +147,7 @@ mod tests {
         super::{fixture::pass, *},
         *,
     };
+    use crate::wire::Ack;
 
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(900);

@@ -1,10 +1,10 @@
 //! Conclusions about the peer from the ends of its lanes: it is unreachable, or its process is gone.
 //!
-//! A lane that the peer's kernel closes or resets is no goodbye: a middlebox can cut every lane of a stream that goes on, and so does a peer that gives a
-//! lane up and dials it again. So an end without a lane waits: ten seconds where the peer's kernel has ended or refuses
-//! every lane, and [`Config::outage_limit`](super::Config::outage_limit) in any case. The end that dials may know more:
-//! when the peer's process has died, the peer's kernel refuses every new connection, and this end believes the kernel,
-//! as TCP does.
+//! A lane that the peer's kernel closes or resets is no goodbye: a middlebox can cut every lane of a stream that goes
+//! on, and so does a peer that gives a lane up and dials it again. So an end without a lane waits: ten seconds where
+//! the peer's kernel has ended or refuses every lane, and [`Config::outage_limit`](super::Config::outage_limit) in any
+//! case. The end that dials may know more: when the peer's process has died, the peer's kernel refuses every new
+//! connection, and this end believes the kernel, as TCP does.
 
 /// How a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub enum Refused {
     Stream,
 }
 
-/// The stream's lanes so far, and those that this end dials for the first time, by number: at most as many as a stream has numbers.
+/// The stream's lanes so far, and those that this end dials for the first time, by number: at most as many as a stream
+/// has numbers.
 #[derive(Debug, Default)]
 pub(super) struct Paths(Vec<Path>);
 
@@ -80,8 +81,8 @@ impl Paths {
         }
     }
 
-    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer refused
-    /// it, if it did.
+    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer
+    /// refused it, if it did.
     pub(super) fn dial_failed(&mut self, number: u16, refused: Option<Refused>) {
         let state = self.0.iter().find(|path| path.number == number).map(|path| path.state);
         match (state, refused) {
@@ -126,6 +127,8 @@ mod tests {
         super::{fixture::pass, *},
         *,
     };
+    use crate::wire::{Ack, DataHeader};
+    use bytes::Bytes;
     use std::time::Duration;
 
     const MS: Duration = Duration::from_millis(1);

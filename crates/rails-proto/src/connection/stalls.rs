@@ -1,21 +1,23 @@
-//! The time of a stream by cause: why it does not send, why its lanes are not busy, and how long readable bytes wait for the application.
+//! The time of a stream by cause: why it does not send, why its lanes are not busy, and how long readable bytes wait
+//! for the application.
 //!
-//! Each event switches a clock from one cause to another, at the time that the driver gives. While the cause stays the same, that costs one
-//! comparison.
+//! Each event switches a clock from one cause to another, at the time that the driver gives. While the cause stays the
+//! same, that costs one comparison.
 
-use super::{Connection, Lane};
+use crate::scheduler::Scheduler;
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds};
 use std::time::{Duration, Instant};
 
-/// For how long the sending side of a stream had to wait, by cause, and for how long readable bytes waited for the application.
+/// For how long the sending side of a stream had to wait, by cause, and for how long readable bytes waited for the
+/// application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stalls {
     /// All written bytes were sent, and the application had not finished.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// Bytes waited, and the peer's window was full, or as many bytes waited for its acknowledgement as this end keeps: the peer's application reads more
-    /// slowly, or a lane is late with the first missing bytes.
+    /// Bytes waited, and the peer's window was full, or as many bytes waited for its acknowledgement as this end keeps:
+    /// the peer's application reads more slowly, or a lane is late with the first missing bytes.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
     /// Bytes waited, the window had room, and every usable lane was busy: the links are the limit.
@@ -51,7 +53,7 @@ pub struct LaneTimes {
 
 /// Why the sending side of a stream does not send more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+pub(super) enum Cause {
     NothingToSend,
     WindowFull,
     NoRoom,
@@ -91,79 +93,65 @@ pub(super) struct Clocks {
 #[derive(Debug, Default)]
 pub(super) struct LaneClock(Clock<5>);
 
-impl Connection {
-    /// Switches the clocks if the application has ended or begun a stall.
-    pub(super) fn observe_application(&mut self, now: Instant) {
-        if self.clocks.sending.cause() != Some(self.cause() as usize) || self.clocks.unread.cause() != self.unread() {
-            self.observe(now);
-        } else {
-            self.watch_for_standstill(now);
-        }
+impl Clocks {
+    /// Whether the clocks run for these causes: why the sending side does not send more, and whether bytes wait for the
+    /// application.
+    pub(super) fn run_for(&self, cause: Cause, is_readable: bool) -> bool {
+        self.sending.cause() == Some(cause as usize) && self.unread.cause().is_some() == is_readable
     }
 
-    /// Switches the clocks to the causes at `now`.
-    pub(super) fn observe(&mut self, now: Instant) {
-        self.watch_for_standstill(now);
-        let (cause, unread) = (self.cause(), self.unread());
-        let is_new = self.clocks.sending.cause() != Some(cause as usize);
-        if is_new && cause != Cause::NothingToSend && self.scheduler.buffer().is_at_work() {
-            self.stand_by(now);
-        }
-        self.clocks.sending.switch(now, Some(cause as usize));
-        self.clocks.unread.switch(now, unread);
-        for lane in self.lanes.iter_mut().filter(|lane| lane.up) {
-            let doing = lane.doing(cause);
-            lane.clock.0.switch(now, Some(doing as usize));
-        }
+    /// Switches the clocks to these causes at `now`. Returns whether the sending side has another cause than before.
+    pub(super) fn switch(&mut self, now: Instant, cause: Cause, is_readable: bool) -> bool {
+        let is_new = self.sending.cause() != Some(cause as usize);
+        self.sending.switch(now, Some(cause as usize));
+        self.unread.switch(now, is_readable.then_some(0));
+        is_new
     }
 
     /// The time that the stream waited up to now, by cause.
     pub(super) fn stalls(&self, now: Instant) -> Stalls {
-        let [nothing_to_send, window_full, no_room, no_lane, _, _] = self.clocks.sending.at(now);
-        let [not_read] = self.clocks.unread.at(now);
+        let [nothing_to_send, window_full, no_room, no_lane, _, _] = self.sending.at(now);
+        let [not_read] = self.unread.at(now);
         Stalls { nothing_to_send, window_full, no_room, no_lane, not_read }
     }
+}
 
-    fn unread(&self) -> Option<usize> {
-        self.incoming.is_readable().then_some(0)
-    }
-
-    fn cause(&self) -> Cause {
-        if self.has_failed() || self.scheduler.buffer().is_complete() {
-            return Cause::Drained;
-        }
-        if self.scheduler.buffer().lanes_worth_of_work() == 0 {
-            return match (self.scheduler.unsent().bytes(), self.scheduler.unsent().is_finished()) {
-                (0, false) => Cause::NothingToSend,
-                (0, true) => Cause::Drained,
-                _ => Cause::WindowFull,
+impl Cause {
+    /// Why a stream with something to send, or with nothing, does not send more. `is_usable_lane_idle` says whether a
+    /// usable lane is idle; `None` without a usable lane.
+    pub(super) fn of(scheduler: &Scheduler, is_usable_lane_idle: impl FnOnce() -> Option<bool>) -> Self {
+        if scheduler.buffer().lanes_worth_of_work() == 0 {
+            return match (scheduler.unsent().bytes(), scheduler.unsent().is_finished()) {
+                (0, false) => Self::NothingToSend,
+                (0, true) => Self::Drained,
+                _ => Self::WindowFull,
             };
         }
-        let usable = self.lanes.iter().enumerate().filter(|(index, _)| self.scheduler.lane(*index).is_usable());
-        // `None` without a usable lane; else whether a usable lane is idle.
-        match usable.map(|(_, lane)| lane.idle).reduce(|one, other| one || other) {
-            None => Cause::NoLane,
-            Some(true) => Cause::LeftToOthers,
-            Some(false) => Cause::NoRoom,
+        match is_usable_lane_idle() {
+            None => Self::NoLane,
+            Some(true) => Self::LeftToOthers,
+            Some(false) => Self::NoRoom,
         }
     }
 }
 
-impl Lane {
-    /// The lane's time while it was up, by activity.
-    pub(super) fn times(&self, now: Instant) -> LaneTimes {
-        let [busy, nothing_to_send, window_full, left_to_others, stalled] = self.clock.0.at(now);
-        LaneTimes { busy, nothing_to_send, window_full, left_to_others, stalled }
-    }
-
-    fn doing(&self, cause: Cause) -> Doing {
-        match cause {
-            _ if self.health.is_stalled() => Doing::Stalled,
-            _ if !self.idle => Doing::Busy,
+impl LaneClock {
+    /// Switches to the activity of a lane at `now`, while the stream does not send more for that cause.
+    pub(super) fn switch(&mut self, now: Instant, cause: Cause, is_stalled: bool, is_idle: bool) {
+        let doing = match cause {
+            _ if is_stalled => Doing::Stalled,
+            _ if !is_idle => Doing::Busy,
             Cause::NothingToSend | Cause::Drained => Doing::NothingToSend,
             Cause::WindowFull => Doing::WindowFull,
             Cause::NoRoom | Cause::NoLane | Cause::LeftToOthers => Doing::LeftToOthers,
-        }
+        };
+        self.0.switch(now, Some(doing as usize));
+    }
+
+    /// The lane's time while it was up, by activity.
+    pub(super) fn times(&self, now: Instant) -> LaneTimes {
+        let [busy, nothing_to_send, window_full, left_to_others, stalled] = self.0.at(now);
+        LaneTimes { busy, nothing_to_send, window_full, left_to_others, stalled }
     }
 }
 
@@ -196,7 +184,8 @@ impl<const N: usize> Clock<N> {
         let mut since = now;
         if let Some((before, began)) = self.running {
             self.spent[before] += now.saturating_duration_since(began);
-            // Drivers read their clocks before they wait for the lock, so `now` may lie before the last switch. No time counts twice.
+            // Drivers read their clocks before they wait for the lock, so `now` may lie before the last switch. No time
+            // counts twice.
             since = began.max(now);
         }
         self.running = cause.map(|cause| (cause, since));

@@ -1,10 +1,10 @@
 //! Whether a stream that waits for something makes progress, and why it does not.
 //!
-//! A stream that stands still for a second reports it, and again each time that twice as long has passed. While all that it waits for is an answer on
-//! one lane, that lane's own check begins this watch, and so its thread must not be blocked. An idle stream waits for nothing and sets no timer; the last
-//! timer runs out once after the stream has become idle.
+//! A stream that stands still for a second reports it, and again each time that twice as long has passed. While all
+//! that it waits for is an answer on one lane, that lane's own check begins this watch, and so its thread must not be
+//! blocked. An idle stream waits for nothing and sets no timer; the last timer runs out once after the stream has
+//! become idle.
 
-use super::LaneId;
 use crate::{countdown::PAUSE, scheduler::Scheduler};
 use serde::Serialize;
 use std::{
@@ -19,7 +19,8 @@ use std::{
 pub enum StandstillCause {
     /// The stream has no usable lane.
     NoLane,
-    /// One lane holds the bytes that the peer needs next, and nothing else is in flight: on the other lanes, the peer has acknowledged everything.
+    /// One lane holds the bytes that the peer needs next, and nothing else is in flight: on the other lanes, the peer
+    /// has acknowledged everything.
     LaneLate {
         /// The lane's number, the same at both ends.
         number: u16,
@@ -32,41 +33,6 @@ pub enum StandstillCause {
     PeerDoesNotRead,
     /// Bytes have arrived, and none can be read, because those before them have not.
     BytesMissing,
-}
-
-/// The progress of one lane, for the report of a standstill.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LaneProgress {
-    /// The lane's slot at this end.
-    pub lane: LaneId,
-    /// The lane's number, the same at both ends.
-    pub number: u16,
-    /// The lane's state.
-    pub state: LaneState,
-    /// Bytes in flight on the lane.
-    pub unacknowledged: u64,
-    /// The time since the peer last acknowledged a chunk on the lane; `None` if it never has.
-    pub last_progress: Option<Duration>,
-    /// The time since a chunk last arrived whole on the lane; `None` if none ever has.
-    pub last_arrival: Option<Duration>,
-    /// The lane's least round trip, if it is known.
-    pub rtt: Option<Duration>,
-}
-
-/// The state of a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LaneState {
-    /// The lane sends, or waits for room in its socket.
-    Busy,
-    /// The lane has room, and the scheduler gives it nothing.
-    Idle,
-    /// The peer acknowledges nothing that was sent on the lane.
-    Stalled,
-    /// The link under the lane is down.
-    LinkDown,
-    /// The lane is leaving the stream.
-    Leaving,
 }
 
 /// Watches whether a stream moves.
@@ -88,8 +54,8 @@ impl Standstill {
         self.check_at
     }
 
-    /// Checks whether the stream stands still, if the time for that has come. Returns for how long it has, if an event is to
-    /// report it.
+    /// Checks whether the stream stands still, if the time for that has come. Returns for how long it has, if an event
+    /// is to report it.
     pub(super) fn check(&mut self, now: Instant, longest_round_trip: impl FnOnce() -> Duration) -> Option<Duration> {
         let late = self.check_at.and_then(|at| now.checked_duration_since(at))?;
         self.check_at = None;
@@ -112,8 +78,8 @@ impl Standstill {
         Some(stood_for)
     }
 
-    /// Notes whether the stream waits for anything but its application, and whether the checks of one lane cover that: then
-    /// the first of them that finds no progress [begins](Self::begin) the watch.
+    /// Notes whether the stream waits for anything but its application, and whether the checks of one lane cover that:
+    /// then the first of them that finds no progress [begins](Self::begin) the watch.
     pub(super) fn watch(&mut self, now: Instant, awaits_progress: bool, is_covered: impl FnOnce() -> bool) {
         if !awaits_progress {
             (self.since, self.told) = (None, false);
@@ -147,8 +113,8 @@ impl Standstill {
         std::mem::take(&mut self.is_news)
     }
 
-    /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read. Returns how long a standstill
-    /// lasted which an event has reported.
+    /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read. Returns how long a
+    /// standstill lasted which an event has reported.
     pub(super) fn moved(&mut self, now: Instant, at: Instant) -> Option<Duration> {
         let since = self.since.filter(|since| *since < at)?;
         self.since = Some(at);
@@ -192,30 +158,8 @@ impl fmt::Display for StandstillCause {
     }
 }
 
-impl fmt::Display for LaneProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lane: _, number, state, unacknowledged, last_progress, last_arrival, rtt } = self;
-        let state = match state {
-            LaneState::Busy => "busy",
-            LaneState::Idle => "idle",
-            LaneState::Stalled => "stalled",
-            LaneState::LinkDown => "link down",
-            LaneState::Leaving => "leaving",
-        };
-        write!(f, "lane {number}: {state}, {unacknowledged} bytes unacknowledged, ")?;
-        match last_progress {
-            Some(ago) => write!(f, "last progress {ago:.1?} ago")?,
-            None => f.write_str("no progress yet")?,
-        }
-        match last_arrival {
-            Some(ago) => write!(f, ", last arrival {ago:.1?} ago")?,
-            None => f.write_str(", no arrival yet")?,
-        }
-        rtt.map_or(Ok(()), |rtt| write!(f, ", rtt {rtt:.1?}"))
-    }
-}
-
-/// The shortest standstill that a stream reports: a reinjection takes half a second, and dialling a lane again up to a second.
+/// The shortest standstill that a stream reports: a reinjection takes half a second, and dialling a lane again up to a
+/// second.
 const FIRST_WARNING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -281,24 +225,5 @@ mod tests {
         connection.handle_data(start + 10 * MS, lanes[1], &header, payload).unwrap();
         let arrivals = connection.lane_progress(start + 1_010 * MS).map(|lane| (lane.number, lane.last_arrival));
         assert_eq!(arrivals.collect::<Vec<_>>(), [(4, None), (2, Some(1_000 * MS))]);
-    }
-
-    #[test]
-    fn a_lane_s_progress_in_words() {
-        let progress = LaneProgress {
-            lane: LaneId(0),
-            number: 3,
-            state: LaneState::Stalled,
-            unacknowledged: 65_536,
-            last_progress: Some(1_234 * MS),
-            last_arrival: Some(56_700 * MS),
-            rtt: Some(Duration::from_micros(1_500)),
-        };
-        let words =
-            "lane 3: stalled, 65536 bytes unacknowledged, last progress 1.2s ago, last arrival 56.7s ago, rtt 1.5ms";
-        assert_eq!(progress.to_string(), words);
-        let fresh =
-            LaneProgress { last_progress: None, last_arrival: None, rtt: None, state: LaneState::Busy, ..progress };
-        assert_eq!(fresh.to_string(), "lane 3: busy, 65536 bytes unacknowledged, no progress yet, no arrival yet");
     }
 }

@@ -1,18 +1,11 @@
 //! The wakes that the driver performs after a call: idle lanes with work, and tasks that wait for the stream.
 
-use super::{
-    Connection, LaneId,
-    lane::{LIMITS_PER_WINDOW, part},
-};
-use std::time::Instant;
+use super::LaneId;
 
 /// The lanes and tasks to wake.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wakes {
-    lanes: u64,
-    timers: u64,
-    /// The lanes that are to stand by.
-    standing_by: u64,
+    lanes: LaneWakes,
     /// The task that waits to read.
     pub reader: bool,
     /// The task that waits to write, to finish or for the end.
@@ -21,82 +14,41 @@ pub struct Wakes {
     pub supervisor: bool,
 }
 
-impl Connection {
-    /// The application has read: lanes tell the peer the new limit when it has moved enough.
-    pub(super) fn tell_the_limit(&mut self) {
-        if self.incoming.is_complete() {
-            return;
-        }
-        let limit = self.incoming.limit();
-        let worth = part(self.parameters.window, LIMITS_PER_WINDOW);
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.up && limit - lane.last_ack.limit >= worth && lane.call() {
-                self.wakes.lanes |= 1 << index;
-            }
-        }
-    }
-
-    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good as the others: the lane of the writer's own thread.
-    pub fn prefer(&mut self, near: impl FnOnce() -> Option<LaneId>) {
-        if self.answering.is_none() {
-            self.answering = near().map(|lane| lane.0);
-        }
-    }
-
-    /// Wakes as many idle lanes as there is work for.
-    pub(super) fn wake_idle_lanes(&mut self, now: Instant) {
-        self.wakes.writer |= self.scheduler.unsent().is_writer_worth_waking();
-        let mut work = self.scheduler.buffer().lanes_worth_of_work();
-        if work == 0 {
-            return;
-        }
-        // A lane that another call has woken, and that has room, takes a chunk too: to wake another lane costs more than it saves.
-        for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.called) {
-            if work > 0 && self.scheduler.lane(index).in_flight() < NEEDS_NO_ROOM && self.scheduler.wants(now, index) {
-                work -= 1;
-            }
-        }
-        // The lane of the latest arrival comes first: an answer carries its acknowledgement.
-        for index in self.answering.into_iter().chain(0..self.lanes.len()) {
-            let Some(lane) = self.lanes.get_mut(index).filter(|lane| lane.up && lane.idle) else { continue };
-            if work > 0 && self.scheduler.wants(now, index) {
-                lane.call();
-                self.wakes.lanes |= 1 << index;
-                work -= 1;
-            }
-        }
-    }
-
-    /// Wakes a lane if it is idle.
-    pub(super) fn wake(&mut self, lane: LaneId) {
-        if self.lanes[lane.0].call() {
-            self.wakes.lanes |= 1 << lane.0;
-        }
-    }
-
-    pub(super) fn wake_all_lanes(&mut self) {
-        for (index, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.up) {
-            lane.call();
-            self.wakes.lanes |= 1 << index;
-        }
-    }
+/// The lanes to wake, as sets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct LaneWakes {
+    /// The lanes that have something to send.
+    called: u64,
+    /// The lanes with an earlier timeout than they know.
+    timers: u64,
+    /// The lanes that are to stand by.
+    standing_by: u64,
 }
 
 impl Wakes {
     /// The lanes to wake: first those that have something to send, then those with an earlier
-    /// [timeout](Connection::lane_timeouts) than they know.
+    /// [timeout](super::Connection::lane_timeouts) than they know.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> {
-        members(self.lanes).chain(members((self.timers | self.standing_by) & !self.lanes))
+        let LaneWakes { called, timers, standing_by } = self.lanes;
+        members(called).chain(members((timers | standing_by) & !called))
     }
 
-    pub(super) fn take(&mut self) -> Self {
-        std::mem::take(self)
+    /// Takes the tasks to wake, together with these lanes.
+    pub(super) fn take_with(&mut self, lanes: LaneWakes) -> Self {
+        Self { lanes, ..std::mem::take(self) }
     }
+}
 
+impl LaneWakes {
     /// Takes all wakes but those that only a stream needs which waits for more than one lane.
     pub(super) fn take_urgent(&mut self) -> Self {
         let later = Self { standing_by: self.standing_by, ..Self::default() };
         Self { standing_by: 0, ..std::mem::replace(self, later) }
+    }
+
+    /// `lane` has something to send.
+    pub(super) fn call(&mut self, lane: LaneId) {
+        self.called |= 1 << lane.0;
     }
 
     /// `lane` has an earlier timeout than it knows.
@@ -127,8 +79,8 @@ fn members(set: u64) -> impl Iterator<Item = LaneId> {
     std::iter::successors(Some(set).filter(|set| *set > 0), rest).map(|set| LaneId(set.trailing_zeros() as usize))
 }
 
-/// With fewer bytes in flight, a socket has room under any limit: this is half of the least limit of unsent bytes. The driver of such a
-/// lane need not ask its socket.
+/// With fewer bytes in flight, a socket has room under any limit: this is half of the least limit of unsent bytes. The
+/// driver of such a lane need not ask its socket.
 pub(crate) const NEEDS_NO_ROOM: u64 = 16 << 10;
 
 #[cfg(test)]
@@ -170,7 +122,7 @@ mod tests {
             let _ = connection.take_wakes();
             connection.write(now, byte);
             let wakes = connection.take_wakes();
-            assert_eq!((wakes.lanes, wakes.lanes().next()), (1 << lane, Some(LaneId(lane))));
+            assert_eq!((wakes.lanes.called, wakes.lanes().next()), (1 << lane, Some(LaneId(lane))));
             let mut control = Vec::new();
             let _ = connection.poll_transmit(now, LaneId(lane), &mut control);
             let _ = connection.poll_transmit(now, LaneId(lane), &mut control);

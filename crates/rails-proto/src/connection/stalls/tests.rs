@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    connection::{Config, LaneEnd, LaneId, LinkSample, Transmit},
+    connection::{Config, Connection, LaneEnd, LaneId, LinkSample, Transmit},
     parameters::TransportParameters,
     policy::Policy,
     scheduler::LaneTraits,
@@ -49,7 +49,7 @@ fn times_of_a_stream_by_cause() {
     assert_eq!(transmit(&mut connection, at(38), lane), Some(1000));
     assert_eq!(transmit(&mut connection, at(40), lane), None);
 
-    let stalls = connection.stalls(at(45));
+    let stalls = connection.figures(at(45)).stalls;
     assert_eq!(stalls.nothing_to_send, (10 + 7) * MS);
     assert_eq!(stalls.no_room, 5 * MS);
     assert_eq!(stalls.window_full, 23 * MS, "since the lane took the last chunk that fits");
@@ -74,7 +74,7 @@ fn a_finished_stream_waits_for_nothing() {
     connection.finish(start);
     assert_eq!(transmit(&mut connection, start, lane), Some(500));
     assert_eq!(transmit(&mut connection, start, lane), None);
-    assert_eq!(connection.stalls(start + 100 * MS), Stalls::default());
+    assert_eq!(connection.figures(start + 100 * MS).stalls, Stalls::default());
     assert_eq!(connection.lane_figures(start + 100 * MS, lane).times.nothing_to_send, 100 * MS);
 }
 
@@ -90,7 +90,7 @@ fn times_of_an_outage_and_of_a_stalled_lane() {
     }
     connection.link_down(at(5), lanes[0]);
     connection.lane_down(at(10), lanes[1], LaneEnd::Lost);
-    let stalls = connection.stalls(at(30));
+    let stalls = connection.figures(at(30)).stalls;
     assert_eq!((stalls.no_room, stalls.no_lane), (10 * MS, 20 * MS));
     let times = connection.lane_figures(at(30), lanes[0]).times;
     assert_eq!((times.busy, times.stalled, times.total()), (5 * MS, 25 * MS, 30 * MS));

@@ -1,0 +1,111 @@
+//! The acknowledgements that this end sends on a lane.
+
+use crate::{parameters::ACK_TIMER, wire::Ack};
+use std::time::Instant;
+
+/// The chunks that have arrived on a lane, and how far this end has acknowledged them.
+#[derive(Debug)]
+pub(super) struct Acknowledger {
+    /// Chunks that have arrived whole.
+    chunks: u64,
+    /// When the last of them arrived.
+    arrived_at: Option<Instant>,
+    /// The last acknowledgement that this end sent on the lane.
+    sent: Ack,
+    /// Bytes that have arrived since then.
+    unacknowledged: u64,
+    /// When the first of them arrived.
+    since: Option<Instant>,
+}
+
+/// The receiving side of a stream, of which each acknowledgement tells the peer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Told {
+    /// The stream offset that the peer must not pass yet.
+    pub(super) limit: u64,
+    /// Whether every byte up to the end of the stream has arrived, and this end took them all.
+    pub(super) complete: bool,
+    /// The size of the window.
+    pub(super) window: u64,
+}
+
+impl Acknowledger {
+    /// Begins with a lane that has joined. The peer knows `window` as its first limit.
+    pub(super) fn new(window: u64) -> Self {
+        let sent = Ack { chunks: 0, limit: window, complete: false };
+        Self { chunks: 0, arrived_at: None, sent, unacknowledged: 0, since: None }
+    }
+
+    /// A chunk of `length` bytes has arrived whole. Returns whether an acknowledgement is due now.
+    pub(super) fn arrived(&mut self, now: Instant, length: u32, window: u64) -> bool {
+        self.chunks += 1;
+        self.arrived_at = Some(now);
+        self.unacknowledged += u64::from(length);
+        // On a busy machine the timer of an idle lane may be late.
+        let is_due = self.is_due(now, window);
+        self.since.get_or_insert(now);
+        is_due
+    }
+
+    /// When the last chunk arrived.
+    pub(super) fn arrived_at(&self) -> Option<Instant> {
+        self.arrived_at
+    }
+
+    /// When the chunks that have arrived are to be acknowledged at the latest.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        self.since.map(|since| since + ACK_TIMER)
+    }
+
+    /// Whether chunks have arrived that this end has not acknowledged.
+    pub(super) fn owes(&self) -> bool {
+        self.since.is_some()
+    }
+
+    /// Whether this end has told the peer on the lane that everything has arrived.
+    pub(super) fn has_told_the_end(&self) -> bool {
+        self.sent.complete
+    }
+
+    /// Whether the peer is to hear of `limit`, which has moved enough since the last acknowledgement.
+    pub(super) fn is_limit_news(&self, limit: u64, window: u64) -> bool {
+        limit - self.sent.limit >= part(window, LIMITS_PER_WINDOW)
+    }
+
+    /// Gives an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
+    pub(super) fn acknowledge(&mut self, now: Instant, told: Told, has_chunk: bool) -> Option<Ack> {
+        let Told { limit, complete, window } = told;
+        let is_news = self.chunks > self.sent.chunks;
+        let is_due = complete && (is_news || !self.sent.complete)
+            || self.is_due(now, window)
+            || self.is_limit_news(limit, window) && !complete;
+        if !(is_due || has_chunk && is_news) {
+            return None;
+        }
+        self.sent = Ack { chunks: self.chunks, limit, complete };
+        (self.unacknowledged, self.since) = (0, None);
+        Some(self.sent)
+    }
+
+    /// Whether the chunks that have arrived are to be acknowledged now, with a receive window of `window` bytes.
+    fn is_due(&self, now: Instant, window: u64) -> bool {
+        self.unacknowledged >= part(window, ACKS_PER_WINDOW) || self.due_at().is_some_and(|at| now >= at)
+    }
+}
+
+/// An empty acknowledger, of a lane that is not up.
+impl Default for Acknowledger {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+/// A part of the window, at least a byte: else an end with a small window would send acknowledgements without end.
+fn part(window: u64, parts: u64) -> u64 {
+    (window / parts).max(1)
+}
+
+/// A lane acknowledges at the latest after this part of the window.
+const ACKS_PER_WINDOW: u64 = 8;
+/// A lane tells the peer a new limit when the limit has moved by this part of the window.
+const LIMITS_PER_WINDOW: u64 = 4;

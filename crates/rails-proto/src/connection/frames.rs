@@ -1,0 +1,253 @@
+//! The frames of a stream: what a lane sends next, and what has arrived on it.
+
+use super::{Admission, Connection, Failure, LaneId, NEEDS_NO_ROOM, Transmit, acknowledger::Told};
+use crate::{
+    violation::Violation,
+    wire::{Ack, DataHeader, Frame, ResetReason},
+};
+use bytes::Bytes;
+use std::time::Instant;
+
+impl Connection {
+    /// Whether `lane` takes a chunk only once its connection has room.
+    pub fn needs_room(&self, lane: LaneId) -> bool {
+        !self.has_failed() && self.in_flight(lane) >= NEEDS_NO_ROOM && self.scheduler.buffer().may_give(lane.0)
+    }
+
+    /// The next step of `lane`, which has room. Control frames are appended to `control` and go first.
+    pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
+        let state = &mut self.lanes[lane];
+        state.ask();
+        if let Some(failure) = self.ending.failure() {
+            return match failure.reset_reason() {
+                Some(reason) if state.say_reset() => {
+                    control.extend_from_slice(&Frame::Reset(reason).encode());
+                    Transmit::Send(None)
+                }
+                _ => Transmit::Close,
+            };
+        }
+        let mut has_control = self.say_stop(lane, control);
+        let mut chunk = self.scheduler.take(now, lane.0);
+        let is_used = chunk.is_some();
+        if !is_used && self.lanes[lane].take_probe() {
+            chunk = self.scheduler.probe(now, lane.0);
+        }
+        // An acknowledgement goes out with a chunk even if it could wait.
+        has_control |= self.acknowledge(now, lane, chunk.is_some(), control);
+        has_control |= self.say_leave(lane, control);
+        if chunk.is_some() || has_control {
+            // There may be more for another lane that is idle.
+            self.wake_for_work(now);
+            if chunk.is_some() {
+                if is_used {
+                    self.lanes[lane].used(now);
+                    self.lanes.stand_by(now, &self.scheduler);
+                }
+                self.expect_answer(now, lane);
+                self.max_window_used = self.max_window_used.max(self.scheduler.buffer().window_used());
+            }
+            self.observe(now);
+            return Transmit::Send(chunk);
+        }
+        if self.is_done() || self.lanes[lane].has_left() {
+            return Transmit::Close;
+        }
+        self.lanes[lane].rest();
+        self.scheduler.lane_mut(lane.0).rest(now);
+        self.stand_by_or_down(now, lane);
+        self.observe(now);
+        Transmit::Idle
+    }
+
+    /// Appends `Stop` if this end has to tell the peer, once on each lane.
+    fn say_stop(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
+        let Some(read) = self.ending.refused_from() else { return false };
+        let is_news = self.lanes[lane].say_stop();
+        if is_news {
+            control.extend_from_slice(&Frame::Stop { read }.encode());
+        }
+        is_news
+    }
+
+    /// Appends an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
+    fn acknowledge(&mut self, now: Instant, lane: LaneId, has_chunk: bool, control: &mut Vec<u8>) -> bool {
+        let complete = self.incoming.is_complete() && !self.ending.refuses();
+        let told = Told { limit: self.incoming.limit(), complete, window: self.incoming.window() };
+        let Some(ack) = self.lanes[lane].acknowledge(now, told, has_chunk) else { return false };
+        control.extend_from_slice(&Frame::Ack(ack).encode());
+        // A dropped stream may owe nothing else.
+        self.wakes.supervisor |= self.ending.is_dropped();
+        true
+    }
+
+    /// Appends `Leave` if the lane leaves, and once more when the peer has acknowledged everything sent on it.
+    fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
+        if !self.lanes[lane].is_leaving() {
+            return false;
+        }
+        let drained = self.scheduler.lane(lane.0).in_flight_chunks() == 0;
+        let says = self.lanes[lane].says_leave(drained);
+        if says {
+            control.extend_from_slice(&Frame::Leave { drained }.encode());
+        }
+        says
+    }
+
+    /// `lane` has nothing more to send. Idle lanes stand by, unless the stream waits for this lane alone: then drivers
+    /// that do not know yet that a lane is to stand by need not wake it.
+    fn stand_by_or_down(&mut self, now: Instant, lane: LaneId) {
+        let is_waited_for = self.scheduler.lane(lane.0).in_flight() > 0 || !self.scheduler.flight().is_in_flight();
+        if is_waited_for && self.lanes.wait_for_one(&self.scheduler) {
+            self.lanes.stand_down();
+            self.standstill.call_off();
+        } else if self.scheduler.buffer().is_at_work() {
+            self.lanes.stand_by(now, &self.scheduler);
+        }
+    }
+
+    /// The longest chunk that the scheduler gives `lane`, which follows the lane's rate. About as much should wait in
+    /// the kernel.
+    pub fn chunk_length(&self, lane: LaneId) -> usize {
+        self.scheduler.chunk_length(lane.0)
+    }
+
+    /// How many bytes are in flight on `lane`.
+    pub fn in_flight(&self, lane: LaneId) -> u64 {
+        self.scheduler.lane(lane.0).in_flight()
+    }
+
+    /// Checks the header of a data frame, before the driver takes memory for the payload.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn admit(&mut self, now: Instant, header: &DataHeader) -> Result<Admission, Violation> {
+        // Check this even after the stream is over: the driver takes memory for an admitted chunk.
+        self.or_fail(now, self.incoming.check_length(header))?;
+        if self.takes_nothing() {
+            return Ok(Admission::Duplicate);
+        }
+        let admission = self.incoming.admit(header);
+        self.or_fail(now, admission)
+    }
+
+    /// Takes a chunk that has arrived whole on `lane`, with a right checksum.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_data(
+        &mut self,
+        now: Instant,
+        lane: LaneId,
+        header: &DataHeader,
+        payload: Bytes,
+    ) -> Result<(), Violation> {
+        if self.takes_nothing() {
+            return Ok(());
+        }
+        self.or_fail(now, self.incoming.check_length(header))?;
+        let was_complete = self.incoming.is_complete();
+        let inserted = self.incoming.insert(header, payload);
+        self.or_fail(now, inserted)?;
+        self.has_arrived(now, lane, header.length, was_complete);
+        Ok(())
+    }
+
+    /// Counts a chunk that has arrived whole on `lane`, and has it acknowledged.
+    pub(super) fn has_arrived(&mut self, now: Instant, lane: LaneId, length: u32, was_complete: bool) {
+        self.lanes.arrived(now, lane, length, self.incoming.window());
+        if self.incoming.is_complete() && !was_complete {
+            self.lanes.wake_all();
+        }
+        self.refuse_what_came();
+        self.wakes.reader |= self.incoming.is_readable() || self.incoming.is_finished();
+        self.wakes.writer |= self.is_done();
+        self.wakes.supervisor |= self.is_done();
+        match self.incoming.count_arrival() {
+            0 => self.has_moved(now, now),
+            again => self.lanes[lane].count_duplicate(again),
+        }
+        self.observe(now);
+    }
+
+    /// Takes an acknowledgement that has arrived on `lane`.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
+        // A late acknowledgement changes nothing: the application knows that the stream failed, or that the peer reads
+        // no more.
+        if self.has_failed() || self.ending.is_stopped() {
+            return Ok(());
+        }
+        let was_stalled = self.is_stalled(lane);
+        let before = self.scheduler.buffer().delivered();
+        let handled = self.scheduler.handle_ack(now, lane.0, ack);
+        self.or_fail(now, handled)?;
+        if self.scheduler.buffer().delivered() != before {
+            self.has_moved(now, now);
+        }
+        if was_stalled && !self.scheduler.lane(lane.0).is_stalled() {
+            self.has_answered(now, lane);
+        } else if self.outage.is_ongoing() {
+            self.watch_for_outage(now);
+        }
+        self.wake_for_work(now);
+        if self.scheduler.lags(now, lane.0) {
+            self.lanes.wake_all();
+        }
+        if self.scheduler.buffer().is_complete() {
+            self.wakes.writer = true;
+            self.wakes.supervisor = true;
+        }
+        if self.lanes[lane].is_leaving() {
+            self.lanes.wake(lane);
+        }
+        if self.is_done() {
+            self.lanes.wake_all();
+        }
+        self.observe(now);
+        Ok(())
+    }
+
+    /// The peer has reset the stream.
+    pub fn handle_reset(&mut self, now: Instant, reason: ResetReason) {
+        if !self.is_over() {
+            self.fail(now, Failure::Reset(reason));
+        }
+    }
+
+    /// The peer's application reads nothing from the offset `read` on.
+    ///
+    /// # Errors
+    /// [`Violation`]; the stream has failed with it.
+    pub fn handle_stop(&mut self, now: Instant, read: u64) -> Result<(), Violation> {
+        if self.has_failed() || self.is_sending_over() {
+            return Ok(());
+        }
+        let unread = self.scheduler.buffer_mut().give_up(read);
+        let unread = self.or_fail(now, unread)?;
+        self.ending.stop(unread);
+        self.watch_for_outage(now);
+        self.wakes.writer = true;
+        self.wakes.supervisor = true;
+        self.lanes.wake_all();
+        self.observe(now);
+        Ok(())
+    }
+
+    /// The peer takes the lane out of the stream.
+    pub fn handle_leave(&mut self, now: Instant, lane: LaneId, drained: bool) {
+        self.leave(now, lane);
+        self.lanes[lane].peer_says_leave(drained);
+        self.lanes.wake(lane);
+    }
+
+    /// Refuses new bytes if the application reads no more. A copy that a lost or slow lane causes does not count: the
+    /// application has read its bytes.
+    pub(super) fn refuse_what_came(&mut self) {
+        if self.ending.nobody_reads() && self.incoming.bytes_held() > 0 {
+            self.refuse(0);
+        }
+    }
+}

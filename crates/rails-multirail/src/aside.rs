@@ -25,9 +25,9 @@ use tokio::sync::oneshot;
 /// Threads for work that blocks or computes: as many as there is work at a time, up to [`MAX_THREADS`]. A thread
 /// without work ends after [`KEPT`], and when this is dropped, which waits for none.
 #[derive(Debug)]
-pub(crate) struct Threads(Arc<Shared>);
+pub(crate) struct Threads(Arc<SharedThreads>);
 
-struct Shared {
+struct SharedThreads {
     name: String,
     /// Called on each thread before its work.
     on_start: Box<dyn Fn() + Send + Sync>,
@@ -67,7 +67,7 @@ type Payload = Box<dyn Any + Send>;
 impl Threads {
     pub(crate) fn new(name: String, on_start: impl Fn() + Send + Sync + 'static) -> Self {
         let on_start = Box::new(on_start);
-        Self(Arc::new(Shared { name, on_start, pool: Mutex::default(), news: Condvar::new() }))
+        Self(Arc::new(SharedThreads { name, on_start, pool: Mutex::default(), news: Condvar::new() }))
     }
 
     /// Begins work on a thread, or has it wait for one where all that can be had are busy. `None` after the
@@ -113,7 +113,7 @@ impl Drop for Threads {
     }
 }
 
-impl Shared {
+impl SharedThreads {
     /// Whether the work was taken.
     fn take(self: &Arc<Self>, work: &Arc<Work>) -> io::Result<bool> {
         let mut pool = self.pool();
@@ -229,7 +229,7 @@ impl<T> Future for Aside<T> {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Threads").field("name", &self.name).finish_non_exhaustive()
     }

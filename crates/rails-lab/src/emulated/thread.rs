@@ -23,14 +23,14 @@ use crate::Side;
 /// Carries frames between two TAP devices on a thread of its own, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Carrier {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedLink>>,
     stop: Arc<EventFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The state that the thread shares with its owner. The thread holds it for a turn, never while it sleeps.
 #[derive(Debug)]
-struct Shared {
+struct SharedLink {
     /// The lines from A and from B.
     lines: [Line; 2],
     counters: [LineCounters; 2],
@@ -42,7 +42,7 @@ struct Shared {
 impl Carrier {
     /// Starts the thread. The devices are those of A and of B.
     pub(crate) fn start(link: EmulatedLink, taps: [SyncDevice; 2]) -> io::Result<Self> {
-        let shared = Arc::new(Mutex::new(Shared {
+        let shared = Arc::new(Mutex::new(SharedLink {
             lines: Side::BOTH.map(|side| Line::new(link, side)),
             counters: [LineCounters::default(); 2],
             is_realtime: false,
@@ -80,7 +80,7 @@ impl Carrier {
     }
 
     /// The shared state, unless the thread has ended.
-    fn alive(&self) -> Result<MutexGuard<'_, Shared>, Errno> {
+    fn alive(&self) -> Result<MutexGuard<'_, SharedLink>, Errno> {
         let shared = lock(&self.shared);
         shared.ended.map_or(Ok(shared), Err)
     }
@@ -101,7 +101,7 @@ impl Drop for Carrier {
 /// The thread's own state.
 struct Worker {
     taps: [SyncDevice; 2],
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<SharedLink>>,
     stop: Arc<EventFd>,
     /// The frames from A and from B that have yet to arrive, in order.
     flying: [VecDeque<Flying>; 2],
@@ -156,7 +156,7 @@ impl Worker {
 
     /// Takes some frames from a side; says whether there were no more. It stops after a batch, so that frames that are
     /// due do not wait until a sender pauses.
-    fn take(&mut self, from: usize, shared: &mut Shared) -> Result<bool, Errno> {
+    fn take(&mut self, from: usize, shared: &mut SharedLink) -> Result<bool, Errno> {
         for _ in 0..BATCH {
             let length = match self.taps[from].recv(&mut self.buffer[..]) {
                 Ok(length) => length,
@@ -212,7 +212,7 @@ fn enter_realtime() -> bool {
     set_thread_priority_and_policy(thread_native_id(), lowest, fifo).is_ok()
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<SharedLink>) -> MutexGuard<'_, SharedLink> {
     // Counters and lines are whole between any two statements, so a panic elsewhere leaves nothing half done.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ use super::{
     series::{encode, text_of},
     stream_series::STREAM_METRICS,
 };
-use crate::{MultiRailStream, StreamStats, stream::Shared};
+use crate::{MultiRailStream, StreamStats, stream::StreamShared};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use std::{
 /// `docs/metrics.md` lists the metrics.
 #[derive(Debug, Clone, Default)]
 pub struct StreamMetrics {
-    watched: Arc<Mutex<Vec<Weak<Shared>>>>,
+    watched: Arc<Mutex<Vec<Weak<StreamShared>>>>,
     labels: Vec<(String, String)>,
 }
 
@@ -64,7 +64,7 @@ impl StreamMetrics {
         streams.iter().map(|shared| shared.stats()).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<Shared>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<StreamShared>>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

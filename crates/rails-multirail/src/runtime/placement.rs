@@ -131,13 +131,13 @@ impl Drop for Beside {
 /// The placement of a thread that may be moved.
 #[derive(Debug)]
 pub(super) struct CurrentPlacement {
-    state: Mutex<State>,
+    state: Mutex<Placed>,
     /// A copy of [`Placement::memory_node`] that is read without the lock; [`UNKNOWN`] if there is none.
     node: AtomicU64,
 }
 
 #[derive(Debug)]
-struct State {
+struct Placed {
     placement: Arc<Placement>,
     /// The number of moves so far.
     moves: u64,
@@ -146,7 +146,7 @@ struct State {
 impl CurrentPlacement {
     pub(super) fn new(placement: Placement) -> Self {
         let node = AtomicU64::new(node_number(&placement));
-        Self { state: Mutex::new(State { placement: Arc::new(placement), moves: 0 }), node }
+        Self { state: Mutex::new(Placed { placement: Arc::new(placement), moves: 0 }), node }
     }
 
     pub(super) fn get(&self) -> Arc<Placement> {
@@ -188,7 +188,7 @@ impl CurrentPlacement {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Placed> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! Admission at a listener: the handshakes and streams of each peer, and their limits.
 
-use super::shared::Shared;
+use super::shared::StreamShared;
 use crate::Limits;
 use rails_proto::{
     admission::{self, Entry, HandshakeId, Origin, Standing},
@@ -50,7 +50,7 @@ struct Known {
 
 #[derive(Debug)]
 struct Opened {
-    shared: Weak<Shared>,
+    shared: Weak<StreamShared>,
     /// The peer whose lane opened the stream.
     peer: IpAddr,
     /// The origins of the stream's lanes, at most [`MAX_LANES`].
@@ -64,7 +64,7 @@ struct Opened {
 #[derive(Debug)]
 pub(super) struct Opening<'a> {
     streams: &'a Streams,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<StreamShared>,
 }
 
 /// Why a stream is not opened.
@@ -134,7 +134,7 @@ impl Streams {
         &self,
         stream: StreamId,
         peer: IpAddr,
-        make: impl FnOnce() -> Arc<Shared>,
+        make: impl FnOnce() -> Arc<StreamShared>,
     ) -> Result<Opening<'_>, Full> {
         let peer = peer.to_canonical();
         self.room(&mut self.lock(), stream, peer)?;
@@ -187,7 +187,7 @@ impl Streams {
 
     /// A lane from this address joins, so the initiator has the stream, which is not forgotten from now on. Gives the
     /// stream, and whether that is news.
-    pub(super) fn join(&self, stream: StreamId, from: IpAddr) -> Option<(Arc<Shared>, bool)> {
+    pub(super) fn join(&self, stream: StreamId, from: IpAddr) -> Option<(Arc<StreamShared>, bool)> {
         let mut known = self.lock();
         let shared = known.open.get(&stream)?.shared.upgrade()?;
         let is_news = known.confirm(stream, from);
@@ -206,7 +206,7 @@ impl Streams {
         self.find(stream).is_some()
     }
 
-    fn find(&self, stream: StreamId) -> Option<Arc<Shared>> {
+    fn find(&self, stream: StreamId) -> Option<Arc<StreamShared>> {
         self.lock().open.get(&stream)?.shared.upgrade()
     }
 
@@ -323,17 +323,17 @@ mod tests {
             streams.open(StreamId([number; 16]), peer(from), || self.make(number))
         }
 
-        fn make(&self, number: u8) -> Arc<Shared> {
+        fn make(&self, number: u8) -> Arc<StreamShared> {
             let options = StreamOptions::new(Security::insecure());
             let connection = options.connection(options.parameters());
             let any = (Ipv4Addr::UNSPECIFIED, 0).into();
             let (joining, peer_certificates) = (Credentials::Insecure, Vec::new());
             let opened_by = OpeningLane { role: Role::Accepted, joining, peer_certificates, local: any, peer: any };
-            Shared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by, &options)
+            StreamShared::new(StreamId([number; 16]), connection, self.rails.clone(), opened_by, &options)
         }
 
         /// Opens a stream that its initiator confirms.
-        fn opened(&self, streams: &Streams, number: u8, from: u8) -> Result<Arc<Shared>, Full> {
+        fn opened(&self, streams: &Streams, number: u8, from: u8) -> Result<Arc<StreamShared>, Full> {
             let opening = self.open(streams, number, from)?;
             assert!(streams.confirm(StreamId([number; 16]), peer(from)));
             assert!(!streams.confirm(StreamId([number; 16]), peer(from)), "it is announced once");

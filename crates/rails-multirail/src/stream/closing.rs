@@ -1,6 +1,6 @@
 //! The steps of an orderly end, which wait for a peer that makes progress and give the others up.
 
-use super::{MultiRailStream, Shared, patience::within, wakers::among_others};
+use super::{MultiRailStream, StreamShared, patience::within, wakers::among_others};
 use crate::CloseError;
 use std::{
     future::poll_fn,
@@ -31,7 +31,7 @@ impl MultiRailStream {
 }
 
 /// Waits for bytes of the peer before the end of its direction; the caller drops them.
-pub(super) async fn in_time<T>(shared: &Shared, next: impl Future<Output = IoResult<T>>) -> IoResult<T> {
+pub(super) async fn in_time<T>(shared: &StreamShared, next: impl Future<Output = IoResult<T>>) -> IoResult<T> {
     let arrived = || shared.stats().lanes.iter().map(|lane| lane.bytes_received).sum();
     let limit = shared.close_timeout;
     let next = while_there_is_progress(limit, arrived, next).await;

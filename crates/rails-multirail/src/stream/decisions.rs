@@ -1,6 +1,6 @@
 //! The recorded scheduling decisions of a stream.
 
-use super::shared::Shared;
+use super::shared::StreamShared;
 use rails_proto::record::Record;
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use std::sync::Arc;
 /// open, which ends when it is closed or dropped.
 #[derive(Debug, Clone)]
 pub struct Decisions {
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
 }
 
 impl Decisions {
-    pub(super) fn of(shared: &Arc<Shared>) -> Self {
+    pub(super) fn of(shared: &Arc<StreamShared>) -> Self {
         Self { shared: shared.clone() }
     }
 

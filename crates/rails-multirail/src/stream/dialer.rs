@@ -4,7 +4,7 @@ use super::{
     MultiRailStream, discovery,
     join::{initiate, jitter, nonce, random, send_messages},
     lane::LaneDriver,
-    shared::{OpeningLane, Role, Shared},
+    shared::{OpeningLane, Role, StreamShared},
     supervisor::supervise,
 };
 use crate::{
@@ -68,7 +68,7 @@ pub(super) struct Dialer {
     /// The credentials of a lane that opens the stream.
     credentials: Credentials,
     /// The stream, after a lane has opened it.
-    opened: watch::Sender<Option<Arc<Shared>>>,
+    opened: watch::Sender<Option<Arc<StreamShared>>>,
     race: Mutex<Race>,
     /// Notified when an attempt to open the stream has ended.
     turn: Notify,
@@ -392,7 +392,7 @@ impl Dialer {
         &self,
         path: Path,
         connection: Arc<dyn Lane>,
-        shared: Arc<Shared>,
+        shared: Arc<StreamShared>,
     ) -> Result<LaneDriver, JoinError> {
         let credentials = shared.opened_by.joining.clone();
         let joined = self.shake_hands(&*connection, path.index, Purpose::Join, shared.id, credentials).await?;
@@ -441,7 +441,7 @@ impl Dialer {
                     local,
                     peer,
                 };
-                *opened = Some(Shared::new(id, state, self.rails.clone(), opened_by, &self.options));
+                *opened = Some(StreamShared::new(id, state, self.rails.clone(), opened_by, &self.options));
                 shared.clone_from(opened);
             }
             shared.is_some()
@@ -491,12 +491,12 @@ impl Dialer {
         timeout(self.options.handshake_timeout, handshake).await.map_err(|_| JoinError::Timeout)?
     }
 
-    fn stream(&self) -> Option<Arc<Shared>> {
+    fn stream(&self) -> Option<Arc<StreamShared>> {
         self.opened.borrow().clone()
     }
 
     /// Waits until a lane has opened the stream.
-    async fn opened(&self) -> Arc<Shared> {
+    async fn opened(&self) -> Arc<StreamShared> {
         let mut opened = self.opened.subscribe();
         loop {
             if let Some(shared) = opened.borrow_and_update().clone() {
@@ -543,7 +543,7 @@ impl MoveListener for Dialer {
 /// A lane that has been up, and that this end dials again.
 struct Kept {
     path: Path,
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
     /// The longest time that one attempt to dial the lane again may take.
     longest_attempt: Duration,
 }
@@ -582,7 +582,7 @@ impl Drop for Trying<'_> {
 }
 
 /// Tells the stream that a lane did not come up, and says whether the stream is over.
-fn dial_failed(shared: &Shared, path: Path, error: &JoinError) -> bool {
+fn dial_failed(shared: &StreamShared, path: Path, error: &JoinError) -> bool {
     shared.with(|state| {
         state.connection.dial_failed(Instant::now().into_std(), path.index, error.refused());
         state.is_over()
@@ -590,13 +590,13 @@ fn dial_failed(shared: &Shared, path: Path, error: &JoinError) -> bool {
 }
 
 /// Waits until no lane is up: the stream needs any that comes.
-async fn alone(shared: &Shared) {
+async fn alone(shared: &StreamShared) {
     // The channel lives as long as `shared`, so waiting for it cannot fail.
     let _ = shared.lanes_up.subscribe().wait_for(|up| *up == 0).await;
 }
 
 /// Waits until the stream needs no lane any more.
-async fn over(shared: &Shared) {
+async fn over(shared: &StreamShared) {
     // The channel lives as long as `shared`, so waiting for it cannot fail.
     let _ = shared.over.subscribe().wait_for(|over| *over).await;
 }

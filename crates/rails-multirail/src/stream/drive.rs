@@ -5,7 +5,7 @@ use super::{
     active_lane::{ActiveLane, Driven, SMALL_UNTIL_MOVED},
     alarm::tick,
     pool::ChunkBuffer,
-    shared::{Shared, State},
+    shared::{StreamShared, StreamState},
     turn::Word,
     yield_budget::YieldBudget,
 };
@@ -29,7 +29,7 @@ use tokio::{runtime::Handle, task::coop};
 
 /// The access of a thread that drives a lane to its stream: the state under the lock, and memory.
 pub(super) struct Access<'a> {
-    shared: &'a Shared,
+    shared: &'a StreamShared,
     lane: &'a ActiveLane,
     is_task: bool,
 }
@@ -37,18 +37,18 @@ pub(super) struct Access<'a> {
 /// Woken when bytes have arrived on a lane.
 #[derive(Debug)]
 struct Arrival {
-    shared: Weak<Shared>,
+    shared: Weak<StreamShared>,
     lane: Weak<ActiveLane>,
 }
 
 impl<'a> Access<'a> {
     /// The access of the lane's task.
-    pub(super) fn on_rail(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
+    pub(super) fn on_rail(shared: &'a StreamShared, lane: &'a ActiveLane) -> Self {
         Self { shared, lane, is_task: true }
     }
 
     /// The access of a thread of the application.
-    pub(super) fn elsewhere(shared: &'a Shared, lane: &'a ActiveLane) -> Self {
+    pub(super) fn elsewhere(shared: &'a StreamShared, lane: &'a ActiveLane) -> Self {
         Self { shared, lane, is_task: false }
     }
 
@@ -266,13 +266,13 @@ impl<'a> Access<'a> {
     }
 
     fn act<T>(&self, act: impl FnOnce(&mut Connection) -> T) -> T {
-        let act = |state: &mut State| act(&mut state.connection);
+        let act = |state: &mut StreamState| act(&mut state.connection);
         if self.is_task { self.shared.with(act) } else { self.shared.with_inline(act) }
     }
 }
 
 /// The waker that hears of a lane's arrivals.
-pub(super) fn arrival_waker(shared: &Arc<Shared>, lane: &Arc<ActiveLane>) -> Waker {
+pub(super) fn arrival_waker(shared: &Arc<StreamShared>, lane: &Arc<ActiveLane>) -> Waker {
     Waker::from(Arc::new(Arrival { shared: Arc::downgrade(shared), lane: Arc::downgrade(lane) }))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     MultiRailStream, lock,
-    shared::{Shared, State},
+    shared::{StreamShared, StreamState},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use rails_proto::connection::Connection;
@@ -24,7 +24,7 @@ use tokio::{
 /// The receiving direction of a [`MultiRailStream`], borrowed ([`MultiRailStream::split`]).
 #[derive(Debug)]
 pub struct ReadHalf<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<StreamShared>,
     /// Bytes taken from the stream and not yet copied out.
     pub(super) reading: &'a mut Bytes,
 }
@@ -32,7 +32,7 @@ pub struct ReadHalf<'a> {
 /// The sending direction of a [`MultiRailStream`], borrowed ([`MultiRailStream::split`]).
 #[derive(Debug)]
 pub struct WriteHalf<'a> {
-    pub(super) shared: &'a Arc<Shared>,
+    pub(super) shared: &'a Arc<StreamShared>,
 }
 
 /// The receiving direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it ends nothing: the
@@ -198,7 +198,7 @@ impl WriteHalf<'_> {
         keep: fn(Bytes) -> Bytes,
     ) -> Poll<IoResult<usize>> {
         let length = bytes.len();
-        let mut take = |state: &mut State| {
+        let mut take = |state: &mut StreamState| {
             if bytes.is_empty() {
                 // An empty write succeeds at once, with or without room.
                 return Poll::Ready(self.shared.writable(state).map(|()| 0));

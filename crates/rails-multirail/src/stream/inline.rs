@@ -3,7 +3,7 @@
 use super::{
     active_lane::{ActiveLane, MAX_INLINE},
     drive::Access,
-    shared::{Shared, State},
+    shared::{StreamShared, StreamState},
 };
 use rails_proto::connection::Connection;
 use std::{
@@ -18,10 +18,10 @@ use tokio::{
     task::{self, coop},
 };
 
-impl Shared {
+impl StreamShared {
     /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline: at once, or with those
     /// that follow in the same turn of the writer's task.
-    pub(crate) fn write<T>(self: &Arc<Self>, length: usize, act: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn write<T>(self: &Arc<Self>, length: usize, act: impl FnOnce(&mut StreamState) -> T) -> T {
         if length > MAX_INLINE {
             let result = self.with(act);
             self.send_waiting();
@@ -31,7 +31,7 @@ impl Shared {
         let is_task = task::try_id().is_some() && Handle::try_current().is_ok();
         let at_hand = self.has_at_hand();
         let (waits, is_led) = (Cell::new(false), Cell::new(false));
-        let write = |state: &mut State| {
+        let write = |state: &mut StreamState| {
             state.prefer_lane_here();
             let before = state.connection.sent();
             let result = act(state);
@@ -134,7 +134,7 @@ impl Shared {
 }
 
 /// The end of the turn of a task that has let writes wait.
-struct EndOfTurn(Weak<Shared>);
+struct EndOfTurn(Weak<StreamShared>);
 
 impl Drop for EndOfTurn {
     fn drop(&mut self) {

@@ -4,7 +4,7 @@ use super::{
     active_lane::{ActiveLane, LaneSettings},
     alarm::{poll_alarm, put_off},
     drive::{Access, arrival_waker},
-    shared::{Shared, State},
+    shared::{StreamShared, StreamState},
     yield_budget::YieldBudget,
 };
 use crate::{RailId, StreamOptions, error::LaneError};
@@ -26,7 +26,7 @@ use tokio::{runtime::Handle, task::yield_now, time::sleep};
 
 /// Drives one lane that has joined, over any transport.
 pub(crate) struct LaneDriver {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StreamShared>,
     pub(crate) lane: Arc<ActiveLane>,
     /// The keys that seal and open the lane's frames, if the stream is encrypted.
     seals: Option<Seals>,
@@ -38,7 +38,7 @@ impl LaneDriver {
     /// Adds a lane whose handshake is done to its stream; `None` if the stream is over. Runs on the runtime that is to
     /// drive the lane.
     pub(super) async fn up(
-        shared: Arc<Shared>,
+        shared: Arc<StreamShared>,
         index: u16,
         rail: RailId,
         lane: Arc<dyn Lane>,
@@ -71,9 +71,9 @@ impl LaneDriver {
         let begun = Instant::now();
         self.lane.start(arrival_waker(&self.shared, &self.lane), self.seals.take());
         self.end = self.drive().await;
-        let (is_leaving, is_barren) = self
-            .shared
-            .with(|State { connection, .. }| (connection.is_leaving(self.lane.id), connection.is_barren(self.lane.id)));
+        let (is_leaving, is_barren) = self.shared.with(|StreamState { connection, .. }| {
+            (connection.is_leaving(self.lane.id), connection.is_barren(self.lane.id))
+        });
         Loss { ended: Ended::of(&self.end, is_leaving), lived: begun.elapsed(), is_barren }
     }
 

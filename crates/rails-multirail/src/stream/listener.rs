@@ -7,7 +7,7 @@ use super::{
     discovery,
     join::{nonce, random, read_message, send_messages},
     lane::LaneDriver,
-    shared::{OpeningLane, Role, Shared},
+    shared::{OpeningLane, Role, StreamShared},
     supervisor::supervise,
     unread::Unread,
 };
@@ -407,7 +407,7 @@ impl Registry {
     }
 
     /// Puts a stream that its initiator has into the accept queue, if that is news.
-    fn announce(&self, shared: &Arc<Shared>, is_news: bool) {
+    fn announce(&self, shared: &Arc<StreamShared>, is_news: bool) {
         if is_news {
             supervise(shared.clone());
             shared.log_opened(*shared.lanes_up.borrow());
@@ -498,7 +498,7 @@ impl Registry {
                 local: lane.local_addr(),
                 peer: lane.peer_addr(),
             };
-            Shared::new(stream, connection, self.rails.clone(), opened_by, &self.options)
+            StreamShared::new(stream, connection, self.rails.clone(), opened_by, &self.options)
         };
         let refusal = if self.incoming.is_full() {
             Refusal::Busy(Limit::Waiting)

@@ -1,6 +1,6 @@
 //! Messages over a stream.
 
-use super::{MultiRailStream, StreamStats, closing, lock, shared::State};
+use super::{MultiRailStream, StreamStats, closing, lock, shared::StreamState};
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use rails_proto::{
@@ -225,7 +225,12 @@ impl MessageSender {
     }
 
     /// Takes the message if there is room for it.
-    fn poll_take(&self, state: &mut State, message: &mut Option<Bytes>, priority: Priority) -> Poll<IoResult<()>> {
+    fn poll_take(
+        &self,
+        state: &mut StreamState,
+        message: &mut Option<Bytes>,
+        priority: Priority,
+    ) -> Poll<IoResult<()>> {
         check_length(message.as_ref().map_or(0, Bytes::len), state.connection.longest_message())?;
         ready!(self.stream.shared.poll_room(state))?;
         if let Some(message) = message.take() {

@@ -58,7 +58,7 @@ use rails_proto::{
     pairing::{self, Pairing},
     parameters::MAX_LANES,
 };
-pub(crate) use shared::Shared;
+pub(crate) use shared::StreamShared;
 use std::{
     future::poll_fn,
     io::Result as IoResult,
@@ -107,7 +107,7 @@ use tokio::{
 /// Errors come as [`std::io::Error`] around a [`StreamError`](crate::StreamError).
 #[derive(Debug)]
 pub struct MultiRailStream {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<StreamShared>,
     /// Bytes taken from the stream and not yet copied out.
     reading: Bytes,
     /// `None` at the end that accepted the stream.
@@ -123,7 +123,7 @@ struct Dialing {
 }
 
 impl MultiRailStream {
-    fn new(shared: Arc<Shared>) -> Self {
+    fn new(shared: Arc<StreamShared>) -> Self {
         Self { shared, reading: Bytes::new(), dialing: None }
     }
 
@@ -359,7 +359,7 @@ impl MultiRailStream {
     /// Shuts the write side down, and waits until the peer has every byte. A peer that reads no more is an error unless
     /// it has read every byte.
     fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        let poll = |state: &mut shared::State| {
+        let poll = |state: &mut shared::StreamState| {
             ready!(self.shared.poll_finished(state))?;
             match self.shared.write_error(state) {
                 Some(error) if !state.connection.is_sent() => Poll::Ready(Err(error.into())),

@@ -47,12 +47,12 @@ use tokio::{
 /// One end of a stream, shared by its handle and its lanes. Threads hold the lock for a decision, never for I/O, and
 /// never for [foreign code](super::lock).
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct StreamShared {
     pub(crate) id: StreamId,
     pub(crate) opened_by: OpeningLane,
     /// The buffers into which lanes receive chunks and large messages.
     pub(crate) buffers: Arc<Pool>,
-    state: Lock<State>,
+    state: Lock<StreamState>,
     /// The task that waits to read, and the one that waits to write. Each looks once more after it has registered.
     reader: AtomicWaker,
     writer: AtomicWaker,
@@ -116,7 +116,7 @@ pub(crate) struct OpeningLane {
 
 /// The state under the lock.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct StreamState {
     pub(crate) connection: Connection,
     /// The slots, indexed by [`LaneId`].
     lanes: Vec<LaneSlot>,
@@ -150,7 +150,7 @@ impl LaneSlot {
     }
 }
 
-impl State {
+impl StreamState {
     /// Whether the stream is done or has failed.
     pub(crate) fn is_over(&self) -> bool {
         self.connection.is_done() || self.connection.failure().is_some()
@@ -226,7 +226,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl StreamShared {
     /// One end of a stream. The caller starts its [supervisor](super::supervisor::supervise).
     pub(crate) fn new(
         id: StreamId,
@@ -236,7 +236,7 @@ impl Shared {
         options: &StreamOptions,
     ) -> Arc<Self> {
         let buffers = Pool::new(connection.window());
-        let state = State {
+        let state = StreamState {
             connection,
             lanes: Vec::new(),
             lane_metrics: Vec::new(),
@@ -274,13 +274,13 @@ impl Shared {
     }
 
     /// Calls `act` under the lock, and then wakes the tasks that the connection names.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut StreamState) -> T) -> T {
         self.act(Connection::take_wakes, act, |lane| lane.wake_to_send())
     }
 
     /// As [`with`](Self::with), for a thread that lets a lane send, and calls `with` after it: idle lanes may not have
     /// to stand by then.
-    pub(super) fn with_inline<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    pub(super) fn with_inline<T>(&self, act: impl FnOnce(&mut StreamState) -> T) -> T {
         self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_to_send())
     }
 
@@ -323,7 +323,7 @@ impl Shared {
     pub(super) fn act<T>(
         &self,
         wakes: impl FnOnce(&mut Connection) -> Wakes,
-        act: impl FnOnce(&mut State) -> T,
+        act: impl FnOnce(&mut StreamState) -> T,
         lead: impl FnOnce(&ActiveLane),
     ) -> T {
         let mut state = self.lock();
@@ -420,7 +420,7 @@ impl Shared {
     }
 
     /// Waits until the peer has every byte of a write side that was shut down, or reads no more.
-    pub(crate) fn poll_finished(&self, state: &mut State) -> Poll<IoResult<()>> {
+    pub(crate) fn poll_finished(&self, state: &mut StreamState) -> Poll<IoResult<()>> {
         if state.connection.is_sending_over() {
             return Poll::Ready(Ok(()));
         }
@@ -432,7 +432,7 @@ impl Shared {
     }
 
     /// Fails if the write side is closed, with or without room.
-    pub(crate) fn writable(&self, state: &State) -> IoResult<()> {
+    pub(crate) fn writable(&self, state: &StreamState) -> IoResult<()> {
         if let Some(error) = self.write_error(state) {
             return Err(error.into());
         }
@@ -443,7 +443,7 @@ impl Shared {
     }
 
     /// Waits for room, and gives it in bytes.
-    pub(crate) fn poll_room(&self, state: &mut State) -> Poll<IoResult<usize>> {
+    pub(crate) fn poll_room(&self, state: &mut StreamState) -> Poll<IoResult<usize>> {
         self.writable(state)?;
         match state.connection.writable_bytes() {
             0 => {
@@ -638,16 +638,16 @@ impl Shared {
     }
 
     /// The error of the stream, if it has failed.
-    pub(crate) fn error(&self, state: &State) -> Option<StreamError> {
+    pub(crate) fn error(&self, state: &StreamState) -> Option<StreamError> {
         Some(self.told_by(state, state.connection.failure()?.clone()))
     }
 
     /// Why nothing can be written any more, for another reason than [`Connection::finish`].
-    pub(crate) fn write_error(&self, state: &State) -> Option<StreamError> {
+    pub(crate) fn write_error(&self, state: &StreamState) -> Option<StreamError> {
         Some(self.told_by(state, state.connection.write_failure()?))
     }
 
-    fn told_by(&self, state: &State, failure: Failure) -> StreamError {
+    fn told_by(&self, state: &StreamState, failure: Failure) -> StreamError {
         let lanes = state.lane_metrics.iter().filter_map(|metrics| metrics.lost()).collect();
         StreamError { stream: self.id, failure, lanes }
     }
@@ -682,12 +682,12 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> Locked<'_, State> {
+    fn lock(&self) -> Locked<'_, StreamState> {
         self.state.lock()
     }
 }
 
-impl StreamOnRails for Shared {
+impl StreamOnRails for StreamShared {
     fn is_delivering(&self) -> bool {
         let state = self.lock();
         state.connection.is_finished() && !state.connection.has_delivered()
@@ -716,7 +716,7 @@ impl StreamOnRails for Shared {
 }
 
 /// Lets another thread publish events.
-struct EndOfPublishing<'a>(&'a Shared);
+struct EndOfPublishing<'a>(&'a StreamShared);
 
 impl Drop for EndOfPublishing<'_> {
     fn drop(&mut self) {
@@ -724,7 +724,7 @@ impl Drop for EndOfPublishing<'_> {
     }
 }
 
-impl Drop for Shared {
+impl Drop for StreamShared {
     /// A stream that failed without a lane has not logged its summary yet.
     fn drop(&mut self) {
         self.summarize();

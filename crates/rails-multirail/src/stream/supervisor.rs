@@ -1,6 +1,6 @@
 //! The supervisor of one end of a stream: its timeouts, its links, and its idle buffers.
 
-use super::{alarm::poll_alarm, pool, shared::Shared};
+use super::{alarm::poll_alarm, pool, shared::StreamShared};
 use std::{
     future::poll_fn,
     pin::pin,
@@ -15,13 +15,13 @@ use tokio::time::sleep;
 ///
 /// If its rail stops, the supervisor moves to the next one. If every rail has stopped, the stream fails: nothing would
 /// ever end a read or a write on it.
-pub(super) fn supervise(shared: Arc<Shared>) {
+pub(super) fn supervise(shared: Arc<StreamShared>) {
     tokio::spawn(Supervisor { shared, rails_tried: 0, has_ended: false }.run());
 }
 
 /// Dropped before its end, it moves on: a rail that stops drops its tasks.
 struct Supervisor {
-    shared: Arc<Shared>,
+    shared: Arc<StreamShared>,
     /// The number of rails that the supervisor has moved to.
     rails_tried: usize,
     has_ended: bool,
@@ -72,7 +72,7 @@ impl Drop for Supervisor {
 }
 
 /// Tells the stream of links that go down and come up. Never returns.
-async fn watch_links(shared: &Shared) {
+async fn watch_links(shared: &StreamShared) {
     let mut links = shared.link_reports();
     loop {
         match links.next().await {
@@ -84,7 +84,7 @@ async fn watch_links(shared: &Shared) {
 }
 
 /// Frees buffers that have not been used for a while. Never returns, and sleeps while the pool is empty.
-async fn tidy(shared: &Shared) {
+async fn tidy(shared: &StreamShared) {
     loop {
         shared.buffers.keeps.notified().await;
         sleep(pool::IDLE).await;
@@ -94,7 +94,7 @@ async fn tidy(shared: &Shared) {
     }
 }
 
-async fn keep_time(shared: &Shared) {
+async fn keep_time(shared: &StreamShared) {
     let mut alarm = pin!(sleep(Duration::ZERO));
     loop {
         let (over, delivered, timeout) = shared.with(|state| {

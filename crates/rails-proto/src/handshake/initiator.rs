@@ -14,7 +14,7 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub struct Initiator {
     hello: Hello,
-    state: State,
+    state: InitiatorState,
 }
 
 /// The initiator's next step.
@@ -45,7 +45,7 @@ pub struct Joined {
 }
 
 #[derive(Debug)]
-enum State {
+enum InitiatorState {
     /// The initiator has sent the hello.
     Greeted(Credentials),
     /// The TLS handshake is under way.
@@ -70,7 +70,7 @@ impl Initiator {
     /// Starts a handshake, and returns the message to send first. The hello's mode is that of the credentials.
     pub fn start(credentials: Credentials, hello: Hello) -> (Self, Message) {
         let hello = Hello { mode: credentials.mode(), ..hello };
-        (Self { hello, state: State::Greeted(credentials) }, Message::Hello(hello))
+        (Self { hello, state: InitiatorState::Greeted(credentials) }, Message::Hello(hello))
     }
 
     /// Takes the responder's next message.
@@ -78,26 +78,26 @@ impl Initiator {
     /// # Errors
     /// [`HandshakeError`] ends the handshake; [`Initiator::farewell`] gives the messages for the peer.
     pub fn handle(&mut self, message: Message) -> Result<InitiatorStep, HandshakeError> {
-        match (message, std::mem::replace(&mut self.state, State::Over)) {
+        match (message, std::mem::replace(&mut self.state, InitiatorState::Over)) {
             (Message::Refused(Refusal::Mode), _) => Err(HandshakeError::Mode { ours: self.hello.mode }),
             (Message::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
-            (Message::Challenge(challenge), State::Greeted(credentials)) => {
+            (Message::Challenge(challenge), InitiatorState::Greeted(credentials)) => {
                 let transcript = Transcript { hello: self.hello, challenge };
                 match credentials {
                     Credentials::TlsClient(client) => {
                         let mut tls = Box::new(Session::client(client)?);
                         let flight = tls.flight();
-                        self.state = State::Tls(tls, transcript);
+                        self.state = InitiatorState::Tls(tls, transcript);
                         Ok(InitiatorStep::Send(flight))
                     }
                     Credentials::TlsServer(_) => Err(HandshakeError::Disorder),
                     credentials => Ok(InitiatorStep::Send(vec![self.prove(credentials, transcript, Vec::new())])),
                 }
             }
-            (Message::Tls(bytes), State::Tls(mut tls, transcript)) => {
+            (Message::Tls(bytes), InitiatorState::Tls(mut tls, transcript)) => {
                 if let Err(error) = tls.handle(&bytes) {
                     // TLS still has an alert to send.
-                    self.state = State::Tls(tls, transcript);
+                    self.state = InitiatorState::Tls(tls, transcript);
                     return Err(error);
                 }
                 let mut flight = tls.flight();
@@ -105,11 +105,11 @@ impl Initiator {
                     let joining = Credentials::Secret { mode: Mode::Tls, secret: tls.secret(&transcript)? };
                     flight.push(self.prove(joining, transcript, tls.peer_certificates()));
                 } else {
-                    self.state = State::Tls(tls, transcript);
+                    self.state = InitiatorState::Tls(tls, transcript);
                 }
                 Ok(InitiatorStep::Send(flight))
             }
-            (Message::Accepted(tag), State::Proved { joining, transcript, peer_certificates }) => {
+            (Message::Accepted(tag), InitiatorState::Proved { joining, transcript, peer_certificates }) => {
                 transcript.verify(Role::Responder, joining.key(), &tag)?;
                 let seals = transcript.seals(Role::Initiator, joining.secret())?;
                 let opens = self.hello.purpose == Purpose::Open;
@@ -129,20 +129,20 @@ impl Initiator {
 
     /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer without a proof can take.
     pub fn longest_next(&self) -> usize {
-        if matches!(self.state, State::Tls(..)) { LONGEST_TLS } else { LONGEST_PLAIN }
+        if matches!(self.state, InitiatorState::Tls(..)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }
 
     /// The messages that tell the peer of an error: TLS's alert, and the refusal.
     pub fn farewell(&mut self, error: &HandshakeError) -> Vec<Message> {
         match &mut self.state {
-            State::Tls(tls, _) => farewell(Some(tls), error),
+            InitiatorState::Tls(tls, _) => farewell(Some(tls), error),
             _ => farewell(None, error),
         }
     }
 
     fn prove(&mut self, joining: Credentials, transcript: Transcript, peer_certificates: Vec<Bytes>) -> Message {
         let tag = transcript.prove(Role::Initiator, joining.key());
-        self.state = State::Proved { joining, transcript, peer_certificates };
+        self.state = InitiatorState::Proved { joining, transcript, peer_certificates };
         Message::Proof(tag)
     }
 }

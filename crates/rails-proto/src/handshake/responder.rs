@@ -14,7 +14,7 @@ use bytes::Bytes;
 #[derive(Debug)]
 pub struct Responder {
     transcript: Transcript,
-    state: State,
+    state: ResponderState,
 }
 
 /// The responder's next step.
@@ -68,7 +68,7 @@ impl Proved {
 }
 
 #[derive(Debug)]
-enum State {
+enum ResponderState {
     Tls(Box<Session>),
     /// Waiting for a proof by these credentials.
     Challenged {
@@ -99,9 +99,9 @@ impl Responder {
         }
         let challenge = Challenge { parameters, nonce };
         let state = match credentials {
-            Credentials::TlsServer(server) => State::Tls(Box::new(Session::server(server)?)),
+            Credentials::TlsServer(server) => ResponderState::Tls(Box::new(Session::server(server)?)),
             Credentials::TlsClient(_) => return Err(HandshakeError::Disorder),
-            joining => State::Challenged { joining, peer_certificates: Vec::new() },
+            joining => ResponderState::Challenged { joining, peer_certificates: Vec::new() },
         };
         Ok((Self { transcript: Transcript { hello, challenge }, state }, Message::Challenge(challenge)))
     }
@@ -113,22 +113,22 @@ impl Responder {
     /// TLS, [`HandshakeError::Tls`], [`HandshakeError::Refused`] if the initiator gave up. [`Responder::farewell`] gives the
     /// messages for the peer.
     pub fn handle(&mut self, message: Message) -> Result<ResponderStep, HandshakeError> {
-        match (message, std::mem::replace(&mut self.state, State::Over)) {
+        match (message, std::mem::replace(&mut self.state, ResponderState::Over)) {
             (Message::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
-            (Message::Tls(bytes), State::Tls(mut tls)) => {
+            (Message::Tls(bytes), ResponderState::Tls(mut tls)) => {
                 let handled = tls.handle(&bytes);
                 if handled.is_err() || !tls.is_done() {
                     // If TLS has failed, it still has an alert to send.
-                    self.state = State::Tls(tls);
+                    self.state = ResponderState::Tls(tls);
                     handled?;
                     return Ok(ResponderStep::Send(self.flight()));
                 }
                 let flight = tls.flight();
                 let joining = Credentials::Secret { mode: Mode::Tls, secret: tls.secret(&self.transcript)? };
-                self.state = State::Challenged { joining, peer_certificates: tls.peer_certificates() };
+                self.state = ResponderState::Challenged { joining, peer_certificates: tls.peer_certificates() };
                 Ok(ResponderStep::Send(flight))
             }
-            (Message::Proof(tag), State::Challenged { joining, peer_certificates }) => {
+            (Message::Proof(tag), ResponderState::Challenged { joining, peer_certificates }) => {
                 let hello = self.transcript.hello;
                 self.transcript.verify(Role::Initiator, joining.key(), &tag).map_err(|error| {
                     match (hello.mode, hello.purpose) {
@@ -153,20 +153,20 @@ impl Responder {
 
     /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer without a proof can take.
     pub fn longest_next(&self) -> usize {
-        if matches!(self.state, State::Tls(_)) { LONGEST_TLS } else { LONGEST_PLAIN }
+        if matches!(self.state, ResponderState::Tls(_)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }
 
     /// The messages that tell the peer of an error: TLS's alert, and the refusal.
     pub fn farewell(&mut self, error: &HandshakeError) -> Vec<Message> {
         match &mut self.state {
-            State::Tls(tls) => farewell(Some(tls), error),
+            ResponderState::Tls(tls) => farewell(Some(tls), error),
             _ => farewell(None, error),
         }
     }
 
     fn flight(&mut self) -> Vec<Message> {
         match &mut self.state {
-            State::Tls(tls) => tls.flight(),
+            ResponderState::Tls(tls) => tls.flight(),
             _ => Vec::new(),
         }
     }

@@ -24,11 +24,11 @@ struct Piece {
     /// Empty while a lane holds the piece.
     bytes: MessageBuffer,
     length: u32,
-    state: State,
+    state: AssemblyState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum AssemblyState {
     Empty,
     /// A lane fills the piece, and has filled so many bytes of it.
     Taken {
@@ -51,7 +51,7 @@ impl Assembly {
     /// Creates a message that is as long as `buffer`.
     pub(super) fn new(buffer: MessageBuffer) -> Self {
         let total = buffer.len() as u32;
-        let pieces = BTreeMap::from([(0, Piece::new(buffer, State::Empty))]);
+        let pieces = BTreeMap::from([(0, Piece::new(buffer, AssemblyState::Empty))]);
         Self { pieces, came_meanwhile: Vec::new(), filled: 0, total }
     }
 
@@ -62,10 +62,10 @@ impl Assembly {
     /// Gives the part to `lane` to fill, if no byte of it is full or claimed.
     pub(super) fn claim(&mut self, lane: u8, at: u32, length: u32) -> bool {
         let Some((&from, piece)) = self.pieces.range(..=at).next_back() else { return false };
-        if piece.state != State::Empty || at + length > from + piece.length {
+        if piece.state != AssemblyState::Empty || at + length > from + piece.length {
             return false;
         }
-        self.carve(from, at, length, State::Taken { lane, filled: 0, in_hand: false });
+        self.carve(from, at, length, AssemblyState::Taken { lane, filled: 0, in_hand: false });
         true
     }
 
@@ -73,7 +73,7 @@ impl Assembly {
     pub(super) fn lend(&mut self, lane: u8, at: u32) -> Option<MessageBuffer> {
         let piece = self.pieces.get_mut(&at)?;
         match &mut piece.state {
-            State::Taken { lane: holder, in_hand, .. } if *holder == lane && !*in_hand => {
+            AssemblyState::Taken { lane: holder, in_hand, .. } if *holder == lane && !*in_hand => {
                 *in_hand = true;
                 Some(std::mem::take(&mut piece.bytes))
             }
@@ -85,7 +85,7 @@ impl Assembly {
     pub(super) fn give_back(&mut self, lane: u8, at: u32, bytes: MessageBuffer, filled: u32) -> Vec<Ousted> {
         let Some(piece) = self.pieces.get_mut(&at) else { return Vec::new() };
         piece.bytes = bytes;
-        piece.state = State::Taken { lane, filled, in_hand: false };
+        piece.state = AssemblyState::Taken { lane, filled, in_hand: false };
         let came = std::mem::take(&mut self.came_meanwhile);
         came.into_iter().flat_map(|(at, part)| self.copy(at, &part).1).collect()
     }
@@ -94,16 +94,16 @@ impl Assembly {
     pub(super) fn fill(&mut self, at: u32, bytes: MessageBuffer) {
         let Some(piece) = self.pieces.get_mut(&at) else { return };
         self.filled += piece.length;
-        *piece = Piece::new(bytes, State::Full);
+        *piece = Piece::new(bytes, AssemblyState::Full);
         self.join(at);
     }
 
     /// `lane` does not go on with the piece at `at`.
     pub(super) fn release(&mut self, lane: u8, at: u32) {
         if let Some(piece) = self.pieces.get_mut(&at)
-            && matches!(piece.state, State::Taken { lane: holder, .. } if holder == lane)
+            && matches!(piece.state, AssemblyState::Taken { lane: holder, .. } if holder == lane)
         {
-            piece.state = State::Empty;
+            piece.state = AssemblyState::Empty;
             self.join(at);
         }
     }
@@ -118,17 +118,17 @@ impl Assembly {
             let until = end.min(begins + piece.length);
             let slice = part.slice((from - at) as usize..(until - at) as usize);
             match piece.state {
-                State::Full => {}
-                State::Taken { in_hand: true, .. } => self.keep_meanwhile(from, slice),
-                State::Taken { lane, filled, .. } => {
+                AssemblyState::Full => {}
+                AssemblyState::Taken { in_hand: true, .. } => self.keep_meanwhile(from, slice),
+                AssemblyState::Taken { lane, filled, .. } => {
                     let mut buffer = BytesMut::zeroed(piece.length as usize);
                     buffer[..filled as usize].copy_from_slice(&piece.bytes[..filled as usize]);
                     ousted.push(Ousted { lane, buffer });
-                    piece.state = State::Empty;
+                    piece.state = AssemblyState::Empty;
                     continue;
                 }
-                State::Empty => {
-                    self.carve(begins, from, slice.len() as u32, State::Full);
+                AssemblyState::Empty => {
+                    self.carve(begins, from, slice.len() as u32, AssemblyState::Full);
                     if let Some(piece) = self.pieces.get_mut(&from) {
                         piece.bytes.copy_from_slice(&slice);
                     }
@@ -163,15 +163,15 @@ impl Assembly {
     }
 
     /// Cuts a piece out of an empty piece that no lane holds.
-    fn carve(&mut self, from: u32, at: u32, length: u32, state: State) {
+    fn carve(&mut self, from: u32, at: u32, length: u32, state: AssemblyState) {
         let Some(mut piece) = self.pieces.remove(&from) else { return };
         let mut middle = piece.bytes.split_off((at - from) as usize);
         let behind = middle.split_off(length as usize);
         if !piece.bytes.is_empty() {
-            self.pieces.insert(from, Piece::new(piece.bytes, State::Empty));
+            self.pieces.insert(from, Piece::new(piece.bytes, AssemblyState::Empty));
         }
         if !behind.is_empty() {
-            self.pieces.insert(at + length, Piece::new(behind, State::Empty));
+            self.pieces.insert(at + length, Piece::new(behind, AssemblyState::Empty));
         }
         self.pieces.insert(at, Piece::new(middle, state));
     }
@@ -202,7 +202,7 @@ impl Assembly {
 }
 
 impl Piece {
-    fn new(bytes: MessageBuffer, state: State) -> Self {
+    fn new(bytes: MessageBuffer, state: AssemblyState) -> Self {
         Self { length: bytes.len() as u32, bytes, state }
     }
 }

@@ -26,7 +26,7 @@ use tokio::io::AsyncWrite;
 
 /// One end while it runs.
 pub(super) struct End {
-    shared: Arc<Shared>,
+    shared: Arc<SharedEnds>,
     thread: JoinHandle<Result<Ended>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Ended {
 }
 
 #[derive(Default)]
-struct Shared {
+struct SharedEnds {
     enough: AtomicBool,
     received: AtomicU64,
 }
@@ -84,7 +84,7 @@ fn spawn(
     options: &StreamOptions,
     open: impl AsyncFnOnce(Rails, StreamOptions) -> Result<(Rails, MultiRailStream)> + Send + 'static,
 ) -> Result<End> {
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(SharedEnds::default());
     let (lab, machine, options, ours) = (lab.clone(), machine.clone(), options.clone(), shared.clone());
     let run = move || {
         // The threads of the rails are born here, and so in the namespace.
@@ -134,7 +134,7 @@ impl End {
 /// Sends until it is enough and reads to the end, both at once.
 async fn exchange(
     mut stream: MultiRailStream,
-    shared: &Shared,
+    shared: &SharedEnds,
     (side, seed, zero): (Side, u64, Instant),
 ) -> Result<Ended> {
     let key = |side: Side| [&seed.to_le_bytes()[..], side.to_string().as_bytes()].concat();

@@ -45,15 +45,15 @@ pub(crate) struct Pool {
     window: u64,
     /// Bytes of the window that hold data.
     held: AtomicU64,
-    /// A copy of `State::kept` that is read without the lock.
+    /// A copy of `PoolState::kept` that is read without the lock.
     seen: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Notified when the first buffer comes into an empty pool.
     pub(crate) keeps: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     /// The kept buffers, by owner.
     shelves: BTreeMap<Owner, Shelf>,
     /// The bytes of all kept buffers.
@@ -219,16 +219,16 @@ impl Pool {
         self.window.saturating_sub(self.held.load(Ordering::Relaxed))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unlock(&self, state: MutexGuard<'_, State>) {
+    fn unlock(&self, state: MutexGuard<'_, PoolState>) {
         self.seen.store(state.kept, Ordering::Relaxed);
     }
 }
 
-impl State {
+impl PoolState {
     /// Takes out the least recently used buffers until at most `most` bytes are kept. The caller drops them outside the
     /// lock.
     fn shrink_to(&mut self, most: u64) -> Vec<Memory> {

@@ -106,14 +106,14 @@ struct Owed {
     /// A descriptor of the lane's socket that outlives the lane's own.
     socket: Arc<OwnedFd>,
     options: ZeroCopy,
-    state: Mutex<State>,
+    state: Mutex<SendState>,
     /// Whether another owner uses the socket further.
     left: AtomicBool,
     tended: Tended,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SendState {
     ledger: Ledger<Kept>,
     /// Empty records for further sends.
     spare: Vec<Kept>,
@@ -192,7 +192,7 @@ impl Owed {
         }
         self.settle();
         let mut state = self.lock();
-        let State { ledger, spare } = &mut *state;
+        let SendState { ledger, spare } = &mut *state;
         if ledger.stats.stopped {
             return None;
         }
@@ -245,7 +245,7 @@ impl Owed {
         is_told
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SendState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

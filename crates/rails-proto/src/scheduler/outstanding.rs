@@ -8,9 +8,10 @@ use std::{
 
 /// Bytes that were sent and are not known to be delivered, in segments that lie in order and do not overlap.
 ///
-/// This is the only record of which lane holds which byte. Only evidence of delivery removes a segment: an acknowledgement on a lane that sent it, or an
-/// offset beyond it up to which the peer has read. A lane that takes a part of a segment splits it, and segments are never joined. A
-/// [transmission](super::transmissions::Transmission) was one segment when its lane took it, so its range consists of whole segments as long as any of it is left.
+/// This is the only record of which lane holds which byte. Only evidence of delivery removes a segment: an
+/// acknowledgement on a lane that sent it, or an offset beyond it up to which the peer has read. A lane that takes a
+/// part of a segment splits it, and segments are never joined. A [transmission](super::transmissions::Transmission) was
+/// one segment when its lane took it, so its range consists of whole segments as long as any of it is left.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     segments: BTreeMap<u64, Segment>,

@@ -119,9 +119,9 @@ impl Transmissions {
         (self.bytes, self.read) = (0, 0);
     }
 
-    /// The peer has read everything below `consumed`. If the lane was `alone` in having a chunk of that in flight, it has
-    /// delivered the chunk and every chunk before it. A chunk that other lanes had in flight too may still be on its way
-    /// on this lane. Calls `late` with those of them that the peer has read since the last call.
+    /// The peer has read everything below `consumed`. If the lane was `alone` in having a chunk of that in flight, it
+    /// has delivered the chunk and every chunk before it. A chunk that other lanes had in flight too may still be on
+    /// its way on this lane. Calls `late` with those of them that the peer has read since the last call.
     pub(super) fn settle(
         &mut self,
         consumed: u64,

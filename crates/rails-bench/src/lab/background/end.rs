@@ -2,7 +2,7 @@
 
 use super::{
     carrier::{Carrier, Engine, Wire},
-    overlap::{Computes, Message},
+    case::{Computes, Message},
 };
 use crate::{duration::microseconds, measure::work::Work};
 use anyhow::{Context, Result, ensure};

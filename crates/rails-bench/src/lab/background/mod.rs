@@ -6,12 +6,14 @@
 //! `ping_pong` run the rounds and sum them up.
 
 mod carrier;
+mod case;
 mod end;
 mod overlap;
 mod ping_pong;
 
+pub(crate) use case::Message;
 pub(crate) use end::{Orders, run as obey};
-pub(crate) use overlap::{Message, OverlapContest};
+pub(crate) use overlap::OverlapContest;
 pub(crate) use ping_pong::PingPongContest;
 
 use super::compare::{ContestError, Link, Setting, Spread, Terms, Testbed, peer::Peer, testbed::halves};

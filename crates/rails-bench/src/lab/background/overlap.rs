@@ -3,6 +3,7 @@
 use super::{
     Sample,
     carrier::Carrier,
+    case::{Computes, Message},
     cell, congestion_control,
     end::{EndReport, Job, OverlapTimes},
     median, run_rounds,
@@ -13,27 +14,8 @@ use crate::{
 };
 use clap::ValueEnum;
 use rails_topo::{DataSize, Topology};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::{fmt, time::Duration};
-
-/// A message, and the work beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Message {
-    /// The message's length.
-    pub(crate) bytes: u32,
-    /// About the time of the work alone.
-    pub(crate) work_us: u64,
-}
-
-/// The ends that compute beside a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Computes {
-    Nobody,
-    Sender,
-    Receiver,
-    Both,
-}
 
 /// A contest to be run.
 #[derive(Debug, Clone)]
@@ -97,20 +79,6 @@ impl OverlapContest {
         let case = (self.link, &self.terms);
         let (setting, samples) = run_rounds(case, topology, carriers, |_| job.clone(), progress)?;
         Ok(OverlapReport::new(self, setting, samples))
-    }
-}
-
-impl Computes {
-    pub(super) const ALL: [Self; 4] = [Self::Nobody, Self::Sender, Self::Receiver, Self::Both];
-
-    /// Whether the sender computes.
-    pub(super) fn sender(self) -> bool {
-        matches!(self, Self::Sender | Self::Both)
-    }
-
-    /// Whether the receiver computes.
-    pub(super) fn receiver(self) -> bool {
-        matches!(self, Self::Receiver | Self::Both)
     }
 }
 

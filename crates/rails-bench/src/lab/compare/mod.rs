@@ -10,20 +10,24 @@
 mod chart;
 mod contender;
 mod contest;
+mod error;
 mod keys;
 mod link;
 pub(crate) mod peer;
 mod rivals;
 pub(crate) mod statistics;
 mod table;
+mod terms;
 pub(crate) mod testbed;
 
 pub(crate) use chart::{ChartError, draw};
 pub(crate) use contender::Contender;
-pub(crate) use contest::{Contest, ContestError, Terms};
+pub(crate) use contest::Contest;
+pub(crate) use error::ContestError;
 pub(crate) use link::Link;
 pub(crate) use rivals::MeasuredAt;
 pub(crate) use statistics::Spread;
+pub(crate) use terms::Terms;
 
 pub(crate) use link::fastest;
 #[cfg(feature = "fuzzing")]

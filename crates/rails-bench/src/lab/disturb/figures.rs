@@ -101,7 +101,7 @@ impl Figure {
 /// Whether every event happened in time, and the receiver reported: an event that came late leaves too little time for its
 /// effect.
 fn is_whole(sample: &DisturbSample) -> bool {
-    sample.series.is_some() && sample.course.late_seconds.is_some_and(|late| late <= LATEST_SECONDS)
+    sample.series.is_some() && sample.course.was_in_time()
 }
 
 fn lost_or_doubled(sample: &DisturbSample) -> Option<u64> {
@@ -155,8 +155,6 @@ fn carried_after(looks: &[LinkLook], after: f64, link: usize, bits_per_second: f
     pairs.find(|(_, rate)| *rate >= bits_per_second).map(|(at, _)| at)
 }
 
-/// The longest delay of an event.
-pub(super) const LATEST_SECONDS: f64 = 0.2;
 /// A settled rate is 5 % below the ceiling at most.
 const NEAR: f64 = 0.95;
 /// Long enough that the 20 ms of queue of a shaped link do not show.

@@ -10,18 +10,33 @@ mod scenario;
 mod table;
 mod target;
 
-pub(crate) use run::DisturbContest;
 pub(crate) use scenario::Scenario;
 pub(crate) use target::Measure;
 
 use crate::{
     lab::{
-        compare::{Contender, Link},
+        compare::{Contender, Link, Terms},
         fault::Happening,
     },
     measure::series::Series,
 };
 use serde::Serialize;
+use std::time::Duration;
+
+/// A contest to be run.
+#[derive(Debug, Clone)]
+pub(crate) struct DisturbContest {
+    /// The links, each with a rate; the last is disturbed.
+    pub(crate) links: Vec<Link>,
+    /// The disturbance.
+    pub(crate) scenario: Scenario,
+    /// The contenders; programs of others are left out.
+    pub(crate) contenders: Vec<Contender>,
+    /// How long a run is: a third before, a third while the link is disturbed, a third after.
+    pub(crate) time: Duration,
+    /// How it is run.
+    pub(crate) terms: Terms,
+}
 
 /// The outcome of one scenario.
 #[derive(Debug, Clone, Serialize)]
@@ -80,6 +95,16 @@ pub(crate) struct Course {
     /// The counts of the sender's interfaces at each look.
     pub(crate) links: Vec<LinkLook>,
 }
+
+impl Course {
+    /// Whether all events happened, and none too late.
+    fn was_in_time(&self) -> bool {
+        self.late_seconds.is_some_and(|late| late <= LATEST_SECONDS)
+    }
+}
+
+/// The longest delay of an event.
+const LATEST_SECONDS: f64 = 0.2;
 
 /// Something that was done, and when.
 #[derive(Debug, Clone, Copy, Serialize)]

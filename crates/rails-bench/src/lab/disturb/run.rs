@@ -1,11 +1,9 @@
 //! Running scenarios: both ends as processes, the link disturbed under them, everything written down.
 
-use super::{
-    Course, DisturbSample, Disturbance, Happened, LinkLook, Scenario, figures::LATEST_SECONDS, scenario::times,
-};
+use super::{Course, DisturbContest, DisturbSample, Disturbance, Happened, LinkLook, scenario::times};
 use crate::{
     lab::{
-        compare::{Contender, ContestError, Link, Running, Terms, Testbed, own, testbed::halves},
+        compare::{Contender, ContestError, Running, Testbed, own, testbed::halves},
         fault::{Fault, Happening},
     },
     measure::series::Series,
@@ -18,21 +16,6 @@ use std::{
     thread::sleep,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-
-/// A contest to be run.
-#[derive(Debug, Clone)]
-pub(crate) struct DisturbContest {
-    /// The links, each with a rate; the last is disturbed.
-    pub(crate) links: Vec<Link>,
-    /// The disturbance.
-    pub(crate) scenario: Scenario,
-    /// The contenders; programs of others are left out.
-    pub(crate) contenders: Vec<Contender>,
-    /// How long a run is: a third before, a third while the link is disturbed, a third after.
-    pub(crate) time: Duration,
-    /// How it is run.
-    pub(crate) terms: Terms,
-}
 
 /// The parts of the receiver's report that are read.
 #[derive(Deserialize)]
@@ -106,7 +89,7 @@ impl DisturbContest {
             Err(error @ (ContestError::Failed { .. } | ContestError::Report(_))) => (None, Some(error.to_string())),
             Err(error) => return Err(error),
         };
-        if course.late_seconds.is_none_or(|late| late > LATEST_SECONDS) {
+        if !course.was_in_time() {
             warnings.push("the link was not changed in time: this machine was too busy".to_owned());
         }
         let (sent, report) = reports.unzip();

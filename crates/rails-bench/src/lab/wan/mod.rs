@@ -1,6 +1,7 @@
 //! Celeritas beside TCP, RBUDP and QUIC, over one emulated path of long distance, with and without loss.
 
 mod chart;
+mod ends;
 #[cfg(feature = "quic")]
 mod quic;
 mod rbudp;
@@ -8,7 +9,7 @@ mod run;
 mod table;
 
 pub(crate) use chart::draw;
-pub(crate) use run::MESSAGE;
+pub(crate) use ends::MESSAGE;
 
 use super::compare::{ContestError, Spread};
 use clap::ValueEnum;

@@ -2,7 +2,7 @@
 
 use super::{
     WanContest,
-    run::{MESSAGE, Progress, any, runtime},
+    ends::{MESSAGE, Progress, any, runtime},
 };
 use quinn::rustls::{
     RootCertStore,

@@ -5,7 +5,7 @@
 //! The scheme is that of He, Leigh, Yu and DeFanti, "Reliable Blast UDP" (Cluster 2002); the code is not. It has one
 //! system call for each datagram.
 
-use super::run::{MESSAGE, Progress, any, runtime};
+use super::ends::{MESSAGE, Progress, any, runtime};
 use rails_topo::Bandwidth;
 use std::{
     io::{self, Read, Write},

@@ -2,25 +2,24 @@
 
 #[cfg(feature = "quic")]
 use super::quic;
-use super::{Messages, Transport, WanContest, rbudp};
+use super::{
+    Messages, Transport, WanContest,
+    ends::{MESSAGE, Progress, runtime},
+    rbudp,
+};
 use crate::lab::compare::ContestError;
 use bytes::Bytes;
-use rails_bind::{thread::current_tid, usage::ThreadUsage};
 use rails_celeritas::{AdaptiveOptions, CeleritasOptions, Connection};
 use rails_lab::{LinkLab, Side};
 use rails_multirail::{Secret, Security};
 use rails_topo::Bandwidth;
 use std::{
     io::{self, Read, Write},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream},
-    sync::{
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        mpsc,
-    },
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{atomic::Ordering::Relaxed, mpsc},
     thread,
     time::{Duration, Instant},
 };
-use tokio::runtime::Builder;
 
 /// A transfer that has ended.
 pub(super) struct Transfer {
@@ -34,19 +33,6 @@ pub(super) struct Transfer {
     pub(super) retransmitted: Option<u64>,
     /// CPU time of the threads of both ends.
     pub(super) cpu: Duration,
-}
-
-/// The progress of both ends.
-#[derive(Default)]
-pub(super) struct Progress {
-    /// Payload that arrived so far.
-    pub(super) arrived: AtomicU64,
-    /// Segments that were sent again so far, if the kernel does not count them.
-    pub(super) retransmitted: AtomicU64,
-    /// The time counts.
-    counts: AtomicBool,
-    is_over: AtomicBool,
-    cpu_nanoseconds: AtomicU64,
 }
 
 impl Transfer {
@@ -143,45 +129,11 @@ fn transfer(
     })
 }
 
-impl Progress {
-    /// Whether the time is over.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Relaxed)
-    }
-
-    /// Runs one end, and adds the CPU time of its thread.
-    fn timed(&self, run: impl FnOnce() -> io::Result<()>) -> Result<(), ContestError> {
-        let outcome = run();
-        self.add_cpu_time();
-        outcome.map_err(|source| ContestError::Transfer { source })
-    }
-
-    /// Adds the CPU time of the calling thread so far.
-    fn add_cpu_time(&self) {
-        let usage = ThreadUsage::of(current_tid()).ok();
-        let used = usage.map(|usage| usage.cpu_time.unwrap_or(usage.user + usage.system)).unwrap_or_default();
-        self.cpu_nanoseconds.fetch_add(used.as_nanos() as u64, Relaxed);
-    }
-}
-
 /// Sleeps, unless an end has failed.
 fn wait(time: Duration, is_alive: impl Fn() -> bool) {
     let end = Instant::now() + time;
     while Instant::now() < end && is_alive() {
         thread::sleep(end.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
-    }
-}
-
-/// A runtime that runs all of an end on its thread.
-pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    Builder::new_current_thread().enable_all().build()
-}
-
-/// An address that connects to this one.
-pub(super) fn any(peer: SocketAddr) -> SocketAddr {
-    match peer {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
 }
 
@@ -353,8 +305,6 @@ fn each(
 
 const PORT: u16 = 7600;
 const RIVALS_PORT: u16 = 7601;
-/// The message of the thesis' benchmark: 320 ms at 500 Mbit/s.
-pub(crate) const MESSAGE: usize = 20_000_000;
 
 #[cfg(test)]
 mod tests {

@@ -1,19 +1,22 @@
-//! Binding a thread to one CPU: with reading and putting back, and by a rival without; reading a thread's usage; and
-//! claiming a CPU.
+//! Binding a thread to one CPU: with reading and putting back, and by a rival without; reading a
+//! thread's usage; and claiming a CPU.
 //!
 //! Run: `cargo bench --bench bind`
 //!
-//! The rival, `core_affinity`, sets the CPUs and returns whether the call succeeded. `bind_current` reads the former
-//! CPUs (also offline ones), sets the new ones, and reads the result; its guard sets and reads again. In "the same
-//! work" both set the CPUs and then read where the thread may run, which the rival does by `get_core_ids`. The ratio of
-//! these two is the fair one; the ratio to the bare call is the cost of reading back.
+//! The rival, `core_affinity`, sets the CPUs and returns whether the call succeeded. `bind_current`
+//! reads the former CPUs (also offline ones), sets the new ones, and reads the result; its guard
+//! sets and reads again. In "the same work" both set the CPUs and then read where the thread may
+//! run, which the rival does by `get_core_ids`. The ratio of these two is the fair one; the ratio
+//! to the bare call is the cost of reading back.
 //!
-//! Targets: `bind_current` with its reading back within 20 us; a claim made and released within 200 us.
+//! Targets: `bind_current` with its reading back within 20 us; a claim made and released within 200
+//! us.
 //!
-//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, medians; others were compiling (load 2 to 4): 4.0 to
-//! 4.3 times the rival that sets and reads, 9 times the bare call. `bind_current` and read back 9.1 to 10.4 us, put back as well
-//! 13 us; by number 19 us; `core_affinity` 2.1 to 2.6 us with its reading, 1.1 us without. To claim and
-//! release a CPU 16 us, to see which CPUs are taken 7 us.
+//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, medians; others were
+//! compiling (load 2 to 4): 4.0 to 4.3 times the rival that sets and reads, 9 times the bare call.
+//! `bind_current` and read back 9.1 to 10.4 us, put back as well 13 us; by number 19 us;
+//! `core_affinity` 2.1 to 2.6 us with its reading, 1.1 us without. To claim and release a CPU 16
+//! us, to see which CPUs are taken 7 us.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use rails::{

@@ -2,7 +2,8 @@
 //!
 //! Run: `cargo bench --bench cpuset`
 //!
-//! `regular` is one range, as `allowed` is on most machines; `scattered` is every other CPU, the longest list there is.
+//! `regular` is one range, as `allowed` is on most machines; `scattered` is every other CPU, the
+//! longest list there is.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rails::topo::{CpuId, CpuSet};

@@ -1,13 +1,16 @@
 //! Reading a machine, against `lstopo -f --of xml` on the same input.
 //!
-//! Run: `cargo bench --bench detect`, with RAILS_CAPTURES=FOLDER for the largest captured tree where that is elsewhere ([`captures`])
+//! Run: `cargo bench --bench detect`, with RAILS_CAPTURES=FOLDER for the largest captured tree
+//! where that is elsewhere ([`captures`])
 //!
-//! Three machines: this one, the largest captured tree, and a described one of 192 PUs with a NIC of 129 interrupts
-//! ([`machine`]). The trees are in `/dev/shm`. lstopo is a process, whose start is part of its time; the code of rails
-//! is measured within this process. `the kernel's files` is the reader that needs no hwloc,
-//! `hwloc and the kernel's files` is `Topology::detect`, and `a capture` includes unpacking it.
+//! Three machines: this one, the largest captured tree, and a described one of 192 PUs with a NIC
+//! of 129 interrupts ([`machine`]). The trees are in `/dev/shm`. lstopo is a process, whose start
+//! is part of its time; the code of rails is measured within this process. `the kernel's files` is
+//! the reader that needs no hwloc, `hwloc and the kernel's files` is `Topology::detect`, and `a
+//! capture` includes unpacking it.
 //!
-//! Target: this machine, and the largest captured tree, each within 1.5 times lstopo's time and within 100 ms.
+//! Target: this machine, and the largest captured tree, each within 1.5 times lstopo's time and
+//! within 100 ms.
 
 mod machine;
 

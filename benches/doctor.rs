@@ -2,15 +2,17 @@
 //!
 //! Run: `cargo bench --bench doctor`
 //!
-//! The machine is written into a folder of `/dev/shm` ([`machine`]): one NIC with 129 interrupts, spread over all CPUs, so that half of
-//! them are astray and every thread is far from most of them, which is the longest report there is. The threads are real ones of
-//! this process, asleep. Files in memory are read faster than the kernel's own, which are made anew at each reading.
+//! The machine is written into a folder of `/dev/shm` ([`machine`]): one NIC with 129 interrupts,
+//! spread over all CPUs, so that half of them are astray and every thread is far from most of them,
+//! which is the longest report there is. The threads are real ones of this process, asleep. Files
+//! in memory are read faster than the kernel's own, which are made anew at each reading.
 //!
 //! Target: `begin, 10 looks, end, report` with `the machine read` within 200 ms.
 //!
-//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, with nothing else to do, medians: the two together 0.41 of
-//! the target, 82 ms. The machine read 43 ms, begin 3.2, a look 1.9, end 8.1, report 3.1, all but the first together 40; 64
-//! interrupts moved and put back 3.7 ms. There is no rival.
+//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, with nothing else to do,
+//! medians: the two together 0.41 of the target, 82 ms. The machine read 43 ms, begin 3.2, a look
+//! 1.9, end 8.1, report 3.1, all but the first together 40; 64 interrupts moved and put back 3.7
+//! ms. There is no rival.
 
 mod machine;
 
@@ -77,8 +79,8 @@ fn doctor(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// An interrupt of each queue is moved, read back and put back; the record goes to a journal in memory, so that syncing it costs
-/// nothing but the calls.
+/// An interrupt of each queue is moved, read back and put back; the record goes to a journal in
+/// memory, so that syncing it costs nothing but the calls.
 fn settings(criterion: &mut Criterion) {
     let folder = tempfile::tempdir_in("/dev/shm").expect("there is memory for files");
     machine::write(folder.path());

@@ -1,11 +1,13 @@
-//! An HTTP service on rails, beside the same service on tokio's multi-thread runtime with as many threads.
+//! An HTTP service on rails, beside the same service on tokio's multi-thread runtime with as many
+//! threads.
 //!
 //! Run: `cargo bench --bench http`
 //!
-//! The service is axum's, and echoes 32 bytes. The client keeps 64 connections busy over loopback, each with one request at
-//! a time, from a thread on each CPU with its share of the connections, and then from two threads that the scheduler
-//! places. On loopback, packets arrive on the CPU of their sender: so the second client's connections may all be one
-//! rail's, as those of one NIC queue would be. The two services take turns, with new connections in each round. CPU time
+//! The service is axum's, and echoes 32 bytes. The client keeps 64 connections busy over loopback,
+//! each with one request at a time, from a thread on each CPU with its share of the connections,
+//! and then from two threads that the scheduler places. On loopback, packets arrive on the CPU of
+//! their sender: so the second client's connections may all be one rail's, as those of one NIC
+//! queue would be. The two services take turns, with new connections in each round. CPU time
 //! is by request, that of the service's threads, and that of both ends.
 
 use axum::{Router, routing::post};

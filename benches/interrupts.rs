@@ -1,12 +1,14 @@
-//! How often interrupts were served: `/proc/interrupts` read, and the difference of two readings; 64 and 10,000 interrupts on 192 CPUs.
+//! How often interrupts were served: `/proc/interrupts` read, and the difference of two readings;
+//! 64 and 10,000 interrupts on 192 CPUs.
 //!
 //! Run: `cargo bench --bench interrupts`
 //!
 //! The file lies in `/dev/shm`. "The text alone" is the cost of reading it without parsing.
 //!
-//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, medians; others were compiling (load 2 to 4): read
-//! takes 32 to 42 times as long as the text alone with 64 interrupts (0.46 to 0.66 ms), and 13 to 14 times with 10,000 (76 to 99 ms: 40 to 50 ns
-//! a count). The difference of two readings takes 31 to 40 us, and 6 to 8 ms.
+//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, medians; others were
+//! compiling (load 2 to 4): read takes 32 to 42 times as long as the text alone with 64 interrupts
+//! (0.46 to 0.66 ms), and 13 to 14 times with 10,000 (76 to 99 ms: 40 to 50 ns a count). The
+//! difference of two readings takes 31 to 40 us, and 6 to 8 ms.
 
 mod machine;
 

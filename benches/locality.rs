@@ -1,9 +1,10 @@
-//! Queries about distance on a machine of 192 PUs with 16 NICs of 64 queues: the index made, and asked; and the machine written and read.
+//! Queries about distance on a machine of 192 PUs with 16 NICs of 64 queues: the index made, and
+//! asked; and the machine written and read.
 //!
 //! Run: `cargo bench --bench locality`
 //!
-//! Targets: a query at most 1 us, without allocation (a test of rails-topo counts them); the machine written as JSON at most 1 MiB (tested there too). There is
-//! no rival.
+//! Targets: a query at most 1 us, without allocation (a test of rails-topo counts them); the
+//! machine written as JSON at most 1 MiB (tested there too). There is no rival.
 
 #[path = "../crates/rails-topo/tests/large_machine/machine.rs"]
 mod machine;

@@ -1,18 +1,21 @@
-//! A buffer from the pool against the heap, and the residency and placement of pages against libnuma.
+//! A buffer from the pool against the heap, and the residency and placement of pages against
+//! libnuma.
 //!
 //! Run: `cargo bench --bench memory`
 //!
-//! libnuma is loaded when it is there (`apt-get install libnuma1`). `numa_move_pages` is the bare system call about
-//! addresses that were written down beforehand; `residency` also makes the addresses and counts the answer.
-//! `numa_alloc_onnode` maps and binds, and reads nothing back; a `NumaBuffer` is bound, allocated, touched and read
-//! back, so the bench touches the rival's pages as well.
+//! libnuma is loaded when it is there (`apt-get install libnuma1`). `numa_move_pages` is the bare
+//! system call about addresses that were written down beforehand; `residency` also makes the
+//! addresses and counts the answer. `numa_alloc_onnode` maps and binds, and reads nothing back; a
+//! `NumaBuffer` is bound, allocated, touched and read back, so the bench touches the rival's pages
+//! as well.
 //!
-//! Targets: a buffer from the pool within 50 ns, the residency of 1 GiB of small pages within 50 ms.
+//! Targets: a buffer from the pool within 50 ns, the residency of 1 GiB of small pages within 50
+//! ms.
 //!
-//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, with nothing else to do, medians: residency takes 0.55 of
-//! `numa_move_pages`, 26 ms against 48: both are one walk of the kernel from page to page, which two threads share here (on one
-//! CPU the two are alike). The pool takes 10 ns, 0.1 to 0.75 of malloc's time. Buffers on a node: 0.9 to 1.0 of
-//! `numa_alloc_onnode`.
+//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, with nothing else to do,
+//! medians: residency takes 0.55 of `numa_move_pages`, 26 ms against 48: both are one walk of the
+//! kernel from page to page, which two threads share here (on one CPU the two are alike). The pool
+//! takes 10 ns, 0.1 to 0.75 of malloc's time. Buffers on a node: 0.9 to 1.0 of `numa_alloc_onnode`.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use rails::{
@@ -138,8 +141,8 @@ mod sys {
 
     impl Numa {
         pub(super) fn load() -> Result<Self, libloading::Error> {
-            // SAFETY: libnuma's initializer reads the machine's nodes and does nothing else (libnuma.c, `numa_init`), and
-            // the types are those of its numa.h (version 2).
+            // SAFETY: libnuma's initializer reads the machine's nodes and does nothing else (libnuma.c,
+            // `numa_init`), and the types are those of its numa.h (version 2).
             unsafe {
                 let library = Library::new("libnuma.so.1")?;
                 Ok(Self {
@@ -153,7 +156,8 @@ mod sys {
 
         pub(super) fn status(&self, pages: &[*const u8], states: &mut [c_int]) {
             assert_eq!(pages.len(), states.len());
-            // SAFETY: two arrays of that many elements, the second exclusively borrowed; without nodes nothing moves.
+            // SAFETY: two arrays of that many elements, the second exclusively borrowed; without nodes nothing
+            // moves.
             let result = unsafe {
                 (self.move_pages)(0, pages.len() as c_ulong, pages.as_ptr(), ptr::null(), states.as_mut_ptr(), 0)
             };

@@ -1,8 +1,8 @@
-//! Messages over two loopback rails: small ones against a codec on one plain TCP connection, large ones against a
-//! stream of bytes.
+//! Messages over two loopback rails: small ones against a codec on one plain TCP connection, large
+//! ones against a stream of bytes.
 //!
-//! Run: `cargo bench --bench messages`. Both ends run on this machine, so a figure is that of both together; the loopback interface has no
-//! lanes to add up.
+//! Run: `cargo bench --bench messages`. Both ends run on this machine, so a figure is that of both
+//! together; the loopback interface has no lanes to add up.
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -2,19 +2,20 @@
 //!
 //! Run: `cargo bench --bench pipeline`
 //!
-//! `item` hands over five words, the size of a buffer and its number, through a channel of 64. `buffer` has a source
-//! that takes a buffer, hands it over and takes the next one; the sink drops it, which gives it back to the source: a
-//! figure is that of the hand-over, of the pool on both sides, and of all counters together. `one buffer` has only one,
-//! so the figure is that of a hand-over and of the way back. `busy` stages spin, and `asleep` ones await, so that each
+//! `item` hands over five words, the size of a buffer and its number, through a channel of 64.
+//! `buffer` has a source that takes a buffer, hands it over and takes the next one; the sink drops
+//! it, which gives it back to the source: a figure is that of the hand-over, of the pool on both
+//! sides, and of all counters together. `one buffer` has only one, so the figure is that of a
+//! hand-over and of the way back. `busy` stages spin, and `asleep` ones await, so that each
 //! wakes the other's thread. The buffers are of 4 KiB, and none of their bytes is touched.
 //!
-//! `a word there and back` is the machine's own cost: an atomic word that goes to the other core and back. A hand-over
-//! between two cores that have nothing queued cannot take less than half of it, and a virtual machine whose cores the
-//! host moves has another figure from minute to minute.
+//! `a word there and back` is the machine's own cost: an atomic word that goes to the other core
+//! and back. A hand-over between two cores that have nothing queued cannot take less than half of
+//! it, and a virtual machine whose cores the host moves has another figure from minute to minute.
 //!
-//! `frames of a file` are those of 4K video, read over and over from a file of eight beside this program: with
-//! `O_DIRECT` if its file system allows it, which is printed. `small` buffers have pages of 4 KiB, and `huge` ones huge
-//! pages where the kernel has them.
+//! `frames of a file` are those of 4K video, read over and over from a file of eight beside this
+//! program: with `O_DIRECT` if its file system allows it, which is printed. `small` buffers have
+//! pages of 4 KiB, and `huge` ones huge pages where the kernel has them.
 //!
 //! The figures are means, with the time in which other programs had one of the two cores.
 //!

@@ -1,12 +1,14 @@
-//! Planning rails on a machine of two packages and 192 PUs, with 16 NICs of 64 queues behind eight PCIe switches.
+//! Planning rails on a machine of two packages and 192 PUs, with 16 NICs of 64 queues behind eight
+//! PCIe switches.
 //!
 //! Run: `cargo bench --bench plan`
 //!
 //! Target: each plan within 5 ms. There is no rival.
 //!
-//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, without link-time optimization; others were
-//! compiling (load 7 to 9), so this is CPU time, the mean of 1,000 plans: a rail on each NIC 1.4 ms, one rail 0.8 ms,
-//! 16 exclusive rails of four cores 2.6 ms, 64 rails on loopback 1.9 ms.
+//! Measured on 2 CPUs of an AMD EPYC in a virtual machine, Linux 6.18, without link-time
+//! optimization; others were compiling (load 7 to 9), so this is CPU time, the mean of 1,000 plans:
+//! a rail on each NIC 1.4 ms, one rail 0.8 ms, 16 exclusive rails of four cores 2.6 ms, 64 rails on
+//! loopback 1.9 ms.
 
 #[path = "../crates/rails-topo/tests/large_machine/machine.rs"]
 mod machine;

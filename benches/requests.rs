@@ -1,9 +1,10 @@
-//! Small requests over one stream of two loopback rails, beside one plain TCP connection: 32 bytes there and back, with 1,
-//! 4 and 32 of them under way.
+//! Small requests over one stream of two loopback rails, beside one plain TCP connection: 32 bytes
+//! there and back, with 1, 4 and 32 of them under way.
 //!
-//! Run: `cargo bench --bench requests`, or `-- own`, `-- named` or `-- rails` for one of three places. Both ends are in
-//! this process. The callers are on a runtime of their own, as below `#[tokio::main]`; on such a runtime that the
-//! options name; or on the first rail of each end. TCP and rails take turns, so that a busy machine disturbs both.
+//! Run: `cargo bench --bench requests`, or `-- own`, `-- named` or `-- rails` for one of three
+//! places. Both ends are in this process. The callers are on a runtime of their own, as below
+//! `#[tokio::main]`; on such a runtime that the options name; or on the first rail of each end. TCP
+//! and rails take turns, so that a busy machine disturbs both.
 
 use rails::{
     multirail::{MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Secret, StreamOptions, plan_rails},

@@ -2,19 +2,21 @@
 //!
 //! Run: `cargo bench --bench runtime`
 //!
-//! `on its own thread`: a task spawns an empty task on its own runtime, and awaits it. `from another thread`: a task of
-//! a pinned runtime does so on another pinned runtime. There, `one at a time` is the round trip, and mostly the cost of
-//! waking two idle threads; `64 at a time` keeps them busy, and is the cost of a task then. The figures are for one
-//! task. The waiting side is a task of its own runtime: waiting in `block_on` itself, as criterion's asynchronous
-//! bencher does, is slower and would be measured too.
+//! `on its own thread`: a task spawns an empty task on its own runtime, and awaits it. `from
+//! another thread`: a task of a pinned runtime does so on another pinned runtime. There, `one at a
+//! time` is the round trip, and mostly the cost of waking two idle threads; `64 at a time` keeps
+//! them busy, and is the cost of a task then. The figures are for one task. The waiting side is a
+//! task of its own runtime: waiting in `block_on` itself, as criterion's asynchronous bencher does,
+//! is slower and would be measured too.
 //!
-//! `begins on another thread` is the time from `spawn` to the task's first instruction, the median of each run; the
-//! rail is asleep, or spins.
+//! `begins on another thread` is the time from `spawn` to the task's first instruction, the median
+//! of each run; the rail is asleep, or spins.
 //!
-//! `move of a rail` is the time from the call of `Rails::move_rail`, on another rail, to the first instruction of a task
-//! on the new CPU.
+//! `move of a rail` is the time from the call of `Rails::move_rail`, on another rail, to the first
+//! instruction of a task on the new CPU.
 //!
-//! The bare runtimes are `current_thread` ones, on threads that the bench pins to the CPUs of the rails.
+//! The bare runtimes are `current_thread` ones, on threads that the bench pins to the CPUs of the
+//! rails.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rails::{
@@ -88,8 +90,9 @@ fn tasks(criterion: &mut Criterion) {
     }
 }
 
-/// The time from `spawn`, on a pinned thread, to the task's first instruction on another one. Each task is spawned some
-/// time after the one before it, so that a thread that sleeps in between is asleep.
+/// The time from `spawn`, on a pinned thread, to the task's first instruction on another one. Each
+/// task is spawned some time after the one before it, so that a thread that sleeps in between is
+/// asleep.
 fn begin(criterion: &mut Criterion) {
     let topology = Topology::detect().expect("this machine can be read");
     let plan = plan_rails(&topology, &RailRequest::loopback(2)).expect("loopback rails can be planned");
@@ -163,7 +166,8 @@ fn bare(cpu: CpuId) -> Handle {
     handle.recv().expect("the thread builds its runtime")
 }
 
-/// The time of `tasks` tasks, `at_a_time` of them under way, which a task on `from` starts and awaits.
+/// The time of `tasks` tasks, `at_a_time` of them under way, which a task on `from` starts and
+/// awaits.
 fn timed<F, Fut>(from: &Handle, tasks: u64, at_a_time: u64, start: F) -> Duration
 where
     F: Fn() -> Fut + Send + 'static,

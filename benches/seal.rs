@@ -1,6 +1,8 @@
-//! The cost for a rail's core of sealing and opening chunks, against the checksum of those that travel in the clear.
+//! The cost for a rail's core of sealing and opening chunks, against the checksum of those that
+//! travel in the clear.
 //!
-//! Run: `cargo bench --bench seal`. Each figure is that of one core: a lane seals and opens on its own.
+//! Run: `cargo bench --bench seal`. Each figure is that of one core: a lane seals and opens on its
+//! own.
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};

@@ -1,8 +1,9 @@
-//! The price of many streams: memory, descriptors, wakes while they are idle, before their first use and after it, and
-//! a kilobyte there and back each second, beside as many plain TCP connections.
+//! The price of many streams: memory, descriptors, wakes while they are idle, before their first
+//! use and after it, and a kilobyte there and back each second, beside as many plain TCP
+//! connections.
 //!
-//! Run: `cargo bench --bench streams`. Both ends of every stream are in this process, so a figure per end is half of the
-//! process's; both ends' tasks run on the first rail of their end.
+//! Run: `cargo bench --bench streams`. Both ends of every stream are in this process, so a figure
+//! per end is half of the process's; both ends' tasks run on the first rail of their end.
 
 use rails::{
     multirail::{
@@ -88,7 +89,8 @@ impl Usage {
             line.and_then(|count| count.trim().parse::<u64>().ok()).unwrap_or_default()
         });
         let wakes = wakes.sum();
-        // `man 5 proc_pid_stat`: the fields behind the name begin with the third; user and system time in ticks of 10 ms.
+        // `man 5 proc_pid_stat`: the fields behind the name begin with the third; user and system time in
+        // ticks of 10 ms.
         let stat = fs::read_to_string("/proc/self/stat").expect("the process runs");
         let fields: Vec<&str> = stat.rsplit(") ").next().expect("stat(5)").split(' ').collect();
         let ticks = |field: usize| fields[field - 3].parse::<u64>().expect("a number of ticks");

@@ -2,8 +2,8 @@
 //!
 //! Run: `cargo bench --bench stripe`
 //!
-//! The state machines do no I/O, so they are measured alone. Compare the figures per chunk with 21 us, the time of a
-//! chunk of 256 KiB at 100 Gbit/s.
+//! The state machines do no I/O, so they are measured alone. Compare the figures per chunk with 21
+//! us, the time of a chunk of 256 KiB at 100 Gbit/s.
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -19,7 +19,8 @@ use std::{hint::black_box, time::Instant};
 fn scheduler(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("scheduler");
     group.throughput(Throughput::Elements(1));
-    // Time is an argument: at one moment nothing is overdue, every lane is fast, and reading a clock is not measured.
+    // Time is an argument: at one moment nothing is overdue, every lane is fast, and reading a clock is
+    // not measured.
     let now = Instant::now();
     for policy in [Policy::Adaptive, Policy::Static] {
         let mut scheduler = Scheduler::new(policy.build(), CHUNK, 4 << 20, WINDOW, WINDOW);
@@ -44,12 +45,14 @@ fn scheduler(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A window of chunks is inserted and read, in order and in an order in which nothing can be read until the end.
+/// A window of chunks is inserted and read, in order and in an order in which nothing can be read
+/// until the end.
 fn reassembler(criterion: &mut Criterion) {
     const CHUNKS: u64 = WINDOW / CHUNK as u64;
     let mut group = criterion.benchmark_group("reassembler");
     group.throughput(Throughput::Elements(CHUNKS));
-    // 37 and 64 have no common divisor, so every chunk comes once; starting at 1, the first of them comes last.
+    // 37 and 64 have no common divisor, so every chunk comes once; starting at 1, the first of them
+    // comes last.
     for (name, step, first) in [("in order", 1, 0), ("shuffled", 37, 1)] {
         let (mut reassembler, payload) = (Reassembler::new(WINDOW), Bytes::from(vec![0; CHUNK]));
         group.bench_function(format!("insert and read/{name}"), |bencher| {

@@ -1,11 +1,12 @@
-//! Tasks in queues on the topology: the cost of one, submitted and run on the same core, by the object at which it
-//! waits.
+//! Tasks in queues on the topology: the cost of one, submitted and run on the same core, by the
+//! object at which it waits.
 //!
-//! Run: `cargo bench --bench task_queues`. A figure is the time for one empty task from its submission to the end that
-//! the submitter sees, in a row of many. Below it are the median and the 99th of 100 for one task at a time, less the
-//! time that the clock takes. The queues are those of a described machine with five levels, and the thread is on its
-//! first CPU, which has to be CPU 0. `timed` measures the time that each task waits, and `with a deadline` is a task
-//! that is not overdue.
+//! Run: `cargo bench --bench task_queues`. A figure is the time for one empty task from its
+//! submission to the end that the submitter sees, in a row of many. Below it are the median and the
+//! 99th of 100 for one task at a time, less the time that the clock takes. The queues are those of
+//! a described machine with five levels, and the thread is on its first CPU, which has to be CPU 0.
+//! `timed` measures the time that each task waits, and `with a deadline` is a task that is not
+//! overdue.
 
 use criterion::{Bencher, Criterion, criterion_group, criterion_main};
 use rails::{

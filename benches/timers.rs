@@ -1,8 +1,8 @@
-//! How late timers fire: those of the kernel, by which Celeritas paces, and tokio's; alone, beside a thread that computes
-//! on the same CPU, and beside tasks that compute on the same runtime.
+//! How late timers fire: those of the kernel, by which Celeritas paces, and tokio's; alone, beside
+//! a thread that computes on the same CPU, and beside tasks that compute on the same runtime.
 //!
-//! Run: `cargo bench --bench timers`. A figure is the time between the instant that was asked for, 250 us ahead, and the
-//! task's return. The 99th of 100 and the latest are printed below each.
+//! Run: `cargo bench --bench timers`. A figure is the time between the instant that was asked for,
+//! 250 us ahead, and the task's return. The 99th of 100 and the latest are printed below each.
 
 use core_affinity::CoreId;
 use criterion::{Criterion, criterion_group, criterion_main};

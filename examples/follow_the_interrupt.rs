@@ -1,10 +1,13 @@
-//! A TCP client where its packets are: the NIC's interrupts beside it, the thread at the interrupts (RTK paper, Table III).
+//! A TCP client where its packets are: the NIC's interrupts beside it, the thread at the interrupts
+//! (RTK paper, Table III).
 //!
-//! Run: `cargo run --example follow_the_interrupt -- 10.0.1.2:7575`, or without an address for one on this machine.
+//! Run: `cargo run --example follow_the_interrupt -- 10.0.1.2:7575`, or without an address for one
+//! on this machine.
 //!
-//! Expected: the socket's NIC and the placement of its interrupts, the CPUs that the thread was bound to, and which of
-//! the three affinities hold. The loopback interface has no interrupt; then the thread moves to the CPU on which the
-//! kernel delivers the socket's packets, which takes no privilege.
+//! Expected: the socket's NIC and the placement of its interrupts, the CPUs that the thread was
+//! bound to, and which of the three affinities hold. The loopback interface has no interrupt; then
+//! the thread moves to the CPU on which the kernel delivers the socket's packets, which takes no
+//! privilege.
 
 use anyhow::Context;
 use rails::{
@@ -49,7 +52,8 @@ pub(crate) struct Seen {
     pub(crate) report: AffinityReport,
 }
 
-/// Places the interrupts of the socket's NIC if possible, and binds the calling thread to the CPUs of its packets.
+/// Places the interrupts of the socket's NIC if possible, and binds the calling thread to the CPUs
+/// of its packets.
 pub(crate) fn run(stream: &TcpStream) -> anyhow::Result<Seen> {
     let interrupts = InterruptAffinity::of_socket(stream);
     let thread = match &interrupts {
@@ -62,7 +66,8 @@ pub(crate) fn run(stream: &TcpStream) -> anyhow::Result<Seen> {
     Ok(Seen { interrupts, thread, report })
 }
 
-/// A connection of this process to itself, over which a packet has come, so that it is known where they come out.
+/// A connection of this process to itself, over which a packet has come, so that it is known where
+/// they come out.
 pub(crate) fn to_myself() -> anyhow::Result<(TcpListener, TcpStream)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut near = TcpStream::connect(listener.local_addr()?)?;

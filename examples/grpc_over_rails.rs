@@ -1,9 +1,10 @@
-//! gRPC over two rails: tonic's server takes its connections from a listener, and tonic's client dials through one.
+//! gRPC over two rails: tonic's server takes its connections from a listener, and tonic's client
+//! dials through one.
 //!
 //! Run: `cargo run --release --example grpc_over_rails`
 //!
-//! Expected: the health of two services, asked over one connection. A service that `tonic-prost-build` generates takes
-//! the place of the health service.
+//! Expected: the health of two services, asked over one connection. A service that
+//! `tonic-prost-build` generates takes the place of the health service.
 
 use hyper_util::rt::TokioIo;
 use rails::{

@@ -2,9 +2,9 @@
 //!
 //! Run: `cargo run --release --example hyper_over_rails`
 //!
-//! Expected: four requests on one connection, one of which has 16 MiB echoed and verified by its BLAKE3 digest, and
-//! the bytes of each lane in both directions. Other protocols on a `TcpStream` (gRPC, WebSocket, TLS) run on a
-//! `MultiRailStream` in the same way.
+//! Expected: four requests on one connection, one of which has 16 MiB echoed and verified by its
+//! BLAKE3 digest, and the bytes of each lane in both directions. Other protocols on a `TcpStream`
+//! (gRPC, WebSocket, TLS) run on a `MultiRailStream` in the same way.
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -56,8 +56,9 @@ pub(crate) async fn run() -> anyhow::Result<Done> {
     Ok(done)
 }
 
-/// Answers requests until the client has no more. `without_shutdown` hands the stream back for `close`, which waits
-/// until the peer has every byte: this program ends then, and its rails with it.
+/// Answers requests until the client has no more. `without_shutdown` hands the stream back for
+/// `close`, which waits until the peer has every byte: this program ends then, and its rails with
+/// it.
 async fn serve(stream: MultiRailStream) -> anyhow::Result<()> {
     let connection = server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service_fn(answer));
     connection.without_shutdown().await?.io.into_inner().close().await?;

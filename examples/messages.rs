@@ -2,9 +2,9 @@
 //!
 //! Run: `cargo run --release --example messages`
 //!
-//! Expected: 16 large messages arrive whole, and every question is answered while they are on their way. The example
-//! prints the times of the answers: an answer overtakes unsent bytes of large messages, but not bytes that are in the
-//! sockets.
+//! Expected: 16 large messages arrive whole, and every question is answered while they are on their
+//! way. The example prints the times of the answers: an answer overtakes unsent bytes of large
+//! messages, but not bytes that are in the sockets.
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -84,7 +84,8 @@ async fn ask(mut sender: MessageSender, large: usize, questions: usize) -> anyho
     Ok(asked)
 }
 
-/// The time of each answer. Answers arrive in the order of the questions, because they have one priority.
+/// The time of each answer. Answers arrive in the order of the questions, because they have one
+/// priority.
 async fn take_answers(mut receiver: MessageReceiver, questions: usize) -> anyhow::Result<Vec<Instant>> {
     let mut answered = Vec::new();
     while let Some(answer) = receiver.recv().await? {

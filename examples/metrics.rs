@@ -2,9 +2,9 @@
 //!
 //! Run: `cargo run --release --example metrics`, and while it runs `curl http://127.0.0.1:9464/metrics`
 //!
-//! Expected: the address, then no output for 30 seconds, in which the page shows a stream over two loopback rails:
-//! bytes, rates, round trips and stalls of each lane, CPU time and tasks of each rail. At the end it prints the answer to one request. `docs/metrics.md`
-//! explains each line.
+//! Expected: the address, then no output for 30 seconds, in which the page shows a stream over two
+//! loopback rails: bytes, rates, round trips and stalls of each lane, CPU time and tasks of each
+//! rail. At the end it prints the answer to one request. `docs/metrics.md` explains each line.
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;

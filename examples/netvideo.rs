@@ -1,23 +1,25 @@
 //! Frames of 4K video over a pipeline of rails: the application Netvideo of the RTK paper.
 //!
-//! Run: `cargo run --release --example netvideo`, or with `-- FILE`, raw RGBA frames of 3840 x 2160; without a file the
-//! frames are made up. Between two machines: `... -- receive 10.0.1.2,10.0.2.2` on one, and then
-//! `... -- send 10.0.1.2,10.0.2.2 [FILE]` on the other, each time with the receiver's addresses. `--help` tells the
-//! choices.
+//! Run: `cargo run --release --example netvideo`, or with `-- FILE`, raw RGBA frames of 3840 x
+//! 2160; without a file the frames are made up. Between two machines: `... -- receive
+//! 10.0.1.2,10.0.2.2` on one, and then `... -- send 10.0.1.2,10.0.2.2 [FILE]` on the other, each
+//! time with the receiver's addresses. `--help` tells the choices.
 //!
-//! `FILE` may be a block device (`/dev/nvme0n1`). A rail of its own, beside the disks that hold the file, reads it. The
-//! first lines say which disks these are, or that there are none, and whether it is read past the page cache
-//! (O_DIRECT). `--display window`, at the receiving end, shows the frames in a window of the X server that `DISPLAY`
-//! names; `auto` does where there is one. `--device cuda` has a GPU compute; without one it fails, and says so.
+//! `FILE` may be a block device (`/dev/nvme0n1`). A rail of its own, beside the disks that hold the
+//! file, reads it. The first lines say which disks these are, or that there are none, and whether
+//! it is read past the page cache (O_DIRECT). `--display window`, at the receiving end, shows the
+//! frames in a window of the X server that `DISPLAY` names; `auto` does where there is one.
+//! `--device cuda` has a GPU compute; without one it fails, and says so.
 //!
-//! Expected: the time in which each stage was busy, starved of items, and blocked by a later stage; the frames that
-//! were shown, frames a second, and percentiles of the latency from the source to the display. The display is a
-//! checksum of each frame, which is compared with that of the source, and after it the window. Between two machines,
-//! the latency is as good as their clocks agree, and both ends take the secret from `RAILS_SECRET`.
+//! Expected: the time in which each stage was busy, starved of items, and blocked by a later stage;
+//! the frames that were shown, frames a second, and percentiles of the latency from the source to
+//! the display. The display is a checksum of each frame, which is compared with that of the source,
+//! and after it the window. Between two machines, the latency is as good as their clocks agree, and
+//! both ends take the secret from `RAILS_SECRET`.
 //!
-//! The stages are a source, a compute stage (RGBA to BGRA, in place), a striped stream, and a display. A frame's buffer
-//! goes from stage to stage and into the stream without a copy, and comes back to the source when the peer has all of
-//! it.
+//! The stages are a source, a compute stage (RGBA to BGRA, in place), a striped stream, and a
+//! display. A frame's buffer goes from stage to stage and into the stream without a copy, and comes
+//! back to the source when the peer has all of it.
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -217,8 +219,8 @@ impl AsMut<[u8]> for Frame {
 }
 
 async fn send(rails: &Rails, mut stream: MultiRailStream, video: Video) -> anyhow::Result<PipelineStats> {
-    // The source is on the rail of the disks, or else on the one that the frames leave by. Its buffers are beside the
-    // stage that computes.
+    // The source is on the rail of the disks, or else on the one that the frames leave by. Its buffers
+    // are beside the stage that computes.
     let [first, last] = first_and_last(rails);
     let buffers = match video.device {
         Device::Host => 4,
@@ -403,7 +405,8 @@ fn has_lane(rail: &Rail) -> bool {
     rail.planned().end.is_some()
 }
 
-/// The runtimes of the first and of the last rail with a lane: the stages beside them, and the lanes.
+/// The runtimes of the first and of the last rail with a lane: the stages beside them, and the
+/// lanes.
 fn first_and_last(rails: &Rails) -> [&RailRuntime; 2] {
     [lanes(rails).next(), lanes(rails).last()].map(|rail| rail.expect("a lane was asked for").runtime())
 }

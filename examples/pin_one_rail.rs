@@ -1,10 +1,11 @@
 //! One rail: planned, built, used for a task that cannot leave its thread, and read back.
 //!
-//! Run: `cargo run --example pin_one_rail`, or `cargo run --example pin_one_rail -- eth0` for a rail on that NIC.
+//! Run: `cargo run --example pin_one_rail`, or `cargo run --example pin_one_rail -- eth0` for a
+//! rail on that NIC.
 //!
-//! Expected: the plan with its reasons, the sum that the task computes, the thread and its CPUs as read back from the
-//! kernel, and which of the three affinities hold. On the loopback interface two of them are unknown, because it has no
-//! interrupt.
+//! Expected: the plan with its reasons, the sum that the task computes, the thread and its CPUs as
+//! read back from the kernel, and which of the three affinities hold. On the loopback interface two
+//! of them are unknown, because it has no interrupt.
 
 use anyhow::Context;
 use rails::{
@@ -64,7 +65,8 @@ pub(crate) async fn run(wish: &str) -> anyhow::Result<Pinned> {
     })
 }
 
-/// Two futures share a counter without a lock or an atomic: both run on one thread, so they can share an `Rc`.
+/// Two futures share a counter without a lock or an atomic: both run on one thread, so they can
+/// share an `Rc`.
 async fn count_together(runtime: &RailRuntime) -> anyhow::Result<u32> {
     let task = runtime.spawn_local(|| async {
         let counter = Rc::new(Cell::new(0));

@@ -1,12 +1,14 @@
-//! The TCP client of the RTK paper, placed in three ways: not at all (its Table II), by hand (III), and by a rail (IV).
+//! The TCP client of the RTK paper, placed in three ways: not at all (its Table II), by hand (III),
+//! and by a rail (IV).
 //!
-//! Run: `cargo run --release --example placed_three_ways`; between two machines, `... -- receive 0.0.0.0:7575` on one,
-//! and then `... -- 10.0.1.2:7575` on the other.
+//! Run: `cargo run --release --example placed_three_ways`; between two machines, `... -- receive
+//! 0.0.0.0:7575` on one, and then `... -- 10.0.1.2:7575` on the other.
 //!
-//! Expected: a row for each client, with the CPUs that its thread may run on and was seen on, the node of its buffer,
-//! the verdicts on the three affinities, the bytes that the receiver counted, and the goodput; below it the evidence
-//! for the verdicts. All of it is of the round with the median goodput. On loopback two affinities are unknown, and the
-//! order of the clients by goodput changes from run to run.
+//! Expected: a row for each client, with the CPUs that its thread may run on and was seen on, the
+//! node of its buffer, the verdicts on the three affinities, the bytes that the receiver counted,
+//! and the goodput; below it the evidence for the verdicts. All of it is of the round with the
+//! median goodput. On loopback two affinities are unknown, and the order of the clients by goodput
+//! changes from run to run.
 //!
 //! All three send with the same lines. Only `placed_by_hand` and `placed_by_rail` place anything.
 
@@ -53,8 +55,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs the clients in turn, each `rounds` times, with that many blocks each time. Without a receiver they send to one
-/// of this process.
+/// Runs the clients in turn, each `rounds` times, with that many blocks each time. Without a
+/// receiver they send to one of this process.
 pub(crate) fn run(receiver: Option<SocketAddr>, rounds: usize, blocks: u64) -> anyhow::Result<Compared> {
     let receiver = match receiver {
         Some(receiver) => receiver,
@@ -89,8 +91,8 @@ async fn unplaced(receiver: SocketAddr, blocks: u64) -> anyhow::Result<Sent> {
     send_observed(socket, blocks).await
 }
 
-/// The client moves the interrupts of its socket's NIC beside the NIC if it may, and follows them with its thread and
-/// its memory.
+/// The client moves the interrupts of its socket's NIC beside the NIC if it may, and follows them
+/// with its thread and its memory.
 async fn placed_by_hand(receiver: SocketAddr, blocks: u64) -> anyhow::Result<Sent> {
     let socket = TcpStream::connect(receiver).await?;
     let topology = Topology::detect()?;
@@ -111,8 +113,8 @@ async fn placed_by_hand(receiver: SocketAddr, blocks: u64) -> anyhow::Result<Sen
     send_observed(socket, blocks).await
 }
 
-/// The client asks for a rail on the way to the receiver. It is the unplaced one, on the rail's runtime. The rail goes
-/// to the interrupts where they are, and moves none.
+/// The client asks for a rail on the way to the receiver. It is the unplaced one, on the rail's
+/// runtime. The rail goes to the interrupts where they are, and moves none.
 fn placed_by_rail(receiver: SocketAddr, blocks: u64) -> anyhow::Result<Sent> {
     let request = RailRequest::on([LocalEnd::Address(local_address_towards(receiver)?)]);
     let rails = Rails::build(&plan_rails(&Topology::detect()?, &request)?)?;
@@ -132,7 +134,8 @@ async fn send(socket: &mut TcpStream, block: &[u8], blocks: u64) -> io::Result<u
 
 /// Sends from the calling thread, and observes where it runs and where its buffer lies meanwhile.
 async fn send_observed(mut socket: TcpStream, blocks: u64) -> anyhow::Result<Sent> {
-    // The thread that touches a page first decides its node. Pages of the heap may come from an earlier client.
+    // The thread that touches a page first decides its node. Pages of the heap may come from an earlier
+    // client.
     let mut block = NumaBuffer::new(BLOCK_BYTES, &BufferOptions::new())?;
     block.fill(1);
     let topology = Topology::detect()?;

@@ -1,10 +1,10 @@
 //! An axum service on rails: each rail serves the connections whose packets arrive on its CPU.
 //!
-//! Run: `cargo run --release --example serve_on_rails`, or `... -- eth0,eth1` for rails on these NICs; and while it runs
-//! `curl http://127.0.0.1:3000/`, or `taskset -c 1 curl http://127.0.0.1:3000/`
+//! Run: `cargo run --release --example serve_on_rails`, or `... -- eth0,eth1` for rails on these
+//! NICs; and while it runs `curl http://127.0.0.1:3000/`, or `taskset -c 1 curl http://127.0.0.1:3000/`
 //!
-//! Expected: the addresses, and from `curl` the rail and the CPU that served it. On loopback the packets of a connection
-//! arrive on the CPU of the client.
+//! Expected: the addresses, and from `curl` the rail and the CPU that served it. On loopback the
+//! packets of a connection arrive on the CPU of the client.
 
 use axum::{Router, routing::get};
 use rails::{

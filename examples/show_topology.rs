@@ -2,10 +2,10 @@
 //!
 //! Run: `cargo run --example show_topology`
 //!
-//! Expected: a line for each package and node, one for the cores, and a few for each NIC. Facts that neither the kernel
-//! nor hwloc knows are printed as unknown, with the consequence for a rail; a virtual machine has many of them. The
-//! method `Topology::tree` prints all of this and more in one call; this example walks the model instead to show its
-//! parts.
+//! Expected: a line for each package and node, one for the cores, and a few for each NIC. Facts
+//! that neither the kernel nor hwloc knows are printed as unknown, with the consequence for a rail;
+//! a virtual machine has many of them. The method `Topology::tree` prints all of this and more in
+//! one call; this example walks the model instead to show its parts.
 
 use rails::topo::{Nic, NicKind, Topology};
 use std::fmt::{Display, Write};

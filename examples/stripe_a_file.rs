@@ -1,10 +1,12 @@
 //! A file over one stream, the stream over two rails.
 //!
-//! Run: `cargo run --release --example stripe_a_file`, or with `-- FILE`; without a file, 64 MiB are made up.
+//! Run: `cargo run --release --example stripe_a_file`, or with `-- FILE`; without a file, 64 MiB
+//! are made up.
 //!
-//! Expected: the number of bytes and their rate, the bytes of each lane, and the same BLAKE3 digest at both ends; if
-//! the digests differ, the exit status is not 0. The time includes reading and hashing at both ends, all on this
-//! machine; the loopback interface is not a NIC, so two lanes are not faster than one here.
+//! Expected: the number of bytes and their rate, the bytes of each lane, and the same BLAKE3 digest
+//! at both ends; if the digests differ, the exit status is not 0. The time includes reading and
+//! hashing at both ends, all on this machine; the loopback interface is not a NIC, so two lanes are
+//! not faster than one here.
 
 use anyhow::{Context, ensure};
 use blake3::{Hash, Hasher};
@@ -34,8 +36,8 @@ async fn main() -> anyhow::Result<()> {
     let bytes = striped.stats.bytes_read;
     let goodput = bytes as f64 * 8.0 / 1e9 / striped.elapsed.as_secs_f64();
     println!("{bytes} bytes arrived, {goodput:.2} Gbit/s, BLAKE3 {}", striped.digest);
-    // An idle lane may send again the bytes that another holds up, so the lanes together can carry more bytes than the
-    // file has.
+    // An idle lane may send again the bytes that another holds up, so the lanes together can carry more
+    // bytes than the file has.
     let carried: u64 = striped.stats.lanes.iter().map(|lane| lane.bytes_received).sum();
     println!("the lanes carried {carried} bytes, {} of them twice", striped.stats.bytes_duplicated);
     for lane in &striped.stats.lanes {

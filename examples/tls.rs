@@ -1,10 +1,10 @@
-//! Two ends that authenticate each other by certificates: TLS 1.3 on the lane that opens the stream, and every frame of
-//! every lane sealed.
+//! Two ends that authenticate each other by certificates: TLS 1.3 on the lane that opens the
+//! stream, and every frame of every lane sealed.
 //!
 //! Run: `cargo run --release --example tls`
 //!
-//! Expected: the server's greeting with the pin of the client's key, and the client's line with the pin of the server's
-//! key. The server refuses a client with another certificate.
+//! Expected: the server's greeting with the pin of the client's key, and the client's line with the
+//! pin of the server's key. The server refuses a client with another certificate.
 
 use anyhow::{Context, ensure};
 use rails::{
@@ -34,9 +34,11 @@ pub(crate) async fn run() -> anyhow::Result<String> {
     let (server_pem, server_key) = certificate()?;
     let (client_pem, client_key) = certificate()?;
     let server = Identity::from_pem(server_pem.as_bytes(), server_key.as_bytes())?;
-    // The client trusts this one key; `TlsClient::trusting` takes a certificate authority and a name instead.
+    // The client trusts this one key; `TlsClient::trusting` takes a certificate authority and a name
+    // instead.
     let pin = server.pin().context("a certificate has a key")?;
-    // The server accepts clients whose certificates these authorities have signed; here the client's is self-signed.
+    // The server accepts clients whose certificates these authorities have signed; here the client's is
+    // self-signed.
     let server = TlsServer::for_clients_of(server, client_pem.as_bytes())?;
     let server = StreamOptions::new(Security::tls_server(server));
     let listener = MultiRailListener::bind(&rails, ["127.0.0.1:0", "127.0.0.2:0"], &server).await?;

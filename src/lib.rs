@@ -1,14 +1,15 @@
 //! Rails: a NIC lane, its interrupt, the cores beside it and the memory beside them, as one unit.
 //!
-//! A server has several NIC lanes, several memory nodes and many cores, and a program that ignores this loses much of
-//! them: its threads run far from the NIC, its buffers lie on the wrong node, and its one TCP stream uses one lane. A
-//! *rail* is one NIC lane, its interrupt, and the cores and memory beside it, owned by one pinned tokio runtime. A
-//! program asks for rails, gets one runtime per rail, and moves one logical stream over all of them.
+//! A server has several NIC lanes, several memory nodes and many cores, and a program that ignores
+//! this loses much of them: its threads run far from the NIC, its buffers lie on the wrong node,
+//! and its one TCP stream uses one lane. A *rail* is one NIC lane, its interrupt, and the cores and
+//! memory beside it, owned by one pinned tokio runtime. A program asks for rails, gets one runtime
+//! per rail, and moves one logical stream over all of them.
 //!
 //! # Smallest use
 //!
-//! Two rails on the loopback interface, one stream over both. It needs no privilege and no second NIC; with NICs,
-//! [`RailRequest::auto()`](multirail::RailRequest::auto()) plans a rail on each.
+//! Two rails on the loopback interface, one stream over both. It needs no privilege and no second
+//! NIC; with NICs, [`RailRequest::auto()`](multirail::RailRequest::auto()) plans a rail on each.
 //!
 //! ```
 //! use rails::multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
@@ -49,22 +50,23 @@
 //! opt-level = 2
 //! ```
 //!
-//! hwloc reads the machine: Debian and Ubuntu have it as `pkg-config libhwloc-dev libudev-dev`, Fedora as
-//! `pkgconf hwloc-devel systemd-devel`. Without these headers the build script of hwlocality-sys panics;
-//! `default-features = false` builds without hwloc, and without `captures`, `config`, `svg` and `xml`, which can be
-//! named.
+//! hwloc reads the machine: Debian and Ubuntu have it as `pkg-config libhwloc-dev libudev-dev`,
+//! Fedora as `pkgconf hwloc-devel systemd-devel`. Without these headers the build script of
+//! hwlocality-sys panics; `default-features = false` builds without hwloc, and without `captures`,
+//! `config`, `svg` and `xml`, which can be named.
 //!
 //! # Where tasks run
 //!
-//! A task on a rail's runtime ([`RailRuntime::spawn`](multirail::runtime::RailRuntime::spawn)) runs beside the rail's
-//! lanes, which wake it on their own thread. On another runtime each wake crosses threads, which slows small requests
-//! down, but not bulk data.
+//! A task on a rail's runtime ([`RailRuntime::spawn`](multirail::runtime::RailRuntime::spawn)) runs
+//! beside the rail's lanes, which wake it on their own thread. On another runtime each wake crosses
+//! threads, which slows small requests down, but not bulk data.
 //!
 //! The folder `examples/` has larger programs, in the order of its `README.md`.
 //!
 //! # Crates
 //!
-//! This crate only re-exports the others. Each of them can be used alone, and depends only on those above it.
+//! This crate only re-exports the others. Each of them can be used alone, and depends only on those
+//! above it.
 //!
 //! | module | crate | holds |
 //! |---|---|---|
@@ -79,38 +81,40 @@
 //!
 //! # Guarantees
 //!
-//! - Planning, applying, reading back and undoing are four steps. A plan changes nothing and gives a reason for every
-//!   choice.
+//! - Planning, applying, reading back and undoing are four steps. A plan changes nothing and gives
+//!   a reason for every choice.
 //! - A binding is reported as it was read back. An unknown value is `None` with a reason, never 0.
 //! - Losing a lane loses no byte as long as another is up.
 //! - Bytes from the network cause neither a panic nor memory beyond a stream's window.
 //!
 //! # Limits
 //!
-//! Streams are encrypted only with the security options that encrypt: a secret alone decides which peers may join, and
-//! does not keep others from reading. Rails move no interrupt: the planner considers the CPU that serves an interrupt
-//! when it chooses a rail's CPU.
+//! Streams are encrypted only with the security options that encrypt: a secret alone decides which
+//! peers may join, and does not keep others from reading. Rails move no interrupt: the planner
+//! considers the CPU that serves an interrupt when it chooses a rail's CPU.
 //!
 //! # Platforms and privileges
 //!
-//! Linux only; the lower crates refuse to build elsewhere. Binding to a device (`SO_BINDTODEVICE`) takes Linux 5.7 or
-//! `CAP_NET_RAW`; all else works without privileges.
+//! Linux only; the lower crates refuse to build elsewhere. Binding to a device (`SO_BINDTODEVICE`)
+//! takes Linux 5.7 or `CAP_NET_RAW`; all else works without privileges.
 //!
 //! # Features
 //!
-//! - `hwloc` (on by default): packages, nodes, caches and cores as hwloc sees them; it needs libhwloc 2.8 or newer and
-//!   libudev with their headers. Without it the kernel's own files are read, and no C library is needed.
-//! - `captures`, `svg` and `xml` (on by default): machines captured in a `.tar.gz`, drawn, and written as hwloc's XML.
+//! - `hwloc` (on by default): packages, nodes, caches and cores as hwloc sees them; it needs
+//!   libhwloc 2.8 or newer and libudev with their headers. Without it the kernel's own files are
+//!   read, and no C library is needed.
+//! - `captures`, `svg` and `xml` (on by default): machines captured in a `.tar.gz`, drawn, and
+//!   written as hwloc's XML.
 //! - `config` (on by default): TOML files that add, override and hide facts of the machine.
 //! - `celeritas`: the module `celeritas`, a rate-based transport over UDP.
-//! - `cuda`: the module `cuda`, a GPU as a stage of a pipeline. Nothing of CUDA is needed to build; its driver is
-//!   loaded at run time.
-//! - `encryption`: `Security::encrypted`, which encrypts every lane with keys made of a secret. It brings aws-lc-rs,
-//!   which takes a C compiler to build.
-//! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3. It brings rustls,
-//!   and `encryption`.
-//! - `prometheus`: `StreamMetrics`, `RailMetrics` and `StreamStats::to_prometheus`, statistics as the text that
-//!   Prometheus reads.
+//! - `cuda`: the module `cuda`, a GPU as a stage of a pipeline. Nothing of CUDA is needed to build;
+//!   its driver is loaded at run time.
+//! - `encryption`: `Security::encrypted`, which encrypts every lane with keys made of a secret. It
+//!   brings aws-lc-rs, which takes a C compiler to build.
+//! - `tls`: `Security::tls_client` and `Security::tls_server`, streams that are opened by TLS 1.3.
+//!   It brings rustls, and `encryption`.
+//! - `prometheus`: `StreamMetrics`, `RailMetrics` and `StreamStats::to_prometheus`, statistics as
+//!   the text that Prometheus reads.
 //! - `axum`: `MultiRailListener` is an `axum::serve::Listener`.
 //! - `hyper`: `RailRuntime` is an executor of hyper's.
 //! - `tonic`: `MultiRailStream` is a connection of tonic's server.

@@ -1,10 +1,12 @@
-//! A large machine, written as the files that its kernel would show: two packages of 48 cores, and one NIC of 64 queues.
+//! A large machine, written as the files that its kernel would show: two packages of 48 cores, and
+//! one NIC of 64 queues.
 #![allow(dead_code, reason = "each bench uses a part of it")]
 
 use std::{fmt::Write, fs, path::Path};
 
-/// `/proc/interrupts` with this many interrupts on 192 CPUs, each of which was served on one of them, and the lines that are no
-/// interrupts of devices after them. They are numbered from [`FIRST`], and the first [`VECTORS`] are the NIC's.
+/// `/proc/interrupts` with this many interrupts on 192 CPUs, each of which was served on one of
+/// them, and the lines that are no interrupts of devices after them. They are numbered from
+/// [`FIRST`], and the first [`VECTORS`] are the NIC's.
 pub(crate) fn interrupts(count: u32) -> String {
     let mut text = " ".repeat(11);
     (0..CPUS).for_each(|cpu| write!(text, "{:<11}", format!("CPU{cpu}")).expect("memory"));
@@ -33,7 +35,8 @@ pub(crate) fn interrupts(count: u32) -> String {
     text
 }
 
-/// The driver's name of an interrupt: the first is the adapter's own, then come those of the queues, receiving and sending by turns.
+/// The driver's name of an interrupt: the first is the adapter's own, then come those of the
+/// queues, receiving and sending by turns.
 fn vector(index: u32) -> String {
     match index.checked_sub(1) {
         None => "eth0".to_owned(),
@@ -41,7 +44,8 @@ fn vector(index: u32) -> String {
     }
 }
 
-/// Writes the machine's `/proc` and `/sys` below `root`. Each interrupt is served on the CPU that [`interrupts`] counts it on.
+/// Writes the machine's `/proc` and `/sys` below `root`. Each interrupt is served on the CPU that
+/// [`interrupts`] counts it on.
 pub(crate) fn write(root: &Path) {
     let file = |path: String, text: &str| {
         let path = root.join(path);

@@ -1,9 +1,10 @@
 //! Every decoder of outside bytes and text, driven by LLVM's libFuzzer: `cargo xtask fuzz`.
 //!
-//! One program holds all targets; `RAILS_FUZZ_TARGET` chooses the one that runs. With `RAILS_FUZZ_SEEDS=FOLDER` it fuzzes nothing and
-//! writes the start of each target's search: `FOLDER/NAME/`, its first inputs, made by the encoders themselves if there are any, and
-//! `FOLDER/NAME.dict`, words that no search by coverage would guess (the format is that of libFuzzer's documentation,
-//! "Dictionaries").
+//! One program holds all targets; `RAILS_FUZZ_TARGET` chooses the one that runs. With
+//! `RAILS_FUZZ_SEEDS=FOLDER` it fuzzes nothing and writes the start of each target's search:
+//! `FOLDER/NAME/`, its first inputs, made by the encoders themselves if there are any, and
+//! `FOLDER/NAME.dict`, words that no search by coverage would guess (the format is that of
+//! libFuzzer's documentation, "Dictionaries").
 
 #![no_main]
 

@@ -24,7 +24,8 @@ impl<'a> Script<'a> {
         self.byte() & 1 == 1
     }
 
-    /// A number. Small numbers are as likely as those at the end of the range: the first byte says how many bytes follow.
+    /// A number. Small numbers are as likely as those at the end of the range: the first byte says
+    /// how many bytes follow.
     pub(crate) fn number(&mut self) -> u64 {
         match self.byte() {
             small @ 0..=199 => u64::from(small),

@@ -1,5 +1,5 @@
-//! The code of `docs/`, compiled and not run. Each block of Rust there stands here too, word by word, with the
-//! declarations that it takes.
+//! The code of `docs/`, compiled and not run. Each block of Rust there stands here too, word by
+//! word, with the declarations that it takes.
 
 #![allow(dead_code, reason = "the code is for readers")]
 

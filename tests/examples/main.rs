@@ -1,6 +1,6 @@
-//! Every example gives its documented result. This test compiles them in and calls them, so that it can assert their
-//! return values. `tests/netns` asserts that both lanes of a stream carry their part, over links with a rate: on
-//! loopback the rail that gets the CPU may carry all bytes.
+//! Every example gives its documented result. This test compiles them in and calls them, so that it
+//! can assert their return values. `tests/netns` asserts that both lanes of a stream carry their
+//! part, over links with a rate: on loopback the rail that gets the CPU may carry all bytes.
 
 #[allow(dead_code, reason = "an example's `main` is for those who run it")]
 #[path = "../../examples/follow_the_interrupt.rs"]
@@ -246,7 +246,8 @@ fn placed_three_ways_counts_the_same_bytes() {
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
 fn guest_long_placed_three_ways_beside_a_nic() {
     let cable = rails_lab::guest::Cable::plug(1).unwrap();
-    // The kernel unmaps pages for a while to see which CPU touches them, and does not say then where they lie.
+    // The kernel unmaps pages for a while to see which CPU touches them, and does not say then where
+    // they lie.
     fs::write("/proc/sys/kernel/numa_balancing", "0").unwrap();
     rails_lab::guest::drop_caches().unwrap();
     let (namespace, address) = (cable.namespace().clone(), format!("{}:7575", cable.far_address()));

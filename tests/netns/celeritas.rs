@@ -1,4 +1,5 @@
-//! Streams over lanes of Celeritas: emulated paths with delay and loss, links that go down, and TCP beside it.
+//! Streams over lanes of Celeritas: emulated paths with delay and loss, links that go down, and TCP
+//! beside it.
 
 use crate::{
     ends,

@@ -9,9 +9,11 @@ use rails::{
 use rails_lab::{LinkLab, Side};
 use std::{future::Future, net::SocketAddr, sync::mpsc, thread, time::Duration};
 
-/// Opens a stream from side A to side B with a lane over each link, of that transport, and runs both ends to their end.
+/// Opens a stream from side A to side B with a lane over each link, of that transport, and runs
+/// both ends to their end.
 ///
-/// Each end has a thread in its namespace, and the threads that it starts, such as those of its rails, start there too.
+/// Each end has a thread in its namespace, and the threads that it starts, such as those of its
+/// rails, start there too.
 pub(crate) fn run<A: Send, B: Send>(
     lab: &LinkLab,
     transports: &[Scheme],
@@ -54,8 +56,8 @@ fn inside<T>(lab: &LinkLab, side: Side, end: impl AsyncFnOnce(Rails, Vec<SocketA
     runtime.block_on(in_time(end(rails, addresses)))
 }
 
-/// The machine's CPUs with the interfaces of one end. `/sys` shows those of the namespace that it was mounted in, so they
-/// are described and not detected.
+/// The machine's CPUs with the interfaces of one end. `/sys` shows those of the namespace that it
+/// was mounted in, so they are described and not detected.
 fn rails(lab: &LinkLab, side: Side) -> Rails {
     let machine = Topology::detect().expect("this machine can be read");
     let nic = |link| Nic {

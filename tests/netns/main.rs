@@ -1,4 +1,5 @@
-//! A stream over two real links: network namespaces joined by shaped veth pairs, each end with its own TCP stack.
+//! A stream over two real links: network namespaces joined by shaped veth pairs, each end with its
+//! own TCP stack.
 //!
 //! Run as root: `cargo test --test netns -- --ignored netns_`
 

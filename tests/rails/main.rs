@@ -1,4 +1,5 @@
-//! Rails through the facade, as a user has them: detected, planned, built, used, read back and dropped.
+//! Rails through the facade, as a user has them: detected, planned, built, used, read back and
+//! dropped.
 
 mod celeritas;
 mod claimed;

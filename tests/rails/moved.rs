@@ -241,7 +241,8 @@ fn rails_sleep_while_they_follow() {
     assert_eq!(wakes(), before);
 }
 
-/// A set of one rail whose thread is occupied until the sender is used or dropped, and another CPU for it if there is one.
+/// A set of one rail whose thread is occupied until the sender is used or dropped, and another CPU
+/// for it if there is one.
 fn occupied() -> (Rails, std::sync::mpsc::Sender<()>, Option<CpuId>) {
     let (_, rails) = loopback(1);
     let rail = &rails[RailId(0)];

@@ -98,8 +98,8 @@ fn runtime_with_a_name_that_no_thread_can_have() {
     assert!(matches!(error, RuntimeError::Spawn { .. }), "{error}");
 }
 
-/// Above the CPU numbers of every machine that runs these tests, and below the largest number that a set takes from
-/// text.
+/// Above the CPU numbers of every machine that runs these tests, and below the largest number that
+/// a set takes from text.
 const ABSENT: u32 = 100_000;
 
 #[test]

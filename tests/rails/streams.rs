@@ -17,8 +17,9 @@ async fn bytes_by_lane_at_both_ends() {
     assert_lanes_agree(&near, &far);
 }
 
-/// An idle lane may send again the bytes that another lane holds up; the counters count every byte that arrives twice.
-/// The test does not assert the share of each lane: the lane of a rail without CPU time carries no bytes, as intended.
+/// An idle lane may send again the bytes that another lane holds up; the counters count every byte
+/// that arrives twice. The test does not assert the share of each lane: the lane of a rail without
+/// CPU time carries no bytes, as intended.
 #[tokio::test]
 async fn duplicates_of_an_idle_lane() {
     let (near, far) = exchange(Policy::Adaptive).await;

@@ -278,7 +278,8 @@ fn a_thread_without_a_runtime_blocks_on_a_rail() {
     assert_eq!(error.to_string(), "the task panicked: on purpose");
 }
 
-/// On its own rail the task would wait for itself; on another runtime it would hold up that runtime's tasks.
+/// On its own rail the task would wait for itself; on another runtime it would hold up that
+/// runtime's tasks.
 #[tokio::test]
 async fn blocking_in_a_task_panics_and_starts_nothing() {
     let (_, rails) = loopback(2);

@@ -1,4 +1,5 @@
-//! No thread stays behind. Threads belong to the whole process, so this test is the only one of its program.
+//! No thread stays behind. Threads belong to the whole process, so this test is the only one of its
+//! program.
 
 use rails::{
     bind::thread::Tid,
@@ -53,8 +54,8 @@ fn threads() -> BTreeSet<Tid> {
     entries.map(|entry| number(entry).and_then(Tid::from_raw).expect("threads are listed by number")).collect()
 }
 
-/// A joined thread can be listed for a moment more: its joiner is woken before the kernel takes it off the list
-/// (`mm_release` and `release_task`, both in the kernel's `do_exit`).
+/// A joined thread can be listed for a moment more: its joiner is woken before the kernel takes it
+/// off the list (`mm_release` and `release_task`, both in the kernel's `do_exit`).
 fn wait_until(done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {

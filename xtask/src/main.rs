@@ -1,7 +1,7 @@
 //! The commands of this checkout.
 //!
-//! The demo is a first look: this program depends on nothing, and builds no more than the demo takes. Every other
-//! command is one of `xtask-suites`, which is built for it.
+//! The demo is a first look: this program depends on nothing, and builds no more than the demo
+//! takes. Every other command is one of `xtask-suites`, which is built for it.
 #![forbid(unsafe_code)]
 
 use std::{

@@ -1,5 +1,6 @@
-//! Streams that come to a command which listens: greeted as they come, and then taken one at a time. A stream whose
-//! peer has not said its purpose yet makes room for the next at a limit ([`rails_proto::admission`]).
+//! Streams that come to a command which listens: greeted as they come, and then taken one at a
+//! time. A stream whose peer has not said its purpose yet makes room for the next at a limit
+//! ([`rails_proto::admission`]).
 
 use crate::{
     exit::explain,
@@ -65,7 +66,8 @@ pub(crate) struct Admission<G = MultiRailStream> {
 }
 
 impl<G: Guest> Admission<G> {
-    /// Greets every stream of the listener, as a command of this purpose, on the runtime that calls.
+    /// Greets every stream of the listener, as a command of this purpose, on the runtime that
+    /// calls.
     pub(crate) fn of(door: impl Door<Guest = G>, purpose: Purpose) -> Self {
         let (queue, waiting) = mpsc::channel(MAX_WAITING);
         let (over, is_over) = watch::channel(false);
@@ -73,8 +75,9 @@ impl<G: Guest> Admission<G> {
         Self { waiting, over, host }
     }
 
-    /// The next stream from a peer that runs the counterpart of this command. The stream waits for its turn. `tell`
-    /// reports each stream that does not fit, and no call sees it. Cancel safe.
+    /// The next stream from a peer that runs the counterpart of this command. The stream waits for
+    /// its turn. `tell` reports each stream that does not fit, and no call sees it. Cancel
+    /// safe.
     ///
     /// # Errors
     /// [`ListenerClosed`] or [`HostGone`]: [no stream comes](is_last) any more.
@@ -109,19 +112,21 @@ impl<G: Guest> Admission<G> {
 #[error("the task that greets streams has ended")]
 pub(crate) struct HostGone;
 
-/// Whether a command that takes streams gets none after this error: it was stopped, or nothing listens any more.
+/// Whether a command that takes streams gets none after this error: it was stopped, or nothing
+/// listens any more.
 fn is_last(error: &anyhow::Error) -> bool {
     error.is::<Stopped>() || error.is::<ListenerClosed>() || error.is::<HostGone>()
 }
 
-/// Whether a command that takes streams, or one with `--once`, takes another after this error. A sender that goes away
-/// is its own misfortune; one that has gone before its turn, or that has given way to another, does not count.
+/// Whether a command that takes streams, or one with `--once`, takes another after this error. A
+/// sender that goes away is its own misfortune; one that has gone before its turn, or that has
+/// given way to another, does not count.
 pub(crate) fn is_passed_over(error: &anyhow::Error, once: bool) -> bool {
     !is_last(error) && (!once || error.is::<NoTurn>() || GaveWay::is_why(error))
 }
 
-/// Tells the user why a stream got no turn: of each reason once a minute at most, as strangers choose how many there
-/// are.
+/// Tells the user why a stream got no turn: of each reason once a minute at most, as strangers
+/// choose how many there are.
 fn tell(fault: &anyhow::Error) {
     match FAULTS.due(Instant::now(), &format!("{fault:#}")) {
         Some(_) => drop(explain(fault)),
@@ -129,8 +134,9 @@ fn tell(fault: &anyhow::Error) {
     }
 }
 
-/// Takes streams from the listener until the queue is given up, and holds the listener as long: lanes that were lost
-/// come back to it. A listener that ends by itself costs no stream that has come.
+/// Takes streams from the listener until the queue is given up, and holds the listener as long:
+/// lanes that were lost come back to it. A listener that ends by itself costs no stream that has
+/// come.
 async fn host<D: Door>(
     door: D,
     purpose: Purpose,
@@ -196,8 +202,8 @@ async fn host<D: Door>(
     leaving.join_all().await;
 }
 
-/// Greets a stream. Gives the stream or its fault, and `None` where it was reset without one: it had to make room, or
-/// the queue is given up.
+/// Greets a stream. Gives the stream or its fault, and `None` where it was reset without one: it
+/// had to make room, or the queue is given up.
 async fn greet<G: Guest>(
     arrived: G::Arrived,
     purpose: Purpose,
@@ -368,7 +374,8 @@ pub(crate) async fn wait_out(error: AcceptError) -> Result<(), ListenerClosed> {
 static FAULTS: Repeated = Repeated::new();
 /// The reasons why no connection was accepted, as they were told.
 static SHORTAGES: Repeated = Repeated::new();
-/// So many may wait for their turn, and as many for a place in that queue; the others wait in the listener.
+/// So many may wait for their turn, and as many for a place in that queue; the others wait in the
+/// listener.
 const MAX_WAITING: usize = 64;
 /// The most streams that are greeted at a time.
 const MAX_GREETED: usize = 256;

@@ -1,10 +1,10 @@
 //! One batch of files over one stream: driven, timed, and reported with the figures of its rails.
 //!
-//! The driver is a task of the program's own runtime, beside the rails and not on the first of them, which would then
-//! have a lane and the driver to serve. Measured with `demo --size 1GiB` on a busy machine of two cores, both ends in
-//! one process, files in memory, 12 runs of each in turn: with two rails it was the faster of the two ways in 10 of 12
-//! pairs, by 15% in the median; with one rail in 6 of 12, which is no difference. Not measured on a machine with cores
-//! to spare.
+//! The driver is a task of the program's own runtime, beside the rails and not on the first of
+//! them, which would then have a lane and the driver to serve. Measured with `demo --size 1GiB` on
+//! a busy machine of two cores, both ends in one process, files in memory, 12 runs of each in turn:
+//! with two rails it was the faster of the two ways in 10 of 12 pairs, by 15% in the median; with
+//! one rail in 6 of 12, which is no difference. Not measured on a machine with cores to spare.
 
 use crate::{
     endpoint::Endpoint,
@@ -84,7 +84,8 @@ enum Cut {
     GaveWay(GaveWay),
 }
 
-/// Lets a task transfer a batch, up to its end, a signal, or the end of its turn, and closes the stream.
+/// Lets a task transfer a batch, up to its end, a signal, or the end of its turn, and closes the
+/// stream.
 async fn carry<T, E>(
     end: &Endpoint,
     mut stream: MultiRailStream,
@@ -119,8 +120,8 @@ where
 }
 
 impl Endpoint {
-    /// Closes the stream, in order where its batch is complete and by a reset otherwise, and reports the figures of this end's rails since
-    /// `baseline`.
+    /// Closes the stream, in order where its batch is complete and by a reset otherwise, and
+    /// reports the figures of this end's rails since `baseline`.
     async fn close(&self, stream: MultiRailStream, baseline: &Baseline, in_order: bool) -> Side {
         let mut stats = stream.stats();
         if in_order {

@@ -12,8 +12,8 @@ use clap::{ArgAction, Parser, Subcommand};
 
 /// Shows a machine as rails see it, plans rails on it, and moves files over them.
 ///
-/// A rail is a NIC lane, its interrupt, and the cores and the memory beside it, owned by one pinned thread. One stream of bytes goes
-/// over several rails at once.
+/// A rail is a NIC lane, its interrupt, and the cores and the memory beside it, owned by one pinned
+/// thread. One stream of bytes goes over several rails at once.
 #[derive(Debug, Parser)]
 #[command(name = "rails-bench", version, after_help = AFTER_HELP)]
 pub struct Cli {

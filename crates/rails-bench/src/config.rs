@@ -1,4 +1,5 @@
-//! Files that complete the kernel's description of this machine: the system's, the user's, and those that the command line names.
+//! Files that complete the kernel's description of this machine: the system's, the user's, and
+//! those that the command line names.
 
 use crate::exit::Help;
 use anyhow::{Context, Result};
@@ -15,7 +16,8 @@ use std::{
 /// The files that are believed; every command has these flags.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ConfigArgs {
-    /// Believe this TOML file about the machine, after the system's and the user's; may be given more than once
+    /// Believe this TOML file about the machine, after the system's and the user's; may be given
+    /// more than once
     #[arg(long, global = true, value_name = "FILE", display_order = 101)]
     config: Vec<PathBuf>,
     /// Do not look for /etc/rails/topology.toml and the user's rails/topology.toml
@@ -27,7 +29,8 @@ pub(crate) struct ConfigArgs {
 static ARGS: OnceLock<ConfigArgs> = OnceLock::new();
 
 impl ConfigArgs {
-    /// Makes this the configuration from now on. Only the first call counts: a process has one command line.
+    /// Makes this the configuration from now on. Only the first call counts: a process has one
+    /// command line.
     pub(crate) fn hold(self) {
         let _ = ARGS.set(self);
     }
@@ -43,12 +46,14 @@ pub(crate) fn of_this_machine(topology: Topology, more: &[PathBuf]) -> Result<To
     named(topology, &args, more)
 }
 
-/// Another machine, with the files that were named for it: those of the system and the user are about this one.
+/// Another machine, with the files that were named for it: those of the system and the user are
+/// about this one.
 pub(crate) fn of_another(topology: Topology, more: &[PathBuf]) -> Result<Topology> {
     named(topology, &ARGS.get().cloned().unwrap_or_default(), more)
 }
 
-/// Whether a file is one of facts about a machine, and not a machine: files of several kinds stand behind one flag.
+/// Whether a file is one of facts about a machine, and not a machine: files of several kinds stand
+/// behind one flag.
 pub(crate) fn is_toml(path: &Path) -> bool {
     let is_named_so = path.extension().is_some_and(|extension| extension == "toml");
     // Errors in a file with a TOML name are reported when it is read.

@@ -58,8 +58,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Prints the failure, its cause and a remedy to stderr, and gives the exit code: 2 where the command line
-/// is to be changed, 1 otherwise.
+/// Prints the failure, its cause and a remedy to stderr, and gives the exit code: 2 where the
+/// command line is to be changed, 1 otherwise.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
     print::note(format_args!("error: {error:#}"));
     match error.downcast_ref::<Helped>() {

@@ -1,4 +1,5 @@
-//! The end of a stream that ends before its time: the peer hears of it at once, and does not find out by waiting.
+//! The end of a stream that ends before its time: the peer hears of it at once, and does not find
+//! out by waiting.
 
 use rails_multirail::{MultiRailMessages, MultiRailStream, StreamEvent};
 use std::{io, time::Duration};
@@ -17,7 +18,8 @@ impl Farewell {
         Self(stream.subscribe())
     }
 
-    /// Waits until the stream is gone, for three seconds at most: a lane whose peer takes nothing more keeps no process alive.
+    /// Waits until the stream is gone, for three seconds at most: a lane whose peer takes nothing
+    /// more keeps no process alive.
     pub(crate) async fn said(mut self) {
         // The channel of a stream's events is closed with the last of its lanes.
         let gone = async { while !matches!(self.0.recv().await, Err(RecvError::Closed)) {} };

@@ -1,5 +1,5 @@
-//! The parsers, for the fuzz targets: each takes any input, and panics where a parser does or where its promise does
-//! not hold.
+//! The parsers, for the fuzz targets: each takes any input, and panics where a parser does or where
+//! its promise does not hold.
 
 use crate::{
     duration,

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// Where changes of the machine are written down.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct JournalArgs {
-    /// Folder in which changes of the machine are written down [default: /run/rails, or $XDG_RUNTIME_DIR/rails for those who may
-    /// not write there]
+    /// Folder in which changes of the machine are written down [default: /run/rails, or
+    /// $XDG_RUNTIME_DIR/rails for those who may not write there]
     #[arg(long, value_name = "DIR")]
     journal: Option<PathBuf>,
 }

@@ -8,9 +8,10 @@ use std::{fmt, path::PathBuf};
 /// Where the machine is read from.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct MachineArgs {
-    /// Read a saved machine instead of this one: a capture (`topo capture`), a model (`topo --json`), hwloc XML (`lstopo machine.xml`), or a folder that
-    /// holds a copy of its /sys and /proc; or believe a TOML file of facts about it, after those of --config. The content shows which of them it is. May be
-    /// given more than once, with one machine at most
+    /// Read a saved machine instead of this one: a capture (`topo capture`), a model (`topo
+    /// --json`), hwloc XML (`lstopo machine.xml`), or a folder that holds a copy of its /sys
+    /// and /proc; or believe a TOML file of facts about it, after those of --config. The content
+    /// shows which of them it is. May be given more than once, with one machine at most
     #[arg(long, value_name = "FILE", aliases = ["xml", "sysfs"])]
     topology: Vec<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! Where rails are placed: the flags, the request that they make, and the rails that are built from it.
+//! Where rails are placed: the flags, the request that they make, and the rails that are built from
+//! it.
 
 use crate::{config, exit::Help, machine::MachineArgs};
 use anyhow::{Context, Error, Result};
@@ -18,18 +19,20 @@ use std::sync::{Mutex, PoisonError};
 /// The placement of all rails.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct PlacementArgs {
-    /// Give each rail its cores, and the interrupts and receive queues of its NIC, for itself: no other process that asks gets
-    /// them while the rails are there. Not with `@default`, which binds nothing
+    /// Give each rail its cores, and the interrupts and receive queues of its NIC, for itself: no
+    /// other process that asks gets them while the rails are there. Not with `@default`, which
+    /// binds nothing
     #[arg(long)]
     exclusive: bool,
-    /// Where threads are, seen from the CPU that serves the NIC's interrupt [default: shared-cache, which suits TCP]
+    /// Where threads are, seen from the CPU that serves the NIC's interrupt [default: shared-cache,
+    /// which suits TCP]
     #[arg(long, value_name = "PLACE")]
     near: Option<Near>,
     /// Refuse rails that lack these affinities
     #[arg(long, value_name = "AFFINITY", value_delimiter = ',')]
     require: Vec<Affinity>,
-    /// Refuse rails whose threads this system does not let bind, or whose memory policy it does not let set, as the
-    /// filters of containers may. Without it rails run without that, and say so
+    /// Refuse rails whose threads this system does not let bind, or whose memory policy it does not
+    /// let set, as the filters of containers may. Without it rails run without that, and say so
     #[arg(long)]
     require_placement: bool,
 }
@@ -59,10 +62,12 @@ enum Affinity {
 pub(crate) struct RailsArgs {
     #[command(flatten)]
     placement: PlacementArgs,
-    /// Leave the rails where they are when a CPU goes offline, a link goes down or an interrupt moves
+    /// Leave the rails where they are when a CPU goes offline, a link goes down or an interrupt
+    /// moves
     #[arg(long)]
     no_follow: bool,
-    /// Put interrupts of the rails' NICs back that another program moves (needs root), instead of moving rails after them
+    /// Put interrupts of the rails' NICs back that another program moves (needs root), instead of
+    /// moving rails after them
     #[arg(long, conflicts_with = "no_follow")]
     put_interrupts_back: bool,
 }
@@ -73,8 +78,8 @@ impl RailsArgs {
         self.placement.of(rails)
     }
 
-    /// Has the rails follow the machine, unless the flags forbid it. Rails that cannot, for want of a thread, stay
-    /// where they are; an error only if interrupts are to be put back.
+    /// Has the rails follow the machine, unless the flags forbid it. Rails that cannot, for want of
+    /// a thread, stay where they are; an error only if interrupts are to be put back.
     pub(crate) fn follow(&self, rails: &Rails, request: &RailRequest) -> Result<()> {
         if self.no_follow {
             return Ok(());
@@ -130,7 +135,8 @@ impl PlacementArgs {
     }
 }
 
-/// Plans rails of a machine; on this one, around the CPUs that others have claimed. `flag` has asked for them.
+/// Plans rails of a machine; on this one, around the CPUs that others have claimed. `flag` has
+/// asked for them.
 pub(crate) fn plan_on(
     machine: &MachineArgs,
     topology: &Topology,
@@ -143,7 +149,8 @@ pub(crate) fn plan_on(
     }
 }
 
-/// Plans rails of this machine, around the CPUs that others have claimed. `flag` has asked for them.
+/// Plans rails of this machine, around the CPUs that others have claimed. `flag` has asked for
+/// them.
 fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<RailPlan> {
     let mut request = request.clone();
     request.claimed = Claims::machine().taken().unwrap_or_else(|error| {
@@ -181,7 +188,8 @@ fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Resul
     })
 }
 
-/// Builds rails of this machine, around the CPUs that others have claimed. `flag` has asked for them.
+/// Builds rails of this machine, around the CPUs that others have claimed. `flag` has asked for
+/// them.
 pub(crate) fn build(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<(RailPlan, Rails)> {
     let mut tries = 1..TRIES;
     loop {
@@ -241,7 +249,8 @@ fn not_built(error: RuntimeError) -> Error {
     error
 }
 
-/// Names the processes whose cores the rails share, or override the claims of, as there are no others for them.
+/// Names the processes whose cores the rails share, or override the claims of, as there are no
+/// others for them.
 fn warn_of_holders(topology: &Topology, plan: &RailPlan, claimed: &CpuSet) {
     let cores = |cpus: &CpuSet| {
         let cores = cpus.iter().filter_map(|cpu| topology.core_of_cpu(cpu));
@@ -288,7 +297,8 @@ fn named(holders: &[Holder]) -> String {
 /// The remedy where another process has claimed what exclusive rails need.
 const CONFLICT: &str =
     "`rails-bench rails` lists all claims; wait until that process ends, or ask for other cores or another NIC";
-/// How often rails are planned. Each further time takes another process that claims a core just then.
+/// How often rails are planned. Each further time takes another process that claims a core just
+/// then.
 const TRIES: usize = 16;
 /// The room of each queue, for tasks by which cores help each other.
 const TASKS: usize = 256;

@@ -1,4 +1,5 @@
-//! Writing to the terminal: results to stdout, everything else to stderr, with progress bars out of the way.
+//! Writing to the terminal: results to stdout, everything else to stderr, with progress bars out of
+//! the way.
 
 use comfy_table::{CellAlignment, Row, Table, presets::UTF8_HORIZONTAL_ONLY};
 use indicatif::MultiProgress;
@@ -14,7 +15,8 @@ pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::n
 /// Writes a result to stdout.
 ///
 /// # Errors
-/// The operating system's error. A reader that has gone away (`rails-bench topo | head -1`) is none.
+/// The operating system's error. A reader that has gone away (`rails-bench topo | head -1`) is
+/// none.
 pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
     let written = BARS.suspend(|| {
         let mut out = io::stdout().lock();
@@ -43,11 +45,14 @@ pub(crate) fn table(names: usize, header: impl Into<Row>) -> Table {
     table
 }
 
-/// Prints trace events to stderr, one line each: warnings, from the rails crates also debugging (`-v`) and tracing (`-vv`).
-/// The environment has no say in it.
+/// Prints trace events to stderr, one line each: warnings, from the rails crates also debugging
+/// (`-v`) and tracing (`-vv`). The environment has no say in it.
 pub(crate) fn traces(verbose: u8) {
     use tracing_subscriber::{
-        Layer, filter::LevelFilter, filter::Targets, layer::SubscriberExt, util::SubscriberInitExt,
+        Layer,
+        filter::{LevelFilter, Targets},
+        layer::SubscriberExt,
+        util::SubscriberInitExt,
     };
     let ours = match verbose {
         0 => LevelFilter::WARN,

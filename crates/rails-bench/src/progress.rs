@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-/// Shows the progress of a transfer. Failures, files left out and guarantees that are lacking are printed in any case.
+/// Shows the progress of a transfer. Failures, files left out and guarantees that are lacking are
+/// printed in any case.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,

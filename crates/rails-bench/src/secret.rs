@@ -1,4 +1,5 @@
-//! How streams are kept: by a secret from a file or from the environment, by TLS, or not at all on purpose.
+//! How streams are kept: by a secret from a file or from the environment, by TLS, or not at all on
+//! purpose.
 
 use crate::{exit::Helped, print};
 use anyhow::{Context, Result};
@@ -11,14 +12,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The credentials of peers. The environment variable RAILS_SECRET is the third way; it is no flag, so that no secret stands in a list of
-/// processes.
+/// The credentials of peers. The environment variable RAILS_SECRET is the third way; it is no flag,
+/// so that no secret stands in a list of processes.
 #[derive(Debug, Clone, clap::Args)]
 #[command(
     next_help_heading = "Who may join (one of these, or the secret itself in the environment variable RAILS_SECRET)"
 )]
 pub(crate) struct JoinArgs {
-    /// File with the secret that both ends share, at least 16 bytes; a newline at its end does not count
+    /// File with the secret that both ends share, at least 16 bytes; a newline at its end does not
+    /// count
     #[arg(long, value_name = "PATH", conflicts_with = "insecure")]
     secret_file: Option<PathBuf>,
     /// Let anyone join who reaches the port
@@ -30,8 +32,8 @@ pub(crate) struct JoinArgs {
 }
 
 impl JoinArgs {
-    /// How streams are protected, where `tls` is the outcome of TLS's flags, and the flag that decided. Warns on stderr of unsafe choices
-    /// about it.
+    /// How streams are protected, where `tls` is the outcome of TLS's flags, and the flag that
+    /// decided. Warns on stderr of unsafe choices about it.
     pub(crate) fn security(&self, tls: Option<(&'static str, Security)>) -> Result<Security> {
         match (tls, env::var_os(VARIABLE)) {
             (Some((_, tls)), None) => Ok(tls),

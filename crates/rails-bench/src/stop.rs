@@ -1,4 +1,5 @@
-//! Signals that ask for an end: the first ends the work under way in order, the second ends the program.
+//! Signals that ask for an end: the first ends the work under way in order, the second ends the
+//! program.
 
 use crate::{
     exit::Signal,
@@ -18,9 +19,10 @@ use tokio::{
 pub(crate) struct Stop(watch::Receiver<Option<Signal>>);
 
 impl Stop {
-    /// Takes SIGINT, SIGTERM, SIGHUP and SIGXCPU over from now on, but for those that the program was started to
-    /// ignore, as nohup(1) does, and a shell for jobs in the background. A write past RLIMIT_FSIZE is an error from now
-    /// on, and not the end (SIGXFSZ). Must be called inside a runtime with a thread of its own for the second signal.
+    /// Takes SIGINT, SIGTERM, SIGHUP and SIGXCPU over from now on, but for those that the program
+    /// was started to ignore, as nohup(1) does, and a shell for jobs in the background. A write
+    /// past RLIMIT_FSIZE is an error from now on, and not the end (SIGXFSZ). Must be called
+    /// inside a runtime with a thread of its own for the second signal.
     ///
     /// # Errors
     /// The operating system's error.
@@ -43,7 +45,8 @@ impl Stop {
                 }
             });
         }
-        // A handler that does nothing: write(2) then fails with EFBIG. Programs that this one starts do not inherit it.
+        // A handler that does nothing: write(2) then fails with EFBIG. Programs that this one starts do not
+        // inherit it.
         let file_size = SignalKind::from_raw(nix::libc::SIGXFSZ);
         if !ignored.has(file_size) {
             drop(signal(file_size)?);
@@ -73,7 +76,8 @@ impl Stop {
         }
     }
 
-    /// Opens a stream. Where a signal comes first, a stream that is opened a moment later all the same is reset, and its peer told.
+    /// Opens a stream. Where a signal comes first, a stream that is opened a moment later all the
+    /// same is reset, and its peer told.
     ///
     /// # Errors
     /// [`Stopped`], or why no stream was opened.
@@ -93,8 +97,8 @@ impl Stop {
         }
     }
 
-    /// Runs work on a stream, and gives the stream back. Where a signal or a failure comes first, the stream is
-    /// reset, and its peer told.
+    /// Runs work on a stream, and gives the stream back. Where a signal or a failure comes first,
+    /// the stream is reset, and its peer told.
     ///
     /// # Errors
     /// [`Stopped`], or how the work failed.

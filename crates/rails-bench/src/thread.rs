@@ -17,7 +17,8 @@ pub(crate) fn start<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Sen
     thread.with_context(|| format!("no thread for `{work}`"))
 }
 
-/// The result of this work on a thread of its own. A runtime's pool for such work panics where no thread can be had.
+/// The result of this work on a thread of its own. A runtime's pool for such work panics where no
+/// thread can be had.
 ///
 /// # Errors
 /// As [`start`].
@@ -28,8 +29,8 @@ pub(crate) async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T
     result.await.with_context(|| format!("the thread for `{work}` has panicked"))
 }
 
-/// Tries whether a thread for each CPU can be had, besides those that run. A multi-thread runtime panics where none
-/// can.
+/// Tries whether a thread for each CPU can be had, besides those that run. A multi-thread runtime
+/// panics where none can.
 ///
 /// # Errors
 /// As [`start`].

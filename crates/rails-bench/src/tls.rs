@@ -1,4 +1,5 @@
-//! TLS on the command line: the certificate of the end that listens, and the roots that the end that connects trusts.
+//! TLS on the command line: the certificate of the end that listens, and the roots that the end
+//! that connects trusts.
 
 use crate::{exit::Helped, print};
 use anyhow::{Context, Result};
@@ -25,7 +26,8 @@ pub(crate) struct ServerTls {
     /// File with the certificate's private key (PEM)
     #[arg(long, value_name = "PATH", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// File with the authorities (PEM) of whose certificates a client has to show one; without it any client may join
+    /// File with the authorities (PEM) of whose certificates a client has to show one; without it
+    /// any client may join
     #[arg(long, value_name = "PATH", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
 }
@@ -34,7 +36,8 @@ pub(crate) struct ServerTls {
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "TLS, instead of a secret")]
 pub(crate) struct ClientTls {
-    /// File with the authorities (PEM) of which one has signed the peer's certificate: encrypt by TLS 1.3
+    /// File with the authorities (PEM) of which one has signed the peer's certificate: encrypt by
+    /// TLS 1.3
     #[arg(
         long,
         value_name = "PATH",
@@ -45,7 +48,8 @@ pub(crate) struct ClientTls {
     /// Name or address that the peer's certificate is for
     #[arg(long, value_name = "NAME", requires = "tls_ca")]
     tls_name: Option<String>,
-    /// The peer's key, as it prints it (SHA-256 of its SubjectPublicKeyInfo, hexadecimal or base64): encrypt by TLS 1.3
+    /// The peer's key, as it prints it (SHA-256 of its SubjectPublicKeyInfo, hexadecimal or
+    /// base64): encrypt by TLS 1.3
     #[arg(long, value_name = "SHA256", conflicts_with_all = ["insecure", "secret_file", "encrypt"])]
     tls_pin: Option<KeyPin>,
     /// File with this end's certificate (PEM), for an end that asks for one

@@ -32,7 +32,8 @@ impl Waits {
         *wait = Wait { count: wait.count + 1, goes_on };
     }
 
-    /// Waits until one wait has lasted for `limit`, and `is_claimed` says that another sender waits for the turn.
+    /// Waits until one wait has lasted for `limit`, and `is_claimed` says that another sender waits
+    /// for the turn.
     pub(crate) async fn last(&self, limit: Duration, is_claimed: impl Fn() -> bool) {
         let wait = || *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut standing = Standing::new(Instant::now(), limit, wait());
@@ -45,8 +46,8 @@ impl Waits {
     }
 }
 
-/// How long one wait has lasted. A time in which this process is stopped does not count, except for an eighth of the
-/// limit at most.
+/// How long one wait has lasted. A time in which this process is stopped does not count, except for
+/// an eighth of the limit at most.
 struct Standing {
     wait: Wait,
     limit: Duration,

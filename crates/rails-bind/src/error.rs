@@ -6,7 +6,8 @@ use std::{fmt, io};
 
 /// A binding that did not happen, or that could not be read.
 ///
-/// The answer of the operating system is the [`source`](std::error::Error::source), if there is one.
+/// The answer of the operating system is the [`source`](std::error::Error::source), if there is
+/// one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
@@ -24,8 +25,8 @@ pub enum BindError {
         requested: CpuSet,
         /// The CPUs among them that do not exist or are not online; `None` if unknown.
         offline: Option<CpuSet>,
-        /// The CPUs among them that are online, but outside the thread's cpuset, or just going offline; `None` if
-        /// unknown.
+        /// The CPUs among them that are online, but outside the thread's cpuset, or just going
+        /// offline; `None` if unknown.
         not_allowed: Option<CpuSet>,
     },
 
@@ -36,7 +37,8 @@ pub enum BindError {
         policy: MemoryPolicy,
         /// Nodes of the policy that do not exist or have no memory; `None` if unknown.
         without_memory: Option<NodeSet>,
-        /// Nodes of the policy that have memory, but are outside the thread's cpuset; `None` if unknown.
+        /// Nodes of the policy that have memory, but are outside the thread's cpuset; `None` if
+        /// unknown.
         not_allowed: Option<NodeSet>,
     },
 
@@ -47,7 +49,8 @@ pub enum BindError {
         tid: Tid,
     },
 
-    /// This kernel does not have the call (`ENOSYS`; with memory policies: it is built without NUMA) or the policy.
+    /// This kernel does not have the call (`ENOSYS`; with memory policies: it is built without
+    /// NUMA) or the policy.
     #[error("this kernel does not support {call} for {subject}")]
     Unsupported {
         /// The system call.
@@ -58,7 +61,8 @@ pub enum BindError {
         source: io::Error,
     },
 
-    /// The call was refused (`EPERM`) for want of a privilege, or by a seccomp filter, as containers have them.
+    /// The call was refused (`EPERM`) for want of a privilege, or by a seccomp filter, as
+    /// containers have them.
     #[error("{call} was refused for {subject}: it needs {needs}")]
     Denied {
         /// The system call.
@@ -118,7 +122,8 @@ pub enum BindError {
         source: Box<BindError>,
     },
 
-    /// The thread has a memory policy that this crate has no name for (a newer mode, or a mode with flags).
+    /// The thread has a memory policy that this crate has no name for (a newer mode, or a mode with
+    /// flags).
     #[error("the memory policy has mode {mode:#x} and nodes `{nodes}`, which has no name here")]
     UnknownPolicy {
         /// The kernel's mode and mode flags.

@@ -1,4 +1,5 @@
-//! The parsers, for the fuzz targets: each takes any text, and panics if a parser panics or breaks its promise.
+//! The parsers, for the fuzz targets: each takes any text, and panics if a parser panics or breaks
+//! its promise.
 
 use crate::{interrupt, memory, settings, usage};
 

@@ -23,7 +23,8 @@ pub(crate) fn offline_cpus() -> Option<CpuSet> {
     list("/sys/devices/system/cpu/offline")
 }
 
-/// The CPUs that a thread may run on as the kernel keeps them, offline ones too (`sched_getaffinity` leaves these out).
+/// The CPUs that a thread may run on as the kernel keeps them, offline ones too
+/// (`sched_getaffinity` leaves these out).
 pub(crate) fn cpus_kept_for(task: &str) -> Option<CpuSet> {
     let status = fs::read(format!("/proc/{task}/status")).ok()?;
     status_field(&String::from_utf8_lossy(&status), "Cpus_allowed_list")?.parse().ok()

@@ -1,8 +1,9 @@
-//! Threads, memory and interrupts, bound where a rail is: bound by system call, read back, and undone by a guard.
+//! Threads, memory and interrupts, bound where a rail is: bound by system call, read back, and
+//! undone by a guard.
 //!
-//! A *rail* is one NIC lane, its interrupt, the cores beside it and the memory beside them. [`rails_topo`] knows the
-//! machine; this crate binds a thread, its memory and the NIC's interrupts, and judges whether they are beside each
-//! other ([`affinity`]).
+//! A *rail* is one NIC lane, its interrupt, the cores beside it and the memory beside them.
+//! [`rails_topo`] knows the machine; this crate binds a thread, its memory and the NIC's
+//! interrupts, and judges whether they are beside each other ([`affinity`]).
 //!
 //! # Smallest use
 //! ```
@@ -33,35 +34,42 @@
 //! ```
 //!
 //! # What holds
-//! * A binding is reported as it was read back: a call ends in [`Outcome::Applied`], [`Outcome::Partial`] (the kernel
-//!   drops the CPUs that a cpuset forbids without an error) or an error. A request that the kernel does not support is
-//!   an error, which [`Unheld`] turns into a fact where the system refused the call. An interrupt that was moved is
-//!   *pending* until it fires.
-//! * Dropping a guard puts the former state back, also after a panic and after a failed call; a journal ([`settings`])
-//!   covers the changes of a killed process. Memory that was touched before stays on its node.
+//! * A binding is reported as it was read back: a call ends in [`Outcome::Applied`],
+//!   [`Outcome::Partial`] (the kernel drops the CPUs that a cpuset forbids without an error) or an
+//!   error. A request that the kernel does not support is an error, which [`Unheld`] turns into a
+//!   fact where the system refused the call. An interrupt that was moved is *pending* until it
+//!   fires.
+//! * Dropping a guard puts the former state back, also after a panic and after a failed call; a
+//!   journal ([`settings`]) covers the changes of a killed process. Memory that was touched before
+//!   stays on its node.
 //! * Masks have any size: nothing ends at 1,024 CPUs.
 //! * `unsafe` is in `sys` alone, each block argued.
 //!
 //! # Modules
 //! * [`thread`]: the CPUs of a thread, its scheduling, and its name;
-//! * [`memory`]: the nodes of a thread's memory, buffers and pools with a policy of their own, and the nodes of pages;
-//! * [`interrupt`]: the CPUs that may serve an interrupt, its counts, and the distribution of a NIC's interrupts;
-//! * [`settings`]: the affinity of interrupts and the steering of packets, changed in a transaction and put back;
+//! * [`memory`]: the nodes of a thread's memory, buffers and pools with a policy of their own, and
+//!   the nodes of pages;
+//! * [`interrupt`]: the CPUs that may serve an interrupt, its counts, and the distribution of a
+//!   NIC's interrupts;
+//! * [`settings`]: the affinity of interrupts and the steering of packets, changed in a transaction
+//!   and put back;
 //! * [`claims`]: CPUs, interrupts and queues that one process of the host has for itself;
 //! * [`socket`]: the NIC of a socket, and the CPU that handles its packets;
 //! * [`process`]: the sockets of any process;
 //! * [`limits`]: the limits by which the system refuses a thread;
 //! * [`usage`]: the usage of threads and of the process, and the CPUs that a thread was seen on;
-//! * [`affinity`]: whether interrupt, thread and memory are beside the NIC, and the paper's way of bringing it about.
+//! * [`affinity`]: whether interrupt, thread and memory are beside the NIC, and the paper's way of
+//!   bringing it about.
 //!
 //! # Features
 //! None for users.
 //!
 //! # Platform and privileges
-//! Linux only. A program's own threads and memory need no privilege (measured on Linux 6.18), unless a seccomp filter
-//! forbids the calls, as those of containers may do with memory policies. Real-time classes, lower nice values and
-//! other users' threads need `CAP_SYS_NICE` or a limit ([`thread::ThreadPlacement`] lists them). To *move* an interrupt
-//! takes write permission to its file in `/proc/irq`: user 0 or `CAP_DAC_OVERRIDE`; `CAP_NET_ADMIN` does not help. To
+//! Linux only. A program's own threads and memory need no privilege (measured on Linux 6.18),
+//! unless a seccomp filter forbids the calls, as those of containers may do with memory policies.
+//! Real-time classes, lower nice values and other users' threads need `CAP_SYS_NICE` or a limit
+//! ([`thread::ThreadPlacement`] lists them). To *move* an interrupt takes write permission to its
+//! file in `/proc/irq`: user 0 or `CAP_DAC_OVERRIDE`; `CAP_NET_ADMIN` does not help. To
 //! steer packets takes both.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Outcome<T> {
     /// The value that was read back is the requested one.
     Applied(T),
-    /// The kernel took the request and set another value; of CPUs and nodes, it kept those that the thread's cpuset
-    /// allows.
+    /// The kernel took the request and set another value; of CPUs and nodes, it kept those that the
+    /// thread's cpuset allows.
     Partial {
         /// The request.
         wanted: T,

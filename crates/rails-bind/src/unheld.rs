@@ -1,13 +1,15 @@
-//! Placements that the system refused: the property that does not hold, the cause, and the settings that allow it.
+//! Placements that the system refused: the property that does not hold, the cause, and the settings
+//! that allow it.
 
 use crate::{BindError, Outcome};
 use serde::{Deserialize, Serialize};
 use std::{fmt, io};
 
-/// A property of a placement that does not hold. Equal ones have the same cause and the same remedies.
+/// A property of a placement that does not hold. Equal ones have the same cause and the same
+/// remedies.
 ///
-/// A program works without the property, only slower or less evenly. [`by_refusal`](Self::by_refusal) tells such a
-/// refusal from an error of the caller.
+/// A program works without the property, only slower or less evenly.
+/// [`by_refusal`](Self::by_refusal) tells such a refusal from an error of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Unheld {
@@ -70,8 +72,8 @@ impl Unheld {
     /// The property that does not hold because the system refused a call.
     ///
     /// # Errors
-    /// The error itself if it is no refusal: a request that cannot be met on this machine, such as CPUs that do not
-    /// exist, or a thread that has ended.
+    /// The error itself if it is no refusal: a request that cannot be met on this machine, such as
+    /// CPUs that do not exist, or a thread that has ended.
     pub fn by_refusal(property: Property, error: BindError) -> Result<Self, BindError> {
         match &error {
             BindError::Unsupported { call, source, .. }
@@ -84,7 +86,8 @@ impl Unheld {
         }
     }
 
-    /// The property that holds in part, or not at all, as another value than the requested one reads back.
+    /// The property that holds in part, or not at all, as another value than the requested one
+    /// reads back.
     pub fn by_outcome<T: fmt::Display>(property: Property, outcome: &Outcome<T>) -> Option<Self> {
         match outcome {
             Outcome::Applied(_) => None,
@@ -94,8 +97,8 @@ impl Unheld {
         }
     }
 
-    /// The settings of containers and services that allow the refused call; none if it was not refused, or in a way
-    /// that filters do not.
+    /// The settings of containers and services that allow the refused call; none if it was not
+    /// refused, or in a way that filters do not.
     pub fn remedies(&self) -> &'static [Remedy] {
         let Cause::Refused { call, errno: Some(libc::EPERM | libc::EACCES | libc::ENOSYS | libc::EINVAL) } =
             &self.cause
@@ -110,15 +113,17 @@ impl Unheld {
     }
 }
 
-/// The default profiles of Docker and Podman let these calls pass with the capability, and without it refuse them with
-/// `EPERM` or `ENOSYS` (moby/profiles/seccomp/default.json, containers/common/pkg/seccomp/seccomp.json).
+/// The default profiles of Docker and Podman let these calls pass with the capability, and without
+/// it refuse them with `EPERM` or `ENOSYS` (moby/profiles/seccomp/default.json,
+/// containers/common/pkg/seccomp/seccomp.json).
 const MEMORY_POLICY: &[Remedy] = &[
     Remedy { programs: "Docker, Podman", setting: "--cap-add SYS_NICE" },
     Remedy { programs: "Kubernetes", setting: "securityContext.capabilities.add: [SYS_NICE]" },
     Remedy { programs: "systemd", setting: "no ~@resources in SystemCallFilter=" },
 ];
 
-/// The default profiles of Docker and Podman let these calls pass; systemd's group `@resources` has the one that sets.
+/// The default profiles of Docker and Podman let these calls pass; systemd's group `@resources` has
+/// the one that sets.
 const AFFINITY: &[Remedy] = &[
     Remedy { programs: "Docker, Podman", setting: "no --security-opt seccomp=FILE, or a FILE that allows the call" },
     Remedy { programs: "Kubernetes", setting: "securityContext.seccompProfile.type: RuntimeDefault" },

@@ -1,4 +1,5 @@
-//! The three properties are judged as the paper defines them, and nothing is judged that is not known.
+//! The three properties are judged as the paper defines them, and nothing is judged that is not
+//! known.
 
 use rails_bind::{
     affinity::{
@@ -13,8 +14,9 @@ use rails_topo::{CpuId, CpuSet, Interrupt, Nic, NodeId, NodeSet, NumaNode, RxQue
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, fs, time::Duration};
 
-/// Two packages of two nodes each, four CPUs a node; each node shares a cache. NICs: `near` on node 0, `far` on node 3,
-/// `lost` of unknown place, `hinted` with local CPUs alone, and `lo` and `veth0`.
+/// Two packages of two nodes each, four CPUs a node; each node shares a cache. NICs: `near` on node
+/// 0, `far` on node 3, `lost` of unknown place, `hinted` with local CPUs alone, and `lo` and
+/// `veth0`.
 fn two_packages() -> Topology {
     topology(json!({
         "packages": [{"id": 0, "cpus": "0-7"}, {"id": 1, "cpus": "8-15"}],
@@ -98,7 +100,8 @@ fn set(text: &str) -> CpuSet {
     text.parse().expect("a list")
 }
 
-/// The report on the NIC of that name, its interrupts, the CPUs that a thread may run on and the nodes of its buffers.
+/// The report on the NIC of that name, its interrupts, the CPUs that a thread may run on and the
+/// nodes of its buffers.
 fn report(
     topology: &Topology,
     nic: Option<&str>,

@@ -1,4 +1,5 @@
-//! Threads and their memory are really moved, read back and put back. Each test changes a thread of its own only.
+//! Threads and their memory are really moved, read back and put back. Each test changes a thread of
+//! its own only.
 
 use rails_bind::{
     BindError, Outcome,

@@ -12,8 +12,8 @@ fn cpus(list: &str) -> CpuSet {
     list.parse().expect("a list")
 }
 
-/// Two packages with a node each: cores 0-3 with CPUs 0-7, and 4-7 with 8-15; a NIC on node 1 with six queues and a
-/// vector for everything else.
+/// Two packages with a node each: cores 0-3 with CPUs 0-7, and 4-7 with 8-15; a NIC on node 1 with
+/// six queues and a vector for everything else.
 fn machine() -> Topology {
     let vector = |number: u32| Interrupt {
         number,

@@ -199,8 +199,8 @@ fn transparent_huge_pages_are_aligned_and_counted() {
 
 /// Runs one test again, in a process that has no privilege and may lock one megabyte.
 fn again_without_privilege(name: &str) {
-    // `sh` lowers the limit, so that it is not lowered for the other tests of this process. The program is handed to it
-    // open: it may lie where another user cannot go.
+    // `sh` lowers the limit, so that it is not lowered for the other tests of this process. The program
+    // is handed to it open: it may lie where another user cannot go.
     let program = std::env::current_exe().and_then(File::open).expect("it runs");
     let mut child = Command::new("sh");
     child.args(["-c", "ulimit -l 1024 && exec /proc/self/fd/0 --exact \"$0\" --nocapture", name]);
@@ -299,7 +299,8 @@ fn pools_that_cannot_be_had_are_refused_by_name() {
     }
 }
 
-/// Every thread writes its mark over a whole buffer and looks whether it is still there when it comes back.
+/// Every thread writes its mark over a whole buffer and looks whether it is still there when it
+/// comes back.
 #[test]
 fn no_two_threads_ever_have_the_same_buffer() {
     let pool = BufferPool::new(512, 5, &BufferOptions::new()).expect("a page can be had");
@@ -327,7 +328,8 @@ fn no_two_threads_ever_have_the_same_buffer() {
             });
         }
         drop(give);
-        // Some buffers are given back by another thread than the one that took them; their bytes are as they were sent.
+        // Some buffers are given back by another thread than the one that took them; their bytes are as
+        // they were sent.
         for (mark, buffer) in got {
             assert!(buffer.iter().all(|byte| *byte == mark), "someone else wrote to it");
         }

@@ -1,5 +1,5 @@
-//! Threads are placed by their number, scheduled and named, and put back as they were. Each test changes threads of its
-//! own only.
+//! Threads are placed by their number, scheduled and named, and put back as they were. Each test
+//! changes threads of its own only.
 
 use rails_bind::{
     BindError, Outcome,
@@ -35,7 +35,8 @@ impl Waiting {
         Self { tid: announced.recv().expect("the thread speaks"), end: Some(end), handle: Some(handle) }
     }
 
-    /// Ends the thread, until the kernel has forgotten its number too: joining only waits for its stack.
+    /// Ends the thread, until the kernel has forgotten its number too: joining only waits for its
+    /// stack.
     fn end(mut self) -> Tid {
         self.stop();
         while thread::affinity_of(self.tid).is_ok() {

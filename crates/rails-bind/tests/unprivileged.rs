@@ -1,6 +1,7 @@
 //! Threads without capabilities and limits: their rights, and the errors beyond them.
 //!
-//! Each test runs itself once more in a process of its own that has neither, by `setpriv` and `prlimit` of util-linux.
+//! Each test runs itself once more in a process of its own that has neither, by `setpriv` and
+//! `prlimit` of util-linux.
 
 use rails_bind::{
     BindError, Outcome,
@@ -89,7 +90,8 @@ fn where_there_is_no_way_back_the_guard_says_so() {
 
 #[test]
 fn thread_of_another_user_is_denied_and_can_be_read() {
-    // Process 1 is the superuser's and has every capability, also where this test is run by the superuser, without any.
+    // Process 1 is the superuser's and has every capability, also where this test is run by the
+    // superuser, without any.
     let name = "thread_of_another_user_is_denied_and_can_be_read";
     without_privileges(name, || {
         let first = Tid::from_raw(1).expect("above zero");

@@ -1,14 +1,15 @@
 //! Celeritas: a rate-based transport over UDP for long and lossy paths.
 //!
-//! A sender that knows its rate does not slow down because a packet was lost. The receiver tells which bytes are missing
-//! ([`ErrorList`](proto::wire::ErrorList)), every few milliseconds and over a control channel of its own, and the sender
-//! sends just those again, at the same rate. It descends from RBUDP and from the Celeritas of the LambdaRAM thesis
-//! (section 4.2.2.4).
+//! A sender that knows its rate does not slow down because a packet was lost. The receiver tells
+//! which bytes are missing ([`ErrorList`](proto::wire::ErrorList)), every few milliseconds and over
+//! a control channel of its own, and the sender sends just those again, at the same rate. It
+//! descends from RBUDP and from the Celeritas of the LambdaRAM thesis (section 4.2.2.4).
 //!
 //! # Map
-//! [`CeleritasOptions`] opens a [`Connection`] or a [`CeleritasListener`]. [`Connection::send`] sends a message, a list
-//! of blocks; [`Connection::receive`] and [`Connection::receive_into`] receive one. [`Connection::into_stream`] makes a
-//! stream of bytes of it, and [`CeleritasTransport`] a lane of any stream over lanes. [`SharedRate`] divides one rate
+//! [`CeleritasOptions`] opens a [`Connection`] or a [`CeleritasListener`]. [`Connection::send`]
+//! sends a message, a list of blocks; [`Connection::receive`] and [`Connection::receive_into`]
+//! receive one. [`Connection::into_stream`] makes a stream of bytes of it, and
+//! [`CeleritasTransport`] a lane of any stream over lanes. [`SharedRate`] divides one rate
 //! among several connections. [`proto`] is the protocol, without I/O:
 //! [`ConnectionProtocol`](proto::connection::ConnectionProtocol) is one end of it.
 //!
@@ -40,13 +41,13 @@
 //! None.
 //!
 //! # Features
-//! - `encryption`: connections with a secret ([`CeleritasOptions::security`]). It brings aws-lc-rs, which takes a C
-//!   compiler to build.
+//! - `encryption`: connections with a secret ([`CeleritasOptions::security`]). It brings aws-lc-rs,
+//!   which takes a C compiler to build.
 //! - `tls`: connections that are opened by TLS 1.3. It brings rustls, and `encryption`.
 //!
 //! # Limits
-//! Without [security](CeleritasOptions::security) segments are not encrypted: an attacker on the path reads and changes
-//! them. Linux only.
+//! Without [security](CeleritasOptions::security) segments are not encrypted: an attacker on the
+//! path reads and changes them. Linux only.
 #![forbid(unsafe_code)]
 
 // clippy.toml lists the calls. Tests read the clock once, at their start.
@@ -57,12 +58,11 @@ pub mod proto;
 #[allow(clippy::disallowed_methods, reason = "it keeps the time for the protocol")]
 mod io;
 
-pub use proto::{
-    incoming::ReceivedMessage,
-    rate::{AdaptiveOptions, NoRate, SharedRate},
-};
-
 pub use io::{
     CeleritasListener, CeleritasOptions, CeleritasStream, CeleritasTransport, CloseError, Connection, ConnectionError,
     ConnectionStats, HelperStats, OpenConnectionError, ReceiveError, ScatterStats, SendError, Sending, TurnedAway,
+};
+pub use proto::{
+    incoming::ReceivedMessage,
+    rate::{AdaptiveOptions, NoRate, SharedRate},
 };

@@ -17,8 +17,8 @@ use std::{
 /// The names of the CUDA devices, by their number from 0 on.
 ///
 /// # Errors
-/// [`CudaError::NoDriver`] and [`CudaError::OldDriver`]; [`CudaError::Call`] of `cuInit` with `CUDA_ERROR_NO_DEVICE`
-/// where there is a driver without a device.
+/// [`CudaError::NoDriver`] and [`CudaError::OldDriver`]; [`CudaError::Call`] of `cuInit` with
+/// `CUDA_ERROR_NO_DEVICE` where there is a driver without a device.
 pub fn device_names() -> Result<Vec<String>, CudaError> {
     let driver = CudaDriver::load()?;
     (0..driver.device_count()?).map(|ordinal| driver.device_name(ordinal)).collect()
@@ -33,20 +33,22 @@ pub struct CudaOptions {
 }
 
 impl CudaOptions {
-    /// Options for frames of at most that many bytes. A longer one is an error when it is submitted.
+    /// Options for frames of at most that many bytes. A longer one is an error when it is
+    /// submitted.
     pub fn new(frame_bytes: usize) -> Self {
         Self { frame_bytes, ordinal: 0, depth: DEPTH }
     }
 
-    /// The number of the device, as the driver counts them from 0 on (`CUDA_VISIBLE_DEVICES` chooses and orders them).
-    /// By default 0.
+    /// The number of the device, as the driver counts them from 0 on (`CUDA_VISIBLE_DEVICES`
+    /// chooses and orders them). By default 0.
     pub fn ordinal(mut self, ordinal: u32) -> Self {
         self.ordinal = ordinal;
         self
     }
 
-    /// The most frames under way at a time. By default 3: one on its way to the device, one there, and one on its
-    /// way back. Each takes the bytes of the longest frame twice, as page-locked memory of the host and on the device.
+    /// The most frames under way at a time. By default 3: one on its way to the device, one there,
+    /// and one on its way back. Each takes the bytes of the longest frame twice, as page-locked
+    /// memory of the host and on the device.
     pub fn depth(mut self, depth: NonZeroUsize) -> Self {
         self.depth = depth;
         self
@@ -54,21 +56,23 @@ impl CudaOptions {
 }
 
 /// A GPU that swaps red and blue of the pixels of frames, as
-/// [`swap_red_and_blue`](rails_multirail::pipeline::device::swap_red_and_blue) does on the host: bytes behind the last
-/// whole pixel stay as they are.
+/// [`swap_red_and_blue`](rails_multirail::pipeline::device::swap_red_and_blue) does on the host:
+/// bytes behind the last whole pixel stay as they are.
 ///
-/// A frame is copied into page-locked memory, from there the device's copy engine takes it, a kernel changes it on the
-/// device, and a copy engine brings it back; each frame under way has a stream of its own, so that one frame's copies
-/// go on beside another one's computation. The thread of the stage makes two copies of each frame, to and from the
-/// page-locked memory, and is free for the rest of the time. Another thread of the name `rails-cuda` sleeps until a
-/// frame is done, and wakes the task.
+/// A frame is copied into page-locked memory, from there the device's copy engine takes it, a
+/// kernel changes it on the device, and a copy engine brings it back; each frame under way has a
+/// stream of its own, so that one frame's copies go on beside another one's computation. The thread
+/// of the stage makes two copies of each frame, to and from the page-locked memory, and is free for
+/// the rest of the time. Another thread of the name `rails-cuda` sleeps until a frame is done, and
+/// wakes the task.
 ///
 /// Make it on the thread of its stage: its page-locked memory lies on that thread's node
-/// ([`staging_residency`](Self::staging_residency) reads it back), and the thread that waits has the same CPUs. Making
-/// it takes as long as the driver needs to set the device up, often a good part of a second, and blocks meanwhile.
+/// ([`staging_residency`](Self::staging_residency) reads it back), and the thread that waits has
+/// the same CPUs. Making it takes as long as the driver needs to set the device up, often a good
+/// part of a second, and blocks meanwhile.
 ///
-/// After an error of the driver it takes no further frame ([`CudaError::Broken`]). Dropping it waits until the device
-/// has done with the frames under way.
+/// After an error of the driver it takes no further frame ([`CudaError::Broken`]). Dropping it
+/// waits until the device has done with the frames under way.
 #[derive(Debug)]
 pub struct CudaDevice<B> {
     ring: Ring<B, Slot>,
@@ -83,7 +87,8 @@ impl<B> CudaDevice<B> {
     /// None but access to the device's files (`/dev/nvidia*`).
     ///
     /// # Errors
-    /// Any but those of frames: [`CudaError::NoDriver`] on a machine without one. After an error nothing is left.
+    /// Any but those of frames: [`CudaError::NoDriver`] on a machine without one. After an error
+    /// nothing is left.
     pub fn new(options: &CudaOptions) -> Result<Self, CudaError> {
         Self::of(CudaDriver::load()?, options)
     }
@@ -132,7 +137,8 @@ impl<B: AsMut<[u8]>> FrameDevice<B> for CudaDevice<B> {
     }
 }
 
-/// Buffers on the node of this thread, which makes their pages here: each of whole pages, since pages are locked.
+/// Buffers on the node of this thread, which makes their pages here: each of whole pages, since
+/// pages are locked.
 fn staging(frame_bytes: usize, depth: usize) -> Result<BufferPool, CudaError> {
     let whole_pages = frame_bytes.checked_next_multiple_of(LARGEST_PAGE).unwrap_or(usize::MAX);
     let options = BufferOptions::new().policy(MemoryPolicy::Local);
@@ -145,7 +151,8 @@ fn staging(frame_bytes: usize, depth: usize) -> Result<BufferPool, CudaError> {
 
 /// Frames under way at a time.
 const DEPTH: NonZeroUsize = NonZeroUsize::new(3).expect("it is not 0");
-/// The largest base page of the kernel's (aarch64 has 4, 16 or 64 KiB), of which every other one is a part.
+/// The largest base page of the kernel's (aarch64 has 4, 16 or 64 KiB), of which every other one is
+/// a part.
 const LARGEST_PAGE: usize = 64 << 10;
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::{error::Error, fmt, io};
 
 /// A device that could not be made, or a frame that it did not change.
 ///
-/// The answer of the driver or of the operating system is the [`source`](Error::source), if there is one.
+/// The answer of the driver or of the operating system is the [`source`](Error::source), if there
+/// is one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
@@ -95,7 +96,8 @@ pub enum CudaError {
         now: usize,
     },
 
-    /// As many frames as the device takes are under way. The device takes further ones when they have come back.
+    /// As many frames as the device takes are under way. The device takes further ones when they
+    /// have come back.
     #[error("{depth} frames are under way, and the device takes no more at a time")]
     Full {
         /// Frames under way at a time.
@@ -112,7 +114,8 @@ pub enum CudaError {
 pub struct CudaStatus {
     /// The number (`CUresult`).
     pub code: u32,
-    /// The code's name, such as `CUDA_ERROR_OUT_OF_MEMORY`; `None` for a code that the driver does not know.
+    /// The code's name, such as `CUDA_ERROR_OUT_OF_MEMORY`; `None` for a code that the driver does
+    /// not know.
     pub name: Option<String>,
     /// The code's description, likewise.
     pub text: Option<String>,

@@ -1,9 +1,9 @@
 //! A GPU as a stage of a pipeline on rails, through CUDA's driver.
 //!
 //! [`CudaDevice`] is a [`FrameDevice`](rails_multirail::pipeline::device::FrameDevice), as
-//! [`HostDevice`](rails_multirail::pipeline::device::HostDevice) is: `device::run` makes a stage of it. It keeps
-//! several frames under way, so that the device's copy engines, its processors, and the network of the stages beside it
-//! work at the same time.
+//! [`HostDevice`](rails_multirail::pipeline::device::HostDevice) is: `device::run` makes a stage of
+//! it. It keeps several frames under way, so that the device's copy engines, its processors, and
+//! the network of the stages beside it work at the same time.
 //!
 //! ```no_run
 //! use rails_cuda::{CudaDevice, CudaOptions};
@@ -19,14 +19,15 @@
 //! ```
 //!
 //! # Without a GPU
-//! Nothing of CUDA is needed to build: the driver, `libcuda.so.1` of CUDA 11.0 (release 450) or newer, is loaded when a
-//! device is made, and its absence is [`CudaError::NoDriver`]. The driver compiles the kernel for the device that is
-//! there.
+//! Nothing of CUDA is needed to build: the driver, `libcuda.so.1` of CUDA 11.0 (release 450) or
+//! newer, is loaded when a device is made, and its absence is [`CudaError::NoDriver`]. The driver
+//! compiles the kernel for the device that is there.
 //!
 //! # Memory
-//! Frames go through page-locked memory of the device's own, at the price of two copies by the CPU. Locking the pages
-//! of the frames themselves would save the copies; but a frame is any `AsMut<[u8]>`, and the device would not hear
-//! when its memory goes, which must not happen while its pages are locked.
+//! Frames go through page-locked memory of the device's own, at the price of two copies by the CPU.
+//! Locking the pages of the frames themselves would save the copies; but a frame is any
+//! `AsMut<[u8]>`, and the device would not hear when its memory goes, which must not happen while
+//! its pages are locked.
 
 mod device;
 mod error;

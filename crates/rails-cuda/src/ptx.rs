@@ -1,7 +1,8 @@
-//! The kernel's text, run by an interpreter of the instructions in it: what can be known of it without a GPU.
+//! The kernel's text, run by an interpreter of the instructions in it: what can be known of it
+//! without a GPU.
 //!
-//! The interpreter does as the PTX ISA says, and accepts nothing that the kernel does not use. It is no assembler: the
-//! driver's may refuse what this takes.
+//! The interpreter does as the PTX ISA says, and accepts nothing that the kernel does not use. It
+//! is no assembler: the driver's may refuse what this takes.
 
 use proptest::prelude::*;
 use rails_multirail::pipeline::device::swap_red_and_blue;

@@ -1,8 +1,10 @@
-//! The slots of a device in turn: the frame in each, the thread that waits for them, and the order of it all.
+//! The slots of a device in turn: the frame in each, the thread that waits for them, and the order
+//! of it all.
 //!
-//! The ring knows nothing of CUDA, and its tests have a fake device. A thread waits for the device, rather than a
-//! function that the driver calls (`cuLaunchHostFunc`): the driver does not call it after an error, so that the task
-//! would sleep for ever, and the function may not call the driver, which a waker can do by dropping a task.
+//! The ring knows nothing of CUDA, and its tests have a fake device. A thread waits for the device,
+//! rather than a function that the driver calls (`cuLaunchHostFunc`): the driver does not call it
+//! after an error, so that the task would sleep for ever, and the function may not call the driver,
+//! which a waker can do by dropping a task.
 
 use crate::CudaError;
 use std::{
@@ -17,11 +19,12 @@ use tokio::sync::mpsc as results;
 
 /// A place for one frame at a time, at the host and on the device.
 pub(crate) trait Slot {
-    /// The memory at the host. It is asked for while the slot is idle: at first, and after it has settled.
+    /// The memory at the host. It is asked for while the slot is idle: at first, and after it has
+    /// settled.
     fn staging(&mut self) -> &mut [u8];
 
-    /// Has the device take that many bytes, whole pixels, from the memory at the host, change them, and bring them
-    /// back. Returns at once.
+    /// Has the device take that many bytes, whole pixels, from the memory at the host, change them,
+    /// and bring them back. Returns at once.
     fn begin(&mut self, bytes: usize) -> Result<(), CudaError>;
 
     /// Takes the memory at the host back. Called after a wait for the slot was over.
@@ -48,9 +51,9 @@ pub(crate) struct Ring<B, S> {
 }
 
 impl<B, S> Ring<B, S> {
-    /// A ring of at least one slot, each for frames of up to `longest` bytes. `wait` blocks until the device has done
-    /// with the slot of that number; it is called on a thread of its own, once for each frame, in the order of the
-    /// frames.
+    /// A ring of at least one slot, each for frames of up to `longest` bytes. `wait` blocks until
+    /// the device has done with the slot of that number; it is called on a thread of its own,
+    /// once for each frame, in the order of the frames.
     pub(crate) fn new(
         slots: Vec<S>,
         longest: usize,
@@ -107,7 +110,8 @@ impl<B: AsMut<[u8]>, S: Slot> Ring<B, S> {
         Ok(())
     }
 
-    /// The oldest frame once the device has done with it. An error drops it. Without a frame under way it is pending.
+    /// The oldest frame once the device has done with it. An error drops it. Without a frame under
+    /// way it is pending.
     pub(crate) fn poll_done(&mut self, context: &mut Context<'_>) -> Poll<Result<B, CudaError>> {
         let result = ready!(self.over.poll_recv(context)).expect("the thread waits as long as this exists");
         let (frame, frame_bytes) = self.frames.pop_front().expect("each result is that of a frame");
@@ -123,7 +127,8 @@ impl<B, S> Drop for Ring<B, S> {
     /// Waits until the device has done with every frame; the slots are dropped after that.
     fn drop(&mut self) {
         self.begun = None;
-        // A waker may drop a task on the waiting thread, and the ring with it. Slots wait by themselves then.
+        // A waker may drop a task on the waiting thread, and the ring with it. Slots wait by themselves
+        // then.
         if let Some(waiter) = self.waiter.take().filter(|waiter| waiter.thread().id() != thread::current().id()) {
             // The thread ends when it has waited for each slot that was begun. Its panic was printed.
             let _ = waiter.join();

@@ -1,15 +1,13 @@
 //! The description of a lab, until it is built.
 
-use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use crate::description::Description;
-use crate::keeper::Keeper;
-use crate::lab;
-use crate::name::NamespaceName;
-use crate::namespace::Namespace;
-use crate::sweep;
-use crate::{EmulatedLink, LabError, LinkLab, MAX_LINKS, Shape, Side};
+use crate::{
+    EmulatedLink, LabError, LinkLab, MAX_LINKS, Shape, Side, description::Description, keeper::Keeper, lab,
+    name::NamespaceName, namespace::Namespace, sweep,
+};
+use std::{
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 /// Collects the links of a lab.
 #[derive(Debug, Clone, Default)]
@@ -39,8 +37,8 @@ impl LinkLabBuilder {
         self
     }
 
-    /// Adds a link of this shape that goes through a bridge, as two machines at a switch are joined: where one end goes
-    /// down, the other keeps its carrier.
+    /// Adds a link of this shape that goes through a bridge, as two machines at a switch are
+    /// joined: where one end goes down, the other keeps its carrier.
     pub fn bridged(mut self, shape: Shape) -> Self {
         self.links.push(Description::Bridged(shape));
         self
@@ -52,21 +50,24 @@ impl LinkLabBuilder {
         self
     }
 
-    /// Tells the ends of emulated links each other's hardware address once and for all, for tests that count every
-    /// frame: an ARP frame would draw from the losses too. By default the ends ask, as on a cable, so the first packet
-    /// after a link has come up may wait: for a second where a question is lost.
+    /// Tells the ends of emulated links each other's hardware address once and for all, for tests
+    /// that count every frame: an ARP frame would draw from the losses too. By default the ends
+    /// ask, as on a cable, so the first packet after a link has come up may wait: for a second
+    /// where a question is lost.
     pub fn known_neighbours(mut self) -> Self {
         self.known_neighbours = true;
         self
     }
 
-    /// Sweeps the leftovers of dead owners, then makes the namespaces and the links; a failure half-way leaves nothing.
+    /// Sweeps the leftovers of dead owners, then makes the namespaces and the links; a failure
+    /// half-way leaves nothing.
     ///
     /// # Errors
     ///
-    /// [`LabError::NoLinks`], [`LabError::TooManyLinks`], [`LabError::BadShape`] and [`LabError::BadEmulatedLink`]
-    /// before anything is touched, those of [`LinkLab::check`], [`LabError::System`] when `ip` or `tc` refuses,
-    /// [`LabError::Tap`] and [`LabError::EmulationNotStarted`].
+    /// [`LabError::NoLinks`], [`LabError::TooManyLinks`], [`LabError::BadShape`] and
+    /// [`LabError::BadEmulatedLink`] before anything is touched, those of [`LinkLab::check`],
+    /// [`LabError::System`] when `ip` or `tc` refuses, [`LabError::Tap`] and
+    /// [`LabError::EmulationNotStarted`].
     ///
     /// # Privileges
     ///

@@ -1,8 +1,9 @@
 //! Other people's machines, from hwloc's own test suite: their folder, and their archives unpacked.
 //!
-//! The captures are no part of this repository. The folder that holds `xml/*.xml`, `sysfs/*.tar.bz2` and perhaps
-//! `more/*.tar.bz2` is named by the environment variable `RAILS_CAPTURES`, or else it is `shared/topologies` beside the
-//! checkout. Tests that need it are named `captured_*` and ignored; `cargo xtask test` runs them where the folder is.
+//! The captures are no part of this repository. The folder that holds `xml/*.xml`,
+//! `sysfs/*.tar.bz2` and perhaps `more/*.tar.bz2` is named by the environment variable
+//! `RAILS_CAPTURES`, or else it is `shared/topologies` beside the checkout. Tests that need it are
+//! named `captured_*` and ignored; `cargo xtask test` runs them where the folder is.
 
 use std::{
     env, fs,
@@ -16,7 +17,8 @@ pub const CAPTURES: &str = "RAILS_CAPTURES";
 /// The folder whose files lie in memory (shm_overview(7)).
 const MEMORY: &str = "/dev/shm";
 
-/// The copies of `/sys` and `/proc`, packed; sorted by their names, first those of `sysfs`, then those of `more`.
+/// The copies of `/sys` and `/proc`, packed; sorted by their names, first those of `sysfs`, then
+/// those of `more`.
 ///
 /// # Panics
 ///
@@ -74,8 +76,9 @@ pub struct Unpacked {
 }
 
 impl Unpacked {
-    /// Unpacks a tree into a folder of its own, with `tar`, which calls bzip2. The folder lies in memory where it can:
-    /// a tree is up to ten thousand small files, over which a disk was seen to take 25 s, and memory 0.4 s.
+    /// Unpacks a tree into a folder of its own, with `tar`, which calls bzip2. The folder lies in
+    /// memory where it can: a tree is up to ten thousand small files, over which a disk was
+    /// seen to take 25 s, and memory 0.4 s.
     ///
     /// # Panics
     ///

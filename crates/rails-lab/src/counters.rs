@@ -1,15 +1,14 @@
 //! An interface's byte and packet counts, as its namespace sees them.
 
-use serde::{Deserialize, Serialize};
-
 use crate::LabError;
+use serde::{Deserialize, Serialize};
 
 /// The traffic of an interface since it was made.
 ///
 /// # Units
 ///
-/// Bytes are of whole Ethernet frames (without checksum) as they left the queue or arrived. With segmentation offload
-/// one packet may be as large as 64 KiB.
+/// Bytes are of whole Ethernet frames (without checksum) as they left the queue or arrived. With
+/// segmentation offload one packet may be as large as 64 KiB.
 ///
 /// # References
 ///
@@ -30,7 +29,8 @@ pub struct InterfaceCounters {
     pub tx_packets: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Packets dropped by the device on their way out. A token bucket's drops are not among them; `tc -s` has those.
+    /// Packets dropped by the device on their way out. A token bucket's drops are not among them;
+    /// `tc -s` has those.
     pub tx_dropped: u64,
 }
 

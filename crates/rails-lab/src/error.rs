@@ -1,8 +1,7 @@
 //! Errors of building, changing and reading a lab.
 
-use std::io;
-
 use crate::SystemError;
+use std::io;
 
 /// A failure to build, change or read a lab.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +13,8 @@ pub enum LabError {
         /// The effective user id of this process.
         euid: u32,
     },
-    /// The process is root, but the kernel or the container it runs in refuses new network namespaces.
+    /// The process is root, but the kernel or the container it runs in refuses new network
+    /// namespaces.
     #[error("unshare(CLONE_NEWNET) failed although the process is root (a container without CAP_SYS_ADMIN?)")]
     NamespacesRefused {
         /// The kernel's answer.

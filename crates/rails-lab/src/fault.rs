@@ -3,25 +3,26 @@
 use crate::{LabError, LinkLab, Side, system::output};
 
 impl LinkLab {
-    /// Drops every packet that arrives on a link at one end, or lets them through again. Neither end hears of it: the
-    /// sender's interface takes its packets, carrier stays on, and only the acknowledgements are missing. One end alone
-    /// makes a one-way black hole, both a full one. Works for veth pairs and emulated links, on top of any shape.
+    /// Drops every packet that arrives on a link at one end, or lets them through again. Neither
+    /// end hears of it: the sender's interface takes its packets, carrier stays on, and only
+    /// the acknowledgements are missing. One end alone makes a one-way black hole, both a full
+    /// one. Works for veth pairs and emulated links, on top of any shape.
     ///
     /// # Errors
     ///
-    /// [`LabError::System`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or the fault is in
-    /// place already.
+    /// [`LabError::System`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or
+    /// the fault is in place already.
     ///
     /// # References
     ///
-    /// tc-bpf(8), direct action; `TC_ACT_SHOT` of include/uapi/linux/pkt_cls.h. `act_gact`, the usual way to drop, is
-    /// not in every kernel.
+    /// tc-bpf(8), direct action; `TC_ACT_SHOT` of include/uapi/linux/pkt_cls.h. `act_gact`, the
+    /// usual way to drop, is not in every kernel.
     pub fn set_black_hole(&self, side: Side, link: usize, on: bool) -> Result<(), LabError> {
         self.set_filter(side, link, on, RETURN_SHOT)
     }
 
-    /// Drops the packets of UDP over IPv4 that arrive on a link at one end, as some firewalls do, or lets them through
-    /// again.
+    /// Drops the packets of UDP over IPv4 that arrive on a link at one end, as some firewalls do,
+    /// or lets them through again.
     ///
     /// # Errors
     ///
@@ -30,9 +31,10 @@ impl LinkLab {
         self.set_filter(side, link, on, SHOOT_UDP)
     }
 
-    /// Drops the packets above that many bytes, Ethernet headers included, that arrive on a link at one end, as a path
-    /// with a wrong MTU does whose ICMP is filtered; `None` lets them through again. Over a veth pair the kernel hands
-    /// packets that it has not cut into segments yet: take an emulated link where segments count.
+    /// Drops the packets above that many bytes, Ethernet headers included, that arrive on a link at
+    /// one end, as a path with a wrong MTU does whose ICMP is filtered; `None` lets them
+    /// through again. Over a veth pair the kernel hands packets that it has not cut into
+    /// segments yet: take an emulated link where segments count.
     ///
     /// # Errors
     ///
@@ -54,12 +56,13 @@ impl LinkLab {
         self.tools.tc(filter.into_iter().chain(["bpf", "direct-action", "bytecode", program]))
     }
 
-    /// Has the kernel reset every TCP connection from side A to side B over a link. The link goes on as before.
+    /// Has the kernel reset every TCP connection from side A to side B over a link. The link goes
+    /// on as before.
     ///
     /// # Errors
     ///
-    /// [`LabError::System`] when `ss` fails, as where the kernel lacks `CONFIG_INET_DIAG_DESTROY`. That no connection
-    /// is there is no error.
+    /// [`LabError::System`] when `ss` fails, as where the kernel lacks `CONFIG_INET_DIAG_DESTROY`.
+    /// That no connection is there is no error.
     ///
     /// # References
     ///
@@ -73,6 +76,6 @@ impl LinkLab {
 
 /// A program of one instruction: return 2, which is `TC_ACT_SHOT`.
 const RETURN_SHOT: &str = "1,6 0 0 2,";
-/// Load byte 23 of the frame, which is the protocol of an IPv4 packet; if it is 17 (UDP), return 2, else 0
-/// (`TC_ACT_OK`).
+/// Load byte 23 of the frame, which is the protocol of an IPv4 packet; if it is 17 (UDP), return 2,
+/// else 0 (`TC_ACT_OK`).
 const SHOOT_UDP: &str = "4,48 0 0 23,21 0 1 17,6 0 0 2,6 0 0 0,";

@@ -1,17 +1,18 @@
 //! The process that outlives a lab's owner by just enough to clean up after it.
 
-use std::io::Write;
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-use crate::LabError;
-use crate::system::SystemError;
+use crate::{LabError, system::SystemError};
+use std::{
+    io::Write,
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 /// Deletes a lab's namespaces when the owner dies without dropping the lab.
 ///
-/// The keeper waits on a pipe whose other end only the owner holds, so the kernel itself reports any end of the owner.
-/// The keeper has a process group of its own, because Ctrl-C signals the whole group of the terminal's foreground.
+/// The keeper waits on a pipe whose other end only the owner holds, so the kernel itself reports
+/// any end of the owner. The keeper has a process group of its own, because Ctrl-C signals the
+/// whole group of the terminal's foreground.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     child: Child,

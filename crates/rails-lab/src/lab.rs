@@ -1,29 +1,32 @@
 //! Two namespaces and the links between them.
 
-use std::fs;
-use std::io;
-use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::{
+    EmulatedCounters, EmulatedLink, InterfaceCounters, LabError, Shape, Side,
+    description::Description,
+    emulated::{self, Carrier, Outages},
+    keeper::Keeper,
+    name,
+    namespace::{self, Entered, Namespace},
+    sweep,
+    system::file_error,
+    tool::Tools,
+};
+use nix::{
+    errno::Errno,
+    unistd::{Uid, geteuid},
+};
+use std::{
+    fs, io,
+    net::IpAddr,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
-use nix::errno::Errno;
-use nix::unistd::{Uid, geteuid};
-
-use crate::description::Description;
-use crate::emulated::{self, Carrier, Outages};
-use crate::keeper::Keeper;
-use crate::name;
-use crate::namespace::{self, Entered, Namespace};
-use crate::sweep;
-use crate::system::file_error;
-use crate::tool::Tools;
-use crate::{EmulatedCounters, EmulatedLink, InterfaceCounters, LabError, Shape, Side};
-
-/// Two network namespaces joined by veth pairs, with a bridge between or without, and by emulated links; deleted when
-/// dropped.
+/// Two network namespaces joined by veth pairs, with a bridge between or without, and by emulated
+/// links; deleted when dropped.
 ///
-/// Links are counted from 0 in the order they were asked for. Link `i` is the subnet `10.77.<i>.0/24` of its own:
-/// side A has `.1`, side B `.2`. IPv6 is off inside, since nothing would wait for its duplicate address detection.
-/// Loopback is up at both ends.
+/// Links are counted from 0 in the order they were asked for. Link `i` is the subnet
+/// `10.77.<i>.0/24` of its own: side A has `.1`, side B `.2`. IPv6 is off inside, since nothing
+/// would wait for its duplicate address detection. Loopback is up at both ends.
 ///
 /// Methods that take a link's number panic when the lab has no such link.
 #[derive(Debug)]
@@ -62,7 +65,8 @@ impl LinkLab {
         check().map(drop)
     }
 
-    /// Deletes the namespaces of labs whose owner is dead, and returns their names. Every build does it too.
+    /// Deletes the namespaces of labs whose owner is dead, and returns their names. Every build
+    /// does it too.
     ///
     /// # Errors
     ///
@@ -79,7 +83,8 @@ impl LinkLab {
         }
     }
 
-    /// Moves the current thread to one end of the lab until the guard is dropped: [`Namespace::enter`].
+    /// Moves the current thread to one end of the lab until the guard is dropped:
+    /// [`Namespace::enter`].
     ///
     /// # Errors
     ///
@@ -108,13 +113,13 @@ impl LinkLab {
         }
     }
 
-    /// Changes the shape of a veth pair in both directions, also while it carries traffic. Packets waiting in a queue
-    /// that goes away are lost, as on a real link.
+    /// Changes the shape of a veth pair in both directions, also while it carries traffic. Packets
+    /// waiting in a queue that goes away are lost, as on a real link.
     ///
     /// # Errors
     ///
-    /// [`LabError::BadShape`], [`LabError::OtherKind`] for an emulated link, or [`LabError::System`] when `tc` refuses;
-    /// the ends may then differ.
+    /// [`LabError::BadShape`], [`LabError::OtherKind`] for an emulated link, or
+    /// [`LabError::System`] when `tc` refuses; the ends may then differ.
     pub fn set_rate(&self, link: usize, shape: Shape) -> Result<(), LabError> {
         Description::Veth(shape).validate()?;
         if self.link(link).emulated.is_some() {
@@ -127,21 +132,24 @@ impl LinkLab {
         Ok(())
     }
 
-    /// Changes an emulated link in both directions, also while it carries traffic. Frames that it took before arrive as
-    /// they would have, and none overtakes another; so on an emulated link that became shorter, the first ones arrive
-    /// in a bunch. The losses are drawn on from where they were, unless the seed is another.
+    /// Changes an emulated link in both directions, also while it carries traffic. Frames that it
+    /// took before arrive as they would have, and none overtakes another; so on an emulated
+    /// link that became shorter, the first ones arrive in a bunch. The losses are drawn on from
+    /// where they were, unless the seed is another.
     ///
     /// # Errors
     ///
-    /// [`LabError::BadEmulatedLink`], [`LabError::OtherKind`] for a veth pair, or [`LabError::EmulationEnded`].
+    /// [`LabError::BadEmulatedLink`], [`LabError::OtherKind`] for a veth pair, or
+    /// [`LabError::EmulationEnded`].
     pub fn set_emulated(&self, link: usize, emulated: EmulatedLink) -> Result<(), LabError> {
         Description::Emulated(emulated).validate()?;
         let running = self.running(link, "set_emulated")?;
         running.carrier.change(emulated).map_err(|errno| emulation_ended(link, errno))
     }
 
-    /// Takes one end of a link down, or brings it up again. The other end loses and regains its carrier, unless a bridge
-    /// lies between. The address stays; open TCP connections wait until the link is back.
+    /// Takes one end of a link down, or brings it up again. The other end loses and regains its
+    /// carrier, unless a bridge lies between. The address stays; open TCP connections wait
+    /// until the link is back.
     ///
     /// # Errors
     ///
@@ -165,8 +173,8 @@ impl LinkLab {
         Ok(())
     }
 
-    /// The traffic of a link, seen from one end. It costs no process: the current thread enters the namespace for
-    /// the time of one read.
+    /// The traffic of a link, seen from one end. It costs no process: the current thread enters the
+    /// namespace for the time of one read.
     ///
     /// # Errors
     ///
@@ -178,13 +186,14 @@ impl LinkLab {
         InterfaceCounters::parse(&text, interface)
     }
 
-    /// The counts of an emulated link's frames, each way. The kernel's count of frames that never reached the link's
-    /// thread is among it, so an emulated link with [`EmulatedCounters::unplanned_drops`] of 0 followed its plan
-    /// exactly.
+    /// The counts of an emulated link's frames, each way. The kernel's count of frames that never
+    /// reached the link's thread is among it, so an emulated link with
+    /// [`EmulatedCounters::unplanned_drops`] of 0 followed its plan exactly.
     ///
     /// # Errors
     ///
-    /// [`LabError::OtherKind`] for a veth pair, [`LabError::EmulationEnded`], and those of [`LinkLab::counters`].
+    /// [`LabError::OtherKind`] for a veth pair, [`LabError::EmulationEnded`], and those of
+    /// [`LinkLab::counters`].
     pub fn emulated_counters(&self, link: usize) -> Result<EmulatedCounters, LabError> {
         let running = self.running(link, "emulated_counters")?;
         let mut counters = running.carrier.counters().map_err(|errno| emulation_ended(link, errno))?;
@@ -201,7 +210,8 @@ impl LinkLab {
         self.link(link).emulated.as_ref().ok_or(LabError::OtherKind { link, kind: "a veth pair", call })
     }
 
-    /// The frames that the kernel dropped at the two ends of an emulated link before the link's thread could take them.
+    /// The frames that the kernel dropped at the two ends of an emulated link before the link's
+    /// thread could take them.
     fn dropped(&self, link: usize) -> Result<[u64; 2], LabError> {
         Ok([self.counters(Side::A, link)?.tx_dropped, self.counters(Side::B, link)?.tx_dropped])
     }
@@ -261,13 +271,14 @@ impl LinkLab {
         for port in &ports {
             self.tools.ip(inside.into_iter().chain(["link", "set", "dev", port, "master", &bridge, "up"]))?;
         }
-        // With ARP the bridge would say that the addresses of its namespace are its own (`arp_ignore` of ip-sysctl).
+        // With ARP the bridge would say that the addresses of its namespace are its own (`arp_ignore` of
+        // ip-sysctl).
         self.tools.ip(inside.into_iter().chain(["link", "set", "dev", &bridge, "arp", "off", "up"]))?;
         self.finish_veth(interface_a, interface_b, shape)
     }
 
-    /// Makes a veth pair between side A and `there`. The pair is born inside, so its names never clash with the
-    /// machine's own interfaces.
+    /// Makes a veth pair between side A and `there`. The pair is born inside, so its names never
+    /// clash with the machine's own interfaces.
     fn make_pair(&self, here: &str, peer: &str, there: &Namespace) -> Result<(), LabError> {
         let pair = ["link", "add", here, "type", "veth", "peer", "name", peer, "netns", there.name()];
         self.tools.ip(["-n", self.a.name()].into_iter().chain(pair))
@@ -322,11 +333,12 @@ impl Running {
 
 impl Drop for LinkLab {
     fn drop(&mut self) {
-        // Emulated links first: their descriptors would keep the devices, and with them the namespaces, alive.
+        // Emulated links first: their descriptors would keep the devices, and with them the namespaces,
+        // alive.
         self.links.clear();
         for side in Side::BOTH {
-            // A lab that failed half-way lacks one or both, and a drop cannot report; a namespace that stays for
-            // another reason is stale once this process ends, and swept by the next build.
+            // A lab that failed half-way lacks one or both, and a drop cannot report; a namespace that stays
+            // for another reason is stale once this process ends, and swept by the next build.
             let _ = self.tools.ip(["netns", "del", self.side(side).name()]);
         }
     }
@@ -348,7 +360,8 @@ fn emulation_ended(link: usize, errno: Errno) -> LabError {
     LabError::EmulationEnded { link, source: errno.into() }
 }
 
-/// The counters of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
+/// The counters of the thread's own namespace, where `/proc/net` would be that of the process's
+/// first thread.
 const COUNTERS: &str = "/proc/thread-self/net/dev";
 const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
 

@@ -1,18 +1,22 @@
 //! Test links and test machines for rails.
 //!
-//! - [`LinkLab`]: two network namespaces joined by shaped veth pairs, and by emulated links with delay and loss.
-//! - [`guest`]: a two-socket machine with four NICs, emulated, to run tests in. It is where placement is proven on a
-//!   machine that has one node only. Remote memory costs nothing extra there, so it says nothing about speed.
+//! - [`LinkLab`]: two network namespaces joined by shaped veth pairs, and by emulated links with
+//!   delay and loss.
+//! - [`guest`]: a two-socket machine with four NICs, emulated, to run tests in. It is where
+//!   placement is proven on a machine that has one node only. Remote memory costs nothing extra
+//!   there, so it says nothing about speed.
 //! - [`captures`]: other people's machines, as files.
-//! - [`Sandbox`]: programs and tests that run where calls are refused, files are hidden and resources are limited.
+//! - [`Sandbox`]: programs and tests that run where calls are refused, files are hidden and
+//!   resources are limited.
 //!
 //! # Links
 //!
-//! A machine with one NIC can still show how a stream uses several: the two ends of a [`LinkLab`] are
-//! namespaces with their own interfaces, addresses and TCP stacks, and every link between them is a veth pair of
-//! its own whose rate is set by a token bucket at both ends, or an [`EmulatedLink`]: a thread that carries frames as a
-//! long line would, at a rate, with a delay, a queue that ends, and losses drawn from a seed. Traffic stays inside;
-//! nothing of the machine's own network is touched.
+//! A machine with one NIC can still show how a stream uses several: the two ends of a [`LinkLab`]
+//! are namespaces with their own interfaces, addresses and TCP stacks, and every link between them
+//! is a veth pair of its own whose rate is set by a token bucket at both ends, or an
+//! [`EmulatedLink`]: a thread that carries frames as a long line would, at a rate, with a delay, a
+//! queue that ends, and losses drawn from a seed. Traffic stays inside; nothing of the machine's
+//! own network is touched.
 //!
 //! ```no_run
 //! use rails_lab::{EmulatedLink, LinkLab, Shape, Side};
@@ -30,37 +34,40 @@
 //!
 //! # Contract
 //!
-//! - **A lab leaves nothing behind.** [`LinkLab`]'s drop deletes both namespaces, also on a panic that
-//!   unwinds. A small keeper process does it when the owner dies without running its drop (Ctrl-C, `SIGKILL`,
-//!   abort); should the keeper be killed as well, the next build, or [`LinkLab::sweep`], removes the leftovers of dead
-//!   owners.
-//! - **Processes are left alone.** Deleting a namespace takes its name and, when its last process has gone, its
-//!   interfaces. Children started by [`Namespace::command`] belong to the caller: end and reap them before the lab is
-//!   dropped. On Ctrl-C the terminal signals them too, being of the owner's process group.
-//! - The pid of the owner is part of a namespace's name, so processes that share `/run/netns` must share a pid
-//!   namespace; otherwise one would take the other's labs for stale.
+//! - **A lab leaves nothing behind.** [`LinkLab`]'s drop deletes both namespaces, also on a panic
+//!   that unwinds. A small keeper process does it when the owner dies without running its drop
+//!   (Ctrl-C, `SIGKILL`, abort); should the keeper be killed as well, the next build, or
+//!   [`LinkLab::sweep`], removes the leftovers of dead owners.
+//! - **Processes are left alone.** Deleting a namespace takes its name and, when its last process
+//!   has gone, its interfaces. Children started by [`Namespace::command`] belong to the caller: end
+//!   and reap them before the lab is dropped. On Ctrl-C the terminal signals them too, being of the
+//!   owner's process group.
+//! - The pid of the owner is part of a namespace's name, so processes that share `/run/netns` must
+//!   share a pid namespace; otherwise one would take the other's labs for stale.
 //!
-//! - **An emulated link follows its plan, or says so.** [`LinkLab::emulated_counters`] counts the frames it carried,
-//!   those it dropped by plan (loss, a full queue, an end that is down), and those lost for any other reason. A
-//!   measurement over an emulated link with unplanned drops is void. Its TAP devices go with its process, however that
-//!   ends.
+//! - **An emulated link follows its plan, or says so.** [`LinkLab::emulated_counters`] counts the
+//!   frames it carried, those it dropped by plan (loss, a full queue, an end that is down), and
+//!   those lost for any other reason. A measurement over an emulated link with unplanned drops is
+//!   void. Its TAP devices go with its process, however that ends.
 //!
 //! # Privileges
 //!
-//! For a [`LinkLab`]: root (`CAP_SYS_ADMIN` and `CAP_NET_ADMIN`), the programs `ip` and `tc` of iproute2, and for
-//! emulated links `/dev/net/tun`. [`LinkLab::check`] says whether a lab can be built, and which of these is missing.
+//! For a [`LinkLab`]: root (`CAP_SYS_ADMIN` and `CAP_NET_ADMIN`), the programs `ip` and `tc` of
+//! iproute2, and for emulated links `/dev/net/tun`. [`LinkLab::check`] says whether a lab can be
+//! built, and which of these is missing.
 //!
 //! # Modules
 //!
-//! `builder` takes the description of a lab, `lab` makes and changes links, `emulated` carries frames in user space,
-//! `namespace` runs programs and threads inside, `shape` describes a link, `counters` reads an interface's byte
-//! counts, `transport` sets and reads the state of TCP and MPTCP, `fault` drops packets, `keeper` and `sweep` clean up,
-//! `tool` runs `ip` and `tc`. [`guest`], [`captures`] and `sandbox` stand alone.
+//! `builder` takes the description of a lab, `lab` makes and changes links, `emulated` carries
+//! frames in user space, `namespace` runs programs and threads inside, `shape` describes a link,
+//! `counters` reads an interface's byte counts, `transport` sets and reads the state of TCP and
+//! MPTCP, `fault` drops packets, `keeper` and `sweep` clean up, `tool` runs `ip` and `tc`.
+//! [`guest`], [`captures`] and `sandbox` stand alone.
 //!
 //! # How far an emulated link goes
 //!
-//! Measured on a virtual machine of 2 cores (Linux 6.18, an iperf3 3.12 at each end, one flow of TCP, 10 s, release
-//! build), while other programs were compiled on it:
+//! Measured on a virtual machine of 2 cores (Linux 6.18, an iperf3 3.12 at each end, one flow of
+//! TCP, 10 s, release build), while other programs were compiled on it:
 //!
 //! | link | TCP | goodput at the receiver | dropped by the queue | unplanned drops | greatest lateness | the link's CPU |
 //! |---|---|---|---|---|---|---|
@@ -70,17 +77,19 @@
 //! | 1 Gbit/s, RTT 19 ms | cubic | 938 Mbit/s | 0 | 0 | 10 ms | 0.54 cores |
 //! | 2 Gbit/s, RTT 19 ms (5 s) | cubic | 1154 Mbit/s | 0 | 0 | 6.6 ms | 0.6 cores |
 //!
-//! So an emulated link of up to 1 Gbit/s is a link, and above that it is the machine that is measured. The ceiling of
-//! 500 Mbit/s for TCP's payload is 478 Mbit/s. A flood of datagrams at 1.5 Gbit/s into 500 lost the datagrams that did
-//! not fit the queue and nothing else. Round trips of a single datagram took 19.2 ms.
+//! So an emulated link of up to 1 Gbit/s is a link, and above that it is the machine that is
+//! measured. The ceiling of 500 Mbit/s for TCP's payload is 478 Mbit/s. A flood of datagrams at 1.5
+//! Gbit/s into 500 lost the datagrams that did not fit the queue and nothing else. Round trips of a
+//! single datagram took 19.2 ms.
 //!
 //! # Limits
 //!
-//! A veth pair has no delay and no loss, and neither kind of link reorders. Losses of an emulated link are independent
-//! of each other: no bursts. An emulated link has no offloads, so it costs the machine more than a veth pair does, and
-//! it ends where a thread's reads and writes end. No interrupts: neither kind of interface has any. New namespaces
-//! start with the kernel's default congestion control, which may be BBR, and BBR measures a token bucket badly; set it
-//! per socket where a figure depends on it.
+//! A veth pair has no delay and no loss, and neither kind of link reorders. Losses of an emulated
+//! link are independent of each other: no bursts. An emulated link has no offloads, so it costs the
+//! machine more than a veth pair does, and it ends where a thread's reads and writes end. No
+//! interrupts: neither kind of interface has any. New namespaces start with the kernel's default
+//! congestion control, which may be BBR, and BBR measures a token bucket badly; set it per socket
+//! where a figure depends on it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

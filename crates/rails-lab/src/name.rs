@@ -1,10 +1,11 @@
 //! The names and addresses of a lab's things.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    str::FromStr,
+};
 
 /// One end of a lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,7 +59,8 @@ impl fmt::Display for NamespaceName {
     }
 }
 
-/// Reads exactly the form that [`fmt::Display`] writes, so that a sweep takes no other namespace for ours.
+/// Reads exactly the form that [`fmt::Display`] writes, so that a sweep takes no other namespace
+/// for ours.
 impl FromStr for NamespaceName {
     type Err = NotOurs;
 
@@ -92,7 +94,8 @@ pub(crate) fn port(side: Side, link: u8) -> String {
     format!("port{link}{side}")
 }
 
-/// The address of a link's end: every link is a subnet `10.77.<link>.0/24` of its own, so the route picks the link.
+/// The address of a link's end: every link is a subnet `10.77.<link>.0/24` of its own, so the route
+/// picks the link.
 pub(crate) fn address(side: Side, link: u8) -> IpAddr {
     let host = match side {
         Side::A => 1,
@@ -101,8 +104,8 @@ pub(crate) fn address(side: Side, link: u8) -> IpAddr {
     Ipv4Addr::new(10, 77, link, host).into()
 }
 
-/// The hardware address of an emulated link's end: locally administered, and the same in every lab, so that the ends
-/// need not ask.
+/// The hardware address of an emulated link's end: locally administered, and the same in every lab,
+/// so that the ends need not ask.
 pub(crate) fn hardware_address(side: Side, link: u8) -> String {
     format!("02:72:61:69:{link:02x}:0{}", 1 + side as u8)
 }

@@ -1,21 +1,24 @@
 //! One end of a lab: programs and threads that run inside.
 
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io;
-use std::marker::PhantomData;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::thread;
-
+use crate::{
+    LabError,
+    system::{SystemError, file_error},
+};
 use nix::sched::{CloneFlags, setns};
-
-use crate::LabError;
-use crate::system::{SystemError, file_error};
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io,
+    marker::PhantomData,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+};
 
 /// One end of a lab.
 ///
-/// A handle only: a clone may go to another thread and may outlive its lab, after which entering fails.
+/// A handle only: a clone may go to another thread and may outlive its lab, after which entering
+/// fails.
 #[derive(Debug, Clone)]
 pub struct Namespace {
     name: String,
@@ -32,10 +35,12 @@ impl Namespace {
         &self.name
     }
 
-    /// A command that runs `program` in this namespace, with `/sys` showing the namespace's interfaces.
+    /// A command that runs `program` in this namespace, with `/sys` showing the namespace's
+    /// interfaces.
     ///
-    /// The child's pid is the program's own: `ip netns exec` replaces itself. A program that is not there therefore
-    /// shows as a failure and a message of `ip` (whose exit status differs by version), not as an error of `spawn`.
+    /// The child's pid is the program's own: `ip netns exec` replaces itself. A program that is not
+    /// there therefore shows as a failure and a message of `ip` (whose exit status differs by
+    /// version), not as an error of `spawn`.
     ///
     /// # References
     ///
@@ -48,14 +53,16 @@ impl Namespace {
 
     /// Moves the current thread into this namespace until the guard is dropped.
     ///
-    /// Sockets belong to the namespace their thread was in when it opened them, and stay there. Threads started while
-    /// the guard is held are in this namespace for good, so a tokio runtime that is built and run under the guard
-    /// lives inside with all its workers. `/proc/thread-self/net` and `/proc/sys/net` follow the thread; **`/sys` does
+    /// Sockets belong to the namespace their thread was in when it opened them, and stay there.
+    /// Threads started while the guard is held are in this namespace for good, so a tokio
+    /// runtime that is built and run under the guard lives inside with all its workers.
+    /// `/proc/thread-self/net` and `/proc/sys/net` follow the thread; **`/sys` does
     /// not**: it keeps showing the interfaces of the namespace it was mounted in.
     ///
     /// # Errors
     ///
-    /// [`LabError::System`] when the namespace is gone, [`LabError::Enter`] when the kernel refuses.
+    /// [`LabError::System`] when the namespace is gone, [`LabError::Enter`] when the kernel
+    /// refuses.
     ///
     /// # Privileges
     ///
@@ -80,8 +87,8 @@ impl Namespace {
 ///
 /// # Panics
 ///
-/// Dropping panics when the thread cannot be brought back (it gave up `CAP_SYS_ADMIN` meanwhile): a thread that goes
-/// on in the wrong network would be worse.
+/// Dropping panics when the thread cannot be brought back (it gave up `CAP_SYS_ADMIN` meanwhile): a
+/// thread that goes on in the wrong network would be worse.
 #[derive(Debug)]
 #[must_use = "the thread leaves the namespace when this is dropped"]
 pub struct Entered {
@@ -112,6 +119,7 @@ pub(crate) fn check_allowed() -> Result<(), LabError> {
     answer.map_err(|source| LabError::NamespacesRefused { source })
 }
 
-/// The folder of the namespaces that `ip netns` made (iproute2, include/namespace.h, `NETNS_RUN_DIR`).
+/// The folder of the namespaces that `ip netns` made (iproute2, include/namespace.h,
+/// `NETNS_RUN_DIR`).
 pub(crate) const NAMESPACES: &str = "/var/run/netns";
 const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";

@@ -21,8 +21,8 @@ use tempfile::Builder;
 ///
 /// # Privileges
 ///
-/// None to refuse calls and to set limits (the process gets `no_new_privs`). Root for another user and for files that
-/// are hidden, which takes a mount namespace.
+/// None to refuse calls and to set limits (the process gets `no_new_privs`). Root for another user
+/// and for files that are hidden, which takes a mount namespace.
 ///
 /// # References
 ///
@@ -57,13 +57,15 @@ impl Sandbox {
         Self::default()
     }
 
-    /// Answers these calls with `errno`. A sandbox that refuses `prctl` or `seccomp` refuses them last.
+    /// Answers these calls with `errno`. A sandbox that refuses `prctl` or `seccomp` refuses them
+    /// last.
     pub fn deny(mut self, errno: Errno, calls: &[&str]) -> Self {
         self.filters.push(Filter { errno, calls: calls.iter().map(|call| json!({ "syscall": call })).collect() });
         self
     }
 
-    /// Answers a call with `errno` where the lower 32 bits of its argument `index` (from 0) are `value`.
+    /// Answers a call with `errno` where the lower 32 bits of its argument `index` (from 0) are
+    /// `value`.
     pub fn deny_where(mut self, errno: Errno, call: &str, index: u8, value: i32) -> Self {
         let value = value.cast_unsigned();
         let condition = json!({ "index": index, "type": "dword", "op": "eq", "val": value });
@@ -71,7 +73,8 @@ impl Sandbox {
         self
     }
 
-    /// Covers a folder with an empty folder, or a file with an empty file; in the order of these calls.
+    /// Covers a folder with an empty folder, or a file with an empty file; in the order of these
+    /// calls.
     pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
         self.covers.push(Cover::Empty(path.into()));
         self
@@ -89,8 +92,8 @@ impl Sandbox {
         self
     }
 
-    /// Allows the user so many processes and threads altogether (`RLIMIT_NPROC`, by which the kernel does not hold
-    /// root).
+    /// Allows the user so many processes and threads altogether (`RLIMIT_NPROC`, by which the
+    /// kernel does not hold root).
     pub fn max_processes(mut self, count: u64) -> Self {
         self.limits.push(format!("--nproc={count}"));
         self
@@ -108,8 +111,8 @@ impl Sandbox {
         self
     }
 
-    /// Starts a program inside, without standard input and with both outputs piped. Of `command` it takes the program,
-    /// its arguments, its folder, and the variables that are set or removed.
+    /// Starts a program inside, without standard input and with both outputs piped. Of `command` it
+    /// takes the program, its arguments, its folder, and the variables that are set or removed.
     ///
     /// # Panics
     ///
@@ -137,8 +140,9 @@ impl Sandbox {
         self.spawn(command).wait_with_output().expect("its outputs are piped")
     }
 
-    /// Runs `test` inside: the program of tests runs its test called `name`, which calls this, once more, and alone.
-    /// The second run ends here. A test may call it with several sandboxes, one after the other.
+    /// Runs `test` inside: the program of tests runs its test called `name`, which calls this, once
+    /// more, and alone. The second run ends here. A test may call it with several sandboxes,
+    /// one after the other.
     ///
     /// # Panics
     ///

@@ -1,9 +1,7 @@
 //! The shape of a link: as the kernel has it, or held to a rate.
 
-use std::fmt;
-use std::time::Duration;
-
 use serde::{Deserialize, Serialize};
+use std::{fmt, time::Duration};
 
 /// The shape of a link, in both directions.
 ///
@@ -17,11 +15,14 @@ pub enum Shape {
     Unshaped,
     /// Held to a rate by a token bucket on the egress of each end.
     Rate {
-        /// Megabits (10^6 bits) per second, Ethernet headers included, so TCP's goodput is about 4.5 % below it.
+        /// Megabits (10^6 bits) per second, Ethernet headers included, so TCP's goodput is about
+        /// 4.5 % below it.
         mbit: u64,
-        /// Bytes that may leave at once after a pause. Packets that segmentation offload made larger are split.
+        /// Bytes that may leave at once after a pause. Packets that segmentation offload made
+        /// larger are split.
         burst_bytes: u32,
-        /// The longest a packet may wait in the bucket's queue; a packet that would wait longer is dropped.
+        /// The longest a packet may wait in the bucket's queue; a packet that would wait longer is
+        /// dropped.
         latency: Duration,
     },
 }
@@ -59,7 +60,8 @@ impl Shape {
     ///
     /// # References
     ///
-    /// tc-tbf(8); the qdisc `noqueue` may be set by name since Linux 4.3 (net/sched/sch_generic.c, `noqueue_init`).
+    /// tc-tbf(8); the qdisc `noqueue` may be set by name since Linux 4.3 (net/sched/sch_generic.c,
+    /// `noqueue_init`).
     pub(crate) fn qdisc_arguments(self) -> Vec<String> {
         match self {
             Self::Unshaped => vec!["noqueue".into()],
@@ -102,8 +104,7 @@ const MAX_LATENCY: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LabError;
-    use crate::description::Description;
+    use crate::{LabError, description::Description};
 
     #[test]
     fn a_rate_becomes_a_token_bucket() {

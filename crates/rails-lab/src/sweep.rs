@@ -1,18 +1,8 @@
 //! Removes the leftovers of labs whose owners died.
 
-use std::fs;
-use std::io;
-use std::path::Path;
-
-use nix::errno::Errno;
-use nix::sys::signal::kill;
-use nix::unistd::Pid;
-
-use crate::LabError;
-use crate::name::NamespaceName;
-use crate::namespace::NAMESPACES;
-use crate::system::file_error;
-use crate::tool::Tools;
+use crate::{LabError, name::NamespaceName, namespace::NAMESPACES, system::file_error, tool::Tools};
+use nix::{errno::Errno, sys::signal::kill, unistd::Pid};
+use std::{fs, io, path::Path};
 
 /// Deletes the namespaces whose owner is dead and returns their names.
 pub(crate) fn sweep(tools: &Tools) -> Result<Vec<String>, LabError> {
@@ -46,8 +36,8 @@ fn list() -> Result<Vec<NamespaceName>, LabError> {
     Ok(names)
 }
 
-/// Whether a process of this id exists; one of another user's counts. A reused id makes a stale lab look alive, which
-/// errs on the harmless side.
+/// Whether a process of this id exists; one of another user's counts. A reused id makes a stale lab
+/// look alive, which errs on the harmless side.
 fn is_alive(pid: u32) -> bool {
     i32::try_from(pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
 }

@@ -1,9 +1,12 @@
-//! Programs that are run and files that are read, with errors that hold the whole command or the path.
+//! Programs that are run and files that are read, with errors that hold the whole command or the
+//! path.
 
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Stdio},
+};
 
 /// A program or a file that failed.
 #[derive(Debug, thiserror::Error)]

@@ -1,13 +1,13 @@
 //! Finding programs, and running `ip` and `tc`.
 
-use std::env;
-use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use crate::LabError;
-use crate::system::output;
+use crate::{LabError, system::output};
+use std::{
+    env,
+    ffi::OsStr,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The paths of the programs that a lab is built with.
 #[derive(Debug, Clone)]

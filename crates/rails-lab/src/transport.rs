@@ -1,29 +1,29 @@
 //! The transport layer inside a lab: congestion control, MPTCP, and the kernel's counters of TCP.
 
-use std::collections::HashMap;
-use std::fs;
-use std::io;
-
+use crate::{
+    LabError, LinkLab, Side,
+    system::{SystemError, file_error},
+};
 use serde::{Deserialize, Serialize};
-
-use crate::system::{SystemError, file_error};
-use crate::{LabError, LinkLab, Side};
+use std::{collections::HashMap, fs, io};
 
 /// The TCP counts of one end's kernel since the lab was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportCounters {
-    /// Segments that were sent again (`RetransSegs` of `Tcp` in `/proc/net/snmp`), of every connection.
+    /// Segments that were sent again (`RetransSegs` of `Tcp` in `/proc/net/snmp`), of every
+    /// connection.
     pub retransmitted_segments: u64,
-    /// Subflows of MPTCP that joined a connection besides its first, as the end sees it that asked for them
-    /// (`MPJoinSynAckRx` of `MPTcpExt` in `/proc/net/netstat`); `None` where the kernel has no MPTCP.
+    /// Subflows of MPTCP that joined a connection besides its first, as the end sees it that asked
+    /// for them (`MPJoinSynAckRx` of `MPTcpExt` in `/proc/net/netstat`); `None` where the
+    /// kernel has no MPTCP.
     pub mptcp_joins: Option<u64>,
 }
 
 impl LinkLab {
-    /// Makes this the congestion control of every connection over the links, at both ends, also where a socket asks for
-    /// another: an attribute of the links' routes. (The sysctl of a namespace takes only those that the whole machine
-    /// allows to everyone, and not every program has an option for it.) A link that goes down loses it with its
-    /// route.
+    /// Makes this the congestion control of every connection over the links, at both ends, also
+    /// where a socket asks for another: an attribute of the links' routes. (The sysctl of a
+    /// namespace takes only those that the whole machine allows to everyone, and not every
+    /// program has an option for it.) A link that goes down loses it with its route.
     ///
     /// # Errors
     ///
@@ -46,9 +46,9 @@ impl LinkLab {
         Ok(())
     }
 
-    /// Lets MPTCP use every link: on a connection from side A to side B's address on link 0, B announces its addresses
-    /// on the other links, and A opens a subflow to each of them (from its own address in that subnet, as its routes
-    /// lead).
+    /// Lets MPTCP use every link: on a connection from side A to side B's address on link 0, B
+    /// announces its addresses on the other links, and A opens a subflow to each of them (from
+    /// its own address in that subnet, as its routes lead).
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl LinkLab {
     ///
     /// # References
     ///
-    /// ip-mptcp(8), `Documentation/networking/mptcp-sysctl.rst`. A connection has 8 subflows at most besides its first
-    /// (`MPTCP_PM_ADDR_MAX` of net/mptcp/protocol.h).
+    /// ip-mptcp(8), `Documentation/networking/mptcp-sysctl.rst`. A connection has 8 subflows at
+    /// most besides its first (`MPTCP_PM_ADDR_MAX` of net/mptcp/protocol.h).
     pub fn enable_mptcp(&self) -> Result<(), LabError> {
         for side in Side::BOTH {
             self.write_setting(side, MPTCP_ENABLED, "1")?;
@@ -76,7 +76,8 @@ impl LinkLab {
     ///
     /// # Errors
     ///
-    /// Those of [`LinkLab::enter`], and [`LabError::System`], also where the file cannot be read as one.
+    /// Those of [`LinkLab::enter`], and [`LabError::System`], also where the file cannot be read as
+    /// one.
     pub fn transport_counters(&self, side: Side) -> Result<TransportCounters, LabError> {
         let _inside = self.enter(side)?;
         let retransmitted = counters(&read(SNMP)?, "Tcp").remove("RetransSegs");
@@ -86,7 +87,8 @@ impl LinkLab {
         Ok(TransportCounters { retransmitted_segments, mptcp_joins })
     }
 
-    /// Whether a program at one end listens on a TCP port, so that one that says nothing can be waited for.
+    /// Whether a program at one end listens on a TCP port, so that one that says nothing can be
+    /// waited for.
     ///
     /// # Errors
     ///
@@ -102,7 +104,8 @@ impl LinkLab {
     }
 }
 
-/// The counters of one group: a line of names and a line of values, both of which begin with the group's name.
+/// The counters of one group: a line of names and a line of values, both of which begin with the
+/// group's name.
 fn counters(text: &str, group: &str) -> HashMap<String, u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(group)?.strip_prefix(':'));
     let (names, values) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
@@ -110,7 +113,8 @@ fn counters(text: &str, group: &str) -> HashMap<String, u64> {
     names.split_whitespace().zip(values.split_whitespace()).filter_map(pair).collect()
 }
 
-/// Whether a table such as `/proc/net/tcp` has a socket that listens on a port (state `0A`, net/tcp_states.h).
+/// Whether a table such as `/proc/net/tcp` has a socket that listens on a port (state `0A`,
+/// net/tcp_states.h).
 fn has_listener(table: &str, port: u16) -> bool {
     let listens = |line: &str| {
         let mut fields = line.split_whitespace().skip(1);
@@ -126,7 +130,8 @@ fn read(path: &str) -> Result<String, SystemError> {
 }
 
 const MPTCP_ENABLED: &str = "/proc/sys/net/mptcp/enabled";
-/// The counters of the thread's own namespace, where `/proc/net` would be that of the process's first thread.
+/// The counters of the thread's own namespace, where `/proc/net` would be that of the process's
+/// first thread.
 const SNMP: &str = "/proc/thread-self/net/snmp";
 const NETSTAT: &str = "/proc/thread-self/net/netstat";
 const TCP4: &str = "/proc/thread-self/net/tcp";

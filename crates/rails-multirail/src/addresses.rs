@@ -16,16 +16,17 @@ use tokio::time::{Instant, timeout_at};
 
 /// One or more addresses that lanes lead to or come in on.
 ///
-/// - [`LaneAddress`], [`SocketAddr`] and `(IpAddr, u16)` stand for themselves; the latter two are TCP addresses.
-/// - Text is `HOST:PORT` or `SCHEME://HOST:PORT`, where the host is an IP address (IPv6 in brackets) or a name. A
-///   link-local address names its interface: `[fe80::1%eth0]:7575`.
-///   `(&str, u16)` is a host and a port, over TCP.
+/// - [`LaneAddress`], [`SocketAddr`] and `(IpAddr, u16)` stand for themselves; the latter two are
+///   TCP addresses.
+/// - Text is `HOST:PORT` or `SCHEME://HOST:PORT`, where the host is an IP address (IPv6 in
+///   brackets) or a name. A link-local address names its interface: `[fe80::1%eth0]:7575`. `(&str,
+///   u16)` is a host and a port, over TCP.
 /// - Arrays, slices and vectors stand for all their elements, in order.
 ///
-/// A name stands for its addresses in the order of the system's resolver, so one name names a host with one address per
-/// NIC. To the end that connects, it stands for those of both families in turn (RFC 8305, section 4), without those
-/// that no route leads to; a listener takes those of the first one's family. An address that the resolver gives twice
-/// counts once.
+/// A name stands for its addresses in the order of the system's resolver, so one name names a host
+/// with one address per NIC. To the end that connects, it stands for those of both families in turn
+/// (RFC 8305, section 4), without those that no route leads to; a listener takes those of the first
+/// one's family. An address that the resolver gives twice counts once.
 pub trait ToLaneAddresses: sealed::Named {}
 
 impl<T: sealed::Named> ToLaneAddresses for T {}
@@ -53,10 +54,11 @@ pub enum ResolveError {
     },
 }
 
-/// The addresses to connect to: for each address that `named` gives itself alone, and for each name all of its
-/// addresses in the order in which they are called. Families alternate (RFC 8305, section 4), and addresses that no
-/// route leads to are left out where another is left (RFC 6724, section 5, rule 1). Of more than [`MAX_LANES`]
-/// addresses the first are taken, and a warning says so.
+/// The addresses to connect to: for each address that `named` gives itself alone, and for each name
+/// all of its addresses in the order in which they are called. Families alternate (RFC 8305,
+/// section 4), and addresses that no route leads to are left out where another is left (RFC 6724,
+/// section 5, rule 1). Of more than [`MAX_LANES`] addresses the first are taken, and a warning says
+/// so.
 ///
 /// # Errors
 /// [`ResolveError`].
@@ -92,9 +94,9 @@ pub(crate) async fn resolve_to_listen(named: impl ToLaneAddresses) -> Result<Vec
     Ok(addresses)
 }
 
-/// Calls the addresses of one name one after the other, as RFC 8305, section 5, has it: each as soon as one before it
-/// has failed, and at most 250 ms after the one before it. Gives the first that answers and its answer; the other calls
-/// are dropped.
+/// Calls the addresses of one name one after the other, as RFC 8305, section 5, has it: each as
+/// soon as one before it has failed, and at most 250 ms after the one before it. Gives the first
+/// that answers and its answer; the other calls are dropped.
 ///
 /// # Errors
 /// Each address with its error, if all have failed.
@@ -148,7 +150,8 @@ fn in_order_of_calls(found: Vec<SocketAddr>, is_routed: impl Fn(SocketAddr) -> b
     called
 }
 
-/// The addresses with the families in turn, beginning with that of the first; each family in its order.
+/// The addresses with the families in turn, beginning with that of the first; each family in its
+/// order.
 fn alternating(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (first, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv4() == is_v4);

@@ -1,5 +1,5 @@
-//! Work on threads of its own, beside a runtime. Tokio's pool for such work panics where the system gives no thread;
-//! here that is an error.
+//! Work on threads of its own, beside a runtime. Tokio's pool for such work panics where the system
+//! gives no thread; here that is an error.
 
 use crate::runtime::{Panic, TaskError};
 use rails_bind::limits::name_thread_limits;
@@ -22,8 +22,9 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Threads for work that blocks or computes: as many as there is work at a time, up to [`MAX_THREADS`]. A thread
-/// without work ends after [`KEPT`], and when this is dropped, which waits for none.
+/// Threads for work that blocks or computes: as many as there is work at a time, up to
+/// [`MAX_THREADS`]. A thread without work ends after [`KEPT`], and when this is dropped, which
+/// waits for none.
 #[derive(Debug)]
 pub(crate) struct Threads(Arc<SharedThreads>);
 
@@ -70,8 +71,8 @@ impl Threads {
         Self(Arc::new(SharedThreads { name, on_start, pool: Mutex::default(), news: Condvar::new() }))
     }
 
-    /// Begins work on a thread, or has it wait for one where all that can be had are busy. `None` after the
-    /// [end](Self::end).
+    /// Begins work on a thread, or has it wait for one where all that can be had are busy. `None`
+    /// after the [end](Self::end).
     ///
     /// # Errors
     /// The system's where no thread can be had. The work has been dropped.

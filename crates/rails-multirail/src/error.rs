@@ -1,9 +1,8 @@
 //! The errors of streams, lanes and listeners.
 
-pub use rails_proto::lane::LaneError;
-
 use crate::{RailId, ResolveError};
 use rails_net::{AcceptError, BindEndError, ConnectError, ListenError};
+pub use rails_proto::lane::LaneError;
 use rails_proto::{
     LaneAddress, Scheme,
     connection::{Failure, Refused},
@@ -18,8 +17,8 @@ use std::{
     time::Duration,
 };
 
-/// The error of a stream that has failed. Reads and writes return it inside an [`io::Error`]; `error.get_ref()` and a
-/// downcast extract it.
+/// The error of a stream that has failed. Reads and writes return it inside an [`io::Error`];
+/// `error.get_ref()` and a downcast extract it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("stream {stream}: {failure}{}", listed_in_line(.lanes))]
 pub struct StreamError {
@@ -45,8 +44,9 @@ pub struct LostLane {
     pub source: LaneError,
 }
 
-/// Why [`MultiRailStream::close`](crate::MultiRailStream::close) has stopped waiting for the peer. It comes inside an
-/// [`io::Error`] of the kind [`TimedOut`](ErrorKind::TimedOut). The stream then ends as a dropped one does.
+/// Why [`MultiRailStream::close`](crate::MultiRailStream::close) has stopped waiting for the peer.
+/// It comes inside an [`io::Error`] of the kind [`TimedOut`](ErrorKind::TimedOut). The stream then
+/// ends as a dropped one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
@@ -55,8 +55,8 @@ pub enum CloseError {
     NotDelivered {
         /// The stream.
         stream: StreamId,
-        /// The written bytes that the peer does not have, as far as this end knows. With 0, the peer has not heard of
-        /// the stream's end.
+        /// The written bytes that the peer does not have, as far as this end knows. With 0, the
+        /// peer has not heard of the stream's end.
         bytes: u64,
         /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
         limit: Duration,
@@ -87,8 +87,8 @@ pub struct Undelivered {
 pub struct UndeliveredStream {
     /// The stream.
     pub stream: StreamId,
-    /// The written bytes that the peer does not have, as far as this end knows. With 0, the peer has not heard of the
-    /// stream's end.
+    /// The written bytes that the peer does not have, as far as this end knows. With 0, the peer
+    /// has not heard of the stream's end.
     pub bytes: u64,
     /// The failure of the stream, if it has failed.
     pub failure: Option<Failure>,
@@ -108,8 +108,8 @@ pub struct OptionError {
     pub max: u64,
 }
 
-/// The options have no transport for an address's scheme; [`StreamOptions::transport`](crate::StreamOptions::transport)
-/// adds one.
+/// The options have no transport for an address's scheme;
+/// [`StreamOptions::transport`](crate::StreamOptions::transport) adds one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no transport carries lanes to {0}:// addresses here")]
 pub struct NoTransport(pub Scheme);

@@ -1,4 +1,5 @@
-//! The end of the process, which waits for the work that the application has left to the rails' threads.
+//! The end of the process, which waits for the work that the application has left to the rails'
+//! threads.
 
 use crate::StreamId;
 use rails_bind::process::at_exit;
@@ -16,8 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Work that the process does not end without, within the time that it was given: a stream that delivers its bytes
-/// after it was dropped, or rails that stop. The work ends when this is dropped.
+/// Work that the process does not end without, within the time that it was given: a stream that
+/// delivers its bytes after it was dropped, or rails that stop. The work ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct LastWork(u64);
 
@@ -64,7 +65,8 @@ impl Drop for LastWork {
     }
 }
 
-/// Marks the calling thread as one that does such work: it cannot wait for it when it ends the process.
+/// Marks the calling thread as one that does such work: it cannot wait for it when it ends the
+/// process.
 pub(crate) fn done_on_this_thread() {
     DOES_WORK.set(true);
 }
@@ -76,7 +78,8 @@ pub(crate) fn is_done_on_this_thread() -> bool {
 
 /// Waits for all work when the process ends.
 extern "C" fn wait() {
-    // A process that was forked from this one has none of its threads, and perhaps a lock that one of them held.
+    // A process that was forked from this one has none of its threads, and perhaps a lock that one of
+    // them held.
     if PROCESS.load(SeqCst) != process::id() {
         return;
     }
@@ -92,8 +95,8 @@ extern "C" fn wait() {
     let streams: Vec<String> = all.work.values().filter_map(|entry| Some(entry.stream?.to_string())).collect();
     drop(all);
     if !streams.is_empty() {
-        // The thread-local values that subscribers use are gone on the calling thread, which may hold a lock that they
-        // wait for, as that of the standard output.
+        // The thread-local values that subscribers use are gone on the calling thread, which may hold a
+        // lock that they wait for, as that of the standard output.
         let (done, told) = mpsc::sync_channel(1);
         let tell = move || {
             tracing::warn!(?streams, "the process ends before dropped streams have delivered their bytes");

@@ -24,30 +24,33 @@
 //! ```
 //!
 //! # Contract
-//! - Bytes arrive in order, each once, or the stream fails with a [`StreamError`] that says how every lost lane ended.
-//!   Losing a lane loses no bytes: the other lanes send the bytes that the peer does not have, the stream detects a
-//!   stalled lane within a few round trips, and the end that opened the stream dials lost and stalled lanes again as
-//!   long as the stream lasts. With no lane left the stream waits for [`StreamOptions::outage_limit`] and then fails.
+//! - Bytes arrive in order, each once, or the stream fails with a [`StreamError`] that says how
+//!   every lost lane ended. Losing a lane loses no bytes: the other lanes send the bytes that the
+//!   peer does not have, the stream detects a stalled lane within a few round trips, and the end
+//!   that opened the stream dials lost and stalled lanes again as long as the stream lasts. With no
+//!   lane left the stream waits for [`StreamOptions::outage_limit`] and then fails.
 //!   [`MultiRailStream::events`] reports all of this.
-//! - Memory per stream is bounded. Arriving bytes take at most this end's [window](StreamOptions::window) and a tenth
-//!   of it, for every behaviour of the peer. Sent bytes take at most the send buffer and the peer's window, up to 1 GiB
-//!   of it. An encrypted stream takes the longest chunk besides for each lane.
-//! - The peer has all written bytes after the write side has been shut down. A stream that is dropped before that
-//!   delivers them in the background, as a `TcpStream` does, and the process ends after that;
-//!   [`MultiRailStream::abort`] gives them up.
-//! - [`Security`] decides who can join and read. With a pre-shared secret, a peer joins only if it knows the secret.
-//!   With encryption or TLS, no one on the path can read or change a byte.
+//! - Memory per stream is bounded. Arriving bytes take at most this end's
+//!   [window](StreamOptions::window) and a tenth of it, for every behaviour of the peer. Sent bytes
+//!   take at most the send buffer and the peer's window, up to 1 GiB of it. An encrypted stream
+//!   takes the longest chunk besides for each lane.
+//! - The peer has all written bytes after the write side has been shut down. A stream that is
+//!   dropped before that delivers them in the background, as a `TcpStream` does, and the process
+//!   ends after that; [`MultiRailStream::abort`] gives them up.
+//! - [`Security`] decides who can join and read. With a pre-shared secret, a peer joins only if it
+//!   knows the secret. With encryption or TLS, no one on the path can read or change a byte.
 //!
 //! # Map
-//! [`planner`] (the placement of rails, with reasons), [`Pairing`] (pairs of a local and a remote rail), [`runtime`]
-//! (one pinned runtime), [`Rails`] (the running rails of a plan, which [follow](Rails::follow) the machine),
-//! [`MultiRailStream`] and [`MultiRailListener`], [`MultiRailMessages`] (a stream of messages), [`Security`]
-//! (authentication and encryption), [`pipeline`] (stages on rails, joined by channels), [`error`]. The protocol itself,
-//! without I/O, is the crate [`rails_proto`].
+//! [`planner`] (the placement of rails, with reasons), [`Pairing`] (pairs of a local and a remote
+//! rail), [`runtime`] (one pinned runtime), [`Rails`] (the running rails of a plan, which
+//! [follow](Rails::follow) the machine), [`MultiRailStream`] and [`MultiRailListener`],
+//! [`MultiRailMessages`] (a stream of messages), [`Security`] (authentication and encryption),
+//! [`pipeline`] (stages on rails, joined by channels), [`error`]. The protocol itself, without I/O,
+//! is the crate [`rails_proto`].
 //!
 //! # Limits
-//! This crate moves no interrupts, but for [`FollowOptions::put_interrupts_back`]. A stream waits for a peer whose
-//! machine runs but whose process is stopped, as TCP does.
+//! This crate moves no interrupts, but for [`FollowOptions::put_interrupts_back`]. A stream waits
+//! for a peer whose machine runs but whose process is stopped, as TCP does.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

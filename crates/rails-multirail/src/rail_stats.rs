@@ -23,15 +23,17 @@ pub struct RailStats {
     pub moves: u64,
     /// Tasks of the runtime that have not ended, those of the rail's lanes included.
     pub tasks: usize,
-    /// Tasks of these that another thread has spawned or woken, and that wait for the rail to take them.
+    /// Tasks of these that another thread has spawned or woken, and that wait for the rail to take
+    /// them.
     pub queued_tasks: usize,
     /// Time that the runtime was not parked: it polled tasks, sockets and timers, or spun.
     #[serde(rename = "busy_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub busy: Duration,
-    /// How often the runtime had no task to run and parked. A rail that spins parks without sleeping.
+    /// How often the runtime had no task to run and parked. A rail that spins parks without
+    /// sleeping.
     pub parks: u64,
-    /// The thread's CPU time, context switches, migrations and page faults. `None` after the rail has stopped, or if
-    /// `/proc` cannot be read.
+    /// The thread's CPU time, context switches, migrations and page faults. `None` after the rail
+    /// has stopped, or if `/proc` cannot be read.
     pub usage: Option<ThreadUsage>,
 }
 

@@ -17,8 +17,8 @@ use std::{
 };
 use tokio::net::{TcpListener, ToSocketAddrs, lookup_host};
 
-/// A service on every rail of a set, from [`Rails::serve`]. It keeps the rails running. Dropping it lets the services
-/// go on while the rails run otherwise.
+/// A service on every rail of a set, from [`Rails::serve`]. It keeps the rails running. Dropping it
+/// lets the services go on while the rails run otherwise.
 #[derive(Debug)]
 pub struct Service<T> {
     local: SocketAddr,
@@ -63,15 +63,18 @@ pub enum ServeError {
 }
 
 impl Rails {
-    /// Serves connections to one address on all rails: each rail has a listening socket of its own, on its own runtime.
-    /// If a name has several addresses, it is the first of them that can be listened on. The kernel gives each
-    /// connection to the rail on whose CPU its first packet was handled, or whose NIC's interrupts that CPU serves and
-    /// no other rail's; if there is none, to the rail whose NIC the packet came by, if only one has it; and else to
-    /// any, by a hash ([`listen_steered`]). Its further packets mostly come the same way, so that the connection is
-    /// served beside its interrupt. The places are those of the rails when this is called.
+    /// Serves connections to one address on all rails: each rail has a listening socket of its own,
+    /// on its own runtime. If a name has several addresses, it is the first of them that can be
+    /// listened on. The kernel gives each connection to the rail on whose CPU its first packet
+    /// was handled, or whose NIC's interrupts that CPU serves and no other rail's; if there is
+    /// none, to the rail whose NIC the packet came by, if only one has it; and else to
+    /// any, by a hash ([`listen_steered`]). Its further packets mostly come the same way, so that
+    /// the connection is served beside its interrupt. The places are those of the rails when
+    /// this is called.
     ///
-    /// Each rail's thread calls `make_service` with its socket, and keeps the future, which need not be `Send`. An HTTP
-    /// server such as `axum::serve` spawns the tasks of its connections with `tokio::spawn`, which is on the rail.
+    /// Each rail's thread calls `make_service` with its socket, and keeps the future, which need
+    /// not be `Send`. An HTTP server such as `axum::serve` spawns the tasks of its connections
+    /// with `tokio::spawn`, which is on the rail.
     ///
     /// ```
     /// # use rails_multirail::{RailRequest, Rails, plan_rails};
@@ -97,8 +100,9 @@ impl Rails {
     /// ```
     ///
     /// # Errors
-    /// [`ServeError`]. An address at which another service listens is in use. A panic in `make_service` ends the
-    /// service of its rail alone, and [`Service::ended`] tells of it; its connections then go to other rails.
+    /// [`ServeError`]. An address at which another service listens is in use. A panic in
+    /// `make_service` ends the service of its rail alone, and [`Service::ended`] tells of it;
+    /// its connections then go to other rails.
     ///
     /// # Privileges
     /// None; `CAP_NET_BIND_SERVICE` for ports below 1024.
@@ -116,11 +120,13 @@ impl Rails {
         self.serve_with(address, values, move |rail, listener, ()| make_service(rail, listener)).await
     }
 
-    /// Serves as [`serve`](Self::serve) does, and hands each rail's service a value of its own, such as a shard of the
-    /// application's data or the end of a channel: the first value goes to rail 0, and so on.
+    /// Serves as [`serve`](Self::serve) does, and hands each rail's service a value of its own,
+    /// such as a shard of the application's data or the end of a channel: the first value goes
+    /// to rail 0, and so on.
     ///
     /// # Errors
-    /// [`ServeError`], as there, and [`ServeError::Values`] if there is not one value for each rail.
+    /// [`ServeError`], as there, and [`ServeError::Values`] if there is not one value for each
+    /// rail.
     ///
     /// # Privileges
     /// As there.
@@ -176,7 +182,8 @@ impl Rails {
 }
 
 impl<T> Service<T> {
-    /// The address that the rails listen on; in place of a port 0 it has the port that the kernel chose.
+    /// The address that the rails listen on; in place of a port 0 it has the port that the kernel
+    /// chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -189,8 +196,8 @@ impl<T> Service<T> {
         self.steering.as_ref().copied()
     }
 
-    /// Waits for the next service of a rail that ends, and gives its result; `None` after all of them. While the rails
-    /// run, a service ends when its future does, or by a panic.
+    /// Waits for the next service of a rail that ends, and gives its result; `None` after all of
+    /// them. While the rails run, a service ends when its future does, or by a panic.
     ///
     /// Cancel safe: no end is lost when the future is dropped.
     pub async fn ended(&mut self) -> Option<(RailId, Result<T, TaskError>)> {
@@ -207,16 +214,17 @@ impl<T> Service<T> {
         .await
     }
 
-    /// Stops the services: drops their futures, and with them the listening sockets. When this returns, the address is
-    /// free, unless a service has given its socket to another task. Connections in tasks of their own go on.
+    /// Stops the services: drops their futures, and with them the listening sockets. When this
+    /// returns, the address is free, unless a service has given its socket to another task.
+    /// Connections in tasks of their own go on.
     pub async fn stop(mut self) {
         self.tasks.iter().for_each(|(_, task)| task.abort());
         while self.ended().await.is_some() {}
     }
 }
 
-/// Where the packets of each rail's connections arrive: on its own CPU if it is bound to one, and on those that serve
-/// the interrupts of its NIC and of no other rail's.
+/// Where the packets of each rail's connections arrive: on its own CPU if it is bound to one, and
+/// on those that serve the interrupts of its NIC and of no other rail's.
 fn arrivals(planned: &[Arc<PlannedRail>]) -> Vec<Arrival> {
     let own = |rail: &PlannedRail| rail.bound_cpu().map(CpuSet::single).unwrap_or_default();
     let arrival = |(index, rail): (usize, &Arc<PlannedRail>)| {

@@ -1,6 +1,7 @@
 //! The errors of opening and of reading lanes.
 //!
-//! Each error names the call or option and the addresses; its source is the error of the operating system.
+//! Each error names the call or option and the addresses; its source is the error of the operating
+//! system.
 
 use crate::LocalEnd;
 use std::{
@@ -24,7 +25,8 @@ pub struct SocketOptionError {
 }
 
 impl SocketOptionError {
-    /// The capability that the value needs, if the operating system refused it for want of that capability.
+    /// The capability that the value needs, if the operating system refused it for want of that
+    /// capability.
     pub fn wants_privilege(&self) -> Option<&'static str> {
         let is_privileged = matches!(self.option, "SO_BUSY_POLL" | "TCP_CONGESTION");
         (is_privileged && self.source.raw_os_error() == Some(libc::EPERM)).then_some("CAP_NET_ADMIN")
@@ -97,8 +99,9 @@ pub enum ConnectError {
         source: io::Error,
     },
 
-    /// The connection met itself: the kernel chose the remote port for the local end too, as no process listens on that
-    /// port of this machine (RFC 9293, section 3.5, simultaneous open). Another attempt gets another port.
+    /// The connection met itself: the kernel chose the remote port for the local end too, as no
+    /// process listens on that port of this machine (RFC 9293, section 3.5, simultaneous open).
+    /// Another attempt gets another port.
     #[error("no process listens on {address}: a connection to it came from the same port and met itself")]
     Itself {
         /// The address of both ends.
@@ -163,7 +166,8 @@ pub enum ListenError {
     },
 }
 
-/// A connection could not be accepted. The listener goes on if [`is_transient`](Self::is_transient).
+/// A connection could not be accepted. The listener goes on if
+/// [`is_transient`](Self::is_transient).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
@@ -176,7 +180,8 @@ pub enum AcceptError {
         source: io::Error,
     },
 
-    /// The options of an accepted connection could not be read back. This concerns that connection alone.
+    /// The options of an accepted connection could not be read back. This concerns that connection
+    /// alone.
     #[error("a connection accepted on {local} is lost")]
     Lost {
         /// The listener's address.
@@ -196,7 +201,8 @@ pub enum AcceptError {
 }
 
 impl AcceptError {
-    /// Whether the next accept may succeed: the error concerns a single connection, or a shortage that may pass.
+    /// Whether the next accept may succeed: the error concerns a single connection, or a shortage
+    /// that may pass.
     pub fn is_transient(&self) -> bool {
         match self {
             // accept(2): "Linux accept() passes already-pending network errors on the new socket as an error code from
@@ -226,8 +232,9 @@ impl AcceptError {
         }
     }
 
-    /// Whether the process or the system ran out of descriptors or memory. The connection still waits in the backlog. A
-    /// caller should pause before the next accept, which would otherwise fail at once.
+    /// Whether the process or the system ran out of descriptors or memory. The connection still
+    /// waits in the backlog. A caller should pause before the next accept, which would
+    /// otherwise fail at once.
     pub fn is_out_of_resources(&self) -> bool {
         match self {
             Self::Accept { source, .. } => {

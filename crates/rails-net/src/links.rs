@@ -8,10 +8,11 @@ use std::{fmt, io};
 /// Receives the changes of this network namespace's links from rtnetlink's link group
 /// ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)).
 ///
-/// A link is up if the administrator has set it up and it has a carrier. Both ends of a cable notice when it is pulled,
-/// but neither notices a fault behind the next switch. The kernel reports at once that a link was set down. It may
-/// report carrier changes only once a second (`linkwatch_urgent_event` in net/core/link_watch.c), so the stream often
-/// notices the lane's silence earlier.
+/// A link is up if the administrator has set it up and it has a carrier. Both ends of a cable
+/// notice when it is pulled, but neither notices a fault behind the next switch. The kernel reports
+/// at once that a link was set down. It may report carrier changes only once a second
+/// (`linkwatch_urgent_event` in net/core/link_watch.c), so the stream often notices the lane's
+/// silence earlier.
 pub struct LinkWatch(TokioSocket);
 
 /// The state of a link after a change of that state, or of another attribute of the link.
@@ -40,11 +41,12 @@ impl LinkWatch {
         Ok(Self(socket))
     }
 
-    /// Waits for the next changes. The state of a named link may be the same as before. Cancel safe.
+    /// Waits for the next changes. The state of a named link may be the same as before. Cancel
+    /// safe.
     ///
     /// # Errors
-    /// The kernel's: `ENOBUFS` if changes came faster than the caller read them. Some are lost then, and the next call
-    /// goes on.
+    /// The kernel's: `ENOBUFS` if changes came faster than the caller read them. Some are lost
+    /// then, and the next call goes on.
     pub async fn changed(&mut self) -> io::Result<Vec<LinkChange>> {
         let (datagram, _) = self.0.recv_from_full().await?;
         Ok(changes(&datagram))
@@ -66,8 +68,8 @@ fn changes(mut datagram: &[u8]) -> Vec<LinkChange> {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => Some((link, false)),
             _ => None,
         };
-        // A bridge reports its ports in the same group, and a port that leaves the bridge is not a link that goes down
-        // (net/bridge/br_netlink.c).
+        // A bridge reports its ports in the same group, and a port that leaves the bridge is not a link
+        // that goes down (net/bridge/br_netlink.c).
         let link = link.filter(|(link, _)| link.header.interface_family == AddressFamily::Unspec);
         changes.extend(link.map(|(link, exists)| LinkChange {
             index: link.header.index,

@@ -23,7 +23,8 @@ pub(crate) struct Qdisc {
     pub(crate) parent: TcHandle,
 }
 
-/// The interface by which packets to `remote` leave from `local` (if it is specified) and by `device`.
+/// The interface by which packets to `remote` leave from `local` (if it is specified) and by
+/// `device`.
 pub(crate) fn route(remote: SocketAddr, local: IpAddr, device: Option<u32>) -> io::Result<u32> {
     let mut question = RouteMessage::default();
     let (family, bits) = if remote.is_ipv4() { (AddressFamily::Inet, 32) } else { (AddressFamily::Inet6, 128) };
@@ -90,8 +91,8 @@ pub(crate) fn qdiscs(index: u32) -> io::Result<Vec<Qdisc>> {
     Ok(answers.collect())
 }
 
-/// Asks one question. The kernel answers before the call that sends it returns, and a long answer as it is read, so no
-/// call waits for another process.
+/// Asks one question. The kernel answers before the call that sends it returns, and a long answer
+/// as it is read, so no call waits for another process.
 fn ask(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
@@ -113,7 +114,8 @@ fn ask(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlink
     }
 }
 
-/// Takes the messages of a datagram, without those that this crate does not parse. Returns whether it ends a dump.
+/// Takes the messages of a datagram, without those that this crate does not parse. Returns whether
+/// it ends a dump.
 fn take(mut datagram: &[u8], answers: &mut Vec<RouteNetlinkMessage>) -> io::Result<bool> {
     // netlink(7): a message begins with its length, and at a multiple of four bytes.
     while let Some(length) = datagram.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes) as usize) {

@@ -6,9 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Decides which of many equal warnings are logged: the first of each cause, and then one a minute at most.
+/// Decides which of many equal warnings are logged: the first of each cause, and then one a minute
+/// at most.
 ///
-/// A `Repeated` remembers 64 causes. A further one takes the place of the cause that was logged longest ago.
+/// A `Repeated` remembers 64 causes. A further one takes the place of the cause that was logged
+/// longest ago.
 #[derive(Debug, Default)]
 pub struct Repeated(Mutex<BTreeMap<String, Told>>);
 
@@ -24,8 +26,8 @@ impl Repeated {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Whether a warning of that cause is to be logged at `now`. If so, gives the number of those that were left out
-    /// since the last one.
+    /// Whether a warning of that cause is to be logged at `now`. If so, gives the number of those
+    /// that were left out since the last one.
     pub fn due(&self, now: Instant, cause: &str) -> Option<u64> {
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(told) = causes.get_mut(cause) {

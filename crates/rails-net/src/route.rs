@@ -7,13 +7,13 @@ use std::{
 
 /// The local address from which the routing table would send to `remote`.
 ///
-/// The call connects a UDP socket, for which the kernel looks up the route and chooses the source address, and sends no
-/// packet. A route does not mean that a host answers. Policy routing by mark, port or user may choose another address
-/// for a real connection.
+/// The call connects a UDP socket, for which the kernel looks up the route and chooses the source
+/// address, and sends no packet. A route does not mean that a host answers. Policy routing by mark,
+/// port or user may choose another address for a real connection.
 ///
 /// # Errors
-/// The error of the operating system: `ENETUNREACH` if no route leads there, `EHOSTUNREACH` or `EACCES` if the route is
-/// of that type, `EAFNOSUPPORT` if the machine has no IPv6.
+/// The error of the operating system: `ENETUNREACH` if no route leads there, `EHOSTUNREACH` or
+/// `EACCES` if the route is of that type, `EAFNOSUPPORT` if the machine has no IPv6.
 ///
 /// # Privileges
 /// None.

@@ -7,11 +7,11 @@ use std::{
     str::FromStr,
 };
 
-/// An IP address, with the interface that a link-local address of IPv6 belongs to: `10.0.0.1`, `fd00::1`,
-/// `fe80::1%eth0` or `fe80::1%2` (RFC 4007, section 11).
+/// An IP address, with the interface that a link-local address of IPv6 belongs to: `10.0.0.1`,
+/// `fd00::1`, `fe80::1%eth0` or `fe80::1%2` (RFC 4007, section 11).
 ///
-/// A link-local address is valid on one link only, so a socket takes it together with an interface of this machine. A
-/// peer has other interfaces: none goes over the wire.
+/// A link-local address is valid on one link only, so a socket takes it together with an interface
+/// of this machine. A peer has other interfaces: none goes over the wire.
 ///
 /// # Examples
 /// ```

@@ -11,8 +11,8 @@ use std::{
 /// Binds the socket to a device, and reads the device back.
 pub(crate) fn bind_device(socket: &Socket, device: &str) -> Result<(), BindEndError> {
     let failed = |source| BindEndError::Device { device: device.to_owned(), source };
-    // The kernel takes an empty name for "no device" and cuts a long one (`sock_setbindtodevice` in net/core/sock.c):
-    // neither would bind to the requested device.
+    // The kernel takes an empty name for "no device" and cuts a long one (`sock_setbindtodevice` in
+    // net/core/sock.c): neither would bind to the requested device.
     if device.is_empty() || device.len() >= libc::IFNAMSIZ {
         return Err(failed(io::Error::from_raw_os_error(libc::ENODEV)));
     }
@@ -39,7 +39,8 @@ pub(crate) fn bind_local(socket: &Socket, local: &LocalEnd, remote: SocketAddr) 
     }
 }
 
-/// The local address of a connection to `remote`, on the interface of its scope: both ends of a link have that scope.
+/// The local address of a connection to `remote`, on the interface of its scope: both ends of a
+/// link have that scope.
 fn beside(address: IpAddr, remote: SocketAddr) -> SocketAddr {
     match (address, remote) {
         (IpAddr::V6(ip), SocketAddr::V6(remote)) if ip.is_unicast_link_local() => {
@@ -63,9 +64,9 @@ pub(crate) fn set(
     result.map_err(|source| SocketOptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
 }
 
-/// Sets an option that only improves a socket. Where the kernel lacks the option, or a filter refuses the call with
-/// whatever error it likes, the socket goes without the option, unless the caller has asked for it by name; the
-/// settings that are read back say so.
+/// Sets an option that only improves a socket. Where the kernel lacks the option, or a filter
+/// refuses the call with whatever error it likes, the socket goes without the option, unless the
+/// caller has asked for it by name; the settings that are read back say so.
 pub(crate) fn prefer(
     option: &'static str,
     value: impl fmt::Display,
@@ -84,7 +85,8 @@ pub(crate) fn prefer(
     }
 }
 
-/// Whether the system has no such option, which some systems report by EINVAL, or lets no process of this kind use it.
+/// Whether the system has no such option, which some systems report by EINVAL, or lets no process
+/// of this kind use it.
 pub(crate) fn is_refused(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

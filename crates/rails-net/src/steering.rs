@@ -10,7 +10,8 @@ use std::net::{SocketAddr, TcpListener};
 pub struct Arrival {
     /// The CPUs that handle the packets.
     pub cpus: CpuSet,
-    /// The name of the interface that they come by; `None` is any, as is an interface that does not exist.
+    /// The name of the interface that they come by; `None` is any, as is an interface that does not
+    /// exist.
     pub interface: Option<String>,
 }
 
@@ -21,20 +22,22 @@ pub struct SteeredListeners {
     pub listeners: Vec<TcpListener>,
     /// The sockets' address; in place of a port 0 it has the port that the kernel chose.
     pub local: SocketAddr,
-    /// Whether the kernel took the steering. If it did not, it spreads connections by a hash of their addresses and
-    /// ports.
+    /// Whether the kernel took the steering. If it did not, it spreads connections by a hash of
+    /// their addresses and ports.
     pub steering: Result<(), SocketOptionError>,
 }
 
-/// Listens on `local` with one socket for each arrival (`SO_REUSEPORT`). The kernel gives each connection to one of
-/// them: to the first one of whose CPUs handles the connection's first packet; if there is none, to the one whose
-/// interface the packet came by, if it is the only one with that interface; else by a hash of the addresses and ports.
+/// Listens on `local` with one socket for each arrival (`SO_REUSEPORT`). The kernel gives each
+/// connection to one of them: to the first one of whose CPUs handles the connection's first packet;
+/// if there is none, to the one whose interface the packet came by, if it is the only one with that
+/// interface; else by a hash of the addresses and ports.
 ///
-/// No other socket listens there: an address at which one listens, in this process or another, is in use. Later
-/// sockets of the same user with `SO_REUSEPORT` can still join.
+/// No other socket listens there: an address at which one listens, in this process or another, is
+/// in use. Later sockets of the same user with `SO_REUSEPORT` can still join.
 ///
-/// A connection that waits in a socket's queue when that socket is closed is reset by the kernel, unless
-/// `net.ipv4.tcp_migrate_req` is set. After that the last socket takes the closed one's place in the choice.
+/// A connection that waits in a socket's queue when that socket is closed is reset by the kernel,
+/// unless `net.ipv4.tcp_migrate_req` is set. After that the last socket takes the closed one's
+/// place in the choice.
 ///
 /// # Privileges
 /// None; `CAP_NET_BIND_SERVICE` for ports below 1024.
@@ -55,8 +58,8 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
         let socket = socket.map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
         socket::prefer("SO_REUSEADDR", true, false, socket.set_reuse_address(true))?;
-        // The first socket binds alone, and shares the address after that: so it fails if another service listens
-        // there.
+        // The first socket binds alone, and shares the address after that: so it fails if another service
+        // listens there.
         let is_first = listeners.is_empty();
         if is_first {
             socket::bind_address(&socket, local)?;
@@ -87,8 +90,8 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
     Ok(SteeredListeners { listeners, local: bound, steering })
 }
 
-/// The choice as a classic BPF program, by the CPUs and the interface of each socket. It returns the index of a socket,
-/// or one too many for the kernel's hash.
+/// The choice as a classic BPF program, by the CPUs and the interface of each socket. It returns
+/// the index of a socket, or one too many for the kernel's hash.
 fn program(places: &[(CpuSet, Option<u32>)]) -> Vec<libc::sock_filter> {
     let give = |index: usize| statement(libc::BPF_RET | libc::BPF_K, index as u32);
     let mut program = vec![load(libc::SKF_AD_CPU)];
@@ -129,7 +132,8 @@ mod tests {
     use proptest::prelude::*;
     use rails_topo::CpuId;
 
-    /// Runs a program as the kernel does (Documentation/networking/filter.rst), for the instructions above.
+    /// Runs a program as the kernel does (Documentation/networking/filter.rst), for the
+    /// instructions above.
     fn run(program: &[libc::sock_filter], cpu: u32, interface: u32) -> usize {
         let (mut at, mut figure) = (0, 0);
         loop {

@@ -15,8 +15,8 @@ use std::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A timer of the kernel (`timerfd_create(2)`), watched by the runtime. tokio's own timers fire up to a millisecond
-/// late, in which a line of 10 Gbit/s carries 1.25 MB.
+/// A timer of the kernel (`timerfd_create(2)`), watched by the runtime. tokio's own timers fire up
+/// to a millisecond late, in which a line of 10 Gbit/s carries 1.25 MB.
 #[derive(Debug)]
 pub struct Timer {
     fd: AsyncFd<TimerDescriptor>,

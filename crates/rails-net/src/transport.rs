@@ -16,25 +16,28 @@ use std::{
     time::Duration,
 };
 
-/// A transport of lanes between two hosts: it connects lanes at one end, and accepts them at the other.
+/// A transport of lanes between two hosts: it connects lanes at one end, and accepts them at the
+/// other.
 ///
-/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type; users of this trait do
-/// not know them. The repository's `docs/decisions/transport-trait.md` lists the files of a new one.
+/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type;
+/// users of this trait do not know them. The repository's `docs/decisions/transport-trait.md` lists
+/// the files of a new one.
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
-    /// The transport's name in addresses such as `tcp://10.0.0.1:7575` (RFC 3986, section 3.1): a lower-case letter,
-    /// then lower-case letters, digits, `+`, `-` and `.`, at most 15 characters in all.
+    /// The transport's name in addresses such as `tcp://10.0.0.1:7575` (RFC 3986, section 3.1): a
+    /// lower-case letter, then lower-case letters, digits, `+`, `-` and `.`, at most 15
+    /// characters in all.
     fn scheme(&self) -> &'static str;
 
-    /// Opens a lane from `local` to `remote`. The caller runs on the runtime that will drive the lane, and may open
-    /// several lanes at a time. Dropping the future closes the lane.
+    /// Opens a lane from `local` to `remote`. The caller runs on the runtime that will drive the
+    /// lane, and may open several lanes at a time. Dropping the future closes the lane.
     fn connect<'a>(&'a self, local: &'a LocalEnd, remote: SocketAddr) -> Connecting<'a>;
 
-    /// Accepts the lanes that peers open to `address`. Port 0 stands for any free port, which [`Acceptor::local_addr`]
-    /// then has. The caller runs on the runtime that will accept.
+    /// Accepts the lanes that peers open to `address`. Port 0 stands for any free port, which
+    /// [`Acceptor::local_addr`] then has. The caller runs on the runtime that will accept.
     ///
     /// # Errors
-    /// [`ListenError`] for an address that this machine does not have or that is in use, and if the transport cannot
-    /// listen.
+    /// [`ListenError`] for an address that this machine does not have or that is in use, and if the
+    /// transport cannot listen.
     fn listen(&self, address: SocketAddr) -> Result<Box<dyn Acceptor>, ListenError>;
 }
 
@@ -49,13 +52,13 @@ pub trait Acceptor: fmt::Debug + Send + 'static {
     /// Waits for the next lane. One task waits at a time. Cancelling the wait loses no lane.
     ///
     /// # Errors
-    /// [`AcceptError`]. The acceptor goes on after an error that [`is_transient`](AcceptError::is_transient); any other
-    /// error is permanent.
+    /// [`AcceptError`]. The acceptor goes on after an error that
+    /// [`is_transient`](AcceptError::is_transient); any other error is permanent.
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>>;
 }
 
-/// A lane that a peer has opened, and that has no runtime yet: the rail that will drive it [opens](Self::open) it.
-/// Dropping it closes the lane.
+/// A lane that a peer has opened, and that has no runtime yet: the rail that will drive it
+/// [opens](Self::open) it. Dropping it closes the lane.
 pub struct IncomingLane {
     local: SocketAddr,
     peer: SocketAddr,
@@ -103,26 +106,29 @@ impl fmt::Debug for IncomingLane {
 /// One connection on one rail, over any transport. A stream holds its lanes as `Arc<dyn Lane>`.
 ///
 /// # Contract of an implementation
-/// - **Ordered and reliable**: the peer receives the submitted bytes in order, each once, up to the point where the
-///   lane fails. A lane that cannot do that fails: every call then gives an error, and every wait ends. Bytes may
-///   arrive in other portions than those of the calls. Chunks have checksums or tags of their own, so a transport needs
-///   none for them.
-/// - **Bound when taken**: bytes that [`try_submit`](Self::try_submit) has taken belong to this lane, and cannot move
-///   to a faster one. So a lane has [room](Self::poll_room) only while few bytes wait in it unsent.
-/// - **No call blocks**: the `try_` methods give [`io::ErrorKind::WouldBlock`] if they would have to wait, and have no
-///   effect then. So dropping a future that waits loses no bytes (cancel safety).
-/// - **Wakers**: a pending `poll_` method wakes the waker of its context when another call is worthwhile. One waker
-///   waits in each direction at a time, for [room](Self::poll_room) or to [submit](Self::poll_submit_ready) in one and
-///   to [receive](Self::poll_receive_ready) in the other. So the latest waker of each direction is enough; both may be
-///   the same task's. A ready result may be wrong: the next `try_` call then gives `WouldBlock`, and the task waits
-///   again. It must not be wrong for ever, or a rail's thread spins.
-/// - **Threads**: any thread may call any method at any time. The task of a lane drives it on its rail, and reads and
-///   writes of the application drive it on theirs, one thread at a time; other threads read its figures, and one
-///   submits beside the one that receives if the lane [allows that](Self::submits_beside_receiving). No method blocks
-///   for longer than a system call.
-/// - **Dropping** a lane ends it: the peer receives its end or an error, now or after the submitted bytes. Submitted
-///   memory that a kernel or a device still reads stays unchanged for as long. Dropping the [`Acceptor`] that a
-///   lane came from does not end it.
+/// - **Ordered and reliable**: the peer receives the submitted bytes in order, each once, up to the
+///   point where the lane fails. A lane that cannot do that fails: every call then gives an error,
+///   and every wait ends. Bytes may arrive in other portions than those of the calls. Chunks have
+///   checksums or tags of their own, so a transport needs none for them.
+/// - **Bound when taken**: bytes that [`try_submit`](Self::try_submit) has taken belong to this
+///   lane, and cannot move to a faster one. So a lane has [room](Self::poll_room) only while few
+///   bytes wait in it unsent.
+/// - **No call blocks**: the `try_` methods give [`io::ErrorKind::WouldBlock`] if they would have
+///   to wait, and have no effect then. So dropping a future that waits loses no bytes (cancel
+///   safety).
+/// - **Wakers**: a pending `poll_` method wakes the waker of its context when another call is
+///   worthwhile. One waker waits in each direction at a time, for [room](Self::poll_room) or to
+///   [submit](Self::poll_submit_ready) in one and to [receive](Self::poll_receive_ready) in the
+///   other. So the latest waker of each direction is enough; both may be the same task's. A ready
+///   result may be wrong: the next `try_` call then gives `WouldBlock`, and the task waits again.
+///   It must not be wrong for ever, or a rail's thread spins.
+/// - **Threads**: any thread may call any method at any time. The task of a lane drives it on its
+///   rail, and reads and writes of the application drive it on theirs, one thread at a time; other
+///   threads read its figures, and one submits beside the one that receives if the lane [allows
+///   that](Self::submits_beside_receiving). No method blocks for longer than a system call.
+/// - **Dropping** a lane ends it: the peer receives its end or an error, now or after the submitted
+///   bytes. Submitted memory that a kernel or a device still reads stays unchanged for as long.
+///   Dropping the [`Acceptor`] that a lane came from does not end it.
 ///
 /// # The stream's conclusions
 /// | the transport | the stream |
@@ -144,18 +150,19 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The peer's address.
     fn peer_addr(&self) -> SocketAddr;
 
-    /// Takes bytes from the front of `control`, and then of `payload`, as one run of bytes, and returns how many: at
-    /// least one, unless both are empty.
+    /// Takes bytes from the front of `control`, and then of `payload`, as one run of bytes, and
+    /// returns how many: at least one, unless both are empty.
     ///
-    /// When this returns, the transport has copied or sent the taken bytes of `control`. It may keep clones of
-    /// `payload` until it has sent them.
+    /// When this returns, the transport has copied or sent the taken bytes of `control`. It may
+    /// keep clones of `payload` until it has sent them.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if the lane can take no bytes now. Any other error ends the lane.
+    /// [`io::ErrorKind::WouldBlock`] if the lane can take no bytes now. Any other error ends the
+    /// lane.
     fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize>;
 
-    /// Whether one thread may submit while another receives, and neither waits for the other, also if one of them loses
-    /// its CPU within the call. Default: no.
+    /// Whether one thread may submit while another receives, and neither waits for the other, also
+    /// if one of them loses its CPU within the call. Default: no.
     fn submits_beside_receiving(&self) -> bool {
         false
     }
@@ -166,25 +173,27 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The lane's, if it has failed.
     fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Waits until the lane would soon begin to send further bytes, because few wait in it unsent. The scheduler
-    /// chooses the bytes then, and not before. The driver does not call this while less than 16 KiB of the lane are
-    /// unacknowledged.
+    /// Waits until the lane would soon begin to send further bytes, because few wait in it unsent.
+    /// The scheduler chooses the bytes then, and not before. The driver does not call this
+    /// while less than 16 KiB of the lane are unacknowledged.
     ///
     /// # Errors
-    /// The lane's, if it has failed. A failed lane may also be ready, so that the next submit gives the error.
+    /// The lane's, if it has failed. A failed lane may also be ready, so that the next submit gives
+    /// the error.
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// The most bytes that may wait unsent in the lane before it has no [room](Self::poll_room), as set when it was
-    /// opened; `None` if the transport has no such limit to set.
+    /// The most bytes that may wait unsent in the lane before it has no [room](Self::poll_room), as
+    /// set when it was opened; `None` if the transport has no such limit to set.
     ///
-    /// The default is `None`: right for a transport in which no bytes wait unsent, and for one whose limit is fixed.
+    /// The default is `None`: right for a transport in which no bytes wait unsent, and for one
+    /// whose limit is fixed.
     fn max_unsent(&self) -> Option<DataSize> {
         None
     }
 
-    /// Limits the bytes that may wait unsent from now on, for a lane whose speed differs from the expected one. A hint:
-    /// the driver calls it only if [`max_unsent`](Self::max_unsent) gives a size, and never exceeds that size. The
-    /// default does nothing.
+    /// Limits the bytes that may wait unsent from now on, for a lane whose speed differs from the
+    /// expected one. A hint: the driver calls it only if [`max_unsent`](Self::max_unsent) gives
+    /// a size, and never exceeds that size. The default does nothing.
     ///
     /// # Errors
     /// The transport's. An error ends the lane.
@@ -193,28 +202,31 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Closes the sending side: the peer receives the submitted bytes to their end, and then zero bytes.
+    /// Closes the sending side: the peer receives the submitted bytes to their end, and then zero
+    /// bytes.
     ///
     /// # Errors
     /// The transport's, usually that the lane has ended.
     fn close_write(&self) -> io::Result<()>;
 
-    /// Puts arrived bytes into the buffers, in order, and returns how many: zero if the peer has closed its sending
-    /// side and all bytes were received.
+    /// Puts arrived bytes into the buffers, in order, and returns how many: zero if the peer has
+    /// closed its sending side and all bytes were received.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if no bytes have arrived. Any other error ends the lane.
     fn try_receive(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
-    /// Waits until [`try_receive`](Self::try_receive) is worth calling: bytes have arrived, or the lane has ended.
+    /// Waits until [`try_receive`](Self::try_receive) is worth calling: bytes have arrived, or the
+    /// lane has ended.
     ///
     /// # Errors
     /// The lane's, if it has failed.
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Has [`poll_receive_ready`](Self::poll_receive_ready) wait until this many bytes have arrived, the lane has ended
-    /// or the transport can hold no more bytes; until the first call it waits for one byte. Arrived bytes that are
-    /// enough now wake the waker. A hint: the transport may be ready earlier. The default does nothing.
+    /// Has [`poll_receive_ready`](Self::poll_receive_ready) wait until this many bytes have
+    /// arrived, the lane has ended or the transport can hold no more bytes; until the first
+    /// call it waits for one byte. Arrived bytes that are enough now wake the waker. A hint:
+    /// the transport may be ready earlier. The default does nothing.
     ///
     /// # Errors
     /// The transport's. An error ends the lane.
@@ -223,15 +235,15 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// The transport's present figures of the lane. The stream judges the lane's health by them several times per round
-    /// trip, so this should be cheap.
+    /// The transport's present figures of the lane. The stream judges the lane's health by them
+    /// several times per round trip, so this should be cheap.
     ///
     /// # Errors
     /// [`StatsError`] if the figures cannot be read at the moment. That does not end the lane.
     fn stats(&self) -> Result<TransportStats, StatsError>;
 
-    /// The figures of [`stats`](Self::stats) and those that only this transport has, for reports. The default has none
-    /// of the latter.
+    /// The figures of [`stats`](Self::stats) and those that only this transport has, for reports.
+    /// The default has none of the latter.
     ///
     /// # Errors
     /// Those of [`stats`](Self::stats).
@@ -239,15 +251,16 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
         self.stats()
     }
 
-    /// The index of the interface that the lane leaves by, by which [`LinkWatch`](crate::LinkWatch) names links; `None`
-    /// if there is none, or it is unknown. Without it the stream notices a link that went down only by the silence of
-    /// its lane.
+    /// The index of the interface that the lane leaves by, by which [`LinkWatch`](crate::LinkWatch)
+    /// names links; `None` if there is none, or it is unknown. Without it the stream notices a
+    /// link that went down only by the silence of its lane.
     fn link_index(&self) -> Option<u32> {
         None
     }
 
-    /// Has the calling thread's runtime call the wakers from now on. A pending poll of before is forgotten: the caller
-    /// polls again. The default does nothing: right for a transport whose wakers no runtime calls.
+    /// Has the calling thread's runtime call the wakers from now on. A pending poll of before is
+    /// forgotten: the caller polls again. The default does nothing: right for a transport whose
+    /// wakers no runtime calls.
     ///
     /// # Errors
     /// The transport's. The lane goes on as before.
@@ -261,8 +274,9 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
 
 /// Figures of a lane that mean the same for every transport.
 ///
-/// A figure that a transport does not know is `None`, and never zero. Serialized names carry their units. Another crate
-/// starts from the default, in which every figure is unknown, and sets those that its transport knows.
+/// A figure that a transport does not know is `None`, and never zero. Serialized names carry their
+/// units. Another crate starts from the default, in which every figure is unknown, and sets those
+/// that its transport knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TransportStats {
@@ -276,22 +290,24 @@ pub struct TransportStats {
     #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub min_rtt: Option<Duration>,
     /// Packets sent and not acknowledged. A lane without this figure or
-    /// [`bytes_acknowledged`](Self::bytes_acknowledged) never stalls: the stream uses it until it fails.
+    /// [`bytes_acknowledged`](Self::bytes_acknowledged) never stalls: the stream uses it until it
+    /// fails.
     pub unacknowledged_packets: Option<u64>,
-    /// Bytes that the peer has acknowledged since the lane was opened. It may differ by a few for the lane's beginning
-    /// and end: only its growth matters.
+    /// Bytes that the peer has acknowledged since the lane was opened. It may differ by a few for
+    /// the lane's beginning and end: only its growth matters.
     pub bytes_acknowledged: Option<u64>,
     /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
-    /// Bytes that the peer's host takes at the moment; zero while the peer's application does not read. A lane whose
-    /// peer takes nothing has not stalled, unless the host does not answer [probes](Self::unanswered_probes).
+    /// Bytes that the peer's host takes at the moment; zero while the peer's application does not
+    /// read. A lane whose peer takes nothing has not stalled, unless the host does not answer
+    /// [probes](Self::unanswered_probes).
     pub peer_window_bytes: Option<u64>,
-    /// Probes of the peer's host since it last answered anything. A lane with three has stalled, if the stream waits
-    /// for an answer.
+    /// Probes of the peer's host since it last answered anything. A lane with three has stalled, if
+    /// the stream waits for an answer.
     pub unanswered_probes: Option<u64>,
-    /// Bytes that wait in the transport to be sent. A lane with some, whose peer takes them, stalls as one with packets
-    /// in flight does: this host drops its packets.
+    /// Bytes that wait in the transport to be sent. A lane with some, whose peer takes them, stalls
+    /// as one with packets in flight does: this host drops its packets.
     pub unsent_bytes: Option<u64>,
     /// Rate of the latest delivery.
     #[serde(rename = "rate_bits_per_second")]
@@ -309,7 +325,8 @@ pub struct TransportStats {
     pub details: Option<TransportDetails>,
 }
 
-/// Figures that one transport has and others do not. Serialized under the transport's [scheme](Transport::scheme).
+/// Figures that one transport has and others do not. Serialized under the transport's
+/// [scheme](Transport::scheme).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportDetails {

@@ -169,7 +169,8 @@ async fn a_lane_counts_what_it_carries() {
     let (sent, got) = (near.stats().expect("readable"), far.stats().expect("readable"));
     assert_eq!((sent.state, got.state), (TcpState::Established, TcpState::Established));
     assert_eq!(got.bytes_received, Some(BYTES));
-    // The byte back carries the acknowledgement of all bytes; the handshake of the connecting side counts as one.
+    // The byte back carries the acknowledgement of all bytes; the handshake of the connecting side
+    // counts as one.
     assert_eq!(sent.bytes_acked, Some(BYTES + 1));
     assert_eq!(sent.bytes_sent.zip(sent.bytes_retransmitted).map(|(all, again)| all - again), Some(BYTES));
     assert_eq!(sent.not_sent_bytes, Some(0));
@@ -299,7 +300,8 @@ async fn addresses_that_do_not_go_together_are_named() {
 
 #[tokio::test]
 async fn a_wrong_device_is_an_error_and_not_another_device() {
-    // The kernel by itself takes the empty name for "no device", and looks for the first 15 characters of a long one.
+    // The kernel by itself takes the empty name for "no device", and looks for the first 15 characters
+    // of a long one.
     for device in ["no-such-device", "", "a-name-of-more-than-15"] {
         let options = TcpTransport::new().local(LocalEnd::Device(device.to_owned()));
         let error = options.connect(SocketAddr::new(LOOPBACK.ip(), 9)).await.expect_err("no such device");

@@ -1,5 +1,5 @@
-//! A listener goes on after the process ran out of descriptors. The limit holds for the process, so this test has a
-//! file of its own.
+//! A listener goes on after the process ran out of descriptors. The limit holds for the process, so
+//! this test has a file of its own.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rails_net::TcpTransport;
@@ -12,7 +12,8 @@ async fn accept_after_descriptors_ran_out() {
     let near = options.connect(listener.local_addr()).await.expect("the listener accepts");
 
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("readable");
-    // The kernel gives out the lowest free descriptor, and the limit is the first number that it does not give out.
+    // The kernel gives out the lowest free descriptor, and the limit is the first number that it does
+    // not give out.
     let next = std::fs::File::open("/dev/null").expect("a descriptor").as_raw_fd();
     let limit = u64::try_from(next).expect("descriptors are not negative");
     setrlimit(Resource::RLIMIT_NOFILE, limit, hard).expect("lowering is allowed");

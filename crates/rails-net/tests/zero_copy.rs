@@ -1,4 +1,5 @@
-//! Sending without copies, over the loopback interface, where the kernel copies after all and reports it.
+//! Sending without copies, over the loopback interface, where the kernel copies after all and
+//! reports it.
 
 use bytes::Bytes;
 use rails_net::{Lane, TcpLane, TcpTransport, Transport, ZeroCopy, ZeroCopyStats};

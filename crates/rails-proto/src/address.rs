@@ -9,13 +9,14 @@ use std::{
 
 /// The name of a transport in addresses: `tcp` (RFC 3986, section 3.1).
 ///
-/// A lower-case letter, then lower-case letters, digits, `+`, `-` and `.`, at most [`MAX_BYTES`](Self::MAX_BYTES) in all.
+/// A lower-case letter, then lower-case letters, digits, `+`, `-` and `.`, at most
+/// [`MAX_BYTES`](Self::MAX_BYTES) in all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scheme([u8; Self::MAX_BYTES + 1]);
 
-/// The address of a lane: `tcp://10.0.0.1:7575`. An address without a scheme, `10.0.0.1:7575`, is a TCP address, and TCP addresses are printed
-/// like that.
+/// The address of a lane: `tcp://10.0.0.1:7575`. An address without a scheme, `10.0.0.1:7575`, is a
+/// TCP address, and TCP addresses are printed like that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LaneAddress {
@@ -66,7 +67,8 @@ impl Scheme {
         Ok(Self(padded))
     }
 
-    /// The transport that a text such as `tcp://HOST:PORT` names, and the text behind `://`. A text without `://` is an address of TCP.
+    /// The transport that a text such as `tcp://HOST:PORT` names, and the text behind `://`. A text
+    /// without `://` is an address of TCP.
     ///
     /// # Errors
     /// As [`new`](Self::new).

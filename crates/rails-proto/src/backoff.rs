@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Waits that double up to a bound, without end: a lane that was down for hours is back within a second and a half after its link.
+/// Waits that double up to a bound, without end: a lane that was down for hours is back within a
+/// second and a half after its link.
 #[derive(Debug, Clone)]
 pub struct Backoff {
     next: Duration,
@@ -19,12 +20,14 @@ impl Backoff {
     /// The longest wait for an attempt that will probably fail, or succeed in vain.
     const LONGEST_RARE: Duration = Duration::from_secs(8);
 
-    /// Creates the waits for attempts that will probably fail: the peer has answered that it does not have the stream.
+    /// Creates the waits for attempts that will probably fail: the peer has answered that it does
+    /// not have the stream.
     pub fn rare() -> Self {
         Self { next: Self::RARE, longest: Self::LONGEST_RARE }
     }
 
-    /// Creates the waits for attempts that will probably succeed in vain: lanes join, and carry nothing.
+    /// Creates the waits for attempts that will probably succeed in vain: lanes join, and carry
+    /// nothing.
     pub fn barren() -> Self {
         Self { next: Self::SHORTEST, longest: Self::LONGEST_RARE }
     }
@@ -37,8 +40,8 @@ impl Backoff {
         now
     }
 
-    /// As [`next`](Self::next), but `jitter` draws the wait from half of that time to all of it, so that callers refused together do not
-    /// return together.
+    /// As [`next`](Self::next), but `jitter` draws the wait from half of that time to all of it, so
+    /// that callers refused together do not return together.
     pub fn next_with(&mut self, jitter: u8) -> Duration {
         let longest = self.next();
         longest / 2 + longest / 2 * u32::from(jitter) / u32::from(u8::MAX)

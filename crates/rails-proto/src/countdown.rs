@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 /// Counts down the time in which this process runs.
 ///
-/// The limit is counted in parts, each when a timer checks it. A check that comes much too late means that the process
-/// was stopped meanwhile (`SIGSTOP`, a frozen cgroup, a paused guest), or its thread was: then the part counts, and the
-/// time beyond it does not. So a stop takes at most a part of the limit, and a thread that is late with every check
-/// still comes to the end of it.
+/// The limit is counted in parts, each when a timer checks it. A check that comes much too late
+/// means that the process was stopped meanwhile (`SIGSTOP`, a frozen cgroup, a paused guest), or
+/// its thread was: then the part counts, and the time beyond it does not. So a stop takes at most a
+/// part of the limit, and a thread that is late with every check still comes to the end of it.
 #[derive(Debug, Clone, Copy)]
 pub struct Countdown {
     part: Duration,
@@ -37,7 +37,8 @@ impl Countdown {
         self.left.is_zero()
     }
 
-    /// Counts the time up to `now`, if it is time for that. Returns whether the countdown has ended.
+    /// Counts the time up to `now`, if it is time for that. Returns whether the countdown has
+    /// ended.
     pub fn count(&mut self, now: Instant) -> bool {
         if now >= self.check_at() {
             self.interrupt(now);
@@ -45,7 +46,8 @@ impl Countdown {
         self.is_over()
     }
 
-    /// Counts the time up to `now`, after which none counts until the caller [resumes](Self::resume) the countdown.
+    /// Counts the time up to `now`, after which none counts until the caller
+    /// [resumes](Self::resume) the countdown.
     pub fn interrupt(&mut self, now: Instant) {
         let is_late = now.saturating_duration_since(self.check_at()) >= PAUSE;
         let counted = if is_late { self.part } else { now.saturating_duration_since(self.counted_to) };
@@ -58,8 +60,8 @@ impl Countdown {
     }
 }
 
-/// A check comes later than this only if its process or thread did not run: timers of a busy machine are late by much
-/// less.
+/// A check comes later than this only if its process or thread did not run: timers of a busy
+/// machine are late by much less.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 /// The number of checks of a limit.
 const PARTS: u32 = 8;
@@ -71,7 +73,8 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(8);
     const MS: Duration = Duration::from_millis(1);
 
-    /// How often a countdown of the limit is checked, and when it ends, if each check is late by so much.
+    /// How often a countdown of the limit is checked, and when it ends, if each check is late by so
+    /// much.
     fn checks_and_end(late: Duration) -> (u32, Duration) {
         let begin = Instant::now();
         let mut countdown = Countdown::new(begin, LIMIT);

@@ -1,4 +1,5 @@
-//! The crate's inner decoders, for the fuzz targets. Each takes any input, and panics if a decoder panics or breaks its promises.
+//! The crate's inner decoders, for the fuzz targets. Each takes any input, and panics if a decoder
+//! panics or breaks its promises.
 
 use crate::{
     handshake,

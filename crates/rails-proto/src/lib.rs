@@ -1,7 +1,9 @@
-//! The rails protocol: the decisions of the two ends of a stream, as state machines without a socket, a clock or a task.
+//! The rails protocol: the decisions of the two ends of a stream, as state machines without a
+//! socket, a clock or a task.
 //!
-//! Time ([`std::time::Instant`]), bytes and random nonces are arguments. So the same code runs on sockets, under a simulated clock, and under property
-//! tests. A driver, such as rails-multirail, moves bytes and keeps the time.
+//! Time ([`std::time::Instant`]), bytes and random nonces are arguments. So the same code runs on
+//! sockets, under a simulated clock, and under property tests. A driver, such as rails-multirail,
+//! moves bytes and keeps the time.
 //!
 //! # Map
 //! Each module depends only on those above it.
@@ -9,8 +11,10 @@
 //! - [`wire`]: the bytes of a lane after it has joined: chunks, acknowledgements, resets;
 //! - [`seal`]: the encryption of a lane's frames;
 //! - [`pairing`]: which rail here leads to which rail of the peer;
-//! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret; [`security`]: the application's choice among the modes;
-//! - [`admission`]: which connections a listener keeps while their peers have not proved themselves;
+//! - [`handshake`]: how a lane joins a stream and how both ends prove that they know its secret;
+//!   [`security`]: the application's choice among the modes;
+//! - [`admission`]: which connections a listener keeps while their peers have not proved
+//!   themselves;
 //! - `receive_window`: how far a stream has arrived and is read;
 //! - `reassembler`: chunks in any order in, bytes in order out, inside a bounded window;
 //! - [`messages`]: the same for messages: they wait by priority, and arrive in their own buffers;
@@ -20,7 +24,8 @@
 //! - [`connection`]: one end of one stream, made of the above;
 //! - [`lane`]: one end of one lane, between its bytes and its connection;
 //! - [`countdown`]: limits of time that do not run while the process is stopped;
-//! - [`backoff`], [`redial`]: how long to wait before dialling a lost lane again; [`opening`]: which lanes try to open a stream, and when.
+//! - [`backoff`], [`redial`]: how long to wait before dialling a lost lane again; [`opening`]:
+//!   which lanes try to open a stream, and when.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 // clippy.toml lists them. Tests read the clock once, at their start.

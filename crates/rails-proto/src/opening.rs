@@ -1,4 +1,5 @@
-//! When lanes are called for the first time, their race to open a stream, and the attempts of each lane.
+//! When lanes are called for the first time, their race to open a stream, and the attempts of each
+//! lane.
 
 use crate::backoff::Backoff;
 use std::{
@@ -6,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Decides when the addresses of names are called, as in RFC 8305 ("Happy Eyeballs"), section 5. The first address of
-/// each name is called at once; each further one as soon as one of that name has failed, [`Race::DELAY`] after the one
-/// before, or when any address has succeeded.
+/// Decides when the addresses of names are called, as in RFC 8305 ("Happy Eyeballs"), section 5.
+/// The first address of each name is called at once; each further one as soon as one of that name
+/// has failed, [`Race::DELAY`] after the one before, or when any address has succeeded.
 #[derive(Debug)]
 pub struct Calls {
     names: Vec<NameCalls>,
@@ -40,7 +41,8 @@ pub enum Call {
 }
 
 impl Calls {
-    /// The calls to addresses by index. `is_further` says of each whether it belongs to the name of the one before.
+    /// The calls to addresses by index. `is_further` says of each whether it belongs to the name of
+    /// the one before.
     pub fn new(is_further: impl IntoIterator<Item = bool>) -> Self {
         let mut names: Vec<NameCalls> = Vec::new();
         let mut count = 0;
@@ -101,7 +103,8 @@ pub struct Awaited {
 }
 
 impl Awaited {
-    /// Waits for every lane. `is_further` says of each whether it leads to the name of the one before.
+    /// Waits for every lane. `is_further` says of each whether it leads to the name of the one
+    /// before.
     pub fn new(is_further: impl IntoIterator<Item = bool>) -> Self {
         let mut name = 0;
         let number = |is_further: bool| {
@@ -128,16 +131,18 @@ impl Awaited {
         &self.lanes
     }
 
-    /// How long to wait after the stream was opened: `grace`, but at most [`Race::DELAY`] if all names are reached and
-    /// only further addresses of theirs are left. A name may well have addresses that lead nowhere.
+    /// How long to wait after the stream was opened: `grace`, but at most [`Race::DELAY`] if all
+    /// names are reached and only further addresses of theirs are left. A name may well have
+    /// addresses that lead nowhere.
     pub fn grace(&self, grace: Duration) -> Duration {
         let are_reached = self.lanes.iter().all(|lane| self.reached.contains(&self.names[*lane]));
         if are_reached { grace.min(Race::DELAY) } else { grace }
     }
 }
 
-/// Decides which lanes try to open a stream, and when. A lane without an answer delays the next lane only briefly, as in RFC 8305 ("Happy Eyeballs"),
-/// section 5. The first lane that succeeds opens the stream, and the others join it.
+/// Decides which lanes try to open a stream, and when. A lane without an answer delays the next
+/// lane only briefly, as in RFC 8305 ("Happy Eyeballs"), section 5. The first lane that succeeds
+/// opens the stream, and the others join it.
 #[derive(Debug)]
 pub struct Race {
     delay: Duration,
@@ -150,7 +155,8 @@ pub struct Race {
 /// The next step of a lane that has connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// The lane tries to open the stream, and the caller calls [`Race::ended`] after success or failure.
+    /// The lane tries to open the stream, and the caller calls [`Race::ended`] after success or
+    /// failure.
     Open,
     /// The lane asks again at that time, or as soon as another lane's attempt has ended.
     Wait(Instant),
@@ -159,9 +165,11 @@ pub enum Turn {
 impl Race {
     /// RFC 8305's "Connection Attempt Delay", for few lanes.
     pub const DELAY: Duration = Duration::from_millis(250);
-    /// The last lane of a stream begins at most so long after the first. For the most lanes, the delay is 16 ms.
+    /// The last lane of a stream begins at most so long after the first. For the most lanes, the
+    /// delay is 16 ms.
     pub const SPREAD: Duration = Duration::from_secs(1);
-    /// RFC 8305's "Minimum Connection Attempt Delay", also for more addresses than a stream has lanes.
+    /// RFC 8305's "Minimum Connection Attempt Delay", also for more addresses than a stream has
+    /// lanes.
     const MIN_DELAY: Duration = Duration::from_millis(10);
 
     /// Creates a race of that many lanes.
@@ -196,9 +204,11 @@ impl Race {
 pub enum Setback {
     /// The peer answered that it is busy.
     Busy,
-    /// The cause may lie in the network: an answer in another protocol, or a connection cut in its handshake.
+    /// The cause may lie in the network: an answer in another protocol, or a connection cut in its
+    /// handshake.
     Passing,
-    /// The attempt timed out, or the connection was refused: the lane goes on trying, and the stream does not wait for it.
+    /// The attempt timed out, or the connection was refused: the lane goes on trying, and the
+    /// stream does not wait for it.
     Plain,
     /// Another attempt would fail in the same way.
     Lasting,
@@ -216,15 +226,17 @@ pub struct Attempts {
 /// The next step of a lane after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
-    /// The wait of the lane before its next attempt; `None` means until another lane has opened the stream.
+    /// The wait of the lane before its next attempt; `None` means until another lane has opened the
+    /// stream.
     pub wait: Option<Duration>,
-    /// Whether the lane counts as one that did not come up, so that the stream does not wait for it.
+    /// Whether the lane counts as one that did not come up, so that the stream does not wait for
+    /// it.
     pub counts: bool,
 }
 
 impl Attempts {
-    /// Decides the next step after a failed attempt. `is_open` says whether a lane has opened the stream, `is_spare`
-    /// whether other lanes are up; `jitter` is any random number.
+    /// Decides the next step after a failed attempt. `is_open` says whether a lane has opened the
+    /// stream, `is_spare` whether other lanes are up; `jitter` is any random number.
     pub fn after(&mut self, setback: Setback, is_open: bool, is_spare: bool, jitter: u8) -> Next {
         let counts = match setback {
             Setback::Busy => false,
@@ -252,7 +264,8 @@ impl Default for Attempts {
     }
 }
 
-/// After more [`Setback::Passing`] failures than this, a lane counts as failed: after about half a second.
+/// After more [`Setback::Passing`] failures than this, a lane counts as failed: after about half a
+/// second.
 const PATIENCE: u32 = 3;
 /// How long a lane waits after a lasting refusal: a peer's operator may remove the cause.
 const RARELY: Duration = Duration::from_secs(8);

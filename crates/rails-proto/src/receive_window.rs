@@ -1,8 +1,10 @@
-//! The window of the receiving side: how far the application has read, how much has arrived, and where the stream ends.
+//! The window of the receiving side: how far the application has read, how much has arrived, and
+//! where the stream ends.
 
 use crate::violation::Violation;
 
-/// Counts the bytes of a stream, or the slots of its messages, that arrive and are read. The caller keeps the bytes.
+/// Counts the bytes of a stream, or the slots of its messages, that arrive and are read. The caller
+/// keeps the bytes.
 #[derive(Debug)]
 pub(crate) struct ReceiveWindow {
     size: u64,
@@ -17,13 +19,14 @@ pub(crate) struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    /// A window of `size` bytes, of which none has arrived, for a stream that ends at `end`, if that is known.
+    /// A window of `size` bytes, of which none has arrived, for a stream that ends at `end`, if
+    /// that is known.
     pub(crate) fn new(size: u64, end: Option<u64>) -> Self {
         Self { size, read: 0, arrived: 0, duplicated: 0, end }
     }
 
-    /// Checks that a chunk may end at `end`, and with `fin` that the stream may end there; `highest` is the end of the
-    /// last byte that has arrived.
+    /// Checks that a chunk may end at `end`, and with `fin` that the stream may end there;
+    /// `highest` is the end of the last byte that has arrived.
     pub(crate) fn check(&self, end: u64, fin: bool, highest: u64) -> Result<(), Violation> {
         if end > self.limit() {
             return Err(Violation::BeyondWindow { end, limit: self.limit() });

@@ -14,7 +14,8 @@ pub enum Ended {
     Left,
     /// Another connection takes the lane's place.
     Replaced,
-    /// The peer's kernel closed or reset the lane: a new connection gets through at once, or is refused.
+    /// The peer's kernel closed or reset the lane: a new connection gets through at once, or is
+    /// refused.
     ByPeer,
     /// The lane ended in any other way.
     Otherwise,
@@ -48,7 +49,8 @@ pub struct Loss {
 pub struct Redial {
     backoff: Backoff,
     rare: Backoff,
-    /// The waits after connections that were barren, one after the other: handshakes that pass show no path.
+    /// The waits after connections that were barren, one after the other: handshakes that pass show
+    /// no path.
     barren: Backoff,
     wait: Duration,
 }
@@ -60,8 +62,8 @@ impl Redial {
         Self { backoff, rare, barren, wait: Duration::ZERO }
     }
 
-    /// Starts the attempts for a lane that was lost. This end dials a lane that the peer's kernel closed at once,
-    /// unless that happens again and again.
+    /// Starts the attempts for a lane that was lost. This end dials a lane that the peer's kernel
+    /// closed at once, unless that happens again and again.
     pub fn start(&mut self, Loss { ended, lived, is_barren }: Loss) {
         let barren = if is_barren { self.barren.clone() } else { Backoff::barren() };
         *self = Self { barren, ..Self::new() };
@@ -77,15 +79,16 @@ impl Redial {
         self.wait
     }
 
-    /// An attempt failed; `refused` says whether the peer refused it. A listener that does not have the stream may for a while be another than the
-    /// intended one.
+    /// An attempt failed; `refused` says whether the peer refused it. A listener that does not have
+    /// the stream may for a while be another than the intended one.
     pub fn failed(&mut self, refused: Option<Refused>) {
         self.wait = if refused == Some(Refused::Stream) { self.rare.next() } else { self.backoff.next() };
     }
 
     /// How long one attempt may take, on a path on which the first took `first`.
     ///
-    /// TCP repeats a lost SYN after 1 s, and then at growing intervals: a new attempt is no later. On a slow path an attempt needs longer.
+    /// TCP repeats a lost SYN after 1 s, and then at growing intervals: a new attempt is no later.
+    /// On a slow path an attempt needs longer.
     pub fn longest_attempt(first: Duration, handshake_timeout: Duration) -> Duration {
         (Self::MIN_ATTEMPT + 2 * first).min(handshake_timeout.max(Self::MIN_ATTEMPT))
     }

@@ -19,8 +19,9 @@ impl Secret {
     /// The shortest secret, in bytes.
     pub const SHORTEST: usize = 16;
 
-    /// Makes a secret that both ends have in advance. It should be random (`head -c 32 /dev/urandom`): an attacker on the
-    /// path who records a join can test any number of guesses against it.
+    /// Makes a secret that both ends have in advance. It should be random (`head -c 32
+    /// /dev/urandom`): an attacker on the path who records a join can test any number of
+    /// guesses against it.
     ///
     /// # Errors
     /// [`SecretTooShort`] below 16 bytes.

@@ -1,8 +1,9 @@
 //! The frames of a lane that has joined. `docs/wire.md` shows them byte by byte.
 //!
-//! Every frame starts with a header of 24 bytes, with numbers in network byte order. The last 4 bytes are a CRC-32C of the first 20, so
-//! that the receiver finds a damaged length before it uses the length. Only a data frame has more: its payload, which has a CRC-32C of
-//! its own. A packet or part frame describes the content of the data frame behind it.
+//! Every frame starts with a header of 24 bytes, with numbers in network byte order. The last 4
+//! bytes are a CRC-32C of the first 20, so that the receiver finds a damaged length before it uses
+//! the length. Only a data frame has more: its payload, which has a CRC-32C of its own. A packet or
+//! part frame describes the content of the data frame behind it.
 
 use crate::chunk::{Content, Packet, Part, Priority};
 use bytes::Bytes;
@@ -25,7 +26,8 @@ pub enum Frame {
         /// The offset up to which the sender of this frame has read.
         read: u64,
     },
-    /// The sender takes the lane out of the stream, which goes on over the others: the peer should send no more on it.
+    /// The sender takes the lane out of the stream, which goes on over the others: the peer should
+    /// send no more on it.
     Leave {
         /// Whether the peer has acknowledged everything that the sender has sent on the lane.
         drained: bool,
@@ -54,7 +56,8 @@ pub struct DataHeader {
 pub struct Ack {
     /// The number of chunks that have arrived whole on this lane since it joined.
     pub chunks: u64,
-    /// The stream offset that the peer must not pass yet. The application has read everything more than a window below it.
+    /// The stream offset that the peer must not pass yet. The application has read everything more
+    /// than a window below it.
     pub limit: u64,
     /// Whether every byte up to the end of the stream has arrived.
     pub complete: bool,
@@ -63,7 +66,8 @@ pub struct Ack {
 /// The reason why an end reset the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ResetReason {
-    /// The application gave the stream up, or had dropped it and its bytes could not be delivered in time.
+    /// The application gave the stream up, or had dropped it and its bytes could not be delivered
+    /// in time.
     #[error("the peer gave the stream up")]
     Dropped,
     /// The peer broke the protocol.
@@ -105,7 +109,8 @@ pub enum FrameError {
 }
 
 impl Frame {
-    /// The frame that precedes the data frame of a chunk with that content; a chunk of bytes has none.
+    /// The frame that precedes the data frame of a chunk with that content; a chunk of bytes has
+    /// none.
     pub fn of_content(content: Content) -> Option<Self> {
         match content {
             Content::Bytes => None,
@@ -170,8 +175,8 @@ impl Frame {
     /// Decodes a frame.
     ///
     /// # Errors
-    /// [`FrameError`] if the bytes are no frame. Nothing more can then be read from the lane, for the place of the next frame is
-    /// unknown.
+    /// [`FrameError`] if the bytes are no frame. Nothing more can then be read from the lane, for
+    /// the place of the next frame is unknown.
     pub fn decode(frame: &[u8; FRAME_LEN]) -> Result<Self, FrameError> {
         let (said, is) = (u32_at(frame, 20), crc32c(&frame[..20]));
         if said != is {

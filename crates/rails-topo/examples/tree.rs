@@ -1,9 +1,11 @@
 //! Prints a machine as a tree.
 //!
-//! Run: `cargo run -p rails-topo --example tree` for this machine, or with `-- PATH` for an hwloc XML file or a
-//! captured tree of `/sys` and `/proc`. `-- PATH --json` prints the model instead, `-- PATH --svg` the picture.
+//! Run: `cargo run -p rails-topo --example tree` for this machine, or with `-- PATH` for an hwloc
+//! XML file or a captured tree of `/sys` and `/proc`. `-- PATH --json` prints the model instead,
+//! `-- PATH --svg` the picture.
 //!
-//! Expected: a `machine` line, packages with their nodes, caches and cores, and a line for each NIC.
+//! Expected: a `machine` line, packages with their nodes, caches and cores, and a line for each
+//! NIC.
 
 use rails_topo::{Overlay, Topology};
 use std::{error::Error, path::PathBuf};

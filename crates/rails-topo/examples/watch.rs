@@ -36,8 +36,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The CPU time of all threads of this process so far (proc_pid_schedstat: the first number is in nanoseconds); ended
-/// threads are not counted, so there must be none.
+/// The CPU time of all threads of this process so far (proc_pid_schedstat: the first number is in
+/// nanoseconds); ended threads are not counted, so there must be none.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     let mut nanoseconds = 0;
     for thread in fs::read_dir("/proc/self/task")? {

@@ -29,7 +29,8 @@ pub enum SysfsError {
         /// The answer of the operating system.
         source: io::Error,
     },
-    /// The CPUs below the root could not be listed: permission is denied, or something else is in their folder's place.
+    /// The CPUs below the root could not be listed: permission is denied, or something else is in
+    /// their folder's place.
     #[error("cannot list `{path}/sys/devices/system/cpu`", path = path.display())]
     Cpus {
         /// The root.
@@ -37,7 +38,8 @@ pub enum SysfsError {
         /// The answer of the operating system.
         source: io::Error,
     },
-    /// The system lacked the means to read a file, such as descriptors or memory: nothing is known of its facts.
+    /// The system lacked the means to read a file, such as descriptors or memory: nothing is known
+    /// of its facts.
     #[error("cannot read `{path}`", path = path.display())]
     Unread {
         /// The file or folder.

@@ -5,9 +5,10 @@ use std::str::Lines;
 
 /// The lines of `/proc/interrupts` that stand for numbered interrupts.
 ///
-/// The format is that of `show_interrupts` (kernel/irq/proc.c, Linux 6.12): a head that names the online CPUs, then
-/// per interrupt its number, a count for each of them, the chip, the chip's own number, the kind of trigger, and
-/// two spaces before the names of the handlers, separated by commas.
+/// The format is that of `show_interrupts` (kernel/irq/proc.c, Linux 6.12): a head that names the
+/// online CPUs, then per interrupt its number, a count for each of them, the chip, the chip's own
+/// number, the kind of trigger, and two spaces before the names of the handlers, separated by
+/// commas.
 ///
 /// ```
 /// use rails_topo::{CpuId, InterruptLines};
@@ -60,7 +61,8 @@ impl<'a> Iterator for InterruptLines<'a> {
 }
 
 impl<'a> InterruptLine<'a> {
-    /// The number of times that each CPU has served it, since the machine was started or the interrupt was made.
+    /// The number of times that each CPU has served it, since the machine was started or the
+    /// interrupt was made.
     pub fn counts(&self) -> impl Iterator<Item = u64> + 'a {
         // `parse` has seen that they are numbers.
         self.counts.split_ascii_whitespace().filter_map(|count| count.parse().ok())
@@ -88,12 +90,14 @@ fn handlers(rest: &str) -> Option<&str> {
     (!last.is_empty() && !is_trigger(last)).then_some(last)
 }
 
-/// A CPU of the head. A number that no set takes from text is none, because a set takes memory by its largest number.
+/// A CPU of the head. A number that no set takes from text is none, because a set takes memory by
+/// its largest number.
 fn cpu(word: &str) -> Option<CpuId> {
     word.strip_prefix("CPU")?.parse().ok().filter(|number| *number <= LARGEST_PARSED).map(CpuId)
 }
 
-/// The chip's own number with the kind of trigger (`1-edge`, `16-fasteoi`, `27`), or its level (`Level`, `Edge`).
+/// The chip's own number with the kind of trigger (`1-edge`, `16-fasteoi`, `27`), or its level
+/// (`Level`, `Edge`).
 fn is_trigger(word: &str) -> bool {
     let number = word.split_once('-').map_or(word, |(number, _)| number);
     let number = number.strip_suffix("Level").or(number.strip_suffix("Edge")).unwrap_or(number).trim();

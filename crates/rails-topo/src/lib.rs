@@ -1,8 +1,9 @@
-//! The machine as rails see it: packages, NUMA nodes, caches, cores, and PCI with its devices: NICs with their queues
-//! and interrupts, RDMA, GPUs and disks.
+//! The machine as rails see it: packages, NUMA nodes, caches, cores, and PCI with its devices: NICs
+//! with their queues and interrupts, RDMA, GPUs and disks.
 //!
-//! [`Topology`] is a model of one machine. It is read from the machine itself, or from a file of another one; it
-//! answers which CPUs, memory and devices are close to each other, and it prints as a tree and as a picture.
+//! [`Topology`] is a model of one machine. It is read from the machine itself, or from a file of
+//! another one; it answers which CPUs, memory and devices are close to each other, and it prints as
+//! a tree and as a picture.
 //!
 //! # Smallest use
 //!
@@ -22,9 +23,9 @@
 //!
 //! # Other machines
 //!
-//! [`Topology::from_saved`] reads a file of any kind: an hwloc XML file, a capture ([`Capture`]), a model as JSON.
-//! [`Topology::from_sysfs_root`] reads a folder with a machine's `/sys` and `/proc`, and [`Topology::synthetic`] makes
-//! a machine from a description:
+//! [`Topology::from_saved`] reads a file of any kind: an hwloc XML file, a capture ([`Capture`]), a
+//! model as JSON. [`Topology::from_sysfs_root`] reads a folder with a machine's `/sys` and `/proc`,
+//! and [`Topology::synthetic`] makes a machine from a description:
 //!
 //! ```
 //! use rails_topo::{CpuId, Nic, NodeId, Topology};
@@ -38,33 +39,36 @@
 //!
 //! # Queries
 //!
-//! [`Topology::locality`] makes an index, whose queries allocate nothing: the closest PUs and nodes of a device, the
-//! common ancestor of two devices, the narrowest PCI link on the path to memory, the NICs of one card.
+//! [`Topology::locality`] makes an index, whose queries allocate nothing: the closest PUs and nodes
+//! of a device, the common ancestor of two devices, the narrowest PCI link on the path to memory,
+//! the NICs of one card.
 //!
 //! # What holds
 //!
 //! - The crate writes nothing, not even to `/sys`, and binds no thread, not even for a moment.
-//! - Unknown facts stay unknown. A node of -1 is not node 0, and a speed of -1 is no speed. A fact that cannot be read,
-//!   or that the CPUs in it contradict, is `None` or absent.
-//! - A captured machine cannot make the reader look outside its own tree, nor take memory without bound.
+//! - Unknown facts stay unknown. A node of -1 is not node 0, and a speed of -1 is no speed. A fact
+//!   that cannot be read, or that the CPUs in it contradict, is `None` or absent.
+//! - A captured machine cannot make the reader look outside its own tree, nor take memory without
+//!   bound.
 //! - There is no `unsafe` code.
 //!
-//! A model is of one moment: a CPU can go offline, a cpuset can shrink, and an interrupt can move afterwards. The
-//! module `monitor` reports such changes.
+//! A model is of one moment: a CPU can go offline, a cpuset can shrink, and an interrupt can move
+//! afterwards. The module `monitor` reports such changes.
 //!
 //! # Features
 //!
-//! - `hwloc` (on by default): hwloc reads this machine and XML files; it needs libhwloc 2.8 or newer and libudev.
-//!   Without it the kernel's own files are read, and no C library is needed.
+//! - `hwloc` (on by default): hwloc reads this machine and XML files; it needs libhwloc 2.8 or
+//!   newer and libudev. Without it the kernel's own files are read, and no C library is needed.
 //! - `captures` (on by default): [`Capture`] as a `.tar.gz`; `xml` (on by default):
-//!   [`Topology::to_hwloc_xml`]; `svg` (on by default): [`Topology::svg`]. Without them fewer crates are built.
+//!   [`Topology::to_hwloc_xml`]; `svg` (on by default): [`Topology::svg`]. Without them fewer
+//!   crates are built.
 //! - `config` (on by default): [`config`], TOML files that add, override and hide facts.
 //! - `monitor`: `monitor`, changes of this machine as a stream; it brings tokio and netlink.
 //!
 //! # Platform and privileges
 //!
-//! Linux only. Nothing needs a privilege; root also sees the VLANs and, on old kernels, the PCI links, whose files
-//! other users may not read.
+//! Linux only. Nothing needs a privilege; root also sees the VLANs and, on old kernels, the PCI
+//! links, whose files other users may not read.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 

@@ -30,8 +30,8 @@ pub trait Id: Copy {
 /// A set of kernel numbers, written in the kernel's list syntax (`0-3,8`).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IdSet<T> {
-    /// Bit `n % 64` of word `n / 64` stands for number `n`; the last word is never zero, so that equal sets are equal
-    /// words.
+    /// Bit `n % 64` of word `n / 64` stands for number `n`; the last word is never zero, so that
+    /// equal sets are equal words.
     words: Vec<u64>,
     of: PhantomData<T>,
 }
@@ -48,8 +48,8 @@ pub struct ParseSetError {
     pub reason: &'static str,
 }
 
-/// The largest number that is taken from text, in a set or alone, so that no hostile one can ask for memory without
-/// end.
+/// The largest number that is taken from text, in a set or alone, so that no hostile one can ask
+/// for memory without end.
 pub(crate) const LARGEST_PARSED: u32 = (1 << 20) - 1;
 
 impl Id for CpuId {
@@ -173,7 +173,8 @@ impl<T: Id> IdSet<T> {
         self.words.iter().enumerate().all(|(index, word)| word & !of_other(index) == 0)
     }
 
-    /// The words of the mask, bit `n % 64` of word `n / 64` for number `n`: the layout of the kernel's masks.
+    /// The words of the mask, bit `n % 64` of word `n / 64` for number `n`: the layout of the
+    /// kernel's masks.
     pub fn as_words(&self) -> &[u64] {
         &self.words
     }
@@ -185,8 +186,8 @@ impl<T: Id> IdSet<T> {
         set
     }
 
-    /// Reads the kernel's mask syntax: words of 32 bits in hexadecimal, the most significant first, with commas between
-    /// them (`00000001,0000000f` is 0-3,32).
+    /// Reads the kernel's mask syntax: words of 32 bits in hexadecimal, the most significant first,
+    /// with commas between them (`00000001,0000000f` is 0-3,32).
     pub fn parse_mask(text: &str) -> Result<Self, ParseSetError> {
         let error = |reason| ParseSetError { text: text.to_owned(), expected: "a mask like 00000000,0000000f", reason };
         let halves: Vec<&str> = text.trim().rsplit(',').collect();
@@ -203,7 +204,8 @@ impl<T: Id> IdSet<T> {
         Ok(Self::from_words(words.collect::<Vec<_>>()))
     }
 
-    /// The set in the kernel's mask syntax, as [`IdSet::parse_mask`] reads it; the empty set is `0`.
+    /// The set in the kernel's mask syntax, as [`IdSet::parse_mask`] reads it; the empty set is
+    /// `0`.
     pub fn to_mask(&self) -> String {
         let halves = self.words.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]);
         let mut halves: Vec<u32> = halves.collect();
@@ -288,7 +290,8 @@ impl<T: Id> fmt::Debug for IdSet<T> {
     }
 }
 
-/// Reads the kernel's list syntax; white space around it is allowed, the empty text is the empty set.
+/// Reads the kernel's list syntax; white space around it is allowed, the empty text is the empty
+/// set.
 impl<T: Id> FromStr for IdSet<T> {
     type Err = ParseSetError;
 

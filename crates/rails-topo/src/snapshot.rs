@@ -37,8 +37,8 @@ pub enum SnapshotError {
 }
 
 impl Topology {
-    /// Reads a model that was written as JSON (`rails-bench topo --json`, or [`serde`] with `serde_json`). Its origin
-    /// is that of the model.
+    /// Reads a model that was written as JSON (`rails-bench topo --json`, or [`serde`] with
+    /// `serde_json`). Its origin is that of the model.
     ///
     /// # Errors
     ///

@@ -17,8 +17,9 @@ use std::{
 pub struct Storage {
     /// The kernel's name of the block device: `nvme0n1p2`, `dm-0`, `md0`.
     pub device: String,
-    /// The disks under it, sorted, by the names that [`BlockDevice::name`](crate::BlockDevice::name) has: that of a
-    /// partition, and all of an array (md) or a mapped device (LVM, encryption). There is at least one.
+    /// The disks under it, sorted, by the names that
+    /// [`BlockDevice::name`](crate::BlockDevice::name) has: that of a partition, and all of an
+    /// array (md) or a mapped device (LVM, encryption). There is at least one.
     pub disks: Vec<String>,
 }
 
@@ -36,8 +37,8 @@ pub enum StorageError {
         /// The answer of the operating system.
         source: io::Error,
     },
-    /// The file system states no block device: it is in memory (tmpfs), on the network (NFS), above other file systems
-    /// (overlay), or has devices of its own (ZFS).
+    /// The file system states no block device: it is in memory (tmpfs), on the network (NFS), above
+    /// other file systems (overlay), or has devices of its own (ZFS).
     #[error("`{path}` is on a file system that states no block device ({filesystem})", path = path.display())]
     NoBlockDevice {
         /// The file.
@@ -66,10 +67,12 @@ pub enum StorageError {
 }
 
 impl Storage {
-    /// The disks that hold a file or a folder of this machine, or a block device (`/dev/nvme0n1`) and its disks.
+    /// The disks that hold a file or a folder of this machine, or a block device (`/dev/nvme0n1`)
+    /// and its disks.
     ///
-    /// The answer is the file system's device (`st_dev`) where that is a block device, and that of its mount for btrfs,
-    /// whose further devices are left out. The backing file of a loop device is not looked at.
+    /// The answer is the file system's device (`st_dev`) where that is a block device, and that of
+    /// its mount for btrfs, whose further devices are left out. The backing file of a loop
+    /// device is not looked at.
     ///
     /// ```no_run
     /// use rails_topo::Storage;
@@ -87,7 +90,8 @@ impl Storage {
     /// Search permission for the folders of the path; the file itself need not be readable.
     ///
     /// # References
-    /// stat(2), open(2) (`O_PATH`), proc_pid_mountinfo(5), Documentation/ABI/testing/sysfs-dev in the kernel's sources
+    /// stat(2), open(2) (`O_PATH`), proc_pid_mountinfo(5), Documentation/ABI/testing/sysfs-dev in
+    /// the kernel's sources
     pub fn of(path: impl AsRef<Path>) -> Result<Self, StorageError> {
         let path = path.as_ref();
         let failed = |call| move |source| StorageError::Call { call, path: path.to_owned(), source };
@@ -118,8 +122,9 @@ impl fmt::Display for Storage {
     }
 }
 
-/// The number of the block device that an open file's mount names as its source. The file's `st_dev` is a number
-/// without a device: btrfs gives one to each subvolume, and file systems without a block device have no other.
+/// The number of the block device that an open file's mount names as its source. The file's
+/// `st_dev` is a number without a device: btrfs gives one to each subvolume, and file systems
+/// without a block device have no other.
 fn mounted_device(file: &fs::File, path: &Path) -> Result<u64, StorageError> {
     let read = |name: &str| {
         let mut text = Vec::new();
@@ -151,7 +156,8 @@ fn mount<'t>(mountinfo: &'t str, id: &str) -> Option<(&'t str, &'t str)> {
     Some((words.next()?, words.next()?))
 }
 
-/// A word of `/proc/self/mountinfo`, where space, tab, newline and backslash are three octal digits after a backslash.
+/// A word of `/proc/self/mountinfo`, where space, tab, newline and backslash are three octal digits
+/// after a backslash.
 fn unescaped(word: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     escapes.into_iter().fold(word.to_owned(), |text, (escape, character)| text.replace(escape, character))

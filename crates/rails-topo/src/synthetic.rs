@@ -9,14 +9,15 @@ use std::collections::BTreeSet;
 impl Topology {
     /// The machine of that description, with these interfaces; it needs no hwloc.
     ///
-    /// A description is a list of levels from the outermost to the innermost, each with its number in one of the level
-    /// before: `package:2 numa:1 l3:1 core:4 pu:2` has two packages of eight PUs. Levels are `package` (or `socket`),
-    /// `die`, `numa` (`node`, `numanode`), `l3`, `l2` and `l1` (`l3cache` and so on; `l1` is the data cache), `core`
-    /// and `pu`, in any case of letters; `pu` is the last. PUs are numbered depth first. All are online and allowed.
+    /// A description is a list of levels from the outermost to the innermost, each with its number
+    /// in one of the level before: `package:2 numa:1 l3:1 core:4 pu:2` has two packages of
+    /// eight PUs. Levels are `package` (or `socket`), `die`, `numa` (`node`, `numanode`), `l3`,
+    /// `l2` and `l1` (`l3cache` and so on; `l1` is the data cache), `core` and `pu`, in any
+    /// case of letters; `pu` is the last. PUs are numbered depth first. All are online and allowed.
     ///
-    /// Nodes have 1 GiB of memory, as hwloc gives them, and are at distances 10 (themselves) and 20. Cache sizes are
-    /// unknown. A level that is left out is absent: unlike hwloc, which adds a node, a description without `numa` is a
-    /// machine without NUMA.
+    /// Nodes have 1 GiB of memory, as hwloc gives them, and are at distances 10 (themselves) and
+    /// 20. Cache sizes are unknown. A level that is left out is absent: unlike hwloc, which
+    /// adds a node, a description without `numa` is a machine without NUMA.
     ///
     /// # Errors
     ///
@@ -112,7 +113,8 @@ impl Level {
         }
     }
 
-    /// Whether this level can lie above `inner`; a core and its private caches may be written in either order.
+    /// Whether this level can lie above `inner`; a core and its private caches may be written in
+    /// either order.
     fn may_hold(self, inner: Self) -> bool {
         match (self, inner) {
             (Self::Numa, _) | (_, Self::Numa) | (Self::Core, Self::L1 | Self::L2) => true,
@@ -183,9 +185,11 @@ fn distances(nodes: &[NumaNode]) -> Option<Distances> {
 
 const CACHES: [Level; 3] = [Level::L3, Level::L2, Level::L1];
 
-/// Enough for any machine of today, and little enough that a description cannot ask for memory without end.
+/// Enough for any machine of today, and little enough that a description cannot ask for memory
+/// without end.
 const MAX_PUS: u32 = 4096;
-/// The most that Linux is built for (`CONFIG_NODES_SHIFT` is at most 10); there is a distance between any two.
+/// The most that Linux is built for (`CONFIG_NODES_SHIFT` is at most 10); there is a distance
+/// between any two.
 const MAX_NODES: u32 = 1024;
 
 #[cfg(test)]

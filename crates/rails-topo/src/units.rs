@@ -86,7 +86,8 @@ pub enum ParseQuantityError {
     },
 }
 
-/// Reads `500mbit`, `1.5 Gbit/s` or `10G`: decimal units of bits a second, in either case; a unit must be there.
+/// Reads `500mbit`, `1.5 Gbit/s` or `10G`: decimal units of bits a second, in either case; a unit
+/// must be there.
 impl FromStr for Bandwidth {
     type Err = ParseQuantityError;
 
@@ -105,8 +106,8 @@ impl FromStr for Bandwidth {
     }
 }
 
-/// Reads `1GiB`, `64 MiB`, `1.5GB` or `4096`: binary and decimal units in either case (`k`, `M` and `G` are binary), a
-/// number of bytes without one.
+/// Reads `1GiB`, `64 MiB`, `1.5GB` or `4096`: binary and decimal units in either case (`k`, `M` and
+/// `G` are binary), a number of bytes without one.
 impl FromStr for DataSize {
     type Err = ParseQuantityError;
 
@@ -147,7 +148,8 @@ fn scale_up(text: &str, number: &str, scale: u64) -> Result<u64, ParseQuantityEr
     if value < (1_u64 << 53) as f64 { Ok(value.round() as u64) } else { Err(out_of_range()) }
 }
 
-/// Writes `value` in the largest unit that leaves at least 1, with one decimal where it is not whole.
+/// Writes `value` in the largest unit that leaves at least 1, with one decimal where it is not
+/// whole.
 fn scaled(f: &mut fmt::Formatter<'_>, value: u64, base: u64, units: [&str; 5]) -> fmt::Result {
     let mut scale = 1;
     let mut unit = 0;

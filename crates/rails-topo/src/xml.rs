@@ -6,12 +6,13 @@ use std::path::Path;
 impl Topology {
     /// Reads an hwloc XML file; needs the cargo feature `hwloc`.
     ///
-    /// The file has no queues, interrupts, link speeds and addresses, so these are empty or unknown. The locality of an
-    /// interface is its first ancestor that is no I/O object; if that is the whole of a machine with several nodes, it
-    /// is unknown.
+    /// The file has no queues, interrupts, link speeds and addresses, so these are empty or
+    /// unknown. The locality of an interface is its first ancestor that is no I/O object; if
+    /// that is the whole of a machine with several nodes, it is unknown.
     ///
-    /// The installed hwloc parses the file, and trusts it: some damaged files crash the process in its C code (seen
-    /// with 2.9.0, whose own `lstopo` crashes too). Read a file of unknown origin in a process of its own.
+    /// The installed hwloc parses the file, and trusts it: some damaged files crash the process in
+    /// its C code (seen with 2.9.0, whose own `lstopo` crashes too). Read a file of unknown
+    /// origin in a process of its own.
     ///
     /// # Errors
     ///

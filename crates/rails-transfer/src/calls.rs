@@ -1,18 +1,23 @@
-//! The calls that a file system may refuse. A copy goes on without their guarantees, and says so once.
+//! The calls that a file system may refuse. A copy goes on without their guarantees, and says so
+//! once.
 
-use std::fmt;
-use std::fs::{File, Permissions};
-use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::sync::Arc;
-
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
-
-use crate::guarantee::{Guarantee, Lacking};
-use crate::message::MODE_BITS;
-use crate::observe::Observer;
-use crate::reason::Reason;
+use crate::{
+    guarantee::{Guarantee, Lacking},
+    message::MODE_BITS,
+    observe::Observer,
+    reason::Reason,
+};
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, fcntl},
+};
+use std::{
+    fmt,
+    fs::{File, Permissions},
+    io,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    sync::Arc,
+};
 
 /// The calls that a file system may refuse.
 #[derive(Debug, Clone, Copy)]
@@ -60,8 +65,8 @@ impl Calls {
 }
 
 impl Access {
-    /// Whether the file is this process's alone: its owner, anyone who may write to it, and anyone with another name
-    /// for it could read or change the bytes that arrive.
+    /// Whether the file is this process's alone: its owner, anyone who may write to it, and anyone
+    /// with another name for it could read or change the bytes that arrive.
     pub(crate) fn is_ours_alone(self) -> bool {
         self.user == nix::unistd::geteuid().as_raw() && self.mode & 0o022 == 0 && self.names == 1
     }
@@ -89,15 +94,16 @@ impl Guarantees {
             io::ErrorKind::WouldBlock => Reason::new(BUSY),
             _ => because("lock the part file")(error),
         };
-        // Both, as another receiver may be refused either of them, and a lock of one kind does not see the other.
+        // Both, as another receiver may be refused either of them, and a lock of one kind does not see the
+        // other.
         let has_record_lock = match (self.calls.record_lock)(part) {
             Err(error) if refuses(&error) => false,
             locked => locked.map(|()| true).map_err(failed)?,
         };
         let mut locked = (self.calls.lock)(part);
         if has_record_lock && locked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // A file system whose server has one kind of lock alone (CIFS) takes the first for another's. There the
-            // second is enough.
+            // A file system whose server has one kind of lock alone (CIFS) takes the first for another's. There
+            // the second is enough.
             (self.calls.record_unlock)(part).map_err(failed)?;
             locked = (self.calls.lock)(part);
         }
@@ -157,11 +163,12 @@ impl Guarantees {
     }
 }
 
-/// Whether the error says that a call is not to be had here, rather than that it was tried and failed, as EIO, ENOSPC
-/// and EDQUOT do.
+/// Whether the error says that a call is not to be had here, rather than that it was tried and
+/// failed, as EIO, ENOSPC and EDQUOT do.
 ///
-/// Reported of flock(2): ENOSYS (Lustre without `-o flock`), ENOLCK (NFS without lockd), EPERM (filters); of fchmod(2):
-/// EPERM (vfat, CIFS), EOPNOTSUPP; of fsync(2) on a folder: EINVAL (CIFS, 9p, FUSE). EACCES is a security module's.
+/// Reported of flock(2): ENOSYS (Lustre without `-o flock`), ENOLCK (NFS without lockd), EPERM
+/// (filters); of fchmod(2): EPERM (vfat, CIFS), EOPNOTSUPP; of fsync(2) on a folder: EINVAL (CIFS,
+/// 9p, FUSE). EACCES is a security module's.
 pub(crate) fn refuses(error: &io::Error) -> bool {
     let refused = [Errno::ENOSYS, Errno::EOPNOTSUPP, Errno::EINVAL, Errno::EPERM, Errno::EACCES, Errno::ENOLCK];
     match error.raw_os_error() {

@@ -1,13 +1,13 @@
-//! The errors that end a whole transfer. One file's failure is no error here: it is a [`Reason`] in the summary.
+//! The errors that end a whole transfer. One file's failure is no error here: it is a [`Reason`] in
+//! the summary.
 
-use std::ffi::OsString;
-use std::io;
-use std::path::PathBuf;
-
-use crate::frame::{MAX_BLOCK, MAX_CONTROL, VERSION};
-use crate::path::PathError;
-use crate::proto::WINDOW;
-use crate::reason::Reason;
+use crate::{
+    frame::{MAX_BLOCK, MAX_CONTROL, VERSION},
+    path::PathError,
+    proto::WINDOW,
+    reason::Reason,
+};
+use std::{ffi::OsString, io, path::PathBuf};
 
 /// Why [`send`](crate::send) gave up.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +80,8 @@ pub enum ReceiveError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadError {
-    /// The process, its user or its control group has as many threads as it may have, or no memory for a further one.
+    /// The process, its user or its control group has as many threads as it may have, or no memory
+    /// for a further one.
     #[error("none can be had: `pids.max` of the control group, RLIMIT_NPROC and kernel.threads-max limit them")]
     Spawn(#[source] io::Error),
     /// The thread panicked: the observer may have.

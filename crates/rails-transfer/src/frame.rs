@@ -1,7 +1,7 @@
 //! The form of frames and greetings.
 //!
-//! A frame is one kind byte, the payload's length as a little-endian `u32`, and the payload. A greeting is 8 bytes of
-//! magic, the version, and the role.
+//! A frame is one kind byte, the payload's length as a little-endian `u32`, and the payload. A
+//! greeting is 8 bytes of magic, the version, and the role.
 
 /// Which end of the protocol this one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,8 @@ pub(crate) fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
 
 /// The version in the greeting. Versions are not negotiated: both peers must name the same one.
 pub(crate) const VERSION: u16 = 1;
-/// The longest control message. The largest that is ever sent, an offer with a path of 4096 bytes, is half of it.
+/// The longest control message. The largest that is ever sent, an offer with a path of 4096 bytes,
+/// is half of it.
 pub(crate) const MAX_CONTROL: usize = 8 * 1024;
 /// The longest payload of a data block.
 pub(crate) const MAX_BLOCK: usize = 1024 * 1024;

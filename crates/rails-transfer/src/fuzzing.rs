@@ -1,4 +1,5 @@
-//! The decoders, for the fuzz targets: each takes any input, and panics where a decoder does or breaks its promise.
+//! The decoders, for the fuzz targets: each takes any input, and panics where a decoder does or
+//! breaks its promise.
 
 use crate::{
     Digest, RelPath, Totals,
@@ -7,7 +8,8 @@ use crate::{
 };
 use serde::Serialize;
 
-/// A message of the sender, then one of the receiver: a decoded message encodes to bytes that decode to the same, and fits a frame.
+/// A message of the sender, then one of the receiver: a decoded message encodes to bytes that
+/// decode to the same, and fits a frame.
 pub fn message(bytes: &[u8]) {
     fn one<M: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
         if let Ok(message) = message::decode::<M>(bytes) {
@@ -20,7 +22,8 @@ pub fn message(bytes: &[u8]) {
     one::<FromReceiver>(bytes);
 }
 
-/// Everything that a sender says of a batch with a folder and a file in it, and everything that a receiver answers.
+/// Everything that a sender says of a batch with a folder and a file in it, and everything that a
+/// receiver answers.
 pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let path = |name: &str| RelPath::parse(name).expect("it is a path");
     let digest = Digest::from(blake3::hash(b"abc"));

@@ -1,10 +1,8 @@
 //! The guarantees that a file system may refuse.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-
 use crate::reason::Reason;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A guarantee that the receiver's file system refused, and that the batch went on without.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,12 +13,13 @@ pub struct Lacking {
     pub cause: Reason,
 }
 
-/// A property of a copy that some file systems and sandboxes cannot give. What arrived is verified all the same.
+/// A property of a copy that some file systems and sandboxes cannot give. What arrived is verified
+/// all the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// Two receivers that write one file keep each other out, by a record lock (fcntl(2)) and by flock(2), or by one of
-    /// them.
+    /// Two receivers that write one file keep each other out, by a record lock (fcntl(2)) and by
+    /// flock(2), or by one of them.
     Lock,
     /// An unfinished file belongs to the receiver's user, and no other user may write to it.
     Owner,

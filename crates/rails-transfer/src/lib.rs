@@ -1,11 +1,14 @@
-//! Moves files and folders over one ordered byte stream: verified end to end, and resumed after a cut.
+//! Moves files and folders over one ordered byte stream: verified end to end, and resumed after a
+//! cut.
 //!
-//! One stream carries one batch. [`send`] walks its sources, offers every entry, and streams the bytes that the peer
-//! lacks; [`receive`] writes below one folder. Any `AsyncRead + AsyncWrite` is a stream: a striped stream between rails,
-//! a TCP connection, a pipe. Each of the two runs a thread of its own for the disk and the hash.
+//! One stream carries one batch. [`send`] walks its sources, offers every entry, and streams the
+//! bytes that the peer lacks; [`receive`] writes below one folder. Any `AsyncRead + AsyncWrite` is
+//! a stream: a striped stream between rails, a TCP connection, a pipe. Each of the two runs a
+//! thread of its own for the disk and the hash.
 //!
 //! # Example
-//! Two ends of a TCP connection, one after the other: the second batch finds the file there already.
+//! Two ends of a TCP connection, one after the other: the second batch finds the file there
+//! already.
 //!
 //! ```
 //! use rails_transfer::{How, ReceiveSummary, receive, send};
@@ -49,35 +52,39 @@
 //! ```
 //!
 //! # Contract
-//! - A file appears under its final name only whole: the sender computed its BLAKE3 as it read, the receiver as it
-//!   wrote, the two are equal, and the bytes are on disk.
-//! - A file that changes while it is read, or is replaced, is sent once more, and fails if it changes again. Its times
-//!   tell a change: stores through a shared mapping of pages that wait to be written to disk alter no time, and
-//!   remain unseen.
-//! - No path from the network leaves the receiving folder: names are parsed into [`RelPath`], and every access goes
-//!   through a `cap_std` folder handle, which refuses links inside the folder that lead out of it.
-//! - A transfer that is cut leaves `.NAME.rails-part` beside the final name. The next run goes on from there if the
-//!   sender's file still begins with those bytes.
-//! - Both peers hear of a file's failure, and it does not stop the others. `Ok` therefore means only that the protocol
-//!   came to its end; ask [`SendSummary::is_complete`] and [`ReceiveSummary::is_complete`].
-//! - A file system or a sandbox may refuse to lock, to set modes, or to write to disk on demand. The copy then goes
-//!   on, and names each missing [`Guarantee`] once ([`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the
-//!   file instead.
-//! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it, and at most
-//!   64 entries are open at a time. Only the sender's own list of files grows.
+//! - A file appears under its final name only whole: the sender computed its BLAKE3 as it read, the
+//!   receiver as it wrote, the two are equal, and the bytes are on disk.
+//! - A file that changes while it is read, or is replaced, is sent once more, and fails if it
+//!   changes again. Its times tell a change: stores through a shared mapping of pages that wait to
+//!   be written to disk alter no time, and remain unseen.
+//! - No path from the network leaves the receiving folder: names are parsed into [`RelPath`], and
+//!   every access goes through a `cap_std` folder handle, which refuses links inside the folder
+//!   that lead out of it.
+//! - A transfer that is cut leaves `.NAME.rails-part` beside the final name. The next run goes on
+//!   from there if the sender's file still begins with those bytes.
+//! - Both peers hear of a file's failure, and it does not stop the others. `Ok` therefore means
+//!   only that the protocol came to its end; ask [`SendSummary::is_complete`] and
+//!   [`ReceiveSummary::is_complete`].
+//! - A file system or a sandbox may refuse to lock, to set modes, or to write to disk on demand.
+//!   The copy then goes on, and names each missing [`Guarantee`] once
+//!   ([`ReceiveSummary::lacking`]); [`ReceiveOptions::strict`] fails the file instead.
+//! - Memory is bounded against any peer: a frame's length is checked before memory is taken for it,
+//!   and at most 64 entries are open at a time. Only the sender's own list of files grows.
 //!
 //! # Limits
-//! Times, owners, extended attributes, access lists, hard links (each name becomes a file of its own) and holes (they
-//! are sent as zeros) are not kept. Set-user-id, set-group-id and sticky bits are dropped: a mode is nine bits. The
-//! stream, not this crate, encrypts and authenticates. A file that grows past RLIMIT_FSIZE fails by its name in a
-//! process that handles or ignores SIGXFSZ; the kernel ends any other. Linux only.
+//! Times, owners, extended attributes, access lists, hard links (each name becomes a file of its
+//! own) and holes (they are sent as zeros) are not kept. Set-user-id, set-group-id and sticky bits
+//! are dropped: a mode is nine bits. The stream, not this crate, encrypts and authenticates. A file
+//! that grows past RLIMIT_FSIZE fails by its name in a process that handles or ignores SIGXFSZ; the
+//! kernel ends any other. Linux only.
 //!
 //! [`protocol`] draws the protocol byte by byte.
 //!
 //! # Map
-//! `path`, `reason` and `message` are the vocabulary and its codec, `frame` and `wire` the framing, `proto` the two state
-//! machines (no I/O), `plan` and `source` the sender's files, `store` the receiver's, `calls` the system calls that may
-//! be refused, `sender` and `receiver` the drivers, `thread` their threads.
+//! `path`, `reason` and `message` are the vocabulary and its codec, `frame` and `wire` the framing,
+//! `proto` the two state machines (no I/O), `plan` and `source` the sender's files, `store` the
+//! receiver's, `calls` the system calls that may be refused, `sender` and `receiver` the drivers,
+//! `thread` their threads.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -1,12 +1,8 @@
 //! The messages of the two peers, and their bytes.
 
-use std::fmt;
-
+use crate::{guarantee::Lacking, path::RelPath, reason::Reason};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-
-use crate::guarantee::Lacking;
-use crate::path::RelPath;
-use crate::reason::Reason;
+use std::fmt;
 
 /// A file's BLAKE3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,7 +19,8 @@ pub struct Totals {
     pub bytes: u64,
 }
 
-/// A message from the sender. Entries are numbered 0, 1, 2, ... in the order in which they are opened.
+/// A message from the sender. Entries are numbered 0, 1, 2, ... in the order in which they are
+/// opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FromSender {
     /// First, and once.
@@ -59,7 +56,8 @@ pub(crate) enum FromReceiver {
     Settled { id: u64, outcome: Settled },
     /// Everything is settled and on disk; the answer to `Done`.
     Bye,
-    /// Before `Bye`, to a sender that marks modes by [`HEARS_LACKING`]: a guarantee that the file system refused.
+    /// Before `Bye`, to a sender that marks modes by [`HEARS_LACKING`]: a guarantee that the file
+    /// system refused.
     Lacking { lacking: Lacking },
 }
 
@@ -122,7 +120,8 @@ impl fmt::Debug for Digest {
 
 /// Appends the message's bytes.
 pub(crate) fn encode<M: Serialize>(message: &M, onto: Vec<u8>) -> Vec<u8> {
-    // Serializing into a growing vector fails only for types without a known length, of which there is none here.
+    // Serializing into a growing vector fails only for types without a known length, of which there is
+    // none here.
     postcard::to_extend(message, onto).expect("a message has a length known beforehand")
 }
 
@@ -134,17 +133,17 @@ pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::E
     }
 }
 
-/// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried to another
-/// machine, where the owner is another one.
+/// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried
+/// to another machine, where the owner is another one.
 pub(crate) const MODE_BITS: u32 = 0o777;
-/// A bit beside a mode's: the sender takes `Lacking`. A receiver that does not know it heeds a mode's nine bits alone.
+/// A bit beside a mode's: the sender takes `Lacking`. A receiver that does not know it heeds a
+/// mode's nine bits alone.
 pub(crate) const HEARS_LACKING: u32 = 1 << 31;
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn messages_with_paths_outside_do_not_decode() {

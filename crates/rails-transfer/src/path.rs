@@ -1,17 +1,18 @@
 //! The path of an entry below the receiving folder: once it exists it is safe to use.
 
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::Path,
+};
 
 /// A relative path that cannot leave the folder it is applied to.
 ///
-/// One or more components joined by single `/`. A component is 1 to 255 bytes, any bytes but `/` and NUL (so
-/// not necessarily UTF-8), and is not `.`, `..` or one of the receiver's own temporary names. The whole is at
-/// most 4096 bytes and 256 components.
+/// One or more components joined by single `/`. A component is 1 to 255 bytes, any bytes but `/`
+/// and NUL (so not necessarily UTF-8), and is not `.`, `..` or one of the receiver's own temporary
+/// names. The whole is at most 4096 bytes and 256 components.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u8>", into = "Vec<u8>")]
 pub struct RelPath(Vec<u8>);
@@ -65,8 +66,9 @@ impl RelPath {
 
     /// The temporary name beside [`name`](Self::name) under which an unfinished file is kept.
     ///
-    /// `.NAME.rails-part`; where that would be longer than a name may be (255 bytes), the name's BLAKE3 takes its
-    /// place and the suffix differs, so that no short name has the same temporary name.
+    /// `.NAME.rails-part`; where that would be longer than a name may be (255 bytes), the name's
+    /// BLAKE3 takes its place and the suffix differs, so that no short name has the same
+    /// temporary name.
     pub(crate) fn part_name(&self) -> OsString {
         let name = self.name().as_bytes();
         let mut part = vec![b'.'];
@@ -115,7 +117,8 @@ impl From<RelPath> for Vec<u8> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// Nothing between two slashes, or nothing at all; an absolute path begins with such a component.
+    /// Nothing between two slashes, or nothing at all; an absolute path begins with such a
+    /// component.
     #[error("the path is absolute or has an empty component")]
     Empty,
     /// A component is `.` or `..`.
@@ -161,16 +164,16 @@ fn check_component(component: &[u8]) -> Result<(), PathError> {
 const MAX_COMPONENT: usize = 255;
 /// PATH_MAX of `linux/limits.h`.
 const MAX_PATH: usize = 4096;
-/// Deep enough for every real tree; a bound so that a peer cannot have thousands of folders opened for one path.
+/// Deep enough for every real tree; a bound so that a peer cannot have thousands of folders opened
+/// for one path.
 const MAX_DEPTH: usize = 256;
 const PART_SUFFIX: &[u8] = b".rails-part";
 const LONG_PART_SUFFIX: &[u8] = b".rails-part-long";
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn paths_that_could_escape_are_refused() {

@@ -1,21 +1,24 @@
 //! Turns the sources named by the caller into the list of entries to offer.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::{fmt, fs, io};
-
-use cap_std::ambient_authority;
-use cap_std::fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt};
-
-use crate::error::SendError;
-use crate::message::{MODE_BITS, Totals};
-use crate::path::{PathError, RelPath};
-use crate::reason::Reason;
-use crate::summary::Skipped;
+use crate::{
+    error::SendError,
+    message::{MODE_BITS, Totals},
+    path::{PathError, RelPath},
+    reason::Reason,
+    summary::Skipped,
+};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, MetadataExt, OpenOptions, OpenOptionsExt},
+};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    fmt, fs, io,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 /// Everything that a batch will offer, in the order in which it will.
 #[derive(Debug, Default)]
@@ -63,14 +66,17 @@ pub(crate) enum What {
 pub(crate) enum Place {
     /// Named by the caller, who means the target of a link of that name.
     Named(PathBuf),
-    /// Below a folder that the caller named. It is looked for from there, so that no folder on the way that became a link leads elsewhere.
+    /// Below a folder that the caller named. It is looked for from there, so that no folder on the
+    /// way that became a link leads elsewhere.
     Below(Arc<Dir>, PathBuf),
 }
 
-/// Walks the sources. Everything that makes the batch impossible is found here, before a byte is sent.
+/// Walks the sources. Everything that makes the batch impossible is found here, before a byte is
+/// sent.
 ///
-/// A folder arrives under its own name, with its contents; a source that ends in `.` or `..`, or is `/`, has no
-/// name of its own, and its contents arrive directly in the receiving folder (as with `cp -r`).
+/// A folder arrives under its own name, with its contents; a source that ends in `.` or `..`, or is
+/// `/`, has no name of its own, and its contents arrive directly in the receiving folder (as with
+/// `cp -r`).
 pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
     let mut plan = Plan::default();
     for source in sources {
@@ -94,8 +100,8 @@ pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
 }
 
 impl Plan {
-    /// Adds a folder with all that is below it. Everything is reached from the folder's handle, so that the length of
-    /// its own path, and links that folders turn into, make no difference.
+    /// Adds a folder with all that is below it. Everything is reached from the folder's handle, so
+    /// that the length of its own path, and links that folders turn into, make no difference.
     fn walk(&mut self, source: &Path, base: Option<&RelPath>) -> Result<(), SendError> {
         let failed = |error| SendError::Source { path: source.to_owned(), source: error };
         let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
@@ -178,10 +184,11 @@ fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { source.file_name() }
 }
 
-/// The paths of a folder's entries, from the root, in descending order: two runs over one tree offer the same entries
-/// in the same order.
+/// The paths of a folder's entries, from the root, in descending order: two runs over one tree
+/// offer the same entries in the same order.
 fn list(root: &Dir, folder: &Path) -> io::Result<Vec<PathBuf>> {
-    // `.` because the empty path names nothing; not as a link, which the folder may have become since it was inspected.
+    // `.` because the empty path names nothing; not as a link, which the folder may have become since
+    // it was inspected.
     let name = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);

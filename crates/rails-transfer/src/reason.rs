@@ -1,8 +1,7 @@
 //! Why something failed.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Why something failed, in words meant for a person; it comes from the peer as often as not.
 ///
@@ -12,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct Reason(String);
 
 impl Reason {
-    /// Makes a reason out of any text: control characters become spaces, and the text ends after 1024 bytes.
+    /// Makes a reason out of any text: control characters become spaces, and the text ends after
+    /// 1024 bytes.
     pub fn new(text: impl fmt::Display) -> Self {
         let mut text = text.to_string().replace(char::is_control, " ");
         text.truncate(text.floor_char_boundary(MAX_REASON));

@@ -1,43 +1,48 @@
 //! Drives the receiver over a stream.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::mpsc as sync_mpsc;
+use crate::{
+    calls::{Calls, Guarantees},
+    error::{ReceiveError, Violation, WireError},
+    frame::{Frame, Role},
+    message::{FromReceiver, FromSender, HEARS_LACKING, Settled},
+    observe::{Observer, Outcome},
+    path::RelPath,
+    proto::{Fate, Inbound, MAX_ANSWERS},
+    reason::Reason,
+    store::{Incoming, Store},
+    summary::ReceiveSummary,
+    thread::{self, Running},
+    wire::{FrameReader, FrameWriter, greet},
+};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, mpsc as sync_mpsc},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
 
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
-
-use crate::calls::{Calls, Guarantees};
-use crate::error::{ReceiveError, Violation, WireError};
-use crate::frame::{Frame, Role};
-use crate::message::{FromReceiver, FromSender, HEARS_LACKING, Settled};
-use crate::observe::{Observer, Outcome};
-use crate::path::RelPath;
-use crate::proto::{Fate, Inbound, MAX_ANSWERS};
-use crate::reason::Reason;
-use crate::store::{Incoming, Store};
-use crate::summary::ReceiveSummary;
-use crate::thread::{self, Running};
-use crate::wire::{FrameReader, FrameWriter, greet};
-
-/// Receives one batch from `stream`, whose peer runs [`send`](crate::send), and writes it below `into`.
+/// Receives one batch from `stream`, whose peer runs [`send`](crate::send), and writes it below
+/// `into`.
 ///
-/// `into` is made if it is not there; nothing outside it is touched. The stream is shut down at the end. When this
-/// returns, with or without an error, no thread of it is writing any more; when the future is dropped, the thread
-/// ends by itself a moment later.
+/// `into` is made if it is not there; nothing outside it is touched. The stream is shut down at the
+/// end. When this returns, with or without an error, no thread of it is writing any more; when the
+/// future is dropped, the thread ends by itself a moment later.
 ///
-/// No runtime is needed beyond the one that `stream` needs. No time limit is applied: the stream's owner decides how
-/// long a silent peer is waited for.
+/// No runtime is needed beyond the one that `stream` needs. No time limit is applied: the stream's
+/// owner decides how long a silent peer is waited for.
 ///
 /// # Deadlock
-/// Frames go to the disk thread, which never waits for the answers it gives: they go into a queue with
-/// room for all that a peer that keeps to the protocol can be owed. See [`send`](crate::send).
+/// Frames go to the disk thread, which never waits for the answers it gives: they go into a queue
+/// with room for all that a peer that keeps to the protocol can be owed. See [`send`](crate::send).
 ///
 /// # Errors
-/// A failure of the whole batch: a folder that cannot be opened or no thread to be had (the sender hears why), a stream
-/// that fails or ends early, a peer that breaks the protocol. A file that fails on its own is in
-/// [`ReceiveSummary::failures`], and a guarantee that the file system refuses in [`ReceiveSummary::lacking`].
+/// A failure of the whole batch: a folder that cannot be opened or no thread to be had (the sender
+/// hears why), a stream that fails or ends early, a peer that breaks the protocol. A file that
+/// fails on its own is in [`ReceiveSummary::failures`], and a guarantee that the file system
+/// refuses in [`ReceiveSummary::lacking`].
 pub async fn receive<S>(stream: S, into: &Path, observer: Arc<dyn Observer>) -> Result<ReceiveSummary, ReceiveError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -76,8 +81,9 @@ impl ReceiveOptions {
         Self::default()
     }
 
-    /// Whether a file fails for which the file system refuses a [`Guarantee`](crate::Guarantee). By default it does
-    /// not: the guarantee is in [`ReceiveSummary::lacking`], and the observer hears of it.
+    /// Whether a file fails for which the file system refuses a [`Guarantee`](crate::Guarantee). By
+    /// default it does not: the guarantee is in [`ReceiveSummary::lacking`], and the observer
+    /// hears of it.
     pub fn strict(mut self, strict: bool) -> Self {
         self.is_strict = strict;
         self
@@ -120,7 +126,8 @@ impl ReceiveOptions {
             }
         };
 
-        // Three things go on until one fails or all are through: frames in, answers out, and the thread between.
+        // Three things go on until one fails or all are through: frames in, answers out, and the thread
+        // between.
         let mut reading = Box::pin(read_frames(&mut reader, work));
         let mut writing = Box::pin(write_answers(&mut writer, answers));
         let (mut has_read, mut has_written, mut worked) = (false, false, None);
@@ -145,8 +152,8 @@ impl ReceiveOptions {
                 _ => {}
             }
         };
-        // Without frames to come the thread ends, and leaves its files in order; without a reader of its answers it
-        // digests no file to its end.
+        // Without frames to come the thread ends, and leaves its files in order; without a reader of its
+        // answers it digests no file to its end.
         drop(reading);
         drop(writing);
         let worked = match worked {
@@ -396,7 +403,8 @@ impl Worker {
     fn on_done(&mut self) -> Result<(), Violation> {
         self.inbound.on_done()?;
         let Err(reason) = self.store.sync() else {
-            // All other answers have been read by a peer that keeps to the protocol, so that there is room for these.
+            // All other answers have been read by a peer that keeps to the protocol, so that there is room for
+            // these.
             for lacking in self.store.guarantees.lacking().iter().filter(|_| self.hears_lacking) {
                 self.answer(FromReceiver::Lacking { lacking: lacking.clone() })?;
             }
@@ -407,10 +415,11 @@ impl Worker {
         self.answer(FromReceiver::Refuse { reason })
     }
 
-    /// Settles the current file as failed; the bytes that the sender has under way for it are dropped.
+    /// Settles the current file as failed; the bytes that the sender has under way for it are
+    /// dropped.
     ///
-    /// The file's part stays for a later run, after a full disk as well: its bytes are good, and the next run may find
-    /// room for the rest.
+    /// The file's part stays for a later run, after a full disk as well: its bytes are good, and
+    /// the next run may find room for the rest.
     fn give_up(&mut self, id: u64, reason: Reason) -> Result<(), Violation> {
         self.inbound.discard();
         let Receiving { path, size, file } = self.take(id);
@@ -428,7 +437,8 @@ impl Worker {
         self.answer(FromReceiver::Settled { id, outcome })
     }
 
-    /// Queues an answer without waiting; a full queue is a peer that opened more than the window allows.
+    /// Queues an answer without waiting; a full queue is a peer that opened more than the window
+    /// allows.
     fn answer(&self, answer: FromReceiver) -> Result<(), Violation> {
         match self.answers.try_send(answer) {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Violation::Window),

@@ -1,46 +1,52 @@
 //! Drives the sender over a stream.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
-
-use crate::error::{SendError, Violation, WireError};
-use crate::frame::{Frame, Role};
-use crate::guarantee::Lacking;
-use crate::message::{Digest, FromReceiver, FromSender, HEARS_LACKING, Held, Settled};
-use crate::observe::{Observer, Outcome};
-use crate::plan::{Entry, Plan, What, plan};
-use crate::proto::{Kind, MAX_ANSWERS, Outbound};
-use crate::reason::Reason;
-use crate::source::{self, Event, Handles, Job};
-use crate::summary::{Failure, How, SendSummary, SentFile};
-use crate::thread;
-use crate::wire::{FrameReader, FrameWriter, greet};
+use crate::{
+    error::{SendError, Violation, WireError},
+    frame::{Frame, Role},
+    guarantee::Lacking,
+    message::{Digest, FromReceiver, FromSender, HEARS_LACKING, Held, Settled},
+    observe::{Observer, Outcome},
+    plan::{Entry, Plan, What, plan},
+    proto::{Kind, MAX_ANSWERS, Outbound},
+    reason::Reason,
+    source::{self, Event, Handles, Job},
+    summary::{Failure, How, SendSummary, SentFile},
+    thread,
+    wire::{FrameReader, FrameWriter, greet},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::mpsc,
+};
 
 /// Sends files and folders over `stream`, whose peer runs [`receive`](crate::receive).
 ///
-/// A file arrives under its name, a folder under its name with all that it holds; a source that ends in `.` or
-/// `..` stands for its contents. A link named as a source is followed; links and special files below a source are
-/// left out and reported. The stream is shut down at the end.
+/// A file arrives under its name, a folder under its name with all that it holds; a source that
+/// ends in `.` or `..` stands for its contents. A link named as a source is followed; links and
+/// special files below a source are left out and reported. The stream is shut down at the end.
 ///
-/// No runtime is needed beyond the one that `stream` needs. When the future is dropped, the transfer is cut: a later
-/// one goes on from there. No time limit is applied: the owner of the stream decides how long a silent peer is waited
-/// for.
+/// No runtime is needed beyond the one that `stream` needs. When the future is dropped, the
+/// transfer is cut: a later one goes on from there. No time limit is applied: the owner of the
+/// stream decides how long a silent peer is waited for.
 ///
 /// # Deadlock
-/// Each end reads in every state of its writing: here, answers go into a queue that has room for as many as a
-/// peer that keeps to the protocol can ever have under way. So the receiver's writing always gets on, and with it
-/// its reading waits for nothing but its disk, and with that our writing gets on, however few bytes the stream
-/// holds.
+/// Each end reads in every state of its writing: here, answers go into a queue that has room for as
+/// many as a peer that keeps to the protocol can ever have under way. So the receiver's writing
+/// always gets on, and with it its reading waits for nothing but its disk, and with that our
+/// writing gets on, however few bytes the stream holds.
 ///
 /// # Errors
-/// A failure of the whole batch: a source that is missing or special, two sources of one name, no thread to be had (all
-/// before anything is sent), a stream that fails, a peer that breaks the protocol. A file that fails on its own is in
-/// [`SendSummary::failures`].
+/// A failure of the whole batch: a source that is missing or special, two sources of one name, no
+/// thread to be had (all before anything is sent), a stream that fails, a peer that breaks the
+/// protocol. A file that fails on its own is in [`SendSummary::failures`].
 pub async fn send<S>(stream: S, sources: &[PathBuf], observer: Arc<dyn Observer>) -> Result<SendSummary, SendError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
@@ -48,7 +54,8 @@ where
     let sources = sources.to_vec();
     let plan = thread::run(move || plan(&sources))?.result().await??;
     let (reader, disk) = source::channels();
-    // The thread ends when `disk` is dropped; nothing of it outlives the transfer but the end of one read.
+    // The thread ends when `disk` is dropped; nothing of it outlives the transfer but the end of one
+    // read.
     let mut reading = thread::run(move || reader.run())?;
     observer.totals(&plan.totals);
     plan.skipped.iter().for_each(|skip| observer.skipped(&skip.source, &skip.reason));
@@ -104,7 +111,8 @@ struct Sending<W> {
     plan: Plan,
     /// How many of the plan's entries have been opened.
     opened: usize,
-    /// How many of the plan's entries, counted from the end, have been passed over in search of folders to seal.
+    /// How many of the plan's entries, counted from the end, have been passed over in search of
+    /// folders to seal.
     sealed: usize,
 
     /// The open entries.
@@ -191,8 +199,9 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         Ok(self.summary)
     }
 
-    /// Opens as many entries as the window allows: folders and files in the plan's order, and when all of those
-    /// are settled, the folders' seals, innermost first, because a sealed folder may be read-only.
+    /// Opens as many entries as the window allows: folders and files in the plan's order, and when
+    /// all of those are settled, the folders' seals, innermost first, because a sealed folder
+    /// may be read-only.
     async fn open_entries(&mut self) -> Result<(), WireError> {
         let all = self.plan.entries.len();
         while self.outbound.has_room()
@@ -243,8 +252,8 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
             return Ok(Step::Disk(event));
         }
         self.writer.flush().await?;
-        // The reading half ends only after the last word, and the disk thread only after us: where a channel is
-        // closed, the end of the one behind it is about to be reported by `send`.
+        // The reading half ends only after the last word, and the disk thread only after us: where a
+        // channel is closed, the end of the one behind it is about to be reported by `send`.
         tokio::select! {
             Some(answer) = self.answers.recv() => Ok(Step::Answer(answer)),
             Some(event) = self.disk.events.recv() => Ok(Step::Disk(event)),
@@ -287,7 +296,8 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     fn on_settled(&mut self, id: u64, outcome: Settled) -> Result<(), WireError> {
         let index = self.outbound.on_settled(id, &outcome)?;
         let entry = &self.plan.entries[index];
-        // A file that failed at the receiver while it is still being read here stays until it is taken back.
+        // A file that failed at the receiver while it is still being read here stays until it is taken
+        // back.
         if self.outbound.is_lost(id) {
             self.files[&id].stop.store(true, Ordering::Relaxed);
         }

@@ -1,22 +1,26 @@
 //! The sender's disk thread: reads and hashes files ahead of the stream.
 
-use std::fs::{self, File, Metadata, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc as sync_mpsc;
-use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
+use crate::{
+    frame::Block,
+    message::{Digest, Held, MODE_BITS},
+    plan::Place,
+    proto::{Choice, choose, prefix_to_check},
+    reason::Reason,
+};
 use cap_std::fs::OpenOptionsExt as _;
+use std::{
+    fs::{self, File, Metadata, OpenOptions},
+    io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc as sync_mpsc,
+    },
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 use tokio::sync::mpsc;
-
-use crate::frame::Block;
-use crate::message::{Digest, Held, MODE_BITS};
-use crate::plan::Place;
-use crate::proto::{Choice, choose, prefix_to_check};
-use crate::reason::Reason;
 
 /// A file to read, now that the receiver has named the bytes that it holds.
 #[derive(Debug)]
@@ -49,7 +53,8 @@ pub(crate) enum Event {
         id: u64,
         digest: Digest,
     },
-    /// The file changed since it was listed: the bytes that were read may never have been in it at one time.
+    /// The file changed since it was listed: the bytes that were read may never have been in it at
+    /// one time.
     Changed {
         id: u64,
         reason: Reason,
@@ -195,8 +200,8 @@ impl Reader {
 struct Stamp {
     identity: Identity,
     size: u64,
-    /// Seconds and nanoseconds of the last change of the bytes, and of the last change of anything; no call can set the
-    /// second.
+    /// Seconds and nanoseconds of the last change of the bytes, and of the last change of anything;
+    /// no call can set the second.
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -214,7 +219,8 @@ impl Stamp {
         }
     }
 
-    /// How long a change could still get the times that the file has already, by this time since 1970.
+    /// How long a change could still get the times that the file has already, by this time since
+    /// 1970.
     fn is_fresh_for(&self, now: Duration) -> Option<Duration> {
         let (seconds, nanos) = self.modified.max(self.changed);
         let last = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
@@ -227,8 +233,8 @@ impl Stamp {
 
 /// Opens the file as it was listed.
 fn open(job: &Job) -> Result<(File, Stamp), Stop> {
-    // Between listing and opening, a file may have become a pipe, whose opening would wait for a writer, or a link. `O_NONBLOCK` means
-    // nothing to a regular file (open(2)).
+    // Between listing and opening, a file may have become a pipe, whose opening would wait for a
+    // writer, or a link. `O_NONBLOCK` means nothing to a regular file (open(2)).
     let opened = match &job.source {
         Place::Named(path) => OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path),
         Place::Below(root, path) => {
@@ -263,7 +269,8 @@ fn open(job: &Job) -> Result<(File, Stamp), Stop> {
     Ok((file, stamp))
 }
 
-/// Makes sure that the bytes that were read since the file was opened are those of the file that has the name.
+/// Makes sure that the bytes that were read since the file was opened are those of the file that
+/// has the name.
 fn unchanged(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop> {
     if named(job).ok() != Some(stamp.identity) {
         return Err(Stop::Changed(Reason::new("sender: the file was replaced while it was sent")));
@@ -335,13 +342,15 @@ fn failed(doing: &str, error: &io::Error) -> Stop {
     Stop::Failed(Reason::new(format_args!("sender: cannot {doing} the file: {error}")))
 }
 
-/// Bytes in one block: large enough that per-block work vanishes, small enough to stay in the second-level cache
-/// between the read, the hash and the write. Below the protocol's limit of 1 MiB.
+/// Bytes in one block: large enough that per-block work vanishes, small enough to stay in the
+/// second-level cache between the read, the hash and the write. Below the protocol's limit of 1
+/// MiB.
 const BLOCK: usize = 256 * 1024;
-/// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, and 10 ms a tick's
-/// longest time.
+/// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, and
+/// 10 ms a tick's longest time.
 const TICK: Duration = Duration::from_millis(20);
-/// The tick of file systems whose times are whole seconds (ext4 with inodes of 128 bytes), or every second one (vfat).
+/// The tick of file systems whose times are whole seconds (ext4 with inodes of 128 bytes), or every
+/// second one (vfat).
 const COARSE_TICK: Duration = Duration::from_secs(2);
 /// A file that has changed again after so many ticks is being written.
 const MAX_LOOKS: u32 = 3;

@@ -1,24 +1,30 @@
 //! The receiver's files: everything below one folder, and nothing outside it.
 //!
-//! Only [`Store::open`] uses ambient authority; all else goes through `cap_std` handles, for which the kernel
-//! (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or by a link. A failure is a
-//! [`Reason`], because it concerns one entry and both peers hear of it.
+//! Only [`Store::open`] uses ambient authority; all else goes through `cap_std` handles, for which
+//! the kernel (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or
+//! by a link. A failure is a [`Reason`], because it concerns one entry and both peers hear of it.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
-use std::path::Path;
-
-use cap_std::ambient_authority;
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt as _, OpenOptions, OpenOptionsExt};
+use crate::{
+    calls::{Access, BUSY, Guarantees, because, refuses},
+    message::{Digest, Held, MODE_BITS, Prefix},
+    path::RelPath,
+    reason::Reason,
+};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, DirBuilder, DirBuilderExt, MetadataExt as _, OpenOptions, OpenOptionsExt},
+};
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
-
-use crate::calls::{Access, BUSY, Guarantees, because, refuses};
-use crate::message::{Digest, Held, MODE_BITS, Prefix};
-use crate::path::RelPath;
-use crate::reason::Reason;
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File, Permissions},
+    io::{self, Read, Seek, SeekFrom, Write},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{MetadataExt as _, PermissionsExt},
+    },
+    path::Path,
+};
 
 /// The receiving folder.
 pub(crate) struct Store {
@@ -56,7 +62,8 @@ impl Store {
         Ok(Self { root: Dir::open_ambient_dir(into, ambient_authority())?, guarantees })
     }
 
-    /// Makes a folder, private to us until it is sealed; one that is there already is taken as it is.
+    /// Makes a folder, private to us until it is sealed; one that is there already is taken as it
+    /// is.
     pub(crate) fn make_folder(&self, path: &RelPath) -> Result<(), Reason> {
         let above = self.folder_of(path)?;
         let made = inside(&above, || above.create_dir_with(path.name(), DirBuilder::new().mode(PRIVATE_FOLDER)));
@@ -79,14 +86,16 @@ impl Store {
 
     /// Puts the names in the receiving folder itself on disk.
     pub(crate) fn sync(&mut self) -> Result<(), Reason> {
-        // A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be an `O_PATH` one.
+        // A rename is durable only when its folder is (fsync(2)). Opened by `.` because the handle may be
+        // an `O_PATH` one.
         match inside(&self.root, || self.root.open(".")) {
             Ok(handle) => self.guarantees.sync(&handle.into_std(), "put the folder on disk"),
             Err(error) => self.guarantees.without_sync(error),
         }
     }
 
-    /// Finds the bytes of an offered file that are there, while the sender awaits the answer, and locks its unfinished part.
+    /// Finds the bytes of an offered file that are there, while the sender awaits the answer, and
+    /// locks its unfinished part.
     pub(crate) fn look(
         &mut self,
         path: &RelPath,
@@ -156,8 +165,9 @@ impl Incoming {
             self.discard();
             return Err(because("rename the part file to its final name")(error));
         }
-        // The mode comes after the name: a crash between the two leaves a whole file that is too private, which the
-        // next run mends (see `keep`). The other way round it could leave a part that no run may write on.
+        // The mode comes after the name: a crash between the two leaves a whole file that is too private,
+        // which the next run mends (see `keep`). The other way round it could leave a part that no
+        // run may write on.
         let part = self.part.take().expect("a file is finished after it is started");
         guarantees.set_mode(&part.file, self.mode, "set the file's mode")?;
         guarantees.sync(&part.file, "put the file's mode on disk")
@@ -172,7 +182,8 @@ impl Incoming {
         if guarantees.access(whole)?.mode & MODE_BITS != self.mode {
             guarantees.set_mode(whole, self.mode, "set the mode of the file that is there")?;
         }
-        // The bytes read may be in memory alone, if the machine stopped before an earlier run had synced them to disk.
+        // The bytes read may be in memory alone, if the machine stopped before an earlier run had synced
+        // them to disk.
         guarantees.sync(whole, "put the file that is there on disk")
     }
 
@@ -191,7 +202,8 @@ impl Incoming {
     }
 
     fn look_at_whole(&mut self, size: u64, is_awaited: &dyn Fn() -> bool) -> Result<Option<Digest>, Reason> {
-        // `symlink_metadata`, so that a link or a pipe of this name is not opened: a rename will replace it.
+        // `symlink_metadata`, so that a link or a pipe of this name is not opened: a rename will replace
+        // it.
         match inside(&self.dir, || self.dir.symlink_metadata(&self.name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(because("inspect what is there")(error)),
@@ -201,7 +213,8 @@ impl Incoming {
             Ok(there) if !there.is_file() || there.len() != size => return Ok(None),
             Ok(_) => {}
         }
-        // A file that we may not read may still be replaced. Since it was looked at it may have become a pipe, whose opening would wait for a writer.
+        // A file that we may not read may still be replaced. Since it was looked at it may have become a
+        // pipe, whose opening would wait for a writer.
         let mut options = OpenOptions::new();
         let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
         let Ok(file) = inside(&self.dir, || self.dir.open_with(&self.name, options)) else { return Ok(None) };
@@ -249,8 +262,8 @@ impl Incoming {
         if access.is_ours_alone() {
             return Ok(Some(file));
         }
-        // Some file systems show every file as somebody's, or as open to all: vfat, CIFS and 9p as they are mounted,
-        // NFS to root.
+        // Some file systems show every file as somebody's, or as open to all: vfat, CIFS and 9p as they are
+        // mounted, NFS to root.
         if self.access_of_a_new_file(guarantees) == Some(access) {
             guarantees.without_owner(access)?;
             return Ok(Some(file));
@@ -294,8 +307,9 @@ impl Incoming {
     /// Locks the part against other receivers, and makes sure that it still is the part.
     fn lock(&self, file: &File, guarantees: &mut Guarantees) -> Result<(), Reason> {
         guarantees.lock(file)?;
-        // Between opening and locking, the receiver that held the lock may have renamed the part to its final
-        // name, and writing on would spoil a finished file. This also refuses a link in the part's place.
+        // Between opening and locking, the receiver that held the lock may have renamed the part to its
+        // final name, and writing on would spoil a finished file. This also refuses a link in the
+        // part's place.
         let opened = file.metadata().map_err(because("inspect the part file"))?;
         let named = inside(&self.dir, || self.dir.symlink_metadata(&self.part_name));
         let named = named.map_err(because("inspect the part file"))?;
@@ -307,8 +321,8 @@ impl Incoming {
     }
 }
 
-/// Looks into a folder or changes its names. Where the folder's mode forbids that to its owner, who we are, once more
-/// with u+rwx added for the time of the call.
+/// Looks into a folder or changes its names. Where the folder's mode forbids that to its owner, who
+/// we are, once more with u+rwx added for the time of the call.
 fn inside<T>(dir: &Dir, call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match call() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match Writable::make(dir) {
@@ -327,7 +341,8 @@ struct Writable<'a> {
 }
 
 impl<'a> Writable<'a> {
-    /// Adds to the mode; `None` where the mode is not the obstacle, or not ours to change and to put back.
+    /// Adds to the mode; `None` where the mode is not the obstacle, or not ours to change and to
+    /// put back.
     fn make(dir: &'a Dir) -> Option<Self> {
         let there = dir.dir_metadata().ok()?;
         let (user, mode) = (there.uid(), there.mode() & 0o7777);
@@ -355,13 +370,14 @@ fn is_of_group(group: Gid) -> bool {
     geteuid().is_root() || getegid() == group || getgroups().is_ok_and(|groups| groups.contains(&group))
 }
 
-/// Sets a folder's mode by the name that `/proc` has for the handle, which fchmod(2) does not take if it is an `O_PATH`
-/// one.
+/// Sets a folder's mode by the name that `/proc` has for the handle, which fchmod(2) does not take
+/// if it is an `O_PATH` one.
 fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
     fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(mode))
 }
 
-/// Hashes up to `len` bytes; gives how many there were. An error once the sender is gone: a large file takes minutes.
+/// Hashes up to `len` bytes; gives how many there were. An error once the sender is gone: a large
+/// file takes minutes.
 fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn Fn() -> bool) -> io::Result<u64> {
     let mut buffer = vec![0; HASH_BUFFER];
     let mut hashed = 0;
@@ -383,8 +399,8 @@ fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn
     Ok(hashed)
 }
 
-/// Makes a folder with those above it, and puts their names on disk where that may be done; one that is there is left
-/// as it is.
+/// Makes a folder with those above it, and puts their names on disk where that may be done; one
+/// that is there is left as it is.
 ///
 /// # Errors
 /// The system's error.

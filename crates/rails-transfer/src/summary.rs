@@ -1,11 +1,7 @@
 //! The result of a transfer.
 
+use crate::{guarantee::Lacking, message::Digest, path::RelPath, reason::Reason};
 use std::path::PathBuf;
-
-use crate::guarantee::Lacking;
-use crate::message::Digest;
-use crate::path::RelPath;
-use crate::reason::Reason;
 
 /// The result of [`send`](crate::send).
 #[derive(Debug, Clone, Default)]
@@ -21,13 +17,14 @@ pub struct SendSummary {
     pub failures: Vec<Failure>,
     /// The entries that were left out on purpose.
     pub skipped: Vec<Skipped>,
-    /// The guarantees that the receiver's file system refused, each once, if the receiver is of a release that tells.
+    /// The guarantees that the receiver's file system refused, each once, if the receiver is of a
+    /// release that tells.
     pub lacking: Vec<Lacking>,
 }
 
 impl SendSummary {
-    /// Whether nothing failed. Entries left out on purpose do not count against it, nor does a guarantee that is
-    /// lacking.
+    /// Whether nothing failed. Entries left out on purpose do not count against it, nor does a
+    /// guarantee that is lacking.
     pub fn is_complete(&self) -> bool {
         self.failures.is_empty()
     }
@@ -47,9 +44,11 @@ pub struct ReceiveSummary {
     pub bytes_received: u64,
     /// Number of failures, of the sender and of the receiver.
     pub failed: u64,
-    /// The first 1000 of them: a peer decides how many there are, and must not fill our memory with them.
+    /// The first 1000 of them: a peer decides how many there are, and must not fill our memory with
+    /// them.
     pub failures: Vec<Failure>,
-    /// The guarantees that the file system refused, each once: what arrived is verified, but lacks them.
+    /// The guarantees that the file system refused, each once: what arrived is verified, but lacks
+    /// them.
     pub lacking: Vec<Lacking>,
 }
 
@@ -109,8 +108,8 @@ pub enum How {
 /// Something that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The entry's path below the receiving folder; `None` for a source that never became an entry, which the
-    /// reason then names.
+    /// The entry's path below the receiving folder; `None` for a source that never became an entry,
+    /// which the reason then names.
     pub path: Option<PathBuf>,
     /// The peer that failed, the step at which it failed, and the reason.
     pub reason: Reason,

@@ -1,15 +1,14 @@
 //! The threads of a transfer, for the disk and the hash.
 
-use std::thread::Builder;
-
-use tokio::sync::oneshot;
-
 use crate::error::ThreadError;
+use std::thread::Builder;
+use tokio::sync::oneshot;
 
 /// Work on a thread of its own.
 pub(crate) struct Running<T>(oneshot::Receiver<T>);
 
-/// Begins work on a thread of its own. A runtime's pool for such work panics where no thread can be had.
+/// Begins work on a thread of its own. A runtime's pool for such work panics where no thread can be
+/// had.
 pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<Running<T>, ThreadError> {
     let (result, running) = oneshot::channel();
     let work = move || {

@@ -1,17 +1,16 @@
 //! Reading and writing frames and greetings on the byte stream.
 
-use std::io;
-use std::sync::mpsc;
-
-use serde::{Serialize, de::DeserializeOwned};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
-
-use crate::error::WireError;
-use crate::frame::{
-    Block, Frame, GREETING_LEN, HEADER_LEN, KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_BLOCK, MAX_CONTROL, Role, VERSION,
-    header,
+use crate::{
+    error::WireError,
+    frame::{
+        Block, Frame, GREETING_LEN, HEADER_LEN, KIND_BLOCK, KIND_MESSAGE, MAGIC, MAX_BLOCK, MAX_CONTROL, Role, VERSION,
+        header,
+    },
+    message,
 };
-use crate::message;
+use serde::{Serialize, de::DeserializeOwned};
+use std::{io, sync::mpsc};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, BufWriter};
 
 /// The reading half.
 pub(crate) struct FrameReader<R> {
@@ -50,7 +49,8 @@ where
         reader.inner.read_exact(&mut greeting).await.map_err(reading)?;
         check_greeting(&greeting, role)
     };
-    // Both are finished, so that a peer of another version hears ours even though we do not like its own.
+    // Both are finished, so that a peer of another version hears ours even though we do not like its
+    // own.
     let (said, heard) = tokio::join!(say, hear);
     heard.and(said)
 }
@@ -87,7 +87,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         message::decode(&self.control).map(Frame::Message).map_err(WireError::Message)
     }
 
-    /// Waits until the peer closes, and drops the rest of its bytes: the last step of an orderly end.
+    /// Waits until the peer closes, and drops the rest of its bytes: the last step of an orderly
+    /// end.
     pub(crate) async fn drain(&mut self) {
         let mut rest = [0; 256];
         while matches!(self.inner.read(&mut rest).await, Ok(1..)) {}
@@ -160,10 +161,9 @@ const BUFFER: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
     use crate::message::FromSender;
+    use proptest::prelude::*;
 
     fn read_all(bytes: &[u8]) -> Result<Frame<FromSender>, WireError> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -4,8 +4,9 @@ use flate2::{Compression, write::GzEncoder};
 use rails_topo::{Capture, Topology};
 use std::io::Write;
 
-/// Reads an archive, which this target packs so that no search has to find a checksum; if the first byte is 1, the input is the packed bytes themselves. A
-/// capture that was read can be replayed, printed and written, and reads back as the same.
+/// Reads an archive, which this target packs so that no search has to find a checksum; if the first
+/// byte is 1, the input is the packed bytes themselves. A capture that was read can be replayed,
+/// printed and written, and reads back as the same.
 pub(crate) fn read(data: &[u8]) {
     let capture = match data.split_first() {
         Some((1, packed)) => Capture::read(packed),

@@ -1,4 +1,5 @@
-//! Celeritas: the bytes of its control channel and of its segments, and one end whose peer does as it likes.
+//! Celeritas: the bytes of its control channel and of its segments, and one end whose peer does as
+//! it likes.
 
 use crate::script::Script;
 use bytes::BytesMut;
@@ -12,7 +13,8 @@ use rails_celeritas::proto::{
 use rails_topo::Bandwidth;
 use std::time::{Duration, Instant};
 
-/// Each segment that decodes lies in its message and encodes to the same bytes; each frame that decodes comes back.
+/// Each segment that decodes lies in its message and encodes to the same bytes; each frame that
+/// decodes comes back.
 pub(crate) fn bytes(data: &[u8]) {
     if let Ok(length) = Header::len_of(data) {
         let (header, payload) = data.split_at(length);
@@ -41,8 +43,9 @@ pub(crate) fn bytes(data: &[u8]) {
     }
 }
 
-/// The end never panics, never has more under way than it may, and is silent once it has failed. Nothing that the kernel
-/// could write into the places that are offered to it changes a message that has arrived.
+/// The end never panics, never has more under way than it may, and is silent once it has failed.
+/// Nothing that the kernel could write into the places that are offered to it changes a message
+/// that has arrived.
 pub(crate) fn peer(data: &[u8]) {
     let (mut script, mut now) = (Script::new(data), Instant::now());
     let max_unacknowledged = 1500 + script.number() % 100_000;
@@ -224,7 +227,8 @@ pub(crate) fn frames() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn scripts() -> Vec<Vec<u8>> {
-    // A message is submitted, the limits come, it leaves, and a list tells that a part of it is missing.
+    // A message is submitted, the limits come, it leaves, and a list tells that a part of it is
+    // missing.
     let send = [0, 228, 0, 0, 100, 0, 7, 4, 0, 0, 0, 228, 1, 0, 0, 0, 50, 0, 0, 0, 4, 200, 100, 1];
     let list = [7, 4, 1, 0, 2, 228, 1, 0, 0, 0, 50, 200, 5, 152, 200, 11, 48, 1, 0, 200, 5, 152, 1];
     let receive = [3, 228, 1, 0, 0, 0, 50, 2, 0, 0, 0, 0, 247, 0, 1, 0, 0, 0, 0, 0, 0, 0, 200, 5, 152, 0, 5];

@@ -1,5 +1,5 @@
-//! One end of a stream against a peer that sends well-formed frames of any content in any order, over lanes that come and go, while the
-//! application does anything.
+//! One end of a stream against a peer that sends well-formed frames of any content in any order,
+//! over lanes that come and go, while the application does anything.
 
 use crate::script::Script;
 use bytes::Bytes;
@@ -11,8 +11,8 @@ use rails_proto::{
 };
 use std::time::{Duration, Instant};
 
-/// No input makes the end panic, hold more than its window, send beyond the peer's, report another failure than the first, or give the
-/// application a wrong byte.
+/// No input makes the end panic, hold more than its window, send beyond the peer's, report another
+/// failure than the first, or give the application a wrong byte.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let policy = match script.byte() % 3 {
@@ -225,7 +225,8 @@ fn byte_at(offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Hand-written scripts: a stream without faults, one whose lane is lost in the middle, one that is reset, one that stands still for two seconds.
+/// Hand-written scripts: a stream without faults, one whose lane is lost in the middle, one that is
+/// reset, one that stands still for two seconds.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let begin = [0, 100, 100, 228, 0, 1, 0, 0];
     let write = [6, 250, 7];
@@ -245,7 +246,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let lost =
         [&begin[..], &[11, 0, 1], &write, &[0x17, 0x10, 0, 20, 0, 12, 10, 200, 0, 50, 15, 9], &ack(1, false), &[15]];
     let reset = [&begin[..], &write, &data(50, false), &[14, 1, 9, 7]];
-    // The first lane leaves, the second stalls and is checked, then there is none until one joins, and none again.
+    // The first lane leaves, the second stalls and is checked, then there is none until one joins, and
+    // none again.
     let leaves = [
         &begin[..],
         &[11, 0, 1],

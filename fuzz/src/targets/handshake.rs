@@ -10,7 +10,8 @@ use rails_proto::{
     secret::Secret,
 };
 
-/// Messages one behind the other: each message that decodes encodes to the same bytes, and none exceeds the longest.
+/// Messages one behind the other: each message that decodes encodes to the same bytes, and none
+/// exceeds the longest.
 pub(crate) fn message(mut data: &[u8]) {
     while let Some((message, bytes, rest)) = next(data) {
         data = rest;
@@ -35,8 +36,9 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     hellos.into_iter().chain(others).chain(refused).map(|message| message.encode()).collect()
 }
 
-/// Both sides, each against the input. A peer without the secret must not join, and no input has the secret. The first byte
-/// chooses between a secret, a secret with encryption, and none; without one both sides may succeed.
+/// Both sides, each against the input. A peer without the secret must not join, and no input has
+/// the secret. The first byte chooses between a secret, a secret with encryption, and none; without
+/// one both sides may succeed.
 pub(crate) fn both_sides(data: &[u8]) {
     let mut script = Script::new(data);
     let secret = || Secret::pre_shared(b"nobody can guess this").expect("the secret is long enough");
@@ -50,7 +52,8 @@ pub(crate) fn both_sides(data: &[u8]) {
     assert!(!joined || mode == Mode::Insecure, "a peer joined without the secret");
 }
 
-/// Whether one of two ends, with these credentials, lets the sender of `said` join. Both ends get all of `said`.
+/// Whether one of two ends, with these credentials, lets the sender of `said` join. Both ends get
+/// all of `said`.
 pub(super) fn against(ours: Credentials, theirs: Credentials, mut said: &[u8]) -> bool {
     let (mut initiator, _) = Initiator::start(ours, hello(Mode::Insecure));
     let (mut responder, mut joined) = (None::<Responder>, false);
@@ -107,8 +110,9 @@ pub(crate) fn conversations() -> Vec<Vec<u8>> {
     vec![conversation(Mode::Insecure, 0), conversation(Mode::PreSharedKey, 1), conversation(Mode::Encrypted, 2)]
 }
 
-/// The next message as the driver reads it: the prefix, then as many bytes as the prefix says. `None` if the bytes end, or do not
-/// begin a message; then the place of the next message is unknown.
+/// The next message as the driver reads it: the prefix, then as many bytes as the prefix says.
+/// `None` if the bytes end, or do not begin a message; then the place of the next message is
+/// unknown.
 fn next(data: &[u8]) -> Option<(Option<Message>, &[u8], &[u8])> {
     let prefix: &[u8; PREFIX_LEN] = data.first_chunk()?;
     let length = PREFIX_LEN + Message::body_len(prefix).ok()?;

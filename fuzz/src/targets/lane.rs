@@ -1,4 +1,5 @@
-//! Two lanes of a stream of messages against a peer that sends frames in any order, cut and corrupted in any way, while both lanes may receive the same part.
+//! Two lanes of a stream of messages against a peer that sends frames in any order, cut and
+//! corrupted in any way, while both lanes may receive the same part.
 
 use super::messages::{byte_of, chunk};
 use crate::script::Script;
@@ -17,7 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// No input makes the end panic, hold more than its window, wait for a time that has passed, or give the application a large message with a wrong byte.
+/// No input makes the end panic, hold more than its window, wait for a time that has passed, or
+/// give the application a large message with a wrong byte.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let parameters = TransportParameters { longest_chunk: 1 << 16, window: WINDOW };

@@ -16,8 +16,8 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-/// One answer, which is changed, cut off or forged on its way. The peer reads an unchanged answer as it was sent, and refuses
-/// every other, because the proof covers all of it.
+/// One answer, which is changed, cut off or forged on its way. The peer reads an unchanged answer
+/// as it was sent, and refuses every other, because the proof covers all of it.
 pub(crate) fn exchange(data: &[u8]) {
     let mut script = Script::new(data);
     let mode = [Mode::Insecure, Mode::PreSharedKey, Mode::Encrypted][usize::from(script.byte()) % 3];
@@ -101,8 +101,9 @@ pub(crate) fn lists() -> Vec<Vec<u8>> {
 
 pub(crate) const ENTRY_WORDS: &[&str] = &["\u{4}\u{18}", "\u{6}@", "eth0", "ens1f0np0"];
 
-/// Any two lists: every paired address was offered, each rail of both ends is paired or left over, and the order of the lists
-/// changes nothing. Behind an address translation, too, an end calls only addresses that the peer named or that it asked.
+/// Any two lists: every paired address was offered, each rail of both ends is paired or left over,
+/// and the order of the lists changes nothing. Behind an address translation, too, an end calls
+/// only addresses that the peer named or that it asked.
 pub(crate) fn pairing(data: &[u8]) {
     let mut script = Script::new(data);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -177,7 +178,8 @@ fn offer(script: &mut Script<'_>) -> LaneCandidate {
     }
 }
 
-/// 10.0.1.2/24 of rail 0, fd00:2::9/64 of rail 1 with all optional fields, and fe80::1:3 of rail 2 with none.
+/// 10.0.1.2/24 of rail 0, fd00:2::9/64 of rail 1 with all optional fields, and fe80::1:3 of rail 2
+/// with none.
 const SEED_OFFERS: [[u8; 7]; 3] =
     [[0b1000, 1, 2, 0, 1, 0, 0], [0b11_1010, 2, 9, 1, 0, 3, 1], [0b0011, 1, 3, 2, 0, 1, 0]];
 /// 64 entries, the proof and a tag.

@@ -1,5 +1,5 @@
-//! Chunks of messages in any order, on lanes that get stuck, are overtaken and are lost, checked against a plain list of the messages
-//! taken.
+//! Chunks of messages in any order, on lanes that get stuck, are overtaken and are lost, checked
+//! against a plain list of the messages taken.
 
 use crate::script::Script;
 use bytes::Bytes;
@@ -12,8 +12,8 @@ use rails_proto::{
 };
 use std::collections::HashMap;
 
-/// The inbox delivers each message once, whole and in the order of its priority, with the bytes that arrived first, and never holds
-/// more than the window.
+/// The inbox delivers each message once, whole and in the order of its priority, with the bytes
+/// that arrived first, and never holds more than the window.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let window = 1 + script.number() % MAX_WINDOW;
@@ -178,7 +178,8 @@ impl World {
     }
 }
 
-/// A chunk's offset, content and bytes: as an honest peer sends them, except for the fields that the flags corrupt.
+/// A chunk's offset, content and bytes: as an honest peer sends them, except for the fields that
+/// the flags corrupt.
 pub(super) fn chunk(script: &mut Script<'_>) -> (u64, Content, Vec<u8>) {
     let flags = script.byte();
     let priority = Priority::new(flags >> 5).expect("there are eight");
@@ -209,7 +210,8 @@ pub(super) fn byte_of(priority: Priority, number: u64, at: usize) -> u8 {
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
 
-/// Packets that arrive out of order; a large message whose parts arrive on two lanes, one of them twice; an end.
+/// Packets that arrive out of order; a large message whose parts arrive on two lanes, one of them
+/// twice; an end.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     const ALL: [u8; 3] = [200, 255, 255];
     let packet =

@@ -36,7 +36,8 @@ pub(crate) fn rtnetlink(data: &[u8]) {
     assert!(fuzzing::rtnetlink(data) <= data.len() / 16);
 }
 
-/// `RTM_NEWLINK` of an interface that is up, with its name and its state, and `RTM_DELADDR` (include/uapi/linux/rtnetlink.h).
+/// `RTM_NEWLINK` of an interface that is up, with its name and its state, and `RTM_DELADDR`
+/// (include/uapi/linux/rtnetlink.h).
 pub(crate) fn datagrams() -> Vec<Vec<u8>> {
     let message = |kind: u16, body: &[u8]| {
         let header = [&(16 + body.len() as u32).to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();

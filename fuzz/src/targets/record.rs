@@ -4,8 +4,8 @@ use bytes::Bytes;
 use rails_proto::{connection::LaneTraits, internals::Scheduler, policy::Policy, record::Record};
 use std::time::{Duration, Instant};
 
-/// The reader takes or refuses any text, a record that was read is written as the same, and every policy decides about
-/// it.
+/// The reader takes or refuses any text, a record that was read is written as the same, and every
+/// policy decides about it.
 pub(crate) fn run(data: &[u8]) {
     let Ok(record) = String::from_utf8_lossy(data).parse::<Record>() else { return };
     let again = record.to_string().parse::<Record>();

@@ -9,8 +9,9 @@ use rails_proto::{
     wire::FRAME_LEN,
 };
 
-/// The next sealed frame opens unchanged, under any key; no other frame does: not a changed or repeated one, not one from another lane or
-/// the other direction, and no forged bytes. After the first frame that does not open a lane is over, so the run ends there.
+/// The next sealed frame opens unchanged, under any key; no other frame does: not a changed or
+/// repeated one, not one from another lane or the other direction, and no forged bytes. After the
+/// first frame that does not open a lane is over, so the run ends there.
 pub(crate) fn run(data: &[u8]) {
     let mut script = Script::new(data);
     let secret = Secret::pre_shared(b"nobody can guess this").expect("the secret is long enough");

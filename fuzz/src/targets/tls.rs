@@ -14,14 +14,16 @@ use rails_proto::{
 };
 use std::sync::OnceLock;
 
-/// Both sides, each against the input: a peer without the certificate's key, and without an agreed session key, does not join.
+/// Both sides, each against the input: a peer without the certificate's key, and without an agreed
+/// session key, does not join.
 pub(crate) fn strangers(data: &[u8]) {
     let credentials = both();
     assert!(!against(credentials.0, credentials.1, data), "a peer joined without a key");
 }
 
-/// The messages between two honest ends are changed, lost, repeated or cut anew on their way. If the ends get a lane
-/// nevertheless, both have the same lane: its parameters, its hello and its keys.
+/// The messages between two honest ends are changed, lost, repeated or cut anew on their way. If
+/// the ends get a lane nevertheless, both have the same lane: its parameters, its hello and its
+/// keys.
 pub(crate) fn between(data: &[u8]) {
     let mut script = Script::new(data);
     let (ours, theirs) = both();
@@ -73,8 +75,8 @@ fn on_the_way(message: &Message, script: &mut Script<'_>) -> Vec<Message> {
         _ => {}
     }
     let Some(prefix) = bytes.first_chunk::<PREFIX_LEN>() else { return Vec::new() };
-    // After a change of the length, the reader would read the next bytes as another message's beginning; here the message is
-    // dropped.
+    // After a change of the length, the reader would read the next bytes as another message's
+    // beginning; here the message is dropped.
     match Message::body_len(prefix) {
         Ok(length) if length == bytes.len() - PREFIX_LEN => {
             Message::decode(prefix, &bytes[PREFIX_LEN..]).into_iter().collect()

@@ -29,7 +29,8 @@ pub(crate) fn descriptions() -> Vec<Vec<u8>> {
 pub(crate) const LEVELS: &[&str] =
     &["package:", "socket:", "numa:", "node:", "numanode:", "l3:", "l2cache:", "l1:", "core:", "pu:", "4294967296"];
 
-/// A tree of the kernel's files; each file holds the bytes between two zero bytes. Trees come from other people's machines.
+/// A tree of the kernel's files; each file holds the bytes between two zero bytes. Trees come from
+/// other people's machines.
 pub(crate) fn sysfs(data: &[u8]) {
     let root = folder();
     let mut contents = data.split(|byte| *byte == 0);
@@ -124,8 +125,9 @@ const FILES: &[&str] = &[
     "proc/self/status",
 ];
 
-/// An hwloc XML file with arbitrary values in a correct structure. hwloc itself trusts the structure: its own `lstopo` (2.9.0) crashes on a file
-/// with a missing set. This target tests our reading of an object.
+/// An hwloc XML file with arbitrary values in a correct structure. hwloc itself trusts the
+/// structure: its own `lstopo` (2.9.0) crashes on a file with a missing set. This target tests our
+/// reading of an object.
 pub(crate) fn xml(data: &[u8]) {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     let path = FILE.get_or_init(|| in_memory().keep().join("machine.xml"));
@@ -169,7 +171,8 @@ pub(crate) const XML_WORDS: &[&str] = &[
     "\0",
 ];
 
-/// A file of facts. If it is valid, the machine stays consistent, and every change names a line of the file; if not, the error names one.
+/// A file of facts. If it is valid, the machine stays consistent, and every change names a line of
+/// the file; if not, the error names one.
 pub(crate) fn config(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     static MACHINE: OnceLock<Topology> = OnceLock::new();
@@ -223,7 +226,8 @@ pub(crate) const CONFIG_WORDS: &[&str] = &[
     "1979-05-27T07:32:00Z",
 ];
 
-/// A folder on the file system in memory, if there is one: the target writes thousands of files a second.
+/// A folder on the file system in memory, if there is one: the target writes thousands of files a
+/// second.
 fn in_memory() -> TempDir {
     let mut builder = tempfile::Builder::new();
     builder.prefix("rails-fuzz-");

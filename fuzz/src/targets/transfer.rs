@@ -1,4 +1,5 @@
-//! The greeting of the commands, and the two sides of a file transfer, each against a peer that sends anything.
+//! The greeting of the commands, and the two sides of a file transfer, each against a peer that
+//! sends anything.
 
 use rails_bench::fuzzing as commands;
 use rails_transfer::{ReceiveSummary, fuzzing};
@@ -41,8 +42,8 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     messages
 }
 
-/// A sender's messages, to a receiver that writes below a folder: no file appears outside that folder, and the files counted as
-/// stored are there.
+/// A sender's messages, to a receiver that writes below a folder: no file appears outside that
+/// folder, and the files counted as stored are there.
 pub(crate) fn receive(data: &[u8]) {
     let outside = folder();
     let into = outside.path().join("into");
@@ -63,7 +64,8 @@ pub(crate) fn to_receiver() -> Vec<Vec<u8>> {
     vec![fuzzing::seeds().0]
 }
 
-/// A receiver's answers, to a sender with one file: the sender never reports that the file arrived if the digest differs.
+/// A receiver's answers, to a sender with one file: the sender never reports that the file arrived
+/// if the digest differs.
 pub(crate) fn send(data: &[u8]) {
     let folder = folder();
     let file = folder.path().join("f");
@@ -81,8 +83,8 @@ pub(crate) fn to_sender() -> Vec<Vec<u8>> {
 
 pub(crate) const WORDS: &[&str] = &["RAILS-FT\x01", "..", "/", "d/f", ".rails-part", ".f.rails-part"];
 
-/// The answering side of round trips, against a peer that asks for anything: it answers the bytes that arrive, and keeps no
-/// more than one message.
+/// The answering side of round trips, against a peer that asks for anything: it answers the bytes
+/// that arrive, and keeps no more than one message.
 pub(crate) fn latency(data: &[u8]) {
     let answered = run(data, async |mut stream| commands::answer(&mut stream).await);
     if let Ok(count) = answered {

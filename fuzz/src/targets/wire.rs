@@ -5,8 +5,8 @@ use rails_proto::{
     wire::{Ack, DataHeader, FRAME_LEN, Frame, ResetReason},
 };
 
-/// Each frame that decodes encodes to the same bytes. No search has to find a checksum: half of the inputs get a right
-/// one.
+/// Each frame that decodes encodes to the same bytes. No search has to find a checksum: half of the
+/// inputs get a right one.
 pub(crate) fn frame(data: &[u8]) {
     for chunk in data.chunks_exact(FRAME_LEN + 1) {
         let mut bytes: [u8; FRAME_LEN] = chunk[..FRAME_LEN].try_into().expect("the chunk is that long");

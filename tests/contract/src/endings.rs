@@ -123,8 +123,8 @@ async fn an_aborted_peer_is_reset() {
     .await;
 }
 
-/// TCP may lose the answer here: the kernel resets a connection that is closed with unread bytes, and drops bytes that
-/// were sent and not yet received.
+/// TCP may lose the answer here: the kernel resets a connection that is closed with unread bytes,
+/// and drops bytes that were sent and not yet received.
 #[tokio::test]
 async fn an_answer_survives_a_question_not_read_to_its_end() {
     for _ in 0..20 {

@@ -17,7 +17,8 @@ use std::convert::Infallible;
 type Chunked = StreamBody<stream::Iter<std::vec::IntoIter<Result<Frame<Bytes>, Infallible>>>>;
 type Answer = Either<Incoming, Either<Full<Bytes>, Chunked>>;
 
-/// `/echo` gives the body back as it comes, `/N` gives N bytes, `/chunked/N` gives them in pieces of no length known beforehand.
+/// `/echo` gives the body back as it comes, `/N` gives N bytes, `/chunked/N` gives them in pieces
+/// of no length known beforehand.
 async fn answer(request: Request<Incoming>) -> Result<Response<Answer>, Infallible> {
     let path = request.uri().path().to_owned();
     let body = match path.rsplit_once('/') {

@@ -1,4 +1,5 @@
-//! Streams of two kinds under one type, so that a test runs over TCP, which is the reference, and over rails.
+//! Streams of two kinds under one type, so that a test runs over TCP, which is the reference, and
+//! over rails.
 
 use crate::{Pair, in_time, pair};
 use rails::multirail::{MultiRailStream, Rails};
@@ -63,7 +64,8 @@ pub(crate) async fn ends(kind: Kind) -> Ends {
     }
 }
 
-/// Runs a conversation over streams of both kinds, `times` times each. The conversation asserts its own outcome.
+/// Runs a conversation over streams of both kinds, `times` times each. The conversation asserts its
+/// own outcome.
 pub(crate) async fn over_both(times: usize, talk: impl AsyncFn(Stream, Stream)) {
     for kind in Kind::BOTH {
         for time in 0..times {

@@ -1,5 +1,5 @@
-//! The contracts of tokio's traits, tested on a stream over two rails: polled by hand, and used by libraries that were
-//! written for TCP. The package has their dependencies for itself.
+//! The contracts of tokio's traits, tested on a stream over two rails: polled by hand, and used by
+//! libraries that were written for TCP. The package has their dependencies for itself.
 
 #![cfg(test)]
 
@@ -55,8 +55,8 @@ async fn pair_with(options: StreamOptions) -> Pair {
     Pair { near, far, rails }
 }
 
-/// Options with long timeouts for a busy machine: other load must not change the number of lanes with which a stream
-/// begins.
+/// Options with long timeouts for a busy machine: other load must not change the number of lanes
+/// with which a stream begins.
 fn options() -> StreamOptions {
     let secret = Secret::pre_shared(b"sixteen bytes!!!").expect("it is long enough");
     StreamOptions::new(secret).join_grace(PATIENCE).handshake_timeout(PATIENCE)

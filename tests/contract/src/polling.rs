@@ -1,5 +1,5 @@
-//! Streams polled by hand: which tasks are woken, which polls are ready at once, and whether a pending poll takes
-//! bytes.
+//! Streams polled by hand: which tasks are woken, which polls are ready at once, and whether a
+//! pending poll takes bytes.
 
 use crate::{SEND_BUFFER, WINDOW, in_time, made_up, narrow_pair, pair};
 use rails::multirail::MultiRailStream;
@@ -60,7 +60,8 @@ fn poll_write(stream: &mut MultiRailStream, waker: &Waker, bytes: &[u8]) -> Poll
     polled.map(|written| written.expect("the stream is sound"))
 }
 
-/// Writes until the window and the buffer are full, leaves `waker` registered, and gives the number of bytes.
+/// Writes until the window and the buffer are full, leaves `waker` registered, and gives the number
+/// of bytes.
 async fn fill(stream: &mut MultiRailStream, waker: &Waker) -> usize {
     let (block, mut written) = (vec![7; 10_000], 0);
     in_time(async {
@@ -224,7 +225,8 @@ async fn a_write_that_is_given_up_has_taken_nothing() {
     let mut pair = narrow_pair().await;
     let all = made_up(2 << 20, 3);
     let expected = all.clone();
-    // The reader begins after a write was cancelled, because then there is no room, and reads slowly from then on.
+    // The reader begins after a write was cancelled, because then there is no room, and reads slowly
+    // from then on.
     let (full, begin) = tokio::sync::oneshot::channel::<()>();
     let reader = tokio::spawn(async move {
         let mut got = Vec::new();

@@ -1,4 +1,5 @@
-//! The client of redis, and a server of its protocol (RESP): the last command is answered, and then the server ends the stream.
+//! The client of redis, and a server of its protocol (RESP): the last command is answered, and then
+//! the server ends the stream.
 
 use crate::kinds::{Stream, over_both};
 use redis::{AsyncCommands, RedisConnectionInfo, aio::MultiplexedConnection};

@@ -1,4 +1,5 @@
-//! russh: a command over a channel, which ends with its status, an end of file and a close, and then the connection by a message.
+//! russh: a command over a channel, which ends with its status, an end of file and a close, and
+//! then the connection by a message.
 
 use crate::{
     kinds::{Stream, over_both},

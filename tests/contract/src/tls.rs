@@ -1,4 +1,5 @@
-//! rustls inside a stream: its end is a message of its own, and a stream that ends without it was cut.
+//! rustls inside a stream: its end is a message of its own, and a stream that ends without it was
+//! cut.
 
 use crate::kinds::{Stream, over_both};
 use rustls::{

@@ -1,4 +1,5 @@
-//! axum's router, without any change for rails, served over both kinds of stream with HTTP/1 and HTTP/2.
+//! axum's router, without any change for rails, served over both kinds of stream with HTTP/1 and
+//! HTTP/2.
 
 use crate::{Pair, in_time, made_up, narrow_pair, pair};
 use axum::{
@@ -24,8 +25,8 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// `POST /digest` gives the BLAKE3 of the body, `POST /refuse` does not even read it; `GET /bytes/N` streams N bytes,
-/// `GET /endless` does not end, and notifies when the client has gone.
+/// `POST /digest` gives the BLAKE3 of the body, `POST /refuse` does not even read it; `GET
+/// /bytes/N` streams N bytes, `GET /endless` does not end, and notifies when the client has gone.
 fn router(gone: Arc<Notify>) -> Router {
     Router::new()
         .route("/digest", post(async |body: Body| digest(body).await))
@@ -79,9 +80,10 @@ fn assert_all_served(served: &Served, version: u8) {
     }
 }
 
-/// Whether a server's connection failed in that way. A client of HTTP/2 says that it goes, and drops the stream without
-/// reading to the server's end. If the server still had a frame on its way, of no request (an acknowledged setting, a
-/// window), the stream tells it that the client has not read the frame.
+/// Whether a server's connection failed in that way. A client of HTTP/2 says that it goes, and
+/// drops the stream without reading to the server's end. If the server still had a frame on its
+/// way, of no request (an acknowledged setting, a window), the stream tells it that the client has
+/// not read the frame.
 pub(crate) fn found_the_client_gone(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause.filter(|error| !error.is::<io::Error>()) {
@@ -245,8 +247,8 @@ async fn a_client_that_goes_away_ends_what_serves_it() {
         in_time(listening).await.unwrap();
         runtime.shutdown_background();
         in_time(gone.notified()).await;
-        // A server of HTTP/2 takes the end of the client's direction for the end of the connection, if it hears of that
-        // first.
+        // A server of HTTP/2 takes the end of the client's direction for the end of the connection, if it
+        // hears of that first.
         let served = in_time(serving).await.unwrap();
         assert!(version == 2 || served.is_err(), "HTTP/{version}: an answer was cut off, and nobody says so");
     }

@@ -4,7 +4,10 @@ use crate::kinds::{Stream, over_both};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::{
     WebSocketStream, accept_async, client_async,
-    tungstenite::{Message, protocol::CloseFrame, protocol::frame::coding::CloseCode},
+    tungstenite::{
+        Message,
+        protocol::{CloseFrame, frame::coding::CloseCode},
+    },
 };
 
 async fn open(near: Stream, far: Stream) -> (WebSocketStream<Stream>, WebSocketStream<Stream>) {

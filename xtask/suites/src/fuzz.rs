@@ -1,28 +1,33 @@
 //! `cargo xtask fuzz`: arbitrary bytes for every decoder, chosen by the branches that they reach.
 //!
-//! The program is built with the compiler's own coverage passes, which the stable toolchain has as well; the flags
-//! (`fuzz/with-coverage.sh`) are those that cargo-fuzz gives, without the sanitizers, which only a nightly one has. There is no unsafe
-//! code where these decoders are.
+//! The program is built with the compiler's own coverage passes, which the stable toolchain has as
+//! well; the flags (`fuzz/with-coverage.sh`) are those that cargo-fuzz gives, without the
+//! sanitizers, which only a nightly one has. There is no unsafe code where these decoders are.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-
+use crate::{
+    setup::{Purpose, setup},
+    shell::{Exit, cargo, root, shown},
+    tally::Tally,
+};
 use anyhow::{Context, Result, bail, ensure};
-
-use crate::setup::{Purpose, setup};
-use crate::shell::{Exit, cargo, root, shown};
-use crate::tally::Tally;
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 /// How the targets are built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Build {
-    /// As the tests are, with which they share all that is built of other crates: a fifth of the inputs a second.
+    /// As the tests are, with which they share all that is built of other crates: a fifth of the
+    /// inputs a second.
     Quick,
     /// Optimized, for long runs.
     Optimized,
@@ -111,7 +116,8 @@ impl Fuzzer {
         Ok(fuzzer)
     }
 
-    /// Some seconds of every target, as part of the tests: each counts as one. One at a time, for a guest runs beside them.
+    /// Some seconds of every target, as part of the tests: each counts as one. One at a time, for a
+    /// guest runs beside them.
     pub(crate) fn run_each(&self, seconds: u64) -> Result<Tally> {
         let targets = self.targets(&[])?;
         let tally = self.run_all(&targets, seconds, Some(1));
@@ -201,7 +207,8 @@ impl Fuzzer {
     }
 }
 
-/// libFuzzer's last lines: `stat::number_of_executed_units: 7` and, before it, lines with `cov: 7 ft: 9 corp: 3/7b`.
+/// libFuzzer's last lines: `stat::number_of_executed_units: 7` and, before it, lines with `cov: 7
+/// ft: 9 corp: 3/7b`.
 fn summary(said: &str) -> String {
     let stat = |name: &str| {
         let line = said.lines().find_map(|line| line.strip_prefix("stat::")?.strip_prefix(name))?;

@@ -1,18 +1,20 @@
 //! `cargo xtask lab`: the tests that need the two-socket guest.
 
-use std::env;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::time::Instant;
-
+use crate::{
+    programs::{Program, arguments, build},
+    runs,
+    setup::{Purpose, setup},
+    shell::{Exit, root},
+    tally::{Tally, Total},
+};
 use anyhow::{Context, Result, bail};
 use rails_lab::guest::{Guest, GuestBuilder, GuestError};
-
-use crate::programs::{Program, arguments, build};
-use crate::runs;
-use crate::setup::{Purpose, setup};
-use crate::shell::{Exit, root};
-use crate::tally::{Tally, Total};
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    time::Instant,
+};
 
 /// Sets the system up and runs the guest's tests whose name contains one of these, or all.
 pub(crate) fn lab(filters: &[String]) -> Result<Exit> {
@@ -45,12 +47,14 @@ pub(crate) fn ready() -> Result<()> {
     builder().build()?.prepare().context("the guest cannot be set up")
 }
 
-/// Runs the tests of these programs that need the guest, and writes their output; long ones run only on request.
+/// Runs the tests of these programs that need the guest, and writes their output; long ones run
+/// only on request.
 pub(crate) fn of_programs(programs: &[Program], long: bool, out: &mut dyn Write) -> Result<Tally> {
     run_all(&find(programs, |test| long || !takes_long(test))?, out)
 }
 
-/// Whether a test's name says that it takes longer than a person waits: `guest_long_*` and `boots_long_*`.
+/// Whether a test's name says that it takes longer than a person waits: `guest_long_*` and
+/// `boots_long_*`.
 fn takes_long(test: &str) -> bool {
     test.rsplit("::").next().is_some_and(|name| name.starts_with("guest_long_") || name.starts_with("boots_long_"))
 }
@@ -151,7 +155,8 @@ fn in_guest(run: &Run, out: &mut dyn Write) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Every test that was asked for counts: one that the program or the guest died before is a failed one.
+/// Every test that was asked for counts: one that the program or the guest died before is a failed
+/// one.
 fn whole(mut tally: Tally, tests: &[String], answer: &Result<u8, GuestError>) -> (Tally, Option<String>) {
     let wrong = match answer {
         Ok(0) => None,

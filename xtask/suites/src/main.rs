@@ -1,6 +1,7 @@
 //! The commands of this checkout: each installs missing packages, then builds and runs.
 //!
-//! The program depends on nothing that needs a C library, so that it builds on a machine that still lacks all of them.
+//! The program depends on nothing that needs a C library, so that it builds on a machine that still
+//! lacks all of them.
 #![forbid(unsafe_code)]
 
 mod circles;
@@ -14,22 +15,21 @@ mod shell;
 mod suites;
 mod tally;
 
-use std::path::PathBuf;
-use std::process::ExitCode;
-
+use crate::{
+    setup::Purpose,
+    shell::{Exit, rails_bench},
+    suites::Tier,
+};
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-
-use crate::setup::Purpose;
-use crate::shell::{Exit, rails_bench};
-use crate::suites::Tier;
+use std::{path::PathBuf, process::ExitCode};
 
 /// Install missing packages, then build and run this checkout
 ///
-/// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for iproute2 where
-/// network namespaces are made, for QEMU, busybox and kmod where a guest is booted, a C++ compiler for fuzzing). As root, or where sudo asks for
-/// no password, it installs missing packages by apt-get, dnf, pacman or zypper; otherwise it prints the command and
-/// stops.
+/// Every command first looks for pkg-config, hwloc 2.8 or newer, libudev and a C compiler (and for
+/// iproute2 where network namespaces are made, for QEMU, busybox and kmod where a guest is booted,
+/// a C++ compiler for fuzzing). As root, or where sudo asks for no password, it installs missing
+/// packages by apt-get, dnf, pacman or zypper; otherwise it prints the command and stops.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100, after_help = DEMO)]
 struct Cli {
@@ -41,14 +41,15 @@ struct Cli {
 enum Command {
     /// Run every test that can run here, and say which could not
     ///
-    /// Plain tests always run, with and without hwloc. Tests named netns_* make network namespaces and run as root
-    /// only. Tests named guest_* and boots_* need the two-socket guest, as `lab` does. Tests named captured_* read
-    /// captured machines, from the folder that RAILS_CAPTURES names or else from shared/topologies beside the checkout.
-    /// Tests named cuda_* need a CUDA device.
-    /// The last line is `N passed, N failed, N skipped`.
+    /// Plain tests always run, with and without hwloc. Tests named netns_* make network namespaces
+    /// and run as root only. Tests named guest_* and boots_* need the two-socket guest, as
+    /// `lab` does. Tests named captured_* read captured machines, from the folder that
+    /// RAILS_CAPTURES names or else from shared/topologies beside the checkout. Tests named
+    /// cuda_* need a CUDA device. The last line is `N passed, N failed, N skipped`.
     Test {
-        /// Repeat more of the randomised tests: 100,000 seeds, a minute for each fuzz target, a soak of ten minutes, and RAILS_RUNS=20 for the
-        /// tests that heed it. It takes hours
+        /// Repeat more of the randomised tests: 100,000 seeds, a minute for each fuzz target, a
+        /// soak of ten minutes, and RAILS_RUNS=20 for the tests that heed it. It takes
+        /// hours
         #[arg(long)]
         long: bool,
         /// Passed to `cargo test --workspace` as a filter; then this one run is all that happens
@@ -57,19 +58,22 @@ enum Command {
     },
     /// Boot a two-socket machine in QEMU and run the tests that need it (no root needed)
     ///
-    /// Tests named guest_* run inside, each test program in a guest of its own; tests named boots_* run here and boot
-    /// guests. The guest's kernel is Debian's, fetched once by apt-get into ~/.cache/rails-lab; elsewhere,
-    /// RAILS_LAB_KERNEL names an image and RAILS_LAB_MODULES the folder of its modules (.../lib/modules/RELEASE). The
-    /// last line is `N passed, N failed, N skipped`.
+    /// Tests named guest_* run inside, each test program in a guest of its own; tests named boots_*
+    /// run here and boot guests. The guest's kernel is Debian's, fetched once by apt-get into
+    /// ~/.cache/rails-lab; elsewhere, RAILS_LAB_KERNEL names an image and RAILS_LAB_MODULES the
+    /// folder of its modules (.../lib/modules/RELEASE). The last line is `N passed, N failed, N
+    /// skipped`.
     Lab {
         /// Run only the tests whose name contains one of these
         tests: Vec<String>,
     },
-    /// Feed every decoder of outside bytes with arbitrary ones, chosen by the branches that they reach (needs a C++ compiler)
+    /// Feed every decoder of outside bytes with arbitrary ones, chosen by the branches that they
+    /// reach (needs a C++ compiler)
     ///
-    /// Built once more, with coverage, into target/fuzz, by the stable compiler. Inputs that reach new code are kept in
-    /// target/fuzz/corpus, where the next run starts. An input that breaks a target is kept in target/fuzz/crashes, its
-    /// path and the command that runs it again are printed, and the exit code is 1.
+    /// Built once more, with coverage, into target/fuzz, by the stable compiler. Inputs that reach
+    /// new code are kept in target/fuzz/corpus, where the next run starts. An input that breaks
+    /// a target is kept in target/fuzz/crashes, its path and the command that runs it again are
+    /// printed, and the exit code is 1.
     Fuzz {
         /// The targets to run [default: all]
         targets: Vec<String>,
@@ -83,16 +87,18 @@ enum Command {
         #[arg(long, value_name = "FILE", conflicts_with_all = ["seconds", "jobs"])]
         replay: Option<PathBuf>,
     },
-    /// Stream for a long time over links that come, go and change, and compare every byte (needs root)
+    /// Stream for a long time over links that come, go and change, and compare every byte (needs
+    /// root)
     Soak {
         /// Passed to `rails-bench soak`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Print the source files of each crate that depend on each other in a circle, with the imports that make it
+    /// Print the source files of each crate that depend on each other in a circle, with the imports
+    /// that make it
     ///
-    /// A file may name the items of the modules that hold it; re-exports and tests do not count. The exit code is 1 if
-    /// there is a circle.
+    /// A file may name the items of the modules that hold it; re-exports and tests do not count.
+    /// The exit code is 1 if there is a circle.
     Circles,
     /// Measure rails against its rivals over shaped links (needs root: it makes network namespaces)
     Bench {

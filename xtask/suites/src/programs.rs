@@ -1,13 +1,14 @@
-//! The workspace's test programs, as cargo names them, and the ignored tests that each of them lists.
-
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result, bail};
-use serde::Deserialize;
+//! The workspace's test programs, as cargo names them, and the ignored tests that each of them
+//! lists.
 
 use crate::shell::{cargo, shown};
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
 
 /// A built test program.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,16 +1,16 @@
 //! One run of tests, whose lines are passed on and counted.
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
-
+use crate::{shell::shown, tally::Tally};
 use anyhow::{Context, Result};
-
-use crate::shell::shown;
-use crate::tally::Tally;
+use std::{
+    io::{self, BufRead, BufReader, Write},
+    process::{Command, Stdio},
+};
 
 /// Runs the command, passes its lines on as they come, and counts.
 ///
-/// A run that fails without a failed test, because it did not build or a test program died, counts as one.
+/// A run that fails without a failed test, because it did not build or a test program died, counts
+/// as one.
 pub(crate) fn run(command: &mut Command, out: &mut dyn Write) -> Result<Tally> {
     writeln!(out, "\n$ {}", shown(command))?;
     out.flush()?;
@@ -41,7 +41,8 @@ fn pass_on(mut from: impl BufRead, to: &mut dyn Write) -> io::Result<Tally> {
     Ok(tally)
 }
 
-/// The suites of `cargo test`: everything, and the topology reader that stands in where there is no hwloc.
+/// The suites of `cargo test`: everything, and the topology reader that stands in where there is no
+/// hwloc.
 pub(crate) const SUITES: [&[&str]; 2] = [HERE, WITHOUT_HWLOC];
 pub(crate) const HERE: &[&str] = &["--workspace"];
 pub(crate) const WITHOUT_HWLOC: &[&str] = &["--package", "rails-topo", "--no-default-features"];

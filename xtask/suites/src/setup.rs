@@ -1,12 +1,12 @@
 //! Finds missing packages and installs them where that is allowed.
 
-use std::process::{Command, Stdio};
-
+use crate::{
+    plan::{Manager, Need, Plan, Privilege, plan},
+    shell::{is_root, succeeds},
+};
 use anyhow::{Result, bail};
 use rails_lab::guest::Tool;
-
-use crate::plan::{Manager, Need, Plan, Privilege, plan};
-use crate::shell::{is_root, succeeds};
+use std::process::{Command, Stdio};
 
 /// The purpose of setting the system up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,8 @@ pub(crate) fn setup(purpose: Purpose) -> Result<()> {
     }
 }
 
-/// Only the result counts: a failed refresh of the package lists does no harm when the install works.
+/// Only the result counts: a failed refresh of the package lists does no harm when the install
+/// works.
 fn verify(purpose: Purpose) -> Result<()> {
     let missing = missing(purpose);
     if missing.is_empty() {

@@ -1,13 +1,14 @@
 //! Running other programs, and who we are.
 
-use std::env;
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
-
 use anyhow::{Context, Result};
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    os::unix::process::ExitStatusExt,
+    path::Path,
+    process::{Command, ExitCode, ExitStatus, Stdio},
+};
 
 /// How this program shall end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,8 @@ pub(crate) fn run(command: &mut Command) -> Result<Exit> {
     Ok(status.into())
 }
 
-/// Runs a subcommand of `rails-bench` with its laboratory through `cargo run`, which knows the target folder and builds first.
+/// Runs a subcommand of `rails-bench` with its laboratory through `cargo run`, which knows the
+/// target folder and builds first.
 pub(crate) fn rails_bench<S: AsRef<OsStr>>(subcommand: &str, args: impl IntoIterator<Item = S>) -> Result<Exit> {
     let mut command = cargo(["run", "--release", "--package", "rails-bench", "--features", "lab", "--", subcommand]);
     command.args(args);
@@ -82,14 +84,16 @@ pub(crate) fn is_root() -> Result<bool> {
     Ok(euid == 0)
 }
 
-/// The second number of the line `Uid:`: real, effective, saved set, file system (proc_pid_status(5)).
+/// The second number of the line `Uid:`: real, effective, saved set, file system
+/// (proc_pid_status(5)).
 fn effective_uid(status: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
 }
 
 const STATUS: &str = "/proc/self/status";
 
-/// How to become root and still find cargo: sudo replaces PATH by its own `secure_path` on most systems.
+/// How to become root and still find cargo: sudo replaces PATH by its own `secure_path` on most
+/// systems.
 pub(crate) const SUDO: &str = "sudo -E env \"PATH=$PATH\"";
 
 #[cfg(test)]

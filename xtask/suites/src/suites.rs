@@ -1,28 +1,32 @@
-//! `cargo xtask test`: the plain tests, then those that need root, a guest or captured machines, and those that draw from seeds.
+//! `cargo xtask test`: the plain tests, then those that need root, a guest or captured machines,
+//! and those that draw from seeds.
 
-use std::env;
-use std::io::{self, Write};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::thread;
-
+use crate::{
+    fuzz::{Build, Fuzzer},
+    lab,
+    programs::{Program, build},
+    runs::{HERE, SUITES, WITHOUT_HWLOC, run},
+    shell::{self, Exit, SUDO, cargo, root, succeeds},
+    tally::{Tally, Total},
+};
 use anyhow::{Context, Result, bail};
-
 use rails_lab::captures::{self, CAPTURES};
-
-use crate::fuzz::{Build, Fuzzer};
-use crate::lab;
-use crate::programs::{Program, build};
-use crate::runs::{HERE, SUITES, WITHOUT_HWLOC, run};
-use crate::shell::{self, Exit, SUDO, cargo, root, succeeds};
-use crate::tally::{Tally, Total};
+use std::{
+    env,
+    io::{self, Write},
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+};
 
 /// How many cases the tests that draw from seeds try.
 #[derive(Debug)]
 pub(crate) struct Tier {
-    /// The tests that are drawn from seeds, by their program and module, and the seeds, as `RAILS_SEEDS` has them.
+    /// The tests that are drawn from seeds, by their program and module, and the seeds, as
+    /// `RAILS_SEEDS` has them.
     drawn: [(&'static str, &'static str, &'static str); 3],
-    /// How long each may take, as timeout(1) has it: a stream that stands still in a way that the simulation does not see must not hold up the rest.
+    /// How long each may take, as timeout(1) has it: a stream that stands still in a way that the
+    /// simulation does not see must not hold up the rest.
     longest: &'static str,
     /// How the fuzz targets are built, and how long each runs.
     fuzz: (Build, u64),
@@ -30,7 +34,8 @@ pub(crate) struct Tier {
     is_long: bool,
     /// `RAILS_RUNS`: how often a test that repeats itself does so.
     runs: Option<&'static str>,
-    /// How long a stream goes through faults of its links, besides the seconds that a plain test takes for it.
+    /// How long a stream goes through faults of its links, besides the seconds that a plain test
+    /// takes for it.
     soak_minutes: Option<&'static str>,
 }
 
@@ -87,10 +92,11 @@ pub(crate) fn test(tier: &Tier, filter: &[String], root: bool) -> Result<Exit> {
     Ok(if total.has_failed() { Exit::FAILURE } else { Exit::SUCCESS })
 }
 
-/// Three things at a time, for the processors would be idle else: tests over links wait most of their time, and guests are built of one thread mostly.
+/// Three things at a time, for the processors would be idle else: tests over links wait most of
+/// their time, and guests are built of one thread mostly.
 ///
-/// The simulated streams take the time that the others leave, from the first test on. Tests whose links have rates have only that beside them; guests run beside
-/// tests that only compute.
+/// The simulated streams take the time that the others leave, from the first test on. Tests whose
+/// links have rates have only that beside them; guests run beside tests that only compute.
 fn everything(
     tier: &Tier,
     root: bool,
@@ -186,7 +192,8 @@ fn everything(
     Ok(())
 }
 
-/// Whether NVIDIA's driver names a device: by its program, since nothing here is built against the driver.
+/// Whether NVIDIA's driver names a device: by its program, since nothing here is built against the
+/// driver.
 fn has_cuda() -> bool {
     let listed = Command::new("nvidia-smi").arg("-L").stdin(Stdio::null()).stderr(Stdio::null()).output();
     listed.is_ok_and(|listed| listed.status.success() && listed.stdout.starts_with(b"GPU "))
@@ -207,7 +214,8 @@ fn drawn(tier: &Tier, programs: &[Program], out: &mut dyn Write) -> Result<Tally
     Ok(tally)
 }
 
-/// The command as one that runs only while no other does (sched(7), `SCHED_IDLE`), with all that it says in one output.
+/// The command as one that runs only while no other does (sched(7), `SCHED_IDLE`), with all that it
+/// says in one output.
 fn idle(command: &Command) -> Command {
     let mut idle = Command::new("sh");
     idle.args(["-c", IDLE, "sh"]).arg(command.get_program()).args(command.get_args());

@@ -36,7 +36,8 @@ pub(crate) struct Total {
 }
 
 impl Total {
-    /// Adds a run that left out the ignored tests: they count as skipped until a later run makes up for them.
+    /// Adds a run that left out the ignored tests: they count as skipped until a later run makes up
+    /// for them.
     pub(crate) fn add_plain(&mut self, run: Tally) {
         self.passed += run.passed;
         self.failed += run.failed;

@@ -6,8 +6,8 @@ use rails_multirail::StreamStats;
 /// Where the statistics go.
 #[derive(Debug, clap::Args)]
 pub(super) struct MetricsArgs {
-    /// Write the statistics of each stream and its lanes to this file when it ends, in place of the last, as text for
-    /// Prometheus; `-` is stdout
+    /// Write the statistics of each stream and its lanes to this file when it ends, in place of the
+    /// last, as text for Prometheus; `-` is stdout
     #[cfg(feature = "prometheus")]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
     prometheus: Option<std::path::PathBuf>,

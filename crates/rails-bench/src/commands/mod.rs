@@ -22,11 +22,12 @@ use rails_multirail::Decisions;
 use std::{convert::Infallible, fs, path::Path, time::Duration};
 use tokio::sync::oneshot;
 
-/// Runs a command to its end on the calling thread. A second thread has the signals, so that the program can be ended
-/// while the first is busy. A third that the runtime has begun something long on, such as a name to resolve, keeps the
-/// process alive no longer than `farewell::LONGEST`.
+/// Runs a command to its end on the calling thread. A second thread has the signals, so that the
+/// program can be ended while the first is busy. A third that the runtime has begun something long
+/// on, such as a name to resolve, keeps the process alive no longer than `farewell::LONGEST`.
 ///
-/// The second thread is not a worker of a multi-thread runtime, which panics where no thread can be had.
+/// The second thread is not a worker of a multi-thread runtime, which panics where no thread can be
+/// had.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     try_runtime_descriptors().context("no tokio runtime")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no tokio runtime")?;

@@ -50,8 +50,8 @@ pub(crate) struct Args {
     /// Print the plan as JSON
     #[arg(long)]
     json: bool,
-    /// Ask the `recv` or `serve` that listens there for its lanes, pair them with the rails, and try each pair. It opens no stream, but
-    /// makes the rails for as long as it takes
+    /// Ask the `recv` or `serve` that listens there for its lanes, pair them with the rails, and
+    /// try each pair. It opens no stream, but makes the rails for as long as it takes
     #[arg(long, value_name = "ADDR", conflicts_with = "topology")]
     peer: Option<Address>,
     #[command(flatten)]

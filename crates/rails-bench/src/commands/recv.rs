@@ -44,12 +44,13 @@ pub(crate) struct Args {
     /// End after one batch, with exit code 0 if all of it is there
     #[arg(long)]
     once: bool,
-    /// How long a batch may wait for its sender before it gives way to another that waits for its turn; raise it where
-    /// senders read long before they send, as to go on with a part of a terabyte
+    /// How long a batch may wait for its sender before it gives way to another that waits for its
+    /// turn; raise it where senders read long before they send, as to go on with a part of a
+    /// terabyte
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = idle_timeout)]
     idle_timeout: Duration,
-    /// Fail a file where the file system refuses to lock it, to set its mode, or to write it to disk, instead of going
-    /// on with a warning
+    /// Fail a file where the file system refuses to lock it, to set its mode, or to write it to
+    /// disk, instead of going on with a warning
     #[arg(long)]
     strict: bool,
     /// Show no progress

@@ -40,7 +40,8 @@ pub(crate) struct Args {
     /// Where the receiver listens: an address for each lane, or one of them all
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDR")]
     to: Vec<Address>,
-    /// Send from these interfaces and local addresses, a rail for each; CPUs may follow an @. `auto`: from every NIC that is up
+    /// Send from these interfaces and local addresses, a rail for each; CPUs may follow an @.
+    /// `auto`: from every NIC that is up
     #[arg(long, value_name = "ADDR_OR_IFACE,...")]
     from: Option<RailRequest>,
     /// Say which lanes are paired and why, and which did not connect
@@ -64,7 +65,8 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
 async fn send(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
-    // Looked for again when they are sent; here so that a slip of the pen needs no receiver to be found.
+    // Looked for again when they are sent; here so that a slip of the pen needs no receiver to be
+    // found.
     for file in &args.files {
         std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
     }

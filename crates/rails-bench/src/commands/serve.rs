@@ -24,7 +24,8 @@ use std::time::Duration;
 /// Example: rails-bench serve --listen 10.0.1.2,10.0.2.2 --secret-file secret
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of each lane to listen on: IP or host, with `:PORT` if it is not 7575; port 0 takes any
+    /// Address of each lane to listen on: IP or host, with `:PORT` if it is not 7575; port 0 takes
+    /// any
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     listen: Vec<Address>,
     /// End after one measurement
@@ -36,7 +37,8 @@ pub(crate) struct Args {
     /// Take connections of the kernel's MPTCP, as `stream --mptcp` makes them, on the first address
     #[arg(long, conflicts_with_all = ["plain", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer", "mss"])]
     mptcp: bool,
-    /// Send messages back, as `stream --ping` wants it; of plain flows and MPTCP on the first address only
+    /// Send messages back, as `stream --ping` wants it; of plain flows and MPTCP on the first
+    /// address only
     #[arg(long)]
     ping: bool,
     /// Take them through the interface for messages, as `stream --ping --messages` sends them
@@ -45,10 +47,12 @@ pub(crate) struct Args {
     /// The runtime on which the messages are received and sent back
     #[arg(long, value_name = "RUNTIME", default_value = "rail", requires = "ping")]
     application: ping::Application,
-    /// Tell in the JSON how many bytes were read in each interval of this length, such as 20ms, and every longer pause
+    /// Tell in the JSON how many bytes were read in each interval of this length, such as 20ms, and
+    /// every longer pause
     #[arg(long, value_name = "TIME", requires = "json", conflicts_with = "ping", value_parser = interval)]
     samples: Option<Duration>,
-    /// Look whether every byte is the one that `stream` sent at its place, and fail where one is not
+    /// Look whether every byte is the one that `stream` sent at its place, and fail where one is
+    /// not
     #[arg(long, conflicts_with = "ping")]
     check: bool,
     #[command(flatten)]

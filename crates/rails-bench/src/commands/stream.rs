@@ -19,19 +19,19 @@ use std::{path::PathBuf, time::Duration};
 
 /// Measure one stream from memory to memory, over one rail or several
 ///
-/// The peer is `rails-bench serve`. The figure counts the bytes its application read, by its clock, from when it was ready for this stream to
-/// the last byte; nothing is sent before.
+/// The peer is `rails-bench serve`. The figure counts the bytes its application read, by its clock,
+/// from when it was ready for this stream to the last byte; nothing is sent before.
 ///
 /// Example: rails-bench stream --to 10.0.1.2,10.0.2.2 --seconds 10 --secret-file secret
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address of each lane of the peer: IP or host, with `:PORT` if it is not 7575; a host's name stands for all its
-    /// addresses. With one address or name and several rails of --from the peer is asked for its lanes, and they are
-    /// paired by subnet and speed
+    /// Address of each lane of the peer: IP or host, with `:PORT` if it is not 7575; a host's name
+    /// stands for all its addresses. With one address or name and several rails of --from the
+    /// peer is asked for its lanes, and they are paired by subnet and speed
     #[arg(long, value_name = "ADDR", value_delimiter = ',', required = true)]
     to: Vec<Address>,
-    /// Local end of each lane: an address or an interface, with @CPUS on these CPUs, or `auto` for every NIC that is up; as the
-    /// routes lead by default
+    /// Local end of each lane: an address or an interface, with @CPUS on these CPUs, or `auto` for
+    /// every NIC that is up; as the routes lead by default
     #[arg(long, value_name = "ADDR_OR_IFACE,...")]
     from: Option<RailRequest>,
     /// Say which lanes are paired and why, and which did not connect
@@ -47,14 +47,16 @@ pub(crate) struct Args {
     placement: RailsArgs,
     #[command(flatten)]
     striping: StripingArgs,
-    /// Send plain TCP flows instead of a striped stream, one on each lane: the rate of the links by themselves
+    /// Send plain TCP flows instead of a striped stream, one on each lane: the rate of the links by
+    /// themselves
     #[arg(long, conflicts_with_all = ["policy", "parallel", "encrypt", "ClientTls", "window", "zerocopy", "busy_poll"])]
     plain: bool,
-    /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which subflows there are
+    /// Send on one socket of the kernel's MPTCP to the first address; `ip mptcp` decides which
+    /// subflows there are
     #[arg(long, conflicts_with_all = ["plain", "policy", "parallel", "window", "zerocopy", "busy_poll", "send_buffer", "receive_buffer"])]
     mptcp: bool,
-    /// Send messages of these lengths one at a time, wait for each to come back, and say how long that took;
-    /// plain flows and MPTCP go to the first address
+    /// Send messages of these lengths one at a time, wait for each to come back, and say how long
+    /// that took; plain flows and MPTCP go to the first address
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = super::message, conflicts_with_all = ["seconds", "bytes"])]
     ping: Vec<u32>,
     /// Send them through the interface for messages instead of the stream of bytes
@@ -68,8 +70,8 @@ pub(crate) struct Args {
     round_trips: u32,
     #[command(flatten)]
     metrics: MetricsArgs,
-    /// Write this end's newest scheduling decisions to this file in the end, also of a stream that fails; docs/troubleshooting.md says how they
-    /// are replayed
+    /// Write this end's newest scheduling decisions to this file in the end, also of a stream that
+    /// fails; docs/troubleshooting.md says how they are replayed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["plain", "mptcp", "ping"])]
     record_decisions: Option<PathBuf>,
     /// Print the measurement as one JSON object

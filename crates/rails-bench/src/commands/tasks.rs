@@ -34,10 +34,12 @@ Examples:
 Exit status: 0 if all was measured, 1 if a rail cannot be built. Where the system refuses to bind threads, a
 task of the whole machine is all that is measured. Needs no privilege.")]
 pub(crate) struct Args {
-    /// Tasks for each figure; a hundredth as many, and 5000 at most, where a thread is woken for each
+    /// Tasks for each figure; a hundredth as many, and 5000 at most, where a thread is woken for
+    /// each
     #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     tasks: u32,
-    /// How long work is done for each figure of the computing thread, and how long idleness is watched
+    /// How long work is done for each figure of the computing thread, and how long idleness is
+    /// watched
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     seconds: Duration,
     /// Print the figures as JSON

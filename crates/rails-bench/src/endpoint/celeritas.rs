@@ -10,8 +10,9 @@ use std::{net::IpAddr, str::FromStr};
 /// Options of Celeritas lanes, whose addresses are `celeritas://HOST:PORT`.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CeleritasArgs {
-    /// Rate at which Celeritas lanes send, headers included, such as 495mbit; IP=RATE is that of the lanes of one path, whose
-    /// address IP is in --to or --listen [default: each lane looks for its rate, and makes way for others]
+    /// Rate at which Celeritas lanes send, headers included, such as 495mbit; IP=RATE is that of
+    /// the lanes of one path, whose address IP is in --to or --listen [default: each lane looks
+    /// for its rate, and makes way for others]
     #[arg(long, value_name = "[IP=]RATE,...", value_delimiter = ',')]
     rate: Vec<LaneRate>,
 }

@@ -8,11 +8,6 @@ mod routes;
 mod striping;
 mod tcp;
 
-pub(crate) use address::Address;
-pub(crate) use paired::Paired;
-pub(crate) use remotes::Remotes;
-pub(crate) use striping::StripingArgs;
-
 use crate::{
     exit::{Help, help_for_connection},
     machine::this_machine,
@@ -22,10 +17,12 @@ use crate::{
     size,
     tls::TlsArgs,
 };
+pub(crate) use address::Address;
 use anyhow::{Result, ensure};
 use celeritas::CeleritasArgs;
 use clap::ValueEnum;
 use nix::libc;
+pub(crate) use paired::Paired;
 use rails_multirail::{
     Driver, EndpointError, HandshakeError, LaneAddress, MultiRailListener, OpenError, RailPlan, RailRequest, Rails,
     Refusal, Scheme, Security, StreamOptions,
@@ -34,8 +31,10 @@ use rails_multirail::{
 };
 use rails_net::TcpTransport;
 use rails_topo::Topology;
+pub(crate) use remotes::Remotes;
 use routes::Routes;
 use std::{io, net::SocketAddr, time::Duration};
+pub(crate) use striping::StripingArgs;
 use tcp::TcpArgs;
 
 /// One end of streams: its rails, and how it behaves.
@@ -60,12 +59,14 @@ pub(crate) struct StreamArgs<T: TlsArgs> {
     /// Which threads drive the lanes of this end
     #[arg(long, value_enum, default_value_t = DriverArg::PerCpu)]
     driver: DriverArg,
-    /// How long a stream waits for a lane to come back when none is left, as TCP does for a silent machine; 0 fails at
-    /// once. A peer that closes or refuses every lane gets 10 s at most [default: 900]
+    /// How long a stream waits for a lane to come back when none is left, as TCP does for a silent
+    /// machine; 0 fails at once. A peer that closes or refuses every lane gets 10 s at most
+    /// [default: 900]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     outage_limit: Option<Duration>,
-    /// How much of a stream this end takes in ahead of its reader; where all lanes carry more than that in two round trips, raise it,
-    /// together with the kernel's `tcp_rmem` [default: 16MiB]
+    /// How much of a stream this end takes in ahead of its reader; where all lanes carry more than
+    /// that in two round trips, raise it, together with the kernel's `tcp_rmem` [default:
+    /// 16MiB]
     #[arg(long, value_name = "SIZE", value_parser = window)]
     window: Option<u64>,
     #[command(flatten)]
@@ -122,8 +123,9 @@ impl<T: TlsArgs> StreamArgs<T> {
 }
 
 impl Endpoint {
-    /// An end that waits for streams on `addresses`: a rail for each. If all of them are unspecified (0.0.0.0, ::), a rail on
-    /// each NIC, and without a NIC one that is bound to none.
+    /// An end that waits for streams on `addresses`: a rail for each. If all of them are
+    /// unspecified (0.0.0.0, ::), a rail on each NIC, and without a NIC one that is bound to
+    /// none.
     pub(crate) fn listening(addresses: &[LaneAddress], placement: &RailsArgs, options: StreamOptions) -> Result<Self> {
         let topology = this_machine()?;
         let ips = || addresses.iter().map(|address| address.socket.ip());
@@ -137,8 +139,8 @@ impl Endpoint {
         Self::following(topology, &rails, placement, options, "--listen")
     }
 
-    /// An end that opens streams to `remotes`: the rails of `from`, or else for each name one on each NIC that the
-    /// routing table leads to its addresses by.
+    /// An end that opens streams to `remotes`: the rails of `from`, or else for each name one on
+    /// each NIC that the routing table leads to its addresses by.
     pub(crate) fn calling(
         remotes: &Remotes,
         from: Option<&RailRequest>,

@@ -29,7 +29,8 @@ struct Failed {
 }
 
 impl Endpoint {
-    /// Opens a stream for this purpose, says so to the peer, and waits for the stream's turn there. Says over which lanes it goes.
+    /// Opens a stream for this purpose, says so to the peer, and waits for the stream's turn there.
+    /// Says over which lanes it goes.
     pub(crate) async fn open(
         &self,
         remotes: &Remotes,
@@ -45,8 +46,9 @@ impl Endpoint {
         Ok((stream, paired))
     }
 
-    /// Opens a stream on which nothing was said yet: where one name or address is given and several rails, the peer is
-    /// asked for its lanes and they are paired, otherwise rails and addresses are taken in order.
+    /// Opens a stream on which nothing was said yet: where one name or address is given and several
+    /// rails, the peer is asked for its lanes and they are paired, otherwise rails and
+    /// addresses are taken in order.
     pub(crate) async fn connect(
         &self,
         remotes: &Remotes,
@@ -76,7 +78,8 @@ impl Endpoint {
         Ok((stream, paired))
     }
 
-    /// Pairs with the peer that listens at `contacts`, and tries every pair without opening a stream.
+    /// Pairs with the peer that listens at `contacts`, and tries every pair without opening a
+    /// stream.
     pub(crate) async fn probe(&self, contacts: &Remotes) -> Result<Paired> {
         let pairing = self.ask(contacts, "--peer", "recv").await?;
         let failed = MultiRailStream::probe(&self.rails, &pairing, &self.options).await?;

@@ -51,8 +51,8 @@ impl Remotes {
         self.0.iter().filter_map(|addresses| addresses.first().copied()).collect()
     }
 
-    /// These names with at most `max` addresses in all, as far as each keeps one. A note tells of those that are left
-    /// out.
+    /// These names with at most `max` addresses in all, as far as each keeps one. A note tells of
+    /// those that are left out.
     pub(crate) fn limited(mut self, flag: &str, max: usize) -> Self {
         let left_out = limit_names(&mut self.0, max);
         if left_out > 0 {

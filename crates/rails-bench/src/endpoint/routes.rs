@@ -6,8 +6,9 @@ use rails_multirail::{LaneAddress, LaneCandidate, Pairing, RailId, in_order};
 use rails_topo::{Nic, NicKind, Topology};
 use std::net::{IpAddr, SocketAddr};
 
-/// The route to each distinct address of a peer. The addresses of one name that one NIC leads to share a rail: a name
-/// often stands for one link by several addresses, of both families for example, and a second rail there adds nothing.
+/// The route to each distinct address of a peer. The addresses of one name that one NIC leads to
+/// share a rail: a name often stands for one link by several addresses, of both families for
+/// example, and a second rail there adds nothing.
 #[derive(Debug)]
 pub(super) struct Routes(Vec<Route>);
 
@@ -21,8 +22,8 @@ struct Route {
 }
 
 impl Routes {
-    /// The routes to all addresses of these names. `local_address` gives the address that packets to a remote leave
-    /// from.
+    /// The routes to all addresses of these names. `local_address` gives the address that packets
+    /// to a remote leave from.
     ///
     /// # Errors
     /// The errors of `local_address`.
@@ -63,7 +64,8 @@ impl Routes {
         rails
     }
 
-    /// A lane to each address of these names, from the rail that the route leads by. `offers` are those of all rails.
+    /// A lane to each address of these names, from the rail that the route leads by. `offers` are
+    /// those of all rails.
     pub(super) fn pairing(&self, offers: &[LaneCandidate], names: &[Vec<LaneAddress>]) -> Pairing {
         let mut pairing = in_order(&[], &[]);
         let mut remotes = 0..;

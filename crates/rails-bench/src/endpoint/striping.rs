@@ -11,7 +11,8 @@ pub(crate) struct StripingArgs {
     /// How the bytes are shared out among the lanes
     #[arg(long, value_enum, default_value_t = PolicyArg::Adaptive)]
     policy: PolicyArg,
-    /// Each rail's share under `--policy weighted`, in the order of the rails [default: the speeds of their links]
+    /// Each rail's share under `--policy weighted`, in the order of the rails [default: the speeds
+    /// of their links]
     #[arg(long, value_name = "N[,N...]", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
     weights: Vec<u32>,
     /// TCP connections of each lane, 1 to 64: several help where one does not fill its link

@@ -9,24 +9,26 @@ use std::{net::Ipv4Addr, time::Duration};
 /// Options of TCP lanes. `docs/lanes.md` gives the measured worth of each.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct TcpArgs {
-    /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default: the system's]
+    /// Congestion control of the lanes' sockets, by the kernel's name (cubic, bbr, ...) [default:
+    /// the system's]
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// Send large payload without a copy (MSG_ZEROCOPY), where the stream is not encrypted
     #[arg(long)]
     zerocopy: bool,
-    /// How long a lane that was just used is asked for more before its thread sleeps (SO_BUSY_POLL), such as 50us; it takes
-    /// CAP_NET_ADMIN
+    /// How long a lane that was just used is asked for more before its thread sleeps
+    /// (SO_BUSY_POLL), such as 50us; it takes CAP_NET_ADMIN
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     busy_poll: Option<Duration>,
-    /// The most that the kernel holds for sending on each lane, such as 4MiB [default: tuned by itself]
+    /// The most that the kernel holds for sending on each lane, such as 4MiB [default: tuned by
+    /// itself]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     send_buffer: Option<DataSize>,
     /// The most that the kernel holds for reading on each lane [default: tuned by itself]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     receive_buffer: Option<DataSize>,
-    /// The most payload of a TCP segment, such as 1200, where the path swallows larger packets without a word [default:
-    /// as the interfaces and ICMP allow]
+    /// The most payload of a TCP segment, such as 1200, where the path swallows larger packets
+    /// without a word [default: as the interfaces and ICMP allow]
     #[arg(long, value_name = "SIZE", value_parser = segment)]
     mss: Option<DataSize>,
 }

@@ -1,7 +1,12 @@
-//! Round trips over striped streams beside those over one plain flow and MPTCP, over the same links in the same run.
+//! Round trips over striped streams beside those over one plain flow and MPTCP, over the same links
+//! in the same run.
 
-use crate::lab::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, mptcp, peer::Peer, testbed::halves};
-use crate::{commands::ping::Application, measure::latency::RoundTrips, print};
+use crate::{
+    commands::ping::Application,
+    lab::compare::{ContestError, Link, Spread, Terms, Testbed, fastest, mptcp, peer::Peer, testbed::halves},
+    measure::latency::RoundTrips,
+    print,
+};
 use clap::ValueEnum;
 use rails_lab::Side;
 use rails_topo::Topology;
@@ -94,8 +99,8 @@ pub(crate) struct LatencyOutcome {
 }
 
 impl LatencyContest {
-    /// Makes the links, runs every round, and takes the links down again. Calls `absent` where MPTCP cannot take part,
-    /// with the reason, and `progress` before each measurement.
+    /// Makes the links, runs every round, and takes the links down again. Calls `absent` where
+    /// MPTCP cannot take part, with the reason, and `progress` before each measurement.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.

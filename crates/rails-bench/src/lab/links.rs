@@ -5,7 +5,8 @@ use crate::duration;
 use anyhow::{Result, anyhow};
 use rails_lab::MAX_LINKS;
 
-/// Reads veth pairs: rates in Mbit/s or `unshaped`, each with how many there are, as in `400,100x3`.
+/// Reads veth pairs: rates in Mbit/s or `unshaped`, each with how many there are, as in
+/// `400,100x3`.
 ///
 /// # Errors
 /// The fault, with the flag.
@@ -13,7 +14,8 @@ pub(crate) fn veths(text: &str) -> Result<Vec<Link>> {
     read("--rates", text, |one| rate::shape(one).map(Link::Veth))
 }
 
-/// Reads emulated links: a rate, a round-trip time, and perhaps a loss, as in `400@1ms,400@50ms@0.01`.
+/// Reads emulated links: a rate, a round-trip time, and perhaps a loss, as in
+/// `400@1ms,400@50ms@0.01`.
 ///
 /// # Errors
 /// The fault, with the flag.

@@ -1,4 +1,5 @@
-//! The laboratory (feature `lab`): commands that make network namespaces, emulate machines, and measure streams beside other transports.
+//! The laboratory (feature `lab`): commands that make network namespaces, emulate machines, and
+//! measure streams beside other transports.
 
 mod background;
 mod commands;

@@ -3,7 +3,8 @@
 use crate::size;
 use rails_lab::Shape;
 
-/// Reads a number of Mbit/s, with or without the burst of its token bucket as in `400/128KiB`, or `unshaped`.
+/// Reads a number of Mbit/s, with or without the burst of its token bucket as in `400/128KiB`, or
+/// `unshaped`.
 ///
 /// # Errors
 /// The fault of the text.

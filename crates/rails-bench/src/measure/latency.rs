@@ -1,5 +1,5 @@
-//! Round trips of messages: one end sends a message and waits for it to come back, over any ordered stream, or over a stream's
-//! interface for messages.
+//! Round trips of messages: one end sends a message and waits for it to come back, over any ordered
+//! stream, or over a stream's interface for messages.
 
 use bytes::Bytes;
 use rails_multirail::{MultiRailMessages, Priority};
@@ -26,7 +26,8 @@ pub(crate) struct RoundTrips {
     pub(crate) each_ns: Vec<u64>,
 }
 
-/// Sends messages of each size, one at a time, and waits for each to come back; a tenth as many before are not counted.
+/// Sends messages of each size, one at a time, and waits for each to come back; a tenth as many
+/// before are not counted.
 ///
 /// # Errors
 /// How the stream failed; [`io::ErrorKind::InvalidData`] where something else came back.
@@ -102,10 +103,12 @@ pub(crate) async fn answer_messages(messages: &mut MultiRailMessages) -> io::Res
     Ok(answered)
 }
 
-/// Sends every message back when it is whole, until the peer has no more; gives how many there were.
+/// Sends every message back when it is whole, until the peer has no more; gives how many there
+/// were.
 ///
 /// # Errors
-/// How the stream failed; [`io::ErrorKind::InvalidData`] where messages of no bytes or of more than 16 MiB are announced.
+/// How the stream failed; [`io::ErrorKind::InvalidData`] where messages of no bytes or of more than
+/// 16 MiB are announced.
 pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<u64> {
     let mut answered = 0;
     loop {
@@ -151,7 +154,8 @@ impl RoundTrips {
     }
 }
 
-/// The value that this share of them, from 0 to 1, does not exceed (nearest rank); `None` where there are none.
+/// The value that this share of them, from 0 to 1, does not exceed (nearest rank); `None` where
+/// there are none.
 fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
     sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()

@@ -1,8 +1,10 @@
-//! Memory-to-memory measurement: a source that sends as fast as it can, a sink that counts, and the reports of both.
+//! Memory-to-memory measurement: a source that sends as fast as it can, a sink that counts, and the
+//! reports of both.
 //!
-//! The receiver's figures are the ones reported: bytes that its application read, from when it told the source to begin to the last
-//! of them, by its own clock. So nothing is counted that was under way before the time was. It sends the figures back over the stream
-//! that was measured, behind the last byte.
+//! The receiver's figures are the ones reported: bytes that its application read, from when it told
+//! the source to begin to the last of them, by its own clock. So nothing is counted that was under
+//! way before the time was. It sends the figures back over the stream that was measured, behind the
+//! last byte.
 
 pub(crate) mod latency;
 pub(crate) mod mptcp;
@@ -40,7 +42,8 @@ pub(crate) struct Count {
     pub(crate) first_seconds: f64,
     /// When the last byte was read.
     pub(crate) last_seconds: f64,
-    /// The place of the first byte that was another than the one sent there, where that was looked at; of several flows, that of any of them.
+    /// The place of the first byte that was another than the one sent there, where that was looked
+    /// at; of several flows, that of any of them.
     pub(crate) wrong_at: Option<u64>,
 }
 
@@ -177,7 +180,8 @@ impl Count {
     }
 }
 
-/// The longest report of a receiver that is read: a few hundred bytes for each of at most 64 rails and lanes.
+/// The longest report of a receiver that is read: a few hundred bytes for each of at most 64 rails
+/// and lanes.
 pub(crate) const LONGEST_RECEIPT: u64 = 1 << 20;
 
 /// The bytes that the application writes and reads at a time, striped or plain.

@@ -1,5 +1,6 @@
-//! One socket of the kernel's Multipath TCP from memory to memory: an ordinary tokio program whose sockets were made with another
-//! protocol number. Which subflows the kernel adds is the path manager's decision (`ip mptcp`); nothing here knows of them.
+//! One socket of the kernel's Multipath TCP from memory to memory: an ordinary tokio program whose
+//! sockets were made with another protocol number. Which subflows the kernel adds is the path
+//! manager's decision (`ip mptcp`); nothing here knows of them.
 //!
 //! References: RFC 8684; `Documentation/networking/mptcp.rst`.
 
@@ -80,7 +81,8 @@ impl Listener {
     /// Listens on an address.
     ///
     /// # Errors
-    /// The kernel's refusal; [`io::ErrorKind::Unsupported`] or `EPROTONOSUPPORT` where it has no MPTCP.
+    /// The kernel's refusal; [`io::ErrorKind::Unsupported`] or `EPROTONOSUPPORT` where it has no
+    /// MPTCP.
     pub(crate) fn bind(address: SocketAddr, congestion: Option<&str>) -> io::Result<Self> {
         let socket = socket(address, congestion)?;
         socket.set_reuse_address(true)?;

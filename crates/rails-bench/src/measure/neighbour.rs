@@ -1,4 +1,5 @@
-//! The cost of rails and tasks that wait, to a thread that computes on their CPU and to a CPU that is idle.
+//! The cost of rails and tasks that wait, to a thread that computes on their CPU and to a CPU that
+//! is idle.
 
 use super::work::Work;
 use crate::duration::{microseconds, nanoseconds};
@@ -37,7 +38,8 @@ pub(crate) struct Overhead {
     pub(crate) beside_polling_us: Vec<f64>,
     /// How often the task has polled during all of these.
     pub(crate) polls: u64,
-    /// CPU time of this process while the rail, its queues, worker and timer have nothing to do, as a share of one CPU.
+    /// CPU time of this process while the rail, its queues, worker and timer have nothing to do, as
+    /// a share of one CPU.
     pub(crate) idle_share: f64,
     /// The time over which that was watched.
     #[serde(rename = "idle_ns", serialize_with = "nanoseconds")]
@@ -97,7 +99,8 @@ pub(crate) fn overhead(topology: &Topology, time: Duration) -> Result<Overhead> 
     })
 }
 
-/// A rail on a CPU that waits: its tasks, which read from streams in vain, and the worker and the timer of its CPU's queue.
+/// A rail on a CPU that waits: its tasks, which read from streams in vain, and the worker and the
+/// timer of its CPU's queue.
 struct Waiting {
     queues: TaskQueues,
     cpu: CpuId,
@@ -185,7 +188,8 @@ const STREAMS: usize = 16;
 const PERIOD: Duration = Duration::from_millis(1);
 /// The room of each queue, for the one task.
 const ROOM: usize = 16;
-/// The time after which a thread without tasks sleeps, and nothing is left of a rail that was taken down.
+/// The time after which a thread without tasks sleeps, and nothing is left of a rail that was taken
+/// down.
 const REST: Duration = Duration::from_millis(20);
 
 #[cfg(test)]

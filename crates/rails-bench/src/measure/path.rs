@@ -1,6 +1,8 @@
-//! The capacity of a path: rates are tried, each twice the last, until the path gives less than is sent.
+//! The capacity of a path: rates are tried, each twice the last, until the path gives less than is
+//! sent.
 //!
-//! The search decides without I/O: the command sends at the rates that it names, and tells it the outcome.
+//! The search decides without I/O: the command sends at the rates that it names, and tells it the
+//! outcome.
 
 use rails_topo::Bandwidth;
 use serde::{Serialize, Serializer};
@@ -43,10 +45,12 @@ pub(crate) struct PathReport {
     /// The least round trip.
     #[serde(rename = "min_rtt_ms", serialize_with = "milliseconds")]
     pub(crate) min_rtt: Duration,
-    /// The smoothed round trip at the highest rate that was tried: with the queue that the path has.
+    /// The smoothed round trip at the highest rate that was tried: with the queue that the path
+    /// has.
     #[serde(rename = "busy_rtt_ms", serialize_with = "milliseconds")]
     pub(crate) busy_rtt: Duration,
-    /// The share of packets that were lost while the path was not full; that of the first trial, if all of them filled it.
+    /// The share of packets that were lost while the path was not full; that of the first trial, if
+    /// all of them filled it.
     pub(crate) loss: f64,
     /// The largest IP packet that it carries, as far as the interfaces let it be tried.
     pub(crate) mtu_bytes: u32,

@@ -1,10 +1,12 @@
-//! The bytes that are sent: such that no link could compress them, and that a receiver knows which belongs where.
+//! The bytes that are sent: such that no link could compress them, and that a receiver knows which
+//! belongs where.
 
 use super::BLOCK;
 use bytes::Bytes;
 
-/// The bytes to send, block by block. Each block is the same bytes from another place on, so that neither a block nor a chunk
-/// of one can be exchanged for another unnoticed, and sending needs no copy.
+/// The bytes to send, block by block. Each block is the same bytes from another place on, so that
+/// neither a block nor a chunk of one can be exchanged for another unnoticed, and sending needs no
+/// copy.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     bytes: Bytes,
@@ -60,9 +62,11 @@ impl Checker {
     }
 }
 
-/// Blocks begin at whole cache lines of the pattern: the copies into the kernel are those of an aligned buffer.
+/// Blocks begin at whole cache lines of the pattern: the copies into the kernel are those of an
+/// aligned buffer.
 const SHIFT: usize = 64;
-/// After so many blocks, 255 MiB, the bytes repeat; a prime, so that no power of two of blocks does.
+/// After so many blocks, 255 MiB, the bytes repeat; a prime, so that no power of two of blocks
+/// does.
 const SHIFTS: usize = 1021;
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! Independent tokio TCP flows from memory to memory: the rate of the links without any of this project's work, and so the
-//! ceiling that striping is measured against. The flows run on the same pinned runtimes, with the same buffers and socket
-//! options, as the lanes of a stream would.
+//! Independent tokio TCP flows from memory to memory: the rate of the links without any of this
+//! project's work, and so the ceiling that striping is measured against. The flows run on the same
+//! pinned runtimes, with the same buffers and socket options, as the lanes of a stream would.
 //!
-//! The goodput of several flows covers the time while all of them ran: a slow one may still be draining its socket's buffer
-//! when the others have long ended, and by itself none of them is the ceiling of anything.
+//! The goodput of several flows covers the time while all of them ran: a slow one may still be
+//! draining its socket's buffer when the others have long ended, and by itself none of them is the
+//! ceiling of anything.
 
 use super::{
     Amount, BLOCK, Count, Counter, LONGEST_RECEIPT, Received, Supply, Watch,
@@ -41,7 +42,8 @@ pub(super) struct Receipt {
     pub(super) goodput_bits_per_second: f64,
 }
 
-/// Opens one flow from each rail to the address of the same number, sends on all of them, and gives the measurement.
+/// Opens one flow from each rail to the address of the same number, sends on all of them, and gives
+/// the measurement.
 ///
 /// # Errors
 /// How a flow failed.
@@ -198,7 +200,8 @@ async fn source(remote: SocketAddr, from: TcpTransport, amount: Amount) -> Resul
 
 /// Sends the amount on a socket; gives how much that was, and the sink's report.
 pub(super) async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<(u64, Vec<u8>)> {
-    // Until everything is sent the socket's end is a reset: a sink must not take a sender that was ended for one that is done.
+    // Until everything is sent the socket's end is a reset: a sink must not take a sender that was
+    // ended for one that is done.
     SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
     let mut supply = Supply::start(amount);
     let mut sent = 0;

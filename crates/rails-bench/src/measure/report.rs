@@ -42,7 +42,8 @@ pub(crate) enum Transport {
         /// Which threads of the sender drove its lanes.
         driver: Driver,
     },
-    /// Independent tokio TCP flows, one per lane, with nothing of this project between the application and the socket.
+    /// Independent tokio TCP flows, one per lane, with nothing of this project between the
+    /// application and the socket.
     PlainTcp,
     /// One socket of the kernel's MPTCP.
     Mptcp,
@@ -156,7 +157,8 @@ impl Side {
 }
 
 impl LaneReport {
-    /// A lane between these addresses that sent and received so many bytes and was not lost, with the transport's figures of it.
+    /// A lane between these addresses that sent and received so many bytes and was not lost, with
+    /// the transport's figures of it.
     pub(crate) fn new(
         (local, remote): (SocketAddr, SocketAddr),
         (bytes_sent, bytes_received): (u64, u64),

@@ -74,8 +74,8 @@ impl Recorder {
 }
 
 impl Series {
-    /// Independent flows taken together, all counted from the same time; pauses of one are not pauses of all, so those that are
-    /// left are whole intervals in which none read anything.
+    /// Independent flows taken together, all counted from the same time; pauses of one are not
+    /// pauses of all, so those that are left are whole intervals in which none read anything.
     pub(crate) fn together(all: Vec<Self>) -> Option<Self> {
         let mut all = all.into_iter();
         let mut sum = all.next()?;
@@ -100,8 +100,9 @@ impl Series {
         Some(sum)
     }
 
-    /// The rate of independent flows, all counted from the same time, while all of them ran: bytes of the intervals after the one
-    /// in which the last began and before the one in which the first ended. `None` where there are none such.
+    /// The rate of independent flows, all counted from the same time, while all of them ran: bytes
+    /// of the intervals after the one in which the last began and before the one in which the
+    /// first ended. `None` where there are none such.
     pub(crate) fn bits_per_second_together(all: &[Self]) -> Option<f64> {
         let busy = |bytes: &u64| *bytes > 0;
         let begun = all.iter().map(|series| series.bytes.iter().position(busy)).max()??;

@@ -20,8 +20,9 @@ struct Receipt {
     side: Side,
 }
 
-/// Sends on `stream`, whose turn it is, and gives the whole measurement. The application runs on the first rail, so that on one rail it costs no
-/// switch between threads, as in a program that was written for rails.
+/// Sends on `stream`, whose turn it is, and gives the whole measurement. The application runs on
+/// the first rail, so that on one rail it costs no switch between threads, as in a program that was
+/// written for rails.
 ///
 /// # Errors
 /// How the stream failed.

@@ -1,4 +1,5 @@
-//! The cost of an empty task: submitted, run and noticed on one core, beside others that poll, and on another core.
+//! The cost of an empty task: submitted, run and noticed on one core, beside others that poll, and
+//! on another core.
 
 use crate::duration::nanoseconds;
 use anyhow::{Context, Result};
@@ -24,18 +25,20 @@ use std::{
 pub(crate) struct TaskCosts {
     /// The CPU of the thread that submits.
     pub(crate) cpu: CpuId,
-    /// Whether the threads are bound to their CPUs. Where the system refuses that, a task of the whole machine is all
-    /// that is measured.
+    /// Whether the threads are bound to their CPUs. Where the system refuses that, a task of the
+    /// whole machine is all that is measured.
     pub(crate) is_bound: bool,
     /// The time that a reading of the clock takes, which is taken off all others.
     #[serde(rename = "clock_ns", serialize_with = "nanoseconds")]
     pub(crate) clock: Duration,
-    /// A task that waits at each object around that CPU, the innermost first: submitted, run and noticed by one thread.
+    /// A task that waits at each object around that CPU, the innermost first: submitted, run and
+    /// noticed by one thread.
     pub(crate) levels: Vec<LevelCost>,
-    /// The cost while threads on other CPUs look for tasks all the time, at the innermost object and at the machine.
+    /// The cost while threads on other CPUs look for tasks all the time, at the innermost object
+    /// and at the machine.
     pub(crate) beside: Vec<CostBeside>,
-    /// From a task's submission to its beginning on another CPU; `None` on a machine with one CPU, and for threads that
-    /// are not bound.
+    /// From a task's submission to its beginning on another CPU; `None` on a machine with one CPU,
+    /// and for threads that are not bound.
     pub(crate) elsewhere: Option<CostElsewhere>,
 }
 
@@ -121,7 +124,8 @@ pub(crate) fn costs(topology: &Topology, tasks: usize) -> Result<TaskCosts> {
     Ok(TaskCosts { cpu, is_bound, clock, levels, beside, elsewhere })
 }
 
-/// Binds the calling thread to a CPU until the guard is dropped; `None` where the system refuses that.
+/// Binds the calling thread to a CPU until the guard is dropped; `None` where the system refuses
+/// that.
 fn bound(cpu: CpuId) -> Result<Option<ThreadGuard>, BindError> {
     match bind_current(&CpuSet::single(cpu)) {
         Ok(guard) => Ok(Some(guard)),
@@ -212,7 +216,8 @@ impl Drop for Other {
 }
 
 impl Spread {
-    /// Of so many times that `measure` gives for a start, less that of the clock. A tenth more warms up.
+    /// Of so many times that `measure` gives for a start, less that of the clock. A tenth more
+    /// warms up.
     fn of(count: usize, clock: Duration, mut measure: impl FnMut(&Instant) -> Duration) -> Self {
         let count = count.max(1);
         let mut times: Vec<Duration> = (0..count + count / 10).map(|_| measure(&Instant::now())).collect();

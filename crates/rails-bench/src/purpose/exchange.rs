@@ -45,13 +45,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Greets for S {
 /// Messages, each of which is one thing that was said.
 pub(crate) struct InMessages<'a>(pub(crate) &'a mut MultiRailMessages);
 
-/// Tells the peer the purpose of this end, and hears the peer's. Where the two do not fit, both get to know.
+/// Tells the peer the purpose of this end, and hears the peer's. Where the two do not fit, both get
+/// to know.
 ///
 /// # Errors
 /// [`Misfit`], within ten seconds.
 pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(), Misfit> {
     let heard = timeout(PATIENCE, async {
-        // A greeting is shorter than the buffer of any stream, so saying it does not wait for the peer to listen.
+        // A greeting is shorter than the buffer of any stream, so saying it does not wait for the peer to
+        // listen.
         stream.say(&ours.greeting()).await?;
         stream.hear().await
     });

@@ -1,14 +1,14 @@
-//! The purpose of a stream: the commands at its two ends tell each other before anything else, so that one that was pointed at the wrong
-//! one ends with words instead of waiting, or taking one protocol for another. `docs/greeting.md` has the bytes.
+//! The purpose of a stream: the commands at its two ends tell each other before anything else, so
+//! that one that was pointed at the wrong one ends with words instead of waiting, or taking one
+//! protocol for another. `docs/greeting.md` has the bytes.
 //!
-//! The end that listens takes streams one at a time. A stream whose turn has not come sends nothing: a measurement begins with the
-//! turn, and a queue holds no more than greetings.
+//! The end that listens takes streams one at a time. A stream whose turn has not come sends
+//! nothing: a measurement begins with the turn, and a queue holds no more than greetings.
 
 mod exchange;
 
-pub(crate) use exchange::{Greets, InMessages, await_turn, give_turn, greet};
-
 use crate::exit::Help;
+pub(crate) use exchange::{Greets, InMessages, await_turn, give_turn, greet};
 use std::{fmt, io, time::Duration};
 
 /// A command's use of a stream.

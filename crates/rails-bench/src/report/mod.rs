@@ -2,8 +2,6 @@
 
 mod table;
 
-pub(crate) use table::{Column, table};
-
 use crate::{
     batch::Batch,
     measure::{
@@ -22,6 +20,7 @@ use rails_multirail::Policy;
 use rails_topo::DataSize;
 use rails_transfer::{How, ReceiveSummary, SendSummary};
 use std::{fmt::Write, time::Duration};
+pub(crate) use table::{Column, table};
 
 /// One end of a stream, with its figures.
 #[derive(Debug, Clone, Copy)]
@@ -156,8 +155,8 @@ pub(crate) fn unheld(parts: &[Part<'_>]) -> String {
     told.iter().map(lacks).collect()
 }
 
-/// Which of the three affinities hold, which are broken and which cannot be known, and why: a line for each different verdict, with
-/// the rails that it is about.
+/// Which of the three affinities hold, which are broken and which cannot be known, and why: a line
+/// for each different verdict, with the rails that it is about.
 pub(crate) fn verdicts(parts: &[Part<'_>]) -> String {
     let mut text = String::new();
     let all: usize = parts.iter().map(|part| part.side.rails.len()).sum();

@@ -74,7 +74,8 @@ fn folder_that_is_none_is_named() {
     fs::metadata(file.path()).expect("it was left alone");
 }
 
-/// Claims of the machine are other tests' too: one test at a time makes them, on one core, which leaves the others a core.
+/// Claims of the machine are other tests' too: one test at a time makes them, on one core, which
+/// leaves the others a core.
 fn one_core_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -187,8 +188,8 @@ fn holder_that_is_not_in_the_way_is_not_named() {
     assert!(!said.contains(&format!("process {} (", std::process::id())), "{said}");
 }
 
-/// A process that is killed when this is dropped, also by a failed assertion: its claims would be in the way of other
-/// tests.
+/// A process that is killed when this is dropped, also by a failed assertion: its claims would be
+/// in the way of other tests.
 struct Killed(Child);
 
 impl Drop for Killed {

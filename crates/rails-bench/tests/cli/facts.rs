@@ -9,7 +9,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A saved machine of two nodes with two CPUs each, a NIC whose node no file tells, and one on node 0.
+/// A saved machine of two nodes with two CPUs each, a NIC whose node no file tells, and one on node
+/// 0.
 fn machine() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     for (file, text) in [

@@ -273,8 +273,10 @@ impl Pair {
     }
 }
 
-/// Whether a line of `/proc/net/tcp` is of a connection to `port` with more bytes that are not acknowledged or not read than a handshake has: a stream that is
-/// not open yet ends in another way. proc_pid_net(5): the peer's address, the state (01 is TCP_ESTABLISHED) and the two queues are the third to the fifth field.
+/// Whether a line of `/proc/net/tcp` is of a connection to `port` with more bytes that are not
+/// acknowledged or not read than a handshake has: a stream that is not open yet ends in another
+/// way. proc_pid_net(5): the peer's address, the state (01 is TCP_ESTABLISHED) and the two queues
+/// are the third to the fifth field.
 fn is_busy(socket: &str, port: u16) -> bool {
     let fields: Vec<&str> = socket.split_ascii_whitespace().collect();
     let [_, local, remote, "01", queues, ..] = fields[..] else { return false };

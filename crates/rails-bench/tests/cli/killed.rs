@@ -1,9 +1,8 @@
-//! kill -9 of either peer at random moments of a transfer: the other says so and ends, nothing half-written has a final name,
-//! and the next run brings the rest.
+//! kill -9 of either peer at random moments of a transfer: the other says so and ends, nothing
+//! half-written has a final name, and the next run brings the rest.
 
 use crate::util::{Receiver, pattern, rails_bench, start, text};
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -16,7 +15,8 @@ use std::{
 const BOUND: Duration = Duration::from_secs(30);
 /// Given to both sides: how streams are kept, and the rate of lanes of Celeritas.
 const STREAM: &[&str] = &["--insecure", "--rate", "400mbit"];
-/// The sender would wait for silence much longer than the test waits: the kernel of the killed receiver tells it.
+/// The sender would wait for silence much longer than the test waits: the kernel of the killed
+/// receiver tells it.
 const SENDER: &[&str] = &["--outage-limit", "600"];
 /// The receiver, which dials no peer, waits for the sender until its limit.
 const RECEIVER: &[&str] = &["--outage-limit", "2"];
@@ -75,7 +75,8 @@ fn sender_killed(lanes: Lanes) {
         sender.wait().unwrap();
         println!("moment {moment}: sender killed after {after:?}, receiver {}", if once { "--once" } else { "stays" });
 
-        // A stream that was not opened yet is none that could be cut: the receiver still waits for its first.
+        // A stream that was not opened yet is none that could be cut: the receiver still waits for its
+        // first.
         let opened = receiver.says_within(LOST, Duration::from_millis(300));
         moments.learn(after, &batch);
         if once && (opened || batch.is_whole()) {
@@ -235,7 +236,8 @@ impl Lanes {
     }
 }
 
-/// Moments within the time that a transfer takes, as far as that is known: a busy machine is slower in one minute than in the next.
+/// Moments within the time that a transfer takes, as far as that is known: a busy machine is slower
+/// in one minute than in the next.
 struct Moments {
     random: ChaCha8Rng,
     within: Duration,

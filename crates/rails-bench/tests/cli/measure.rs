@@ -236,7 +236,8 @@ fn netns_comparison_with_every_sample() {
         let links: Vec<u64> =
             sample["link_tx_bytes"].as_array().unwrap().iter().map(|tx| tx.as_u64().unwrap()).collect();
         let both = sample["contender"] != "plain_best_link";
-        // ARP and the kernel's own packets are few bytes; how a rival shares out so short a run is its own affair.
+        // ARP and the kernel's own packets are few bytes; how a rival shares out so short a run is its own
+        // affair.
         assert!(links[0] > 64 << 10, "{sample}");
         assert_eq!(links[1] > 64 << 10, both, "{sample}");
         assert_eq!(sample["warnings"].as_array().unwrap().len(), 0, "{sample}");
@@ -264,7 +265,8 @@ fn netns_comparison_over_emulated_links() {
     assert!(!printed.contains("rails, static"), "{printed}");
 }
 
-/// A camera of more frames than the links take: every frame that is shown is the next one that was sent.
+/// A camera of more frames than the links take: every frame that is shown is the next one that was
+/// sent.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_video_of_a_camera_that_drops() {
@@ -440,7 +442,8 @@ fn netns_disturbed_link_loses_no_byte() {
             let of_series = sample["series"]["bytes"].as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap());
             let whose = format!("{} in {}", sample["contender"], disturbance["scenario"]);
             assert_eq!(sample["bytes_written"], sample["bytes"], "{whose}: none is lost or doubled");
-            // Which bytes MPTCP delivers is the kernel's affair, and Linux 6.18 now and then delivers others (docs/compare.md).
+            // Which bytes MPTCP delivers is the kernel's affair, and Linux 6.18 now and then delivers others
+            // (docs/compare.md).
             if sample["contender"] != "mptcp" {
                 assert!(sample["wrong_at"].is_null(), "{whose}: another byte at {}", sample["wrong_at"]);
             }
@@ -474,7 +477,8 @@ fn netns_further_contenders_beside_a_slow_link() {
         let of = results.iter().find(|outcome| outcome["contender"] == contender).expect("it took part");
         of["goodput_bits_per_second"]["median"].as_f64().unwrap()
     };
-    // The slow flow drains its socket's buffer for many times as long as the fast one sends; other losses of rate cost less than half.
+    // The slow flow drains its socket's buffer for many times as long as the fast one sends; other
+    // losses of rate cost less than half.
     assert!(goodput("plain_flows") > 0.5 * goodput("plain_best_link"), "{results:?}");
     for outcome in results {
         assert!(outcome["goodput_per_sender_core_bits_per_second"]["median"].as_f64().unwrap() > 0.0, "{outcome}");

@@ -1,5 +1,5 @@
-//! Commands that are pointed at each other: the right ones work, the wrong ones part with words, and those that have to wait are waited
-//! for.
+//! Commands that are pointed at each other: the right ones work, the wrong ones part with words,
+//! and those that have to wait are waited for.
 
 use crate::util::{Receiver, finish, finish_within, rails_bench, run, signal, start, stderr, text, wait_for};
 use assert_cmd::cargo::cargo_bin;
@@ -229,7 +229,8 @@ fn both(serve: &[&str], call: &[&str]) -> ((i32, String), (i32, String)) {
     (calling, listening)
 }
 
-/// As [`both`] for commands that do not fit: the listening end tells of the misfit, and listens until a signal ends it.
+/// As [`both`] for commands that do not fit: the listening end tells of the misfit, and listens
+/// until a signal ends it.
 fn misfits(serve: &[&str], call: &[&str]) -> ((i32, String), (i32, String)) {
     let once = ["--once", "--insecure", "--listen", "127.0.0.1:0"];
     let (child, lines) = start(rails_bench(serve.iter().chain(&once).copied()));
@@ -257,5 +258,6 @@ fn runtime() -> tokio::runtime::Runtime {
 const GOES_ON: i32 = 143;
 /// The last line of `--explain`, once it is the stream's turn.
 const HAS_BEGUN: &str = "1 of 1 lanes up";
-/// Less than the ten seconds for which either end would wait for the other, and longer than anything takes here.
+/// Less than the ten seconds for which either end would wait for the other, and longer than
+/// anything takes here.
 const PROMPT: Duration = Duration::from_secs(8);

@@ -1,4 +1,5 @@
-//! Where the system refuses calls that place threads and memory, as containers, sandboxes and services do.
+//! Where the system refuses calls that place threads and memory, as containers, sandboxes and
+//! services do.
 
 use crate::util::{finish, pattern, rails_bench, stderr, stdout, text, wait_for, watch_stderr};
 use nix::{
@@ -15,7 +16,8 @@ fn transferred(sandbox: &Sandbox) -> (String, String) {
     transferred_over("127.0.0.1:0", sandbox)
 }
 
-/// A transfer inside to a receiver that listens at this address, and the words of both ends on stdout.
+/// A transfer inside to a receiver that listens at this address, and the words of both ends on
+/// stdout.
 fn transferred_over(address: &str, sandbox: &Sandbox) -> (String, String) {
     let folder = tempfile::tempdir().unwrap();
     let (file, inbox) = (folder.path().join("file"), folder.path().join("inbox"));

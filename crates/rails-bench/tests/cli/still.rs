@@ -75,9 +75,9 @@ impl Transfer {
     }
 }
 
-/// An end's process is stopped, or its machine is silent, for longer than an outage (10 s), than TCP's retransmissions
-/// each second (14 s) and than a path of Celeritas (5 s) may last by any limit of a single lane. With `RAILS_RUNS`,
-/// for a minute.
+/// An end's process is stopped, or its machine is silent, for longer than an outage (10 s), than
+/// TCP's retransmissions each second (14 s) and than a path of Celeritas (5 s) may last by any
+/// limit of a single lane. With `RAILS_RUNS`, for a minute.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_ends_that_stand_still_go_on() {

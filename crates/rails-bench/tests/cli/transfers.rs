@@ -221,8 +221,8 @@ fn bytes_of_a_killed_receiver_are_not_resent() {
     assert!(!part.exists());
 }
 
-/// A transfer of two files to a receiver whose system refuses calls: all of it arrives, and the receiver warns once. A
-/// strict receiver fails them instead.
+/// A transfer of two files to a receiver whose system refuses calls: all of it arrives, and the
+/// receiver warns once. A strict receiver fails them instead.
 fn arrives_without(sandbox: &Sandbox, warning: Option<&str>, failure: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (source, inbox) = (folder.path().join("below"), folder.path().join("inbox"));

@@ -14,7 +14,8 @@ use std::{
 
 /// A command with a clean environment as far as the program looks at it.
 pub(crate) fn rails_bench<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
-    // Tests that run under nohup(1), or in the background of a shell, hand on the signals that these ignore.
+    // Tests that run under nohup(1), or in the background of a shell, hand on the signals that these
+    // ignore.
     let mut command = Command::new("env");
     command.arg("--default-signal=HUP,INT,TERM").arg(cargo_bin("rails-bench"));
     command.args(args).env_remove("RAILS_SECRET").stdin(Stdio::null());
@@ -150,7 +151,8 @@ pub(crate) fn finish(mut child: Child, lines: &mpsc::Receiver<String>) -> (i32, 
     (code, out, lines.iter().collect::<Vec<_>>().join("\n"))
 }
 
-/// As [`finish`], but it must end within that time; where it does not, it is killed and the test fails.
+/// As [`finish`], but it must end within that time; where it does not, it is killed and the test
+/// fails.
 pub(crate) fn finish_within(mut child: Child, lines: &mpsc::Receiver<String>, time: Duration) -> (i32, String, String) {
     let until = Instant::now() + time;
     while child.try_wait().expect("it is ours").is_none() {
@@ -184,7 +186,8 @@ pub(crate) fn secret(folder: &Path, secret: &str) -> PathBuf {
     path
 }
 
-/// Bytes that differ from their neighbours near and far: BLAKE3's output stream, which is fast without optimization too.
+/// Bytes that differ from their neighbours near and far: BLAKE3's output stream, which is fast
+/// without optimization too.
 pub(crate) fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);

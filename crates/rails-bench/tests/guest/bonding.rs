@@ -1,4 +1,5 @@
-//! One stream over two NICs: striped over two rails, and over a bond of the kernel (RTK paper, Fig. 11).
+//! One stream over two NICs: striped over two rails, and over a bond of the kernel (RTK paper, Fig.
+//! 11).
 
 use crate::util::{Server, ip, json, output, rails_bench, two_cables};
 use rails_lab::guest::{self, Cable, load_module};
@@ -41,7 +42,8 @@ impl Drop for Bond<'_> {
                 (None, cable.near(), cable.near_address()),
                 (Some(first.namespace()), cable.far(), cable.far_address()),
             ] {
-                // Joining a bond keeps a NIC's addresses on most kernels; an address that is there already is as good.
+                // Joining a bond keeps a NIC's addresses on most kernels; an address that is there already is as
+                // good.
                 ip(inside, &format!("address replace {address}/24 dev {nic}"));
             }
             cable.ping(1).expect("the cable carries again");

@@ -36,7 +36,8 @@ impl Claimant {
         self.child.id()
     }
 
-    /// Waits until it listens; gives its last words if it ends instead, as it has to with exit code 1.
+    /// Waits until it listens; gives its last words if it ends instead, as it has to with exit code
+    /// 1.
     fn outcome(&mut self) -> Result<(), String> {
         let mut words = String::new();
         for line in self.said.by_ref() {
@@ -142,7 +143,8 @@ fn guest_processes_compete_for_cores_of_node_1() {
     }
 }
 
-/// A process that plans one exclusive rail on node 1 and builds it, each time that the test asks for it.
+/// A process that plans one exclusive rail on node 1 and builds it, each time that the test asks
+/// for it.
 struct Planner {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,

@@ -1,4 +1,5 @@
-//! Tests that take a machine of two nodes with real interrupts: run as root inside the NUMA guest (`cargo xtask lab`).
+//! Tests that take a machine of two nodes with real interrupts: run as root inside the NUMA guest
+//! (`cargo xtask lab`).
 
 mod bonding;
 mod claimed_nic;

@@ -38,8 +38,9 @@ impl Watch {
         Self { child, lines }
     }
 
-    /// Does something, and gives how long after that the line with these fields came; other lines may come before it. How long the kernel takes to
-    /// empty a block, or a CPU, is not the monitor's.
+    /// Does something, and gives how long after that the line with these fields came; other lines
+    /// may come before it. How long the kernel takes to empty a block, or a CPU, is not the
+    /// monitor's.
     fn tells(&self, act: impl FnOnce(), what: &Value) -> Duration {
         act();
         let done = Instant::now();
@@ -91,7 +92,8 @@ impl Drop for Written {
     }
 }
 
-/// A memory block that can be taken offline: the kernel refuses while there is something in one that cannot be moved.
+/// A memory block that can be taken offline: the kernel refuses while there is something in one
+/// that cannot be moved.
 fn take_a_block_offline() -> (u64, Written) {
     let folder = Path::new("/sys/devices/system/memory");
     let mut blocks: Vec<u64> = fs::read_dir(folder)

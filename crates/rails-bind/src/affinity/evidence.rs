@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// The facts of one rail, read back and not planned.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The rail's NIC with its present steering, if known: where it is attached, and to which CPUs it hands packets on
-    /// (RPS).
+    /// The rail's NIC with its present steering, if known: where it is attached, and to which CPUs
+    /// it hands packets on (RPS).
     pub nic: Option<&'a Nic>,
     /// The interrupts of the rail's lane; each has to be in place.
     pub interrupts: &'a [ObservedInterrupt],
@@ -26,9 +26,11 @@ pub struct Evidence<'a> {
 pub struct ObservedInterrupt {
     /// The CPUs that may serve the interrupt, and those that do by the kernel's statement.
     pub status: InterruptStatus,
-    /// The interrupt's count on each CPU during the observation; empty if no CPU served it, or without counts.
+    /// The interrupt's count on each CPU during the observation; empty if no CPU served it, or
+    /// without counts.
     pub served: BTreeMap<CpuId, u64>,
-    /// Whether the kernel refused to move the interrupt; then a fix does not propose that, and threads follow it.
+    /// Whether the kernel refused to move the interrupt; then a fix does not propose that, and
+    /// threads follow it.
     pub stays: bool,
 }
 
@@ -37,16 +39,18 @@ pub struct ObservedInterrupt {
 pub struct ObservedThread {
     /// The thread.
     pub tid: Tid,
-    /// The thread's start in nanoseconds since the boot, which distinguishes it from a later thread of the same number.
+    /// The thread's start in nanoseconds since the boot, which distinguishes it from a later thread
+    /// of the same number.
     pub started_ns: u64,
     /// The thread's name.
     pub name: String,
     /// The CPUs that the thread may run on.
     pub may_run_on: CpuSet,
-    /// The thread's CPU time during the observation; `None` without the kernel's accounting or an observation.
+    /// The thread's CPU time during the observation; `None` without the kernel's accounting or an
+    /// observation.
     pub ran: Option<Duration>,
-    /// The CPUs that the thread was seen on during the observation. The verdict depends on the CPUs that it *may* run
-    /// on; these go into the evidence.
+    /// The CPUs that the thread was seen on during the observation. The verdict depends on the CPUs
+    /// that it *may* run on; these go into the evidence.
     pub seen_on: CpuSet,
 }
 
@@ -66,7 +70,8 @@ pub struct ObservedMemory {
 pub enum MemoryOf {
     /// Buffers of known addresses: every page has to be in place.
     Buffers,
-    /// All that is a process's own ([`process::ProcessMemory::own`]), of which a tenth may lie elsewhere.
+    /// All that is a process's own ([`process::ProcessMemory::own`]), of which a tenth may lie
+    /// elsewhere.
     Process {
         /// The process's number.
         pid: Tid,
@@ -81,8 +86,9 @@ impl ObservedInterrupt {
         Self { status, served: BTreeMap::new(), stays: false }
     }
 
-    /// The CPUs that serve the interrupt: those with counts, or else those of the kernel's statement; if it has not
-    /// fired since it was moved, those that will serve it. `None` is unknown.
+    /// The CPUs that serve the interrupt: those with counts, or else those of the kernel's
+    /// statement; if it has not fired since it was moved, those that will serve it. `None` is
+    /// unknown.
     pub fn served_on(&self) -> Option<CpuSet> {
         let counted: CpuSet = self.served.iter().filter(|(_, count)| **count > 0).map(|(cpu, _)| *cpu).collect();
         if !counted.is_empty() {

@@ -32,8 +32,8 @@ pub struct InterruptAffinity {
 pub enum InterruptOutcome {
     /// All interrupts were served where they belong; nothing was changed.
     InPlace,
-    /// The other interrupts have been moved, or refused, one by one ([`SettingsGuard::changes`]); each moves when it
-    /// next fires.
+    /// The other interrupts have been moved, or refused, one by one ([`SettingsGuard::changes`]);
+    /// each moves when it next fires.
     Moved(SettingsGuard),
     /// No interrupt could be moved, and each is where it was.
     Refused(ApplyError),
@@ -66,18 +66,19 @@ pub enum InterruptAffinityError {
 }
 
 impl InterruptAffinity {
-    /// Finds the NIC that a connected socket sends through, by route, and places its interrupts on the processor that
-    /// it is attached to.
+    /// Finds the NIC that a connected socket sends through, by route, and places its interrupts on
+    /// the processor that it is attached to.
     ///
-    /// This reads the machine ([`Topology::detect`]) and uses its [`Journal::standard`]; [`of_nic`](Self::of_nic) takes
-    /// both.
+    /// This reads the machine ([`Topology::detect`]) and uses its [`Journal::standard`];
+    /// [`of_nic`](Self::of_nic) takes both.
     ///
     /// # Privileges
-    /// To move an interrupt takes write permission to its file: user 0 or `CAP_DAC_OVERRIDE`. Without it the outcome is
-    /// [`InterruptOutcome::Refused`].
+    /// To move an interrupt takes write permission to its file: user 0 or `CAP_DAC_OVERRIDE`.
+    /// Without it the outcome is [`InterruptOutcome::Refused`].
     ///
     /// # Errors
-    /// [`InterruptAffinityError`]; a NIC that raises no interrupts is [`DistributionError::NoInterrupts`].
+    /// [`InterruptAffinityError`]; a NIC that raises no interrupts is
+    /// [`DistributionError::NoInterrupts`].
     ///
     /// # Examples
     /// ```no_run
@@ -157,8 +158,8 @@ impl InterruptAffinity {
         &self.outcome
     }
 
-    /// The CPUs that serve the NIC's queues, read anew; for an interrupt that has not fired since it was moved, those
-    /// that will serve it.
+    /// The CPUs that serve the NIC's queues, read anew; for an interrupt that has not fired since
+    /// it was moved, those that will serve it.
     ///
     /// # Errors
     /// [`InterruptError`].
@@ -184,7 +185,8 @@ fn moved(
     changes: Vec<Change>,
     journal: impl FnOnce() -> Result<Journal, JournalError>,
 ) -> InterruptOutcome {
-    // Where it cannot be seen whether irqbalance runs, the interrupts are moved, as they would be without it.
+    // Where it cannot be seen whether irqbalance runs, the interrupts are moved, as they would be
+    // without it.
     let (plan, changes) = irqbalance::heed(host.root(), changes.clone()).unwrap_or((BalancerPlan::None, changes));
     if changes.is_empty() {
         return InterruptOutcome::LeftToBalancer(plan);
@@ -200,7 +202,8 @@ fn moved(
     }
 }
 
-/// The CPUs that serve an interrupt, or will once it fires; those that may, if the kernel does not state them.
+/// The CPUs that serve an interrupt, or will once it fires; those that may, if the kernel does not
+/// state them.
 fn served(host: &Host, interrupt: u32) -> Result<CpuSet, InterruptError> {
     let status = interrupt::read_under(host.root(), interrupt)?;
     let requested = status.requested.clone();

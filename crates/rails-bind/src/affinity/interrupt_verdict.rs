@@ -1,4 +1,5 @@
-//! Interrupt affine: the processor that the NIC is attached to serves the interrupt and the packets.
+//! Interrupt affine: the processor that the NIC is attached to serves the interrupt and the
+//! packets.
 
 use super::{Evidence, Fix, ObservedInterrupt, ObservedThread, Verdict, cpus, no_interrupts};
 use crate::settings::{Change, InterfaceName, Setting, Value};
@@ -55,7 +56,8 @@ fn served(interrupts: &[ObservedInterrupt], local: &LocalCpus) -> Verdict {
     Verdict::Holds { evidence: format!("{}, and {} ({})", seen(&in_place), local.says, cpus(&local.cpus)) }
 }
 
-/// `interrupt 24 is served on CPU 2`, or, with counts, its count; interrupts with the same CPUs share a phrase.
+/// `interrupt 24 is served on CPU 2`, or, with counts, its count; interrupts with the same CPUs
+/// share a phrase.
 fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
     let mut said: Vec<(Seen, &CpuSet, Vec<u32>, u64)> = Vec::new();
     for (interrupt, on) in interrupts {
@@ -141,8 +143,8 @@ pub(super) struct LocalCpus {
 }
 
 impl LocalCpus {
-    /// The paper counts any core of the processor that the device is attached to, so the CPUs of the NIC's node are
-    /// widened to their packages (a package may be cut into several nodes).
+    /// The paper counts any core of the processor that the device is attached to, so the CPUs of
+    /// the NIC's node are widened to their packages (a package may be cut into several nodes).
     pub(super) fn of(topology: &Topology, nic: &Nic) -> Result<Self, String> {
         let name = &nic.name;
         let node = nic.node.and_then(|id| topology.nodes().iter().find(|node| node.id == id));
@@ -152,7 +154,8 @@ impl LocalCpus {
                 says: format!("{name} is attached to node {}", node.id),
             });
         }
-        // For a device of unknown locality the kernel lists all CPUs, so only a list that leaves some out is evidence.
+        // For a device of unknown locality the kernel lists all CPUs, so only a list that leaves some out
+        // is evidence.
         if let Some(local) = nic.local_cpus.as_ref().filter(|local| is_telling(topology, local)) {
             return Ok(Self {
                 cpus: with_packages(topology, local),

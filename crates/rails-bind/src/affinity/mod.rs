@@ -1,14 +1,16 @@
 //! The three properties of a rail, judged by evidence that was read back.
 //!
-//! [`assess`] is a pure function of its arguments. The properties are those of the Rails Toolkit paper, section II.B:
-//! * *interrupt affine*: the processor that the NIC is attached to serves the NIC's interrupt, and its packets are not
-//!   handed on to another;
-//! * *thread affine*: the application's thread runs on the CPU that serves the interrupt, or shares its last-level
-//!   cache;
-//! * *memory affine*: the thread's buffers lie on the node with the lowest latency from the thread's CPUs.
+//! [`assess`] is a pure function of its arguments. The properties are those of the Rails Toolkit
+//! paper, section II.B:
+//! * *interrupt affine*: the processor that the NIC is attached to serves the NIC's interrupt, and
+//!   its packets are not handed on to another;
+//! * *thread affine*: the application's thread runs on the CPU that serves the interrupt, or shares
+//!   its last-level cache;
+//! * *memory affine*: the thread's buffers lie on the node with the lowest latency from the
+//!   thread's CPUs.
 //!
-//! An [`Observer`] gathers the evidence over an interval. [`InterruptAffinity`] and [`ThreadAffinity`] bring the first
-//! two about for a socket, as the paper's Table III does.
+//! An [`Observer`] gathers the evidence over an interval. [`InterruptAffinity`] and
+//! [`ThreadAffinity`] bring the first two about for a socket, as the paper's Table III does.
 
 mod evidence;
 mod interrupt_affinity;
@@ -22,12 +24,11 @@ mod verdict;
 pub use evidence::{Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread};
 pub use interrupt_affinity::{InterruptAffinity, InterruptAffinityError, InterruptOutcome};
 pub use observer::{Observation, ObserveError, Observer};
-pub use thread_affinity::{Nearness, ThreadAffinity, ThreadAffinityError};
-pub use verdict::{Fix, Verdict};
-
 use rails_topo::{CpuSet, Nic, NodeSet, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+pub use thread_affinity::{Nearness, ThreadAffinity, ThreadAffinityError};
+pub use verdict::{Fix, Verdict};
 
 /// The verdicts on one rail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,9 +21,9 @@ use std::{
 
 /// A NIC's interrupts and some threads, while they are watched.
 ///
-/// [`begin`](Self::begin) the observer, [`look`](Self::look) now and then (or have it [`watch`](Self::watch)), for at
-/// these moments threads are seen on a CPU, and [`end`](Self::end) it. Interrupts are counted by the kernel, so none is
-/// missed.
+/// [`begin`](Self::begin) the observer, [`look`](Self::look) now and then (or have it
+/// [`watch`](Self::watch)), for at these moments threads are seen on a CPU, and [`end`](Self::end)
+/// it. Interrupts are counted by the kernel, so none is missed.
 #[derive(Debug)]
 pub struct Observer {
     host: Host,
@@ -91,8 +91,8 @@ struct Watched {
 }
 
 impl Observer {
-    /// Begins to observe the interrupts of `nic` and these threads, of any process. `at` is the time on any clock that
-    /// goes forward.
+    /// Begins to observe the interrupts of `nic` and these threads, of any process. `at` is the
+    /// time on any clock that goes forward.
     ///
     /// # Privileges
     /// None, unless `/proc` is mounted with `hidepid`.
@@ -120,8 +120,8 @@ impl Observer {
         }
     }
 
-    /// Has all of these look every so often until `time` has passed since `began`, which is the zero of their clock.
-    /// The calling thread sleeps in between.
+    /// Has all of these look every so often until `time` has passed since `began`, which is the
+    /// zero of their clock. The calling thread sleeps in between.
     pub fn watch(observers: &mut [Self], began: Instant, time: Duration, between: Duration) {
         while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
             sleep(left.min(between));
@@ -130,10 +130,12 @@ impl Observer {
     }
 
     /// Looks a last time, and returns the evidence. The evidence of memory comes from elsewhere
-    /// ([`NumaBuffer::residency`](crate::memory::NumaBuffer::residency), [`memory::process`](crate::memory::process)).
+    /// ([`NumaBuffer::residency`](crate::memory::NumaBuffer::residency),
+    /// [`memory::process`](crate::memory::process)).
     ///
     /// # Errors
-    /// [`ObserveError::Interrupts`]; interrupts and threads that have gone since the beginning are left out.
+    /// [`ObserveError::Interrupts`]; interrupts and threads that have gone since the beginning are
+    /// left out.
     pub fn end(mut self, memory: Vec<ObservedMemory>, at: Duration) -> Result<Observation, ObserveError> {
         self.look(at);
         let now = self.counts.as_ref().and_then(|_| InterruptCounts::read_under(self.host.root()).ok());
@@ -163,8 +165,9 @@ impl Observer {
 }
 
 impl AffinityReport {
-    /// Observes the NIC of a connected socket and these threads for `interval`, looks at the nodes of the buffers, and
-    /// judges. The calling thread sleeps meanwhile; an [`Observer`] leaves the waiting to the caller.
+    /// Observes the NIC of a connected socket and these threads for `interval`, looks at the nodes
+    /// of the buffers, and judges. The calling thread sleeps meanwhile; an [`Observer`] leaves
+    /// the waiting to the caller.
     ///
     /// # Privileges
     /// None.
@@ -264,7 +267,8 @@ fn with_steering(host: &Host, nic: &Nic) -> Nic {
     Nic { rx_queues: nic.rx_queues.iter().map(queue).collect(), ..nic.clone() }
 }
 
-/// With threaded NAPI each queue has a kernel thread `napi/NAME-ID` (`napi_kthread_create` in net/core/dev.c).
+/// With threaded NAPI each queue has a kernel thread `napi/NAME-ID` (`napi_kthread_create` in
+/// net/core/dev.c).
 fn napi_threads(host: &Host, nic: &Nic) -> Vec<Tid> {
     let Ok(interface) = nic.name.parse::<InterfaceName>() else { return Vec::new() };
     match host.read(&Setting::ThreadedNapi { interface }) {
@@ -282,7 +286,8 @@ fn napi_threads(host: &Host, nic: &Nic) -> Vec<Tid> {
     numbers.filter_map(Tid::from_raw).filter(is_ours).collect()
 }
 
-/// Every kernel thread is a child of `kthreadd`, which is process 2; any program may take the name of one.
+/// Every kernel thread is a child of `kthreadd`, which is process 2; any program may take the name
+/// of one.
 fn is_kernel_thread(tid: Tid) -> bool {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     kernel_files::status_field(&status, "PPid") == Some("2")

@@ -12,8 +12,9 @@ use std::os::fd::AsFd;
 
 /// The wanted distance of a thread from the interrupt.
 ///
-/// The paper's thread affinity is the same processor; its poster distinguishes cores as well: with TCP a core beside
-/// the one that serves the interrupt may be better, as both have work to do, with UDP the same one.
+/// The paper's thread affinity is the same processor; its poster distinguishes cores as well: with
+/// TCP a core beside the one that serves the interrupt may be better, as both have work to do, with
+/// UDP the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Nearness {
     /// On the CPU that serves the interrupt.
@@ -59,8 +60,8 @@ pub enum ThreadAffinityError {
 }
 
 impl ThreadAffinity {
-    /// Binds the calling thread to the CPUs that serve the interrupts, and reads the binding back. The guard gives the
-    /// thread its former CPUs back.
+    /// Binds the calling thread to the CPUs that serve the interrupts, and reads the binding back.
+    /// The guard gives the thread its former CPUs back.
     ///
     /// # Privileges
     /// None.
@@ -82,9 +83,9 @@ impl ThreadAffinity {
         bind(interrupt.topology(), interrupt.served_on()?, nearness)
     }
 
-    /// Binds the calling thread to CPUs that are so near to where the packets of a socket come out (`SO_INCOMING_CPU`).
-    /// Neither the binding nor the question takes privilege, so a thread can be beside interrupts that may not be
-    /// moved.
+    /// Binds the calling thread to CPUs that are so near to where the packets of a socket come out
+    /// (`SO_INCOMING_CPU`). Neither the binding nor the question takes privilege, so a thread
+    /// can be beside interrupts that may not be moved.
     ///
     /// # Privileges
     /// None.
@@ -102,8 +103,8 @@ impl ThreadAffinity {
 }
 
 impl Nearness {
-    /// The CPUs of the machine at that distance from all of `served`, whether or not this process may use them; empty
-    /// without any, or if the model does not have them.
+    /// The CPUs of the machine at that distance from all of `served`, whether or not this process
+    /// may use them; empty without any, or if the model does not have them.
     pub fn cpus(self, topology: &Topology, served: &CpuSet) -> CpuSet {
         let of_all = |reach: &dyn Fn(rails_topo::CpuId) -> CpuSet| {
             served.iter().fold(CpuSet::new(), |near, cpu| near.union(&reach(cpu)))

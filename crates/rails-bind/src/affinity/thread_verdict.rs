@@ -18,8 +18,9 @@ pub(super) fn assess(topology: &Topology, evidence: &Evidence<'_>) -> Verdict {
     Verdict::all(evidence.threads.iter().map(|thread| traffic.judge(thread)))
 }
 
-/// The interrupts that traffic raises: those with counts, or without any, all but control vectors, unless there are no
-/// others. A flow raises one of the many queues of a NIC, and the CPUs of the others do not matter to its thread.
+/// The interrupts that traffic raises: those with counts, or without any, all but control vectors,
+/// unless there are no others. A flow raises one of the many queues of a NIC, and the CPUs of the
+/// others do not matter to its thread.
 fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
     let known = |number: u32| {
         let interrupts = |nic: &'a Nic| nic.interrupts.iter();
@@ -38,7 +39,8 @@ fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
     }
 }
 
-/// The CPUs of the interrupts that traffic raises, and of a thread for them: the same for all threads.
+/// The CPUs of the interrupts that traffic raises, and of a thread for them: the same for all
+/// threads.
 struct Traffic {
     interrupts: Vec<Raised>,
     /// The CPUs that will serve all of these interrupts.
@@ -116,8 +118,8 @@ impl Traffic {
         Verdict::Holds { evidence: format!("{whereabouts}; {}", near.join(", ")) }
     }
 
-    /// The thread goes to the CPUs that will serve the interrupts. Interrupts that stay apart have to be moved together
-    /// first.
+    /// The thread goes to the CPUs that will serve the interrupts. Interrupts that stay apart have
+    /// to be moved together first.
     fn fix(&self, thread: &ObservedThread) -> Fix {
         let Self { serving, sharing, .. } = self;
         if thread.may_run_on.is_subset(serving) || thread.may_run_on.is_subset(sharing) {

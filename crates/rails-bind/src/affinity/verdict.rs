@@ -33,8 +33,8 @@ pub enum Verdict {
 pub struct Fix {
     /// The fix in words.
     pub advice: String,
-    /// The changes that do the fix ([`Host::apply`](crate::settings::Host::apply)); empty where only the application
-    /// itself can mend the property.
+    /// The changes that do the fix ([`Host::apply`](crate::settings::Host::apply)); empty where
+    /// only the application itself can mend the property.
     pub changes: Vec<Change>,
 }
 
@@ -61,7 +61,8 @@ impl Verdict {
         Self::Unknown { reason: reason.into() }
     }
 
-    /// The verdict on several parts that all have to be in place: broken if one is, else unknown if one is.
+    /// The verdict on several parts that all have to be in place: broken if one is, else unknown if
+    /// one is.
     pub(super) fn all(verdicts: impl IntoIterator<Item = Self>) -> Self {
         let (mut good, mut bad, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
         let mut mend = Fix { advice: String::new(), changes: Vec::new() };

@@ -32,8 +32,9 @@ pub enum ClaimError {
         max: usize,
     },
 
-    /// The claim is gone: a user removed the file behind it, this process closed a descriptor of that file that it had
-    /// opened by other means, or the claim is the one of the process that this process was forked from.
+    /// The claim is gone: a user removed the file behind it, this process closed a descriptor of
+    /// that file that it had opened by other means, or the claim is the one of the process that
+    /// this process was forked from.
     #[error("this process no longer holds {resource}")]
     Lost {
         /// The first of the resources that is lost.
@@ -50,7 +51,8 @@ pub enum ClaimError {
     },
 
     /// The folder of the claims is not there and cannot be made, or this process may not use it.
-    /// [`Claims::MACHINE`](super::Claims::MACHINE) lies where some distributions let root alone write.
+    /// [`Claims::MACHINE`](super::Claims::MACHINE) lies where some distributions let root alone
+    /// write.
     #[error(
         "cannot {call} {}, the folder of the claims; root makes it for every user by `install -d -m 1777 {}`",
         path.display(), path.display()
@@ -64,8 +66,8 @@ pub enum ClaimError {
         source: io::Error,
     },
 
-    /// There is something else in the place of a file of claims: a link, for example, or a file whose owner keeps
-    /// others from opening it by a lease (`F_SETLEASE`).
+    /// There is something else in the place of a file of claims: a link, for example, or a file
+    /// whose owner keeps others from opening it by a lease (`F_SETLEASE`).
     #[error(
         "{} is not a regular file that can be opened, so nothing can be claimed in it; look at it, and remove it",
         path.display()
@@ -75,8 +77,8 @@ pub enum ClaimError {
         path: PathBuf,
     },
 
-    /// A file of claims could not be used. One that others may not write to (its mode is not 666) was not made by a
-    /// claim.
+    /// A file of claims could not be used. One that others may not write to (its mode is not 666)
+    /// was not made by a claim.
     #[error("cannot {call} {}", path.display())]
     File {
         /// The operation.

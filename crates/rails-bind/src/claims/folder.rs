@@ -36,8 +36,8 @@ pub(super) struct FileId {
     inode: u64,
 }
 
-/// The folder while it is open: its files are reached by its descriptor, so that no process can put another folder in
-/// its place in between.
+/// The folder while it is open: its files are reached by its descriptor, so that no process can put
+/// another folder in its place in between.
 #[derive(Debug)]
 pub(super) struct OpenFolder<'a> {
     folder: &'a Folder,
@@ -47,8 +47,8 @@ pub(super) struct OpenFolder<'a> {
 impl Folder {
     /// Opens the folder; `None` if it is not there.
     pub(super) fn open(&self) -> Result<Option<OpenFolder<'_>>, ClaimError> {
-        // Not by a link: where the kernel protects links in sticky folders (`fs.protected_symlinks`), users would be
-        // led to different folders.
+        // Not by a link: where the kernel protects links in sticky folders (`fs.protected_symlinks`), users
+        // would be led to different folders.
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         match open(&self.path, flags, Mode::empty()) {
             Ok(descriptor) => Ok(Some(OpenFolder { folder: self, descriptor })),
@@ -57,8 +57,9 @@ impl Folder {
         }
     }
 
-    /// Opens the folder, and makes it first if it is not there. Root takes it over from another user, who could close
-    /// it or take files out of it, and puts anything else of another user aside that has its place.
+    /// Opens the folder, and makes it first if it is not there. Root takes it over from another
+    /// user, who could close it or take files out of it, and puts anything else of another user
+    /// aside that has its place.
     pub(super) fn open_or_make(&self) -> Result<OpenFolder<'_>, ClaimError> {
         for _ in 0..TRIES {
             match self.open() {
@@ -79,8 +80,8 @@ impl Folder {
         Err(ClaimError::Unsteady { path: self.path.clone() })
     }
 
-    /// Makes the folder, open to every user from the first moment on: it is made under another name, as the umask has a
-    /// say in the mode of a folder that is made.
+    /// Makes the folder, open to every user from the first moment on: it is made under another
+    /// name, as the umask has a say in the mode of a folder that is made.
     fn make(&self) -> io::Result<()> {
         let Some(name) = self.path.file_name() else { return Err(io::ErrorKind::NotFound.into()) };
         if let Some(parent) = self.path.parent() {
@@ -107,7 +108,8 @@ impl Folder {
         Ok(())
     }
 
-    /// The kinds that have files, in order: those of the first [`MAX_KINDS`], as any user can make more.
+    /// The kinds that have files, in order: those of the first [`MAX_KINDS`], as any user can make
+    /// more.
     pub(super) fn kinds(&self) -> Result<BTreeSet<Kind>, ClaimError> {
         let failed = |source| self.unusable("list", source);
         let mut kinds = BTreeSet::new();
@@ -140,7 +142,8 @@ impl OpenFolder<'_> {
         Ok(())
     }
 
-    /// Moves away, as root, a thing that stands in the place of a file. Returns whether one was moved.
+    /// Moves away, as root, a thing that stands in the place of a file. Returns whether one was
+    /// moved.
     pub(super) fn put_aside(&self, page: &Page) -> bool {
         let name = page.file();
         let found = fstatat(&self.descriptor, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
@@ -167,8 +170,9 @@ impl OpenFolder<'_> {
         }
     }
 
-    /// Opens the file to lock bytes, or else only to see the locks; `None` if there is none. It is not made here: where
-    /// the kernel protects files in sticky folders (`fs.protected_regular`), `O_CREAT` refuses other users' files.
+    /// Opens the file to lock bytes, or else only to see the locks; `None` if there is none. It is
+    /// not made here: where the kernel protects files in sticky folders
+    /// (`fs.protected_regular`), `O_CREAT` refuses other users' files.
     pub(super) fn open_file(&self, page: &Page, to_lock: bool) -> Result<Option<(FileId, File)>, ClaimError> {
         let access = if to_lock { OFlag::O_RDWR } else { OFlag::O_RDONLY };
         // `O_NONBLOCK`: to open a pipe would wait for its other end.
@@ -193,8 +197,8 @@ impl OpenFolder<'_> {
         Ok(Some((FileId { device: metadata.dev(), inode: metadata.ino() }, file)))
     }
 
-    /// Makes the file, unless there is one, or the folder has been removed. As the folder, every user can write to it
-    /// from the first moment on.
+    /// Makes the file, unless there is one, or the folder has been removed. As the folder, every
+    /// user can write to it from the first moment on.
     pub(super) fn make_file(&self, page: &Page) -> Result<(), ClaimError> {
         for _ in 0..TRIES {
             let beside = hidden(page.file().as_ref(), "new");

@@ -12,15 +12,17 @@ use std::{fmt, process};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's process; `None` if it is not visible here, as a container's may not be (pid_namespaces(7)).
+    /// The holder's process; `None` if it is not visible here, as a container's may not be
+    /// (pid_namespaces(7)).
     pub pid: Option<u32>,
-    /// The holder's command line, shortened, with every control character replaced; `None` if unknown.
+    /// The holder's command line, shortened, with every control character replaced; `None` if
+    /// unknown.
     pub command: Option<String>,
-    /// The holder's user; `None` if unknown. A process counts as root's only if its real, effective and saved users are
-    /// root: a setuid program counts as its caller's.
+    /// The holder's user; `None` if unknown. A process counts as root's only if its real, effective
+    /// and saved users are root: a setuid program counts as its caller's.
     pub user: Option<u32>,
-    /// Whether these are locks of an open file (`F_OFD_SETLK`), whose process is unknown. They are no claims: those are
-    /// locks of processes.
+    /// Whether these are locks of an open file (`F_OFD_SETLK`), whose process is unknown. They are
+    /// no claims: those are locks of processes.
     pub is_open_file: bool,
     /// The resources that the holder has.
     pub holds: Resources,
@@ -43,8 +45,9 @@ impl Holder {
         self.pid == Some(process::id())
     }
 
-    /// Whether a claim of the calling process overrides those of the holder: root's override those of other users,
-    /// and locks that are no claims. A holder whose user is unknown may be root, in a container or outside of one.
+    /// Whether a claim of the calling process overrides those of the holder: root's override those
+    /// of other users, and locks that are no claims. A holder whose user is unknown may be
+    /// root, in a container or outside of one.
     pub fn is_overridden_by_this_process(&self) -> bool {
         user::is_root() && (self.is_open_file || self.user.is_some_and(|user| user != ROOT))
     }
@@ -80,7 +83,8 @@ fn command(pid: u32) -> Option<String> {
         .find(|text| !text.is_empty())
 }
 
-/// Shows a command line, which its process chooses: the text must not control a terminal, or turn other text around.
+/// Shows a command line, which its process chooses: the text must not control a terminal, or turn
+/// other text around.
 fn shown(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text).replace('\0', " ");
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

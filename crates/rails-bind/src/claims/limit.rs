@@ -4,13 +4,18 @@ use super::Claims;
 use crate::kernel_files;
 use rails_topo::CpuSet;
 use serde::Deserialize;
-use std::{collections::BTreeSet, fs, io, sync::Mutex, sync::PoisonError};
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    sync::{Mutex, PoisonError},
+};
 
 /// The most CPUs that the processes of one user may hold together. It does not bind root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UserLimit {
     Unlimited,
-    /// The administrator's limit, or else half of the CPUs, rounded down: as many are left to others.
+    /// The administrator's limit, or else half of the CPUs, rounded down: as many are left to
+    /// others.
     Administrators,
     Cpus(usize),
 }
@@ -59,7 +64,8 @@ fn parsed(text: &str) -> Result<Option<usize>, String> {
     Ok(limits.max_cpus_per_user)
 }
 
-/// Whether this is the first time that the process asks for that user, or for locks that are no user's.
+/// Whether this is the first time that the process asks for that user, or for locks that are no
+/// user's.
 pub(super) fn is_first_of(user: Option<u32>) -> bool {
     static TOLD: Mutex<BTreeSet<Option<u32>>> = Mutex::new(BTreeSet::new());
     TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(user)

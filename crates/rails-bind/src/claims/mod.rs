@@ -1,13 +1,14 @@
-//! Claims: CPUs, interrupts and NIC queues that one process at a time has for itself, on the whole host.
+//! Claims: CPUs, interrupts and NIC queues that one process at a time has for itself, on the whole
+//! host.
 //!
-//! A claim binds nothing. It keeps two processes, also of different users, from both believing that a core is theirs.
-//! A claim is advisory: it keeps out those that ask.
+//! A claim binds nothing. It keeps two processes, also of different users, from both believing that
+//! a core is theirs. A claim is advisory: it keeps out those that ask.
 //!
 //! # How
-//! The folder [`Claims::MACHINE`] has one file for CPUs, one for interrupts, and one for the receive queues of each
-//! interface; byte N stands for number N, and a claim is a lock on that byte (fcntl_locking(2)). Nothing is ever
-//! written to the files. The kernel drops the lock however its owner ends, so nothing goes stale, and it says whose
-//! lock it is.
+//! The folder [`Claims::MACHINE`] has one file for CPUs, one for interrupts, and one for the
+//! receive queues of each interface; byte N stands for number N, and a claim is a lock on that byte
+//! (fcntl_locking(2)). Nothing is ever written to the files. The kernel drops the lock however its
+//! owner ends, so nothing goes stale, and it says whose lock it is.
 //!
 //! ```no_run
 //! use rails_bind::claims::{ClaimError, Claims, Resource};
@@ -23,25 +24,28 @@
 //! ```
 //!
 //! # What holds
-//! * All or nothing. Where several processes ask for the same resources at the same time, one of them gets them.
+//! * All or nothing. Where several processes ask for the same resources at the same time, one of
+//!   them gets them.
 //! * Claims of one process exclude each other too, in all of its threads.
-//! * A forked child has none of its parent's claims, and can make its own. As with all locks, a child that was forked
-//!   by a process with several threads may call nothing of this before it executes a program.
-//! * Names of interfaces are those of the network namespace: equal names of different namespaces exclude each other
-//!   where they share the folder.
+//! * A forked child has none of its parent's claims, and can make its own. As with all locks, a
+//!   child that was forked by a process with several threads may call nothing of this before it
+//!   executes a program.
+//! * Names of interfaces are those of the network namespace: equal names of different namespaces
+//!   exclude each other where they share the folder.
 //!
 //! # Users
-//! A user other than root may hold half of the CPUs that the process may use, rounded down, or as many as
-//! `max_cpus_per_user` in [`Claims::LIMITS`] says. More are not claimed, and [`Claims::taken`] leaves out the CPUs of a
-//! user who holds more by other means, and all locks of open files, which are no claims. Root is not bound, and
-//! overrides the claims of other users: root's claim of a resource that another user holds is granted, and
-//! [`Claims::list`] tells both. What other users put in the place of the folder or of a file does not keep root from
+//! A user other than root may hold half of the CPUs that the process may use, rounded down, or as
+//! many as `max_cpus_per_user` in [`Claims::LIMITS`] says. More are not claimed, and
+//! [`Claims::taken`] leaves out the CPUs of a user who holds more by other means, and all locks of
+//! open files, which are no claims. Root is not bound, and overrides the claims of other users:
+//! root's claim of a resource that another user holds is granted, and [`Claims::list`] tells both.
+//! What other users put in the place of the folder or of a file does not keep root from
 //! claiming: it is put aside.
 //!
 //! # Limits
-//! Any user can claim any interrupt and queue. The owner of a file of claims, root, and the owner of the folder can
-//! remove it; claims that were made before are then lost, which [`Claim::check`] tells. A process that opens and closes
-//! such a file by other means loses its claims.
+//! Any user can claim any interrupt and queue. The owner of a file of claims, root, and the owner
+//! of the folder can remove it; claims that were made before are then lost, which [`Claim::check`]
+//! tells. A process that opens and closes such a file by other means loses its claims.
 //!
 //! # References
 //! [fcntl_locking(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html)
@@ -56,11 +60,6 @@ mod registry;
 mod resource;
 mod user;
 
-pub use claim::Claim;
-pub use error::ClaimError;
-pub use holder::Holder;
-pub use resource::{Number, Numbers, Resource, Resources};
-
 use self::{
     folder::{Folder, TRIES},
     limit::UserLimit,
@@ -70,8 +69,12 @@ use self::{
     user::ROOT,
 };
 use crate::{kernel_files, settings::InterfaceName};
+pub use claim::Claim;
+pub use error::ClaimError;
+pub use holder::Holder;
 use nix::{net::if_::if_nameindex, unistd::geteuid};
 use rails_topo::CpuSet;
+pub use resource::{Number, Numbers, Resource, Resources};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
@@ -89,13 +92,13 @@ pub struct Claims {
 type Holdings = BTreeMap<Owner, Resources>;
 
 impl Claims {
-    /// The folder in which every process of the machine makes its claims: in the folder for locks (hier(7) has it by
-    /// its former name, `/var/lock`), which is on a file system in memory. There is no other place, since claims in two
-    /// places would not exclude each other.
+    /// The folder in which every process of the machine makes its claims: in the folder for locks
+    /// (hier(7) has it by its former name, `/var/lock`), which is on a file system in memory.
+    /// There is no other place, since claims in two places would not exclude each other.
     pub const MACHINE: &str = "/run/lock/rails";
 
-    /// The file in which root limits the claims of other users on this machine: the line `max_cpus_per_user = 4` is for
-    /// all processes of each.
+    /// The file in which root limits the claims of other users on this machine: the line
+    /// `max_cpus_per_user = 4` is for all processes of each.
     pub const LIMITS: &str = "/etc/rails/claims.toml";
 
     /// The claims of this machine, in [`Claims::MACHINE`], with the limits of [`Claims::LIMITS`].
@@ -103,8 +106,9 @@ impl Claims {
         Self { limit: UserLimit::Administrators, ..Self::at(Self::MACHINE) }
     }
 
-    /// Claims in this folder, which excludes those alone that use the same: for tests, and for containers that share
-    /// one. The first claim makes it, open to every user. Users have no limit.
+    /// Claims in this folder, which excludes those alone that use the same: for tests, and for
+    /// containers that share one. The first claim makes it, open to every user. Users have no
+    /// limit.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: Folder { path: folder.into() }, limit: UserLimit::Unlimited }
     }
@@ -120,21 +124,22 @@ impl Claims {
         &self.folder.path
     }
 
-    /// Claims all of these resources, or none; no resources are always granted. The call does not wait.
+    /// Claims all of these resources, or none; no resources are always granted. The call does not
+    /// wait.
     ///
     /// # Errors
-    /// [`ClaimError::Held`] names the holder, [`ClaimError::Limit`] the user's limit. The others say why nothing can be
-    /// claimed.
+    /// [`ClaimError::Held`] names the holder, [`ClaimError::Limit`] the user's limit. The others
+    /// say why nothing can be claimed.
     ///
     /// # Privileges
-    /// None where the folder is there. To make [`Claims::MACHINE`] takes write permission to `/run/lock`, which every
-    /// user has on Debian and root alone on Fedora.
+    /// None where the folder is there. To make [`Claims::MACHINE`] takes write permission to
+    /// `/run/lock`, which every user has on Debian and root alone on Fedora.
     pub fn claim(&self, resources: impl IntoIterator<Item = Resource>) -> Result<Claim, ClaimError> {
         self.claim_instead(resources, &CpuSet::new())
     }
 
-    /// Claims as [`claim`](Self::claim), in the place of CPUs that this process lets go of next: they do not count for
-    /// the user's limit.
+    /// Claims as [`claim`](Self::claim), in the place of CPUs that this process lets go of next:
+    /// they do not count for the user's limit.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
@@ -153,8 +158,8 @@ impl Claims {
         let refused = {
             let mut registry = registry();
             let mut kinds = resources.by_kind().into_iter();
-            // Always in the same order: of several processes, the one that holds the last of the contested resources
-            // is refused none.
+            // Always in the same order: of several processes, the one that holds the last of the contested
+            // resources is refused none.
             kinds.find_map(|(kind, numbers)| {
                 let refused = self.take(&mut registry, &kind, &numbers, &mut taken).err()?;
                 Some((kind, refused))
@@ -254,24 +259,27 @@ impl Claims {
         }
     }
 
-    /// All holders of claims, this process among them, by the number of their process. The call takes nothing and makes
-    /// nothing: without the folder there are none.
+    /// All holders of claims, this process among them, by the number of their process. The call
+    /// takes nothing and makes nothing: without the folder there are none.
     ///
     /// # Errors
-    /// By variant. A link or a pipe in the place of a file is passed over, as nothing can be claimed in it.
+    /// By variant. A link or a pipe in the place of a file is passed over, as nothing can be
+    /// claimed in it.
     ///
     /// # Privileges
-    /// None. The commands and users of other users' processes are unknown where `/proc` hides them (`hidepid`).
+    /// None. The commands and users of other users' processes are unknown where `/proc` hides them
+    /// (`hidepid`).
     pub fn list(&self) -> Result<Vec<Holder>, ClaimError> {
         let holdings = self.all_holdings()?;
         Ok(holdings.into_iter().map(|(owner, holds)| Holder::of(owner, holds)).collect())
     }
 
-    /// All that is claimed, by other processes or by this one, of the CPUs that this kernel can have, of the
-    /// interrupts, and of the queues of this network namespace's interfaces. A user who holds more CPUs than one may
-    /// counts for none, and a warning names the holder; locks of open files, which are no claims, count for nothing.
-    /// Interrupts and queues with more locks than are listed are passed over: any user may have made them, and CPUs can
-    /// be planned all the same.
+    /// All that is claimed, by other processes or by this one, of the CPUs that this kernel can
+    /// have, of the interrupts, and of the queues of this network namespace's interfaces. A
+    /// user who holds more CPUs than one may counts for none, and a warning names the holder;
+    /// locks of open files, which are no claims, count for nothing. Interrupts and queues with
+    /// more locks than are listed are passed over: any user may have made them, and CPUs can be
+    /// planned all the same.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -279,8 +287,8 @@ impl Claims {
         self.taken_by(|_| true)
     }
 
-    /// The resources among the [taken](Self::taken) that a claim of this process does not override: for root the claims
-    /// of root's processes, and of those whose user is unknown.
+    /// The resources among the [taken](Self::taken) that a claim of this process does not override:
+    /// for root the claims of root's processes, and of those whose user is unknown.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -307,7 +315,8 @@ impl Claims {
         Ok(taken)
     }
 
-    /// The CPUs without those of users who hold too many, and those that are locked without a claim.
+    /// The CPUs without those of users who hold too many, and those that are locked without a
+    /// claim.
     fn without_excess(&self, mut holdings: Holdings) -> Holdings {
         if let Some(holds) = holdings.remove(&Owner::OpenFile)
             && limit::is_first_of(None)
@@ -375,8 +384,8 @@ impl Claims {
 
     /// The process that was found to hold this resource.
     fn holder(&self, owner: Owner, resource: &Resource) -> Holder {
-        // Several processes may be invisible. And where the list cannot be had, or has changed already, the process
-        // that was found is still to be named.
+        // Several processes may be invisible. And where the list cannot be had, or has changed already, the
+        // process that was found is still to be named.
         let listed = owner.pid().and_then(|_| self.all_holdings().ok()?.remove(&owner));
         let mut holds = listed.unwrap_or_default();
         holds.insert(resource.clone());
@@ -384,8 +393,8 @@ impl Claims {
     }
 }
 
-/// All that may be claimed here: no more of the CPUs, and of the files of interfaces, than the machine has, as any user
-/// can lock others.
+/// All that may be claimed here: no more of the CPUs, and of the files of interfaces, than the
+/// machine has, as any user can lock others.
 fn of_this_machine() -> impl Iterator<Item = (Kind, Vec<Span>)> {
     let interfaces = if_nameindex().inspect_err(|error| tracing::warn!(%error, "the interfaces cannot be listed"));
     let names: BTreeSet<InterfaceName> = interfaces

@@ -49,14 +49,15 @@ impl Owner {
         self.pid().and_then(user::of)
     }
 
-    /// Whether root overrides the owner: the process of another user, or an open file, whose locks are no claims.
+    /// Whether root overrides the owner: the process of another user, or an open file, whose locks
+    /// are no claims.
     pub(super) fn is_below_root(self) -> bool {
         self == Self::OpenFile || self.user().is_some_and(|user| user != ROOT)
     }
 }
 
-/// Locks all of these bytes for this process. Returns whether it could: it locks none of them where another process has
-/// locked one.
+/// Locks all of these bytes for this process. Returns whether it could: it locks none of them where
+/// another process has locked one.
 pub(super) fn lock(file: &File, span: Span) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_SETLK(&record(libc::F_WRLCK, span))) {
         Ok(_) => Ok(true),
@@ -72,8 +73,9 @@ pub(super) fn unlock(file: &File, span: Span) -> io::Result<()> {
     Ok(())
 }
 
-/// A lock on some of these bytes, not necessarily the first. The lock may be this process's own: the question is asked
-/// for the open file (`F_OFD_GETLK`), to which the locks of every process are another's.
+/// A lock on some of these bytes, not necessarily the first. The lock may be this process's own:
+/// the question is asked for the open file (`F_OFD_GETLK`), to which the locks of every process are
+/// another's.
 pub(super) fn locked(file: &File, span: Span) -> io::Result<Option<Locked>> {
     let mut found = record(libc::F_WRLCK, span);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
@@ -83,12 +85,12 @@ pub(super) fn locked(file: &File, span: Span) -> io::Result<Option<Locked>> {
     Ok(clipped(&found, span).map(|span| Locked { span, owner: Owner::of(found.l_pid) }))
 }
 
-/// All locks on these bytes, in rising order; the last that was seen if they are more than `most`. Of several processes
-/// that share a lock for reading, which no claim is, the list has one.
+/// All locks on these bytes, in rising order; the last that was seen if they are more than `most`.
+/// Of several processes that share a lock for reading, which no claim is, the list has one.
 pub(super) fn all_locked(file: &File, span: Span, most: usize) -> io::Result<Result<Vec<Locked>, Locked>> {
     let mut all = Vec::new();
-    // Each lock divides its span into the one before and the one behind it, so there are at most two questions and one
-    // more for each lock.
+    // Each lock divides its span into the one before and the one behind it, so there are at most two
+    // questions and one more for each lock.
     let mut unknown = vec![span];
     while let Some(span) = unknown.pop() {
         let Some(found) = locked(file, span)? else { continue };
@@ -119,7 +121,8 @@ fn record(kind: i32, span: Span) -> libc::flock {
     }
 }
 
-/// The part of a lock within the span: a lock may begin before it, and go on to the end of all files (length 0).
+/// The part of a lock within the span: a lock may begin before it, and go on to the end of all
+/// files (length 0).
 #[allow(clippy::useless_conversion, reason = "`off_t` has 32 bits on 32-bit machines")]
 fn clipped(found: &libc::flock, span: Span) -> Option<Span> {
     let (start, length) = (i64::from(found.l_start), i64::from(found.l_len));

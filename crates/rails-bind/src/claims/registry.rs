@@ -1,9 +1,10 @@
 //! The claims of this process: the files that it has open, and the numbers that it holds in each.
 //!
-//! Record locks have two traps (fcntl_locking(2)), for which there is one registry for the whole process. They do not
-//! conflict within a process: the registry knows what the process holds. And closing *any* descriptor of a file drops
-//! all locks that the process has on it: the registry has one descriptor for each file, and closes it never. A file
-//! that was removed keeps its descriptor too, so that no other file gets its inode's number.
+//! Record locks have two traps (fcntl_locking(2)), for which there is one registry for the whole
+//! process. They do not conflict within a process: the registry knows what the process holds. And
+//! closing *any* descriptor of a file drops all locks that the process has on it: the registry has
+//! one descriptor for each file, and closes it never. A file that was removed keeps its descriptor
+//! too, so that no other file gets its inode's number.
 
 use super::{
     ClaimError,
@@ -60,8 +61,8 @@ pub(super) fn registry() -> MutexGuard<'static, Registry> {
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     let pid = process::id();
     if registry.pid != pid {
-        // A forked child: the locks are its parent's. It has inherited the descriptors, and locks are a process's own,
-        // so it can take and drop its own through the same descriptors.
+        // A forked child: the locks are its parent's. It has inherited the descriptors, and locks are a
+        // process's own, so it can take and drop its own through the same descriptors.
         registry.files.values_mut().for_each(|open| open.held = Numbers::new());
         registry.pid = pid;
     }
@@ -168,7 +169,8 @@ impl Registry {
 }
 
 impl OpenFile {
-    /// Locks all of these numbers or none; returns the first that could not be locked, with its owner.
+    /// Locks all of these numbers or none; returns the first that could not be locked, with its
+    /// owner.
     fn lock(&self, numbers: &Numbers) -> io::Result<Option<(u32, Owner)>> {
         let spans = spans(numbers);
         for (index, span) in spans.iter().enumerate() {
@@ -222,7 +224,8 @@ impl Deref for Opened<'_> {
     }
 }
 
-/// The most locks of a file that are listed: every other CPU of 8,192. To list as many takes half a second.
+/// The most locks of a file that are listed: every other CPU of 8,192. To list as many takes half a
+/// second.
 const MAX_LOCKS: usize = 4096;
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { pid: 0, files: BTreeMap::new() });

@@ -17,7 +17,8 @@ pub enum Resource {
     Queue {
         /// The interface.
         interface: InterfaceName,
-        /// The queue's index, below 4,096, the most that Linux gives an interface (`rtnl_create_link`).
+        /// The queue's index, below 4,096, the most that Linux gives an interface
+        /// (`rtnl_create_link`).
         index: u32,
     },
 }
@@ -49,8 +50,8 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Page {
     pub(super) kind: Kind,
-    /// Whether the file has the claims by which root overrides those of other users. Root's file counts, and no other
-    /// user's of that name.
+    /// Whether the file has the claims by which root overrides those of other users. Root's file
+    /// counts, and no other user's of that name.
     pub(super) overrides: bool,
 }
 
@@ -213,8 +214,8 @@ impl Kind {
         }
     }
 
-    /// The highest number that can be claimed. It bounds the work and the memory for a file that a user has locked from
-    /// end to end.
+    /// The highest number that can be claimed. It bounds the work and the memory for a file that a
+    /// user has locked from end to end.
     pub(super) fn highest(&self) -> u32 {
         match self {
             Self::Cpus => 8192 - 1,

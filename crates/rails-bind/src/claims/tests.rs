@@ -155,7 +155,8 @@ fn lock_for(file: &fs::File, number: i64) {
     fcntl(file, FcntlArg::F_OFD_SETLK(&lock)).expect("it is free");
 }
 
-/// Locks for every other byte, through an open file of their own, which the kernel takes for another holder.
+/// Locks for every other byte, through an open file of their own, which the kernel takes for
+/// another holder.
 #[test]
 fn file_with_more_locks_than_are_listed() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -185,7 +186,8 @@ fn cpus_are_read_beside_locks_on_all_others() {
     assert!(claims.taken().expect("that asks for the machine's CPUs").cpus().contains(CpuId(0)));
 }
 
-/// A user may lock any file: a file for an interface that the machine does not have is not even asked for.
+/// A user may lock any file: a file for an interface that the machine does not have is not even
+/// asked for.
 #[test]
 fn files_of_other_interfaces_are_not_read() {
     let folder = tempfile::tempdir().expect("a folder");

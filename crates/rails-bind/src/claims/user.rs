@@ -7,16 +7,18 @@ use std::{
     io::{self, Read},
 };
 
-/// Whether the rights of root are this process's: its real, effective and saved user is root, and that of the machine.
-/// The root of a user namespace (user_namespaces(7)) is some user outside of it.
+/// Whether the rights of root are this process's: its real, effective and saved user is root, and
+/// that of the machine. The root of a user namespace (user_namespaces(7)) is some user outside of
+/// it.
 pub(super) fn is_root() -> bool {
     let is_root = getresuid().is_ok_and(|ids| [ids.real, ids.effective, ids.saved].iter().all(|id| id.is_root()));
     // Where the namespaces are unknown, there is most likely one.
     is_root && fs::read_to_string("/proc/self/uid_map").map_or(true, |map| is_identity(&map))
 }
 
-/// The user of a process: root if its real, effective and saved user is root, and otherwise the first other of
-/// effective, real and saved. A user who executes a setuid program chooses which locks it begins with.
+/// The user of a process: root if its real, effective and saved user is root, and otherwise the
+/// first other of effective, real and saved. A user who executes a setuid program chooses which
+/// locks it begins with.
 pub(super) fn of(pid: u32) -> Option<u32> {
     among(&String::from_utf8_lossy(&beginning(pid, "status").ok()?))
 }

@@ -33,7 +33,8 @@ impl InterruptCounts {
         Self::read_under(Path::new("/"))
     }
 
-    /// The counts of the machine whose file system begins at `root` (it has `root/proc/interrupts`).
+    /// The counts of the machine whose file system begins at `root` (it has
+    /// `root/proc/interrupts`).
     ///
     /// # Errors
     /// As [`InterruptCounts::read`].
@@ -46,10 +47,12 @@ impl InterruptCounts {
 
     /// The counts of the interrupts since `earlier`.
     ///
-    /// - A CPU that was not online then has kept its counts from before it went offline, so its new counts are unknown:
-    ///   it is left out, and [`InterruptCounts::unknown_cpus`] has it. So is a CPU that is not online now.
-    /// - An interrupt that was not there then counts from zero, as does one with a count that is lower than it was: it
-    ///   was made anew. Unless the count was near its end, for the kernel counts to 2^32 and begins again.
+    /// - A CPU that was not online then has kept its counts from before it went offline, so its new
+    ///   counts are unknown: it is left out, and [`InterruptCounts::unknown_cpus`] has it. So is a
+    ///   CPU that is not online now.
+    /// - An interrupt that was not there then counts from zero, as does one with a count that is
+    ///   lower than it was: it was made anew. Unless the count was near its end, for the kernel
+    ///   counts to 2^32 and begins again.
     pub fn since(&self, earlier: &Self) -> Self {
         let now: CpuSet = self.cpus.iter().copied().collect();
         let then: CpuSet = earlier.cpus.iter().copied().collect();
@@ -88,7 +91,8 @@ impl InterruptCounts {
         self.by_cpu(number).map(|(cpu, _)| cpu).collect()
     }
 
-    /// CPUs with unknown counts between two readings ([`InterruptCounts::since`]); empty where nothing was compared.
+    /// CPUs with unknown counts between two readings ([`InterruptCounts::since`]); empty where
+    /// nothing was compared.
     pub fn unknown_cpus(&self) -> &CpuSet {
         &self.unknown_cpus
     }
@@ -111,7 +115,8 @@ impl InterruptCounts {
     }
 }
 
-/// Whether a count that went back did so by running over its end: no more than half its range lies between the two.
+/// Whether a count that went back did so by running over its end: no more than half its range lies
+/// between the two.
 fn has_wrapped(now: u64, before: u64) -> bool {
     before < COUNTER_END && (now + COUNTER_END - before) < COUNTER_END / 2
 }

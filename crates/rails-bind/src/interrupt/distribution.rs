@@ -1,4 +1,5 @@
-//! The distribution of a NIC's interrupts over CPUs: decided from the model, without touching the machine.
+//! The distribution of a NIC's interrupts over CPUs: decided from the model, without touching the
+//! machine.
 
 use crate::settings::Change;
 use rails_topo::{CpuId, CpuSet, Interrupt, InterruptRole, Nic, Topology};
@@ -21,8 +22,8 @@ pub enum Distribution {
     On(CpuSet),
     /// Queue by queue on one of these CPUs, in turn; interrupts without a queue on all of them.
     Spread(CpuSet),
-    /// Queue by queue on a core of its own beside the NIC, and in turn if there are more queues than cores; interrupts
-    /// without a queue on any CPU beside the NIC.
+    /// Queue by queue on a core of its own beside the NIC, and in turn if there are more queues
+    /// than cores; interrupts without a queue on any CPU beside the NIC.
     NearestCores,
 }
 
@@ -66,10 +67,11 @@ pub enum DistributionError {
     },
 }
 
-/// The changes that place these interrupts of `nic` so ([`Host::apply`](crate::settings::Host::apply)).
+/// The changes that place these interrupts of `nic` so
+/// ([`Host::apply`](crate::settings::Host::apply)).
 ///
-/// The nearest cores are those that this process may use, if there are any beside the NIC, and otherwise the others: a
-/// process's cpuset does not bind an interrupt.
+/// The nearest cores are those that this process may use, if there are any beside the NIC, and
+/// otherwise the others: a process's cpuset does not bind an interrupt.
 ///
 /// # Errors
 /// [`DistributionError`].

@@ -1,6 +1,7 @@
 //! Interrupts: the CPUs that may serve each, those that do, their counts, and their distribution.
 //!
-//! To move an interrupt is a change of the machine's [`settings`](crate::settings): [`distribute`] makes the changes.
+//! To move an interrupt is a change of the machine's [`settings`](crate::settings): [`distribute`]
+//! makes the changes.
 
 mod counts;
 mod distribution;
@@ -8,7 +9,6 @@ pub mod irqbalance;
 
 pub use counts::InterruptCounts;
 pub use distribution::{Distribution, DistributionError, Vectors, distribute};
-
 use rails_topo::{CpuSet, ParseSetError};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -23,8 +23,9 @@ pub struct InterruptStatus {
     pub number: u32,
     /// The CPUs that may serve the interrupt (`smp_affinity_list`), as requested.
     pub requested: CpuSet,
-    /// The CPUs that serve the interrupt (`effective_affinity_list`). Empty while it is not started; `None` if the
-    /// kernel does not state them (before 4.15, or an architecture without it).
+    /// The CPUs that serve the interrupt (`effective_affinity_list`). Empty while it is not
+    /// started; `None` if the kernel does not state them (before 4.15, or an architecture
+    /// without it).
     ///
     /// After a new request these CPUs may stay the same until the interrupt next fires.
     pub effective: Option<CpuSet>,
@@ -77,7 +78,8 @@ pub enum InterruptError {
 /// None.
 ///
 /// # Errors
-/// One variant each for an interrupt that does not exist, a file that may not be read, and one that holds no list.
+/// One variant each for an interrupt that does not exist, a file that may not be read, and one that
+/// holds no list.
 ///
 /// # References
 /// [SMP IRQ affinity](https://docs.kernel.org/core-api/irq/irq-affinity.html)
@@ -85,7 +87,8 @@ pub fn read(number: u32) -> Result<InterruptStatus, InterruptError> {
     read_under(Path::new("/"), number)
 }
 
-/// Reads interrupt `number` of the machine whose file system begins at `root` (it has `root/proc/irq`).
+/// Reads interrupt `number` of the machine whose file system begins at `root` (it has
+/// `root/proc/irq`).
 ///
 /// # Errors
 /// As [`read`].

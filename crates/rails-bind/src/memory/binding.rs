@@ -7,8 +7,8 @@ use super::{
 use crate::sys::mapping::Mapping;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The place of a buffer or a pool: asked and changed without having its bytes, from any thread, while others write to
-/// them.
+/// The place of a buffer or a pool: asked and changed without having its bytes, from any thread,
+/// while others write to them.
 ///
 /// A binding is one more owner of the memory, which keeps it mapped.
 #[derive(Debug, Clone)]
@@ -24,7 +24,8 @@ impl MemoryBinding {
         Self { mapping: Arc::clone(mapping), shape, turn: Arc::default() }
     }
 
-    /// The node of each page. The query makes no page, and takes about 0.2 us for each, nearly all of it the kernel's.
+    /// The node of each page. The query makes no page, and takes about 0.2 us for each, nearly all
+    /// of it the kernel's.
     ///
     /// # Errors
     /// [`MemoryError::Policy`] under a seccomp filter.
@@ -42,25 +43,30 @@ impl MemoryBinding {
         self.range().policy()
     }
 
-    /// Gives the memory another policy and moves its pages to the nodes of that policy, while it is used.
+    /// Gives the memory another policy and moves its pages to the nodes of that policy, while it is
+    /// used.
     ///
-    /// A thread that writes to a page on its way waits for it and notices nothing else; 512 pages move at a time.
-    /// * `Bind`, `Preferred`, `PreferredMany`: pages that are on none of the nodes go to the first that has room.
-    /// * `Interleave`, `WeightedInterleave`: each page goes to the node that it would have been made on under the
-    ///   policy.
-    /// * `Local`: pages go to the node of the *calling* thread; pages to come, to the node of the thread that touches
-    ///   them first.
+    /// A thread that writes to a page on its way waits for it and notices nothing else; 512 pages
+    /// move at a time.
+    /// * `Bind`, `Preferred`, `PreferredMany`: pages that are on none of the nodes go to the first
+    ///   that has room.
+    /// * `Interleave`, `WeightedInterleave`: each page goes to the node that it would have been
+    ///   made on under the policy.
+    /// * `Local`: pages go to the node of the *calling* thread; pages to come, to the node of the
+    ///   thread that touches them first.
     /// * `Default`: no page moves.
     ///
-    /// A strict policy (`Bind`) makes the absent pages, and is only set when every page lies on its nodes.
+    /// A strict policy (`Bind`) makes the absent pages, and is only set when every page lies on its
+    /// nodes.
     ///
     /// # Privileges
     /// None. A page that another process shares (after a `fork`) does not move.
     ///
     /// # Errors
-    /// As [`NumaBuffer::new`](super::NumaBuffer::new) about the policy; [`MemoryError::Exhausted`] or
-    /// [`MemoryError::Misplaced`] if the nodes of a strict policy have no room. After an error the memory has its
-    /// former policy, and moved pages went back as far as there was room; new pages remain.
+    /// As [`NumaBuffer::new`](super::NumaBuffer::new) about the policy; [`MemoryError::Exhausted`]
+    /// or [`MemoryError::Misplaced`] if the nodes of a strict policy have no room. After an
+    /// error the memory has its former policy, and moved pages went back as far as there was
+    /// room; new pages remain.
     ///
     /// # References
     /// [mbind(2)](https://man7.org/linux/man-pages/man2/mbind.2.html),

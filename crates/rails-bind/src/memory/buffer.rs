@@ -10,7 +10,8 @@ use std::{
 
 /// A buffer whose own policy decides its nodes, whichever thread touches it; all zeros at first.
 ///
-/// A buffer is mapped for itself, in whole pages: for many small buffers, take a [`BufferPool`](super::BufferPool).
+/// A buffer is mapped for itself, in whole pages: for many small buffers, take a
+/// [`BufferPool`](super::BufferPool).
 ///
 /// # Examples
 /// ```
@@ -49,19 +50,23 @@ impl NumaBuffer {
     /// Maps a buffer of `bytes` with these options; the policy is set before any page is made.
     ///
     /// # Privileges
-    /// None; but see [`BufferOptions::lock`], and [`Pages::Huge`](super::Pages::Huge), for which root reserves pages.
+    /// None; but see [`BufferOptions::lock`], and [`Pages::Huge`](super::Pages::Huge), for which
+    /// root reserves pages.
     ///
     /// # Errors
-    /// * [`MemoryError::Zero`] and [`MemoryError::BeyondMemory`] for impossible sizes, [`MemoryError::Exhausted`] if
-    ///   the memory for pages that are made at once is not free;
-    /// * [`MemoryError::Policy`] if the policy cannot be set: [`BindError::EmptySet`], [`BindError::NodesUnusable`],
-    ///   [`BindError::Unsupported`] on a kernel without the policy, [`BindError::Denied`] under a seccomp filter;
-    /// * [`MemoryError::Misplaced`] if not every page could be brought to the nodes of a strict policy, and
-    ///   [`MemoryError::Unsupported`] for a strict policy before Linux 5.14;
-    /// * [`MemoryError::HugePageSize`], [`MemoryError::NoHugePages`], [`MemoryError::NoTransparentHugePages`],
-    ///   [`MemoryError::LockRefused`]; [`MemoryError::Call`] if the kernel refuses otherwise.
+    /// * [`MemoryError::Zero`] and [`MemoryError::BeyondMemory`] for impossible sizes,
+    ///   [`MemoryError::Exhausted`] if the memory for pages that are made at once is not free;
+    /// * [`MemoryError::Policy`] if the policy cannot be set: [`BindError::EmptySet`],
+    ///   [`BindError::NodesUnusable`], [`BindError::Unsupported`] on a kernel without the policy,
+    ///   [`BindError::Denied`] under a seccomp filter;
+    /// * [`MemoryError::Misplaced`] if not every page could be brought to the nodes of a strict
+    ///   policy, and [`MemoryError::Unsupported`] for a strict policy before Linux 5.14;
+    /// * [`MemoryError::HugePageSize`], [`MemoryError::NoHugePages`],
+    ///   [`MemoryError::NoTransparentHugePages`], [`MemoryError::LockRefused`];
+    ///   [`MemoryError::Call`] if the kernel refuses otherwise.
     ///
-    /// After an error nothing is mapped. A cgroup's limit is not checked: the kernel kills a process beyond it.
+    /// After an error nothing is mapped. A cgroup's limit is not checked: the kernel kills a
+    /// process beyond it.
     ///
     /// [`BindError::EmptySet`]: crate::BindError::EmptySet
     /// [`BindError::NodesUnusable`]: crate::BindError::NodesUnusable
@@ -96,7 +101,8 @@ impl NumaBuffer {
         self.whole.mapping().bytes()
     }
 
-    /// The policy that the buffer was made with, as read back then; [`Outcome::Partial`] if the kernel dropped nodes.
+    /// The policy that the buffer was made with, as read back then; [`Outcome::Partial`] if the
+    /// kernel dropped nodes.
     pub fn outcome(&self) -> &Outcome<MemoryPolicy> {
         &self.state.outcome
     }
@@ -181,8 +187,8 @@ impl fmt::Debug for NumaBuffer {
     }
 }
 
-/// The `AnonHugePages` of the areas within `range`; `None` if no area is, or one lacks the figure. Areas without access
-/// lie on both sides of a buffer, so none of its areas reaches beyond it.
+/// The `AnonHugePages` of the areas within `range`; `None` if no area is, or one lacks the figure.
+/// Areas without access lie on both sides of a buffer, so none of its areas reaches beyond it.
 fn huge_bytes_in(smaps: &str, range: &std::ops::Range<usize>) -> Option<u64> {
     let (mut within, mut areas, mut told, mut kib) = (false, 0, 0, 0_u64);
     for line in smaps.lines() {

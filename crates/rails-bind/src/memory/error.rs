@@ -7,12 +7,14 @@ use std::io;
 
 /// A buffer, a pool or a move that failed, or memory whose nodes could not be read.
 ///
-/// The answer of the operating system is the [`source`](std::error::Error::source), if there is one. Nothing is left
-/// half-done: new memory is given back, and moved memory has its former policy.
+/// The answer of the operating system is the [`source`](std::error::Error::source), if there is
+/// one. Nothing is left half-done: new memory is given back, and moved memory has its former
+/// policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The policy cannot be had: it names no node, or none with memory, or the kernel does not have it.
+    /// The policy cannot be had: it names no node, or none with memory, or the kernel does not have
+    /// it.
     #[error(transparent)]
     Policy(#[from] BindError),
 
@@ -43,7 +45,8 @@ pub enum MemoryError {
         most: usize,
     },
 
-    /// There is not as much free memory, so that making the pages would end in the OOM killer; no page was made.
+    /// There is not as much free memory, so that making the pages would end in the OOM killer; no
+    /// page was made.
     #[error("{bytes} bytes are more than the {available} bytes available{}", on(.nodes))]
     Exhausted {
         /// The part of the request that still had to be found.
@@ -63,7 +66,8 @@ pub enum MemoryError {
         left: u64,
         /// All pages.
         pages: u64,
-        /// The last refusal of the kernel, where there was one; pages that are in use by it can also fail silently.
+        /// The last refusal of the kernel, where there was one; pages that are in use by it can
+        /// also fail silently.
         source: Option<io::Error>,
     },
 
@@ -114,7 +118,8 @@ pub enum MemoryError {
         pid: Tid,
     },
 
-    /// Pages cannot go to these nodes, or come from them: there are no such nodes, or they have no memory.
+    /// Pages cannot go to these nodes, or come from them: there are no such nodes, or they have no
+    /// memory.
     #[error("pages cannot be moved from the nodes `{from}` to `{to}`; the nodes with memory are `{with_memory}`")]
     NodesUnusable {
         /// The nodes that pages were to come from.

@@ -51,15 +51,16 @@ pub(super) fn huge_page_file(page_bytes: u64, nodes: Option<&NodeSet>) -> String
     format!("{folder}/hugepages-{}kB/nr_hugepages", page_bytes / 1024)
 }
 
-/// A node has no `MemAvailable`; this counts as `si_mem_available` does on the machine, without its reserves: the
-/// caches of files, and the reclaimable part of the kernel's own caches.
+/// A node has no `MemAvailable`; this counts as `si_mem_available` does on the machine, without its
+/// reserves: the caches of files, and the reclaimable part of the kernel's own caches.
 fn of_node(text: &str) -> Option<MemInfo> {
     let mut caches = ["Active(file)", "Inactive(file)", "SReclaimable"].iter().filter_map(|name| field(text, name));
     let available = caches.try_fold(field(text, "MemFree")?, u64::checked_add)?;
     Some(MemInfo { existing: field(text, "MemTotal")?, available })
 }
 
-/// The bytes of a line `MemFree:  12 kB`, of the machine's file or of a node's, with `Node 1 ` in front.
+/// The bytes of a line `MemFree:  12 kB`, of the machine's file or of a node's, with `Node 1 ` in
+/// front.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (label, value) = line.split_once(':')?;

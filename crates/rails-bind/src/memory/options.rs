@@ -39,11 +39,14 @@ pub enum Pages {
     /// The machine's ordinary pages, and no huge ones (`MADV_NOHUGEPAGE`).
     #[default]
     Small,
-    /// Huge pages if the kernel finds them at the first touch, else small ones (`MADV_HUGEPAGE`), aligned for huge
-    /// ones. [`transparent_huge_bytes`](super::NumaBuffer::transparent_huge_bytes) has their number.
+    /// Huge pages if the kernel finds them at the first touch, else small ones (`MADV_HUGEPAGE`),
+    /// aligned for huge
+    /// ones. [`transparent_huge_bytes`](super::NumaBuffer::transparent_huge_bytes) has their
+    /// number.
     TransparentHuge,
-    /// Huge pages of this many bytes each (`MAP_HUGETLB`), which the administrator has reserved; 2 MiB or 1 GiB on most
-    /// machines. They are there from the beginning, as with [`prefault`](BufferOptions::prefault).
+    /// Huge pages of this many bytes each (`MAP_HUGETLB`), which the administrator has reserved; 2
+    /// MiB or 1 GiB on most machines. They are there from the beginning, as with
+    /// [`prefault`](BufferOptions::prefault).
     Huge {
         /// The size of a page.
         page_bytes: u64,
@@ -59,15 +62,18 @@ pub(super) struct Laid {
 }
 
 impl BufferOptions {
-    /// The defaults: the policy of the thread that touches a page first, small pages, made when touched, not locked.
+    /// The defaults: the policy of the thread that touches a page first, small pages, made when
+    /// touched, not locked.
     pub fn new() -> Self {
         Self { policy: MemoryPolicy::Default, pages: Pages::Small, prefault: false, lock: false }
     }
 
-    /// The nodes that the pages come from. Default: [`MemoryPolicy::Default`], the policy of the thread that touches.
+    /// The nodes that the pages come from. Default: [`MemoryPolicy::Default`], the policy of the
+    /// thread that touches.
     ///
-    /// A [`MemoryPolicy::Bind`] includes [`prefault`](Self::prefault): a touch of strictly bound memory while its nodes
-    /// are full ends a process, so its pages are made and verified beforehand.
+    /// A [`MemoryPolicy::Bind`] includes [`prefault`](Self::prefault): a touch of strictly bound
+    /// memory while its nodes are full ends a process, so its pages are made and verified
+    /// beforehand.
     pub fn policy(mut self, policy: MemoryPolicy) -> Self {
         self.policy = policy;
         self
@@ -79,17 +85,20 @@ impl BufferOptions {
         self
     }
 
-    /// Whether all pages are made at once (`MADV_POPULATE_WRITE`, or by touching before Linux 5.14), so that no later
-    /// touch waits for one. Default: no. It costs about half a second a GiB of small pages.
+    /// Whether all pages are made at once (`MADV_POPULATE_WRITE`, or by touching before Linux
+    /// 5.14), so that no later touch waits for one. Default: no. It costs about half a second a
+    /// GiB of small pages.
     pub fn prefault(mut self, prefault: bool) -> Self {
         self.prefault = prefault;
         self
     }
 
-    /// Whether pages are kept from being swapped out (`mlock`); includes [`prefault`](Self::prefault). Default: no.
+    /// Whether pages are kept from being swapped out (`mlock`); includes
+    /// [`prefault`](Self::prefault). Default: no.
     ///
     /// # Privileges
-    /// Without `CAP_IPC_LOCK`, `RLIMIT_MEMLOCK` limits what a process locks in all (8 MiB on most machines).
+    /// Without `CAP_IPC_LOCK`, `RLIMIT_MEMLOCK` limits what a process locks in all (8 MiB on most
+    /// machines).
     pub fn lock(mut self, lock: bool) -> Self {
         self.lock = lock;
         self
@@ -99,7 +108,8 @@ impl BufferOptions {
         &self.policy
     }
 
-    /// Maps `bytes`, rounded up to whole pages, with these options; on an error, all of it is given back.
+    /// Maps `bytes`, rounded up to whole pages, with these options; on an error, all of it is given
+    /// back.
     pub(super) fn lay(&self, bytes: usize) -> Result<Laid, MemoryError> {
         let shape = self.shape()?;
         let raw = effective(&self.policy)?;

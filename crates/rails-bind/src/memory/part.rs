@@ -9,8 +9,9 @@ use std::{
 
 /// A part of a [`NumaBuffer`], which can be split, and joined with the neighbouring part.
 ///
-/// Parts do not overlap, so that each can belong to another thread: a message's buffer is split among the receiving
-/// threads, and is one again when they are done. The memory is given back when all parts are gone.
+/// Parts do not overlap, so that each can belong to another thread: a message's buffer is split
+/// among the receiving threads, and is one again when they are done. The memory is given back when
+/// all parts are gone.
 ///
 /// # Examples
 /// ```
@@ -42,7 +43,8 @@ impl NumaBuffer {
 }
 
 impl BufferPart {
-    /// A handle to the memory of the whole buffer, to read its nodes and to move it, whichever threads have its parts.
+    /// A handle to the memory of the whole buffer, to read its nodes and to move it, whichever
+    /// threads have its parts.
     pub fn binding(&self) -> MemoryBinding {
         self.state.binding.clone()
     }
@@ -65,7 +67,8 @@ impl BufferPart {
         self.part.join(part).map_err(|part| Self { part, state })
     }
 
-    /// The buffer, if this part is all of it; it is then as long as its [capacity](NumaBuffer::capacity).
+    /// The buffer, if this part is all of it; it is then as long as its
+    /// [capacity](NumaBuffer::capacity).
     ///
     /// # Errors
     /// This part, where it is not all of the buffer.

@@ -7,8 +7,8 @@ use std::fmt;
 
 /// The nodes that the pages of a thread are taken from when they are first touched.
 ///
-/// A policy rules pages that are first touched after it was set, by the thread that has it; memory that an allocator
-/// has handed out before stays where it is.
+/// A policy rules pages that are first touched after it was set, by the thread that has it; memory
+/// that an allocator has handed out before stays where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", content = "nodes", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -16,20 +16,23 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A fixed number of buffers of one size, taken and given back from any thread, without a system call unless two
-/// threads take at the same moment or a task is woken.
+/// A fixed number of buffers of one size, taken and given back from any thread, without a system
+/// call unless two threads take at the same moment or a task is woken.
 ///
-/// The pool's memory is one range with a policy, every page of it made at the beginning. So taking a buffer never waits
-/// for a page, and the pool never takes more memory than it was made with: [`take`](Self::take) does not grow the pool,
-/// which would be a system call and unbounded, and does not wait for a buffer, because only the caller can do that in
-/// its own way ([`poll_take`](Self::poll_take), take from the heap, or stop reading from the network, which suits a
-/// full pool).
+/// The pool's memory is one range with a policy, every page of it made at the beginning. So taking
+/// a buffer never waits for a page, and the pool never takes more memory than it was made with:
+/// [`take`](Self::take) does not grow the pool, which would be a system call and unbounded, and
+/// does not wait for a buffer, because only the caller can do that in its own way
+/// ([`poll_take`](Self::poll_take), take from the heap, or stop reading from the network, which
+/// suits a full pool).
 ///
-/// **A buffer has the bytes of its last owner**, to its full length. Overwrite it, or hand out only the part that was
-/// written; where a rest could reach a reader who may not see it, take the buffer by
-/// [`take_zeroed`](Self::take_zeroed). To zero a buffer of 64 KiB takes 2 to 15 us, to take one about 10 ns.
+/// **A buffer has the bytes of its last owner**, to its full length. Overwrite it, or hand out only
+/// the part that was written; where a rest could reach a reader who may not see it, take the buffer
+/// by [`take_zeroed`](Self::take_zeroed). To zero a buffer of 64 KiB takes 2 to 15 us, to take one
+/// about 10 ns.
 ///
-/// Clones are handles to the same pool. The memory is given back when all handles and buffers are gone.
+/// Clones are handles to the same pool. The memory is given back when all handles and buffers are
+/// gone.
 ///
 /// # Examples
 /// ```
@@ -51,11 +54,11 @@ pub struct BufferPool {
     outcome: Outcome<MemoryPolicy>,
 }
 
-/// A buffer of a pool, and the only way to its bytes. Dropping it, on any thread, gives it back, and wakes the task
-/// that waits for one.
+/// A buffer of a pool, and the only way to its bytes. Dropping it, on any thread, gives it back,
+/// and wakes the task that waits for one.
 ///
-/// **A buffer has the bytes of its last owner**, unless it was taken by [`BufferPool::take_zeroed`].
-/// `Bytes::from_owner` makes it a `Bytes` without a copy.
+/// **A buffer has the bytes of its last owner**, unless it was taken by
+/// [`BufferPool::take_zeroed`]. `Bytes::from_owner` makes it a `Bytes` without a copy.
 pub struct PooledBuffer {
     slot: Slot,
 }
@@ -63,16 +66,16 @@ pub struct PooledBuffer {
 impl BufferPool {
     /// Makes `count` buffers of `buffer_bytes` each with these options, all pages at once.
     ///
-    /// Each buffer begins at a multiple of 64 bytes, a cache line of most machines, so that no two share one; where
-    /// `buffer_bytes` is a multiple of the page size, each begins with a page.
+    /// Each buffer begins at a multiple of 64 bytes, a cache line of most machines, so that no two
+    /// share one; where `buffer_bytes` is a multiple of the page size, each begins with a page.
     ///
     /// # Privileges
     /// As [`NumaBuffer::new`](super::NumaBuffer::new).
     ///
     /// # Errors
-    /// [`MemoryError::Zero`] for no buffers or empty ones; [`MemoryError::BeyondMemory`] if all of them together are
-    /// more than there is; [`MemoryError::TooManyBuffers`] beyond 2^32 - 3; otherwise as
-    /// [`NumaBuffer::new`](super::NumaBuffer::new).
+    /// [`MemoryError::Zero`] for no buffers or empty ones; [`MemoryError::BeyondMemory`] if all of
+    /// them together are more than there is; [`MemoryError::TooManyBuffers`] beyond 2^32 - 3;
+    /// otherwise as [`NumaBuffer::new`](super::NumaBuffer::new).
     pub fn new(buffer_bytes: usize, count: usize, options: &BufferOptions) -> Result<Self, MemoryError> {
         for (number, what) in [(buffer_bytes, "the size of a buffer"), (count, "the number of buffers")] {
             if number == 0 {
@@ -108,9 +111,9 @@ impl BufferPool {
         Some(buffer)
     }
 
-    /// A free buffer, with the bytes of its last owner; while all are out, the task is woken once one has come back.
-    /// One task at a time waits for a pool: if several do, only the one that called last is woken. The pool keeps its
-    /// waker until then.
+    /// A free buffer, with the bytes of its last owner; while all are out, the task is woken once
+    /// one has come back. One task at a time waits for a pool: if several do, only the one that
+    /// called last is woken. The pool keeps its waker until then.
     ///
     /// # Examples
     /// ```
@@ -124,7 +127,8 @@ impl BufferPool {
         self.slots.poll_take(context.waker()).map_or(Poll::Pending, |slot| Poll::Ready(PooledBuffer { slot }))
     }
 
-    /// The number of free buffers at this moment; a few more or less while threads take and give back.
+    /// The number of free buffers at this moment; a few more or less while threads take and give
+    /// back.
     pub fn available(&self) -> usize {
         self.slots.available()
     }
@@ -139,7 +143,8 @@ impl BufferPool {
         self.slots.slot_bytes()
     }
 
-    /// The policy that the pool was made with, as read back then: [`Outcome::Partial`] where the kernel dropped nodes.
+    /// The policy that the pool was made with, as read back then: [`Outcome::Partial`] where the
+    /// kernel dropped nodes.
     pub fn outcome(&self) -> &Outcome<MemoryPolicy> {
         &self.outcome
     }

@@ -14,20 +14,21 @@ pub struct ProcessMemory {
     pub anonymous: BTreeMap<NodeId, u64>,
     /// Explicit huge pages.
     pub huge: BTreeMap<NodeId, u64>,
-    /// Pages of files: programs, libraries, shared memory. Other processes may use them too, and may have used them
-    /// first; pages that the process changed in its private copy of a file count here as well.
+    /// Pages of files: programs, libraries, shared memory. Other processes may use them too, and
+    /// may have used them first; pages that the process changed in its private copy of a file
+    /// count here as well.
     pub file: BTreeMap<NodeId, u64>,
 }
 
-/// The nodes of the memory of process `pid`, from `/proc/PID/numa_maps`. The query makes no page; the kernel walks all
-/// page tables of the process.
+/// The nodes of the memory of process `pid`, from `/proc/PID/numa_maps`. The query makes no page;
+/// the kernel walks all page tables of the process.
 ///
 /// # Privileges
 /// None for processes of the same user that may be dumped; `CAP_SYS_PTRACE` for others.
 ///
 /// # Errors
-/// [`MemoryError::NoSuchProcess`], [`MemoryError::NotPermitted`], [`MemoryError::Unsupported`] on a kernel without
-/// NUMA, [`MemoryError::Unreadable`] for a line that is not understood.
+/// [`MemoryError::NoSuchProcess`], [`MemoryError::NotPermitted`], [`MemoryError::Unsupported`] on a
+/// kernel without NUMA, [`MemoryError::Unreadable`] for a line that is not understood.
 ///
 /// # References
 /// [numa(7)](https://man7.org/linux/man-pages/man7/numa.7.html), `/proc/PID/numa_maps`
@@ -49,13 +50,15 @@ pub fn nodes_of(pid: Tid) -> Result<ProcessMemory, MemoryError> {
     read(&text).map_err(|line| MemoryError::Unreadable { file, line })
 }
 
-/// Moves the pages of process `pid` that lie on `from` to `to`, and returns the number of pages that could not be
-/// moved. With several nodes on both sides, the first of `from` goes to the first of `to`, and so on. The policies of
-/// the process remain: it goes on making pages on the same nodes.
+/// Moves the pages of process `pid` that lie on `from` to `to`, and returns the number of pages
+/// that could not be moved. With several nodes on both sides, the first of `from` goes to the first
+/// of `to`, and so on. The policies of the process remain: it goes on making pages on the same
+/// nodes.
 ///
 /// # Privileges
-/// None for processes of the same user (those that may be ptraced); `CAP_SYS_NICE` for others. Pages that several
-/// processes share move only with `CAP_SYS_NICE`; without it, they are counted as not moved or passed over.
+/// None for processes of the same user (those that may be ptraced); `CAP_SYS_NICE` for others.
+/// Pages that several processes share move only with `CAP_SYS_NICE`; without it, they are counted
+/// as not moved or passed over.
 ///
 /// # Errors
 /// [`MemoryError::NoSuchProcess`], [`MemoryError::NotPermitted`], [`MemoryError::NodesUnusable`];
@@ -91,8 +94,9 @@ impl ProcessMemory {
         own
     }
 
-    /// The nodes that hold more than a tenth of the process's own memory. Pages that its program loader and its other
-    /// threads touched lie on their nodes, so that a few pages lie elsewhere in any process.
+    /// The nodes that hold more than a tenth of the process's own memory. Pages that its program
+    /// loader and its other threads touched lie on their nodes, so that a few pages lie
+    /// elsewhere in any process.
     pub fn main_nodes(&self) -> NodeSet {
         main_nodes(&self.own())
     }
@@ -120,10 +124,10 @@ fn read(file: &[u8]) -> Result<ProcessMemory, String> {
     parse(&String::from_utf8_lossy(file)).map_err(str::to_owned)
 }
 
-/// One line an area: `address policy [key[=value] ...]`, with `N0=12` for twelve pages on node 0 and
-/// `kernelpagesize_kB=4` for their size; `file=` names the mapped file and `huge` marks explicit huge pages
-/// (`show_numa_map` in fs/proc/task_mmu.c). An area without a present page has neither. The bytes of all areas together
-/// have to fit a number, so that later sums do as well.
+/// One line an area: `address policy [key[=value] ...]`, with `N0=12` for twelve pages on node 0
+/// and `kernelpagesize_kB=4` for their size; `file=` names the mapped file and `huge` marks
+/// explicit huge pages (`show_numa_map` in fs/proc/task_mmu.c). An area without a present page has
+/// neither. The bytes of all areas together have to fit a number, so that later sums do as well.
 fn parse(text: &str) -> Result<ProcessMemory, &str> {
     let mut memory = ProcessMemory::default();
     for line in text.lines() {

@@ -45,8 +45,8 @@ pub struct Rebound {
     pub outcome: Outcome<MemoryPolicy>,
     /// The pages that are on another node than they were.
     pub moved: u64,
-    /// The pages that are not where the policy wants them: no room there, or in use by the kernel. Always 0 for a
-    /// strict policy, where that is an error instead.
+    /// The pages that are not where the policy wants them: no room there, or in use by the kernel.
+    /// Always 0 for a strict policy, where that is an error instead.
     pub failed: u64,
     /// The nodes of the pages before.
     pub before: Residency,
@@ -54,7 +54,8 @@ pub struct Rebound {
     pub after: Residency,
 }
 
-/// The pages that one call moves. A thread that writes to a page on its way waits for the whole call at most.
+/// The pages that one call moves. A thread that writes to a page on its way waits for the whole
+/// call at most.
 const PAGES_PER_MOVE: usize = 512;
 /// Attempts for pages that the kernel holds for a moment, after each right node has had its turn.
 const MORE_ATTEMPTS: usize = 5;
@@ -77,9 +78,10 @@ impl Range<'_> {
         self.populate_part(0, self.mapping.bytes())
     }
 
-    /// The nodes of the pages, after hidden ones were made visible and movable; and, if every page `was_made`, after
-    /// absent ones were waited for, which are on their way to another node or swapped out. The policy must already be
-    /// the buffer's own, so that the kernel neither moves hidden pages on that occasion nor marks them anew.
+    /// The nodes of the pages, after hidden ones were made visible and movable; and, if every page
+    /// `was_made`, after absent ones were waited for, which are on their way to another node or
+    /// swapped out. The policy must already be the buffer's own, so that the kernel neither
+    /// moves hidden pages on that occasion nor marks them anew.
     fn reveal(&self, was_made: bool) -> Result<Residency, MemoryError> {
         let residency = self.residency()?;
         if residency.unknown() == 0 && !(was_made && residency.absent() > 0) {
@@ -112,8 +114,8 @@ impl Range<'_> {
         self.check(absent_pages, None)
     }
 
-    /// Sets the policy of new pages, and moves the present ones. After an error, the former policy is set and moved
-    /// pages have gone back, as far as possible.
+    /// Sets the policy of new pages, and moves the present ones. After an error, the former policy
+    /// is set and moved pages have gone back, as far as possible.
     pub(super) fn rebind(&self, policy: &MemoryPolicy) -> Result<Rebound, MemoryError> {
         let raw = effective(policy)?;
         let former = self.raw_policy()?;
@@ -143,8 +145,8 @@ impl Range<'_> {
         Ok(Rebound { outcome, moved: after.moved_since(&before), failed, before, after })
     }
 
-    /// Makes the pages that are absent, preferably on `nodes`, without ever asking for more than that: a strict policy
-    /// on a full node would end in the OOM killer.
+    /// Makes the pages that are absent, preferably on `nodes`, without ever asking for more than
+    /// that: a strict policy on a full node would end in the OOM killer.
     fn gather(&self, nodes: &NodeSet, before: &Residency) -> Result<(), MemoryError> {
         let there: u64 = nodes.iter().map(|node| before.pages_on(node)).sum();
         self.check(before.pages() - there, Some(nodes))?;
@@ -159,8 +161,9 @@ impl Range<'_> {
         if before.absent() > 0 { self.populate() } else { Ok(()) }
     }
 
-    /// Moves pages until none is on a wrong node or trying again does not help. If every page `was_made`, none may be
-    /// absent either. Returns their nodes then, and the kernel's last refusal.
+    /// Moves pages until none is on a wrong node or trying again does not help. If every page
+    /// `was_made`, none may be absent either. Returns their nodes then, and the kernel's last
+    /// refusal.
     fn settle(&self, targets: &Targets, was_made: bool) -> Result<(Residency, Option<io::Error>), MemoryError> {
         if *targets == Targets::Anywhere {
             return Ok((self.residency()?, None));
@@ -188,7 +191,8 @@ impl Range<'_> {
         Ok((residency, refusal))
     }
 
-    /// Moves node by node, because the kernel ends a call at the first page for which a node has no room.
+    /// Moves node by node, because the kernel ends a call at the first page for which a node has no
+    /// room.
     fn carry_out(&self, mut moves: Vec<Move>) -> Option<io::Error> {
         moves.sort_by_key(|Move { node, .. }| *node);
         let mut refusal = None;
@@ -252,8 +256,8 @@ impl Range<'_> {
     }
 }
 
-/// The policy that the kernel makes of a request: it drops nodes without memory, and those that the cpuset forbids.
-/// Tried on an unused page, so that a refused policy changes nothing.
+/// The policy that the kernel makes of a request: it drops nodes without memory, and those that the
+/// cpuset forbids. Tried on an unused page, so that a refused policy changes nothing.
 pub(super) fn effective(policy: &MemoryPolicy) -> Result<RawPolicy, MemoryError> {
     if policy.nodes().is_some_and(|nodes| nodes.is_empty()) {
         return Err(BindError::EmptySet { what: "memory" }.into());

@@ -10,8 +10,9 @@ pub(super) fn refused(call: &'static str, policy: &MemoryPolicy, source: io::Err
     refused_here(call, policy, source, kernel_files::nodes_with_memory(), kernel_files::allowed_nodes())
 }
 
-/// `EINVAL`: no node of the policy has memory and is allowed, a number is beyond all nodes, or the kernel does not know
-/// the mode (`mpol_set_nodemask`, `get_nodes` and `sanitize_mpol_flags` in mm/mempolicy.c).
+/// `EINVAL`: no node of the policy has memory and is allowed, a number is beyond all nodes, or the
+/// kernel does not know the mode (`mpol_set_nodemask`, `get_nodes` and `sanitize_mpol_flags` in
+/// mm/mempolicy.c).
 fn refused_here(
     call: &'static str,
     policy: &MemoryPolicy,

@@ -15,11 +15,13 @@ use std::{
 
 /// The node of each page of a range at the time of the query.
 ///
-/// The query makes no page: a page that was never written is [absent](PageState::Absent), on no node.
+/// The query makes no page: a page that was never written is [absent](PageState::Absent), on no
+/// node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Residency {
     page_bytes: usize,
-    /// For each page the number of its node, or a negative `errno`, as `move_pages(2)` gives them: four bytes a page.
+    /// For each page the number of its node, or a negative `errno`, as `move_pages(2)` gives them:
+    /// four bytes a page.
     states: Vec<i32>,
     by_node: BTreeMap<NodeId, u64>,
     absent: u64,
@@ -32,12 +34,12 @@ pub struct Residency {
 pub enum PageState {
     /// On this node.
     OnNode(NodeId),
-    /// Nowhere: never written (also where reading mapped the page of zeros that all processes share), or swapped out,
-    /// or on its way to another node at this moment.
+    /// Nowhere: never written (also where reading mapped the page of zeros that all processes
+    /// share), or swapped out, or on its way to another node at this moment.
     Absent,
-    /// On an unknown node: the kernel has marked the page to see its users. That happens to memory without a policy of
-    /// its own while the kernel balances NUMA memory by itself (seen on Linux 6.1; later kernels state the node), and
-    /// ends when the page is used.
+    /// On an unknown node: the kernel has marked the page to see its users. That happens to memory
+    /// without a policy of its own while the kernel balances NUMA memory by itself (seen on
+    /// Linux 6.1; later kernels state the node), and ends when the page is used.
     Hidden,
     /// Unknown, for this reason.
     Unknown {
@@ -46,12 +48,13 @@ pub enum PageState {
     },
 }
 
-/// The node of each page of `memory`, for memory of any origin. The first and the last page may hold other data as
-/// well.
+/// The node of each page of `memory`, for memory of any origin. The first and the last page may
+/// hold other data as well.
 ///
-/// Pages count in the base size (4 KiB on most machines), huge pages as many of them. The query takes about 0.2 us of
-/// CPU a page, nearly all of it the kernel's walk from page to page: 50 ms a GiB of 4 KiB pages (Linux 6.18, AMD EPYC).
-/// If the calling thread may run on several CPUs, up to four threads share more than 128 MiB.
+/// Pages count in the base size (4 KiB on most machines), huge pages as many of them. The query
+/// takes about 0.2 us of CPU a page, nearly all of it the kernel's walk from page to page: 50 ms a
+/// GiB of 4 KiB pages (Linux 6.18, AMD EPYC). If the calling thread may run on several CPUs, up to
+/// four threads share more than 128 MiB.
 ///
 /// # Privileges
 /// None. Containers may forbid the call by a seccomp filter.
@@ -214,8 +217,9 @@ impl fmt::Display for Residency {
     }
 }
 
-/// "`-ENOENT`: The page is not present." "`-EFAULT`: This is a zero page or the memory area is not mapped", which
-/// kernels also answer for untouched anonymous areas (`no_page_table` in mm/gup.c); these areas are mapped.
+/// "`-ENOENT`: The page is not present." "`-EFAULT`: This is a zero page or the memory area is not
+/// mapped", which kernels also answer for untouched anonymous areas (`no_page_table` in mm/gup.c);
+/// these areas are mapped.
 fn state(status: i32) -> PageState {
     match status {
         node @ 0.. => PageState::OnNode(NodeId(node.cast_unsigned())),
@@ -231,8 +235,9 @@ const HIDDEN: i32 = i32::MIN;
 /// In /proc/PID/pagemap: "Bit 63 page present" (Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
 
-/// Distinguishes hidden pages from absent ones. Linux 6.1 answers `ENOENT` for pages that are marked for NUMA balancing
-/// (`gup_can_follow_protnone` in mm/gup.c); the page map states that they are present.
+/// Distinguishes hidden pages from absent ones. Linux 6.1 answers `ENOENT` for pages that are
+/// marked for NUMA balancing (`gup_can_follow_protnone` in mm/gup.c); the page map states that they
+/// are present.
 fn mark_hidden(first: usize, page_bytes: usize, states: &mut [i32]) -> Result<(), MemoryError> {
     let is_absent = |state: &i32| *state == -libc::ENOENT;
     if !states.iter().any(is_absent) {

@@ -25,8 +25,9 @@ pub(super) struct Move {
 /// The pages of a buffer, as interleaving counts them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grid {
-    /// The number of the first unit: the kernel counts from address 0, so that it agrees with us about later faults
-    /// (`interleave_nid` in mm/mempolicy.c, with `vm_pgoff` being the address of private anonymous memory).
+    /// The number of the first unit: the kernel counts from address 0, so that it agrees with us
+    /// about later faults (`interleave_nid` in mm/mempolicy.c, with `vm_pgoff` being the
+    /// address of private anonymous memory).
     pub(super) first_unit: usize,
     /// The pages of a unit: those of a transparent huge page, else one.
     pub(super) pages_per_unit: usize,
@@ -65,7 +66,8 @@ impl Targets {
         }
     }
 
-    /// The pages that are on a wrong node. With each `attempt` another of several right nodes is tried.
+    /// The pages that are on a wrong node. With each `attempt` another of several right nodes is
+    /// tried.
     pub(super) fn moves(&self, residency: &Residency, grid: Grid, attempt: usize) -> Vec<Move> {
         (0..residency.pages() as usize)
             .filter_map(|page| {

@@ -13,8 +13,8 @@ use std::{io, marker::PhantomData};
 
 /// A thread's memory policy, until this is dropped.
 ///
-/// The guard belongs to its thread and cannot leave it. Dropping it puts the former policy back, also while a panic
-/// unwinds; pages that were touched before stay on their nodes.
+/// The guard belongs to its thread and cannot leave it. Dropping it puts the former policy back,
+/// also while a panic unwinds; pages that were touched before stay on their nodes.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former memory policy back at once"]
 pub struct MemoryGuard {
@@ -27,16 +27,18 @@ pub struct MemoryGuard {
 
 /// Sets the calling thread's memory policy, and reads it back.
 ///
-/// The kernel keeps the nodes that have memory and that the thread's cpuset allows, and drops the rest without an
-/// error; the guard's [`outcome`](MemoryGuard::outcome) then is [`Outcome::Partial`]. New threads inherit the policy.
+/// The kernel keeps the nodes that have memory and that the thread's cpuset allows, and drops the
+/// rest without an error; the guard's [`outcome`](MemoryGuard::outcome) then is
+/// [`Outcome::Partial`]. New threads inherit the policy.
 ///
 /// # Privileges
 /// None. Containers often forbid the call by a seccomp filter.
 ///
 /// # Errors
-/// [`BindError::EmptySet`] before any call; [`BindError::NodesUnusable`] if nodes do not exist, have no memory, or are
-/// not allowed and nothing remains; [`BindError::Unsupported`] on a kernel without NUMA, or without this policy;
-/// [`BindError::Denied`] under a seccomp filter. After an error the thread has the policy it had.
+/// [`BindError::EmptySet`] before any call; [`BindError::NodesUnusable`] if nodes do not exist,
+/// have no memory, or are not allowed and nothing remains; [`BindError::Unsupported`] on a kernel
+/// without NUMA, or without this policy; [`BindError::Denied`] under a seccomp filter. After an
+/// error the thread has the policy it had.
 ///
 /// # Examples
 /// ```
@@ -68,8 +70,8 @@ pub fn set_thread_policy(policy: &MemoryPolicy) -> Result<MemoryGuard, BindError
 /// The calling thread's memory policy.
 ///
 /// # Errors
-/// [`BindError::UnknownPolicy`] for a policy that has no name here; [`BindError::Unsupported`] on a kernel without
-/// NUMA; [`BindError::Denied`] under a seccomp filter.
+/// [`BindError::UnknownPolicy`] for a policy that has no name here; [`BindError::Unsupported`] on a
+/// kernel without NUMA; [`BindError::Denied`] under a seccomp filter.
 ///
 /// # References
 /// [get_mempolicy(2)](https://man7.org/linux/man-pages/man2/get_mempolicy.2.html)
@@ -81,12 +83,13 @@ pub fn thread_policy() -> Result<MemoryPolicy, BindError> {
 
 /// The node that holds the first page of `buffer`.
 ///
-/// The page must have been *written* before: the query faults an absent page in for reading, which maps the kernel's
-/// page of zeros for memory that was never written, and the node of that page is not the node of the first write.
+/// The page must have been *written* before: the query faults an absent page in for reading, which
+/// maps the kernel's page of zeros for memory that was never written, and the node of that page is
+/// not the node of the first write.
 ///
 /// # Errors
-/// [`BindError::EmptyBuffer`] for a buffer of no bytes; [`BindError::Unsupported`] on a kernel without NUMA;
-/// [`BindError::Denied`] under a seccomp filter.
+/// [`BindError::EmptyBuffer`] for a buffer of no bytes; [`BindError::Unsupported`] on a kernel
+/// without NUMA; [`BindError::Denied`] under a seccomp filter.
 ///
 /// # References
 /// [get_mempolicy(2)](https://man7.org/linux/man-pages/man2/get_mempolicy.2.html), `MPOL_F_NODE | MPOL_F_ADDR`
@@ -98,7 +101,8 @@ pub fn node_of_page(buffer: &[u8]) -> Result<NodeId, BindError> {
     u32::try_from(node).map(NodeId).map_err(|_| failed(io::Error::other(format!("the kernel answered node {node}"))))
 }
 
-/// The node of a page that the calling thread is the first to touch: the one that its memory policy leads to.
+/// The node of a page that the calling thread is the first to touch: the one that its memory policy
+/// leads to.
 ///
 /// # Errors
 /// As [`node_of_page`]; [`BindError::Call`] if the kernel gives no page.
@@ -123,11 +127,12 @@ impl MemoryGuard {
         self.outcome.clone()
     }
 
-    /// Puts the former policy back, and fails if it does not read back as it was. Dropping does the same and can only
-    /// log a failure.
+    /// Puts the former policy back, and fails if it does not read back as it was. Dropping does the
+    /// same and can only log a failure.
     ///
     /// # Errors
-    /// [`BindError::NotRestored`] if the kernel kept another policy; otherwise as [`set_thread_policy`].
+    /// [`BindError::NotRestored`] if the kernel kept another policy; otherwise as
+    /// [`set_thread_policy`].
     pub fn restore(mut self) -> Result<(), BindError> {
         let previous = self.previous.take().expect("only `keep` and `restore` take it, and both consume the guard");
         put_back(&previous)

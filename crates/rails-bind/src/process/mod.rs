@@ -2,9 +2,8 @@
 
 mod open_sockets;
 
-pub use open_sockets::{Protocol, Socket, SocketState};
-
 use crate::{sys, thread::Tid};
+pub use open_sockets::{Protocol, Socket, SocketState};
 use std::{fs, io, os::unix::fs::MetadataExt};
 
 /// A process by its number, which need not be ours.
@@ -55,11 +54,13 @@ pub enum ProcessError {
 }
 
 /// Has `hook` called at the end of this process: after `main` has returned, or when a thread calls
-/// [`std::process::exit`]. It is not called when a signal or [`abort`](std::process::abort) ends the process. Hooks are
-/// called in the reverse order of their registration, by the thread that ends the process; the other threads still run.
+/// [`std::process::exit`]. It is not called when a signal or [`abort`](std::process::abort) ends
+/// the process. Hooks are called in the reverse order of their registration, by the thread that
+/// ends the process; the other threads still run.
 ///
-/// The thread-local values of the calling thread that have a destructor are gone by then, so `hook` must not use them:
-/// neither `tracing` nor `std::thread::current`. A panic in it aborts the process.
+/// The thread-local values of the calling thread that have a destructor are gone by then, so `hook`
+/// must not use them: neither `tracing` nor `std::thread::current`. A panic in it aborts the
+/// process.
 ///
 /// # Errors
 /// The operating system has no memory for it.
@@ -89,13 +90,14 @@ impl Process {
         self.pid
     }
 
-    /// The TCP and UDP sockets of the process, IPv4 and IPv6, of its own network namespace; by their inode, each once
-    /// however often it is open. A socket that it opens or closes during the call may be missing, and a socket without
-    /// an address is.
+    /// The TCP and UDP sockets of the process, IPv4 and IPv6, of its own network namespace; by
+    /// their inode, each once however often it is open. A socket that it opens or closes during
+    /// the call may be missing, and a socket without an address is.
     ///
     /// # Privileges
-    /// None for a process of the same user that may be dumped. For others `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`)
-    /// to list the descriptors and `CAP_SYS_PTRACE` to read their links; either alone is not enough, for user 0 too.
+    /// None for a process of the same user that may be dumped. For others `CAP_DAC_READ_SEARCH` (or
+    /// `CAP_DAC_OVERRIDE`) to list the descriptors and `CAP_SYS_PTRACE` to read their links;
+    /// either alone is not enough, for user 0 too.
     ///
     /// # Errors
     /// By variant; a zombie counts as ended.
@@ -107,7 +109,8 @@ impl Process {
         open_sockets::of(self.pid)
     }
 
-    /// Whether the process shares the calling thread's network namespace: its addresses are those of the same NICs.
+    /// Whether the process shares the calling thread's network namespace: its addresses are those
+    /// of the same NICs.
     ///
     /// # Privileges
     /// None for a process of the same user that may be dumped; `CAP_SYS_PTRACE` for others.

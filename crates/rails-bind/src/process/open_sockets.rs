@@ -1,4 +1,5 @@
-//! The sockets of a process: its descriptors name them, and the tables of its network namespace describe them.
+//! The sockets of a process: its descriptors name them, and the tables of its network namespace
+//! describe them.
 
 use super::{ProcessError, TO_LIST_AND_LOOK, unreadable};
 use crate::thread::Tid;
@@ -13,8 +14,9 @@ use std::{collections::BTreeSet, ffi::OsStr, fs, io, net::SocketAddr};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Socket {
-    /// The socket's own address, unspecified if it is bound to none. An IPv4 address of an IPv6 socket
-    /// (`::ffff:a.b.c.d`) is given as IPv4. The kernel's tables do not have the scope of a link-local address.
+    /// The socket's own address, unspecified if it is bound to none. An IPv4 address of an IPv6
+    /// socket (`::ffff:a.b.c.d`) is given as IPv4. The kernel's tables do not have the scope of
+    /// a link-local address.
     pub local: SocketAddr,
     /// The other side's address, in the same form; `None` where the socket is not connected.
     pub remote: Option<SocketAddr>,
@@ -35,8 +37,9 @@ pub enum Protocol {
     Udp,
 }
 
-/// The state of a TCP connection (RFC 9293, section 3.3.2). A UDP socket is `Established` when it is connected, and
-/// `Close` when it is not: the kernel uses the same numbers for both (`include/net/tcp_states.h`).
+/// The state of a TCP connection (RFC 9293, section 3.3.2). A UDP socket is `Established` when it
+/// is connected, and `Close` when it is not: the kernel uses the same numbers for both
+/// (`include/net/tcp_states.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of the RFC")]
 pub enum SocketState {
@@ -72,8 +75,8 @@ pub(super) fn of(pid: Tid) -> Result<Vec<Socket>, ProcessError> {
     Ok(sockets)
 }
 
-/// The inodes of a process's open sockets, of any kind. `procfs` passes over descriptors that it may not read, which
-/// would make a closed process one without sockets.
+/// The inodes of a process's open sockets, of any kind. `procfs` passes over descriptors that it
+/// may not read, which would make a closed process one without sockets.
 fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     let directory = format!("/proc/{pid}/fd");
     let failed = |source| unreadable(pid, directory.clone(), TO_LIST_AND_LOOK, source);

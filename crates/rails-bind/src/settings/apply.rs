@@ -14,16 +14,17 @@ use std::collections::HashSet;
 pub enum Refusals {
     /// Changes nothing: earlier changes are put back, and the refusal is the error.
     Fail,
-    /// The others are made all the same, and each refusal is reported ([`SettingState::Refused`]). Some interrupts of a
-    /// NIC may be the kernel's own to place; that is no reason to leave the others where they are.
+    /// The others are made all the same, and each refusal is reported ([`SettingState::Refused`]).
+    /// Some interrupts of a NIC may be the kernel's own to place; that is no reason to leave
+    /// the others where they are.
     Report,
 }
 
 /// Settings that were changed, until this is dropped.
 ///
-/// Dropping the guard puts the former values back, the latest change first, also while a panic unwinds. A setting that
-/// another program has changed since stays, with a warning. Drop the guards of one setting in the reverse order of
-/// their making, as scopes do.
+/// Dropping the guard puts the former values back, the latest change first, also while a panic
+/// unwinds. A setting that another program has changed since stays, with a warning. Drop the guards
+/// of one setting in the reverse order of their making, as scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former settings back at once"]
 pub struct SettingsGuard {
@@ -54,8 +55,9 @@ pub struct Changed {
 pub enum SettingState {
     /// The setting has the requested value, which is in effect.
     Applied,
-    /// The setting has the requested value, which is not in effect yet: an interrupt moves when it next fires. If the
-    /// kernel does not state the serving CPUs (`effective` is `None`), it remains so.
+    /// The setting has the requested value, which is not in effect yet: an interrupt moves when it
+    /// next fires. If the kernel does not state the serving CPUs (`effective` is `None`), it
+    /// remains so.
     Pending {
         /// The CPUs that have served the interrupt up to here; empty if it is not started.
         effective: Option<CpuSet>,
@@ -104,11 +106,13 @@ impl Host {
     /// First the host puts back the changes of dead processes ([`SettingsGuard::recovered`]).
     ///
     /// # Privileges
-    /// The privileges of the settings ([module](super)), and a journal that this process may write to.
+    /// The privileges of the settings ([module](super)), and a journal that this process may write
+    /// to.
     ///
     /// # Errors
-    /// [`ApplyError`], and then nothing is changed. With [`Refusals::Report`] a refused write is not an error but a
-    /// [`SettingState::Refused`]; a setting that cannot be read beforehand, or cannot have such a value, is always one.
+    /// [`ApplyError`], and then nothing is changed. With [`Refusals::Report`] a refused write is
+    /// not an error but a [`SettingState::Refused`]; a setting that cannot be read beforehand,
+    /// or cannot have such a value, is always one.
     pub fn apply(
         &self,
         journal: &Journal,
@@ -143,8 +147,9 @@ impl Host {
         Ok(guard)
     }
 
-    /// Gives a setting that another program has changed the value that it had, and reads it back; `None` if the setting
-    /// has that value. No journal records the write: it takes back a change that is not this program's.
+    /// Gives a setting that another program has changed the value that it had, and reads it back;
+    /// `None` if the setting has that value. No journal records the write: it takes back a
+    /// change that is not this program's.
     ///
     /// # Privileges
     /// The privilege of the setting ([module](super)).
@@ -188,8 +193,8 @@ impl SettingsGuard {
         &self.recovered
     }
 
-    /// Reads all settings back once more: a pending interrupt may have moved, and another program may have changed a
-    /// setting ([`SettingState::Partial`]).
+    /// Reads all settings back once more: a pending interrupt may have moved, and another program
+    /// may have changed a setting ([`SettingState::Partial`]).
     pub fn refresh(&mut self) -> &[Changed] {
         for changed in &mut self.changes {
             if !matches!(changed.state, SettingState::Refused(_)) {
@@ -202,11 +207,12 @@ impl SettingsGuard {
         &self.changes
     }
 
-    /// Leaves the settings as they are. The journal keeps their former values, for [`Journal::undo`].
+    /// Leaves the settings as they are. The journal keeps their former values, for
+    /// [`Journal::undo`].
     ///
     /// # Errors
-    /// [`JournalError`] if the record cannot be written; the settings stay, and the next process that changes any puts
-    /// the former values back.
+    /// [`JournalError`] if the record cannot be written; the settings stay, and the next process
+    /// that changes any puts the former values back.
     pub fn keep(mut self) -> Result<Vec<Changed>, JournalError> {
         match self.record.take() {
             Some(record) => record.keep()?,
@@ -227,8 +233,8 @@ impl SettingsGuard {
         })
     }
 
-    /// Puts the former settings back, and returns the outcome of each. Dropping does the same and can only log
-    /// failures.
+    /// Puts the former settings back, and returns the outcome of each. Dropping does the same and
+    /// can only log failures.
     ///
     /// # Errors
     /// [`JournalError`] if the record cannot be written.
@@ -265,8 +271,9 @@ impl SettingsGuard {
         Ok(())
     }
 
-    /// A write that fails may have changed the setting all the same: the kernel switches steering off rather than
-    /// refuse CPUs that are all offline. A change that cannot be taken back at once remains recorded.
+    /// A write that fails may have changed the setting all the same: the kernel switches steering
+    /// off rather than refuse CPUs that are all offline. A change that cannot be taken back at
+    /// once remains recorded.
     fn take_back(&mut self, setting: &Setting, former: &Value) {
         let Some(record) = &mut self.record else { return };
         match self.host.read(setting) {

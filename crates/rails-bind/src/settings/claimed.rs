@@ -4,8 +4,8 @@ use super::{Host, Setting, SettingError};
 use crate::claims::{Claims, Resource};
 
 impl Host {
-    /// Refuses a setting of a resource that another process has claimed: it belongs to that process for as long. Root
-    /// overrides other users.
+    /// Refuses a setting of a resource that another process has claimed: it belongs to that process
+    /// for as long. Root overrides other users.
     pub(super) fn refuse_claimed(&self, setting: &Setting) -> Result<(), SettingError> {
         let Some(resource) = setting.resource() else { return Ok(()) };
         match self.claims().holder_of(&resource) {
@@ -32,7 +32,8 @@ impl Host {
 }
 
 impl Setting {
-    /// The resource that the setting is of; `None` if that cannot be claimed, or is a process's own.
+    /// The resource that the setting is of; `None` if that cannot be claimed, or is a process's
+    /// own.
     fn resource(&self) -> Option<Resource> {
         match self {
             Self::InterruptAffinity { interrupt } | Self::IrqbalanceBan { interrupt } => {

@@ -13,8 +13,8 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
-    /// The interrupt, interface, queue, thread or process does not exist, or has gone; or this kernel does not have the
-    /// setting.
+    /// The interrupt, interface, queue, thread or process does not exist, or has gone; or this
+    /// kernel does not have the setting.
     #[error("{setting} does not exist (no {})", path.display())]
     NotThere {
         /// The setting.
@@ -23,7 +23,8 @@ pub enum SettingError {
         path: PathBuf,
     },
 
-    /// The setting is there and cannot be used, as the transmit steering of an interface with a single queue.
+    /// The setting is there and cannot be used, as the transmit steering of an interface with a
+    /// single queue.
     #[error("{setting} is not supported here")]
     Unsupported {
         /// The setting.
@@ -65,8 +66,8 @@ pub enum SettingError {
         by: Box<Holder>,
     },
 
-    /// `/sys` shows another network namespace than this thread's, and under that name another interface, or one that
-    /// this namespace does not have.
+    /// `/sys` shows another network namespace than this thread's, and under that name another
+    /// interface, or one that this namespace does not have.
     #[error("{setting} is left alone: `/sys` shows the interface of another network namespace under that name")]
     Foreign {
         /// The setting.

@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// This machine, or a tree of files with its kernel's files. Threads and processes are always those of this machine.
+/// This machine, or a tree of files with its kernel's files. Threads and processes are always those
+/// of this machine.
 #[derive(Debug, Clone)]
 pub struct Host {
     root: PathBuf,
@@ -33,7 +34,8 @@ impl Host {
     ///
     /// # Errors
     /// [`SettingError::NotThere`], [`SettingError::Unsupported`], [`SettingError::Malformed`],
-    /// [`SettingError::Foreign`]; to read takes no privilege, but for the memory of another user's process.
+    /// [`SettingError::Foreign`]; to read takes no privilege, but for the memory of another user's
+    /// process.
     pub fn read(&self, setting: &Setting) -> Result<Value, SettingError> {
         let Some(path) = self.path(setting) else { return self.read_by_call(setting) };
         let text = fs::read_to_string(&path).map_err(|source| unreadable(setting, &path, source))?;
@@ -76,8 +78,8 @@ impl Host {
         Ok(got)
     }
 
-    /// Refuses the file of another interface than the setting names. A tree of files has no other interfaces than its
-    /// own.
+    /// Refuses the file of another interface than the setting names. A tree of files has no other
+    /// interfaces than its own.
     fn refuse_foreign(&self, setting: &Setting) -> Result<(), SettingError> {
         let is_own =
             |interface: &InterfaceName| self.root != Path::new("/") || rails_topo::sysfs_shows(interface.as_str());
@@ -108,8 +110,8 @@ impl Host {
     }
 }
 
-/// Writes the whole value at once, as the kernel takes it. The file must exist; it is never made. Truncating means
-/// nothing to the kernel's own files, and makes a tree behave like them.
+/// Writes the whole value at once, as the kernel takes it. The file must exist; it is never made.
+/// Truncating means nothing to the kernel's own files, and makes a tree behave like them.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }
@@ -128,8 +130,8 @@ fn unreadable(setting: &Setting, path: &Path, source: io::Error) -> SettingError
     }
 }
 
-/// The meaning of the kernel's answers to a write: `write_irq_affinity` in kernel/irq/proc.c, `store_rps_map` and
-/// `xps_cpus_store` in net/core/net-sysfs.c.
+/// The meaning of the kernel's answers to a write: `write_irq_affinity` in kernel/irq/proc.c,
+/// `store_rps_map` and `xps_cpus_store` in net/core/net-sysfs.c.
 fn refused(setting: &Setting, value: &Value, path: PathBuf, source: io::Error) -> SettingError {
     let is_interrupt = matches!(setting, Setting::InterruptAffinity { .. });
     let takes_cpus = value.cpus().is_some();

@@ -1,16 +1,19 @@
-//! Settings of the machine that decide which CPUs handle packets: changed in a transaction, read back, put back.
+//! Settings of the machine that decide which CPUs handle packets: changed in a transaction, read
+//! back, put back.
 //!
-//! Each [`Setting`] is one file of the kernel, or the value of one system call. [`apply`](Host::apply) changes several
-//! of them or none; its guard puts the former values back. Before any change, a record goes to the [`Journal`], so that
-//! the next process, or a person ([`Journal::undo`]), can put back the changes of a killed process.
+//! Each [`Setting`] is one file of the kernel, or the value of one system call.
+//! [`apply`](Host::apply) changes several of them or none; its guard puts the former values back.
+//! Before any change, a record goes to the [`Journal`], so that the next process, or a person
+//! ([`Journal::undo`]), can put back the changes of a killed process.
 //!
-//! An interrupt or a receive queue that another process has [claimed](crate::claims) stays as it is, also where a
-//! former value is to be put back.
+//! An interrupt or a receive queue that another process has [claimed](crate::claims) stays as it
+//! is, also where a former value is to be put back.
 //!
 //! # Privileges
-//! Measured on Linux 6.18: the affinity of an interrupt takes nothing but write permission to its file (user 0, or
-//! `CAP_DAC_OVERRIDE`; a capability for networking does not help). The steering of packets takes that *and*
-//! `CAP_NET_ADMIN`. Capabilities are not checked beforehand: the write is made, and the kernel's answer is reported.
+//! Measured on Linux 6.18: the affinity of an interrupt takes nothing but write permission to its
+//! file (user 0, or `CAP_DAC_OVERRIDE`; a capability for networking does not help). The steering of
+//! packets takes that *and* `CAP_NET_ADMIN`. Capabilities are not checked beforehand: the write is
+//! made, and the kernel's answer is reported.
 
 mod apply;
 mod bans;
@@ -22,14 +25,13 @@ mod journal;
 mod put_back;
 mod tasks;
 
+use crate::thread::Tid;
 pub use apply::{ApplyError, Changed, Refusals, SettingState, SettingsGuard};
 pub use error::SettingError;
 pub use host::Host;
 pub use interface_name::{InterfaceName, InvalidInterfaceName};
 pub use journal::{Journal, JournalError, Owner, Record, Undo, Undone};
 pub use put_back::PutBack;
-
-use crate::thread::Tid;
 use rails_topo::{CpuSet, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -51,8 +53,8 @@ pub enum Setting {
         /// The queue's index.
         queue: u32,
     },
-    /// The flows that a receive queue keeps track of, to hand packets to the CPU of their reader: RFS (`rps_flow_cnt`);
-    /// 0 is off.
+    /// The flows that a receive queue keeps track of, to hand packets to the CPU of their reader:
+    /// RFS (`rps_flow_cnt`); 0 is off.
     ReceiveFlows {
         /// The interface.
         interface: InterfaceName,
@@ -60,18 +62,19 @@ pub enum Setting {
         queue: u32,
     },
     /// The flows that the machine keeps track of, without which no queue does
-    /// (`/proc/sys/net/core/rps_sock_flow_entries`); 0 is off. The kernel rounds the number up to a power of two.
+    /// (`/proc/sys/net/core/rps_sock_flow_entries`); 0 is off. The kernel rounds the number up to a
+    /// power of two.
     FlowTable,
-    /// The CPUs that send through a transmit queue: XPS (`xps_cpus`); empty is off. An interface with a single queue
-    /// has the file and refuses to read it.
+    /// The CPUs that send through a transmit queue: XPS (`xps_cpus`); empty is off. An interface
+    /// with a single queue has the file and refuses to read it.
     TransmitSteering {
         /// The interface.
         interface: InterfaceName,
         /// The queue's index.
         queue: u32,
     },
-    /// Whether an interface's packets are handled by kernel threads of their own, which can be bound as threads are
-    /// (`/sys/class/net/NAME/threaded`, Linux 5.12 and later): 0 or 1.
+    /// Whether an interface's packets are handled by kernel threads of their own, which can be
+    /// bound as threads are (`/sys/class/net/NAME/threaded`, Linux 5.12 and later): 0 or 1.
     ThreadedNapi {
         /// The interface.
         interface: InterfaceName,
@@ -80,19 +83,21 @@ pub enum Setting {
     ThreadAffinity {
         /// The thread.
         thread: Tid,
-        /// The thread's start, in nanoseconds since the machine's: a later thread of the same number is another.
+        /// The thread's start, in nanoseconds since the machine's: a later thread of the same
+        /// number is another.
         started_ns: u64,
     },
-    /// The nodes that the anonymous memory of a process lies on (`migrate_pages`). The former node of each page is not
-    /// kept: to put back a single node moves all pages there, to put back several moves none.
+    /// The nodes that the anonymous memory of a process lies on (`migrate_pages`). The former node
+    /// of each page is not kept: to put back a single node moves all pages there, to put back
+    /// several moves none.
     ProcessMemory {
         /// The process.
         process: Tid,
         /// The process's start, as with a thread.
         started_ns: u64,
     },
-    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it (0): it hears of that through its socket,
-    /// and forgets it when it ends.
+    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it (0): it hears of that
+    /// through its socket, and forgets it when it ends.
     IrqbalanceBan {
         /// The interrupt's number.
         interrupt: u32,
@@ -121,7 +126,8 @@ pub struct Change {
 }
 
 impl Setting {
-    /// The setting's file, relative to the root of the file system; `None` for the value of a system call.
+    /// The setting's file, relative to the root of the file system; `None` for the value of a
+    /// system call.
     pub fn path(&self) -> Option<String> {
         match self {
             Self::InterruptAffinity { interrupt } => Some(format!("proc/irq/{interrupt}/smp_affinity_list")),
@@ -250,7 +256,8 @@ impl Change {
     }
 }
 
-/// As one word of a shell: the name of an interface may have any characters but blanks, slashes and colons.
+/// As one word of a shell: the name of an interface may have any characters but blanks, slashes and
+/// colons.
 fn quoted(path: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@+".contains(&byte);
     if path.bytes().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }

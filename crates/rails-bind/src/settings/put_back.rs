@@ -56,7 +56,8 @@ pub enum PutBack {
         /// The former value.
         value: Value,
     },
-    /// The process that was to change the setting ended before it did; the setting was left as it is.
+    /// The process that was to change the setting ended before it did; the setting was left as it
+    /// is.
     Untouched {
         /// The present value.
         now: Value,
@@ -68,8 +69,8 @@ pub enum PutBack {
         /// The value before our change.
         former: Value,
     },
-    /// The setting was put back as far as the kernel allows: CPUs of it are offline or not allowed, or memory was to go
-    /// back to several nodes.
+    /// The setting was put back as far as the kernel allows: CPUs of it are offline or not allowed,
+    /// or memory was to go back to several nodes.
     Partial {
         /// The present value.
         now: Value,

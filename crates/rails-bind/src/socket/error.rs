@@ -18,8 +18,8 @@ pub enum SocketError {
     #[error("the socket belongs to another network namespace")]
     OtherNamespace,
 
-    /// The kernel does not state the network namespace of a socket (before Linux 5.14), so the routes of this namespace
-    /// need not be the socket's.
+    /// The kernel does not state the network namespace of a socket (before Linux 5.14), so the
+    /// routes of this namespace need not be the socket's.
     #[error("this kernel does not state the network namespace of a socket")]
     NamespaceUnknown {
         /// The answer of the kernel.
@@ -35,7 +35,8 @@ pub enum SocketError {
         source: io::Error,
     },
 
-    /// The route has several next hops, and which of them the kernel chose for this connection is not to be seen.
+    /// The route has several next hops, and which of them the kernel chose for this connection is
+    /// not to be seen.
     #[error("the connection leaves by one of {}, and its choice is unknown", interfaces.join(", "))]
     SeveralWays {
         /// The interfaces that the connection may use.

@@ -3,34 +3,35 @@
 mod error;
 mod route;
 
-pub use error::SocketError;
-
 use self::route::Flow;
 use crate::sys;
+pub use error::SocketError;
 use rails_topo::{CpuId, Nic, Topology};
 use socket2::SockRef;
 use std::{io, net::SocketAddr, os::fd::AsFd};
 
 /// The NIC that a connected socket sends through, by the kernel's own routing decision.
 ///
-/// The route depends on the peer, the local address, both ports and the protocol, the interface that the socket is
-/// bound to, and its mark: routes may have several next hops that divide traffic by address or by port
-/// (`fib_multipath_hash_policy`). If ports count, the kernel's choice among those for a TCP connection cannot be
-/// repeated, and the call fails. A peer on this machine is reached through the loopback interface, with any addresses.
-/// With a bond, a bridge or a VLAN the answer is that interface, which raises no interrupts of its own. The query
-/// leaves out the type of service, the socket's user and `IP_MULTICAST_IF`.
+/// The route depends on the peer, the local address, both ports and the protocol, the interface
+/// that the socket is bound to, and its mark: routes may have several next hops that divide traffic
+/// by address or by port (`fib_multipath_hash_policy`). If ports count, the kernel's choice among
+/// those for a TCP connection cannot be repeated, and the call fails. A peer on this machine is
+/// reached through the loopback interface, with any addresses. With a bond, a bridge or a VLAN the
+/// answer is that interface, which raises no interrupts of its own. The query leaves out the type
+/// of service, the socket's user and `IP_MULTICAST_IF`.
 ///
-/// The route is the present one of packets that the socket *sends*; packets that it receives come the way that the
-/// peer's network sends them.
+/// The route is the present one of packets that the socket *sends*; packets that it receives come
+/// the way that the peer's network sends them.
 ///
 /// # Privileges
 /// None.
 ///
 /// # Errors
-/// [`SocketError::NotConnected`], [`SocketError::NotIp`]; [`SocketError::OtherNamespace`] for a socket of another
-/// network namespace, whose routes cannot be queried from here, and [`SocketError::NamespaceUnknown`] if that is
-/// unknown; [`SocketError::NoRoute`]; [`SocketError::SeveralWays`]; [`SocketError::UnknownInterface`] if `topology`
-/// does not have it, because the interface is newer, or in another namespace.
+/// [`SocketError::NotConnected`], [`SocketError::NotIp`]; [`SocketError::OtherNamespace`] for a
+/// socket of another network namespace, whose routes cannot be queried from here, and
+/// [`SocketError::NamespaceUnknown`] if that is unknown; [`SocketError::NoRoute`];
+/// [`SocketError::SeveralWays`]; [`SocketError::UnknownInterface`] if `topology` does not have it,
+/// because the interface is newer, or in another namespace.
 ///
 /// # References
 /// [rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html), `RTM_GETROUTE`
@@ -58,11 +59,11 @@ pub fn nic_of<'a>(socket: &impl AsFd, topology: &'a Topology) -> Result<&'a Nic,
     topology.nic(&name).ok_or(SocketError::UnknownInterface { name })
 }
 
-/// The CPU that last handled a packet of this socket in the kernel, or that the socket was set to; `None` before the
-/// first packet.
+/// The CPU that last handled a packet of this socket in the kernel, or that the socket was set to;
+/// `None` before the first packet.
 ///
-/// Interrupt, steering and all, the packets come out there. A thread that runs there, or beside, needs no privilege to
-/// be where its packets are.
+/// Interrupt, steering and all, the packets come out there. A thread that runs there, or beside,
+/// needs no privilege to be where its packets are.
 ///
 /// # Privileges
 /// None.
@@ -79,12 +80,12 @@ pub fn incoming_cpu(socket: &impl AsFd) -> Result<Option<CpuId>, SocketError> {
         .map_err(|source| SocketError::call("getsockopt(SO_INCOMING_CPU)", source))
 }
 
-/// Sets the CPU whose packets a socket is for. Among listening sockets, or unconnected ones of UDP, that share a port
-/// (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU which handles it; before Linux 6.2, to any (since
-/// 4.6, when groups of such sockets came).
+/// Sets the CPU whose packets a socket is for. Among listening sockets, or unconnected ones of UDP,
+/// that share a port (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU which
+/// handles it; before Linux 6.2, to any (since 4.6, when groups of such sockets came).
 ///
-/// The call moves no packets: the interrupt decides which CPU handles them. The next packet of a connected socket
-/// writes its own CPU over this one.
+/// The call moves no packets: the interrupt decides which CPU handles them. The next packet of a
+/// connected socket writes its own CPU over this one.
 ///
 /// # Privileges
 /// None.

@@ -30,12 +30,13 @@ impl Flow {
         index.ok_or_else(|| self.no_route(io::Error::other("the route names no interface")))
     }
 
-    /// The indices of all interfaces that a connection like this one may have been given, if there is a choice which
-    /// cannot be repeated from here.
+    /// The indices of all interfaces that a connection like this one may have been given, if there
+    /// is a choice which cannot be repeated from here.
     ///
-    /// Where the route has several next hops and ports decide, the kernel draws the port of a TCP connection that was
-    /// bound to none at random to choose one, and not the port that the connection has in the end
-    /// (`FLOWI_FLAG_ANY_SPORT`, seen on Linux 6.18). Whether a socket was bound to a port is not to be seen either.
+    /// Where the route has several next hops and ports decide, the kernel draws the port of a TCP
+    /// connection that was bound to none at random to choose one, and not the port that the
+    /// connection has in the end (`FLOWI_FLAG_ANY_SPORT`, seen on Linux 6.18). Whether a socket
+    /// was bound to a port is not to be seen either.
     pub(super) fn alternatives(&self) -> Result<Vec<u32>, SocketError> {
         if self.protocol_with_ports() != Some(libc::IPPROTO_TCP as u8) || !self.ports_decide() {
             return Ok(Vec::new());
@@ -52,8 +53,8 @@ impl Flow {
         Ok(if interfaces.len() > 1 { interfaces } else { Vec::new() })
     }
 
-    /// Whether more than the addresses decides among next hops. A kernel without the file (before 4.12, or without
-    /// multiple next hops) goes by the addresses.
+    /// Whether more than the addresses decides among next hops. A kernel without the file (before
+    /// 4.12, or without multiple next hops) goes by the addresses.
     fn ports_decide(&self) -> bool {
         let family = if self.peer.is_ipv4() { "ipv4" } else { "ipv6" };
         // This file is that of the thread's network namespace, whichever process `/proc` is asked by.
@@ -102,8 +103,8 @@ impl Flow {
         message
     }
 
-    /// The kernel takes ports with these protocols only (`rtm_getroute_parse_ip_proto` in net/ipv4/netlink.c,
-    /// Linux 6.12). A multipath connection's first flow is one of TCP.
+    /// The kernel takes ports with these protocols only (`rtm_getroute_parse_ip_proto` in
+    /// net/ipv4/netlink.c, Linux 6.12). A multipath connection's first flow is one of TCP.
     fn protocol_with_ports(&self) -> Option<u8> {
         match self.protocol? {
             libc::IPPROTO_TCP | libc::IPPROTO_MPTCP => Some(libc::IPPROTO_TCP as u8),

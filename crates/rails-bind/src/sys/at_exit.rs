@@ -1,16 +1,17 @@
 //! `atexit(3)` and `_exit(2)`.
 //!
 //! # Safety
-//! The blocks argue that the C library may call the function at any later time, and that the process may end at any.
+//! The blocks argue that the C library may call the function at any later time, and that the
+//! process may end at any.
 #![allow(unsafe_code)]
 
 use std::io;
 
 /// Has the C library call `hook` when the process ends.
 pub(crate) fn register(hook: extern "C" fn()) -> io::Result<()> {
-    // SAFETY: the call keeps the function's address and touches no memory of ours; the function is safe to call, has
-    // the C library's calling convention, and its code is there until the process ends or the library that contains it
-    // is unloaded, before which the C library calls it.
+    // SAFETY: the call keeps the function's address and touches no memory of ours; the function is safe
+    // to call, has the C library's calling convention, and its code is there until the process ends
+    // or the library that contains it is unloaded, before which the C library calls it.
     let result = unsafe { libc::atexit(hook) };
     if result == 0 { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
 }

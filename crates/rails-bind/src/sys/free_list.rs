@@ -1,6 +1,7 @@
-//! The numbers of a pool that are free, on two stacks: takers empty one under a lock that they alone have, and numbers
-//! come back to the other one by a single atomic word. The takers' stack is filled with all that has come back, once it
-//! is empty. So a thread that takes and a thread that gives back seldom change the same word.
+//! The numbers of a pool that are free, on two stacks: takers empty one under a lock that they
+//! alone have, and numbers come back to the other one by a single atomic word. The takers' stack is
+//! filled with all that has come back, once it is empty. So a thread that takes and a thread that
+//! gives back seldom change the same word.
 #![allow(unsafe_code)]
 
 use super::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Mutex, MutexGuard, Relaxed};
@@ -22,7 +23,8 @@ pub(super) struct FreeList {
 pub(super) enum Put<H> {
     /// The number can be taken.
     Free,
-    /// The number can be taken, and a task waits for one: the caller is to [wake](FreeList::wake) it.
+    /// The number can be taken, and a task waits for one: the caller is to [wake](FreeList::wake)
+    /// it.
     Awaited(H),
     /// The list is closed, and takes no number back.
     Closed,
@@ -64,7 +66,8 @@ impl FreeList {
         self.pop(&mut self.lock())
     }
 
-    /// A number, or the waker is woken once one has come back; of several calls without one, the last one's waker is.
+    /// A number, or the waker is woken once one has come back; of several calls without one, the
+    /// last one's waker is.
     pub(super) fn poll_take(&self, waker: &Waker) -> Option<u32> {
         if let Some(number) = self.take() {
             return Some(number);
@@ -95,15 +98,15 @@ impl FreeList {
         number
     }
 
-    /// Gives a number back. `hold` is called before the number can be taken if a task waits for it, and the result is
-    /// handed on.
+    /// Gives a number back. `hold` is called before the number can be taken if a task waits for it,
+    /// and the result is handed on.
     ///
     /// # Safety
-    /// The number is out, and the caller has it. The list lives until the number can be taken; it may be gone after
-    /// that, but for `hold`'s doing.
+    /// The number is out, and the caller has it. The list lives until the number can be taken; it
+    /// may be gone after that, but for `hold`'s doing.
     pub(super) unsafe fn put<H>(list: *const Self, number: u32, hold: impl Fn() -> H) -> Put<H> {
-        // SAFETY: the list lives until the exchange below succeeds, and no reference to it is used after that: the one
-        // that the exchange itself has is to an atomic, as in `Arc`.
+        // SAFETY: the list lives until the exchange below succeeds, and no reference to it is used after
+        // that: the one that the exchange itself has is to an atomic, as in `Arc`.
         let (returned, under) = unsafe { (&raw const (*list).returned.0, &(*list).under[number as usize]) };
         // SAFETY: as above.
         let mut word = unsafe { (*returned).load(Acquire) };

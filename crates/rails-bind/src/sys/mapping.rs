@@ -1,10 +1,11 @@
 //! Anonymous memory of its own: `mmap(2)`, `madvise(2)`, `mlock(2)`.
 //!
 //! # Safety
-//! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives no code its bytes. Two types take a
-//! mapping *by value* and decide who may touch the bytes, [`Whole`] here and [`SlotPool`](super::slots::SlotPool): a
-//! mapping goes into one of them, once. A `Whole` can be given up for [`Part`](super::parts::Part)s, and those for a
-//! `Whole`. All else that an `Arc<Mapping>` can do are system calls about pages, which change the nodes of bytes, never
+//! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives no code its bytes.
+//! Two types take a mapping *by value* and decide who may touch the bytes, [`Whole`] here and
+//! [`SlotPool`](super::slots::SlotPool): a mapping goes into one of them, once. A `Whole` can be
+//! given up for [`Part`](super::parts::Part)s, and those for a `Whole`. All else that an
+//! `Arc<Mapping>` can do are system calls about pages, which change the nodes of bytes, never
 //! the bytes.
 #![allow(unsafe_code)]
 
@@ -33,10 +34,11 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// `bytes` (a multiple of the page size) from a multiple of `alignment` (a power of two, at least a page).
+    /// `bytes` (a multiple of the page size) from a multiple of `alignment` (a power of two, at
+    /// least a page).
     ///
-    /// On both sides remain addresses without access, so that the kernel merges this range with no other one and its
-    /// statements are about this range alone.
+    /// On both sides remain addresses without access, so that the kernel merges this range with no
+    /// other one and its statements are about this range alone.
     pub(crate) fn new(bytes: usize, alignment: usize) -> io::Result<Self> {
         // A page before, up to an alignment of shift, and a page after.
         let around = alignment.checked_mul(2).and_then(|around| around.checked_add(alignment));
@@ -46,7 +48,8 @@ impl Mapping {
         // SAFETY: `offset` is in 1..=alignment and `bytes + offset` is less than what was reserved.
         let start = unsafe { reserved.add(offset) };
         let mapping = Self { reserved, reserved_bytes, start, bytes };
-        // SAFETY: the range lies within the new mapping, begins with a page, and no other code knows it yet.
+        // SAFETY: the range lies within the new mapping, begins with a page, and no other code knows it
+        // yet.
         let result = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
         if result == -1 { Err(io::Error::last_os_error()) } else { Ok(mapping) }
     }
@@ -76,8 +79,8 @@ impl Mapping {
         self.advise(0, self.bytes, advice)
     }
 
-    /// Gives every absent page among the `bytes` from `offset` on a page of its own (Linux 5.14; `EINVAL` before), and
-    /// takes the kernel's marks for NUMA balancing off the present ones.
+    /// Gives every absent page among the `bytes` from `offset` on a page of its own (Linux 5.14;
+    /// `EINVAL` before), and takes the kernel's marks for NUMA balancing off the present ones.
     pub(crate) fn populate(&self, offset: usize, bytes: usize) -> io::Result<()> {
         loop {
             match self.advise(offset, bytes, libc::MADV_POPULATE_WRITE) {
@@ -91,9 +94,9 @@ impl Mapping {
     /// As `populate`, by writing a zero into every page, on any kernel.
     pub(crate) fn touch(&mut self, page_bytes: usize) {
         for offset in (0..self.bytes).step_by(page_bytes) {
-            // SAFETY: the address is within the range, which is writable. `&mut self` proves that the mapping has not
-            // become a `Whole` or a `SlotPool`, so no other thread reads or writes it. The write is volatile, because
-            // the compiler would drop a write that no code reads.
+            // SAFETY: the address is within the range, which is writable. `&mut self` proves that the mapping
+            // has not become a `Whole` or a `SlotPool`, so no other thread reads or writes it. The
+            // write is volatile, because the compiler would drop a write that no code reads.
             unsafe { self.start.add(offset).write_volatile(0) };
         }
     }
@@ -117,9 +120,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped. `Whole`, parts, pools and their slots hold an `Arc` of the mapping, so no
-        // slice into it is left. Unmapping fails only for ranges that were never mapped, or if the kernel cannot split
-        // an area; both are out of the question for whole areas.
+        // SAFETY: exactly what was mapped. `Whole`, parts, pools and their slots hold an `Arc` of the
+        // mapping, so no slice into it is left. Unmapping fails only for ranges that were never
+        // mapped, or if the kernel cannot split an area; both are out of the question for whole
+        // areas.
         unsafe { libc::munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };
     }
 }
@@ -162,9 +166,9 @@ impl Deref for Whole {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped, readable, zeroed by the kernel where no thread wrote, at most `isize::MAX` bytes (`mmap`
-        // gives no more), and alive as long as `self`. No thread writes: only `self` reaches the bytes, and it is
-        // borrowed shared.
+        // SAFETY: mapped, readable, zeroed by the kernel where no thread wrote, at most `isize::MAX` bytes
+        // (`mmap` gives no more), and alive as long as `self`. No thread writes: only `self`
+        // reaches the bytes, and it is borrowed shared.
         unsafe { slice::from_raw_parts(self.mapping.start.as_ptr(), self.mapping.bytes) }
     }
 }
@@ -185,7 +189,8 @@ pub(crate) fn page_bytes() -> usize {
 
 fn map(bytes: usize, access: libc::c_int, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-    // SAFETY: without MAP_FIXED and without a file, the kernel chooses addresses that nothing else uses.
+    // SAFETY: without MAP_FIXED and without a file, the kernel chooses addresses that nothing else
+    // uses.
     let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());

@@ -16,19 +16,21 @@ mod slots_model;
 pub(crate) mod sockopt;
 mod sync;
 
-/// [`rails_topo::IdSet`] keeps its mask in 64-bit words and the kernel reads `unsigned long`s: the same bytes,
-/// except where a long is 32 bits wide and the high half comes first.
+/// [`rails_topo::IdSet`] keeps its mask in 64-bit words and the kernel reads `unsigned long`s: the
+/// same bytes, except where a long is 32 bits wide and the high half comes first.
 #[cfg(all(target_endian = "big", target_pointer_width = "32"))]
 compile_error!("the masks of rails-bind do not have the kernel's layout on 32-bit big-endian machines");
 
 /// The words to start reading a mask with: 1,024 bits, as `cpu_set_t` and most kernels have.
 pub(crate) const FIRST_WORDS: usize = 1024 / 64;
 
-/// The words at which growing a mask ends: 2^15 bits. Linux allows 8,192 CPUs and 1,024 nodes at most
-/// (`CONFIG_NR_CPUS`, `CONFIG_NODES_SHIFT`), and `get_mempolicy` refuses masks that are larger than a page.
+/// The words at which growing a mask ends: 2^15 bits. Linux allows 8,192 CPUs and 1,024 nodes at
+/// most (`CONFIG_NR_CPUS`, `CONFIG_NODES_SHIFT`), and `get_mempolicy` refuses masks that are larger
+/// than a page.
 const LARGEST_WORDS: usize = (1 << 15) / 64;
 
-/// Calls `read` with ever larger masks for as long as it answers `EINVAL`, the kernel's "too small".
+/// Calls `read` with ever larger masks for as long as it answers `EINVAL`, the kernel's "too
+/// small".
 fn with_growing_mask<R>(
     first_words: usize,
     mut read: impl FnMut(&mut [u64]) -> std::io::Result<R>,

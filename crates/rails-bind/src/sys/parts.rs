@@ -1,10 +1,10 @@
 //! A mapping in parts, each of which is in one place at a time.
 //!
 //! # Safety
-//! A part is a range of a mapping that no other part and nothing else reaches: the first takes a [`Whole`] by value,
-//! which alone had the bytes; [`Part::split_off`] makes two ranges of one that meet in one point; [`Part::join`] and
-//! [`Part::into_whole`] use up their arguments. Parts cannot be cloned, and no code outside this file reaches their
-//! fields.
+//! A part is a range of a mapping that no other part and nothing else reaches: the first takes a
+//! [`Whole`] by value, which alone had the bytes; [`Part::split_off`] makes two ranges of one that
+//! meet in one point; [`Part::join`] and [`Part::into_whole`] use up their arguments. Parts cannot
+//! be cloned, and no code outside this file reaches their fields.
 #![allow(unsafe_code)]
 
 use super::mapping::{Mapping, Whole};
@@ -61,8 +61,9 @@ impl Deref for Part {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where no thread
-        // wrote. No other part has these bytes (see above), and `self` is borrowed shared, so no thread writes.
+        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where no
+        // thread wrote. No other part has these bytes (see above), and `self` is borrowed shared,
+        // so no thread writes.
         unsafe { slice::from_raw_parts(self.mapping.start().add(self.start).as_ptr(), self.bytes) }
     }
 }

@@ -1,8 +1,9 @@
 //! `sched_setattr(2)`, `sched_getattr(2)` and `getpriority(2)` for one thread.
 //!
 //! # Safety
-//! glibc has wrappers for the first two only since 2.41, so all are made directly. Each block argues that the kernel
-//! touches only the structure it is given, and no more of it than its `size`.
+//! glibc has wrappers for the first two only since 2.41, so all are made directly. Each block
+//! argues that the kernel touches only the structure it is given, and no more of it than its
+//! `size`.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -34,8 +35,9 @@ impl Attributes {
 pub(crate) fn set(tid: libc::pid_t, attributes: &Attributes) -> io::Result<()> {
     let mut attributes = attributes.0;
     attributes.size = SIZE;
-    // SAFETY: the kernel reads `size` bytes, which is the size of the structure, and writes back to its `size` field at
-    // most (`sched_copy_attr` in kernel/sched/syscalls.c); the structure is exclusively ours and outlives the call.
+    // SAFETY: the kernel reads `size` bytes, which is the size of the structure, and writes back to its
+    // `size` field at most (`sched_copy_attr` in kernel/sched/syscalls.c); the structure is
+    // exclusively ours and outlives the call.
     let result = unsafe {
         libc::syscall(libc::SYS_sched_setattr, libc::c_long::from(tid), &raw mut attributes, 0 as libc::c_uint)
     };
@@ -45,8 +47,9 @@ pub(crate) fn set(tid: libc::pid_t, attributes: &Attributes) -> io::Result<()> {
 /// The scheduling of thread `tid` (0: the calling one).
 pub(crate) fn get(tid: libc::pid_t) -> io::Result<Attributes> {
     let mut attributes = Attributes::new();
-    // SAFETY: the kernel writes at most the number of bytes that the third argument says, the size of the structure,
-    // which is exclusively borrowed and outlives the call; its fields are integers, which may hold any bits.
+    // SAFETY: the kernel writes at most the number of bytes that the third argument says, the size of
+    // the structure, which is exclusively borrowed and outlives the call; its fields are integers,
+    // which may hold any bits.
     let result = unsafe {
         libc::syscall(libc::SYS_sched_getattr, libc::c_long::from(tid), &raw mut attributes.0, SIZE, 0 as libc::c_uint)
     };
@@ -61,7 +64,8 @@ pub(crate) fn nice(tid: libc::pid_t) -> io::Result<i32> {
     if result == -1 {
         return Err(io::Error::last_os_error());
     }
-    // "The raw system call returns 40..1 for -20..19", so that -1 is an error and nothing else (getpriority(2)).
+    // "The raw system call returns 40..1 for -20..19", so that -1 is an error and nothing else
+    // (getpriority(2)).
     Ok(20 - i32::try_from(result).expect("the kernel returns 1 to 40"))
 }
 

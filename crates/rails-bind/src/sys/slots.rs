@@ -1,21 +1,22 @@
 //! A mapping cut into slots, each of which is in one place at a time.
 //!
 //! # Safety
-//! The slots are numbered, and slot `i` is the bytes from `i * stride` on, at most `stride` of them: two slots with
-//! different numbers share no byte. **A number is, at any time, either in the list or in exactly one [`Slot`]**:
+//! The slots are numbered, and slot `i` is the bytes from `i * stride` on, at most `stride` of
+//! them: two slots with different numbers share no byte. **A number is, at any time, either in the
+//! list or in exactly one [`Slot`]**:
 //! * [`SlotPool::new`] makes a list of all numbers, and no other code has the list;
-//! * [`SlotPool::take`] takes a number out, and the list gives it to one caller; it goes into a `Slot`, which cannot be
-//!   cloned and whose fields no code outside this file can reach;
-//! * dropping the `Slot` puts its number back, once, when no borrow of its bytes can be left. A slot that is forgotten
-//!   keeps its number for ever, which loses only memory.
+//! * [`SlotPool::take`] takes a number out, and the list gives it to one caller; it goes into a
+//!   `Slot`, which cannot be cloned and whose fields no code outside this file can reach;
+//! * dropping the `Slot` puts its number back, once, when no borrow of its bytes can be left. A
+//!   slot that is forgotten keeps its number for ever, which loses only memory.
 //!
-//! The list hands numbers from thread to thread with release and acquire, so what one owner of a slot wrote has been
-//! written when the next one gets it.
+//! The list hands numbers from thread to thread with release and acquire, so what one owner of a
+//! slot wrote has been written when the next one gets it.
 //!
-//! **Each number has a reference to [`Slots`]** from the beginning on, and keeps it wherever it goes, so that taking a
-//! number and giving it back count nothing, on a cache line that all threads would share. [`SlotPool`], of which there
-//! is one, drops the references of the numbers in the list, and closes the list to others; a slot that comes back later
-//! drops its own.
+//! **Each number has a reference to [`Slots`]** from the beginning on, and keeps it wherever it
+//! goes, so that taking a number and giving it back count nothing, on a cache line that all threads
+//! would share. [`SlotPool`], of which there is one, drops the references of the numbers in the
+//! list, and closes the list to others; a slot that comes back later drops its own.
 #![allow(unsafe_code)]
 
 use super::{
@@ -54,7 +55,8 @@ pub(crate) struct Slot {
 pub(crate) const MAX_SLOTS: usize = MAX as usize;
 
 impl SlotPool {
-    /// Takes the mapping by value, so that no other code can reach its bytes, and cuts it into `count` slots.
+    /// Takes the mapping by value, so that no other code can reach its bytes, and cuts it into
+    /// `count` slots.
     ///
     /// # Panics
     /// If the slots are more than the mapping holds, or than [`MAX_SLOTS`].
@@ -74,15 +76,16 @@ impl SlotPool {
         self.0.free.take().map(|number| self.slot(number))
     }
 
-    /// A free slot, or the waker is woken once one has come back; of several calls without a slot, the last one's is.
+    /// A free slot, or the waker is woken once one has come back; of several calls without a slot,
+    /// the last one's is.
     pub(crate) fn poll_take(&self, waker: &Waker) -> Option<Slot> {
         self.0.free.poll_take(waker).map(|number| self.slot(number))
     }
 
     /// The slot of a number that was taken.
     fn slot(&self, number: u32) -> Slot {
-        // SAFETY: the reference that the number has had in the list, which no code has dropped: the numbers in the list
-        // lose theirs when `self` is dropped.
+        // SAFETY: the reference that the number has had in the list, which no code has dropped: the numbers
+        // in the list lose theirs when `self` is dropped.
         let slots = unsafe { Arc::from_raw(Arc::as_ptr(&self.0)) };
         Slot { slots: ManuallyDrop::new(slots), number }
     }
@@ -117,7 +120,8 @@ impl Drop for SlotPool {
 
 impl Slot {
     fn start(&self) -> *mut u8 {
-        // SAFETY: `number < count`, since the list holds no other, and `count * stride` bytes are within the mapping.
+        // SAFETY: `number < count`, since the list holds no other, and `count * stride` bytes are within
+        // the mapping.
         unsafe { self.slots.mapping.start().add(self.number as usize * self.slots.stride) }.as_ptr()
     }
 }
@@ -126,8 +130,9 @@ impl Deref for Slot {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where no thread
-        // wrote. No other slot has these bytes (see above), and `self` is borrowed shared, so no thread writes.
+        // SAFETY: within the mapping, which `self` keeps alive, readable and zeroed by the kernel where no
+        // thread wrote. No other slot has these bytes (see above), and `self` is borrowed shared,
+        // so no thread writes.
         unsafe { slice::from_raw_parts(self.start(), self.slots.slot_bytes) }
     }
 }
@@ -142,8 +147,8 @@ impl DerefMut for Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         let slots: *const Slots = &**self.slots;
-        // SAFETY: this slot has the number, and its reference keeps the list alive until another owner has both. The
-        // closure runs before that.
+        // SAFETY: this slot has the number, and its reference keeps the list alive until another owner has
+        // both. The closure runs before that.
         let put = unsafe { FreeList::put(&raw const (*slots).free, self.number, || Arc::clone(&self.slots)) };
         match put {
             // The reference is the number's, and `slots` may be gone.

@@ -1,4 +1,5 @@
-//! Pools under the interleavings of their threads, by loom, which also finds a reference that no thread drops.
+//! Pools under the interleavings of their threads, by loom, which also finds a reference that no
+//! thread drops.
 #![allow(unsafe_code)]
 
 /// loom's atomics and locks in place of the standard library's.
@@ -88,7 +89,8 @@ impl Marks {
     }
 }
 
-/// A task that waits is woken, whichever of two slots comes back: loom fails where all threads sleep.
+/// A task that waits is woken, whichever of two slots comes back: loom fails where all threads
+/// sleep.
 #[test]
 fn a_returned_slot_wakes_the_taker() {
     model(2, || {
@@ -152,7 +154,8 @@ fn a_wait_that_was_given_up_is_no_one_elses() {
     });
 }
 
-/// A slot that is given back in the moment in which a task begins to wait, whose pool is dropped after that.
+/// A slot that is given back in the moment in which a task begins to wait, whose pool is dropped
+/// after that.
 #[test]
 fn a_pool_ends_after_its_taker() {
     model(3, || {

@@ -28,9 +28,10 @@ impl Integer for u64 {}
 fn get<T: Integer>(socket: BorrowedFd<'_>, option: libc::c_int, initial: T) -> io::Result<T> {
     let mut value = initial;
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: "optval and optlen ... identify a buffer in which the value is to be returned"; the buffer is one
-    // integer, exclusively borrowed, its size is in `length`, and the kernel writes no more than that (`sk_getsockopt`
-    // in net/core/sock.c takes the lesser of both). Any bits are an integer. The descriptor is borrowed, so it is open.
+    // SAFETY: "optval and optlen ... identify a buffer in which the value is to be returned"; the
+    // buffer is one integer, exclusively borrowed, its size is in `length`, and the kernel writes
+    // no more than that (`sk_getsockopt` in net/core/sock.c takes the lesser of both). Any bits are
+    // an integer. The descriptor is borrowed, so it is open.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -8,18 +8,20 @@ use std::fmt;
 /// The status of an earlier binding.
 ///
 /// The kernel changes a thread's CPUs without an event. Seen on Linux 6.1, in the root cpuset:
-/// * One of several CPUs goes offline: `sched_getaffinity` leaves it out ([`Narrowed`](Self::Narrowed)) until it is
-///   back; then the binding holds again.
-/// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU ([`Lost`](Self::Lost)), and
-///   that stays so when they come back. A thread that sleeps all the while reads back with no CPU at all, and has its
-///   binding again when they are back before it wakes.
+/// * One of several CPUs goes offline: `sched_getaffinity` leaves it out
+///   ([`Narrowed`](Self::Narrowed)) until it is back; then the binding holds again.
+/// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU
+///   ([`Lost`](Self::Lost)), and that stays so when they come back. A thread that sleeps all the
+///   while reads back with no CPU at all, and has its binding again when they are back before it
+///   wakes.
 ///
-/// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's CPUs when one of them
-/// goes and comes back, so there hotplug always ends a binding.
+/// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's
+/// CPUs when one of them goes and comes back, so there hotplug always ends a binding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BindingStatus {
-    /// The thread may run on all of the CPUs that it was bound to, and on none that were not asked for.
+    /// The thread may run on all of the CPUs that it was bound to, and on none that were not asked
+    /// for.
     Holds(CpuSet),
     /// The thread may run on some of the CPUs only, and nowhere else.
     Narrowed {
@@ -34,13 +36,15 @@ pub enum BindingStatus {
     Lost {
         /// The CPUs that the thread was bound to.
         bound: CpuSet,
-        /// The CPUs that the thread may run on; none while it sleeps and all of its CPUs are offline.
+        /// The CPUs that the thread may run on; none while it sleeps and all of its CPUs are
+        /// offline.
         now: CpuSet,
     },
 }
 
 impl BindingStatus {
-    /// Compares the outcome of a binding with the CPUs now. Requested CPUs that have come online since belong to it.
+    /// Compares the outcome of a binding with the CPUs now. Requested CPUs that have come online
+    /// since belong to it.
     pub(super) fn compare(outcome: &Outcome<CpuSet>, now: CpuSet, online: impl FnOnce() -> Option<CpuSet>) -> Self {
         let bound = outcome.got();
         let wanted = match outcome {

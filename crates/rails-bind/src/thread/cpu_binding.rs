@@ -7,8 +7,9 @@ use std::{io, marker::PhantomData};
 
 /// A bound thread, until this is dropped.
 ///
-/// The guard belongs to the bound thread and cannot leave it. Dropping it gives the thread its former CPUs back, also
-/// while a panic unwinds; drop the guards of one thread in the reverse order of their making, as scopes do.
+/// The guard belongs to the bound thread and cannot leave it. Dropping it gives the thread its
+/// former CPUs back, also while a panic unwinds; drop the guards of one thread in the reverse order
+/// of their making, as scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the thread its former CPUs back at once"]
 pub struct ThreadGuard {
@@ -21,16 +22,17 @@ pub struct ThreadGuard {
 
 /// Lets the calling thread run on `cpus` only, and reads the binding back.
 ///
-/// The kernel keeps the online CPUs that the thread's cpuset allows and drops the rest without an error; the guard's
-/// [`outcome`](ThreadGuard::outcome) then is [`Outcome::Partial`]. When this returns, the thread runs on one of the
-/// CPUs. [`ThreadGuard::check`] reads the binding later.
+/// The kernel keeps the online CPUs that the thread's cpuset allows and drops the rest without an
+/// error; the guard's [`outcome`](ThreadGuard::outcome) then is [`Outcome::Partial`]. When this
+/// returns, the thread runs on one of the CPUs. [`ThreadGuard::check`] reads the binding later.
 ///
 /// # Privileges
 /// None.
 ///
 /// # Errors
-/// [`BindError::EmptySet`] before any call; [`BindError::CpusUnusable`] if no CPU of the set is online and in the
-/// thread's cpuset; [`BindError::Denied`] under a seccomp filter. After an error the thread has the CPUs it had.
+/// [`BindError::EmptySet`] before any call; [`BindError::CpusUnusable`] if no CPU of the set is
+/// online and in the thread's cpuset; [`BindError::Denied`] under a seccomp filter. After an error
+/// the thread has the CPUs it had.
 ///
 /// # Examples
 /// ```
@@ -66,7 +68,8 @@ pub fn bind_current(cpus: &CpuSet) -> Result<ThreadGuard, BindError> {
 /// None.
 ///
 /// # Errors
-/// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] under a seccomp filter.
+/// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] under a seccomp
+/// filter.
 ///
 /// # References
 /// [sched_getaffinity(2)](https://man7.org/linux/man-pages/man2/sched_getaffinity.2.html)
@@ -108,17 +111,20 @@ impl ThreadGuard {
         check(Subject::Calling, &self.outcome)
     }
 
-    /// Leaves the thread bound; threads that it spawns from here on inherit the binding, as they do anyway.
+    /// Leaves the thread bound; threads that it spawns from here on inherit the binding, as they do
+    /// anyway.
     pub fn keep(mut self) -> Outcome<CpuSet> {
         self.previous = None;
         self.outcome.clone()
     }
 
-    /// Gives the thread its former CPUs back, and reads them back. Dropping does the same and can only log a failure.
+    /// Gives the thread its former CPUs back, and reads them back. Dropping does the same and can
+    /// only log a failure.
     ///
     /// # Errors
-    /// [`BindError::NotRestored`] if some of the former CPUs, [`BindError::CpusUnusable`] if all of them are unusable;
-    /// also for CPUs that are offline just now and that the kernel (Linux 6.1) forgets for that reason.
+    /// [`BindError::NotRestored`] if some of the former CPUs, [`BindError::CpusUnusable`] if all of
+    /// them are unusable; also for CPUs that are offline just now and that the kernel (Linux
+    /// 6.1) forgets for that reason.
     pub fn restore(mut self) -> Result<(), BindError> {
         let previous = self.previous.take().expect("only `keep` and `restore` take it, and both consume the guard");
         put_back(Subject::Calling, &previous)
@@ -149,8 +155,8 @@ pub(super) fn set(thread: Subject, cpus: &CpuSet) -> Result<(), BindError> {
         .map_err(|source| refused(thread, cpus, source, get(thread).ok(), kernel_files::online_cpus()))
 }
 
-/// The CPUs to give back later: also offline ones, which `sched_getaffinity` leaves out and the thread has again when
-/// they are back. The longer way is taken only if CPUs are offline at all.
+/// The CPUs to give back later: also offline ones, which `sched_getaffinity` leaves out and the
+/// thread has again when they are back. The longer way is taken only if CPUs are offline at all.
 pub(super) fn kept(thread: Subject) -> Result<CpuSet, BindError> {
     let online = get(thread)?;
     let some_offline = kernel_files::offline_cpus().is_none_or(|offline| !offline.is_empty());
@@ -177,17 +183,17 @@ pub(super) fn put_back(thread: Subject, previous: &CpuSet) -> Result<(), BindErr
     Err(BindError::NotRestored { what: "CPU affinity", former: previous.to_string(), now: now.to_string() })
 }
 
-/// Whether the thread will have `missing`, which are offline, when they are back. Linux 6.1 drops offline CPUs from a
-/// request (seen), later kernels keep them for threads in the root cpuset (`cpuset_cpus_allowed` in
-/// kernel/cgroup/cpuset.c). Numbers without a CPU are no loss.
+/// Whether the thread will have `missing`, which are offline, when they are back. Linux 6.1 drops
+/// offline CPUs from a request (seen), later kernels keep them for threads in the root cpuset
+/// (`cpuset_cpus_allowed` in kernel/cgroup/cpuset.c). Numbers without a CPU are no loss.
 fn is_kept(thread: Subject, missing: &CpuSet) -> bool {
     let there = kernel_files::present_cpus().map_or_else(|| missing.clone(), |present| missing.intersection(&present));
     there.is_empty() || kernel_files::cpus_kept_for(&thread.folder()).is_some_and(|kept| there.is_subset(&kept))
 }
 
 /// `EINVAL`: no CPU of the mask is both active and in the thread's cpuset (`__sched_setaffinity` in
-/// kernel/sched/syscalls.c), so the online ones are not allowed. For CPUs that the thread may use `now`, that is not
-/// the kernel's answer but a filter's.
+/// kernel/sched/syscalls.c), so the online ones are not allowed. For CPUs that the thread may use
+/// `now`, that is not the kernel's answer but a filter's.
 fn refused(
     thread: Subject,
     cpus: &CpuSet,
@@ -208,8 +214,8 @@ fn refused(
 
 const UNFILTERED: &str = "no privilege, but a seccomp filter that lets it pass";
 
-/// `check_same_owner` and `cap_safe_nice` in the kernel; measured on Linux 6.1 and 6.18: user 0 without capabilities is
-/// refused for a process of user 0 that has some.
+/// `check_same_owner` and `cap_safe_nice` in the kernel; measured on Linux 6.1 and 6.18: user 0
+/// without capabilities is refused for a process of user 0 that has some.
 pub(super) const FOR_OTHERS: &str = "CAP_SYS_NICE, or to be the thread's user and have every capability that it has";
 
 #[cfg(test)]

@@ -17,11 +17,12 @@ pub struct PlacementOutcome {
     pub name: Option<Outcome<String>>,
 }
 
-/// A placed thread, until this is dropped: then it is put back as it was, in the reverse order, also while a panic
-/// unwinds.
+/// A placed thread, until this is dropped: then it is put back as it was, in the reverse order,
+/// also while a panic unwinds.
 ///
-/// The guard of the calling thread (`PlacementGuard<Own>`) cannot leave it. The guard of a thread by number
-/// (`PlacementGuard<Other>`) can be sent anywhere, and leaves a later thread of the same number alone.
+/// The guard of the calling thread (`PlacementGuard<Own>`) cannot leave it. The guard of a thread
+/// by number (`PlacementGuard<Other>`) can be sent anywhere, and leaves a later thread of the same
+/// number alone.
 ///
 /// ```compile_fail,E0277
 /// let guard = rails_bind::thread::ThreadPlacement::new().name("rail0").apply().expect("a name");
@@ -68,12 +69,14 @@ impl<Whose> PlacementGuard<Whose> {
         std::mem::take(&mut self.outcome)
     }
 
-    /// Puts the thread back as it was, and reads it back. Dropping does the same and can only log a failure.
+    /// Puts the thread back as it was, and reads it back. Dropping does the same and can only log a
+    /// failure.
     ///
     /// # Errors
-    /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if there is no way back without
-    /// privilege; [`BindError::NotRestored`] and [`BindError::CpusUnusable`] if the former CPUs are unusable. Every
-    /// other part is put back nevertheless; of several failures, the first is the error.
+    /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if there is no
+    /// way back without privilege; [`BindError::NotRestored`] and [`BindError::CpusUnusable`]
+    /// if the former CPUs are unusable. Every other part is put back nevertheless; of several
+    /// failures, the first is the error.
     pub fn restore(mut self) -> Result<(), BindError> {
         self.undo.run().map_err(|(_, error)| error)
     }

@@ -9,7 +9,8 @@ use std::{fmt, io, time::Duration};
 pub(super) enum Subject {
     /// The calling thread, which cannot end while it calls.
     Calling,
-    /// A thread by its number and its beginning: the kernel gives the numbers of ended threads to new ones.
+    /// A thread by its number and its beginning: the kernel gives the numbers of ended threads to
+    /// new ones.
     Numbered(Tid, Duration),
 }
 
@@ -52,7 +53,8 @@ impl Subject {
         }
     }
 
-    /// The error of a call about this thread: `ESRCH` says that it has ended, `EPERM` that `needs` is missing.
+    /// The error of a call about this thread: `ESRCH` says that it has ended, `EPERM` that `needs`
+    /// is missing.
     pub(super) fn error(
         self,
         call: &'static str,

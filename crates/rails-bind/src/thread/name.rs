@@ -10,7 +10,8 @@ use std::{
 /// The longest name, in bytes (`TASK_COMM_LEN` in include/linux/sched.h, less the zero at its end).
 pub(super) const LONGEST: usize = 15;
 
-/// The name of a thread, of any process. Bytes of it that are not UTF-8 come as replacement characters.
+/// The name of a thread, of any process. Bytes of it that are not UTF-8 come as replacement
+/// characters.
 ///
 /// # Privileges
 /// None, unless `/proc` is mounted with `hidepid`.

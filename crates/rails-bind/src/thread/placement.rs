@@ -13,20 +13,22 @@ use std::marker::PhantomData;
 
 /// The CPUs, the scheduling and the name of a thread; properties that are not requested stay.
 ///
-/// A placement is all or nothing: when a step fails, the steps before it are undone, and the error is the step's.
+/// A placement is all or nothing: when a step fails, the steps before it are undone, and the error
+/// is the step's.
 ///
 /// # Privileges
 /// As measured on Linux 6.18 and 6.1:
 /// * CPUs and name of a thread of this process: none.
-/// * CPUs of another process's thread: `CAP_SYS_NICE`, or to be its user *and* have every capability that it has. Its
-///   name can be set by its own process only.
-/// * Classes `Fifo` and `RoundRobin`: `CAP_SYS_NICE`, or `RLIMIT_RTPRIO` of at least the priority. User 0 without the
-///   capability is refused, another user with it is not. A kernel with `CONFIG_RT_GROUP_SCHED` also refuses it in a
-///   cgroup without real-time budget.
-/// * A nice value below the present one: `CAP_SYS_NICE`, or `RLIMIT_NICE` of at least 20 less the nice value.
-/// * To raise the nice value, to go to `Batch` or `Idle`, to set reset-on-fork: none. **But without privilege there is
-///   no way back** from a higher nice value, from `Idle`, and from reset-on-fork; the guard then fails to put them
-///   back, and returns the error.
+/// * CPUs of another process's thread: `CAP_SYS_NICE`, or to be its user *and* have every
+///   capability that it has. Its name can be set by its own process only.
+/// * Classes `Fifo` and `RoundRobin`: `CAP_SYS_NICE`, or `RLIMIT_RTPRIO` of at least the priority.
+///   User 0 without the capability is refused, another user with it is not. A kernel with
+///   `CONFIG_RT_GROUP_SCHED` also refuses it in a cgroup without real-time budget.
+/// * A nice value below the present one: `CAP_SYS_NICE`, or `RLIMIT_NICE` of at least 20 less the
+///   nice value.
+/// * To raise the nice value, to go to `Batch` or `Idle`, to set reset-on-fork: none. **But without
+///   privilege there is no way back** from a higher nice value, from `Idle`, and from
+///   reset-on-fork; the guard then fails to put them back, and returns the error.
 ///
 /// # Examples
 /// ```
@@ -49,7 +51,8 @@ pub struct ThreadPlacement {
 
 /// Lets thread `tid` of any process run on `cpus` only, and reads the binding back.
 ///
-/// As [`ThreadPlacement::cpus`] and [`ThreadPlacement::apply_to`], with the privileges of [`ThreadPlacement`].
+/// As [`ThreadPlacement::cpus`] and [`ThreadPlacement::apply_to`], with the privileges of
+/// [`ThreadPlacement`].
 pub fn bind(tid: Tid, cpus: &CpuSet) -> Result<PlacementGuard<Other>, BindError> {
     ThreadPlacement::new().cpus(cpus.clone()).apply_to(tid)
 }
@@ -66,28 +69,30 @@ impl ThreadPlacement {
         self
     }
 
-    /// The thread's scheduling class. Default: as it is. A real-time thread that never waits takes its CPU from
-    /// everything else on it, for 95 % of the time by default (`/proc/sys/kernel/sched_rt_runtime_us`).
+    /// The thread's scheduling class. Default: as it is. A real-time thread that never waits takes
+    /// its CPU from everything else on it, for 95 % of the time by default
+    /// (`/proc/sys/kernel/sched_rt_runtime_us`).
     pub fn class(mut self, class: SchedulingClass) -> Self {
         self.class = Some(class);
         self
     }
 
-    /// The thread's nice value, -20 (first) to 19 (last). Default: as it is. Real-time classes have none.
+    /// The thread's nice value, -20 (first) to 19 (last). Default: as it is. Real-time classes have
+    /// none.
     pub fn nice(mut self, nice: i32) -> Self {
         self.nice = Some(nice);
         self
     }
 
-    /// Whether the thread's new threads begin in the usual class. Default: as it is, that is usually not, so that the
-    /// threads of a real-time thread are real-time threads too.
+    /// Whether the thread's new threads begin in the usual class. Default: as it is, that is
+    /// usually not, so that the threads of a real-time thread are real-time threads too.
     pub fn reset_on_fork(mut self, reset: bool) -> Self {
         self.reset_on_fork = Some(reset);
         self
     }
 
-    /// The thread's name, of at most 15 bytes and without a zero byte; a longer one is an error and not cut. Default:
-    /// as is.
+    /// The thread's name, of at most 15 bytes and without a zero byte; a longer one is an error and
+    /// not cut. Default: as is.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -96,9 +101,10 @@ impl ThreadPlacement {
     /// Places the calling thread.
     ///
     /// # Errors
-    /// Before any call: [`BindError::EmptySet`], [`BindError::OutOfRange`], [`BindError::NameUnusable`], and
-    /// [`BindError::Contradiction`] for a nice value in a real-time class and for classes that can only be read. Then
-    /// [`BindError::CpusUnusable`], and [`BindError::Denied`], which names the privilege. After these the thread is as
+    /// Before any call: [`BindError::EmptySet`], [`BindError::OutOfRange`],
+    /// [`BindError::NameUnusable`], and [`BindError::Contradiction`] for a nice value in a
+    /// real-time class and for classes that can only be read. Then [`BindError::CpusUnusable`],
+    /// and [`BindError::Denied`], which names the privilege. After these the thread is as
     /// it was; if it is not, the error is [`BindError::HalfUndone`].
     pub fn apply(&self) -> Result<PlacementGuard<Own>, BindError> {
         self.apply_to_subject(Subject::Calling)
@@ -107,8 +113,8 @@ impl ThreadPlacement {
     /// Places thread `tid`, of this process or of another.
     ///
     /// # Errors
-    /// As [`apply`](Self::apply); also [`BindError::NoSuchThread`], and [`BindError::ForeignName`] for the name of
-    /// another process's thread.
+    /// As [`apply`](Self::apply); also [`BindError::NoSuchThread`], and [`BindError::ForeignName`]
+    /// for the name of another process's thread.
     pub fn apply_to(&self, tid: Tid) -> Result<PlacementGuard<Other>, BindError> {
         self.check()?;
         self.apply_to_subject(Subject::of(tid)?)
@@ -129,7 +135,8 @@ impl ThreadPlacement {
         }
     }
 
-    /// The scheduling comes last: the kernel refuses it most often, and it may not be undone without privilege.
+    /// The scheduling comes last: the kernel refuses it most often, and it may not be undone
+    /// without privilege.
     fn carry_out(&self, undo: &mut Undo) -> Result<PlacementOutcome, BindError> {
         let thread = undo.thread;
         let mut outcome = PlacementOutcome::default();

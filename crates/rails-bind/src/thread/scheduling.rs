@@ -1,4 +1,5 @@
-//! The scheduling of a thread: class, priority or nice value, and whether its children are scheduled likewise.
+//! The scheduling of a thread: class, priority or nice value, and whether its children are
+//! scheduled likewise.
 
 use super::{SchedulingClass, Tid, cpu_binding::FOR_OTHERS, identity::Subject};
 use crate::{
@@ -15,8 +16,8 @@ pub struct Scheduling {
     pub class: SchedulingClass,
     /// The thread's nice value, -20 (first) to 19 (last). Real-time classes make no use of it.
     pub nice: i32,
-    /// Whether the threads and processes that the thread starts begin in the usual class, with nice value 0 if its own
-    /// is lower (`SCHED_RESET_ON_FORK`).
+    /// Whether the threads and processes that the thread starts begin in the usual class, with nice
+    /// value 0 if its own is lower (`SCHED_RESET_ON_FORK`).
     pub reset_on_fork: bool,
 }
 
@@ -26,7 +27,8 @@ pub struct Scheduling {
 /// None.
 ///
 /// # Errors
-/// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] under a seccomp filter.
+/// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] under a seccomp
+/// filter.
 ///
 /// # References
 /// [sched_getattr(2)](https://man7.org/linux/man-pages/man2/sched_setattr.2.html)
@@ -36,8 +38,8 @@ pub fn scheduling_of(tid: Tid) -> Result<Scheduling, BindError> {
     Ok(read(Subject::of(tid)?)?.scheduling())
 }
 
-/// All attributes that the kernel states and takes, so that they can be put back whole, with those that have no name
-/// here.
+/// All attributes that the kernel states and takes, so that they can be put back whole, with those
+/// that have no name here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Former {
     attributes: Attributes,
@@ -68,7 +70,8 @@ pub(super) fn write(thread: Subject, wanted: Scheduling, former: &Former) -> Res
     set(thread, wanted, &attributes)
 }
 
-/// Puts the attributes back. A real-time thread's nice value can only be set outside its class, so that is done first.
+/// Puts the attributes back. A real-time thread's nice value can only be set outside its class, so
+/// that is done first.
 pub(super) fn put_back(thread: Subject, former: &Former) -> Result<(), BindError> {
     let was = former.scheduling();
     if was.class.is_real_time() && read(thread)?.nice != was.nice {
@@ -86,8 +89,9 @@ fn set(thread: Subject, wanted: Scheduling, attributes: &Attributes) -> Result<(
         .map_err(|source| thread.error("sched_setattr", wanted, &needs(thread, wanted), source))
 }
 
-/// Measured on Linux 6.1 and 6.18, by threads without the capability: the limits alone are enough for classes and nice
-/// values, and only the capability clears reset-on-fork. `RLIMIT_NICE` counts from 20 down (setrlimit(2)).
+/// Measured on Linux 6.1 and 6.18, by threads without the capability: the limits alone are enough
+/// for classes and nice values, and only the capability clears reset-on-fork. `RLIMIT_NICE` counts
+/// from 20 down (setrlimit(2)).
 fn needs(thread: Subject, wanted: Scheduling) -> String {
     let limit = match wanted.class {
         SchedulingClass::Fifo(priority) | SchedulingClass::RoundRobin(priority) => {

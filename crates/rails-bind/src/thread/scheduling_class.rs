@@ -22,9 +22,11 @@ pub enum SchedulingClass {
     Fifo(u8),
     /// Real-time, in turn with threads of its priority, 1 (low) to 99 (`SCHED_RR`).
     RoundRobin(u8),
-    /// Real-time, by deadline (`SCHED_DEADLINE`); it can be read and put back, but not asked for here.
+    /// Real-time, by deadline (`SCHED_DEADLINE`); it can be read and put back, but not asked for
+    /// here.
     Deadline,
-    /// A class that has no name here, by the kernel's number; it can be read and put back, but not asked for.
+    /// A class that has no name here, by the kernel's number; it can be read and put back, but not
+    /// asked for.
     Unnamed(u32),
 }
 
@@ -61,7 +63,8 @@ impl SchedulingClass {
         matches!(self, Self::Fifo(_) | Self::RoundRobin(_) | Self::Deadline)
     }
 
-    /// Whether the class can be asked for: its priority is one that it has, and it is not one that is only read.
+    /// Whether the class can be asked for: its priority is one that it has, and it is not one that
+    /// is only read.
     pub(super) fn check(self) -> Result<(), BindError> {
         match self {
             Self::Fifo(priority) | Self::RoundRobin(priority) if !(1..=99).contains(&priority) => {

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The kernel's number of a thread (`gettid(2)`); unlike a `std::thread::ThreadId`, other programs know it too.
+/// The kernel's number of a thread (`gettid(2)`); unlike a `std::thread::ThreadId`, other programs
+/// know it too.
 ///
 /// A process has the number of its first thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -35,8 +35,8 @@ pub(super) struct Sched {
     pub(super) numa: Option<NumaFaults>,
 }
 
-/// Field 2 is the thread's name in parentheses, which may itself hold blanks and parentheses, so the fields are counted
-/// from the last closing one.
+/// Field 2 is the thread's name in parentheses, which may itself hold blanks and parentheses, so
+/// the fields are counted from the last closing one.
 pub(super) fn parse_stat(stat: &str) -> Option<Stat> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
@@ -61,9 +61,9 @@ pub(super) fn parse_stat(stat: &str) -> Option<Stat> {
     })
 }
 
-/// `schedstat`: nanoseconds on a CPU, nanoseconds ready and waiting, number of time slices. All three are zero where
-/// the kernel does not account (`proc_pid_schedstat` in fs/proc/base.c), so no time slice means that the times are
-/// unknown.
+/// `schedstat`: nanoseconds on a CPU, nanoseconds ready and waiting, number of time slices. All
+/// three are zero where the kernel does not account (`proc_pid_schedstat` in fs/proc/base.c), so no
+/// time slice means that the times are unknown.
 pub(super) fn parse_schedstat(text: &str) -> Option<Option<Times>> {
     let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
     let mut next = || numbers.next()?.ok();
@@ -77,10 +77,11 @@ pub(super) fn parse_switches(status: &str) -> Option<(u64, u64)> {
     Some((switches("voluntary_ctxt_switches")?, switches("nonvoluntary_ctxt_switches")?))
 }
 
-/// `sched` (`proc_sched_show_task` in kernel/sched/debug.c; Linux 6.1 and 6.18 print the same figures).
+/// `sched` (`proc_sched_show_task` in kernel/sched/debug.c; Linux 6.1 and 6.18 print the same
+/// figures).
 ///
-/// The first line holds the thread's name, which may hold a line feed and so forge lines, but is too short to forge the
-/// ruler that follows it.
+/// The first line holds the thread's name, which may hold a line feed and so forge lines, but is
+/// too short to forge the ruler that follows it.
 pub(super) fn parse_sched(text: &str) -> Sched {
     let (_, lines) = text.split_once(RULER).unwrap_or_default();
     let mut sched = Sched { switches: None, migrations: None, numa: None };

@@ -8,9 +8,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 /// The CPUs that a thread was seen on, from readings of its usage that are fed in.
 ///
-/// A reading states the thread's last CPU, so a history misses moves in between: a thread may go to another CPU and
-/// come back unseen. The kernel may count its moves, and then the *number* of missed moves is known
-/// ([`moves_unseen`](Self::moves_unseen)). A history without unseen moves is complete.
+/// A reading states the thread's last CPU, so a history misses moves in between: a thread may go to
+/// another CPU and come back unseen. The kernel may count its moves, and then the *number* of
+/// missed moves is known ([`moves_unseen`](Self::moves_unseen)). A history without unseen moves is
+/// complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CpuHistory {
     first: ThreadUsage,
@@ -29,8 +30,8 @@ pub struct CpuHistory {
 pub enum Whereabouts {
     /// The thread was within at every reading, and did not move unseen.
     Within,
-    /// The thread was within at every reading, and moved unseen in between, or may have, to unknown CPUs. That is no
-    /// evidence against a binding whose affinity reads back unchanged.
+    /// The thread was within at every reading, and moved unseen in between, or may have, to unknown
+    /// CPUs. That is no evidence against a binding whose affinity reads back unchanged.
     WithinWhenSeen {
         /// The number of unseen moves; `None` if the kernel does not count moves.
         unseen: Option<u64>,
@@ -42,7 +43,8 @@ pub enum Whereabouts {
 impl CpuHistory {
     /// A history that begins with a reading, taken at `at` on any clock that goes forward.
     ///
-    /// A thread that has not yet run since it was bound may be seen on its former CPU: begin when it has.
+    /// A thread that has not yet run since it was bound may be seen on its former CPU: begin when
+    /// it has.
     pub fn begin(at: Duration, usage: ThreadUsage) -> Self {
         let seen = BTreeMap::from([(usage.last_cpu, 1)]);
         Self { first: usage.clone(), last: usage, began_at: at, ended_at: at, seen, moves_seen: 0 }
@@ -86,13 +88,14 @@ impl CpuHistory {
         self.moves_seen
     }
 
-    /// The number of the thread's moves that no reading saw; `None` where the kernel does not count them.
+    /// The number of the thread's moves that no reading saw; `None` where the kernel does not count
+    /// them.
     pub fn moves_unseen(&self) -> Option<u64> {
         Some(self.last.migrations?.saturating_sub(self.first.migrations?).saturating_sub(self.moves_seen))
     }
 
-    /// The time that the thread was on a CPU from the first reading to the latest; `None` where the kernel does not
-    /// account for it.
+    /// The time that the thread was on a CPU from the first reading to the latest; `None` where the
+    /// kernel does not account for it.
     pub fn ran(&self) -> Option<Duration> {
         Some(self.last.cpu_time?.saturating_sub(self.first.cpu_time.unwrap_or_default()))
     }
@@ -110,8 +113,7 @@ impl CpuHistory {
 
 #[cfg(test)]
 mod tests {
-    use super::super::thread_usage::tests::usage;
-    use super::*;
+    use super::{super::thread_usage::tests::usage, *};
     use proptest::prelude::*;
 
     fn set(text: &str) -> CpuSet {

@@ -4,15 +4,16 @@ use super::{NumaFaults, ThreadUsage, UsageError};
 use std::time::Duration;
 
 impl ThreadUsage {
-    /// The usage since `earlier` was read: times and counts of the interval alone, [`NumaFaults::pages_migrated`] among
-    /// them. All else, such as the CPU and the scheduling class, is as this reading has it.
+    /// The usage since `earlier` was read: times and counts of the interval alone,
+    /// [`NumaFaults::pages_migrated`] among them. All else, such as the CPU and the scheduling
+    /// class, is as this reading has it.
     ///
-    /// A figure that either reading lacks is `None`. Where the kernel's counts were read a little out of step, a
-    /// difference may be zero too early, but never below it.
+    /// A figure that either reading lacks is `None`. Where the kernel's counts were read a little
+    /// out of step, a difference may be zero too early, but never below it.
     ///
     /// # Errors
-    /// [`UsageError::DifferentThreads`] for readings of two threads, [`UsageError::Replaced`] if the thread has ended
-    /// and its number was given to another one in between.
+    /// [`UsageError::DifferentThreads`] for readings of two threads, [`UsageError::Replaced`] if
+    /// the thread has ended and its number was given to another one in between.
     pub fn since(&self, earlier: &Self) -> Result<Self, UsageError> {
         if self.tid != earlier.tid {
             return Err(UsageError::DifferentThreads { earlier: earlier.tid, later: self.tid });
@@ -44,8 +45,10 @@ impl ThreadUsage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{NodeFaults, thread_usage::tests::usage};
-    use super::*;
+    use super::{
+        super::{NodeFaults, thread_usage::tests::usage},
+        *,
+    };
     use proptest::prelude::*;
     use rails_topo::{CpuId, NodeId};
 

@@ -1,8 +1,9 @@
 //! The usage of threads and of the process, so that one thread can read the cost of another.
 //!
-//! A thread is read from three small files (`stat`, `schedstat`, `sched`; `status` if there is no `sched`). They are
-//! parsed here and not by the crate `procfs`, because that knows no `sched` file (migrations, NUMA faults), and parses
-//! all 52 fields of `stat` and the whole of `status` for a few figures.
+//! A thread is read from three small files (`stat`, `schedstat`, `sched`; `status` if there is no
+//! `sched`). They are parsed here and not by the crate `procfs`, because that knows no `sched` file
+//! (migrations, NUMA faults), and parses all 52 fields of `stat` and the whole of `status` for a
+//! few figures.
 
 mod files;
 mod history;
@@ -10,15 +11,14 @@ mod interval;
 mod numa_faults;
 mod thread_usage;
 
+use crate::thread::Tid;
 pub use history::{CpuHistory, Whereabouts};
 pub use numa_faults::{NodeFaults, NumaFaults};
-pub(crate) use thread_usage::started;
-pub use thread_usage::{ThreadUsage, threads_of};
-
-use crate::thread::Tid;
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds};
 use std::{fmt, io, time::Duration};
+pub(crate) use thread_usage::started;
+pub use thread_usage::{ThreadUsage, threads_of};
 
 /// The CPU time that this process has used, all of its threads together, the ended ones too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -45,14 +45,16 @@ pub enum UsageError {
         process: Option<Tid>,
     },
 
-    /// There is no such process, or `/proc` is mounted with `hidepid` and the process is another user's.
+    /// There is no such process, or `/proc` is mounted with `hidepid` and the process is another
+    /// user's.
     #[error("process {process} does not exist, or is hidden")]
     NoSuchProcess {
         /// The process.
         process: Tid,
     },
 
-    /// The kernel does not have the file (`schedstat` needs `CONFIG_SCHED_INFO`), or does not let it be read.
+    /// The kernel does not have the file (`schedstat` needs `CONFIG_SCHED_INFO`), or does not let
+    /// it be read.
     #[error("cannot read {path}")]
     Read {
         /// The file.

@@ -6,9 +6,9 @@ use serde::Serialize;
 /// The findings of the kernel's NUMA balancing about a thread's memory.
 ///
 /// The kernel counts faults that it provokes for the purpose, and *halves the counts at every scan*
-/// (`task_numa_placement` in kernel/sched/fair.c), so they are a moving average and not to be subtracted. When
-/// balancing is switched off, they stay as they were. They are there only if `/proc/sys/kernel/numa_balancing` was not
-/// 0 and a scan was finished.
+/// (`task_numa_placement` in kernel/sched/fair.c), so they are a moving average and not to be
+/// subtracted. When balancing is switched off, they stay as they were. They are there only if
+/// `/proc/sys/kernel/numa_balancing` was not 0 and a scan was finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NumaFaults {

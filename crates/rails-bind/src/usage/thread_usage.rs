@@ -23,7 +23,8 @@ use std::{
 pub struct ThreadUsage {
     /// The thread.
     pub tid: Tid,
-    /// The thread's beginning, from the machine's start, to a clock tick; with the number it names a thread for good.
+    /// The thread's beginning, from the machine's start, to a clock tick; with the number it names
+    /// a thread for good.
     #[serde(rename = "started_after_boot_ms", serialize_with = "As::<DurationMilliSeconds>::serialize")]
     pub started: Duration,
 
@@ -33,11 +34,12 @@ pub struct ThreadUsage {
     /// Time in the kernel on the thread's behalf, to a clock tick.
     #[serde(rename = "system_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub system: Duration,
-    /// Time on a CPU, to a nanosecond, as of the last scheduler tick or switch; `None` where the kernel does not
-    /// account for it, and for a thread that has never run.
+    /// Time on a CPU, to a nanosecond, as of the last scheduler tick or switch; `None` where the
+    /// kernel does not account for it, and for a thread that has never run.
     #[serde(rename = "cpu_time_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub cpu_time: Option<Duration>,
-    /// Time that the thread was ready to run and waited for a CPU; `None` as with the time on a CPU.
+    /// Time that the thread was ready to run and waited for a CPU; `None` as with the time on a
+    /// CPU.
     #[serde(rename = "run_queue_wait_ns", serialize_with = "As::<Option<DurationNanoSeconds>>::serialize")]
     pub run_queue_wait: Option<Duration>,
 
@@ -45,8 +47,8 @@ pub struct ThreadUsage {
     pub voluntary_switches: u64,
     /// The number of times that the kernel took the CPU from the thread.
     pub involuntary_switches: u64,
-    /// The number of the thread's moves to another CPU; `None` if the kernel does not count them (before Linux 6.15
-    /// that takes `CONFIG_SCHED_DEBUG`).
+    /// The number of the thread's moves to another CPU; `None` if the kernel does not count them
+    /// (before Linux 6.15 that takes `CONFIG_SCHED_DEBUG`).
     pub migrations: Option<u64>,
     /// The CPU that the thread last ran on, or runs on.
     pub last_cpu: CpuId,
@@ -55,7 +57,8 @@ pub struct ThreadUsage {
     pub class: SchedulingClass,
     /// The thread's nice value.
     pub nice: i32,
-    /// The kernel's own measure of precedence, lower first: 0 to 39 with a nice value, below 0 in real-time classes.
+    /// The kernel's own measure of precedence, lower first: 0 to 39 with a nice value, below 0 in
+    /// real-time classes.
     pub priority: i32,
 
     /// Page faults that took no reading from a disk.
@@ -82,11 +85,12 @@ impl ThreadUsage {
         Task { tid, process: None }.usage()
     }
 
-    /// Reads the usage of thread `tid` of process `process`. A process has the number of its first thread.
+    /// Reads the usage of thread `tid` of process `process`. A process has the number of its first
+    /// thread.
     ///
     /// # Privileges
-    /// None (measured on Linux 6.18 and 6.1: any user reads these files of any process), unless `/proc` is mounted with
-    /// `hidepid`.
+    /// None (measured on Linux 6.18 and 6.1: any user reads these files of any process), unless
+    /// `/proc` is mounted with `hidepid`.
     ///
     /// # Errors
     /// [`UsageError::NoSuchThread`] for a thread that has ended, or is of a third process.
@@ -123,8 +127,8 @@ pub(crate) fn started(tid: Tid) -> Result<Duration, UsageError> {
     Task { tid, process: Some(tid) }.stat().map(|stat| of_ticks(stat.started_ticks))
 }
 
-/// A thread below `/proc`. The folder of a thread that is not its process's first can be opened by number, though it is
-/// not listed.
+/// A thread below `/proc`. The folder of a thread that is not its process's first can be opened by
+/// number, though it is not listed.
 #[derive(Debug, Clone, Copy)]
 struct Task {
     tid: Tid,
@@ -189,8 +193,8 @@ impl Task {
         parse(&String::from_utf8_lossy(&bytes)).ok_or(UsageError::Malformed { path, field })
     }
 
-    /// A thread that has ended takes its directory along (`ENOENT`); one that ends while its file is open fails with
-    /// `ESRCH`.
+    /// A thread that has ended takes its directory along (`ENOENT`); one that ends while its file
+    /// is open fails with `ESRCH`.
     fn unreadable(self, path: String, source: io::Error) -> UsageError {
         let has_ended = || !fs::exists(self.folder()).unwrap_or(true);
         match source.raw_os_error() {
@@ -201,7 +205,8 @@ impl Task {
     }
 }
 
-/// Reads a file of `/proc`, whose size is unknown: `fs::read` would ask for it, and read in small pieces.
+/// Reads a file of `/proc`, whose size is unknown: `fs::read` would ask for it, and read in small
+/// pieces.
 fn read(path: &str) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let mut bytes = vec![0; 4096];
@@ -221,7 +226,8 @@ fn read(path: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The kernel counts in ticks of `sysconf(_SC_CLK_TCK)`, which is 100 a second wherever Linux runs today.
+/// The kernel counts in ticks of `sysconf(_SC_CLK_TCK)`, which is 100 a second wherever Linux runs
+/// today.
 fn of_ticks(ticks: u64) -> Duration {
     static PER_SECOND: OnceLock<u64> = OnceLock::new();
     let per_second = *PER_SECOND.get_or_init(|| {

@@ -21,7 +21,8 @@ use std::{
     process::Command,
 };
 
-/// Plays, in a worker, a process that wants no good: it locks the files from their first byte to beyond all numbers.
+/// Plays, in a worker, a process that wants no good: it locks the files from their first byte to
+/// beyond all numbers.
 pub(crate) fn lock_to_the_end(claims: &Claims) -> usize {
     let mut locked = 0;
     for (name, length) in [("cpus", 0), ("interrupts", 1 << 62), ("queues.eth0", 0)] {
@@ -35,7 +36,8 @@ pub(crate) fn lock_to_the_end(claims: &Claims) -> usize {
     locked
 }
 
-/// Plays, in a worker, a process of any program: its lock on the CPUs belongs to an open file and to no process.
+/// Plays, in a worker, a process of any program: its lock on the CPUs belongs to an open file and
+/// to no process.
 pub(crate) fn lock_for_an_open_file(claims: &Claims) {
     let file = fs::File::options().write(true).open(claims.folder().join("cpus")).expect("anybody may write there");
     fcntl(&file, FcntlArg::F_OFD_SETLK(&lock(0))).expect("nobody holds any of it");
@@ -43,7 +45,8 @@ pub(crate) fn lock_for_an_open_file(claims: &Claims) {
     std::mem::forget(file);
 }
 
-/// Locks all CPUs and becomes that program, which inherits the file and so the lock. Plays in a worker.
+/// Locks all CPUs and becomes that program, which inherits the file and so the lock. Plays in a
+/// worker.
 pub(crate) fn lock_and_execute(claims: &Claims, program: &str) {
     let file = fs::File::options().write(true).open(claims.folder().join("cpus")).expect("anybody may write there");
     fcntl(&file, FcntlArg::F_SETLK(&lock(0))).expect("nobody holds any of it");
@@ -52,7 +55,8 @@ pub(crate) fn lock_and_execute(claims: &Claims, program: &str) {
     panic!("{program}: {}", Command::new(program).exec());
 }
 
-/// Makes the file of the CPUs, with a lease that keeps others from opening it for 45 s. Plays in a worker.
+/// Makes the file of the CPUs, with a lease that keeps others from opening it for 45 s. Plays in a
+/// worker.
 pub(crate) fn lease(claims: &Claims) {
     let file = fs::File::options().write(true).create_new(true).open(claims.folder().join("cpus")).expect("it is new");
     file.set_permissions(PermissionsExt::from_mode(0o666)).expect("it is ours");
@@ -78,8 +82,8 @@ fn mode(path: &std::path::Path) -> u32 {
 #[test]
 fn folder_and_files_are_open_to_every_user() {
     let (_folder, claims) = folder();
-    // Also with the umask of a process that keeps its files to itself. It is the whole process's, and no other test of
-    // this program looks at the mode of a file that it makes.
+    // Also with the umask of a process that keeps its files to itself. It is the whole process's, and
+    // no other test of this program looks at the mode of a file that it makes.
     let umask = nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
     let claimed = claims.claim([Resource::Interrupt(1)]);
     nix::sys::stat::umask(umask);
@@ -131,7 +135,8 @@ fn removed_under_claimers_is_made_anew() {
         } else {
             let _ = fs::remove_dir_all(claims.folder());
         }
-        // A claim from before the removal is lost; a process that claims after the removal has to find a file.
+        // A claim from before the removal is lost; a process that claims after the removal has to find a
+        // file.
         for worker in &mut workers {
             let answer = worker.answer();
             assert!(answer == "ok CPU 0" || answer.starts_with("error CPU 0 is held by "), "{answer}");

@@ -7,11 +7,13 @@ use nix::{
 };
 use rails_bind::claims::{Claim, ClaimError, Claims};
 
-/// Plays in a worker, which holds CPU 0. The child goes on until the test closes its end of the pipe.
+/// Plays in a worker, which holds CPU 0. The child goes on until the test closes its end of the
+/// pipe.
 pub(crate) fn fork_and_look(claims: &Claims, held: &mut Vec<Claim>, told: &mut dyn Iterator<Item = String>) {
     let parent = std::process::id();
-    // SAFETY: the other thread of the process is the test harness's, which does nothing but wait for this one. So no
-    // lock is held that the child could wait for, neither of the allocator nor of the registry of claims.
+    // SAFETY: the other thread of the process is the test harness's, which does nothing but wait for
+    // this one. So no lock is held that the child could wait for, neither of the allocator nor of
+    // the registry of claims.
     #[allow(unsafe_code, reason = "a fork without exec is what is tested, and nothing in the crate forks")]
     let forked = unsafe { fork() }.expect("there is room for a process");
     match forked {
@@ -72,7 +74,8 @@ fn forked_child_holds_nothing_of_its_parents() {
     // The parent dies, and the child with its copies of the descriptors lives.
     let parent = nix::unistd::Pid::from_raw(i32::try_from(worker.pid()).expect("Linux ends at 2^22"));
     nix::sys::signal::kill(parent, nix::sys::signal::Signal::SIGKILL).expect("it is ours");
-    // Waits until all of the worker's threads have ended: the state in /proc is that of the first. `Worker` reaps it.
+    // Waits until all of the worker's threads have ended: the state in /proc is that of the first.
+    // `Worker` reaps it.
     waitid(Id::Pid(parent), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).expect("it is ours");
     let ours = claims.claim(cpus([0])).expect("the parent is dead");
     let refused = worker.tell("claim");

@@ -1,4 +1,5 @@
-//! Claims of several processes: races, kills, forks, other users, and files that are not what they should be.
+//! Claims of several processes: races, kills, forks, other users, and files that are not what they
+//! should be.
 
 mod files;
 mod fork;

@@ -1,7 +1,7 @@
 //! Another process, which makes the claims that a test names.
 //!
-//! The test program runs itself again: the test [`worker`] is that process where it finds its folder in the
-//! environment.
+//! The test program runs itself again: the test [`worker`] is that process where it finds its
+//! folder in the environment.
 
 use rails_bind::claims::{Claim, Claims, Resource};
 use rails_topo::CpuId;
@@ -52,8 +52,9 @@ impl Worker {
         self.child.id()
     }
 
-    /// `claim 0 1`, `move 1 0` (to CPU 1 from 0), `limit 2` (of CPUs for a user), `release`, `list`, `taken`,
-    /// `lock-all`, `lock-file`, `lease`, `execute PATH`, `fork`; the answer is `ok ...` or `error ...`.
+    /// `claim 0 1`, `move 1 0` (to CPU 1 from 0), `limit 2` (of CPUs for a user), `release`,
+    /// `list`, `taken`, `lock-all`, `lock-file`, `lease`, `execute PATH`, `fork`; the answer is
+    /// `ok ...` or `error ...`.
     pub(crate) fn tell(&mut self, what: &str) -> String {
         self.say(what);
         self.answer()

@@ -44,7 +44,8 @@ fn wishes(nic: &Nic) -> Vec<CpuSet> {
     nic.interrupts.iter().map(|interrupt| wish(interrupt.number)).collect()
 }
 
-/// The CPUs that served the NIC's interrupts while packets went over the cable, and the number of interrupts.
+/// The CPUs that served the NIC's interrupts while packets went over the cable, and the number of
+/// interrupts.
 fn served(cable: &Cable, nic: &Nic) -> (CpuSet, u64) {
     // An interrupt moves when it next fires, which may still be counted where it was.
     cable.ping(3).expect("the cable carries");
@@ -249,7 +250,8 @@ fn guest_bad_wishes_are_refused_by_name() {
     assert!(matches!(error, ApplyError::Setting(SettingError::ReadOnly { .. })), "{error}");
 }
 
-/// The kernel drops offline CPUs from a mask of steering, if need be all of them, which switches it off.
+/// The kernel drops offline CPUs from a mask of steering, if need be all of them, which switches it
+/// off.
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
 fn guest_refused_steering_changes_nothing() {

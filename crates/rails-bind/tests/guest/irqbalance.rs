@@ -44,7 +44,8 @@ impl Irqbalance {
         (this, balancer)
     }
 
-    /// Waits for something that irqbalance does at its next looks; it is slow on an emulated machine.
+    /// Waits for something that irqbalance does at its next looks; it is slow on an emulated
+    /// machine.
     fn until<T>(&self, what: &str, check: impl Fn() -> Option<T>) -> T {
         let began = Instant::now();
         loop {
@@ -102,7 +103,8 @@ fn guest_irqbalance_heeds_bans_and_moves_the_rest() {
     let banned: BTreeSet<u32> = ours.iter().copied().chain([1]).collect();
     assert_eq!(balancer.banned().expect("root is listened to"), banned);
     nic_interrupts().iter().for_each(|number| wish_for(*number, &all));
-    // irqbalance decides on later moves with the ban: each change of the list makes it place all interrupts anew.
+    // irqbalance decides on later moves with the ban: each change of the list makes it place all
+    // interrupts anew.
     running.until("it places the others", || others.iter().all(|number| wish(*number) != all).then_some(()));
     for number in ours {
         assert_eq!(wish(*number), all, "interrupt {number} was to be left alone");

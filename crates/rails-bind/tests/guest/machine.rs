@@ -3,7 +3,8 @@
 use rails_lab::guest;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The machine, for one test at a time: they take CPUs away, load all of them, fill a node, and confine the process.
+/// The machine, for one test at a time: they take CPUs away, load all of them, fill a node, and
+/// confine the process.
 ///
 /// # Panics
 /// Outside the guest, where none of these tests may run.

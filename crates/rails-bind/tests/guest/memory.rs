@@ -1,8 +1,8 @@
-//! Buffers lie on the nodes of their policy, on a machine with two nodes, before and after they move, and while they
-//! are used.
+//! Buffers lie on the nodes of their policy, on a machine with two nodes, before and after they
+//! move, and while they are used.
 //!
-//! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there: pages on node 1 were
-//! put there.
+//! Every buffer is touched from a CPU of node 0, so that one without its policy would lie there:
+//! pages on node 1 were put there.
 
 use crate::machine::machine;
 use rails_bind::{
@@ -11,8 +11,7 @@ use rails_bind::{
         self, BufferOptions, BufferPool, MemoryError, MemoryPolicy, NumaBuffer, Pages, PooledBuffer, Residency,
         process, residency_of,
     },
-    thread::Tid,
-    thread::{self, ThreadGuard},
+    thread::{self, ThreadGuard, Tid},
 };
 use rails_lab::guest::drop_caches;
 use rails_topo::{CpuSet, NodeId, NodeSet};
@@ -42,7 +41,8 @@ fn guest() -> Guest {
     Guest { _alone: machine(), _on_node_0: on_node(0) }
 }
 
-/// Tells the other threads of a test to end, also when the test fails: it would wait for them for ever otherwise.
+/// Tells the other threads of a test to end, also when the test fails: it would wait for them for
+/// ever otherwise.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -82,7 +82,8 @@ fn residency(buffer: &NumaBuffer) -> Residency {
     buffer.residency().expect("it can be asked")
 }
 
-/// Whether every byte is `byte`, by slices: an unoptimized loop over bytes takes seconds in an emulated machine.
+/// Whether every byte is `byte`, by slices: an unoptimized loop over bytes takes seconds in an
+/// emulated machine.
 fn is_filled(bytes: &[u8], byte: u8) -> bool {
     bytes.chunks(PAGE).all(|chunk| *chunk == [byte; PAGE][..chunk.len()])
 }
@@ -119,7 +120,8 @@ fn guest_buffers_of_every_policy_lie_where_asked() {
         let buffer = laid(SIZE, policy.clone());
         let found = residency(&buffer);
         if policy == MemoryPolicy::Default {
-            // The kernel may be balancing this memory, and then hides pages; no page is elsewhere, and none absent.
+            // The kernel may be balancing this memory, and then hides pages; no page is elsewhere, and none
+            // absent.
             assert_eq!((found.pages_on(NodeId(1)), found.absent()), (0, 0), "{found}");
             continue;
         }
@@ -320,7 +322,8 @@ fn guest_long_strict_memory_on_a_full_node() {
         MemoryError::Exhausted { nodes: Some(of), .. } => assert_eq!(of, nodes("1")),
         other => panic!("{other}"),
     }
-    // Less is tried, and refused once the node is down to the kernel's own reserve. This process is alive then.
+    // Less is tried, and refused once the node is down to the kernel's own reserve. This process is
+    // alive then.
     let mut last = Vec::new();
     let error = loop {
         match NumaBuffer::new(MIB, &BufferOptions::new().policy(bind("1"))) {
@@ -351,8 +354,8 @@ fn guest_long_strict_memory_on_a_full_node() {
         assert_eq!(rebound.after.pages_on(NodeId(0)), rebound.failed);
         assert_eq!(rebound.after.pages_on(NodeId(1)), rebound.moved);
     }
-    // Nothing was left behind of what failed. Freed pages wait for a moment in lists of each CPU; and files that made
-    // way on the full node were read anew into the other.
+    // Nothing was left behind of what failed. Freed pages wait for a moment in lists of each CPU; and
+    // files that made way on the full node were read anew into the other.
     drop(last);
     drop_caches().expect("the guest's tests run as root");
     for (node, before) in [(0, free_0), (1, free_1)] {
@@ -390,8 +393,8 @@ fn guest_explicit_huge_pages_of_the_node() {
     assert_eq!((buffer.capacity(), found.page_bytes(), found.pages()), (SIZE, 2 << 20, 4));
     assert_eq!((found.pages_on(NodeId(1)), found.bytes_on(NodeId(1)), found.absent()), (4, SIZE as u64, 0));
     drop(buffer);
-    // The machine has four, but not on this node: they move there, with what they were made of, and no touch ends in
-    // SIGBUS.
+    // The machine has four, but not on this node: they move there, with what they were made of, and no
+    // touch ends in SIGBUS.
     let mut buffer = NumaBuffer::new(SIZE, &huge.clone().policy(bind("0"))).expect("four are reserved");
     buffer.fill(1);
     assert_eq!(residency(&buffer).pages_on(NodeId(0)), 4);
@@ -503,8 +506,8 @@ fn guest_another_process_is_looked_at_and_moved() {
     assert!(matches!(gone, Err(MemoryError::NoSuchProcess { .. })), "{gone:?}");
 }
 
-/// Memory without a policy is what the kernel's NUMA balancing works on: it is marked, and pages that are marked do not
-/// tell where they are, on some kernels. They move all the same.
+/// Memory without a policy is what the kernel's NUMA balancing works on: it is marked, and pages
+/// that are marked do not tell where they are, on some kernels. They move all the same.
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]
 fn guest_memory_that_the_kernel_balances_can_be_moved() {

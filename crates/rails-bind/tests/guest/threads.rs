@@ -51,7 +51,8 @@ struct Evidence {
 }
 
 impl Evidence {
-    /// The reason why the thread was not on `cpus` alone, if so: the check that the tests are about.
+    /// The reason why the thread was not on `cpus` alone, if so: the check that the tests are
+    /// about.
     fn against(&self, cpus: &CpuSet) -> Result<(), String> {
         if let Whereabouts::Outside(elsewhere) = self.history.within(cpus) {
             return Err(format!("it was seen on CPUs {elsewhere}"));
@@ -69,8 +70,9 @@ impl Evidence {
     }
 }
 
-/// Observes a busy thread, bound to `cpus` or not, while all CPUs are loaded, first those of one node more than those
-/// of the other and then the other way round, so that the kernel has reason to move it.
+/// Observes a busy thread, bound to `cpus` or not, while all CPUs are loaded, first those of one
+/// node more than those of the other and then the other way round, so that the kernel has reason to
+/// move it.
 fn observe_under_load(cpus: Option<&CpuSet>) -> Evidence {
     let end = AtomicBool::new(false);
     let turns: [AtomicU64; CPUS] = Default::default();
@@ -271,12 +273,13 @@ fn guest_offline_cpus_refused_and_given_back() {
         let guard = thread::bind_current(&node).expect("one CPU of the node is online");
         assert_eq!(guard.outcome(), &Outcome::Partial { wanted: node.clone(), got: set("2") });
         drop(offline);
-        // A kernel may let the CPU join when it is back (Linux 6.1 does not), and the binding holds either way.
+        // A kernel may let the CPU join when it is back (Linux 6.1 does not), and the binding holds either
+        // way.
         assert!(guard.check().expect("readable").holds());
         guard.restore().expect("nothing is in the way");
         assert_eq!(thread::current_affinity().expect("readable"), all);
-        // A kernel that forgets the CPU that was offline meanwhile (Linux 6.1) is found out, and one that does not is
-        // not blamed.
+        // A kernel that forgets the CPU that was offline meanwhile (Linux 6.1) is found out, and one that
+        // does not is not blamed.
         let offline = Offline::take(LAST);
         let restored = thread::bind_current(&set("0")).expect("it is there").restore();
         drop(offline);
@@ -361,8 +364,8 @@ fn guest_numa_faults_are_told_when_the_kernel_looks() {
         let tid = thread::current_tid();
         let _bound = thread::bind_current(&node_1()).expect("the node is there");
         let mut buffer = vec![1_u8; 16 << 20];
-        // The kernel begins to look when the thread has run for a second, and may come by a shared library's page on
-        // the other node first. The number of rounds only bounds a failure.
+        // The kernel begins to look when the thread has run for a second, and may come by a shared
+        // library's page on the other node first. The number of rounds only bounds a failure.
         let numa = (0..20_000_u32).find_map(|round| {
             buffer.iter_mut().step_by(4096).for_each(|byte| *byte = round as u8);
             ThreadUsage::of(tid).expect("it lives").numa.filter(|numa| numa.local() > 0)

@@ -3,7 +3,8 @@
 use rails_bind::settings::{Change, Host, Journal, Refusals, Setting, SettingError, Value};
 use std::{env, process::Command};
 
-/// `/sys` is of a first namespace, and the test runs in a second one with another interface of the same name.
+/// `/sys` is of a first namespace, and the test runs in a second one with another interface of the
+/// same name.
 #[test]
 #[ignore = "needs root: it makes network namespaces"]
 fn netns_foreign_interfaces_are_left_alone() {

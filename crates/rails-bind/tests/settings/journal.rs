@@ -10,7 +10,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Another process that holds interrupt 24 on CPU 2 and steers packets to CPU 1, until it is killed.
+/// Another process that holds interrupt 24 on CPU 2 and steers packets to CPU 1, until it is
+/// killed.
 struct Holder(Child);
 
 impl Holder {
@@ -140,8 +141,8 @@ fn kept_changes_stay_until_undone() {
     assert_eq!((undone.len(), machine.affinity(24), machine.records()), (1, "0-3".to_owned(), 0));
 }
 
-/// A process that is killed between a change and reading it back cannot have written down what the kernel made of it:
-/// it leaves CPUs out that are offline.
+/// A process that is killed between a change and reading it back cannot have written down what the
+/// kernel made of it: it leaves CPUs out that are offline.
 #[test]
 fn undo_of_a_change_in_progress() {
     for (now, after, records) in
@@ -190,7 +191,8 @@ fn undo_after_a_kill_at_any_step() {
                 let after = if changed.contains(&interrupt) { "1" } else { "0-3" };
                 assert_eq!(machine.affinity(interrupt), after, "{found}");
             }
-            // An administrator's later change can still be put back by force; a setting that we never touched cannot.
+            // An administrator's later change can still be put back by force; a setting that we never touched
+            // cannot.
             let touched = [24, 25].into_iter().zip(progress).filter(|(_, progress)| *progress != "planned");
             let forced = touched.filter(|(interrupt, _)| changed.contains(interrupt)).count();
             let undone = journal.undo(&host, Undo::AbandonedAndKept, true).expect("it can be read");

@@ -76,7 +76,8 @@ impl Machine {
         self.journal().records().expect("the journal can be read").len()
     }
 
-    /// Makes the journal's only record one of a process that was killed when the changes had come so far.
+    /// Makes the journal's only record one of a process that was killed when the changes had come
+    /// so far.
     pub(crate) fn came_to(&self, progress: &[&str]) {
         self.rewrite_record(|record| {
             for (entry, progress) in progress.iter().enumerate() {
@@ -116,7 +117,8 @@ impl Machine {
     }
 }
 
-/// Another process that holds claims: this test program once more, as the test [`other`]. Dropping it ends it.
+/// Another process that holds claims: this test program once more, as the test [`other`]. Dropping
+/// it ends it.
 pub(crate) struct Other {
     child: Child,
     said: Lines<BufReader<ChildStdout>>,

@@ -1,7 +1,8 @@
 //! Work on the cores of the thread's helpers, while the driver does other pieces of it.
 //!
-//! The driver takes each piece back in its order. If no helper has begun with it, the driver does it; if a helper is still
-//! at it, as one that has lost its CPU, the driver does it again. So a helper holds nothing up.
+//! The driver takes each piece back in its order. If no helper has begun with it, the driver does
+//! it; if a helper is still at it, as one that has lost its CPU, the driver does it again. So a
+//! helper holds nothing up.
 
 use rails_task::{Helpers, Job, Taken};
 use std::{collections::VecDeque, ops::Add, sync::Arc, time::Instant};
@@ -10,8 +11,8 @@ use std::{collections::VecDeque, ops::Add, sync::Arc, time::Instant};
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HelperStats {
-    /// Bursts to be sealed, and trains to be opened, that were offered: those that were due before the driver was done
-    /// with others.
+    /// Bursts to be sealed, and trains to be opened, that were offered: those that were due before
+    /// the driver was done with others.
     pub offered: u64,
     /// Offered pieces that a helper has done.
     pub done: u64,
@@ -50,7 +51,8 @@ impl<W: Work> Ahead<W> {
         self.waiting.is_empty()
     }
 
-    /// Whether another piece is to be offered while these wait: there are helpers, and their thread is behind.
+    /// Whether another piece is to be offered while these wait: there are helpers, and their thread
+    /// is behind.
     pub(super) fn has_room(&self, now: Instant) -> bool {
         self.waiting.len() < self.jobs.len() && self.helpers.as_ref().is_some_and(|helpers| helpers.are_wanted(now))
     }

@@ -46,7 +46,8 @@ impl Bursts {
         self.left < self.burst.len() || self.probe.is_some()
     }
 
-    /// Sends the probes of the path's MTU and the segments that may leave now. Returns whether more may follow at once.
+    /// Sends the probes of the path's MTU and the segments that may leave now. Returns whether more
+    /// may follow at once.
     pub(super) fn transmit(
         &mut self,
         socket: &UdpSocket,
@@ -72,7 +73,8 @@ impl Bursts {
             if sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
                 return false;
             }
-            // Segments of another error count as lost. A path that takes none at all is noticed by its silence.
+            // Segments of another error count as lost. A path that takes none at all is noticed by
+            // its silence.
         }
         true
     }
@@ -143,7 +145,8 @@ impl Bursts {
         Some((header.packet, datagram))
     }
 
-    /// The segments of the next call, and the bytes of each of them but the last, which may be shorter.
+    /// The segments of the next call, and the bytes of each of them but the last, which may be
+    /// shorter.
     fn next(&self) -> (&[Segment], usize) {
         let (segments, is_sealed) = (&self.burst[self.left..], self.sealing.is_some());
         let most = segments_per_call(&segments[0], is_sealed);

@@ -1,5 +1,5 @@
-//! A connection as two runs of bytes: written bytes go out in messages, and the peer's messages are read one after the
-//! other. It waits by wakers, so that lanes and `AsyncRead` are made of it.
+//! A connection as two runs of bytes: written bytes go out in messages, and the peer's messages are
+//! read one after the other. It waits by wakers, so that lanes and `AsyncRead` are made of it.
 
 use super::{
     Connection,
@@ -19,8 +19,8 @@ use std::{
     time::Instant,
 };
 
-/// A connection that carries bytes both ways. Dropping it delivers the written bytes, if the runtime lives on, and
-/// drops those that were not read.
+/// A connection that carries bytes both ways. Dropping it delivers the written bytes, if the
+/// runtime lives on, and drops those that were not read.
 #[derive(Debug)]
 pub(super) struct ByteStream {
     pub(super) connection: Connection,
@@ -49,7 +49,8 @@ impl ByteStream {
         Self { connection, reading, max_unsent: AtomicU64::new(MAX_UNSENT) }
     }
 
-    /// The most bytes that wait unsent before a write has to wait. Each message costs more than its bytes.
+    /// The most bytes that wait unsent before a write has to wait. Each message costs more than its
+    /// bytes.
     pub(super) fn max_unsent(&self) -> u64 {
         self.max_unsent.load(Relaxed)
     }
@@ -90,8 +91,8 @@ impl ByteStream {
         })
     }
 
-    /// Waits until [`try_write`](Self::try_write) takes bytes, or has an error; with a `divisor` of 2, until half of the
-    /// bytes that may wait do not.
+    /// Waits until [`try_write`](Self::try_write) takes bytes, or has an error; with a `divisor` of
+    /// 2, until half of the bytes that may wait do not.
     pub(super) fn poll_writable(&self, context: &mut Context<'_>, divisor: u64) -> Poll<io::Result<()>> {
         let threshold = self.max_unsent().div_ceil(divisor);
         let look = |state: &mut ConnectionState| {
@@ -124,7 +125,8 @@ impl ByteStream {
         outcome
     }
 
-    /// Copies bytes that have arrived into the buffers. Returns how many; zero if the peer sends no more.
+    /// Copies bytes that have arrived into the buffers. Returns how many; zero if the peer sends no
+    /// more.
     pub(super) fn try_read(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let mut reading = self.reading();
         let before = (reading.awaited, reading.is_broken);
@@ -226,7 +228,8 @@ impl Drop for ByteStream {
     }
 }
 
-/// The bytes that may wait unsent, unless the caller limits them: two chunks of 512 KiB, one on its way and one in reserve.
+/// The bytes that may wait unsent, unless the caller limits them: two chunks of 512 KiB, one on its
+/// way and one in reserve.
 const MAX_UNSENT: u64 = 1 << 20;
 /// The longest message that is made of written bytes. The peer reads it once it is whole.
 pub(super) const MAX_WRITTEN: usize = 256 << 10;

@@ -1,5 +1,6 @@
-//! The task that drives a connection: moves bytes between its sockets, its protocol and its callers' memory, and keeps
-//! the time. It decides nothing: [`Round`] has the order of what it does.
+//! The task that drives a connection: moves bytes between its sockets, its protocol and its
+//! callers' memory, and keeps the time. It decides nothing: [`Round`] has the order of what it
+//! does.
 
 use super::{
     bursts::Bursts,

@@ -168,8 +168,8 @@ pub enum CloseError {
     /// The connection has ended before.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
-    /// The peer does not take the messages. The connection goes on to deliver them for up to 5 s, as long as its
-    /// runtime lives.
+    /// The peer does not take the messages. The connection goes on to deliver them for up to 5 s,
+    /// as long as its runtime lives.
     #[error("for {limit:?} {remote} has taken none of the last {bytes} bytes")]
     NotDelivered {
         /// The peer's address.
@@ -179,8 +179,9 @@ pub enum CloseError {
         /// [`CeleritasOptions::close_timeout`](super::CeleritasOptions::close_timeout).
         limit: Duration,
     },
-    /// The peer has every message that it was to have, and the connection does not come to its end: the peer does not
-    /// end its own direction, sends nothing of the messages that are missing of it, or reads no frames.
+    /// The peer has every message that it was to have, and the connection does not come to its end:
+    /// the peer does not end its own direction, sends nothing of the messages that are missing
+    /// of it, or reads no frames.
     #[error("for {limit:?} nothing new has come from {remote}, and the connection has not come to its end")]
     NotEnded {
         /// The peer's address.
@@ -203,13 +204,15 @@ pub enum SendError {
     /// This end has said that it sends no more.
     #[error("the connection is closed for sending")]
     Closed,
-    /// As many bytes wait to be sent as [may](super::CeleritasOptions::max_unsent), or another caller waits for room.
+    /// As many bytes wait to be sent as [may](super::CeleritasOptions::max_unsent), or another
+    /// caller waits for room.
     #[error("the messages before this one wait to be sent, and take all the room")]
     Full,
     /// The peer does not want the message, or has no memory for it.
     #[error("the peer has refused message {0}")]
     Refused(u32),
-    /// The message had not arrived by its deadline, and was given up. It may have arrived all the same.
+    /// The message had not arrived by its deadline, and was given up. It may have arrived all the
+    /// same.
     #[error("message {0} had not arrived by its deadline")]
     Expired(u32),
 }
@@ -221,7 +224,8 @@ pub enum ReceiveError {
     /// The peer has given the message up.
     #[error("the peer has given message {0} up")]
     GivenUp(u32),
-    /// The blocks do not hold the message, or it is longer than this end takes without blocks. This end tells the peer.
+    /// The blocks do not hold the message, or it is longer than this end takes without blocks. This
+    /// end tells the peer.
     #[error("message {number} has {length} bytes, more than there is memory for")]
     TooLong {
         /// The message's number.

@@ -1,4 +1,5 @@
-//! The first bytes of the control channel: 24 from each end, and nothing else before both have come.
+//! The first bytes of the control channel: 24 from each end, and nothing else before both have
+//! come.
 
 use crate::proto::wire::Token;
 use rails_proto::handshake::Message;

@@ -22,9 +22,9 @@ use std::{
 
 /// Celeritas as a [`Transport`] of lanes: `celeritas://10.0.0.1:7575`.
 ///
-/// A lane is a connection that carries bytes. Submitted bytes go out in messages of at most 256 KiB; 1 MiB may wait
-/// unsent, of which each message takes 512 bytes more than it has. Received bytes are copied once, into the buffers of
-/// the stream.
+/// A lane is a connection that carries bytes. Submitted bytes go out in messages of at most 256
+/// KiB; 1 MiB may wait unsent, of which each message takes 512 bytes more than it has. Received
+/// bytes are copied once, into the buffers of the stream.
 ///
 /// # Examples
 /// ```
@@ -58,7 +58,8 @@ impl CeleritasTransport {
         Self { options, paths: BTreeMap::new() }
     }
 
-    /// Other options for the lanes of one path: those that connect to this address, and those that are accepted on it.
+    /// Other options for the lanes of one path: those that connect to this address, and those that
+    /// are accepted on it.
     pub fn path(mut self, address: IpAddr, options: CeleritasOptions) -> Self {
         self.paths.insert(address, options);
         self

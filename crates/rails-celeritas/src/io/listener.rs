@@ -18,18 +18,20 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Accepts the connections that peers open to one address. A task on the runtime where it was opened exchanges the
-/// greetings. Peers that do not greet, or cannot authenticate themselves, are its own business: it
-/// [counts](Self::turned_away) them, and tells of them with `tracing`.
+/// Accepts the connections that peers open to one address. A task on the runtime where it was
+/// opened exchanges the greetings. Peers that do not greet, or cannot authenticate themselves, are
+/// its own business: it [counts](Self::turned_away) them, and tells of them with `tracing`.
 ///
-/// At most 256 peers greet at a time, 64 of them of one IPv4 address or IPv6 network of 64 bits; each has 10 s. At a
-/// limit a silent peer makes room for the next ([`rails_proto::admission`]). At most 500 TLS handshakes begin in a
-/// second with strangers, as many with origins that have an open connection, and 125 with each origin.
+/// At most 256 peers greet at a time, 64 of them of one IPv4 address or IPv6 network of 64 bits;
+/// each has 10 s. At a limit a silent peer makes room for the next ([`rails_proto::admission`]). At
+/// most 500 TLS handshakes begin in a second with strangers, as many with origins that have an open
+/// connection, and 125 with each origin.
 ///
-/// At most 64 peers that have greeted wait for [`accept`](Self::accept): until then they wait as for an end that is
-/// stopped, which their silence does not end. While so many wait, the listener takes no further ones: those that greet
-/// already come to the end of it, up to 256 more; the others are in the kernel's backlog. The listener serves these in
-/// their order once there is a call, unless they have given up before, as an end of this library does after 10 s.
+/// At most 64 peers that have greeted wait for [`accept`](Self::accept): until then they wait as
+/// for an end that is stopped, which their silence does not end. While so many wait, the listener
+/// takes no further ones: those that greet already come to the end of it, up to 256 more; the
+/// others are in the kernel's backlog. The listener serves these in their order once there is a
+/// call, unless they have given up before, as an end of this library does after 10 s.
 #[derive(Debug)]
 pub struct CeleritasListener {
     local: SocketAddr,
@@ -44,7 +46,8 @@ impl CeleritasOptions {
     /// [`local_addr`](CeleritasListener::local_addr) then has.
     ///
     /// # Errors
-    /// [`OpenConnectionError::Listen`], [`OpenConnectionError::NoRate`], [`OpenConnectionError::Role`], [`OpenConnectionError::NoEncryption`].
+    /// [`OpenConnectionError::Listen`], [`OpenConnectionError::NoRate`],
+    /// [`OpenConnectionError::Role`], [`OpenConnectionError::NoEncryption`].
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O and time enabled.
@@ -66,12 +69,12 @@ impl CeleritasListener {
         self.local
     }
 
-    /// Waits for the next connection, which the calling thread's runtime drives. A shortage of descriptors is waited out.
-    /// Cancelling it loses no connection.
+    /// Waits for the next connection, which the calling thread's runtime drives. A shortage of
+    /// descriptors is waited out. Cancelling it loses no connection.
     ///
     /// # Errors
-    /// [`OpenConnectionError::Accept`] and then [`OpenConnectionError::Ended`], if no connection can be accepted any more: both are
-    /// [permanent](OpenConnectionError::is_permanent).
+    /// [`OpenConnectionError::Accept`] and then [`OpenConnectionError::Ended`], if no connection
+    /// can be accepted any more: both are [permanent](OpenConnectionError::is_permanent).
     pub async fn accept(&self) -> Result<Connection, OpenConnectionError> {
         loop {
             let greeted = self.greeted.lock().await.recv().await;
@@ -154,8 +157,8 @@ async fn accept_all(
     }
 }
 
-/// The next connection, once few others wait for their tasks: the listener would displace peers whose words no task has
-/// read yet.
+/// The next connection, once few others wait for their tasks: the listener would displace peers
+/// whose words no task has read yet.
 async fn next_lane(
     acceptor: &TcpAcceptor,
     unread: &Arc<Semaphore>,
@@ -198,5 +201,6 @@ impl Answering {
 const MAX_UNREAD: usize = 32;
 /// The most peers that have greeted and wait for a caller.
 const MAX_GREETED: usize = 64;
-/// The pause after a connection could not be accepted, and the longest wait for a new socket's events.
+/// The pause after a connection could not be accepted, and the longest wait for a new socket's
+/// events.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,5 @@
-//! The lock of a connection, under which no foreign code runs: no destructor of the application's bytes, and no waker.
+//! The lock of a connection, under which no foreign code runs: no destructor of the application's
+//! bytes, and no waker.
 
 use bytes::Bytes;
 use std::{
@@ -24,7 +25,8 @@ pub(super) struct Locked<'a, T> {
 /// Drops the bytes that were given up under the lock.
 struct Held;
 
-/// Bytes of the application. If they are given up under a lock, their owner's destructor runs after it.
+/// Bytes of the application. If they are given up under a lock, their owner's destructor runs after
+/// it.
 struct Foreign(Bytes);
 
 thread_local! {
@@ -43,8 +45,8 @@ impl<T> Lock<T> {
     /// Waits for the lock.
     ///
     /// # Panics
-    /// If this thread holds a lock: it would wait for itself. Only a rate controller of the application can come here,
-    /// which is called under the lock and must not use connections.
+    /// If this thread holds a lock: it would wait for itself. Only a rate controller of the
+    /// application can come here, which is called under the lock and must not use connections.
     pub(super) fn lock(&self) -> Locked<'_, T> {
         let is_held = IS_HELD.get();
         assert!(!is_held, "a connection is used under the lock of one: a rate controller must not use connections");

@@ -1,4 +1,5 @@
-//! Connections over sockets: a control channel over TCP, segments over UDP, and a task that drives both.
+//! Connections over sockets: a control channel over TCP, segments over UDP, and a task that drives
+//! both.
 
 mod ahead;
 mod bursts;
@@ -21,24 +22,22 @@ mod shared;
 mod stream;
 mod waiting;
 
-pub use ahead::HelperStats;
-pub use error::{CloseError, ConnectionError, OpenConnectionError, ReceiveError, SendError};
-pub use lane::CeleritasTransport;
-pub use listener::CeleritasListener;
-pub use options::CeleritasOptions;
-pub use places::TurnedAway;
-pub use scatter::ScatterStats;
-pub use stream::CeleritasStream;
-
 use crate::proto::{
     blocks::SentBlocks,
     incoming::{Outcome, ReceivedMessage},
     receiver::ReceiverStats,
     sender::SenderStats,
 };
+pub use ahead::HelperStats;
 use bytes::{Bytes, BytesMut};
+pub use error::{CloseError, ConnectionError, OpenConnectionError, ReceiveError, SendError};
+pub use lane::CeleritasTransport;
+pub use listener::CeleritasListener;
+pub use options::CeleritasOptions;
 use places::Familiar;
+pub use places::TurnedAway;
 use rails_topo::Bandwidth;
+pub use scatter::ScatterStats;
 use shared::{ConnectionShared, ConnectionState};
 use std::{
     future::{Future, poll_fn},
@@ -48,6 +47,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
+pub use stream::CeleritasStream;
 use tokio::{
     sync::{Mutex, oneshot},
     task::coop,
@@ -55,8 +55,8 @@ use tokio::{
 };
 use waiting::{Waiting, Writer};
 
-/// One end of a connection that carries messages both ways. Dropping it ends the connection at once: see
-/// [`close`](Self::close).
+/// One end of a connection that carries messages both ways. Dropping it ends the connection at
+/// once: see [`close`](Self::close).
 #[derive(Debug)]
 pub struct Connection {
     shared: Arc<ConnectionShared>,
@@ -73,8 +73,8 @@ pub struct Connection {
     _familiar: Option<Familiar>,
 }
 
-/// A message on its way. It is a future of its arrival: `Ok` says that all of it is in the peer's memory, and any other end
-/// is an error. It is cancel safe: dropping it does not stop the message.
+/// A message on its way. It is a future of its arrival: `Ok` says that all of it is in the peer's
+/// memory, and any other end is an error. It is cancel safe: dropping it does not stop the message.
 #[derive(Debug)]
 #[must_use = "the message goes on its way, and its outcome is not known without this"]
 pub struct Sending {
@@ -108,14 +108,17 @@ pub struct ConnectionStats {
 }
 
 impl Connection {
-    /// Sends a message: these blocks, one after the other, without copying them. They are kept until they have arrived.
-    /// Messages are sent in the order of the calls, and several are on their way at a time.
+    /// Sends a message: these blocks, one after the other, without copying them. They are kept
+    /// until they have arrived. Messages are sent in the order of the calls, and several are on
+    /// their way at a time.
     ///
-    /// The call waits until there is room among the bytes that [wait unsent](CeleritasOptions::max_unsent), and not for the
-    /// arrival: [`Sending`] does. A message that is longer than all the room waits until there is no other.
+    /// The call waits until there is room among the bytes that [wait
+    /// unsent](CeleritasOptions::max_unsent), and not for the arrival: [`Sending`] does. A
+    /// message that is longer than all the room waits until there is no other.
     ///
     /// # Cancel safety
-    /// Cancel safe: a call that is dropped before it returns has sent nothing, and holds no later one up.
+    /// Cancel safe: a call that is dropped before it returns has sent nothing, and holds no later
+    /// one up.
     ///
     /// # Errors
     /// [`SendError`], also for a message without bytes.
@@ -123,9 +126,10 @@ impl Connection {
         self.send_in_turn(blocks, None).await
     }
 
-    /// Sends a message that is worth something for that long alone, as a frame of video: it is given up as a whole if
-    /// it has not arrived by then ([`SendError::Expired`]), and the peer hears of it ([`ReceiveError::GivenUp`]). The
-    /// time begins with the call; if all of it passes without room, the message is not sent ([`SendError::Full`]).
+    /// Sends a message that is worth something for that long alone, as a frame of video: it is
+    /// given up as a whole if it has not arrived by then ([`SendError::Expired`]), and the peer
+    /// hears of it ([`ReceiveError::GivenUp`]). The time begins with the call; if all of it
+    /// passes without room, the message is not sent ([`SendError::Full`]).
     ///
     /// # Cancel safety
     /// As [`send`](Self::send).
@@ -142,11 +146,12 @@ impl Connection {
         timeout_at(deadline.into(), sending).await.unwrap_or(Err(SendError::Full))
     }
 
-    /// As [`send`](Self::send), for a caller that may not wait. A clone of the blocks shares their memory, if they are
-    /// needed again.
+    /// As [`send`](Self::send), for a caller that may not wait. A clone of the blocks shares their
+    /// memory, if they are needed again.
     ///
     /// # Errors
-    /// As [`send`](Self::send), and [`SendError::Full`] without room, or while another caller waits for it.
+    /// As [`send`](Self::send), and [`SendError::Full`] without room, or while another caller waits
+    /// for it.
     pub fn try_send(&self, blocks: Vec<Bytes>) -> Result<Sending, SendError> {
         let mut blocks = Some(SentBlocks::new(blocks));
         let _turn = self.turns.try_lock().map_err(|_| SendError::Full)?;
@@ -179,12 +184,12 @@ impl Connection {
         submitted.map(|(number, done)| Sending { number, shared: Arc::clone(&self.shared), done })
     }
 
-    /// Receives the next message, in memory of this end. `None`: the peer sends no more. Callers get messages in the order
-    /// of their calls.
+    /// Receives the next message, in memory of this end. `None`: the peer sends no more. Callers
+    /// get messages in the order of their calls.
     ///
     /// # Cancel safety
-    /// Cancel safe: a caller that is dropped leaves its message to the next call. Callers that wait already keep
-    /// theirs, so messages may come out of order then.
+    /// Cancel safe: a caller that is dropped leaves its message to the next call. Callers that wait
+    /// already keep theirs, so messages may come out of order then.
     ///
     /// # Errors
     /// [`ReceiveError`]. After one that names a message, the next call gets the next message.
@@ -192,12 +197,12 @@ impl Connection {
         self.take(None).await
     }
 
-    /// Receives the next message into these blocks, each as long as it is: [`BytesMut::zeroed`] makes one. Segments that
-    /// come as expected land there without a copy, if this is called before the message comes. The message has the blocks,
-    /// cut to its length.
+    /// Receives the next message into these blocks, each as long as it is: [`BytesMut::zeroed`]
+    /// makes one. Segments that come as expected land there without a copy, if this is called
+    /// before the message comes. The message has the blocks, cut to its length.
     ///
-    /// A message that is longer is refused. If all of it has arrived before this call, and the peer may know, then it comes
-    /// in memory of this end all the same.
+    /// A message that is longer is refused. If all of it has arrived before this call, and the peer
+    /// may know, then it comes in memory of this end all the same.
     ///
     /// # Cancel safety
     /// As [`receive`](Self::receive); the blocks are gone.
@@ -208,14 +213,16 @@ impl Connection {
         self.take(Some(blocks)).await
     }
 
-    /// Tells the peer that no message follows those that were sent. A call of [`send`](Self::send) that waits for room
-    /// has sent nothing, and fails with [`SendError::Closed`], as all later ones do.
+    /// Tells the peer that no message follows those that were sent. A call of [`send`](Self::send)
+    /// that waits for room has sent nothing, and fails with [`SendError::Closed`], as all later
+    /// ones do.
     pub fn finish(&self) {
         self.shared.change(|state| state.protocol.finish());
     }
 
-    /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have arrived, or were
-    /// refused or given up. Messages of the peer that no caller has received are lost, or refused if not arrived.
+    /// [Finishes](Self::finish), and waits until the peer has finished too and all messages have
+    /// arrived, or were refused or given up. Messages of the peer that no caller has received
+    /// are lost, or refused if not arrived.
     ///
     /// The call waits for the peer as long as there is progress, and without any for
     /// [`close_timeout`](CeleritasOptions::close_timeout).
@@ -362,7 +369,8 @@ impl Sending {
         self.number
     }
 
-    /// Gives the message up: the bytes that have not left stay here. It may have arrived as a whole all the same.
+    /// Gives the message up: the bytes that have not left stay here. It may have arrived as a whole
+    /// all the same.
     pub fn give_up(self) {
         self.shared.change(|state| {
             if state.protocol.give_up(Instant::now(), self.number) {

@@ -44,7 +44,8 @@ pub(super) struct Greeted {
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
     token: Token,
-    /// The index of the interface that segments leave by; `None` where the system does not tell the route.
+    /// The index of the interface that segments leave by; `None` where the system does not tell the
+    /// route.
     link: Option<u32>,
     seals: Seals,
     parameters: Parameters,
@@ -70,7 +71,8 @@ impl CeleritasOptions {
         self.in_time(remote, opening).await?.start()
     }
 
-    /// Whether connections with these options can be opened by this end, which begins them or answers.
+    /// Whether connections with these options can be opened by this end, which begins them or
+    /// answers.
     pub(super) fn check(&self, begins: bool) -> Result<(), OpenConnectionError> {
         if (self.controller)().rate().as_bits_per_second() == 0 {
             return Err(OpenConnectionError::NoRate);
@@ -78,9 +80,9 @@ impl CeleritasOptions {
         secure::check(&self.security, begins, rails_proto::seal::IS_AVAILABLE)
     }
 
-    /// The options of the control channel: an idle connection to a host that has gone ends too, as late as one that is
-    /// in use, and its segments pass wherever those of UDP do. No caller has asked for either, so the channel does
-    /// without where the system refuses.
+    /// The options of the control channel: an idle connection to a host that has gone ends too, as
+    /// late as one that is in use, and its segments pass wherever those of UDP do. No caller
+    /// has asked for either, so the channel does without where the system refuses.
     pub(super) fn control(&self) -> TcpTransport {
         let most = DataSize::bytes(u64::from(MIN_MTU) - TCP_HEADERS);
         let silence = self.max_silence.max(MIN_CONTROL_SILENCE);
@@ -127,8 +129,9 @@ impl CeleritasOptions {
         let mut any_port = local;
         any_port.set_port(0);
         let segments = self.udp.clone().local(device).bind(any_port)?;
-        // The socket is not connected, for a NAT may change the peer's port. The route is that of the address. It is unknown
-        // where a filter, or a kernel without netlink sockets, does not tell it.
+        // The socket is not connected, for a NAT may change the peer's port. The route is that of the
+        // address. It is unknown where a filter, or a kernel without netlink sockets, does not tell
+        // it.
         let route = segments.route_to(remote);
         let route =
             route.inspect_err(|error| tracing::debug!(%remote, %error, "the route of segments is unknown")).ok();
@@ -221,7 +224,8 @@ struct Greetings<'a> {
 }
 
 impl Greetings<'_> {
-    /// The greeting that this end answers, or the error of a peer that has to learn of this end's version and security.
+    /// The greeting that this end answers, or the error of a peer that has to learn of this end's
+    /// version and security.
     async fn answered(&mut self, place: &Place) -> Result<Result<Greeting, OpenConnectionError>, OpenConnectionError> {
         let theirs = self.greeting().await;
         place.heard(Standing::Greeted);
@@ -231,8 +235,8 @@ impl Greetings<'_> {
         }
     }
 
-    /// Exchanges greetings. The end that opens greets first; the other one has theirs. Returns the peer's, and the
-    /// round-trip time.
+    /// Exchanges greetings. The end that opens greets first; the other one has theirs. Returns the
+    /// peer's, and the round-trip time.
     async fn exchange(
         &mut self,
         own: &Greeting,
@@ -292,8 +296,8 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 const TCP_HEADERS: u64 = 60;
 /// A datagram in the IP packet that every host takes (576 bytes; RFC 791, section 3.1).
 const FLOOR: u16 = 548;
-/// How long the control channel waits at least for a silent host: probes of TCP's keepalive ask it after 10 s, and
-/// twice more.
+/// How long the control channel waits at least for a silent host: probes of TCP's keepalive ask it
+/// after 10 s, and twice more.
 const MIN_CONTROL_SILENCE: Duration = Duration::from_secs(25);
 /// Tells the accepting end that its greeting has come.
 const ANSWER: u8 = 0;

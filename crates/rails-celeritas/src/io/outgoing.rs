@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     messages: BTreeMap<u32, Sent>,
-    /// Messages that have come to an end, until the lock is free: their destructors and wakers are the application's.
+    /// Messages that have come to an end, until the lock is free: their destructors and wakers are
+    /// the application's.
     settled: Vec<Settled>,
     /// A message was refused, or was too late.
     has_failed: bool,
@@ -25,8 +26,8 @@ struct Sent {
     done: oneshot::Sender<Result<(), SendError>>,
 }
 
-/// A message that has come to an end. Its memory is freed, and the caller that waits for it woken, by
-/// [`tell`](Self::tell).
+/// A message that has come to an end. Its memory is freed, and the caller that waits for it woken,
+/// by [`tell`](Self::tell).
 #[derive(Debug)]
 pub(super) struct Settled {
     sent: Sent,
@@ -69,13 +70,14 @@ impl Outgoing {
         self.settled.extend(messages.map(|sent| Settled { sent, outcome: None }));
     }
 
-    /// The messages that have come to an end since the last call, to be told and dropped without the lock.
+    /// The messages that have come to an end since the last call, to be told and dropped without
+    /// the lock.
     pub(super) fn take_settled(&mut self) -> Vec<Settled> {
         std::mem::take(&mut self.settled)
     }
 
-    /// Adds the pieces of a segment's payload, which keep their memory, and may be dropped under the lock. Returns
-    /// whether its message is still there.
+    /// Adds the pieces of a segment's payload, which keep their memory, and may be dropped under
+    /// the lock. Returns whether its message is still there.
     pub(super) fn pieces(&self, segment: &Segment, pieces: &mut Vec<Bytes>) -> bool {
         let Some(sent) = self.messages.get(&segment.header.message) else { return false };
         let start = segment.header.in_message;

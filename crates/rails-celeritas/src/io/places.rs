@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 pub(super) struct Places {
     greetings: Mutex<Handshakes<oneshot::Sender<()>>>,
     tls_rate: Mutex<HandshakeRate>,
-    /// The connections that are open, by origin: a flood of strangers keeps no peer out that has one.
+    /// The connections that are open, by origin: a flood of strangers keeps no peer out that has
+    /// one.
     open: Mutex<HashMap<Origin, usize>>,
 }
 
@@ -44,21 +45,25 @@ pub(super) struct Strangers {
     warnings: Repeated,
 }
 
-/// The peers that a [`CeleritasListener`](super::CeleritasListener) has turned away so far, by the reason.
+/// The peers that a [`CeleritasListener`](super::CeleritasListener) has turned away so far, by the
+/// reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TurnedAway {
     /// Peers that did not greet in time.
     pub silent: u64,
-    /// Peers that made room for others: too many greeted at a time, or began a TLS handshake in a second.
+    /// Peers that made room for others: too many greeted at a time, or began a TLS handshake in a
+    /// second.
     pub displaced: u64,
     /// Peers that ended the connection before they had greeted, as a scan of ports does.
     pub gone: u64,
     /// Peers that speak another protocol, or another version.
     pub foreign: u64,
-    /// Peers that have another secret, another mode of security or none, or that TLS does not trust.
+    /// Peers that have another secret, another mode of security or none, or that TLS does not
+    /// trust.
     pub untrusted: u64,
-    /// This end failed: it has no descriptors for a socket, or the interface takes too small packets.
+    /// This end failed: it has no descriptors for a socket, or the interface takes too small
+    /// packets.
     pub failed: u64,
 }
 
@@ -71,7 +76,8 @@ impl Places {
         })
     }
 
-    /// Gives a place to a peer, and the message that it has to make room. At a limit another one does.
+    /// Gives a place to a peer, and the message that it has to make room. At a limit another one
+    /// does.
     ///
     /// # Errors
     /// The limit whose places are all taken by peers that have proved themselves.
@@ -155,8 +161,9 @@ impl Strangers {
         *self.lock()
     }
 
-    /// Counts a peer that was turned away from a listener on this address: it made room for others, or gave this error.
-    /// One of a kind that an operator may have to mend is a warning, once a minute.
+    /// Counts a peer that was turned away from a listener on this address: it made room for others,
+    /// or gave this error. One of a kind that an operator may have to mend is a warning, once a
+    /// minute.
     pub(super) fn turn_away(&self, address: SocketAddr, error: Option<&OpenConnectionError>) {
         let (count, to_mend) = {
             let mut counts = self.lock();

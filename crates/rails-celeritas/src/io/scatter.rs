@@ -1,9 +1,10 @@
 //! Receiving segments in place: the payload of those that were expected needs no copy.
 //!
-//! A train of segments is received into a list of buffers, `[header, payload]` for each. The payloads are the places of
-//! the bytes that come next. Where segments come singly, one call receives several, each into a list of its own. If a
-//! segment is another one, because one was lost or is sent again, then its payload is copied to its place. The kernel
-//! writes before the driver has read a header, so the buffers are always places of missing bytes by the receiver's own
+//! A train of segments is received into a list of buffers, `[header, payload]` for each. The
+//! payloads are the places of the bytes that come next. Where segments come singly, one call
+//! receives several, each into a list of its own. If a segment is another one, because one was lost
+//! or is sent again, then its payload is copied to its place. The kernel writes before the driver
+//! has read a header, so the buffers are always places of missing bytes by the receiver's own
 //! knowledge. A datagram that is none of the connection's leaves them missing.
 
 use super::{ahead::HelperStats, sealing::Opening};
@@ -43,9 +44,11 @@ pub(super) struct Scatter {
     /// The bytes of the heads and of the payloads of the expected segments.
     head_len: usize,
     payload_len: usize,
-    /// The segments for which a train's places are offered: twice those of the longest of the last trains, or 1.
+    /// The segments for which a train's places are offered: twice those of the longest of the last
+    /// trains, or 1.
     train: usize,
-    /// The single segments that one call receives, if it finds them: twice those of the best of the last calls.
+    /// The single segments that one call receives, if it finds them: twice those of the best of the
+    /// last calls.
     singles: usize,
     /// The trains of a call.
     received: Vec<Received>,
@@ -196,8 +199,8 @@ impl Scatter {
         offered.map(drop)
     }
 
-    /// Takes the segments of a train: those that have landed in their places at once, and the others later. `rest` has
-    /// its bytes behind the offered places.
+    /// Takes the segments of a train: those that have landed in their places at once, and the
+    /// others later. `rest` has its bytes behind the offered places.
     fn take_train(
         &mut self,
         now: Instant,
@@ -280,8 +283,8 @@ impl Scatter {
         }
     }
 
-    /// Handles the next train: each segment was opened in a buffer, and is copied to its place. Returns whether there was
-    /// one.
+    /// Handles the next train: each segment was opened in a buffer, and is copied to its place.
+    /// Returns whether there was one.
     fn handle_sealed(&mut self, opening: &mut Opening, now: Instant, protocol: &mut ConnectionProtocol) -> bool {
         let Some(mut opened) = opening.next() else { return false };
         for datagram in opened.datagrams.drain(..) {
@@ -311,7 +314,8 @@ impl Scatter {
         is_new
     }
 
-    /// A datagram of the connection with so many bytes behind its header; `None` for one that is to be dropped.
+    /// A datagram of the connection with so many bytes behind its header; `None` for one that is to
+    /// be dropped.
     fn expand(
         &mut self,
         header: Header,
@@ -452,8 +456,8 @@ impl Scatter {
         ((header.message, header.in_message) == (offered.message, start)).then_some(header)
     }
 
-    /// Copies a datagram of the connection out of a train's buffers, wherever its bytes lie in them. Returns its
-    /// header, and the place of its payload among the moved ones.
+    /// Copies a datagram of the connection out of a train's buffers, wherever its bytes lie in
+    /// them. Returns its header, and the place of its payload among the moved ones.
     fn keep(
         &mut self,
         datagram: Range<usize>,

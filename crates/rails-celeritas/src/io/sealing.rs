@@ -76,7 +76,8 @@ struct Open {
     datagrams: Datagrams,
 }
 
-/// The header of each datagram of a train and the place of its payload; `None` for one that is not of the connection.
+/// The header of each datagram of a train and the place of its payload; `None` for one that is not
+/// of the connection.
 type Datagrams = Vec<Option<(Header, Range<usize>)>>;
 
 /// A train that was opened.
@@ -102,7 +103,8 @@ impl Sealing {
         self.ahead.has_room(now)
     }
 
-    /// Offers a burst to helpers, with the pieces of its payloads. It leaves behind those that wait.
+    /// Offers a burst to helpers, with the pieces of its payloads. It leaves behind those that
+    /// wait.
     pub(super) fn offer(&mut self, segments: Vec<Segment>, payloads: Vec<Bytes>) {
         let Some(first) = segments.first() else { return };
         self.newest.advance(first.header.packet);
@@ -188,8 +190,8 @@ impl Opening {
         self.ahead.has_room(now)
     }
 
-    /// Receives a train, and offers it to helpers if others wait. Returns its bytes, and the datagrams that the socket
-    /// had no room for.
+    /// Receives a train, and offers it to helpers if others wait. Returns its bytes, and the
+    /// datagrams that the socket had no room for.
     pub(super) fn receive(&mut self, socket: &UdpSocket) -> io::Result<(usize, u32)> {
         let mut bytes = self.buffers.pop().unwrap_or_else(|| vec![0; UdpSocket::MAX_BURST_BYTES]);
         let received = match socket.try_receive(&mut [IoSliceMut::new(&mut bytes)]) {

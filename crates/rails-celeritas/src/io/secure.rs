@@ -1,5 +1,5 @@
-//! The handshake of a connection with a secret or TLS: that of lanes (rails-proto), on the control channel, before the
-//! greeting.
+//! The handshake of a connection with a secret or TLS: that of lanes (rails-proto), on the control
+//! channel, before the greeting.
 
 use super::{OpenConnectionError, greeting::MAGIC, places::Place, random::random};
 use crate::proto::wire::{FrameReader, FrameWriter};
@@ -27,7 +27,8 @@ pub(super) struct Seals {
     pub(super) segments: Option<PacketSeals>,
 }
 
-/// Whether an end that begins connections, or answers, can do so with this security, in a build that can seal or not.
+/// Whether an end that begins connections, or answers, can do so with this security, in a build
+/// that can seal or not.
 pub(super) fn check(security: &Security, begins: bool, can_seal: bool) -> Result<(), OpenConnectionError> {
     let mode = security.mode();
     let credentials = if begins { security.initiator() } else { security.responder() };

@@ -72,8 +72,9 @@ impl ConnectionShared {
         result
     }
 
-    /// Waits until `look` finds something: until then the waker has its place among those of the callers that wait.
-    /// Returns the one that is not needed any more, which is to be dropped under no lock.
+    /// Waits until `look` finds something: until then the waker has its place among those of the
+    /// callers that wait. Returns the one that is not needed any more, which is to be dropped
+    /// under no lock.
     pub(super) fn poll<R>(
         &self,
         waker: Waker,

@@ -14,15 +14,17 @@ use tokio::{
     task::coop,
 };
 
-/// A connection that carries bytes both ways, made by [`Connection::into_stream`]. Both ends are made into one.
+/// A connection that carries bytes both ways, made by [`Connection::into_stream`]. Both ends are
+/// made into one.
 ///
-/// Each write becomes a message of its own, of at most 256 KiB: a [`BufWriter`](tokio::io::BufWriter) in front of small
-/// writes saves datagrams. Bytes are copied once at each end; [`write_bytes`](Self::write_bytes) saves the first copy.
+/// Each write becomes a message of its own, of at most 256 KiB: a
+/// [`BufWriter`](tokio::io::BufWriter) in front of small writes saves datagrams. Bytes are copied
+/// once at each end; [`write_bytes`](Self::write_bytes) saves the first copy.
 ///
-/// Written bytes leave by themselves, so a flush does nothing, as that of a `TcpStream` and of a `MultiRailStream`.
-/// [`delivered`](Self::delivered) waits until they are in the peer's memory, and so does a shutdown, which also tells the
-/// peer that no more follow. Dropping it delivers the written bytes for up to 5 s, if the runtime lives on, and drops
-/// those that were not read.
+/// Written bytes leave by themselves, so a flush does nothing, as that of a `TcpStream` and of a
+/// `MultiRailStream`. [`delivered`](Self::delivered) waits until they are in the peer's memory, and
+/// so does a shutdown, which also tells the peer that no more follow. Dropping it delivers the
+/// written bytes for up to 5 s, if the runtime lives on, and drops those that were not read.
 #[derive(Debug)]
 pub struct CeleritasStream(ByteStream);
 
@@ -37,7 +39,8 @@ impl CeleritasStream {
     /// Writes these bytes without copying them. They are kept until they have arrived.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if the call is dropped, some of the bytes may have been written, from the first one on.
+    /// Not cancel safe: if the call is dropped, some of the bytes may have been written, from the
+    /// first one on.
     ///
     /// # Errors
     /// The connection's.
@@ -49,13 +52,15 @@ impl CeleritasStream {
         Ok(())
     }
 
-    /// Waits until all bytes that were written are in the peer's memory. One caller at a time waits.
+    /// Waits until all bytes that were written are in the peer's memory. One caller at a time
+    /// waits.
     ///
     /// # Cancel safety
     /// Cancel safe: the call changes nothing.
     ///
     /// # Errors
-    /// The connection's, and [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the peer takes no more bytes.
+    /// The connection's, and [`ConnectionReset`](io::ErrorKind::ConnectionReset) if the peer takes
+    /// no more bytes.
     pub async fn delivered(&mut self) -> io::Result<()> {
         poll_fn(|context| within_budget(context, |context| self.0.poll_delivered(context))).await
     }

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Closing {
     length: Duration,
     limit: Limit,
-    /// The bytes that the peer did not have when the wait began, and those that had arrived from it.
+    /// The bytes that the peer did not have when the wait began, and those that had arrived from
+    /// it.
     before: (u64, u64),
 }
 
@@ -17,15 +18,16 @@ pub(super) struct Closing {
 pub(super) struct Limit {
     /// `None` beyond the clock's range.
     until: Option<Instant>,
-    /// The longest time between two looks. An end that comes later was stopped, so that a stop counts for as long at
-    /// most.
+    /// The longest time between two looks. An end that comes later was stopped, so that a stop
+    /// counts for as long at most.
     part: Duration,
     looked_at: Instant,
     grace: Grace,
 }
 
 impl Closing {
-    /// A wait that begins when the peer does not have so many bytes, and so many have arrived from it.
+    /// A wait that begins when the peer does not have so many bytes, and so many have arrived from
+    /// it.
     pub(super) fn new(now: Instant, length: Duration, undelivered: u64, arrived: u64) -> Self {
         Self { length, limit: Limit::new(now, length), before: (undelivered, arrived) }
     }
@@ -35,8 +37,8 @@ impl Closing {
         self.limit.poll_timeout()
     }
 
-    /// Whether the peer has made no progress for the limit: it has taken none of this end's bytes, or has had all of
-    /// them before, and has sent nothing new.
+    /// Whether the peer has made no progress for the limit: it has taken none of this end's bytes,
+    /// or has had all of them before, and has sent nothing new.
     pub(super) fn is_over(&mut self, now: Instant, undelivered: u64, arrived: u64) -> bool {
         if !self.limit.is_over(now) {
             return false;
@@ -67,7 +69,8 @@ impl Limit {
         self.until.is_some_and(|until| until <= now)
     }
 
-    /// That much time does not count, and a pause is left from now on, as long as the limit has grace.
+    /// That much time does not count, and a pause is left from now on, as long as the limit has
+    /// grace.
     pub(super) fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
         self.until =
             self.until.and_then(|until| until.checked_add(time)).map(|until| self.grace.extend(until, now, pause));

@@ -1,5 +1,5 @@
-//! One end of a connection: messages to the peer and from it. It has no clock and no socket: a driver passes the time,
-//! moves the bytes and decides nothing.
+//! One end of a connection: messages to the peer and from it. It has no clock and no socket: a
+//! driver passes the time, moves the bytes and decides nothing.
 
 use super::{
     blocks::Memory,
@@ -33,8 +33,8 @@ pub struct Parameters {
     pub max_payload: u32,
     /// The payload bytes of the first segments: nearly every path carries them.
     pub base_payload: u32,
-    /// The payload of a probe that tells a path which does not carry these from a dead one; `None` where a packet of less
-    /// than the base is not sent.
+    /// The payload of a probe that tells a path which does not carry these from a dead one; `None`
+    /// where a packet of less than the base is not sent.
     pub floor_payload: Option<u32>,
     /// The bytes of the IP and UDP headers around a segment: 28 for IPv4, 48 for IPv6.
     pub overhead: u32,
@@ -47,10 +47,11 @@ pub struct Parameters {
     pub max_message: u64,
     /// The round-trip time that the handshake has taken.
     pub round_trip: Duration,
-    /// The time without news after which the connection fails: so long, and [`MIN_PROBES`] probe timeouts at least.
+    /// The time without news after which the connection fails: so long, and [`MIN_PROBES`] probe
+    /// timeouts at least.
     pub max_silence: Duration,
-    /// The time without a datagram of this end after which it sends an empty one, so that no NAT forgets it; `None` to
-    /// send none.
+    /// The time without a datagram of this end after which it sends an empty one, so that no NAT
+    /// forgets it; `None` to send none.
     pub keep_alive: Option<Duration>,
     /// The time whose bytes may leave at once after a pause or a late timer.
     pub depth: Duration,
@@ -126,14 +127,17 @@ pub enum Event {
         /// The number of messages.
         messages: u32,
     },
-    /// The peer has made no progress for as long as a caller that [closes](ConnectionProtocol::close) waits. The
-    /// connection was [abandoned](ConnectionProtocol::abandon).
+    /// The peer has made no progress for as long as a caller that
+    /// [closes](ConnectionProtocol::close) waits. The connection was
+    /// [abandoned](ConnectionProtocol::abandon).
     NotClosed {
-        /// The bytes of this end that are not known to have arrived; 0 if something else is missing to the end.
+        /// The bytes of this end that are not known to have arrived; 0 if something else is missing
+        /// to the end.
         bytes: u64,
     },
-    /// Both ends have all messages, and have closed. The peer of an [abandoned](ConnectionProtocol::abandon) connection has
-    /// all messages, and has closed or was silent for 5 s. No event follows.
+    /// Both ends have all messages, and have closed. The peer of an
+    /// [abandoned](ConnectionProtocol::abandon) connection has all messages, and has closed or
+    /// was silent for 5 s. No event follows.
     Closed,
     /// The connection has failed. No event follows.
     Failed(Failure),
@@ -152,7 +156,8 @@ pub enum Failure {
     /// The path does not carry packets of 1,280 bytes.
     #[error("the path does not carry packets of {MIN_MTU} bytes")]
     SmallPath,
-    /// This end was [abandoned](ConnectionProtocol::abandon), and the peer does not take the last messages.
+    /// This end was [abandoned](ConnectionProtocol::abandon), and the peer does not take the last
+    /// messages.
     #[error("the peer did not take the last messages of a connection that was dropped")]
     Abandoned,
     /// The peer closed the control channel with messages missing.
@@ -215,8 +220,8 @@ impl ConnectionProtocol {
         protocol
     }
 
-    /// Skips packet numbers from the beginning on, by a seed that the peer does not know, to find a peer that
-    /// acknowledges packets which have not arrived.
+    /// Skips packet numbers from the beginning on, by a seed that the peer does not know, to find a
+    /// peer that acknowledges packets which have not arrived.
     pub fn skip_numbers(&mut self, seed: u64) {
         self.sender.skip_numbers(seed);
     }
@@ -262,8 +267,8 @@ impl ConnectionProtocol {
         true
     }
 
-    /// Reserves the next message of the peer for a caller. It arrives in the caller's blocks, each as long as it is, or in
-    /// memory of this end. Returns its number.
+    /// Reserves the next message of the peer for a caller. It arrives in the caller's blocks, each
+    /// as long as it is, or in memory of this end. Returns its number.
     pub fn reserve(&mut self, now: Instant, blocks: Option<Vec<BytesMut>>) -> u32 {
         let (message, is_refused) = self.incoming.reserve(blocks);
         if is_refused {
@@ -278,7 +283,8 @@ impl ConnectionProtocol {
         self.incoming.release(message);
     }
 
-    /// No caller receives any more: this end refuses the peer's messages that have not arrived, also those that come.
+    /// No caller receives any more: this end refuses the peer's messages that have not arrived,
+    /// also those that come.
     pub fn refuse_all(&mut self, now: Instant) {
         self.incoming.refuse_all().into_iter().for_each(|message| self.refuse(message));
         self.raise_limits(now);
@@ -296,8 +302,8 @@ impl ConnectionProtocol {
         Some(outcome)
     }
 
-    /// The memory of a message of the peer: the driver puts the payloads of its segments there, before a caller takes
-    /// it. `None` if they are to be dropped.
+    /// The memory of a message of the peer: the driver puts the payloads of its segments there,
+    /// before a caller takes it. `None` if they are to be dropped.
     pub fn memory(&mut self, message: u32) -> Option<&mut Memory> {
         self.incoming.memory(message)
     }
@@ -309,16 +315,17 @@ impl ConnectionProtocol {
         }
     }
 
-    /// A caller waits until both ends have [closed](Event::Closed), and receives nothing any more. It gives the peer up
-    /// that makes no progress for this long: an [`Event::NotClosed`].
+    /// A caller waits until both ends have [closed](Event::Closed), and receives nothing any more.
+    /// It gives the peer up that makes no progress for this long: an [`Event::NotClosed`].
     pub fn close(&mut self, now: Instant, limit: Duration) {
         self.finish();
         self.refuse_all(now);
         self.closing = Some(Closing::new(now, limit, self.sender.undelivered(), self.receiver.stats().bytes));
     }
 
-    /// This end [refuses](Self::refuse_all) the peer's messages, and still delivers its own for a few seconds: then the
-    /// connection has [closed](Event::Closed) or [failed](Failure::Abandoned).
+    /// This end [refuses](Self::refuse_all) the peer's messages, and still delivers its own for a
+    /// few seconds: then the connection has [closed](Event::Closed) or
+    /// [failed](Failure::Abandoned).
     pub fn abandon(&mut self, now: Instant) {
         if self.has_ended() || self.is_abandoned() {
             return;
@@ -328,7 +335,8 @@ impl ConnectionProtocol {
         self.farewell = Some(Limit::new(now, LONGEST_FAREWELL));
     }
 
-    /// The application is gone, and waits for nothing: the connection is over at once, unless it was abandoned before.
+    /// The application is gone, and waits for nothing: the connection is over at once, unless it
+    /// was abandoned before.
     pub fn drop_at_once(&mut self) {
         if !self.is_abandoned() {
             self.stop();
@@ -340,7 +348,8 @@ impl ConnectionProtocol {
         self.has_ended()
     }
 
-    /// The driver cannot go on, as without a control channel. No event follows, and nothing is sent.
+    /// The driver cannot go on, as without a control channel. No event follows, and nothing is
+    /// sent.
     pub fn stop(&mut self) {
         self.has_failed = true;
         self.controller.set_busy(false);
@@ -356,8 +365,8 @@ impl ConnectionProtocol {
         self.is_finished
     }
 
-    /// Whether the sending side of the control channel is to be closed now, once: both ends have finished and have all
-    /// messages, and all frames have been taken. No frame follows.
+    /// Whether the sending side of the control channel is to be closed now, once: both ends have
+    /// finished and have all messages, and all frames have been taken. No frame follows.
     pub fn poll_close(&mut self) -> bool {
         let has_frames = self.tells_round_trip || self.tells_finish.is_some() || !self.refused.is_empty();
         // A peer that has closed reads no frame.
@@ -381,13 +390,15 @@ impl ConnectionProtocol {
             return;
         }
         self.peer_is_closed = true;
-        // The peer closes once it has all, and knows that this end has all; or, if abandoned, once this end has all.
+        // The peer closes once it has all, and knows that this end has all; or, if abandoned, once this end
+        // has all.
         let is_whole = if self.is_abandoned() { self.sender.is_done() } else { self.has_all() };
         if is_whole { self.end_if_closed() } else { self.fail(Failure::Cut) }
     }
 
-    /// Adds the next segments to `burst`, in the order in which they leave: at most `most`, no more than the rate allows
-    /// now, and all of one length with their headers but the last, which may be shorter. So one system call can send them.
+    /// Adds the next segments to `burst`, in the order in which they leave: at most `most`, no more
+    /// than the rate allows now, and all of one length with their headers but the last, which
+    /// may be shorter. So one system call can send them.
     pub fn poll_transmit(&mut self, now: Instant, most: usize, burst: &mut Vec<Segment>) {
         if self.has_failed {
             return;
@@ -423,7 +434,8 @@ impl ConnectionProtocol {
             budget -= wire;
             burst.push(segment);
             let was_short = std::mem::replace(&mut self.was_short, segment.is_short);
-            // The receiver learns from one segment where those of the next burst belong, and need not copy a whole one.
+            // The receiver learns from one segment where those of the next burst belong, and need not copy a
+            // whole one.
             let is_start = segment.header.in_message == 0 && segment.header.message_len > LONG_MESSAGE;
             if *first.get_or_insert(length) > length || is_start || segment.is_short && !was_short {
                 break;
@@ -431,8 +443,8 @@ impl ConnectionProtocol {
         }
     }
 
-    /// The next probe, of the path's MTU or to keep a NAT's binding, which leaves now: its header, and the number of padding
-    /// bytes behind it.
+    /// The next probe, of the path's MTU or to keep a NAT's binding, which leaves now: its header,
+    /// and the number of padding bytes behind it.
     pub fn poll_probe(&mut self, now: Instant) -> Option<(ProbeHeader, u32)> {
         let (packet, size) = self.poll_mtu_probe(now).or_else(|| {
             self.keep_alive_at().filter(|at| *at <= now)?;
@@ -457,7 +469,8 @@ impl ConnectionProtocol {
             self.path_mtu.skip(now);
         }
         let size = self.next_probe()?;
-        // A probe may overdraw the budget: segments would take it up before there is enough for a large probe.
+        // A probe may overdraw the budget: segments would take it up before there is enough for a large
+        // probe.
         if now < self.pacer.ready_at(1) {
             return None;
         }
@@ -491,8 +504,9 @@ impl ConnectionProtocol {
         self.path_mtu.current() + self.parameters.overhead + HEADER_LEN as u32
     }
 
-    /// The header that a short one stands for, of a segment that carries that many bytes. The driver calls it before
-    /// [`handle_segment`](Self::handle_segment), to know the place of the payload.
+    /// The header that a short one stands for, of a segment that carries that many bytes. The
+    /// driver calls it before [`handle_segment`](Self::handle_segment), to know the place of
+    /// the payload.
     ///
     /// # Errors
     /// [`Rejection::UnknownMessage`]. Its payload is to be dropped then.
@@ -525,15 +539,16 @@ impl ConnectionProtocol {
 
     /// The next frame for the control channel.
     pub fn poll_control(&mut self, now: Instant) -> Option<Control> {
-        // The peer knows all that matters once an end has closed: the rest is about segments that were sent twice.
+        // The peer knows all that matters once an end has closed: the rest is about segments that were sent
+        // twice.
         if self.has_failed || self.is_closed || self.peer_is_closed {
             return None;
         }
         if std::mem::take(&mut self.tells_round_trip) {
             return Some(self.round_trip_frame());
         }
-        // The peer learns of a refused message before it learns that all of it has arrived, and before it may send
-        // further.
+        // The peer learns of a refused message before it learns that all of it has arrived, and before it
+        // may send further.
         if let Some(message) = self.refused.first().map(|range| range.start) {
             self.refused.remove(message..message + 1);
             self.raise_limits(now);
@@ -566,7 +581,8 @@ impl ConnectionProtocol {
         timers.into_iter().flatten().min()
     }
 
-    /// Serves the timers. A call that comes early does nothing. Segments and frames may be ready after it.
+    /// Serves the timers. A call that comes early does nothing. Segments and frames may be ready
+    /// after it.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.has_ended() {
             return;
@@ -611,8 +627,8 @@ impl ConnectionProtocol {
         }
     }
 
-    /// This end has not looked for that time, though it would have: its process was stopped, or its clock has jumped. With
-    /// a time of zero it looks, and has not heard all that has come.
+    /// This end has not looked for that time, though it would have: its process was stopped, or its
+    /// clock has jumped. With a time of zero it looks, and has not heard all that has come.
     pub fn handle_absence(&mut self, now: Instant, time: Duration) {
         let patience = self.patience();
         self.silence.excuse(now, time, patience);
@@ -624,17 +640,17 @@ impl ConnectionProtocol {
         }
     }
 
-    /// The pause for which the peer has left a question unanswered: then the driver asks the kernel whether the peer's
-    /// host [lives](Self::handle_peer_host), in each pause.
+    /// The pause for which the peer has left a question unanswered: then the driver asks the kernel
+    /// whether the peer's host [lives](Self::handle_peer_host), in each pause.
     pub fn doubts_peer(&self, now: Instant) -> Option<Duration> {
         let patience = self.patience();
         let doubts = self.sender.unacknowledged() > 0 && self.silence.doubts_peer(now, patience);
         doubts.then_some(patience.pause)
     }
 
-    /// Whether the peer's host has answered all packets of the control channel, or one in the last pause. A peer whose
-    /// host has, and whose process has not answered, is stopped: nothing is judged until it runs again, or its host
-    /// answers nothing either.
+    /// Whether the peer's host has answered all packets of the control channel, or one in the last
+    /// pause. A peer whose host has, and whose process has not answered, is stopped: nothing is
+    /// judged until it runs again, or its host answers nothing either.
     pub fn handle_peer_host(&mut self, now: Instant, lives: bool) {
         if self.doubts_peer(now).is_some() {
             self.silence.look_at_host(now, lives);
@@ -677,12 +693,14 @@ impl ConnectionProtocol {
         self.sender.packets_in_flight()
     }
 
-    /// The connection's task is about to work and to wait: it is woken once the rate grows by what others do.
+    /// The connection's task is about to work and to wait: it is woken once the rate grows by what
+    /// others do.
     pub fn watch(&mut self, waker: &Waker) {
         self.controller.watch(waker);
     }
 
-    /// The tasks of other connections that have more to do by what happened here. They are to be woken under no lock.
+    /// The tasks of other connections that have more to do by what happened here. They are to be
+    /// woken under no lock.
     pub fn take_woken(&mut self) -> Vec<Waker> {
         self.controller.take_woken()
     }
@@ -783,8 +801,9 @@ impl ConnectionProtocol {
         self.refused.insert(message..message + 1);
     }
 
-    /// Tells the peer how far it may send now. Before the peer has heard of all refused messages it may begin no
-    /// further ones: so a peer that reads no frame cannot have this end keep a record of each.
+    /// Tells the peer how far it may send now. Before the peer has heard of all refused messages it
+    /// may begin no further ones: so a peer that reads no frame cannot have this end keep a
+    /// record of each.
     fn raise_limits(&mut self, now: Instant) {
         if !self.refused.is_empty() {
             return;
@@ -815,10 +834,11 @@ impl ConnectionProtocol {
         }
     }
 
-    /// Gives messages up whose turn it is, and that would not arrive in time at this rate: a message that is given up in
-    /// the middle has cost those behind it their time.
+    /// Gives messages up whose turn it is, and that would not arrive in time at this rate: a
+    /// message that is given up in the middle has cost those behind it their time.
     fn expire_in_vain(&mut self, now: Instant) {
-        // At a rate that silence has halved some are to be sent all the same, or nothing would be heard for ever.
+        // At a rate that silence has halved some are to be sent all the same, or nothing would be heard for
+        // ever.
         while self.silence.halvings() == 0
             && let Some((message, length)) = self.sender.next_message()
             && let Some(deadline) = self.deadlines.of(message)
@@ -862,8 +882,8 @@ impl ConnectionProtocol {
         self.pacer.set_min_burst(self.min_burst());
     }
 
-    /// Tells the peer the least round-trip time: the first one, and one that has changed by a quarter. Queues change it
-    /// little, and so does the time that a handshake takes.
+    /// Tells the peer the least round-trip time: the first one, and one that has changed by a
+    /// quarter. Queues change it little, and so does the time that a handshake takes.
     fn tell_round_trip(&mut self) {
         let Some(now) = self.sender.min_round_trip() else { return };
         if self.told_round_trip.is_none_or(|told| now.abs_diff(told) > told / 4) {
@@ -885,7 +905,8 @@ impl ConnectionProtocol {
     fn patience(&self) -> Patience {
         let round_trip = self.sender.round_trip();
         let mut limit = self.parameters.max_silence;
-        // Neither changes by itself: a path that has never carried a segment, or that carries small ones alone.
+        // Neither changes by itself: a path that has never carried a segment, or that carries small ones
+        // alone.
         if !self.silence.has_heard() || self.path_mtu.is_too_small() {
             limit = limit.min(MAX_USELESS);
         }
@@ -913,8 +934,8 @@ impl ConnectionProtocol {
 
 /// The IP packets that every path must carry (RFC 8200, section 5).
 pub const MIN_MTU: u32 = 1280;
-/// The least time between two datagrams that keep the binding of a NAT, so that a caller who asks for none does not have
-/// the driver send without end.
+/// The least time between two datagrams that keep the binding of a NAT, so that a caller who asks
+/// for none does not have the driver send without end.
 const MIN_KEEP_ALIVE: Duration = Duration::from_millis(10);
 /// A message of several bursts.
 const LONG_MESSAGE: u64 = 64 << 10;
@@ -926,16 +947,20 @@ const KEEP_ALIVE_PADDING: u32 = 1;
 const PROBE_DELAY: Duration = Duration::from_millis(20);
 /// The most probes of the peer that wait to be answered: a round of its search has fewer.
 const MAX_ARRIVED_PROBES: usize = 16;
-/// The probe timeouts of a silence that ends a connection: with pauses that double, three probes at least have gone out.
+/// The probe timeouts of a silence that ends a connection: with pauses that double, three probes at
+/// least have gone out.
 pub const MIN_PROBES: u32 = 8;
-/// The longest silence of a path that has never carried a segment of this end, or that carries small ones alone.
+/// The longest silence of a path that has never carried a segment of this end, or that carries
+/// small ones alone.
 const MAX_USELESS: Duration = Duration::from_secs(5);
 /// The least time without news after which the rate is halved.
 const MIN_SILENCE: Duration = Duration::from_millis(300);
-/// The time in which a connection that its application has dropped delivers its last messages, and waits for the peer
-/// to close: an end that left at once would reset the control channel, and the reset could overtake its last frames.
+/// The time in which a connection that its application has dropped delivers its last messages, and
+/// waits for the peer to close: an end that left at once would reset the control channel, and the
+/// reset could overtake its last frames.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(5);
-/// The rate below which no silence slows a connection: ten segments of 1,500 bytes a second, for probes.
+/// The rate below which no silence slows a connection: ten segments of 1,500 bytes a second, for
+/// probes.
 const MIN_RATE: u64 = 120_000;
 
 #[cfg(test)]

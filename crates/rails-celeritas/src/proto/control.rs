@@ -190,7 +190,8 @@ mod tests {
         }
     }
 
-    /// The last event of an end whose peer sends that frame and goes, with the frames of this end unread.
+    /// The last event of an end whose peer sends that frame and goes, with the frames of this end
+    /// unread.
     fn event_of_reset(last: Option<Control>) -> Option<Event> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

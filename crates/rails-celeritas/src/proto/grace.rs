@@ -1,7 +1,8 @@
 //! The time that a wait is longer because this end did not look.
 //!
-//! An end that comes back hears within a pause all that came meanwhile, so that it waits for a pause more before it
-//! judges. An end that is held up again and again would never judge: the pauses of one wait have a bound.
+//! An end that comes back hears within a pause all that came meanwhile, so that it waits for a
+//! pause more before it judges. An end that is held up again and again would never judge: the
+//! pauses of one wait have a bound.
 
 use std::time::{Duration, Instant};
 

@@ -1,10 +1,11 @@
-//! When a receiver looks for segments at times of its own, so that one wake of its thread takes several.
+//! When a receiver looks for segments at times of its own, so that one wake of its thread takes
+//! several.
 
 use std::time::{Duration, Instant};
 
-/// The hold-off of a receiver's wakes, as a network card has it for its interrupts. On a path of some hundred Mbit/s
-/// packets come one by one, each tens of microseconds after the one before, and a wake costs several times the call
-/// that receives one.
+/// The hold-off of a receiver's wakes, as a network card has it for its interrupts. On a path of
+/// some hundred Mbit/s packets come one by one, each tens of microseconds after the one before, and
+/// a wake costs several times the call that receives one.
 #[derive(Debug)]
 pub struct HoldOff {
     /// When the time of these counts began.
@@ -20,9 +21,9 @@ impl HoldOff {
         Self { since: now, trains: 0, bytes: 0, until: None }
     }
 
-    /// All segments that had come by `now` were received, in so many trains of that many bytes. A hold is a small part
-    /// of the path's least round trip, as the peer has measured it: it delays messages, and the news of segments. The
-    /// time of a handshake may be much longer.
+    /// All segments that had come by `now` were received, in so many trains of that many bytes. A
+    /// hold is a small part of the path's least round trip, as the peer has measured it: it
+    /// delays messages, and the news of segments. The time of a handshake may be much longer.
     pub fn received(&mut self, now: Instant, trains: u64, bytes: u64, round_trip: Option<Duration>) {
         self.trains += trains;
         self.bytes += bytes;
@@ -61,7 +62,8 @@ mod tests {
 
     const US: Duration = Duration::from_micros(1);
 
-    /// Receives a segment each `interval`, as long as nothing is held, for 10 ms. Returns the number of looks.
+    /// Receives a segment each `interval`, as long as nothing is held, for 10 ms. Returns the
+    /// number of looks.
     fn looks(interval: Duration, bytes: u64, round_trip: Duration) -> u32 {
         let begin = Instant::now();
         let (mut hold_off, mut now, mut looks) = (HoldOff::new(begin), begin, 0);

@@ -18,8 +18,8 @@ pub(super) struct Packet {
 /// Packets in the order in which they left, which is that of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
-    /// A packet of a message that was given up has no bytes, and goes with its neighbours, or before half of all have
-    /// none. The last one has bytes.
+    /// A packet of a message that was given up has no bytes, and goes with its neighbours, or
+    /// before half of all have none. The last one has bytes.
     packets: VecDeque<Packet>,
     /// How many packets have no bytes.
     empty: usize,
@@ -65,7 +65,8 @@ impl InFlight {
         self.empty -= count - (taken.len() - before);
     }
 
-    /// Takes the bytes out that a message has in the packets of these numbers. Returns how many they are.
+    /// Takes the bytes out that a message has in the packets of these numbers. Returns how many
+    /// they are.
     pub(super) fn give_up(&mut self, numbers: RangeInclusive<u64>, message: &Range<u64>) -> u64 {
         let first = self.packets.partition_point(|packet| packet.number < *numbers.start());
         let mut dropped = 0;

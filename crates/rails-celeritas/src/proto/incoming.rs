@@ -1,4 +1,5 @@
-//! The messages that arrive: which caller gets each of them, their memory, and how far the peer may send.
+//! The messages that arrive: which caller gets each of them, their memory, and how far the peer may
+//! send.
 
 use super::blocks::Memory;
 use bytes::BytesMut;
@@ -18,7 +19,8 @@ pub(crate) struct Incoming {
     next: u32,
     /// Messages whose callers have gone while later ones waited: the next callers get them.
     free: BTreeSet<u32>,
-    /// Messages that have begun and were refused, until the peer has given them up, or they are whole all the same.
+    /// Messages that have begun and were refused, until the peer has given them up, or they are
+    /// whole all the same.
     refused: BTreeSet<u32>,
     /// No caller receives any more.
     is_over: bool,
@@ -48,7 +50,8 @@ enum End {
 pub struct ReceivedMessage {
     /// The message's number, counted from 0.
     pub number: u32,
-    /// The message's bytes, block by block: the caller's blocks, cut to the message, or those of this end.
+    /// The message's bytes, block by block: the caller's blocks, cut to the message, or those of
+    /// this end.
     pub blocks: Vec<BytesMut>,
 }
 
@@ -85,8 +88,8 @@ impl Incoming {
         }
     }
 
-    /// The limits for the peer: the offset and the message that it must not reach. All messages below `first_open` have
-    /// ended.
+    /// The limits for the peer: the offset and the message that it must not reach. All messages
+    /// below `first_open` have ended.
     pub(crate) fn limits(&self, first_open: u32) -> (u64, u32) {
         match self.is_over {
             // This end keeps nothing but the numbers of messages that have ended out of order.
@@ -95,7 +98,8 @@ impl Incoming {
         }
     }
 
-    /// A message begins. Returns whether it is wanted: if not, the peer has to hear so before it hears of arrivals.
+    /// A message begins. Returns whether it is wanted: if not, the peer has to hear so before it
+    /// hears of arrivals.
     pub(crate) fn begin(&mut self, number: u32, length: u64) -> bool {
         let posted = self.posted.remove(&number);
         let mut message = Arriving::new(length);
@@ -116,8 +120,8 @@ impl Incoming {
         is_wanted
     }
 
-    /// Reserves the next message for a caller. Returns its number, and whether it is refused: it is too long, and has not
-    /// arrived as a whole.
+    /// Reserves the next message for a caller. Returns its number, and whether it is refused: it is
+    /// too long, and has not arrived as a whole.
     pub(crate) fn reserve(&mut self, blocks: Option<Vec<BytesMut>>) -> (u32, bool) {
         let number = self.free.pop_first().unwrap_or_else(|| {
             let number = self.next;
@@ -171,7 +175,8 @@ impl Incoming {
         }
     }
 
-    /// A message was given up, of which perhaps nothing has arrived: its bytes count as those of the others.
+    /// A message was given up, of which perhaps nothing has arrived: its bytes count as those of
+    /// the others.
     pub(crate) fn given_up(&mut self, number: u32, length: u64) {
         self.posted.remove(&number);
         if self.refused.remove(&number) || self.is_over {
@@ -234,8 +239,8 @@ impl Arriving {
         Self { length, memory: Memory::own(length), is_consumed: false, is_too_long: false, end: None }
     }
 
-    /// The caller's blocks take the message, if they hold it. One that has arrived as a whole is not refused any more:
-    /// it stays in the memory where it is.
+    /// The caller's blocks take the message, if they hold it. One that has arrived as a whole is
+    /// not refused any more: it stays in the memory where it is.
     fn give(&mut self, blocks: Vec<BytesMut>, consumed: &mut u64) {
         let has_room = Memory::given_capacity(&blocks) >= self.length;
         match self.end {

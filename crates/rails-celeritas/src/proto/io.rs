@@ -8,10 +8,12 @@ use std::{
 
 /// The sockets of a connection. No call waits.
 pub trait Io {
-    /// Receives some of the segments that have come, and passes them to the protocol. Returns whether more may have come.
+    /// Receives some of the segments that have come, and passes them to the protocol. Returns
+    /// whether more may have come.
     fn receive(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool;
 
-    /// Sends some of the probes and segments that the protocol lets leave now. Returns whether more may leave at once.
+    /// Sends some of the probes and segments that the protocol lets leave now. Returns whether more
+    /// may leave at once.
     fn transmit(&mut self, now: Instant, protocol: &mut ConnectionProtocol) -> bool;
 
     /// Reads bytes of the control channel; 0 at its end.
@@ -32,7 +34,7 @@ pub trait Io {
     /// The socket's.
     fn shut(&mut self) -> io::Result<()>;
 
-    /// Whether the peer's host has answered all packets of the control channel, or one of them within that time. Such a
-    /// host lives, also while the peer's process is stopped.
+    /// Whether the peer's host has answered all packets of the control channel, or one of them
+    /// within that time. Such a host lives, also while the peer's process is stopped.
     fn peer_host_lives(&mut self, within: Duration) -> bool;
 }

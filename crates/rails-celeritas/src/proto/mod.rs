@@ -3,13 +3,17 @@
 //! Each module depends only on those above it, and the last two on each other.
 //! - [`wire`]: the bytes of segments and of control frames;
 //! - [`round_trip`], [`pacer`]: the time of a round trip, and when bytes may leave;
-//! - [`path_mtu`], [`peer_address`]: how large packets may be, and where they go; [`replay`]: which have come before;
-//! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: the bytes that have come, and the error lists;
-//! - [`blocks`]: the memory of messages; [`incoming`]: the callers that receive them, and how far the peer may send;
-//! - [`silence`]: how long nothing was heard; [`rate`]: at which rate to send; [`deadlines`]: by when messages have to arrive;
+//! - [`path_mtu`], [`peer_address`]: how large packets may be, and where they go; [`replay`]: which
+//!   have come before;
+//! - [`sender`]: which bytes go next, and which have arrived; [`receiver`]: the bytes that have
+//!   come, and the error lists;
+//! - [`blocks`]: the memory of messages; [`incoming`]: the callers that receive them, and how far
+//!   the peer may send;
+//! - [`silence`]: how long nothing was heard; [`rate`]: at which rate to send; [`deadlines`]: by
+//!   when messages have to arrive;
 //! - [`connection`]: one end, made of the above;
-//! - [`control`], [`round`]: the control channel's frames, and the order in which a driver moves bytes and keeps the
-//!   time;
+//! - [`control`], [`round`]: the control channel's frames, and the order in which a driver moves
+//!   bytes and keeps the time;
 //! - [`hold_off`]: when segments do not wake the driver.
 
 pub mod blocks;

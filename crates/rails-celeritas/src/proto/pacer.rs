@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 /// A token bucket that fills at a rate. Time is an argument.
 ///
-/// The bucket is kept as the moment at which it is empty: sending moves that moment on by the time that the bytes take
-/// on the wire, and the bucket holds the bytes of the time since then.
+/// The bucket is kept as the moment at which it is empty: sending moves that moment on by the time
+/// that the bytes take on the wire, and the bucket holds the bytes of the time since then.
 #[derive(Debug)]
 pub struct Pacer {
     rate: Bandwidth,
@@ -16,9 +16,9 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// A bucket that is empty now. It holds at most the bytes that the rate gives in `depth`: so much can leave at once
-    /// after a pause, or after a timer that fired late. At a low rate it holds `least` bytes all the same, so that a
-    /// segment fits.
+    /// A bucket that is empty now. It holds at most the bytes that the rate gives in `depth`: so
+    /// much can leave at once after a pause, or after a timer that fired late. At a low rate it
+    /// holds `least` bytes all the same, so that a segment fits.
     pub fn new(now: Instant, rate: Bandwidth, depth: Duration, least: u64) -> Self {
         Self { rate, depth, least, empty_at: now }
     }
@@ -28,7 +28,8 @@ impl Pacer {
         self.rate
     }
 
-    /// Changes the rate. Bytes that have come in already are kept, as time, and those that were taken in advance, as bytes.
+    /// Changes the rate. Bytes that have come in already are kept, as time, and those that were
+    /// taken in advance, as bytes.
     pub fn set_rate(&mut self, now: Instant, rate: Bandwidth) {
         if self.empty_at > now && rate != self.rate {
             let debt = (self.empty_at - now).as_nanos() * u128::from(self.rate.as_bits_per_second());
@@ -50,7 +51,8 @@ impl Pacer {
             .unwrap_or(u64::MAX)
     }
 
-    /// Takes bytes out that leave now, also more than the [budget](Self::budget): the bucket is then empty for longer.
+    /// Takes bytes out that leave now, also more than the [budget](Self::budget): the bucket is
+    /// then empty for longer.
     pub fn spend(&mut self, now: Instant, bytes: u64) {
         let earliest = now.checked_sub(self.depth()).unwrap_or(now);
         self.empty_at = self.empty_at.max(earliest) + self.time_of(bytes);

@@ -1,7 +1,7 @@
 //! The path's MTU, found by probes: DPLPMTUD (RFC 8899).
 //!
-//! Sizes are those of a segment's payload. A probe is a padded packet without data, so that the loss of one delays
-//! nothing and tells nothing about congestion.
+//! Sizes are those of a segment's payload. A probe is a padded packet without data, so that the
+//! loss of one delays nothing and tells nothing about congestion.
 //!
 //! ```text
 //!            most sizes answered, or none         600 s
@@ -22,7 +22,8 @@ use std::{
 /// The search for the largest payload that the path carries.
 #[derive(Debug)]
 pub struct PathMtu {
-    /// The payload that tells a path that is too small from a dead one; `None` where no smaller packet may be sent.
+    /// The payload that tells a path that is too small from a dead one; `None` where no smaller
+    /// packet may be sent.
     floor: Option<u32>,
     base: u32,
     most: u32,
@@ -69,8 +70,8 @@ enum SearchState {
 }
 
 impl PathMtu {
-    /// Begins with payloads of `base` bytes, which nearly every path carries, and searches up to `most`. `around` are the
-    /// bytes of an IP packet around the payload.
+    /// Begins with payloads of `base` bytes, which nearly every path carries, and searches up to
+    /// `most`. `around` are the bytes of an IP packet around the payload.
     pub fn new(base: u32, most: u32, around: u32, floor: Option<u32>) -> Self {
         let base = base.min(most);
         let mut mtu = Self {
@@ -103,7 +104,8 @@ impl PathMtu {
         self.base
     }
 
-    /// Whether the path has carried smaller packets than the base since one of the base has arrived.
+    /// Whether the path has carried smaller packets than the base since one of the base has
+    /// arrived.
     pub fn is_too_small(&self) -> bool {
         self.is_too_small
     }
@@ -130,8 +132,8 @@ impl PathMtu {
         self.wanted.front().copied()
     }
 
-    /// Takes the next probe, which leaves now as that packet. An answer takes at most `timeout`, or longer if
-    /// nothing was heard of the last ones.
+    /// Takes the next probe, which leaves now as that packet. An answer takes at most `timeout`, or
+    /// longer if nothing was heard of the last ones.
     pub fn take_probe(&mut self, now: Instant, packet: u64, timeout: Duration) -> Option<u32> {
         let size = self.wanted.pop_front()?;
         self.sent.push(Probe { packet, size });
@@ -139,8 +141,8 @@ impl PathMtu {
         Some(size)
     }
 
-    /// The peer has received a probe. Others than those under way change nothing. Returns whether the path carries the
-    /// base by this answer.
+    /// The peer has received a probe. Others than those under way change nothing. Returns whether
+    /// the path carries the base by this answer.
     pub fn handle_answer(&mut self, now: Instant, packet: u64) -> bool {
         let of_packet = |probe: &Probe| probe.packet == packet;
         if let Some(index) = self.sent.iter().position(of_packet) {
@@ -196,7 +198,8 @@ impl PathMtu {
         }
     }
 
-    /// Nothing larger than the base arrives any more, or nothing at all: the present size is checked.
+    /// Nothing larger than the base arrives any more, or nothing at all: the present size is
+    /// checked.
     pub fn suspect(&mut self) {
         if self.is_suspect() {
             return;
@@ -205,8 +208,8 @@ impl PathMtu {
         self.begin([Some(self.current), Some(self.base), self.floor].into_iter().flatten());
     }
 
-    /// This end has not looked for that time: answers may have come. It waits for them until the end of a pause, as
-    /// long as the round has grace.
+    /// This end has not looked for that time: answers may have come. It waits for them until the
+    /// end of a pause, as long as the round has grace.
     pub fn excuse(&mut self, now: Instant, time: Duration, pause: Duration) {
         self.ends_at = self.ends_at.map(|ends_at| self.grace.extend(ends_at + time, now, pause));
     }
@@ -287,8 +290,8 @@ impl PathMtu {
     }
 }
 
-/// The sizes to try of those above `low` and below `high`: the largest of all, and of the others the quartiles, or MTUs of
-/// common links near them.
+/// The sizes to try of those above `low` and below `high`: the largest of all, and of the others
+/// the quartiles, or MTUs of common links near them.
 fn candidates(low: u32, high: u32, most: u32, around: u32) -> Vec<u32> {
     let part = (high - low) / 4;
     let near = |quarter: u32| {
@@ -314,8 +317,8 @@ const RAISE_AFTER: Duration = Duration::from_secs(600);
 const MAX_LATE: usize = 16;
 /// The time for an answer doubles so often at most.
 const MAX_DOUBLED: u32 = 6;
-/// MTUs of links: Ethernet with jumbo frames, with a VXLAN inside them, FDDI, Ethernet, PPPoE, 6in4, VXLAN, WireGuard,
-/// tunnels.
+/// MTUs of links: Ethernet with jumbo frames, with a VXLAN inside them, FDDI, Ethernet, PPPoE,
+/// 6in4, VXLAN, WireGuard, tunnels.
 const COMMON: [u32; 9] = [9000, 8950, 4352, 1500, 1492, 1480, 1450, 1420, 1400];
 
 #[cfg(test)]

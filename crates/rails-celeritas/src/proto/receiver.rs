@@ -1,4 +1,5 @@
-//! The receiving half of a connection: which bytes have arrived, and the news of them for the sender.
+//! The receiving half of a connection: which bytes have arrived, and the news of them for the
+//! sender.
 
 use super::wire::{ErrorList, SegmentHeader, ShortHeader};
 use rangemap::RangeSet;
@@ -38,7 +39,8 @@ pub struct Receiver {
 struct Partial {
     bytes: Range<u64>,
     missing: u64,
-    /// The packet that began the message: one with a short header comes later, once the sender has heard of it.
+    /// The packet that began the message: one with a short header comes later, once the sender has
+    /// heard of it.
     begun_by: u64,
 }
 
@@ -87,7 +89,8 @@ pub enum Rejection {
     /// The segment's message has another length or place than an earlier segment has told.
     #[error("a segment that contradicts an earlier one")]
     Contradiction,
-    /// The segment has a short header, and its message is not known, or the segment is too old to tell its offset.
+    /// The segment has a short header, and its message is not known, or the segment is too old to
+    /// tell its offset.
     #[error("a segment of an unknown message")]
     UnknownMessage,
     /// The bytes that have arrived are in too many pieces.
@@ -149,8 +152,8 @@ impl Receiver {
         }
     }
 
-    /// The least round-trip time by the sender: an error list goes out in each eighth of it, and in each 2 ms at most. Before
-    /// it is known, one goes out in each 2 ms.
+    /// The least round-trip time by the sender: an error list goes out in each eighth of it, and in
+    /// each 2 ms at most. Before it is known, one goes out in each 2 ms.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
         self.interval = interval(round_trip);
@@ -181,9 +184,9 @@ impl Receiver {
         header
     }
 
-    /// The header that a short one stands for, of a segment that carries that many bytes, if its message is known. If all
-    /// of its bytes have arrived, then the header names one of the messages that have ended, any of which
-    /// [`handle`](Self::handle) takes for a duplicate.
+    /// The header that a short one stands for, of a segment that carries that many bytes, if its
+    /// message is known. If all of its bytes have arrived, then the header names one of the
+    /// messages that have ended, any of which [`handle`](Self::handle) takes for a duplicate.
     pub fn lookup(&self, short: &ShortHeader, payload_len: u32) -> Option<SegmentHeader> {
         let ShortHeader { token, packet, .. } = *short;
         if self.largest.is_some_and(|(largest, _)| packet.saturating_add(OLDEST) < largest) {
@@ -257,12 +260,12 @@ impl Receiver {
         Ok(payload)
     }
 
-    /// The peer has given a message up, which has that place among the bytes of the connection. One that has arrived as
-    /// a whole stays so.
+    /// The peer has given a message up, which has that place among the bytes of the connection. One
+    /// that has arrived as a whole stays so.
     ///
     /// # Errors
-    /// [`Rejection::Contradiction`] if another message has some of these bytes, or it has another place;
-    /// [`Rejection::BehindLimit`] for a message that the peer could not begin.
+    /// [`Rejection::Contradiction`] if another message has some of these bytes, or it has another
+    /// place; [`Rejection::BehindLimit`] for a message that the peer could not begin.
     pub fn give_up(&mut self, now: Instant, message: u32, bytes: Range<u64>) -> Result<(), Rejection> {
         if message >= self.message_limit {
             return Err(Rejection::BehindLimit);
@@ -297,7 +300,8 @@ impl Receiver {
         self.overflowed = datagrams;
     }
 
-    /// The error list, once it is time for one: at most one in each interval, and none without news or a question.
+    /// The error list, once it is time for one: at most one in each interval, and none without news
+    /// or a question.
     pub fn poll_error_list(&mut self, now: Instant) -> Option<ErrorList> {
         self.list_at.take_if(|at| *at <= now)?;
         self.listed_at = Some(now);
@@ -350,8 +354,9 @@ impl Receiver {
         self.complete
     }
 
-    /// The first missing bytes from that offset on, which the next segments are expected to bring, if they are of a
-    /// message that is arriving: its number, and their places in it. No byte of them has arrived.
+    /// The first missing bytes from that offset on, which the next segments are expected to bring,
+    /// if they are of a message that is arriving: its number, and their places in it. No byte
+    /// of them has arrived.
     pub fn expected(&self, from: u64) -> Option<(u32, Range<u64>)> {
         let behind = from.max(self.complete)..u64::MAX;
         let missing = if self.above.is_empty() { behind } else { self.above.gaps(&behind).next()? };
@@ -404,7 +409,8 @@ impl Receiver {
         self.ended.insert(message..message + 1);
     }
 
-    /// Whether bytes are next to those that have all arrived, and leave a gap behind them: most are.
+    /// Whether bytes are next to those that have all arrived, and leave a gap behind them: most
+    /// are.
     fn is_next(&self, bytes: &Range<u64>) -> bool {
         bytes.start == self.complete && self.above.first().is_none_or(|first| first.start > bytes.end)
     }
@@ -443,14 +449,16 @@ fn interval(round_trip: Duration) -> Duration {
     (round_trip / 8).clamp(MIN_INTERVAL, MAX_INTERVAL)
 }
 
-/// Error lists cost the sender's core and the way back; more of them would not find losses earlier than a round trip.
+/// Error lists cost the sender's core and the way back; more of them would not find losses earlier
+/// than a round trip.
 pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(2);
 /// The longest interval between lists: the peer may state any round trip.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
-/// A short header this many packets older than the largest is dropped: its offset could be one of before. So many packets
-/// of 64 KiB are 2^30 bytes, and as many were under way when it was sent.
+/// A short header this many packets older than the largest is dropped: its offset could be one of
+/// before. So many packets of 64 KiB are 2^30 bytes, and as many were under way when it was sent.
 const OLDEST: u64 = 1 << 14;
-/// The most pieces apart that the arrived bytes are in, so that a peer cannot have this end keep a record per byte.
+/// The most pieces apart that the arrived bytes are in, so that a peer cannot have this end keep a
+/// record per byte.
 pub const MAX_PIECES: usize = 1 << 16;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Packets that have come before: a copy tells nothing of the path, and nothing of the peer's address.
+//! Packets that have come before: a copy tells nothing of the path, and nothing of the peer's
+//! address.
 
 /// The packet numbers that have come, in a window below the highest (RFC 6479).
 #[derive(Debug)]
@@ -14,7 +15,8 @@ impl ReplayWindow {
         Self { highest: None, seen: Box::new([0; WORDS]) }
     }
 
-    /// A packet has come. Returns whether it is new: one below the window is taken for a repeated one.
+    /// A packet has come. Returns whether it is new: one below the window is taken for a repeated
+    /// one.
     pub fn insert(&mut self, packet: u64) -> bool {
         let word = packet / BITS;
         let top = self.highest.map_or(word, |highest| highest / BITS);

@@ -1,15 +1,14 @@
 //! One round of a driver: all that can be done at a time, in the order in which it has to be done.
 //!
-//! The driver of real sockets and the simulator of the tests run this code. Input comes first: a timer judges only
-//! after everything that had come by then.
+//! The driver of real sockets and the simulator of the tests run this code. Input comes first: a
+//! timer judges only after everything that had come by then.
 
+pub use super::io::Io;
 use super::{
     connection::ConnectionProtocol,
     control::{Broken, ControlChannel},
 };
 use std::time::{Duration, Instant};
-
-pub use super::io::Io;
 
 /// The rounds of a connection's driver.
 #[derive(Debug, Default)]
@@ -39,7 +38,8 @@ impl Round {
         self.ran_at = Some(now);
         let late = self.asked.take().map_or(Duration::ZERO, |asked| now.saturating_duration_since(asked));
         if late > LATE {
-            // Before the input, whose times it concerns. A runtime that comes late may not know of all that waits.
+            // Before the input, whose times it concerns. A runtime that comes late may not know of all that
+            // waits.
             protocol.handle_absence(now, late);
         }
         let has_segments = io.receive(now, protocol);
@@ -58,7 +58,8 @@ impl Round {
         Ok(is_worthwhile)
     }
 
-    /// When the next round is due, if nothing comes before. `is_blocked`: the socket for segments has not taken all.
+    /// When the next round is due, if nothing comes before. `is_blocked`: the socket for segments
+    /// has not taken all.
     pub fn poll_timeout(&mut self, protocol: &ConnectionProtocol, is_blocked: bool) -> Option<Instant> {
         // The protocol would have more to send, if the sockets took it.
         let is_blocked = is_blocked || self.control.is_blocked();
@@ -75,7 +76,9 @@ impl Round {
     }
 }
 
-/// The least time between the rounds of timers while a socket takes nothing: it wakes the driver when it does.
+/// The least time between the rounds of timers while a socket takes nothing: it wakes the driver
+/// when it does.
 const BLOCKED_PAUSE: Duration = Duration::from_millis(1);
-/// A driver that comes later by this than it wanted to was held up: the runtime's other tasks take less.
+/// A driver that comes later by this than it wanted to was held up: the runtime's other tasks take
+/// less.
 const LATE: Duration = Duration::from_millis(100);

@@ -43,13 +43,14 @@ impl RoundTrip {
         self.least
     }
 
-    /// The time after which a packet is lost if a later one has arrived: 9/8 of a round trip (RFC 9002, section 6.1.2).
+    /// The time after which a packet is lost if a later one has arrived: 9/8 of a round trip (RFC
+    /// 9002, section 6.1.2).
     pub fn reordering(&self) -> Duration {
         (self.smoothed.max(self.latest) * 9 / 8).max(GRANULARITY)
     }
 
-    /// The time after which a packet that nothing was heard of is sent again (RFC 9002, section 6.2.1), if the peer
-    /// answers within `delay`.
+    /// The time after which a packet that nothing was heard of is sent again (RFC 9002, section
+    /// 6.2.1), if the peer answers within `delay`.
     pub fn probe(&self, delay: Duration) -> Duration {
         self.smoothed + (4 * self.variation).max(GRANULARITY) + delay
     }

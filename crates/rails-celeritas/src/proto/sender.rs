@@ -1,8 +1,8 @@
 //! The sending half of a connection: which bytes go next, and which of those sent have arrived.
 //!
-//! Every byte that was submitted and is not known to have arrived is in exactly one place: not sent yet, in flight in
-//! one packet, or lost and to be sent again. A transmission has a number of its own, so each is judged once: as arrived,
-//! or as lost.
+//! Every byte that was submitted and is not known to have arrived is in exactly one place: not sent
+//! yet, in flight in one packet, or lost and to be sent again. A transmission has a number of its
+//! own, so each is judged once: as arrived, or as lost.
 
 use super::{
     in_flight::{InFlight, Packet},
@@ -33,13 +33,16 @@ pub struct Sender {
     begun: BTreeMap<u64, Outgoing>,
     /// The places of these messages by number.
     places: BTreeMap<u32, u64>,
-    /// The bytes of begun messages, those that have arrived included: the caller's memory that cannot be freed.
+    /// The bytes of begun messages, those that have arrived included: the caller's memory that
+    /// cannot be freed.
     kept: u64,
     /// The lengths of messages of which no byte was sent, by number.
     waiting: BTreeMap<u32, u64>,
-    /// Messages that were given up with bytes sent, and the places of those: the peer has to know of them.
+    /// Messages that were given up with bytes sent, and the places of those: the peer has to know
+    /// of them.
     given_up: VecDeque<(u32, Range<u64>)>,
-    /// Messages that were given up before a byte was sent. The peer has to know of them once it takes their numbers.
+    /// Messages that were given up before a byte was sent. The peer has to know of them once it
+    /// takes their numbers.
     dropped: RangeSet<u32>,
     next_message: u32,
     /// The bytes of all messages that were submitted.
@@ -69,11 +72,12 @@ pub struct Sender {
     small_payload: u32,
     /// The large packets that were lost since the last one arrived.
     large_losses: u32,
-    /// Packets below this number were sent before, or while, there was less to send than the rate allowed.
+    /// Packets below this number were sent before, or while, there was less to send than the rate
+    /// allowed.
     limited_until: u64,
     delivered: VecDeque<u32>,
-    /// Packets below this number give no sample above the smoothed round trip: an end was stopped while they were under
-    /// way.
+    /// Packets below this number give no sample above the smoothed round trip: an end was stopped
+    /// while they were under way.
     sampled_from: u64,
     stats: SenderStats,
     /// The packets that lists were compared with.
@@ -99,8 +103,8 @@ struct Heard {
     missing: RangeSet<u64>,
 }
 
-/// Packets that later ones have overtaken, and whose fate is not known: a list did not reach so far, or was too early
-/// to tell. A list looks at those that it can tell of, and at no others.
+/// Packets that later ones have overtaken, and whose fate is not known: a list did not reach so
+/// far, or was too early to tell. A list looks at those that it can tell of, and at no others.
 #[derive(Debug, Default)]
 struct Passed {
     /// The packets by their first bytes.
@@ -168,11 +172,11 @@ pub struct Feedback {
     pub acknowledged: u64,
     /// Bytes that are taken to be lost, by this list.
     pub lost: u64,
-    /// The bytes of the packets in which the acknowledged bytes have arrived: with their headers, and those of IP and UDP,
-    /// which the connection adds.
+    /// The bytes of the packets in which the acknowledged bytes have arrived: with their headers,
+    /// and those of IP and UDP, which the connection adds.
     pub delivered: u64,
-    /// Bytes among `acknowledged` of segments that were taken to be lost before: they count among `lost_segments` of an
-    /// earlier list, and not among `segments`.
+    /// Bytes among `acknowledged` of segments that were taken to be lost before: they count among
+    /// `lost_segments` of an earlier list, and not among `segments`.
     pub regained: u64,
     /// Segments that have arrived, by this list.
     pub segments: u64,
@@ -180,8 +184,8 @@ pub struct Feedback {
     pub lost_segments: u64,
     /// Whether segments have arrived since the list before.
     pub has_arrivals: bool,
-    /// Whether the latest packet that has arrived was sent while the rate allowed more than there was to send: while the
-    /// caller had nothing, or a limit held it up.
+    /// Whether the latest packet that has arrived was sent while the rate allowed more than there
+    /// was to send: while the caller had nothing, or a limit held it up.
     pub is_limited: bool,
     /// The round trip of the latest packet that has arrived, without the peer's delay.
     pub round_trip: Option<Duration>,
@@ -207,7 +211,8 @@ pub enum Violation {
         /// The end in an earlier list.
         before: u64,
     },
-    /// The list names a packet that was left out: the peer acknowledges packets that have not arrived.
+    /// The list names a packet that was left out: the peer acknowledges packets that have not
+    /// arrived.
     #[error("the peer has received packet {told}, which was left out")]
     Skipped {
         /// The packet number.
@@ -239,9 +244,10 @@ pub enum SubmitError {
 }
 
 impl Sender {
-    /// A half that sends segments of at most `max_payload` bytes, and has at most `max_unacknowledged` bytes sent and not
-    /// acknowledged: room for one segment at least. A message begins only if there is room for [`MESSAGE_COST`] too,
-    /// for it and for each of those that have not arrived; and only if these, but the first of them, have no more than
+    /// A half that sends segments of at most `max_payload` bytes, and has at most
+    /// `max_unacknowledged` bytes sent and not acknowledged: room for one segment at least. A
+    /// message begins only if there is room for [`MESSAGE_COST`] too, for it and for each of
+    /// those that have not arrived; and only if these, but the first of them, have no more than
     /// [`MAX_KEPT`] times `max_unacknowledged` bytes with it, or there is but one.
     pub fn new(token: Token, max_payload: u32, max_unacknowledged: u64, round_trip: RoundTrip) -> Self {
         let max_payload = max_payload.max(1);
@@ -308,8 +314,9 @@ impl Sender {
         Ok(number)
     }
 
-    /// Gives a message up: no byte of it is sent any more, and the peer [has to know](Self::poll_given_up). Returns
-    /// whether it was under way: not if it has arrived, was given up before or never submitted.
+    /// Gives a message up: no byte of it is sent any more, and the peer [has to
+    /// know](Self::poll_given_up). Returns whether it was under way: not if it has arrived, was
+    /// given up before or never submitted.
     pub fn give_up(&mut self, number: u32) -> bool {
         let Some(message) = self.places.remove(&number).and_then(|start| self.begun.remove(&start)) else {
             let Some(length) = self.waiting.remove(&number) else { return false };
@@ -335,8 +342,8 @@ impl Sender {
         true
     }
 
-    /// A message that was given up, of which the peer has to hear now: its number, and its place among the bytes of the
-    /// connection, which is empty if none was sent.
+    /// A message that was given up, of which the peer has to hear now: its number, and its place
+    /// among the bytes of the connection, which is empty if none was sent.
     pub fn poll_given_up(&mut self) -> Option<(u32, Range<u64>)> {
         self.given_up.pop_front().or_else(|| {
             let number = self.dropped.first().map(|range| range.start).filter(|number| *number < self.message_limit)?;
@@ -386,9 +393,10 @@ impl Sender {
         Some(next)
     }
 
-    /// Whether another message may begin, of that length: each takes memory beside that of its bytes until it has
-    /// arrived, or the peer has heard that it was given up. This end keeps all bytes of a message, whichever of them
-    /// the peer has: a peer that tells of all but a byte of each message gets no further ones.
+    /// Whether another message may begin, of that length: each takes memory beside that of its
+    /// bytes until it has arrived, or the peer has heard that it was given up. This end keeps
+    /// all bytes of a message, whichever of them the peer has: a peer that tells of all but a
+    /// byte of each message gets no further ones.
     fn may_begin(&self, length: u64) -> bool {
         let messages = (self.begun.len() + self.given_up.len()) as u64;
         let cost = (messages + 1).saturating_mul(MESSAGE_COST).saturating_add(self.unacknowledged);
@@ -398,7 +406,8 @@ impl Sender {
         messages == 0 || cost <= self.max_unacknowledged && is_room
     }
 
-    /// The bytes that could be sent if the rate allowed it, as far as `max`: the lost ones, and those up to the limits.
+    /// The bytes that could be sent if the rate allowed it, as far as `max`: the lost ones, and
+    /// those up to the limits.
     pub fn backlog(&self, max: u64) -> u64 {
         let mut backlog = self.room().min(self.unsent);
         let mut lost = self.lost.iter();
@@ -516,16 +525,16 @@ impl Sender {
         Ok(feedback)
     }
 
-    /// When something is to be done without news: see [`handle_timeout`](Self::handle_timeout). The peer tells what has
-    /// arrived within `delay`.
+    /// When something is to be done without news: see [`handle_timeout`](Self::handle_timeout). The
+    /// peer tells what has arrived within `delay`.
     pub fn poll_timeout(&self, delay: Duration) -> Option<Instant> {
         let first = self.passed.first().filter(|first| self.largest.is_some_and(|largest| first.number < largest));
         let lost_at = first.map(|first| first.sent_at + self.round_trip.reordering());
         lost_at.into_iter().chain(self.probe_at(delay)).min()
     }
 
-    /// Takes packets to be lost that later ones have overtaken for long, and the last one if nothing was heard for long:
-    /// sent again, it tells of those before it. Returns the bytes.
+    /// Takes packets to be lost that later ones have overtaken for long, and the last one if
+    /// nothing was heard for long: sent again, it tells of those before it. Returns the bytes.
     pub fn handle_timeout(&mut self, now: Instant, delay: Duration) -> u64 {
         let (complete, patience) = (self.heard.complete, self.round_trip.reordering());
         let mut judged = Resolved::default();
@@ -568,8 +577,8 @@ impl Sender {
         self.unacknowledged
     }
 
-    /// The cost of all that was submitted and never sent: the bytes, and [`MESSAGE_COST`] for each message of which
-    /// none was sent.
+    /// The cost of all that was submitted and never sent: the bytes, and [`MESSAGE_COST`] for each
+    /// message of which none was sent.
     pub fn unsent_cost(&self) -> u64 {
         self.unsent.saturating_add((self.waiting.len() as u64).saturating_mul(MESSAGE_COST))
     }
@@ -594,7 +603,8 @@ impl Sender {
         self.unacknowledged > 0 || self.next().is_some()
     }
 
-    /// All bytes of the peer have arrived below this offset: the memory of messages below it is free.
+    /// All bytes of the peer have arrived below this offset: the memory of messages below it is
+    /// free.
     pub fn complete(&self) -> u64 {
         self.heard.complete
     }
@@ -609,19 +619,22 @@ impl Sender {
         self.least.get()
     }
 
-    /// Limits the bytes that are sent and not acknowledged further. Lost bytes are sent again all the same.
+    /// Limits the bytes that are sent and not acknowledged further. Lost bytes are sent again all
+    /// the same.
     pub fn set_window(&mut self, bytes: u64) {
         self.window = bytes;
     }
 
-    /// The rate allows more than there is to send. It is no news of the path if the window alone is in the way.
+    /// The rate allows more than there is to send. It is no news of the path if the window alone is
+    /// in the way.
     pub fn set_limited(&mut self) {
         if self.unacknowledged.saturating_add(self.max_payload.into()) <= self.window {
             self.limited_until = self.next_packet;
         }
     }
 
-    /// One of the ends was stopped: the answers to the packets under way tell of no longer path, but of a shorter one.
+    /// One of the ends was stopped: the answers to the packets under way tell of no longer path,
+    /// but of a shorter one.
     pub fn distrust_samples(&mut self) {
         self.sampled_from = self.next_packet;
     }
@@ -632,8 +645,8 @@ impl Sender {
         self.max_unacknowledged = self.max_unacknowledged.max(self.max_payload.into());
     }
 
-    /// Whether the path may have become too small for large segments: none of them arrives any more. Asking begins the
-    /// count anew.
+    /// Whether the path may have become too small for large segments: none of them arrives any
+    /// more. Asking begins the count anew.
     pub fn take_suspicion(&mut self) -> bool {
         let is_suspect = self.large_losses >= SUSPECT_LOSSES;
         if is_suspect {
@@ -649,8 +662,8 @@ impl Sender {
         number
     }
 
-    /// Skips packet numbers from the beginning on, by a seed that the peer does not know: one that acknowledges packets
-    /// before they arrive names one of these sooner or later.
+    /// Skips packet numbers from the beginning on, by a seed that the peer does not know: one that
+    /// acknowledges packets before they arrive names one of these sooner or later.
     pub fn skip_numbers(&mut self, seed: u64) {
         self.skipped = Some(Skipped::new(seed));
     }
@@ -704,9 +717,10 @@ impl Sender {
         cleared
     }
 
-    /// Judges the packets up to the largest that has arrived, as far as the latest list tells of their bytes: whether
-    /// all of them have arrived. Those that have not are lost if later ones have overtaken them by number or by time.
-    /// Each packet is looked at once or twice, for any lists.
+    /// Judges the packets up to the largest that has arrived, as far as the latest list tells of
+    /// their bytes: whether all of them have arrived. Those that have not are lost if later
+    /// ones have overtaken them by number or by time. Each packet is looked at once or twice,
+    /// for any lists.
     fn judge(&mut self, now: Instant) -> Resolved {
         let mut judged = Resolved::default();
         let Some(largest) = self.largest else { return judged };
@@ -756,7 +770,8 @@ impl Sender {
 
     /// The segment that begins a range of a message.
     fn cut(&self, range: Range<u64>, is_known: bool, is_again: bool) -> Next {
-        // The peer tells offsets apart that lie closer together than half of the numbers that a short header has.
+        // The peer tells offsets apart that lie closer together than half of the numbers that a short
+        // header has.
         let is_short = is_known && range.start.max(self.next) < self.heard.complete + SHORT_REACH;
         let most = self.max_payload + header_len(false) - header_len(is_short);
         let payload_len = (range.end - range.start).min(most.into()) as u32;
@@ -859,23 +874,25 @@ fn header_len(is_short: bool) -> u32 {
     (if is_short { SHORT_HEADER_LEN } else { HEADER_LEN }) as u32
 }
 
-/// The cost of a message beside its bytes, from its submission until it has arrived. By measurement it takes 370 bytes
-/// of memory with one block, and 490 with a deadline.
+/// The cost of a message beside its bytes, from its submission until it has arrived. By measurement
+/// it takes 370 bytes of memory with one block, and 490 with a deadline.
 pub const MESSAGE_COST: u64 = 512;
-/// Messages that have begun keep no more than so many times the bytes that may be unacknowledged. A segment that is
-/// lost several times in a row holds back, for as many round trips, the messages that have arrived behind it: of a
-/// million segments in a round trip, at a loss of 1 %, hardly one is lost four times.
+/// Messages that have begun keep no more than so many times the bytes that may be unacknowledged. A
+/// segment that is lost several times in a row holds back, for as many round trips, the messages
+/// that have arrived behind it: of a million segments in a round trip, at a loss of 1 %, hardly one
+/// is lost four times.
 pub const MAX_KEPT: u64 = 4;
-/// How far the bytes of short headers lie above those that have all arrived: a receiver takes an offset for the one next
-/// to its own that has these low 32 bits.
+/// How far the bytes of short headers lie above those that have all arrived: a receiver takes an
+/// offset for the one next to its own that has these low 32 bits.
 const SHORT_REACH: u64 = 1 << 30;
 /// A packet that this many later ones have overtaken is lost (RFC 9002, section 6.1.1).
 const REORDERING: u64 = 3;
-/// So many large packets are lost in a row where the path has become too small, and hardly anywhere else: with a loss of
-/// 20 %, once in ten million.
+/// So many large packets are lost in a row where the path has become too small, and hardly anywhere
+/// else: with a loss of 20 %, once in ten million.
 const SUSPECT_LOSSES: u32 = 10;
-/// The pauses between probes double (RFC 9002, section 6.2.1) up to this, or to so many probe timeouts. On a short path
-/// this end sends fifty in five seconds of silence, to tell a path that loses most packets from a dead one.
+/// The pauses between probes double (RFC 9002, section 6.2.1) up to this, or to so many probe
+/// timeouts. On a short path this end sends fifty in five seconds of silence, to tell a path that
+/// loses most packets from a dead one.
 const LONGEST_PROBE: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: u32 = 4;
 
@@ -980,8 +997,8 @@ mod tests {
     fn begun_messages_are_bounded_in_bytes() {
         let now = Instant::now();
         let (segment, most) = (1_000, 100_000);
-        // A message that is longer than all the room is followed by another one, and short ones follow until it is
-        // full.
+        // A message that is longer than all the room is followed by another one, and short ones follow
+        // until it is full.
         for length in [10_000, 300_000, 1_000_000] {
             let mut sender = Sender::new(Token(71), segment, most, RoundTrip::new(Duration::from_millis(1)));
             sender.raise_limits(u64::MAX, u32::MAX);
@@ -1011,7 +1028,8 @@ mod tests {
         }
     }
 
-    /// The peer sets this end no limit, and does not read the frames about messages that are given up.
+    /// The peer sets this end no limit, and does not read the frames about messages that are given
+    /// up.
     #[test]
     fn untold_messages_are_bounded_in_number() {
         let now = Instant::now();
@@ -1045,7 +1063,8 @@ mod tests {
         }
     }
 
-    /// The first packet is taken to be lost when three later ones have arrived, and then arrives after all.
+    /// The first packet is taken to be lost when three later ones have arrived, and then arrives
+    /// after all.
     #[test]
     fn overtaken_segment_that_arrives_is_regained() {
         let (now, ms) = (Instant::now(), Duration::from_millis(1));

@@ -1,14 +1,15 @@
 //! How long nothing was heard of a path on which segments were under way.
 //!
-//! Time counts while both ends look. This end does not while its process computes or is stopped, or while its clock
-//! jumps: its driver comes late then. Whether the peer looks is asked over the control channel. If its host acknowledges
-//! the question and its process does not answer, then the process is stopped, and TCP would wait too: as long as the
-//! host lives.
+//! Time counts while both ends look. This end does not while its process computes or is stopped, or
+//! while its clock jumps: its driver comes late then. Whether the peer looks is asked over the
+//! control channel. If its host acknowledges the question and its process does not answer, then the
+//! process is stopped, and TCP would wait too: as long as the host lives.
 
 use super::grace::Grace;
 use std::time::{Duration, Instant};
 
-/// The time without news. It passes while segments are under way, also those that are given up in the end.
+/// The time without news. It passes while segments are under way, also those that are given up in
+/// the end.
 #[derive(Debug)]
 pub struct Silence {
     path: Wait,
@@ -20,9 +21,11 @@ pub struct Silence {
     ended_at: Instant,
     /// How often the rate was halved since the last news.
     halvings: u32,
-    /// When the peer was asked for a sign of life that has not come, and later by all time that does not count.
+    /// When the peer was asked for a sign of life that has not come, and later by all time that
+    /// does not count.
     asked_at: Option<Instant>,
-    /// The host of a peer that is stopped: it has the question, and the peer's process has not answered.
+    /// The host of a peer that is stopped: it has the question, and the peer's process has not
+    /// answered.
     stopped: Option<Host>,
 }
 
@@ -38,8 +41,8 @@ struct Host {
 /// A wait for a sign of life. Several waits in vain add up.
 #[derive(Debug, Clone, Copy)]
 struct Wait {
-    /// When the last sign of life came, or this end began to wait for some, and later by all time that does not count.
-    /// Earlier by the time that this end has waited in vain before.
+    /// When the last sign of life came, or this end began to wait for some, and later by all time
+    /// that does not count. Earlier by the time that this end has waited in vain before.
     since: Instant,
     /// When this end began to wait, and later by all time that does not count.
     began_at: Instant,
@@ -64,8 +67,8 @@ impl Silence {
         Self { path, has_heard: false, looked_at: now, ended_at: now, halvings: 0, asked_at: None, stopped: None }
     }
 
-    /// The sender has segments under way again. The peer gets a pause to tell of them, however long it was silent
-    /// before: 16 pauses in one silence at most.
+    /// The sender has segments under way again. The peer gets a pause to tell of them, however long
+    /// it was silent before: 16 pauses in one silence at most.
     pub fn begin(&mut self, now: Instant, patience: Patience) {
         // The path may have come back long ago.
         let is_old = now.saturating_duration_since(self.ended_at) > patience.limit;
@@ -86,7 +89,8 @@ impl Silence {
         self.ended_at = now;
     }
 
-    /// That much time does not count. The peer gets a pause from now on: 16 pauses in one silence at most.
+    /// That much time does not count. The peer gets a pause from now on: 16 pauses in one silence
+    /// at most.
     pub fn excuse(&mut self, now: Instant, time: Duration, patience: Patience) {
         self.waits().for_each(|wait| wait.excuse(now, time, patience));
         self.asked_at = self.asked_at.map(|asked| (asked + time).min(now));
@@ -126,14 +130,14 @@ impl Silence {
         is_first
     }
 
-    /// Whether the peer has left a question unanswered for a pause. Then it matters whether its host lives, in each
-    /// pause.
+    /// Whether the peer has left a question unanswered for a pause. Then it matters whether its
+    /// host lives, in each pause.
     pub fn doubts_peer(&self, now: Instant, patience: Patience) -> bool {
         self.looks_at(patience).is_some_and(|at| now >= at)
     }
 
-    /// The driver has looked whether the peer's host lives. If so, nothing is judged until the peer's process says
-    /// something, or its host is gone.
+    /// The driver has looked whether the peer's host lives. If so, nothing is judged until the
+    /// peer's process says something, or its host is gone.
     pub fn look_at_host(&mut self, now: Instant, lives: bool) {
         self.stopped = match self.stopped {
             _ if lives => Some(Host { wait: Wait::new(now), looked_at: now }),
@@ -146,8 +150,9 @@ impl Silence {
         self.stopped.is_some()
     }
 
-    /// The time without news, if it has been too long, and the peer has had a pause to answer a question. Of a peer
-    /// that is stopped, it is the time without a sign of life of its host, in which this end waited.
+    /// The time without news, if it has been too long, and the peer has had a pause to answer a
+    /// question. Of a peer that is stopped, it is the time without a sign of life of its host,
+    /// in which this end waited.
     pub fn is_too_long(&self, now: Instant, is_waiting: bool, patience: Patience) -> Option<Duration> {
         let (wait, may_answer) = match &self.stopped {
             Some(host) => (&host.wait, false),
@@ -157,8 +162,8 @@ impl Silence {
         (time >= patience.limit && !may_answer).then_some(time)
     }
 
-    /// When something is to be done, while this end waits: the rate is to be halved once more, the driver looks at the
-    /// peer's host, or the silence is too long.
+    /// When something is to be done, while this end waits: the rate is to be halved once more, the
+    /// driver looks at the peer's host, or the silence is too long.
     pub fn next_at(&self, patience: Patience) -> Option<Instant> {
         match self.stopped {
             Some(_) => self.looks_at(patience),

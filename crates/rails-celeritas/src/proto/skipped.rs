@@ -1,5 +1,5 @@
-//! Packet numbers that are never sent: a peer that names one has not received what it acknowledges (RFC 9000, section
-//! 21.4).
+//! Packet numbers that are never sent: a peer that names one has not received what it acknowledges
+//! (RFC 9000, section 21.4).
 
 use std::{
     collections::VecDeque,
@@ -53,8 +53,8 @@ impl Skipped {
     }
 }
 
-/// Of so many numbers one is skipped, or of up to twice as many: a peer that names one by guess in each list is found in a
-/// second or so, and the 56 bits of the numbers last as long.
+/// Of so many numbers one is skipped, or of up to twice as many: a peer that names one by guess in
+/// each list is found in a second or so, and the 56 bits of the numbers last as long.
 const MIN_PAUSE: u64 = 64;
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The least round trip of a window of time: older samples are forgotten, so that a path may become a longer one.
+/// The least round trip of a window of time: older samples are forgotten, so that a path may become
+/// a longer one.
 #[derive(Debug, Default)]
 pub(crate) struct WindowedMin {
     /// Samples of which no later one is shorter: the first is the least.

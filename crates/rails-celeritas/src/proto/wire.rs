@@ -1,8 +1,9 @@
-//! The bytes of a connection: segments over UDP, and frames of the control channel. `docs/celeritas.md` shows them byte
-//! by byte.
+//! The bytes of a connection: segments over UDP, and frames of the control channel.
+//! `docs/celeritas.md` shows them byte by byte.
 //!
-//! A segment's header has one of two lengths, and those of a burst are mostly alike, so that a receiver can lay headers
-//! and payloads of a whole burst apart before it has seen them. Numbers are in network byte order.
+//! A segment's header has one of two lengths, and those of a burst are mostly alike, so that a
+//! receiver can lay headers and payloads of a whole burst apart before it has seen them. Numbers
+//! are in network byte order.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use rails_proto::seal::{PacketOpener, PacketSealer, TAG_LEN};
@@ -13,20 +14,22 @@ use std::ops::Range;
 pub const HEADER_LEN: usize = 40;
 /// The bytes of the header of a segment whose message the peer knows.
 pub const SHORT_HEADER_LEN: usize = 20;
-/// The bytes between the header and the payload of a datagram without a seal, which tell whether it was damaged.
+/// The bytes between the header and the payload of a datagram without a seal, which tell whether it
+/// was damaged.
 pub const CHECK_LEN: usize = 4;
 /// The most bytes of a header and its check.
 pub const HEAD_LEN: usize = HEADER_LEN + CHECK_LEN;
 /// The most bytes of a frame of the control channel, without its length.
 pub const MAX_FRAME: usize = 64_000;
-/// The most missing ranges of one error list, of which an encoded one takes at most 20 bytes. A list ends before the range
-/// that would be one more, so a sender repeats at most so many in a round trip.
+/// The most missing ranges of one error list, of which an encoded one takes at most 20 bytes. A
+/// list ends before the range that would be one more, so a sender repeats at most so many in a
+/// round trip.
 pub const MAX_RANGES: usize = 3_000;
 /// The most bytes of a message: the header has 48 bits for its length.
 pub const MAX_MESSAGE: u64 = (1 << 48) - 1;
 
-/// Tells the segments of one connection from all others. The receiving end draws it, and tells it to its peer over the
-/// control channel alone, so an attacker away from the path does not know it.
+/// Tells the segments of one connection from all others. The receiving end draws it, and tells it
+/// to its peer over the control channel alone, so an attacker away from the path does not know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Token(pub u64);
 
@@ -35,7 +38,8 @@ pub struct Token(pub u64);
 pub struct SegmentHeader {
     /// The connection.
     pub token: Token,
-    /// The packet number. Every transmission has its own, above the last (below 2^56). Some are left out.
+    /// The packet number. Every transmission has its own, above the last (below 2^56). Some are
+    /// left out.
     pub packet: u64,
     /// The place of the first byte among all bytes of the connection in this direction.
     pub offset: u64,
@@ -47,7 +51,8 @@ pub struct SegmentHeader {
     pub in_message: u64,
 }
 
-/// The header of a segment of a message of which the peer has received bytes: its offset tells the message.
+/// The header of a segment of a message of which the peer has received bytes: its offset tells the
+/// message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShortHeader {
     /// The connection.
@@ -102,7 +107,8 @@ pub enum HeaderError {
 pub enum Control {
     /// The receiver tells which bytes have arrived.
     ErrorList(ErrorList),
-    /// The sender tells its least round-trip time in microseconds: the receiver sends an error list in each eighth of it.
+    /// The sender tells its least round-trip time in microseconds: the receiver sends an error list
+    /// in each eighth of it.
     RoundTrip(u32),
     /// The sender gives a message up.
     GiveUp {
@@ -130,7 +136,8 @@ pub enum Control {
     },
 }
 
-/// Which bytes have arrived and which are missing, as of one moment. A later list replaces an earlier one.
+/// Which bytes have arrived and which are missing, as of one moment. A later list replaces an
+/// earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorList {
     /// The highest packet number that has arrived.
@@ -149,10 +156,12 @@ pub struct ErrorList {
     pub message_limit: u32,
     /// All bytes below this offset have arrived.
     pub complete: u64,
-    /// The list is whole up to this offset: bytes between `complete` and this that are not missing have arrived.
+    /// The list is whole up to this offset: bytes between `complete` and this that are not missing
+    /// have arrived.
     pub known: u64,
-    /// The missing ranges: for each, the bytes that have arrived before it, since the last one or `complete`, and its
-    /// length. The first begins at `complete`; if there is none, then `known` is `complete`.
+    /// The missing ranges: for each, the bytes that have arrived before it, since the last one or
+    /// `complete`, and its length. The first begins at `complete`; if there is none, then
+    /// `known` is `complete`.
     pub missing: Vec<(u64, u64)>,
 }
 
@@ -172,7 +181,8 @@ pub enum FrameError {
     /// Bytes follow the frame's content.
     #[error("{0} bytes follow the content of a control frame")]
     Trailing(usize),
-    /// The ranges of an error list are empty, too many, or outside of it, or the first does not begin at `complete`.
+    /// The ranges of an error list are empty, too many, or outside of it, or the first does not
+    /// begin at `complete`.
     #[error("an error list whose ranges contradict each other")]
     Ranges,
 }
@@ -283,8 +293,8 @@ impl Header {
     /// Decodes the header of a datagram with that many bytes behind it.
     ///
     /// # Errors
-    /// [`HeaderError`] for bytes of another protocol, for a header of another length than its kind has, and for a segment
-    /// that lies outside of its message.
+    /// [`HeaderError`] for bytes of another protocol, for a header of another length than its kind
+    /// has, and for a segment that lies outside of its message.
     pub fn decode(header: &[u8], payload_len: usize) -> Result<Self, HeaderError> {
         if payload_len == 0 {
             return Err(HeaderError::Short(header.len()));
@@ -322,7 +332,8 @@ impl Header {
     }
 }
 
-/// The check of a datagram without a seal: CRC-32C of its header and its payload, which may lie in several slices.
+/// The check of a datagram without a seal: CRC-32C of its header and its payload, which may lie in
+/// several slices.
 pub fn check<'a>(header: &[u8], payload: impl IntoIterator<Item = &'a [u8]>) -> [u8; CHECK_LEN] {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(header);
@@ -355,8 +366,8 @@ fn number(header: &[u8], range: Range<usize>) -> u64 {
 }
 
 impl ErrorList {
-    /// Adds the missing ranges between `complete` and `known`, in rising order. If they are more than a list holds, the
-    /// list ends before the first that it does not hold.
+    /// Adds the missing ranges between `complete` and `known`, in rising order. If they are more
+    /// than a list holds, the list ends before the first that it does not hold.
     pub(crate) fn with_missing(mut self, missing: impl IntoIterator<Item = Range<u64>>) -> Self {
         let mut end = self.complete;
         for range in missing {
@@ -449,7 +460,8 @@ impl FrameReader {
         Control::decode(&content).map(Some)
     }
 
-    /// Opens the next record, which has `prefix` before it in the clear. Without a seal its content is itself.
+    /// Opens the next record, which has `prefix` before it in the clear. Without a seal its content
+    /// is itself.
     ///
     /// # Errors
     /// [`FrameError::Seal`].
@@ -496,7 +508,8 @@ impl FrameWriter {
         bytes
     }
 
-    /// Seals the next record, which has `prefix` before it in the clear. Without a seal it is its content.
+    /// Seals the next record, which has `prefix` before it in the clear. Without a seal it is its
+    /// content.
     pub(crate) fn seal(&mut self, prefix: &[u8], mut content: Vec<u8>) -> Vec<u8> {
         if let Some(sealer) = &mut self.sealer {
             let tag = sealer.seal(self.records, prefix, &mut content);

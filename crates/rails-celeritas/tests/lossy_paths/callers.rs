@@ -2,12 +2,11 @@
 
 use crate::network::{End, Network};
 use rails_celeritas::proto::incoming::Outcome;
-use rand::rngs::ChaCha8Rng;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::time::Duration;
 
-/// The callers at one end: from some time on so many wait at a time, some of them with blocks of their own, and some go
-/// before their message has come.
+/// The callers at one end: from some time on so many wait at a time, some of them with blocks of
+/// their own, and some go before their message has come.
 pub(crate) struct Callers {
     end: End,
     come_at: Duration,
@@ -36,7 +35,8 @@ impl Callers {
         }
     }
 
-    /// Takes the messages that have come, and waits for others; at last also if their time has not come.
+    /// Takes the messages that have come, and waits for others; at last also if their time has not
+    /// come.
     pub(crate) fn work(&mut self, network: &mut Network, is_last: bool) {
         if network.is_stopped(self.end) {
             return;

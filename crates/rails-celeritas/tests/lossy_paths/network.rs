@@ -1,4 +1,5 @@
-//! A network in virtual time: two ends, a lossy path for segments each way, and a control channel each way.
+//! A network in virtual time: two ends, a lossy path for segments each way, and a control channel
+//! each way.
 
 use crate::oracle::Oracle;
 use bytes::BytesMut;
@@ -12,8 +13,7 @@ use rails_celeritas::proto::{
     sender::Segment,
     wire::{Control, HEADER_LEN, Header, ProbeHeader, SegmentHeader, Token},
 };
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, VecDeque},
@@ -62,7 +62,8 @@ pub(crate) struct Network {
     stopped: [Option<Instant>; 2],
     begin: Instant,
     free_at: [Instant; 2],
-    /// When the last bytes of the control channel from each end arrive: those behind them come no earlier.
+    /// When the last bytes of the control channel from each end arrive: those behind them come no
+    /// earlier.
     control_at: [Instant; 2],
     /// Whether bytes of the control channel from each end are never acknowledged.
     is_unacknowledged: [bool; 2],
@@ -102,7 +103,8 @@ struct Sockets<'a> {
     oracles: &'a mut [Oracle; 2],
     max_unacknowledged: u64,
     is_blind: bool,
-    /// Whether all bytes of the control channel were acknowledged, and when the last of those that were.
+    /// Whether all bytes of the control channel were acknowledged, and when the last of those that
+    /// were.
     is_answered: bool,
     answered_at: Option<Instant>,
     segments: Vec<Segment>,
@@ -125,7 +127,8 @@ enum Item {
     Close,
 }
 
-/// The byte of a message at that place. Compilers make one instruction for many of them, as without a division.
+/// The byte of a message at that place. Compilers make one instruction for many of them, as without
+/// a division.
 fn pattern(message: u32, place: u64) -> u8 {
     let [low, middle, high, ..] = place.to_le_bytes();
     (message as u8).wrapping_mul(7) ^ low.wrapping_mul(13) ^ middle.wrapping_mul(31) ^ high.wrapping_mul(57)
@@ -250,7 +253,8 @@ impl Network {
         self.work();
     }
 
-    /// The next message at that end is reserved, for a caller with blocks of that many bytes or without blocks.
+    /// The next message at that end is reserved, for a caller with blocks of that many bytes or
+    /// without blocks.
     pub(crate) fn reserve(&mut self, at: End, blocks: Option<usize>) -> u32 {
         let blocks = blocks.map(|bytes| vec![BytesMut::zeroed(bytes / 3), BytesMut::zeroed(bytes - bytes / 3)]);
         let now = self.time(at);
@@ -279,7 +283,8 @@ impl Network {
         outcome
     }
 
-    /// Runs until `is_over` or nothing is left to happen, and not beyond that time. Returns whether it was over.
+    /// Runs until `is_over` or nothing is left to happen, and not beyond that time. Returns whether
+    /// it was over.
     pub(crate) fn run(&mut self, limit: Duration, mut is_over: impl FnMut(&mut Self) -> bool) -> bool {
         let mut standing = 0;
         loop {
@@ -323,7 +328,8 @@ impl Network {
         }
     }
 
-    /// The driver of an end does one round, perhaps blind for its input. Returns whether another one may find more.
+    /// The driver of an end does one round, perhaps blind for its input. Returns whether another
+    /// one may find more.
     fn round(&mut self, end: End, is_blind: bool) -> bool {
         let now = self.time(end);
         let acknowledged = &mut self.acknowledged_at[end];

@@ -9,8 +9,7 @@ use rails_celeritas::proto::{
     rate::Fixed,
 };
 use rails_topo::Bandwidth;
-use rand::rngs::ChaCha8Rng;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{env, ops::Range, time::Duration};
 
 fn seeds() -> Range<u64> {
@@ -142,7 +141,8 @@ fn every_message_arrives_once_and_whole() {
     }
 }
 
-/// A header that is damaged and passes every checksum may place bytes anywhere. Neither end panics or runs for ever.
+/// A header that is damaged and passes every checksum may place bytes anywhere. Neither end panics
+/// or runs for ever.
 #[test]
 fn damaged_headers_end_no_run() {
     seeds().for_each(run_damaged);

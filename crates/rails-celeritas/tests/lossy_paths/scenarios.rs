@@ -1,4 +1,5 @@
-//! Paths of real rates and messages of real sizes. All times are the simulation's: no assertion depends on the clock.
+//! Paths of real rates and messages of real sizes. All times are the simulation's: no assertion
+//! depends on the clock.
 
 use crate::network::{Network, Path, parameters};
 use rails_celeritas::proto::{
@@ -105,7 +106,8 @@ fn close_gives_a_peer_up_that_takes_nothing() {
     assert!((30..=31).contains(&network.passed().as_secs()), "{:?}", network.passed());
 }
 
-/// The peer takes the rest while the end that closes, or that was dropped, is stopped for longer than it waits.
+/// The peer takes the rest while the end that closes, or that was dropped, is stopped for longer
+/// than it waits.
 #[test]
 fn stopped_process_gives_no_peer_up() {
     for is_dropped in [false, true] {
@@ -122,7 +124,8 @@ fn stopped_process_gives_no_peer_up() {
     }
 }
 
-/// The stop is over before the limit is, for which alone the end that closes, or that was dropped, waits.
+/// The stop is over before the limit is, for which alone the end that closes, or that was dropped,
+/// waits.
 #[test]
 fn stop_within_the_limit_counts_little() {
     for (limit, length, stop) in [(30, 30, 24), (0, 5, 4)] {
@@ -138,7 +141,8 @@ fn stop_within_the_limit_counts_little() {
     }
 }
 
-/// Messages that no caller receives, more than the peer keeps records of. One that the sender cannot begin is given up.
+/// Messages that no caller receives, more than the peer keeps records of. One that the sender
+/// cannot begin is given up.
 #[test]
 fn sender_waits_at_the_limit_of_messages() {
     let mut network = network(6, 0.0, 495);
@@ -264,7 +268,8 @@ fn dead_host_of_a_stopped_peer_is_found() {
     }
 }
 
-/// The peer's process is stopped, and all that is sent to it expires: between any two messages nothing is under way.
+/// The peer's process is stopped, and all that is sent to it expires: between any two messages
+/// nothing is under way.
 #[test]
 fn short_waits_hide_no_dead_host() {
     for (deadline, pause) in [(100, 200), (250, 100)] {
@@ -290,7 +295,8 @@ fn busy_control_channel_hides_no_living_host() {
     }
 }
 
-/// Stops the peer, and sends it messages with deadlines of so many ms, each so long after the last one.
+/// Stops the peer, and sends it messages with deadlines of so many ms, each so long after the last
+/// one.
 fn stop_and_send(network: &mut Network, time: Duration, deadline: u32, pause: u32) {
     network.stop(1, Duration::from_secs(3_600));
     let begin = network.passed();
@@ -304,7 +310,8 @@ fn stop_and_send(network: &mut Network, time: Duration, deadline: u32, pause: u3
     }
 }
 
-/// The last segment is repeated several times before the connection is given up, however long the round trip is.
+/// The last segment is repeated several times before the connection is given up, however long the
+/// round trip is.
 #[test]
 fn lost_tail_is_repeated_at_any_round_trip() {
     for round_trip in [MS, 19 * MS, 300 * MS, 1_600 * MS, 5_000 * MS] {
@@ -456,7 +463,8 @@ fn peer_that_claims_unsent_bytes_ends_the_connection() {
     assert!(matches!(sent(packet), Some(Failure::Violation(_))));
 }
 
-/// A network whose ends begin with IP packets of 1,280 bytes and look for up to 9,000, over a path that takes `largest`.
+/// A network whose ends begin with IP packets of 1,280 bytes and look for up to 9,000, over a path
+/// that takes `largest`.
 fn searching(seed: u64, path: Path, largest: u64, mbps: u64) -> Network {
     let ends = [0, 1].map(|end| Parameters {
         base_payload: 1212,
@@ -512,7 +520,8 @@ fn smaller_path_mtu_in_mid_transfer() {
     }
 }
 
-/// As after a failover to a tunnel: answers take far longer than those before, and nothing large arrives.
+/// As after a failover to a tunnel: answers take far longer than those before, and nothing large
+/// arrives.
 #[test]
 fn smaller_path_mtu_on_a_longer_path() {
     for seed in 0..10 {
@@ -525,7 +534,8 @@ fn smaller_path_mtu_on_a_longer_path() {
     }
 }
 
-/// The peer's lists tell that messages were given up, and of no arrival: that is no sign of life of the path.
+/// The peer's lists tell that messages were given up, and of no arrival: that is no sign of life of
+/// the path.
 #[test]
 fn expired_messages_hide_no_dead_path() {
     // The second ones are sent when nothing is under way any more.
@@ -551,7 +561,8 @@ fn expired_messages_hide_no_dead_path() {
     }
 }
 
-/// The message is given up before the silence has lasted too long, and the path is whole again long after.
+/// The message is given up before the silence has lasted too long, and the path is whole again long
+/// after.
 #[test]
 fn old_outage_ends_no_later_transfer() {
     for idle in [Duration::from_millis(100), Duration::from_secs(3600)] {

@@ -19,7 +19,8 @@ fn jumbo() -> LinkLab {
     lab
 }
 
-/// Drops larger IP packets of UDP on their way to side B, of which the filter sees the Ethernet frame.
+/// Drops larger IP packets of UDP on their way to side B, of which the filter sees the Ethernet
+/// frame.
 fn limit(lab: &LinkLab, mtu: u32) {
     let frame = mtu + 14;
     // Loads byte 23, the protocol of IPv4, and then the length; 2 is TC_ACT_SHOT.

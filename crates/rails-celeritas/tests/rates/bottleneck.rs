@@ -1,8 +1,7 @@
 //! A bottleneck that several flows share: one queue, one line, and the same delay for all.
 
 use crate::flows::{Flow, Item, Outbox};
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap},

@@ -64,7 +64,8 @@ fn idle_sender_neither_floods_nor_crawls() {
     }
 }
 
-/// The packets that are under way take 375 ms at the new rate: longer than a round trip, as none leaves meanwhile.
+/// The packets that are under way take 375 ms at the new rate: longer than a round trip, as none
+/// leaves meanwhile.
 #[test]
 fn fall_by_ten_is_met_in_a_few_round_trips() {
     let mut path = path(50.0, S);

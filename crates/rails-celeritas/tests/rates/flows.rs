@@ -42,7 +42,8 @@ pub(crate) struct Outbox {
     pub(crate) control: Vec<(bool, Item)>,
 }
 
-/// Messages of an application: the time since the beginning at which each is submitted, and its bytes.
+/// Messages of an application: the time since the beginning at which each is submitted, and its
+/// bytes.
 pub(crate) type Source = Box<dyn Iterator<Item = (Duration, u64)>>;
 
 /// A time since the beginning in which one end does not run: 0 is the sender.

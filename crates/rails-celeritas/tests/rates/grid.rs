@@ -44,8 +44,9 @@ impl Cell {
         Self { mbps, round_trip, queue, time, own, cubic: alone(&cubic), bbr: alone(&bbr) }
     }
 
-    /// No more drops than CUBIC has, but for one in a thousand. Twice the queue of BBR and two packets, or two fifths of a
-    /// round trip: that is what flows of one queue need to share it. And 0.9 of the better rate.
+    /// No more drops than CUBIC has, but for one in a thousand. Twice the queue of BBR and two
+    /// packets, or two fifths of a round trip: that is what flows of one queue need to share
+    /// it. And 0.9 of the better rate.
     fn is_good(&self) -> bool {
         let two_packets = 2.0 * 12_000.0 / (self.mbps * 1e6);
         let queue = (2.0 * self.bbr.wait() + two_packets).max(0.4 * self.round_trip.as_secs_f64());
@@ -67,7 +68,8 @@ impl fmt::Display for Cell {
     }
 }
 
-/// The whole grid takes a minute: `RAILS_SEEDS=0..1 cargo test -p rails-celeritas --test rates grid`.
+/// The whole grid takes a minute: `RAILS_SEEDS=0..1 cargo test -p rails-celeritas --test rates
+/// grid`.
 #[test]
 fn no_worse_than_tcp_on_any_path() {
     let is_whole = env::var_os("RAILS_SEEDS").is_some();

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// The peer names one of the latest packets in each list, and knows how many there are, but not their numbers.
+/// The peer names one of the latest packets in each list, and knows how many there are, but not
+/// their numbers.
 #[test]
 fn peer_that_acknowledges_by_guess_is_found() {
     let mut now = Instant::now();

@@ -1,5 +1,5 @@
-//! Simple models of TCP flows: CUBIC (RFC 9438) and BBR (version 1), without retransmissions. The path keeps the order,
-//! so that a packet behind which another one has arrived is lost.
+//! Simple models of TCP flows: CUBIC (RFC 9438) and BBR (version 1), without retransmissions. The
+//! path keeps the order, so that a packet behind which another one has arrived is lost.
 
 use crate::flows::{Flow, Item, Outbox};
 use std::{
@@ -10,7 +10,8 @@ use std::{
 /// The sender's books.
 #[derive(Debug, Default)]
 struct Books {
-    /// Packets under way: number, time, and the packets that had been delivered when it left, with that time.
+    /// Packets under way: number, time, and the packets that had been delivered when it left, with
+    /// that time.
     under_way: VecDeque<(u64, Instant, f64, Instant)>,
     next: u64,
     delivered: f64,

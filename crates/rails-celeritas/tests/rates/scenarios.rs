@@ -26,7 +26,8 @@ fn loss_of_the_path_does_not_slow_a_flow() {
     }
 }
 
-/// Flows that begin one after the other. Returns their rates after some time, of which the least is 1.
+/// Flows that begin one after the other. Returns their rates after some time, of which the least is
+/// 1.
 fn share(flows: usize, line: Line) -> Vec<f64> {
     let mut path = Bottleneck::new(1, line);
     for _ in 0..flows {

@@ -1,8 +1,10 @@
 //! Datagrams of peers and strangers that keep to no protocol, without a seal.
 
 use super::{PATIENCE, anywhere, options, pattern};
-use rails_celeritas::proto::wire::{SegmentHeader, Token, head};
-use rails_celeritas::{CeleritasListener, Connection};
+use rails_celeritas::{
+    CeleritasListener, Connection,
+    proto::wire::{SegmentHeader, Token, head},
+};
 use std::{net::UdpSocket, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -10,7 +12,8 @@ use tokio::{
     time::timeout,
 };
 
-/// A peer that speaks the protocol by hand: the control channel, a socket for segments, and the token of the other end.
+/// A peer that speaks the protocol by hand: the control channel, a socket for segments, and the
+/// token of the other end.
 pub(super) struct RawPeer {
     pub(super) control: TcpStream,
     pub(super) segments: UdpSocket,

@@ -13,12 +13,12 @@ mod wakers;
 
 use bytes::{Bytes, BytesMut};
 use hostile::{Place, RawPeer};
-use rails_celeritas::proto::{
-    connection::Failure,
-    wire::{Control, ErrorList, FrameWriter},
-};
 use rails_celeritas::{
     CeleritasOptions, CloseError, Connection, ConnectionError, OpenConnectionError, ReceiveError, SendError,
+    proto::{
+        connection::Failure,
+        wire::{Control, ErrorList, FrameWriter},
+    },
 };
 use rails_topo::{Bandwidth, DataSize};
 use std::{net::SocketAddr, time::Duration};
@@ -241,7 +241,8 @@ async fn other_protocols_and_versions_are_refused() {
     assert!(matches!(refused, Err(OpenConnectionError::Foreign { .. })), "{refused:?}");
 }
 
-/// Neither more bytes than the window nor more messages than the receiver keeps records of hold the end up.
+/// Neither more bytes than the window nor more messages than the receiver keeps records of hold the
+/// end up.
 #[tokio::test]
 async fn end_that_closes_early_refuses_the_rest() {
     for (count, bytes) in [(20, 50_000), (1, 40_000_000), (20_000, 10)] {
@@ -393,7 +394,8 @@ async fn segments_follow_the_peers_port() {
     timeout(PATIENCE, kept).await.unwrap();
 }
 
-/// A connection and its peer, which receives as `receive` says on a thread of its own, as another process would.
+/// A connection and its peer, which receives as `receive` says on a thread of its own, as another
+/// process would.
 async fn pair_with_thread<R: Future<Output = ()>>(
     options: CeleritasOptions,
     receive: impl FnOnce(Connection) -> R + Send + 'static,

@@ -173,7 +173,8 @@ impl Drop for Owner {
     }
 }
 
-/// This end frees blocks when it holds no lock: after arrival, after giving up, after a refused call and at the end.
+/// This end frees blocks when it holds no lock: after arrival, after giving up, after a refused
+/// call and at the end.
 #[tokio::test]
 async fn owner_of_blocks_may_use_the_connection() {
     let (near, far) = pair().await;

@@ -16,7 +16,8 @@ async fn part(rate: &SharedRate, weight: u32, window: u64) -> (Connection, Conne
     (near.unwrap(), far.unwrap())
 }
 
-/// A connection with a millionth of 80 Mbit/s, at which the first segment would leave after minutes.
+/// A connection with a millionth of 80 Mbit/s, at which the first segment would leave after
+/// minutes.
 async fn sends_a_message(rate: &SharedRate, meanwhile: impl AsyncFnOnce()) {
     let (near, far) = part(rate, 1, 16 << 20).await;
     let sending = near.try_send(vec![Bytes::from(vec![7; 100_000])]).unwrap();

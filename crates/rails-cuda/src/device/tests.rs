@@ -9,7 +9,8 @@ use rails_multirail::pipeline::device::swap_red_and_blue;
 use std::{future::poll_fn, time::Duration};
 use tokio::time::timeout;
 
-/// Frames through a device of two slots, until the first error. Frames that come back are as they should be.
+/// Frames through a device of two slots, until the first error. Frames that come back are as they
+/// should be.
 fn frames(driver: &'static CudaDriver) -> Result<(), Box<dyn Error + Send + Sync>> {
     let options = CudaOptions::new(50).depth(NonZeroUsize::new(2).unwrap());
     let mut device = CudaDevice::of(driver, &options)?;
@@ -120,8 +121,8 @@ fn is_at_the_end(failed: &str) -> bool {
     failed == "cuEventSynchronize" || DESTRUCTORS.contains(&failed)
 }
 
-/// Calls that end things, and the one that enters the context for them. Where one fails, things are left to the end of
-/// the process.
+/// Calls that end things, and the one that enters the context for them. Where one fails, things are
+/// left to the end of the process.
 const DESTRUCTORS: [&str; 8] = [
     "cuCtxPushCurrent",
     "cuStreamSynchronize",

@@ -60,7 +60,8 @@ impl Slot for Fake {
 /// A ring over such a device.
 struct Rig {
     ring: Ring<Vec<u8>, Fake>,
-    /// The device waits for a step before it ends its work on a frame. Without a sender every frame is done at once.
+    /// The device waits for a step before it ends its work on a frame. Without a sender every frame
+    /// is done at once.
     steps: Sender<Step>,
     /// The frames that the device has ended its work on.
     ended: Arc<AtomicUsize>,
@@ -109,7 +110,8 @@ impl<S: Slot> Ring<Vec<u8>, S> {
     }
 }
 
-/// A task whose waker owns it, as executors without a list of their tasks have it, and whose executor is gone.
+/// A task whose waker owns it, as executors without a list of their tasks have it, and whose
+/// executor is gone.
 struct Abandoned {
     ring: Mutex<Option<Ring<Vec<u8>, Fake>>>,
     dropped: Sender<Option<String>>,

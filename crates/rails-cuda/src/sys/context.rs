@@ -1,11 +1,12 @@
 //! The primary context of a device: `cuDevicePrimaryCtxRetain`, `cuCtxPushCurrent`.
 //!
 //! # Safety
-//! A context is valid from the call that retains it to the one that releases it, which is in its `Drop`; all that
-//! belongs to a context holds an `Arc` of it. The driver's functions may be called from several threads at a time
-//! ("the driver API is thread-safe"). Those that work on the calling thread's current context are called inside of
-//! [`Context::run`] alone, which pushes this one, and pops it again. `cuDevicePrimaryCtxReset` would end the context of
-//! all of the process; this crate does not call it, and another caller answers for those whose context it takes.
+//! A context is valid from the call that retains it to the one that releases it, which is in its
+//! `Drop`; all that belongs to a context holds an `Arc` of it. The driver's functions may be called
+//! from several threads at a time ("the driver API is thread-safe"). Those that work on the calling
+//! thread's current context are called inside of [`Context::run`] alone, which pushes this one, and
+//! pops it again. `cuDevicePrimaryCtxReset` would end the context of all of the process; this crate
+//! does not call it, and another caller answers for those whose context it takes.
 #![allow(unsafe_code)]
 
 use super::driver::{CUcontext, CUdevice, CudaDriver};
@@ -42,8 +43,8 @@ impl Context {
         self.ordinal
     }
 
-    /// Has this context be the calling thread's current one during `calls`. The thread then has its former one again,
-    /// so that other users of CUDA on it see no change.
+    /// Has this context be the calling thread's current one during `calls`. The thread then has its
+    /// former one again, so that other users of CUDA on it see no change.
     pub(super) fn run<R>(
         &self,
         calls: impl FnOnce(&'static CudaDriver) -> Result<R, CudaError>,
@@ -53,8 +54,8 @@ impl Context {
         self.driver.check("cuCtxPushCurrent", status, format_args!("device {}", self.ordinal))?;
         let result = calls(self.driver);
         let mut popped = ptr::null_mut();
-        // SAFETY: the driver writes one handle, that of the context pushed above: nothing in `calls` pushes or pops
-        // except by this function. It fails only where there is no context to pop.
+        // SAFETY: the driver writes one handle, that of the context pushed above: nothing in `calls` pushes
+        // or pops except by this function. It fails only where there is no context to pop.
         unsafe { (self.driver.cuCtxPopCurrent_v2)(&raw mut popped) };
         result
     }
@@ -62,8 +63,8 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: it was retained once, and released here. All that belongs to it is gone, for it held an `Arc` of it.
-        // An error leaves the context to the end of the process.
+        // SAFETY: it was retained once, and released here. All that belongs to it is gone, for it held an
+        // `Arc` of it. An error leaves the context to the end of the process.
         unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }
 }

@@ -1,12 +1,13 @@
 //! The functions of CUDA's driver, loaded from `libcuda.so.1` where it is.
 //!
-//! The declarations are here rather than in a crate: a Rust `enum` for the driver's codes, which generated ones have,
-//! is undefined behaviour when a newer driver answers with a code that is not in it. The tests compare every
-//! declaration with such generated ones.
+//! The declarations are here rather than in a crate: a Rust `enum` for the driver's codes, which
+//! generated ones have, is undefined behaviour when a newer driver answers with a code that is not
+//! in it. The tests compare every declaration with such generated ones.
 //!
 //! # Safety
-//! A function pointer is of use as long as the library is loaded, which is until the process ends: the table lives in
-//! a `static`. A type is that of the declaration in `cuda.h`, by the name that the header's macros make of it.
+//! A function pointer is of use as long as the library is loaded, which is until the process ends:
+//! the table lives in a `static`. A type is that of the declaration in `cuda.h`, by the name that
+//! the header's macros make of it.
 #![allow(unsafe_code)]
 #![allow(non_camel_case_types, non_snake_case, reason = "types and functions have the names of CUDA's header")]
 
@@ -187,8 +188,8 @@ impl CudaDriver {
     pub(super) fn status(&self, code: CUresult) -> CudaStatus {
         let words = |ask: unsafe extern "C" fn(CUresult, *mut *const c_char) -> CUresult| {
             let mut words = ptr::null();
-            // SAFETY: any code may be asked for; the driver writes one address: of a string that it never frees, or
-            // null for a code that it does not know.
+            // SAFETY: any code may be asked for; the driver writes one address: of a string that it never
+            // frees, or null for a code that it does not know.
             let status = unsafe { ask(code, &raw mut words) };
             // SAFETY: as above; the string ends with a zero.
             (status == CUDA_SUCCESS && !words.is_null())

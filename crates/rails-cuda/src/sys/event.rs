@@ -1,8 +1,8 @@
 //! Events, marks in a stream that threads wait for: `cuEventRecord`, `cuEventSynchronize`.
 //!
 //! # Safety
-//! An event is valid from its creation to the destruction in its `Drop`, and belongs to the context that it keeps. One
-//! thread may wait for it while another records or queries it.
+//! An event is valid from its creation to the destruction in its `Drop`, and belongs to the context
+//! that it keeps. One thread may wait for it while another records or queries it.
 #![allow(unsafe_code)]
 
 use super::{
@@ -39,7 +39,8 @@ impl Event {
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// Marks the end of the work that is in the stream at this moment. The former mark is forgotten.
+    /// Marks the end of the work that is in the stream at this moment. The former mark is
+    /// forgotten.
     pub(super) fn record(&self, stream: &Stream) -> Result<(), CudaError> {
         self.context.run(|driver| {
             // SAFETY: both are valid. Those of different contexts are refused by the driver.

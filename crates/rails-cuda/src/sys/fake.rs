@@ -1,12 +1,13 @@
-//! A driver on the CPU, for tests: it keeps its arguments, runs the kernel's text, and notes each use of the driver
-//! that a real one would not survive.
+//! A driver on the CPU, for tests: it keeps its arguments, runs the kernel's text, and notes each
+//! use of the driver that a real one would not survive.
 //!
-//! Work in a stream runs when a caller waits for it, which is as late as can be: memory that is read too early has not
-//! changed by then. There is one such driver in the process, so its tests take turns.
+//! Work in a stream runs when a caller waits for it, which is as late as can be: memory that is
+//! read too early has not changed by then. There is one such driver in the process, so its tests
+//! take turns.
 //!
 //! # Safety
-//! The functions are called by this crate alone, with pointers as the driver's contract has them. Addresses of work are
-//! read and written only while they are in a registered range.
+//! The functions are called by this crate alone, with pointers as the driver's contract has them.
+//! Addresses of work are read and written only while they are in a registered range.
 #![allow(unsafe_code)]
 #![allow(non_snake_case, reason = "the functions have the names of CUDA's header")]
 

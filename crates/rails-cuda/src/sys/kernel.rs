@@ -1,8 +1,9 @@
 //! The kernel of this crate: `cuModuleLoadDataEx`, `cuLaunchKernel`.
 //!
 //! # Safety
-//! A module is valid from its load to its unload, in the `Drop` of the kernel, and so is the function in it. No kernel
-//! is dropped while the device may run it: a [`Slot`](super::slot::Slot) holds an `Arc` of it until its work is over.
+//! A module is valid from its load to its unload, in the `Drop` of the kernel, and so is the
+//! function in it. No kernel is dropped while the device may run it: a [`Slot`](super::slot::Slot)
+//! holds an `Arc` of it until its work is over.
 #![allow(unsafe_code)]
 
 use super::{
@@ -44,8 +45,8 @@ impl Kernel {
             let mut options = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
             // "Option values should be cast to void*": the size is the pointer's value itself.
             let mut values = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(log.len())];
-            // SAFETY: the driver writes one handle, and at most so many bytes of messages; the image is text that ends
-            // with a zero, and both arrays have as many elements as is said.
+            // SAFETY: the driver writes one handle, and at most so many bytes of messages; the image is text
+            // that ends with a zero, and both arrays have as many elements as is said.
             let status = unsafe {
                 (driver.cuModuleLoadDataEx)(
                     &raw mut module,
@@ -76,8 +77,9 @@ impl Kernel {
     /// Puts the kernel for so many pixels, at least one, into the stream.
     ///
     /// # Safety
-    /// From the address on are that many pixels of device memory of this context, which nothing else uses until this
-    /// work of the stream is over, and which live as long, as do the stream and the kernel.
+    /// From the address on are that many pixels of device memory of this context, which nothing
+    /// else uses until this work of the stream is over, and which live as long, as do the
+    /// stream and the kernel.
     pub(super) unsafe fn launch(
         &self,
         stream: &Stream,
@@ -87,9 +89,10 @@ impl Kernel {
         let blocks = grid(pixels);
         let mut parameters = [(&raw mut address).cast(), (&raw mut pixels).cast()];
         self.context.run(|driver| {
-            // SAFETY: the function is valid, and takes two words of 64 bits, whose values the call copies. The grid is
-            // within the limits of every device: 2^31 - 1 blocks and 1,024 threads. The kernel reads and writes no
-            // more than those pixels, of which the caller has said that they are there.
+            // SAFETY: the function is valid, and takes two words of 64 bits, whose values the call copies. The
+            // grid is within the limits of every device: 2^31 - 1 blocks and 1,024 threads. The
+            // kernel reads and writes no more than those pixels, of which the caller has said that
+            // they are there.
             let status = unsafe {
                 (driver.cuLaunchKernel)(
                     self.function,
@@ -122,7 +125,8 @@ impl Drop for Kernel {
     }
 }
 
-/// The blocks for so many pixels: one thread for each, up to a number at which every device is busy.
+/// The blocks for so many pixels: one thread for each, up to a number at which every device is
+/// busy.
 fn grid(pixels: u64) -> c_uint {
     pixels.div_ceil(THREADS.into()).clamp(1, MAX_BLOCKS.into()) as c_uint
 }

@@ -1,9 +1,9 @@
 //! Memory of a device, and page-locked memory of the host: `cuMemAlloc`, `cuMemHostRegister`.
 //!
 //! # Safety
-//! Both kinds of memory stay valid until their `Drop`, and belong to the context that they keep. None is dropped while
-//! the device may use it: they are parts of a [`Slot`](super::slot::Slot), which sees to that. Only the slot gets the
-//! addresses.
+//! Both kinds of memory stay valid until their `Drop`, and belong to the context that they keep.
+//! None is dropped while the device may use it: they are parts of a [`Slot`](super::slot::Slot),
+//! which sees to that. Only the slot gets the addresses.
 #![allow(unsafe_code)]
 
 use super::{context::Context, driver::CUdeviceptr};
@@ -63,8 +63,9 @@ impl Pinned {
     pub(super) fn new(context: &Arc<Context>, mut buffer: PooledBuffer) -> Result<Self, CudaError> {
         let bytes = buffer.len();
         context.run(|driver| {
-            // SAFETY: the range is mapped and writable, and stays so until it is unregistered: the buffer keeps its
-            // mapping, and is dropped after that. Without flags the pages are locked, and no byte of them changes.
+            // SAFETY: the range is mapped and writable, and stays so until it is unregistered: the buffer keeps
+            // its mapping, and is dropped after that. Without flags the pages are locked, and no
+            // byte of them changes.
             let status = unsafe { (driver.cuMemHostRegister_v2)(buffer.as_mut_ptr().cast(), bytes, 0) };
             driver.check("cuMemHostRegister", status, format_args!("{bytes} bytes for device {}", context.ordinal()))
         })?;

@@ -1,14 +1,16 @@
 //! One frame's place: memory at both ends, a stream, and a mark at the end of its work.
 //!
 //! # Safety
-//! **From [`begin`](ring::Slot::begin) on, the device may read and write the slot's memory**, at the host and on
-//! itself, until the driver has confirmed that it is beyond the mark behind the work: [`settle`](ring::Slot::settle).
-//! So long the state is not [`SlotState::Idle`], and
-//! * [`staging`](ring::Slot::staging), the only way to the bytes at the host, panics, and so does `begin`;
-//! * the slot keeps all parts. Its `Drop` waits for the stream. If the driver does not confirm the end of the work, the
-//!   parts are never dropped: memory is lost, and nothing else.
+//! **From [`begin`](ring::Slot::begin) on, the device may read and write the slot's memory**, at
+//! the host and on itself, until the driver has confirmed that it is beyond the mark behind the
+//! work: [`settle`](ring::Slot::settle). So long the state is not [`SlotState::Idle`], and
+//! * [`staging`](ring::Slot::staging), the only way to the bytes at the host, panics, and so does
+//!   `begin`;
+//! * the slot keeps all parts. Its `Drop` waits for the stream. If the driver does not confirm the
+//!   end of the work, the parts are never dropped: memory is lost, and nothing else.
 //!
-//! A slot whose `begin` failed may have work in its stream and no mark behind it, so it is never idle again.
+//! A slot whose `begin` failed may have work in its stream and no mark behind it, so it is never
+//! idle again.
 #![allow(unsafe_code)]
 
 use super::{
@@ -87,8 +89,9 @@ impl ring::Slot for Slot {
             let host = parts.staging.as_mut_ptr();
             let subject = format_args!("{bytes} bytes on device {}", parts.context.ordinal());
             parts.context.run(|driver| {
-                // SAFETY: both ranges have so many bytes, and live and stay alone with this work until it is over, see
-                // above. The work of a stream runs in order, so that each step finds the result of the former.
+                // SAFETY: both ranges have so many bytes, and live and stay alone with this work until it is over,
+                // see above. The work of a stream runs in order, so that each step finds the result
+                // of the former.
                 let status = unsafe { (driver.cuMemcpyHtoDAsync_v2)(address, host.cast(), bytes, stream) };
                 driver.check("cuMemcpyHtoDAsync", status, subject)
             })?;
@@ -120,7 +123,8 @@ impl ring::Slot for Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.state == SlotState::Idle || self.parts.stream.synchronize().is_ok() {
-            // SAFETY: `self` is being dropped, nothing uses the parts after this, and the device does not either.
+            // SAFETY: `self` is being dropped, nothing uses the parts after this, and the device does not
+            // either.
             unsafe { ManuallyDrop::drop(&mut self.parts) };
         }
     }

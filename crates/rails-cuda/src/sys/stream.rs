@@ -1,7 +1,8 @@
 //! Streams, in which work runs in order: `cuStreamCreate`, `cuStreamSynchronize`.
 //!
 //! # Safety
-//! A stream is valid from its creation to the destruction in its `Drop`, and belongs to the context that it keeps.
+//! A stream is valid from its creation to the destruction in its `Drop`, and belongs to the context
+//! that it keeps.
 #![allow(unsafe_code)]
 
 use super::{
@@ -24,8 +25,9 @@ impl Stream {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
         let handle = context.run(|driver| {
             let mut handle = ptr::null_mut();
-            // SAFETY: the driver writes one handle. "CU_STREAM_NON_BLOCKING: specifies that work running in the created
-            // stream may run concurrently with work in stream 0", which other users of the context may fill.
+            // SAFETY: the driver writes one handle. "CU_STREAM_NON_BLOCKING: specifies that work running in the
+            // created stream may run concurrently with work in stream 0", which other users of the
+            // context may fill.
             let status = unsafe { (driver.cuStreamCreate)(&raw mut handle, CU_STREAM_NON_BLOCKING) };
             driver.check("cuStreamCreate", status, format_args!("device {}", context.ordinal()))?;
             Ok(handle)

@@ -10,8 +10,7 @@ use rails_multirail::{
     plan_rails,
 };
 use rails_topo::Topology;
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{collections::VecDeque, error::Error, future::poll_fn, num::NonZeroUsize, time::Duration};
 use tokio::{runtime::Runtime, time::timeout};
 

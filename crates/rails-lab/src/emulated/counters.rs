@@ -1,10 +1,8 @@
 //! The counts of an emulated link's frames.
 
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
 use crate::Side;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The counts of an emulated link since it was made, each way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,7 +11,8 @@ pub struct EmulatedCounters {
     pub from_a: LineCounters,
     /// The counts of frames that B sends.
     pub from_b: LineCounters,
-    /// Whether the link's thread has a real-time class (`CAP_SYS_NICE`). Without it a busy machine makes it late.
+    /// Whether the link's thread has a real-time class (`CAP_SYS_NICE`). Without it a busy machine
+    /// makes it late.
     pub is_realtime: bool,
 }
 
@@ -26,14 +25,15 @@ impl EmulatedCounters {
         }
     }
 
-    /// The frames that either direction lost for no reason the link was given. A measurement over an emulated link is
-    /// void unless this is 0.
+    /// The frames that either direction lost for no reason the link was given. A measurement over
+    /// an emulated link is void unless this is 0.
     pub fn unplanned_drops(&self) -> u64 {
         self.from_a.unplanned_drops() + self.from_b.unplanned_drops()
     }
 }
 
-/// One direction of an emulated link. Frames are counted once: carried, dropped for one reason, or under way.
+/// One direction of an emulated link. Frames are counted once: carried, dropped for one reason, or
+/// under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineCounters {
     /// Frames that were delivered.
@@ -48,14 +48,14 @@ pub struct LineCounters {
     pub queue_full: u64,
     /// Frames that left or arrived while an end was down.
     pub interface_down: u64,
-    /// Frames that the kernel dropped before the link could take them: the link's thread was too late, or the machine
-    /// is too slow for the offered rate. Not planned.
+    /// Frames that the kernel dropped before the link could take them: the link's thread was too
+    /// late, or the machine is too slow for the offered rate. Not planned.
     pub overrun: u64,
     /// Frames that the kernel refused at the other end. Not planned.
     pub refused: u64,
-    /// The most that a frame was delivered after the instant at which it was due. A thread that is late also takes
-    /// frames late, and in one batch frames that came spread out; where this comes near the queue's length, the queue
-    /// may have been full for that reason alone.
+    /// The most that a frame was delivered after the instant at which it was due. A thread that is
+    /// late also takes frames late, and in one batch frames that came spread out; where this
+    /// comes near the queue's length, the queue may have been full for that reason alone.
     pub greatest_lateness: Duration,
 }
 
@@ -66,7 +66,8 @@ impl LineCounters {
     }
 }
 
-/// Separates the drops of an emulated link's ends while one of them was down from their other drops.
+/// Separates the drops of an emulated link's ends while one of them was down from their other
+/// drops.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
     is_down: [bool; 2],

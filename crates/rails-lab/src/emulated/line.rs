@@ -1,16 +1,14 @@
 //! One direction of an emulated link: whether and when each frame is delivered.
 
-use std::time::Duration;
-
-use rand::rngs::ChaCha8Rng;
-use rand::{Rng, SeedableRng};
-
 use super::EmulatedLink;
 use crate::Side;
+use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
+use std::time::Duration;
 
 /// Decides about the frames of one direction, in the order in which they come.
 ///
-/// A line holds no frame and reads no clock. Instants are times since the link began, and never go back.
+/// A line holds no frame and reads no clock. Instants are times since the link began, and never go
+/// back.
 #[derive(Debug)]
 pub(crate) struct Line {
     link: EmulatedLink,
@@ -39,8 +37,9 @@ impl Line {
         Self { link, from, random, free: Duration::ZERO, last_arrival: Duration::ZERO }
     }
 
-    /// Changes the link. Frames that were let in arrive as they would have; those that follow on an emulated link that
-    /// became shorter do not overtake them. The losses are drawn on from where they were, unless the seed is another.
+    /// Changes the link. Frames that were let in arrive as they would have; those that follow on an
+    /// emulated link that became shorter do not overtake them. The losses are drawn on from
+    /// where they were, unless the seed is another.
     pub(crate) fn change(&mut self, link: EmulatedLink) {
         if link.seed != self.link.seed {
             self.random = random(link.seed, self.from);
@@ -49,7 +48,8 @@ impl Line {
     }
 
     pub(crate) fn offer(&mut self, now: Duration, bytes: usize) -> Fate {
-        // One draw for each frame, also for one that is dropped, so that the n-th frame's does not depend on the queue.
+        // One draw for each frame, also for one that is dropped, so that the n-th frame's does not depend
+        // on the queue.
         let is_lost = uniform(self.random.next_u64()) < self.link.loss[self.from as usize];
         let starts = self.free.max(now);
         if starts - now > self.link.longest_wait() {

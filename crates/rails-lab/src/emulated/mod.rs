@@ -1,29 +1,27 @@
 //! A long-distance link in user space: rate, delay, loss and a queue that ends.
 //!
-//! `EmulatedLink` describes it, `line` decides for each frame of one direction whether and when it is delivered,
-//! `thread` moves the frames between two TAP devices as decided, `tap` opens them, `counters` counts the outcomes.
+//! `EmulatedLink` describes it, `line` decides for each frame of one direction whether and when it
+//! is delivered, `thread` moves the frames between two TAP devices as decided, `tap` opens them,
+//! `counters` counts the outcomes.
 
 mod counters;
 mod line;
 mod tap;
 mod thread;
 
-use std::fmt;
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
+use crate::Side;
 pub(crate) use counters::Outages;
 pub use counters::{EmulatedCounters, LineCounters};
+use serde::{Deserialize, Serialize};
+use std::{fmt, time::Duration};
 pub(crate) use tap::open;
 pub(crate) use thread::Carrier;
 
-use crate::Side;
-
-/// A link of a rate, a round-trip time, a queue that ends, and a probability of loss, both ways alike.
+/// A link of a rate, a round-trip time, a queue that ends, and a probability of loss, both ways
+/// alike.
 ///
-/// The kernel's own way to this is netem, which not every kernel has. An emulated link is a thread that moves Ethernet
-/// frames between two TAP devices, one at each end.
+/// The kernel's own way to this is netem, which not every kernel has. An emulated link is a thread
+/// that moves Ethernet frames between two TAP devices, one at each end.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,8 +49,8 @@ enum Queue {
 }
 
 impl EmulatedLink {
-    /// An emulated link of `mbit` megabits (10^6 bits) per second without delay or loss, with 20 ms of queue and seed
-    /// 0.
+    /// An emulated link of `mbit` megabits (10^6 bits) per second without delay or loss, with 20 ms
+    /// of queue and seed 0.
     ///
     /// Like a token bucket's, the rate counts Ethernet headers, but neither checksum nor preamble.
     pub const fn mbit(mbit: u64) -> Self {
@@ -64,15 +62,16 @@ impl EmulatedLink {
         Self { bits_per_second: bits, rtt: Duration::ZERO, queue: Queue::Time(DEFAULT_QUEUE), loss: [0.0; 2], seed: 0 }
     }
 
-    /// The time that light takes there and back: each direction delays every frame by half of it, besides the time that
-    /// the frame waits in the queue and takes to be sent at the rate. At most 20 s; default 0.
+    /// The time that light takes there and back: each direction delays every frame by half of it,
+    /// besides the time that the frame waits in the queue and takes to be sent at the rate. At
+    /// most 20 s; default 0.
     pub const fn rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt;
         self
     }
 
-    /// The longest a frame waits for its turn to be sent; a frame that would wait longer is dropped (tail drop). At
-    /// most 10 s; default 20 ms.
+    /// The longest a frame waits for its turn to be sent; a frame that would wait longer is dropped
+    /// (tail drop). At most 10 s; default 20 ms.
     pub const fn queue(mut self, longest: Duration) -> Self {
         self.queue = Queue::Time(longest);
         self
@@ -84,7 +83,8 @@ impl EmulatedLink {
         self
     }
 
-    /// The probability with which each frame is lost under way, in both directions, independently: 0 to 1; default 0.
+    /// The probability with which each frame is lost under way, in both directions, independently:
+    /// 0 to 1; default 0.
     pub const fn loss(mut self, probability: f64) -> Self {
         self.loss = [probability; 2];
         self
@@ -96,8 +96,8 @@ impl EmulatedLink {
         self
     }
 
-    /// The seed of the losses. Whether the n-th frame of a direction is lost depends on the seed, the
-    /// direction and n alone, not on timing; default 0.
+    /// The seed of the losses. Whether the n-th frame of a direction is lost depends on the seed,
+    /// the direction and n alone, not on timing; default 0.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -152,7 +152,8 @@ impl fmt::Display for EmulatedLink {
 
 const DEFAULT_QUEUE: Duration = Duration::from_millis(20);
 const MIN_BITS_PER_SECOND: u64 = 10_000;
-/// Far above the rate of a thread between two TAPs (see `thread`), so that nanoseconds are fine enough.
+/// Far above the rate of a thread between two TAPs (see `thread`), so that nanoseconds are fine
+/// enough.
 const MAX_BITS_PER_SECOND: u64 = 10_000_000_000;
 const MAX_RTT: Duration = Duration::from_secs(20);
 const MAX_QUEUE: Duration = Duration::from_secs(10);
@@ -161,8 +162,7 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::LabError;
-    use crate::description::Description;
+    use crate::{LabError, description::Description};
 
     #[test]
     fn impossible_links_are_refused_with_the_reason() {

@@ -1,24 +1,32 @@
 //! The thread that moves frames between the two ends of an emulated link.
 
-use std::collections::VecDeque;
-use std::io;
-use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
-
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::prctl::set_timerslack;
-use nix::sys::time::TimeSpec;
-use thread_priority::unix::{ScheduleParams, set_thread_priority_and_policy, thread_native_id};
-use thread_priority::{RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy};
-use tun_rs::SyncDevice;
-
-use super::line::{Fate, Line};
-use super::{EmulatedCounters, EmulatedLink, LineCounters};
+use super::{
+    EmulatedCounters, EmulatedLink, LineCounters,
+    line::{Fate, Line},
+};
 use crate::Side;
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, ppoll},
+    sys::{
+        eventfd::{EfdFlags, EventFd},
+        prctl::set_timerslack,
+        time::TimeSpec,
+    },
+};
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::AsFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+    unix::{ScheduleParams, set_thread_priority_and_policy, thread_native_id},
+};
+use tun_rs::SyncDevice;
 
 /// Carries frames between two TAP devices on a thread of its own, until it is dropped.
 #[derive(Debug)]
@@ -28,7 +36,8 @@ pub(crate) struct Carrier {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The state that the thread shares with its owner. The thread holds it for a turn, never while it sleeps.
+/// The state that the thread shares with its owner. The thread holds it for a turn, never while it
+/// sleeps.
 #[derive(Debug)]
 struct SharedLink {
     /// The lines from A and from B.
@@ -140,7 +149,8 @@ impl Worker {
         }
     }
 
-    /// Takes the frames that have come and delivers those that are due; says whether both devices were found empty.
+    /// Takes the frames that have come and delivers those that are due; says whether both devices
+    /// were found empty.
     fn turn(&mut self) -> Result<bool, Errno> {
         let shared = self.shared.clone();
         let mut shared = lock(&shared);
@@ -154,8 +164,8 @@ impl Worker {
         Ok(is_drained)
     }
 
-    /// Takes some frames from a side; says whether there were no more. It stops after a batch, so that frames that are
-    /// due do not wait until a sender pauses.
+    /// Takes some frames from a side; says whether there were no more. It stops after a batch, so
+    /// that frames that are due do not wait until a sender pauses.
     fn take(&mut self, from: usize, shared: &mut SharedLink) -> Result<bool, Errno> {
         for _ in 0..BATCH {
             let length = match self.taps[from].recv(&mut self.buffer[..]) {
@@ -204,8 +214,8 @@ impl Worker {
     }
 }
 
-/// Lets the thread run before everything of the ordinary class: a busy machine shall not be part of the delay. Says
-/// whether the kernel allowed it (`CAP_SYS_NICE`).
+/// Lets the thread run before everything of the ordinary class: a busy machine shall not be part of
+/// the delay. Says whether the kernel allowed it (`CAP_SYS_NICE`).
 fn enter_realtime() -> bool {
     let lowest = ThreadPriority::from_posix(ScheduleParams { sched_priority: 1 });
     let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
@@ -213,7 +223,8 @@ fn enter_realtime() -> bool {
 }
 
 fn lock(shared: &Mutex<SharedLink>) -> MutexGuard<'_, SharedLink> {
-    // Counters and lines are whole between any two statements, so a panic elsewhere leaves nothing half done.
+    // Counters and lines are whole between any two statements, so a panic elsewhere leaves nothing half
+    // done.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -221,12 +232,12 @@ fn errno_of(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::UnknownErrno, Errno::from_raw)
 }
 
-/// A frame of the default MTU is 1514 bytes; the longest MTU that a TAP may be given (65521, drivers/net/tun.c) fits
-/// too.
+/// A frame of the default MTU is 1514 bytes; the longest MTU that a TAP may be given (65521,
+/// drivers/net/tun.c) fits too.
 const LONGEST_FRAME: usize = 1 << 16;
-/// The thread's sleep after each turn, so that it takes a few frames at once: under full load at 500 Mbit/s the sleep
-/// takes it from 80 % to 45 % of a core (measured; 200 us saves little more). A frame may be that late on an idle
-/// machine.
+/// The thread's sleep after each turn, so that it takes a few frames at once: under full load at
+/// 500 Mbit/s the sleep takes it from 80 % to 45 % of a core (measured; 200 us saves little more).
+/// A frame may be that late on an idle machine.
 const REST: Duration = Duration::from_micros(100);
 /// At about 1 us a frame, nothing that is due waits longer than some tens of microseconds for it.
 const BATCH: usize = 32;

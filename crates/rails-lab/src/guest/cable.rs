@@ -1,19 +1,18 @@
 //! The guest's cables, and the NICs at their ends.
 
-use std::fs;
-use std::io;
-use std::path::Path;
-use std::process::Command;
-
-use crate::namespace::Namespace;
-use crate::system::{file_error, output};
-use crate::tool::Tools;
-use crate::{LabError, guest};
+use crate::{
+    LabError, guest,
+    namespace::Namespace,
+    system::{file_error, output},
+    tool::Tools,
+};
+use std::{fs, io, path::Path, process::Command};
 
 /// The two NICs of one node with the cable between them, inside a guest.
 ///
-/// The far NIC is in a network namespace of its own, so that traffic between the two addresses takes the cable.
-/// Dropping the cable gives the far NIC back and deletes the namespace, and takes the near NIC's address away.
+/// The far NIC is in a network namespace of its own, so that traffic between the two addresses
+/// takes the cable. Dropping the cable gives the far NIC back and deletes the namespace, and takes
+/// the near NIC's address away.
 #[derive(Debug)]
 pub struct Cable {
     tools: Tools,
@@ -25,7 +24,8 @@ pub struct Cable {
 }
 
 impl Cable {
-    /// Gives the two NICs of `node` (0 or 1) their addresses, `10.9.<node>.1` and `10.9.<node>.2`, and brings them up.
+    /// Gives the two NICs of `node` (0 or 1) their addresses, `10.9.<node>.1` and `10.9.<node>.2`,
+    /// and brings them up.
     ///
     /// # Errors
     ///
@@ -93,7 +93,8 @@ impl Cable {
         &self.namespace
     }
 
-    /// Sends `count` small packets there and back one after the other, each an interrupt or two at both ends.
+    /// Sends `count` small packets there and back one after the other, each an interrupt or two at
+    /// both ends.
     ///
     /// # Errors
     ///
@@ -107,8 +108,9 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        // A namespace lives on while a socket of it does, so the NIC is sent home, to where process 1 is. Where another
-        // cable's drop has done that, or plugging failed half-way, there is nothing to do, and a drop cannot report.
+        // A namespace lives on while a socket of it does, so the NIC is sent home, to where process 1 is.
+        // Where another cable's drop has done that, or plugging failed half-way, there is nothing
+        // to do, and a drop cannot report.
         let _ = self.tools.ip(["-n", self.namespace.name(), "link", "set", &self.far, "netns", "1"]);
         if self.owns_namespace {
             let _ = self.tools.ip(["netns", "del", self.namespace.name()]);

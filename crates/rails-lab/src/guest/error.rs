@@ -1,12 +1,8 @@
 //! Errors of a guest.
 
-use std::ffi::OsString;
-use std::fmt;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use super::tools::Tool;
 use crate::SystemError;
+use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 
 /// A failure to build, prepare or run a guest.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +100,8 @@ pub enum GuestError {
         /// The last lines of the console.
         console: Console,
     },
-    /// The machine ended while the command ran (it was powered off from inside, or QEMU was killed).
+    /// The machine ended while the command ran (it was powered off from inside, or QEMU was
+    /// killed).
     #[error("the guest ended before its command did{console}")]
     Lost {
         /// The last lines of the console.
@@ -124,7 +121,8 @@ impl Console {
         Self(lines[lines.len().saturating_sub(LINES)..].join("\n"))
     }
 
-    /// Keeps the lines from the one that holds `beginning` on, and some before it, as call traces have any length.
+    /// Keeps the lines from the one that holds `beginning` on, and some before it, as call traces
+    /// have any length.
     pub(crate) fn around(bytes: &[u8], beginning: &str) -> Self {
         let text = String::from_utf8_lossy(bytes).replace('\r', "");
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();

@@ -1,15 +1,17 @@
 //! Fetching a kernel, and programs, into the cache, once, without root.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use tempfile::Builder;
-
-use super::GuestError;
-use super::kernel::{IMAGE, Kernel, MODULES};
-use super::tools::Tool;
+use super::{
+    GuestError,
+    kernel::{IMAGE, Kernel, MODULES},
+    tools::Tool,
+};
 use crate::system::{file_error, output};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Command,
+};
+use tempfile::Builder;
 
 /// The cache's kernel, fetched where it is not there yet.
 pub(crate) fn cached_or_fetched(cache: &Path) -> Result<Kernel, GuestError> {
@@ -18,8 +20,8 @@ pub(crate) fn cached_or_fetched(cache: &Path) -> Result<Kernel, GuestError> {
     once(cache, &target, cached, |work| fetch(work).map(|()| work.join("kernel")))
 }
 
-/// A program that the owner has not installed, from Debian's package of the same name: the folder that the package is
-/// unpacked in. The libraries that it takes must be the owner's.
+/// A program that the owner has not installed, from Debian's package of the same name: the folder
+/// that the package is unpacked in. The libraries that it takes must be the owner's.
 pub(crate) fn cached_or_fetched_program(cache: &Path, name: &str) -> Result<PathBuf, GuestError> {
     let target = cache.join(format!("program-{name}"));
     let cached = || target.is_dir().then(|| target.clone());
@@ -32,9 +34,9 @@ pub(crate) fn cached_or_fetched_program(cache: &Path, name: &str) -> Result<Path
 
 /// The kernel or package that `cached` finds, or else the one that `put_together` makes.
 ///
-/// The new one is made in a folder of another name, which is renamed when it is complete, under a lock that the kernel
-/// takes away from a process that dies. So two runs fetch it once, and a half-finished fetch is never taken for
-/// complete.
+/// The new one is made in a folder of another name, which is renamed when it is complete, under a
+/// lock that the kernel takes away from a process that dies. So two runs fetch it once, and a
+/// half-finished fetch is never taken for complete.
 fn once<T>(
     cache: &Path,
     target: &Path,
@@ -109,8 +111,8 @@ fn no_package(error: impl std::fmt::Display) -> GuestError {
     GuestError::NoKernel { reason: format!("{error}; {ADVICE}") }
 }
 
-/// Removes what a killed run left; no other run is at work while we hold the lock. A kernel that is not complete (a
-/// part was deleted) is in the way as well.
+/// Removes what a killed run left; no other run is at work while we hold the lock. A kernel that is
+/// not complete (a part was deleted) is in the way as well.
 fn remove_leftovers(cache: &Path, target: &Path) -> Result<(), GuestError> {
     for entry in fs::read_dir(cache).map_err(file_error("readdir", cache))? {
         let path = entry.map_err(file_error("readdir", cache))?.path();

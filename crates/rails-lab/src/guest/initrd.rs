@@ -1,17 +1,17 @@
-//! The initial RAM disk: busybox, the modules that reach the root file system, and the command to run.
+//! The initial RAM disk: busybox, the modules that reach the root file system, and the command to
+//! run.
 
-use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use cpio::newc::{self, ModeFileType};
-
-use super::GuestError;
-use super::kernel::Kernel;
+use super::{GuestError, kernel::Kernel};
 use crate::system::{SystemError, file_error, output};
+use cpio::newc::{self, ModeFileType};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    io::{self, Write},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The guest's command, and its folder.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +85,8 @@ fn archive(mut to: impl Write, files: &[(String, Vec<u8>)]) -> io::Result<()> {
     newc::trailer(to)?.flush()
 }
 
-/// busybox cannot tell a compressed module from a plain one on every kernel, so they are unpacked here.
+/// busybox cannot tell a compressed module from a plain one on every kernel, so they are unpacked
+/// here.
 fn uncompressed(module: &Path) -> Result<Vec<u8>, SystemError> {
     let program = match module.extension().and_then(OsStr::to_str) {
         Some("xz") => "xz",
@@ -116,7 +117,8 @@ fn quoted(word: &OsStr) -> Vec<u8> {
 /// The paths of the guest's own, empty file systems.
 const COVERED: [&str; 3] = ["/run", "/tmp", "/dev"];
 const FOLDERS: [&str; 8] = ["bin", "dev", "host", "mnt", "modules", "proc", "run", "sys"];
-/// The drivers of the root file system, the status port and the NICs: no udev loads drivers in the guest.
+/// The drivers of the root file system, the status port and the NICs: no udev loads drivers in the
+/// guest.
 const WANTED: [&str; 5] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "virtio_net"];
 const INIT: &[u8] = include_bytes!("init.sh");
 const RUN: &[u8] = include_bytes!("run.sh");

@@ -1,12 +1,8 @@
 //! Functions for programs that run inside a guest.
 
-use std::env;
-use std::fs;
-use std::process::Command;
-
-use super::GuestError;
-use super::tools::Tool;
+use super::{GuestError, tools::Tool};
 use crate::system::{file_error, output};
+use std::{env, fs, process::Command};
 
 /// Whether this process runs inside a guest, by the environment variable `RAILS_GUEST`.
 pub fn inside() -> bool {
@@ -17,17 +13,20 @@ pub fn inside() -> bool {
 ///
 /// # Panics
 ///
-/// When this process does not run [`inside`] a guest, with a sentence that says how to run the test.
+/// When this process does not run [`inside`] a guest, with a sentence that says how to run the
+/// test.
 #[track_caller]
 pub fn require() {
     assert!(inside(), "this test needs the two-socket guest, and this is not it; run: cargo xtask lab");
 }
 
-/// Loads a module of the guest's kernel, with its dependencies; one that is loaded already is left alone.
+/// Loads a module of the guest's kernel, with its dependencies; one that is loaded already is left
+/// alone.
 ///
 /// # Errors
 ///
-/// [`GuestError::NoKernel`] outside a guest, [`GuestError::System`] with modprobe's words when it fails.
+/// [`GuestError::NoKernel`] outside a guest, [`GuestError::System`] with modprobe's words when it
+/// fails.
 ///
 /// # Privileges
 ///

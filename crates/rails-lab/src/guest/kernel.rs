@@ -1,11 +1,11 @@
 //! The guest's kernel: one that was named, or the one in the cache.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use super::GuestError;
-use super::modules::Modules;
+use super::{GuestError, modules::Modules};
 use crate::system::file_error;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// A kernel image and its modules.
 #[derive(Debug, Clone)]

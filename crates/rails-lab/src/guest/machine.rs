@@ -1,7 +1,9 @@
 //! QEMU's arguments for the machine.
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
 
 /// The files of one boot.
 #[derive(Debug)]
@@ -20,7 +22,8 @@ pub(crate) struct Size {
     pub(crate) memory_per_node_mib: u32,
 }
 
-/// The arguments for a machine with these nodes. The command's output is the emulator's own standard output.
+/// The arguments for a machine with these nodes. The command's output is the emulator's own
+/// standard output.
 pub(crate) fn arguments(name: &str, size: Size, files: &Files<'_>) -> Vec<OsString> {
     let Size { cores_per_node: cores, memory_per_node_mib: memory } = size;
     let mut line = Line::default();
@@ -68,7 +71,8 @@ pub(crate) fn arguments(name: &str, size: Size, files: &Files<'_>) -> Vec<OsStri
     }
 
     line.add("-kernel", files.kernel).add("-initrd", &files.initrd);
-    // A panic restarts at once, and a restart ends the emulator. Mitigations cost time and guard nothing here.
+    // A panic restarts at once, and a restart ends the emulator. Mitigations cost time and guard
+    // nothing here.
     line.add("-append", "console=ttyS0 quiet panic=-1 mitigations=off");
     line.0
 }
@@ -98,7 +102,8 @@ fn of_file(driver: &str, name: &str, key: &str, path: &Path) -> OsString {
     OsString::from_vec(value)
 }
 
-/// A NIC's node and the cable it is plugged to; its place in [`NICS`] is the last byte of its address, from 1.
+/// A NIC's node and the cable it is plugged to; its place in [`NICS`] is the last byte of its
+/// address, from 1.
 #[derive(Debug, Clone, Copy)]
 struct Nic {
     node: u32,

@@ -16,26 +16,28 @@
 //! # The machine
 //!
 //! - Two packages, each a NUMA node (0 and 1) with its own cores and memory, at distance 21.
-//! - Four virtio NICs on PCI Express, whose MSI-X interrupts can be moved: the addresses 52:54:00:00:00:01 and ..:03
-//!   are on node 0 and cabled with each other, ..:02 and ..:04 are on node 1 and cabled likewise. There is no other
-//!   network.
-//! - A disk of 16 MiB on node 1, full of zeros at each boot: `/dev/nvme0n1`, once the module `nvme` is
-//!   [loaded](load_module).
-//! - The root file system is the owner's, read-only; `/run`, `/tmp` and `/dev/shm` are empty and writable, but for the
-//!   paths that were to be [shown](GuestBuilder::show). The cgroup2 hierarchy is at `/sys/fs/cgroup`.
-//! - The command's environment is `RAILS_GUEST=1`, `PATH`, `HOME`, `TMPDIR=/run`, where [`load_module`] finds modules,
-//!   and the variables of [`GuestBuilder::env`]. Its standard input is empty; its two outputs are one.
+//! - Four virtio NICs on PCI Express, whose MSI-X interrupts can be moved: the addresses
+//!   52:54:00:00:00:01 and ..:03 are on node 0 and cabled with each other, ..:02 and ..:04 are on
+//!   node 1 and cabled likewise. There is no other network.
+//! - A disk of 16 MiB on node 1, full of zeros at each boot: `/dev/nvme0n1`, once the module `nvme`
+//!   is [loaded](load_module).
+//! - The root file system is the owner's, read-only; `/run`, `/tmp` and `/dev/shm` are empty and
+//!   writable, but for the paths that were to be [shown](GuestBuilder::show). The cgroup2 hierarchy
+//!   is at `/sys/fs/cgroup`.
+//! - The command's environment is `RAILS_GUEST=1`, `PATH`, `HOME`, `TMPDIR=/run`, where
+//!   [`load_module`] finds modules, and the variables of [`GuestBuilder::env`]. Its standard input
+//!   is empty; its two outputs are one.
 //!
 //! # Limits
 //!
-//! QEMU emulates the guest instruction by instruction, which takes neither KVM nor root, and is slow. Remote memory
-//! costs no more than local memory there, and a cable has no rate. It proves where things are placed, not how fast they
-//! are.
+//! QEMU emulates the guest instruction by instruction, which takes neither KVM nor root, and is
+//! slow. Remote memory costs no more than local memory there, and a cable has no rate. It proves
+//! where things are placed, not how fast they are.
 //!
 //! # Contract
 //!
-//! The emulator never outlives its owner: it is killed when [`Guest::run`] returns or unwinds, and by a keeper process
-//! when the owner is killed.
+//! The emulator never outlives its owner: it is killed when [`Guest::run`] returns or unwinds, and
+//! by a keeper process when the owner is killed.
 
 mod cable;
 mod error;
@@ -51,19 +53,19 @@ mod run;
 mod status;
 mod tools;
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
 pub use cable::Cable;
 pub use error::{Console, GuestError};
 pub use inside::{drop_caches, inside, load_module, require};
-pub use options::GuestBuilder;
-pub use run::GuestStatus;
-pub use tools::Tool;
-
 use kernel::Kernel;
 use machine::Size;
+pub use options::GuestBuilder;
+pub use run::GuestStatus;
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+pub use tools::Tool;
 
 /// A two-socket machine that can be booted, any number of times.
 #[derive(Debug, Clone)]
@@ -89,7 +91,8 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// [`GuestError::Architecture`], or [`GuestError::Missing`] with every program that is not installed.
+    /// [`GuestError::Architecture`], or [`GuestError::Missing`] with every program that is not
+    /// installed.
     pub fn check(&self) -> Result<(), GuestError> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(GuestError::Architecture { found: std::env::consts::ARCH });
@@ -101,14 +104,16 @@ impl Guest {
         if missing.is_empty() { Ok(()) } else { Err(GuestError::Missing { missing }) }
     }
 
-    /// Checks, and fetches the kernel into the cache where it is not there yet (Debian's, about 70 MB, 400 MB on disk),
-    /// and [programs](GuestBuilder::program) likewise.
+    /// Checks, and fetches the kernel into the cache where it is not there yet (Debian's, about 70
+    /// MB, 400 MB on disk), and [programs](GuestBuilder::program) likewise.
     ///
-    /// [`Guest::run`] does so by itself; done before, it tells a guest that cannot be had from one that fails.
+    /// [`Guest::run`] does so by itself; done before, it tells a guest that cannot be had from one
+    /// that fails.
     ///
     /// # Errors
     ///
-    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`] or [`GuestError::System`].
+    /// As [`Guest::check`], and [`GuestError::NoKernel`], [`GuestError::NoProgram`] or
+    /// [`GuestError::System`].
     pub fn prepare(&self) -> Result<(), GuestError> {
         self.check()?;
         self.find_kernel()?;
@@ -117,13 +122,14 @@ impl Guest {
 
     /// Boots, runs the command to its end as root, and powers off.
     ///
-    /// `sink` gets each line of the command's output as it comes, with its newline; a line beyond 64 KiB comes in
-    /// parts. Processes that the command leaves running are killed.
+    /// `sink` gets each line of the command's output as it comes, with its newline; a line beyond
+    /// 64 KiB comes in parts. Processes that the command leaves running are killed.
     ///
     /// # Errors
     ///
-    /// A command that fails is no error. Errors are those of [`Guest::prepare`], and [`GuestError::NotUp`],
-    /// [`GuestError::Panicked`], [`GuestError::TimedOut`] or [`GuestError::Lost`] with lines of the guest's console.
+    /// A command that fails is no error. Errors are those of [`Guest::prepare`], and
+    /// [`GuestError::NotUp`], [`GuestError::Panicked`], [`GuestError::TimedOut`] or
+    /// [`GuestError::Lost`] with lines of the guest's console.
     pub fn run<S: AsRef<OsStr>>(
         &self,
         command: impl IntoIterator<Item = S>,
@@ -148,7 +154,8 @@ impl Guest {
         missing.map(|name| fetch::cached_or_fetched_program(&self.cache, name)).collect()
     }
 
-    /// The paths that a tmpfs must not hide: those named, and those that the command line and the kernel need.
+    /// The paths that a tmpfs must not hide: those named, and those that the command line and the
+    /// kernel need.
     fn shown(&self, program: &Path, kernel: &Kernel, borrowed: &[PathBuf]) -> Vec<PathBuf> {
         let mut shown = self.shown.clone();
         shown.push(self.folder.clone());

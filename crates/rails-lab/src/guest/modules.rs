@@ -34,8 +34,8 @@ impl Modules {
         }
     }
 
-    /// The files to load for these modules, each after all that it needs and none twice. A module that is built in
-    /// needs no file.
+    /// The files to load for these modules, each after all that it needs and none twice. A module
+    /// that is built in needs no file.
     ///
     /// The error is the module that the kernel has in neither way.
     pub(crate) fn load_order<'a>(&'a self, wanted: &[&str]) -> Result<Vec<&'a str>, String> {

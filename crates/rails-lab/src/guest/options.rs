@@ -1,12 +1,7 @@
 //! The options of a guest and of its run.
 
-use std::env;
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
-
-use super::machine::Size;
-use super::{Guest, GuestError};
+use super::{Guest, GuestError, machine::Size};
+use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 
 /// Describes a [`Guest`].
 #[derive(Debug, Clone)]
@@ -44,34 +39,37 @@ impl GuestBuilder {
         self
     }
 
-    /// The memory of each of the two nodes in MiB, 256 to 65,536. Default: 1,024. The owner pays for the
-    /// part in use.
+    /// The memory of each of the two nodes in MiB, 256 to 65,536. Default: 1,024. The owner pays
+    /// for the part in use.
     pub fn memory_per_node_mib(mut self, mib: u32) -> Self {
         self.size.memory_per_node_mib = mib;
         self
     }
 
-    /// The time that booting, running the command and powering off may take together. Default: 10 minutes.
+    /// The time that booting, running the command and powering off may take together. Default: 10
+    /// minutes.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// The folder where the kernel is kept, as an absolute path. Default: `rails-lab` in the user's cache folder, which
-    /// is `$XDG_CACHE_HOME` or `~/.cache` (XDG Base Directory Specification).
+    /// The folder where the kernel is kept, as an absolute path. Default: `rails-lab` in the user's
+    /// cache folder, which is `$XDG_CACHE_HOME` or `~/.cache` (XDG Base Directory
+    /// Specification).
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cache = Some(folder.into());
         self
     }
 
-    /// A kernel image and its modules (`.../lib/modules/RELEASE`), as absolute paths. Default: Debian's, fetched by
-    /// apt.
+    /// A kernel image and its modules (`.../lib/modules/RELEASE`), as absolute paths. Default:
+    /// Debian's, fetched by apt.
     pub fn kernel(mut self, image: impl Into<PathBuf>, modules: impl Into<PathBuf>) -> Self {
         self.kernel = Some((image.into(), modules.into()));
         self
     }
 
-    /// Adds a variable to the command's environment. Default: only those that the [module](super) names.
+    /// Adds a variable to the command's environment. Default: only those that the [module](super)
+    /// names.
     pub fn env(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
@@ -83,16 +81,17 @@ impl GuestBuilder {
         self
     }
 
-    /// Keeps an absolute path of the owner's visible should it lie below `/tmp` or `/run`, which are empty in the
-    /// guest. Default: the working directory, the kernel's modules, and the command's program.
+    /// Keeps an absolute path of the owner's visible should it lie below `/tmp` or `/run`, which
+    /// are empty in the guest. Default: the working directory, the kernel's modules, and the
+    /// command's program.
     pub fn show(mut self, path: impl Into<PathBuf>) -> Self {
         self.shown.push(path.into());
         self
     }
 
-    /// Puts a program on the guest's `PATH`, by a name that is its Debian package's too. Where the owner has not
-    /// installed it, the package is fetched into the cache and unpacked there; nothing is installed at the owner.
-    /// Default: none.
+    /// Puts a program on the guest's `PATH`, by a name that is its Debian package's too. Where the
+    /// owner has not installed it, the package is fetched into the cache and unpacked there;
+    /// nothing is installed at the owner. Default: none.
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.programs.push(name.into());
         self
@@ -102,7 +101,8 @@ impl GuestBuilder {
     ///
     /// # Errors
     ///
-    /// [`GuestError::OutOfRange`], [`GuestError::RelativePath`], [`GuestError::BadVariable`], [`GuestError::NoCache`].
+    /// [`GuestError::OutOfRange`], [`GuestError::RelativePath`], [`GuestError::BadVariable`],
+    /// [`GuestError::NoCache`].
     pub fn build(self) -> Result<Guest, GuestError> {
         let Size { cores_per_node: cores, memory_per_node_mib: mib } = self.size;
         if !(1..=32).contains(&cores) {

@@ -1,25 +1,28 @@
 //! The emulator's process, which ends with its owner at the latest.
 
-use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Write},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+};
 
 /// A program that a keeper runs, and kills when its owner says so, drops this, or dies.
 ///
-/// The keeper is a shell that waits on a pipe whose other end only the owner holds, so the kernel itself reports the
-/// owner's end. The shell is the program's parent, so its signal hits no other process. `PR_SET_PDEATHSIG` would not
-/// do: it would have to be set between fork and exec, which takes unsafe code, and it fires when the owning *thread*
-/// ends.
+/// The keeper is a shell that waits on a pipe whose other end only the owner holds, so the kernel
+/// itself reports the owner's end. The shell is the program's parent, so its signal hits no other
+/// process. `PR_SET_PDEATHSIG` would not do: it would have to be set between fork and exec, which
+/// takes unsafe code, and it fires when the owning *thread* ends.
 #[derive(Debug)]
 pub(crate) struct Kept {
     keeper: Child,
 }
 
 impl Kept {
-    /// Starts the program with its standard error in a file. `scratch` is removed should the owner not live to do so.
+    /// Starts the program with its standard error in a file. `scratch` is removed should the owner
+    /// not live to do so.
     pub(crate) fn start(program: &Path, arguments: &[OsString], scratch: &Path, stderr: File) -> io::Result<Self> {
         let keeper = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "rails-guest-keeper"])
@@ -57,8 +60,8 @@ impl Drop for Kept {
     }
 }
 
-/// `read` succeeds on a line and fails at the end of the pipe. The keeper lets go of the output, so that the owner sees
-/// its end when the program ends.
+/// `read` succeeds on a line and fails at the end of the pipe. The keeper lets go of the output, so
+/// that the owner sees its end when the program ends.
 const SCRIPT: &str = r#"
 scratch=$1; shift
 "$@" </dev/null &
@@ -74,9 +77,11 @@ exit "$status"
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::env;
-    use std::io::{BufRead, BufReader, Read};
-    use std::time::{Duration, Instant};
+    use std::{
+        env,
+        io::{BufRead, BufReader, Read},
+        time::{Duration, Instant},
+    };
 
     fn shell(script: &str, scratch: &Path) -> Kept {
         let stderr = File::create(scratch.join("stderr")).unwrap();

@@ -1,26 +1,31 @@
 //! One boot, from the files it takes to how it ended.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Read};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::{self, ChildStdout, ExitStatus};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use super::error::Console;
-use super::initrd::{self, Job};
-use super::inside::{INSIDE, MODULES};
-use super::kernel::Kernel;
-use super::machine::{self, Files};
-use super::process::Kept;
-use super::status::Progress;
-use super::tools::Tool;
-use super::{Guest, GuestError};
+use super::{
+    Guest, GuestError,
+    error::Console,
+    initrd::{self, Job},
+    inside::{INSIDE, MODULES},
+    kernel::Kernel,
+    machine::{self, Files},
+    process::Kept,
+    status::Progress,
+    tools::Tool,
+};
 use crate::system::{SystemError, file_error};
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    io::{BufRead, BufReader, BufWriter, Read},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::{self, ChildStdout, ExitStatus},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 /// The exit status of a command in a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +38,8 @@ impl GuestStatus {
         self.0 == 0
     }
 
-    /// The command's own exit status; a signal becomes 128 and its number, as in a shell, and a command that is not
-    /// there 127.
+    /// The command's own exit status; a signal becomes 128 and its number, as in a shell, and a
+    /// command that is not there 127.
     pub fn code(self) -> u8 {
         self.0
     }
@@ -146,7 +151,8 @@ fn pass_on(lines: &Receiver<Vec<u8>>, deadline: Instant, sink: &mut impl FnMut(&
     }
 }
 
-/// The verdict by all that is known. A status that was reported counts, however the machine ended after it.
+/// The verdict by all that is known. A status that was reported counts, however the machine ended
+/// after it.
 fn verdict(
     progress: Progress,
     limit: Option<Duration>,

@@ -14,8 +14,8 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// Reads the port's lines `failed WHAT`, `up` and `exit STATUS`. The last of them that is complete and understood
-    /// counts; a line that was cut off, or is none of these, does not.
+    /// Reads the port's lines `failed WHAT`, `up` and `exit STATUS`. The last of them that is
+    /// complete and understood counts; a line that was cut off, or is none of these, does not.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));

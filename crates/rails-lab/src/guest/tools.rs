@@ -1,11 +1,10 @@
 //! The programs that a guest is built with.
 
-use std::env;
-use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use crate::tool::find;
+use std::{
+    env, fmt, fs,
+    path::{Path, PathBuf},
+};
 
 /// A program that a guest is built with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +66,8 @@ fn is_static(file: &Path) -> bool {
     fs::read(file).is_ok_and(|bytes| names_an_interpreter(&bytes) == Some(false))
 }
 
-/// Whether a 64-bit little-endian ELF file asks for a dynamic loader; `None` where it is no such file.
+/// Whether a 64-bit little-endian ELF file asks for a dynamic loader; `None` where it is no such
+/// file.
 ///
 /// # References
 ///

@@ -1,12 +1,12 @@
 //! A guest's promises to its owner, each test with boots of its own. Run: `cargo xtask lab boots_`
 
-use std::env;
-use std::fs;
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use rails_lab::guest::{Guest, GuestBuilder, GuestError, GuestStatus};
+use std::{
+    env, fs,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
 
 /// A script's output and how it ended.
 fn sh(builder: GuestBuilder, script: &str) -> (Vec<u8>, Result<GuestStatus, GuestError>) {

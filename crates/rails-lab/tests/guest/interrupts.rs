@@ -1,11 +1,8 @@
 //! Interrupts go where they are sent.
 
-use std::fs;
-use std::process::Command;
-
-use rails_lab::guest::{Cable, require};
-
 use crate::machine::read;
+use rails_lab::guest::{Cable, require};
+use std::{fs, process::Command};
 
 #[test]
 #[ignore = "needs the NUMA guest: cargo xtask lab"]

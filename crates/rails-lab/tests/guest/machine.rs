@@ -1,12 +1,13 @@
 //! Nodes, NICs, modules and file systems.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
-use std::path::Path;
-
 use rails_lab::{
     SystemError,
     guest::{GuestError, load_module, require},
+};
+use std::{
+    fs::{self, File},
+    io::ErrorKind,
+    path::Path,
 };
 
 pub(crate) fn read(path: impl AsRef<Path>) -> String {

@@ -1,15 +1,15 @@
 //! Nothing of a lab stays behind, however its owner ends.
 
-use std::env;
-use std::io::{BufRead, BufReader};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::thread;
-
-use rails_lab::{EmulatedLink, LabError, LinkLab, Shape, Side, SystemError};
-
 use crate::{PATIENCE, exists, wait_until};
+use rails_lab::{EmulatedLink, LabError, LinkLab, Shape, Side, SystemError};
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::{Command, Stdio},
+    sync::Mutex,
+    thread,
+};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
@@ -39,8 +39,9 @@ fn netns_a_panic_leaves_nothing() {
     assert!(!names.iter().any(|name| exists(name)));
 }
 
-/// Both ways a process may end without running its drops: a signal that it could heed, and the one that no process can
-/// catch. (A shell has its background jobs ignore that of Ctrl-C, and with them a test that it runs there.)
+/// Both ways a process may end without running its drops: a signal that it could heed, and the one
+/// that no process can catch. (A shell has its background jobs ignore that of Ctrl-C, and with them
+/// a test that it runs there.)
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_killed_owner_leaves_nothing() {
@@ -79,7 +80,8 @@ fn netns_sweep_of_a_dead_owners_namespaces_alone() {
         assert!(Command::new("ip").args(["netns", "add", name]).status().unwrap().success());
     }
     let alive = LinkLab::builder().link(Shape::Unshaped).build();
-    // Every build sweeps, so a test beside this one may have been first; the assertion is that it is gone.
+    // Every build sweeps, so a test beside this one may have been first; the assertion is that it is
+    // gone.
     let swept = LinkLab::sweep();
     let foreign_stayed = exists(&foreign);
     let _ = Command::new("ip").args(["netns", "del", &foreign]).status();

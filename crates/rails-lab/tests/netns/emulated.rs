@@ -1,12 +1,13 @@
 //! Emulated links delay, lose and limit as planned, and nothing else happens on them.
 
-use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use crate::{PATIENCE, send_over, wait_until};
 use rails_lab::{EmulatedLink, LabError, LinkLab, Shape, Side};
+use std::{
+    collections::BTreeSet,
+    net::{SocketAddr, TcpStream, UdpSocket},
+    thread,
+    time::{Duration, Instant},
+};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
@@ -72,7 +73,8 @@ fn netns_same_losses_of_one_seed_and_no_stray_frame() {
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_full_queue_drops_what_it_was_told_to() {
-    // 40 frames of 1000 bytes in 1 Mbit/s wait 8 ms each; the queue holds three besides the one being sent.
+    // 40 frames of 1000 bytes in 1 Mbit/s wait 8 ms each; the queue holds three besides the one being
+    // sent.
     let lab =
         LinkLab::builder().emulated(EmulatedLink::mbit(1).queue_bytes(3 * 1000)).known_neighbours().build().unwrap();
     let (sender, _receiver) = sockets(&lab);

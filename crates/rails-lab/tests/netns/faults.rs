@@ -1,9 +1,8 @@
 //! Black holes, and TCP's counters of a lab.
 
-use std::net::{SocketAddr, UdpSocket};
-
 use crate::{PATIENCE, wait_until};
 use rails_lab::{EmulatedLink, LinkLab, Shape, Side};
+use std::net::{SocketAddr, UdpSocket};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]

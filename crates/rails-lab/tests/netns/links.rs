@@ -1,12 +1,13 @@
 //! Links carry traffic, keep to their rate, and can be taken down.
 
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use crate::send_over;
 use rails_lab::{LabError, LinkLab, Shape, Side, SystemError};
+use std::{
+    net::{SocketAddr, TcpStream, UdpSocket},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 #[test]
 #[ignore = "needs root: makes network namespaces"]
@@ -60,8 +61,9 @@ fn netns_the_guard_brings_the_thread_back() {
     assert_eq!(own(), home);
 }
 
-/// The one timed test of the lab: a rate that does not hold would make every figure measured here worthless. It counts
-/// the arrivals while datagrams are sent faster than the rate, so that no congestion control has a say.
+/// The one timed test of the lab: a rate that does not hold would make every figure measured here
+/// worthless. It counts the arrivals while datagrams are sent faster than the rate, so that no
+/// congestion control has a say.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_a_shaped_link_keeps_to_its_rate() {
@@ -125,8 +127,8 @@ fn netns_refused_change_with_its_command() {
     assert!(matches!(lab.counters(Side::A, 0), Err(LabError::Counters { .. })));
 }
 
-/// No measurement is above the rate, and one reaches it: a sender that is kept from its processor sends less, which is
-/// not the link's fault.
+/// No measurement is above the rate, and one reaches it: a sender that is kept from its processor
+/// sends less, which is not the link's fault.
 fn assert_rate(lab: &LinkLab, mbit: f64) {
     for _ in 0..ROUNDS {
         let measured = measure_mbit(lab);
@@ -145,7 +147,8 @@ fn measure_mbit(lab: &LinkLab) -> f64 {
         let _a = lab.enter(Side::A).unwrap();
         UdpSocket::bind((lab.address(Side::A, 0), 0)).unwrap()
     };
-    // Any port: the one before may be held a moment longer by a child that another test has just forked.
+    // Any port: the one before may be held a moment longer by a child that another test has just
+    // forked.
     let sink = {
         let _b = lab.enter(Side::B).unwrap();
         UdpSocket::bind((lab.address(Side::B, 0), 0)).unwrap()

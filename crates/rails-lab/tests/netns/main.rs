@@ -1,4 +1,5 @@
-//! A lab's promises, held against the kernel. Run as root: `cargo test -p rails-lab -- --ignored netns_`
+//! A lab's promises, held against the kernel. Run as root: `cargo test -p rails-lab -- --ignored
+//! netns_`
 
 mod cleanup;
 mod emulated;

@@ -8,8 +8,8 @@ use axum::{
 };
 use std::{future::pending, io, net::SocketAddr};
 
-/// For `axum::serve`. After the listener [is closed](MultiRailListener::close) or has failed, `accept` waits for ever,
-/// so the server runs until the application shuts it down.
+/// For `axum::serve`. After the listener [is closed](MultiRailListener::close) or has failed,
+/// `accept` waits for ever, so the server runs until the application shuts it down.
 impl Listener for MultiRailListener {
     type Io = MultiRailStream;
     type Addr = SocketAddr;

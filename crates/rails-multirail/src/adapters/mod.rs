@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 
 /// A stream's name, addresses and peer certificates, which a server hands to its handlers.
 ///
-/// axum: `ConnectInfo<StreamInfo>`, with `into_make_service_with_connect_info::<StreamInfo>()`. tonic: an extension of
-/// each request.
+/// axum: `ConnectInfo<StreamInfo>`, with `into_make_service_with_connect_info::<StreamInfo>()`.
+/// tonic: an extension of each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamInfo {

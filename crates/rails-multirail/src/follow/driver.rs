@@ -1,4 +1,5 @@
-//! The thread that follows the machine: carries out the steps of the [`Follower`], and decides nothing.
+//! The thread that follows the machine: carries out the steps of the [`Follower`], and decides
+//! nothing.
 
 use super::{
     Describe, FollowError, FollowOptions,
@@ -67,7 +68,8 @@ pub(super) fn start(
     Ok(stop)
 }
 
-/// Follows the machine until `stopped` resolves, the rails are dropped, or it cannot be watched any longer.
+/// Follows the machine until `stopped` resolves, the rails are dropped, or it cannot be watched any
+/// longer.
 async fn follow(
     monitor: &Monitor,
     rails: &WeakRails,

@@ -16,13 +16,15 @@ use std::{
     time::Instant,
 };
 
-/// Plans the rails of a set again after each change of the machine, and says when which of them moves.
+/// Plans the rails of a set again after each change of the machine, and says when which of them
+/// moves.
 #[derive(Debug)]
 pub(super) struct Follower {
     request: RailRequest,
     options: FollowOptions,
     rails: Vec<FollowedRail>,
-    /// The CPUs of the interrupts of the rails' NICs, where they are to be put back: as they were found.
+    /// The CPUs of the interrupts of the rails' NICs, where they are to be put back: as they were
+    /// found.
     interrupts: BTreeMap<u32, FollowedInterrupt>,
     steps: VecDeque<Step>,
 }
@@ -89,8 +91,8 @@ impl Follower {
         self.rails.iter_mut().zip(present).for_each(|(rail, present)| rail.present = present);
     }
 
-    /// Takes the machine as it is. Other owners have `claimed` these resources, and the threads of the `unbound` rails
-    /// may run elsewhere than on their CPUs.
+    /// Takes the machine as it is. Other owners have `claimed` these resources, and the threads of
+    /// the `unbound` rails may run elsewhere than on their CPUs.
     pub(super) fn update_machine(&mut self, now: Instant, machine: &Topology, claimed: Resources, unbound: &[RailId]) {
         self.request.claimed = claimed;
         let present: Vec<PlannedRail> = self.rails.iter().map(|rail| rail.present.clone()).collect();
@@ -128,7 +130,8 @@ impl Follower {
         }
     }
 
-    /// Has rails whose CPUs others move to leave them no later. Such rails come first in the plan, and leave first.
+    /// Has rails whose CPUs others move to leave them no later. Such rails come first in the plan,
+    /// and leave first.
     fn make_way(&mut self) {
         for later in (1..self.rails.len()).rev() {
             let (before, after) = self.rails.split_at_mut(later);

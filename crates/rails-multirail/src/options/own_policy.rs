@@ -6,9 +6,9 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-/// A policy of the application until it panics, and [`Adaptive`] from then on. The scheduler calls it where an
-/// unwinding thread would leave the stream in between two states, and from destructors, where a second panic ends the
-/// process. Of the panic the process' panic hook tells.
+/// A policy of the application until it panics, and [`Adaptive`] from then on. The scheduler calls
+/// it where an unwinding thread would leave the stream in between two states, and from destructors,
+/// where a second panic ends the process. Of the panic the process' panic hook tells.
 #[derive(Debug)]
 pub(super) struct OwnPolicy {
     policy: Box<dyn StripePolicy>,

@@ -1,10 +1,9 @@
 //! Buffers that come back to the stage that fills them, with the bytes of the item before.
 
 use super::stats::BufferStats;
+pub use rails_bind::memory::PooledBuffer as Buffer;
 use rails_bind::memory::{BufferOptions, BufferPool, MemoryError, MemoryPolicy};
 use rails_topo::{NodeId, NodeSet};
-
-pub use rails_bind::memory::PooledBuffer as Buffer;
 
 /// The buffers of one channel.
 #[derive(Debug, Clone)]

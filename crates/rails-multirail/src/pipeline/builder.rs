@@ -109,7 +109,8 @@ impl Pipeline<'_> {
         }
     }
 
-    /// Starts every stage on its rail. Channels and buffers were made when the stages were described.
+    /// Starts every stage on its rail. Channels and buffers were made when the stages were
+    /// described.
     ///
     /// # Errors
     /// [`StartError`], the first fault of the description. No stage has run.
@@ -127,27 +128,30 @@ impl Pipeline<'_> {
 }
 
 impl PipelineBuilder {
-    /// Sets how long a stage that finds no item or no room tries again and again before it sleeps. Default: zero. At
-    /// most [`LONGEST_SPIN`](crate::runtime::LONGEST_SPIN).
+    /// Sets how long a stage that finds no item or no room tries again and again before it sleeps.
+    /// Default: zero. At most [`LONGEST_SPIN`](crate::runtime::LONGEST_SPIN).
     ///
-    /// A stage that spins sees an item in a fraction of a microsecond, where waking a thread that sleeps takes tens of
-    /// them. It occupies its rail's thread all the while, so lanes and other tasks of that rail wait, and have a turn
-    /// after each spin of more than a few tries: spin on cores of their own
-    /// ([`Rail::task_runtimes`](crate::Rail::task_runtimes)), or for a few microseconds.
+    /// A stage that spins sees an item in a fraction of a microsecond, where waking a thread that
+    /// sleeps takes tens of them. It occupies its rail's thread all the while, so lanes and
+    /// other tasks of that rail wait, and have a turn after each spin of more than a few tries:
+    /// spin on cores of their own ([`Rail::task_runtimes`](crate::Rail::task_runtimes)), or for
+    /// a few microseconds.
     pub fn spin(self, time: Duration) -> Self {
         Self { spin: time.min(crate::runtime::LONGEST_SPIN), ..self }
     }
 
-    /// Sets how long the other stages have to end by themselves, and to bring out their items, after one has failed;
-    /// then they are aborted at their next await. Default: 1 s. `Duration::MAX` waits for ever.
+    /// Sets how long the other stages have to end by themselves, and to bring out their items,
+    /// after one has failed; then they are aborted at their next await. Default: 1 s.
+    /// `Duration::MAX` waits for ever.
     pub fn end_limit(self, limit: Duration) -> Self {
         Self { end_limit: limit, ..self }
     }
 
-    /// Sets how long items may wait for a stage that takes none, and a stage for one buffer, before the pipeline ends
-    /// with the name of the stage. `None` waits for ever. Default: 60 s. At least 10 ms. A pipeline without items is idle,
-    /// and goes on. A stage that writes to a stream stalls for as long as the stream has no peer, which is 15 minutes
-    /// where the peer is silent ([`StreamOptions::outage_limit`](crate::StreamOptions::outage_limit)).
+    /// Sets how long items may wait for a stage that takes none, and a stage for one buffer, before
+    /// the pipeline ends with the name of the stage. `None` waits for ever. Default: 60 s. At
+    /// least 10 ms. A pipeline without items is idle, and goes on. A stage that writes to a
+    /// stream stalls for as long as the stream has no peer, which is 15 minutes where the peer
+    /// is silent ([`StreamOptions::outage_limit`](crate::StreamOptions::outage_limit)).
     ///
     /// Choose more than a stage takes for one item, and more than the later stages keep a buffer.
     pub fn stall_limit(self, limit: Option<Duration>) -> Self {
@@ -183,8 +187,9 @@ impl PipelineBuilder {
 }
 
 impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
-    /// A further stage, which takes the items of the stage before and hands on others, or the same, on that runtime. A
-    /// stage that hands on the item that it got hands on its buffer, without a copy.
+    /// A further stage, which takes the items of the stage before and hands on others, or the same,
+    /// on that runtime. A stage that hands on the item that it got hands on its buffer, without
+    /// a copy.
     pub fn stage<U, F>(
         self,
         name: impl Into<String>,
@@ -205,8 +210,8 @@ impl<'r, T: Send + 'static> OpenPipeline<'r, T> {
         OpenPipeline { parts, last, make: Box::new(make) }
     }
 
-    /// The last stage, which takes the items, on that runtime. It reads to the end: returning before that ends the
-    /// pipeline with an error.
+    /// The last stage, which takes the items, on that runtime. It reads to the end: returning
+    /// before that ends the pipeline with an error.
     pub fn sink<F>(self, name: impl Into<String>, runtime: &'r RailRuntime, link: Link, stage: F) -> Pipeline<'r>
     where
         F: AsyncFnOnce(Input<T>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + 'static,
@@ -265,26 +270,28 @@ struct Joined<T> {
 }
 
 impl Link {
-    /// A channel with room for `length` items, at least 1, and without buffers. The receiver of a channel of 8 items or
-    /// more takes several at a time, `length / 4`, so up to `length / 4 - 1` more than `length` may be on their way.
+    /// A channel with room for `length` items, at least 1, and without buffers. The receiver of a
+    /// channel of 8 items or more takes several at a time, `length / 4`, so up to `length / 4 -
+    /// 1` more than `length` may be on their way.
     pub fn new(length: usize) -> Self {
         Self { length, buffers: None }
     }
 
-    /// Adds a pool of `count` buffers of `bytes` each, which [`Output::buffer`] gives out. The pool, with every page of
-    /// it, is made when the stage after the link is described. It is asked for on the node of one of the two stages:
-    /// the node from which its runtime's thread gets its pages. If that is unknown, the kernel chooses. A later
+    /// Adds a pool of `count` buffers of `bytes` each, which [`Output::buffer`] gives out. The
+    /// pool, with every page of it, is made when the stage after the link is described. It is
+    /// asked for on the node of one of the two stages: the node from which its runtime's thread
+    /// gets its pages. If that is unknown, the kernel chooses. A later
     /// [move](crate::Rails::move_rail) of the rail leaves the buffers where they are.
     ///
-    /// Writing a page costs less on the node of its memory, and so does reading it. A NIC or a GPU that takes the
-    /// buffers is beside the consumer.
+    /// Writing a page costs less on the node of its memory, and so does reading it. A NIC or a GPU
+    /// that takes the buffers is beside the consumer.
     pub fn buffers(self, side: Side, bytes: usize, count: usize) -> Self {
         let options = BufferOptions::default();
         Self { buffers: Some(LinkBuffers { side, bytes, count, options }), ..self }
     }
 
-    /// Sets the options of the buffers, such as huge pages. The node of the stage replaces the policy in them.
-    /// Without [`buffers`](Self::buffers) before it, this changes nothing.
+    /// Sets the options of the buffers, such as huge pages. The node of the stage replaces the
+    /// policy in them. Without [`buffers`](Self::buffers) before it, this changes nothing.
     pub fn buffer_options(self, options: BufferOptions) -> Self {
         Self { buffers: self.buffers.map(|buffers| LinkBuffers { options, ..buffers }), ..self }
     }

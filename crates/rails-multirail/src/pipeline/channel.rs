@@ -1,4 +1,5 @@
-//! The bounded channel between two stages, of one sender and one receiver: a ring, and how its ends sleep and close.
+//! The bounded channel between two stages, of one sender and one receiver: a ring, and how its ends
+//! sleep and close.
 
 use super::{
     signal::Signal,
@@ -22,7 +23,8 @@ pub(super) struct Sender<T> {
     ends: Arc<Ends>,
 }
 
-/// The end that receives. It stays open when it is dropped: [`close`](Self::close) closes it, or [`ReceiverEnd`].
+/// The end that receives. It stays open when it is dropped: [`close`](Self::close) closes it, or
+/// [`ReceiverEnd`].
 ///
 /// A long channel gives it several items at a time, for one fence instead of one each.
 pub(super) struct Receiver<T> {
@@ -47,8 +49,9 @@ pub(super) struct ReceiverEnd {
 /// Tells a sender whether an item would be refused.
 pub(super) struct Closing(Arc<Ends>);
 
-/// The end of the ring at which items come off. The receiver has it, and each end that may have to empty the ring after
-/// the receiver has closed or was leaked. So the lock is free while the channel is open.
+/// The end of the ring at which items come off. The receiver has it, and each end that may have to
+/// empty the ring after the receiver has closed or was leaked. So the lock is free while the
+/// channel is open.
 struct Items<T>(Arc<Mutex<Consumer<T>>>);
 
 /// The end of a sender.
@@ -83,8 +86,8 @@ struct Ends {
     closing: Signal,
 }
 
-/// One end: it writes here when it sleeps and when it closes, and the other end reads here at every item. On cache
-/// lines of its own, of which x86 fetches two at a time.
+/// One end: it writes here when it sleeps and when it closes, and the other end reads here at every
+/// item. On cache lines of its own, of which x86 fetches two at a time.
 #[repr(align(128))]
 struct End {
     signal: Signal,
@@ -92,8 +95,8 @@ struct End {
     state: AtomicU8,
 }
 
-/// A channel whose ring holds that many items; the receiver takes off less than a quarter of them besides. All its
-/// memory is allocated here.
+/// A channel whose ring holds that many items; the receiver takes off less than a quarter of them
+/// besides. All its memory is allocated here.
 pub(super) fn channel<T>(length: NonZeroUsize) -> (Sender<T>, Receiver<T>) {
     let batch = (length.get() / BATCHES).max(1);
     // The first item of a batch is received at once.
@@ -113,8 +116,8 @@ impl<T> Sender<T> {
         match self.ring.push(item) {
             Ok(()) => {
                 self.ends.receiver.signal.tell();
-                // The fence in `tell` is between the item and this look, as one is between the end and its drain: one
-                // of the two sees the other.
+                // The fence in `tell` is between the item and this look, as one is between the end and its drain:
+                // one of the two sees the other.
                 if self.ends.receiver.is_closed() {
                     self.items.drain();
                 }
@@ -218,7 +221,8 @@ impl SenderEnd {
 }
 
 impl ReceiverEnd {
-    /// Refuses further items, and drops those in the ring. Returns whether there were none, and the sender had ended.
+    /// Refuses further items, and drops those in the ring. Returns whether there were none, and the
+    /// sender had ended.
     pub(super) fn close(&self) -> bool {
         self.ends.close_receiver();
         // In this order: the items that were sent before the end are in the ring after it.

@@ -1,6 +1,8 @@
-//! Channels under the interleavings of their two ends, with at most three preemptions each, by loom.
+//! Channels under the interleavings of their two ends, with at most three preemptions each, by
+//! loom.
 
-/// loom's atomics and waker in place of the standard library's, and a ring over them with the orderings of rtrb's.
+/// loom's atomics and waker in place of the standard library's, and a ring over them with the
+/// orderings of rtrb's.
 mod sync {
     use loom::sync::atomic::AtomicUsize;
     pub(super) use loom::sync::{
@@ -27,7 +29,8 @@ mod sync {
     }
 
     pub(super) struct RingBuffer<T> {
-        /// loom does not know these locks, so they order nothing. Reading a slot before its item is there panics.
+        /// loom does not know these locks, so they order nothing. Reading a slot before its item is
+        /// there panics.
         slots: Vec<std::sync::Mutex<Option<T>>>,
         head: AtomicUsize,
         tail: AtomicUsize,
@@ -197,7 +200,8 @@ fn a_closed_receiver_wakes_the_sender() {
     });
 }
 
-/// A stage that leaks its receiver closes by its end: no item stays in the ring, and the sender refuses more.
+/// A stage that leaks its receiver closes by its end: no item stays in the ring, and the sender
+/// refuses more.
 #[test]
 fn an_end_empties_the_ring() {
     model(|| {

@@ -1,4 +1,5 @@
-//! Devices that work on the frames of a stage: a CPU, or an accelerator with several frames under way.
+//! Devices that work on the frames of a stage: a CPU, or an accelerator with several frames under
+//! way.
 
 use super::{Input, Output};
 use std::{
@@ -11,9 +12,10 @@ use std::{
 
 /// A device that changes frames in place.
 ///
-/// [`run`] makes a stage of it. A device whose copies and computations overlap has several frames under way: while one
-/// is computed, the next is on its way there and the last on its way back, and the stages beside it send and receive
-/// others. Frames come back in the order in which they went in.
+/// [`run`] makes a stage of it. A device whose copies and computations overlap has several frames
+/// under way: while one is computed, the next is on its way there and the last on its way back, and
+/// the stages beside it send and receive others. Frames come back in the order in which they went
+/// in.
 pub trait FrameDevice<B> {
     /// The number of frames that may be under way at a time.
     fn depth(&self) -> NonZeroUsize;
@@ -33,7 +35,8 @@ pub trait FrameDevice<B> {
 
 /// Host memory and the stage's own CPU as a device: one frame at a time, computed at once.
 ///
-/// The computation occupies the thread of the stage's rail, so the stage belongs on a core without lanes.
+/// The computation occupies the thread of the stage's rail, so the stage belongs on a core without
+/// lanes.
 #[derive(Debug)]
 pub struct HostDevice<F, B> {
     compute: F,
@@ -97,8 +100,8 @@ pub async fn run<B>(
     Ok(())
 }
 
-/// Swaps red and blue of pixels of four bytes: from RGBA, which renderers make, to BGRA, which displays take, and back.
-/// Bytes behind the last whole pixel stay as they are.
+/// Swaps red and blue of pixels of four bytes: from RGBA, which renderers make, to BGRA, which
+/// displays take, and back. Bytes behind the last whole pixel stay as they are.
 pub fn swap_red_and_blue(pixels: &mut [u8]) {
     for pixel in pixels.as_chunks_mut::<4>().0 {
         let [red, green, blue, alpha] = *pixel;

@@ -16,8 +16,8 @@ use std::{
 };
 use tokio::task::{coop, yield_now};
 
-/// The source of a stage's items. A stage reads it to the end: dropping it before, or returning while it lives
-/// elsewhere, ends the pipeline at once, with the name of the stage.
+/// The source of a stage's items. A stage reads it to the end: dropping it before, or returning
+/// while it lives elsewhere, ends the pipeline at once, with the name of the stage.
 pub struct Input<T> {
     receiver: Receiver<T>,
     meter: Arc<Meter>,
@@ -26,8 +26,9 @@ pub struct Input<T> {
     ended: Option<Ending>,
 }
 
-/// Takes the items of a stage to the next one, and gives out buffers for them. The next stage gets to its end when this
-/// stage has ended, also if the stage drops the output before. It takes nothing after the end of its stage.
+/// Takes the items of a stage to the next one, and gives out buffers for them. The next stage gets
+/// to its end when this stage has ended, also if the stage drops the output before. It takes
+/// nothing after the end of its stage.
 pub struct Output<T> {
     sender: Sender<T>,
     meter: Arc<Meter>,
@@ -40,16 +41,19 @@ pub struct Output<T> {
 #[derive(Debug)]
 struct Spin {
     time: Duration,
-    /// Whether the end has tried for so long that the rail's other tasks are due, before the next item.
+    /// Whether the end has tried for so long that the rail's other tasks are due, before the next
+    /// item.
     owes_turn: bool,
 }
 
-/// The stage before did not end well, so the items that were received are not all. A stage returns it with `?`.
+/// The stage before did not end well, so the items that were received are not all. A stage returns
+/// it with `?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the stage before has failed")]
 pub struct Broken;
 
-/// The stage after receives no more, or the stage of the output has ended. A stage returns it with `?`.
+/// The stage after receives no more, or the stage of the output has ended. A stage returns it with
+/// `?`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the stage after receives no more items, or this stage has ended")]
 pub struct Closed;
@@ -71,7 +75,8 @@ impl<T> Input<T> {
         Self { receiver, meter, spin: Spin::new(spin), ended: None }
     }
 
-    /// The next item, once it is there; `None` once the stage before has ended and all of its items were received.
+    /// The next item, once it is there; `None` once the stage before has ended and all of its items
+    /// were received.
     ///
     /// Dropping the future loses no item.
     ///
@@ -134,8 +139,8 @@ impl<T> Output<T> {
         Self { sender, meter, buffers, closing, spin: Spin::new(spin) }
     }
 
-    /// Hands an item over to the next stage, once there is room. If the future is dropped, the item may be dropped with
-    /// it.
+    /// Hands an item over to the next stage, once there is room. If the future is dropped, the item
+    /// may be dropped with it.
     ///
     /// # Errors
     /// [`Closed`]. The item was dropped.
@@ -168,8 +173,9 @@ impl<T> Output<T> {
         }
     }
 
-    /// Hands an item over if there is room, and otherwise drops and [counts](super::StageStats::dropped) it: for
-    /// sources that cannot wait, such as a camera. Returns whether it was handed over.
+    /// Hands an item over if there is room, and otherwise drops and
+    /// [counts](super::StageStats::dropped) it: for sources that cannot wait, such as a camera.
+    /// Returns whether it was handed over.
     ///
     /// # Errors
     /// [`Closed`]. The item was dropped, and not counted.
@@ -184,9 +190,10 @@ impl<T> Output<T> {
         }
     }
 
-    /// A buffer of the link to the next stage, once one is free. It has the bytes of the item that it carried last, so
-    /// the stage overwrites it, or says how many of its bytes are the item's. A pool whose buffers are all out holds
-    /// the stage up: this is the back-pressure on a source.
+    /// A buffer of the link to the next stage, once one is free. It has the bytes of the item that
+    /// it carried last, so the stage overwrites it, or says how many of its bytes are the
+    /// item's. A pool whose buffers are all out holds the stage up: this is the back-pressure
+    /// on a source.
     ///
     /// # Errors
     /// [`NoBuffer`], also while it waits.
@@ -209,7 +216,8 @@ impl<T> Output<T> {
         taken.map_err(|Closed| self.closed().into())
     }
 
-    /// A buffer, once one is free, for a stage that waits for something else besides: it is not held up.
+    /// A buffer, once one is free, for a stage that waits for something else besides: it is not
+    /// held up.
     pub(super) async fn spare_buffer(&mut self) -> Result<Buffer, NoBuffer> {
         let Self { closing, buffers, .. } = self;
         let buffers = buffers.as_ref().ok_or(NoBuffer::NotLinked)?;
@@ -269,7 +277,8 @@ impl Spin {
         Self { time, owes_turn: false }
     }
 
-    /// Lets the other tasks of the rail run, once the stage has used up its tokio budget of ready items, or has spun.
+    /// Lets the other tasks of the rail run, once the stage has used up its tokio budget of ready
+    /// items, or has spun.
     async fn turn(&mut self) {
         if self.owes_turn {
             yield_now().await;
@@ -282,7 +291,8 @@ impl Spin {
         .await;
     }
 
-    /// Tries again and again. The clock is read only after the first tries: reading it takes as long as several tries.
+    /// Tries again and again. The clock is read only after the first tries: reading it takes as
+    /// long as several tries.
     fn until<R>(&mut self, meter: &Meter, wait: Wait, mut attempt: impl FnMut() -> Option<R>) -> Option<R> {
         if self.time.is_zero() {
             return None;

@@ -49,15 +49,16 @@ pub enum StartError {
 pub struct PipelineError {
     /// The pipeline.
     pub pipeline: String,
-    /// The stage that failed first. If [no buffer came back](StageFailure::NoBufferBack), the stage that waits for one:
-    /// the buffers are with a later stage, or with an owner outside of the pipeline, such as a stream.
+    /// The stage that failed first. If [no buffer came back](StageFailure::NoBufferBack), the stage
+    /// that waits for one: the buffers are with a later stage, or with an owner outside of the
+    /// pipeline, such as a stream.
     pub stage: String,
     /// The kind of failure, and its cause.
     pub failure: StageFailure,
     /// The figures of all stages at the end.
     pub stats: PipelineStats,
-    /// Stages that occupy their threads and do not await, so that they could not be ended. They end, and give their
-    /// buffers back, at their next await.
+    /// Stages that occupy their threads and do not await, so that they could not be ended. They
+    /// end, and give their buffers back, at their next await.
     pub still_running: Vec<String>,
 }
 
@@ -71,14 +72,15 @@ pub enum StageFailure {
     /// The stage panicked.
     #[error("panicked: {0}")]
     Panicked(Panic),
-    /// The stage dropped its [`Input`](super::Input), or returned while that lived elsewhere, before the end of its
-    /// items.
+    /// The stage dropped its [`Input`](super::Input), or returned while that lived elsewhere,
+    /// before the end of its items.
     #[error("stopped reading before the end of its input")]
     StoppedReading,
     /// The runtime that the stage ran on has stopped.
     #[error("was cancelled: its rail's runtime has stopped")]
     Cancelled,
-    /// Items waited for the stage all this time, and it took none, and waited for neither room nor a buffer.
+    /// Items waited for the stage all this time, and it took none, and waited for neither room nor
+    /// a buffer.
     #[error("has read nothing for {limit:?}, although items wait for it")]
     Stalled {
         /// The pipeline's [limit](super::PipelineBuilder::stall_limit).

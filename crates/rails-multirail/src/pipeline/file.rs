@@ -1,4 +1,5 @@
-//! Frames that are read from a file or a disk into the buffers of a link, with several reads under way.
+//! Frames that are read from a file or a disk into the buffers of a link, with several reads under
+//! way.
 
 use super::{Buffer, NoBuffer, Output};
 use crate::{
@@ -24,15 +25,18 @@ use std::{
     sync::Arc,
 };
 
-/// The frames of a file, in order: all of one length, one behind the other, without anything between them.
+/// The frames of a file, in order: all of one length, one behind the other, without anything
+/// between them.
 ///
-/// A source of a pipeline takes them with [`next`](Self::next), which reads further frames meanwhile, each into a free
-/// buffer of the source's output. Buffers of huge pages ([`Link::buffer_options`](super::Link::buffer_options)) make
-/// fewer requests of a read than others. Where the file system allows it, they are read with `O_DIRECT`, so that the
+/// A source of a pipeline takes them with [`next`](Self::next), which reads further frames
+/// meanwhile, each into a free buffer of the source's output. Buffers of huge pages
+/// ([`Link::buffer_options`](super::Link::buffer_options)) make fewer requests of a read than
+/// others. Where the file system allows it, they are read with `O_DIRECT`, so that the
 /// bytes go from the disk into the buffer, past the page cache ([`Reading`]).
 ///
-/// Each read blocks a thread of its own, which has the CPUs of the calling thread for that time. So the reads of a
-/// source on a rail beside the disk are on that rail, and the disk's queues and interrupts with them.
+/// Each read blocks a thread of its own, which has the CPUs of the calling thread for that time. So
+/// the reads of a source on a rail beside the disk are on that rail, and the disk's queues and
+/// interrupts with them.
 ///
 /// ```no_run
 /// use rails_multirail::pipeline::{Buffer, Output, file::FileFrames};
@@ -70,7 +74,8 @@ pub struct FileFrames {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reading {
-    /// With `O_DIRECT`: from the disk into the buffer. A file system in memory (tmpfs) accepts it too, and copies.
+    /// With `O_DIRECT`: from the disk into the buffer. A file system in memory (tmpfs) accepts it
+    /// too, and copies.
     Direct,
     /// Through the page cache, which costs a copy.
     Cached {
@@ -133,7 +138,8 @@ pub enum FileError {
     /// The output gave no buffer.
     #[error(transparent)]
     NoBuffer(#[from] NoBuffer),
-    /// The operating system gave no thread to read on. The cause names the limits that it may have met.
+    /// The operating system gave no thread to read on. The cause names the limits that it may have
+    /// met.
     #[error("no thread to read `{path}` on", path = path.display())]
     NoThread {
         /// The file.
@@ -151,10 +157,11 @@ struct Opened {
 }
 
 impl FileFrames {
-    /// Opens a plain file, or a block device such as `/dev/nvme0n1`, whose frames have `frame_bytes` bytes each.
+    /// Opens a plain file, or a block device such as `/dev/nvme0n1`, whose frames have
+    /// `frame_bytes` bytes each.
     ///
-    /// The file is read with `O_DIRECT`, and through the page cache where that is refused. A file that grows later
-    /// keeps the number of frames that it had here.
+    /// The file is read with `O_DIRECT`, and through the page cache where that is refused. A file
+    /// that grows later keeps the number of frames that it had here.
     ///
     /// # Errors
     /// [`FileError::EmptyFrame`], [`FileError::NotAFile`], [`FileError::Open`].
@@ -203,9 +210,9 @@ impl FileFrames {
         })
     }
 
-    /// Sets how many reads are under way at a time, as far as buffers are free. Default: 2, so that the disk has the
-    /// next read when one is done; the kernel cuts a long read into many requests by itself. Each occupies a buffer and
-    /// a thread.
+    /// Sets how many reads are under way at a time, as far as buffers are free. Default: 2, so that
+    /// the disk has the next read when one is done; the kernel cuts a long read into many
+    /// requests by itself. Each occupies a buffer and a thread.
     pub fn reads(self, reads: NonZeroUsize) -> Self {
         Self { reads, ..self }
     }
@@ -230,10 +237,11 @@ impl FileFrames {
         &self.reading
     }
 
-    /// The next frame, once it is read; `None` behind the last whole one. Further reads go on after it has returned.
+    /// The next frame, once it is read; `None` behind the last whole one. Further reads go on after
+    /// it has returned.
     ///
-    /// Dropping the future loses no frame. When the frames are dropped with reads under way, as by a stage that is
-    /// aborted, each of these ends by itself, and its buffer goes back then.
+    /// Dropping the future loses no frame. When the frames are dropped with reads under way, as by
+    /// a stage that is aborted, each of these ends by itself, and its buffer goes back then.
     ///
     /// # Errors
     /// [`FileError`]; the frames end with it, after the reads that were under way.
@@ -307,7 +315,8 @@ impl Opened {
     }
 }
 
-/// Reads on these CPUs, and where the thread is if it cannot be bound: the CPUs may have gone offline meanwhile.
+/// Reads on these CPUs, and where the thread is if it cannot be bound: the CPUs may have gone
+/// offline meanwhile.
 fn on<R>(cpus: Result<CpuSet, BindError>, read: impl FnOnce() -> R) -> R {
     let bound = cpus.and_then(|cpus| thread::bind_current(&cpus));
     if let Err(error) = &bound {
@@ -326,8 +335,8 @@ async fn oldest<R>(under_way: &mut VecDeque<Aside<R>>) -> Result<R, TaskError> {
 
 /// The file, opened anew with `O_DIRECT`, or why that cannot be.
 ///
-/// A file system may refuse when the file is opened or when it is read, so the first block is read here: then all
-/// frames are read in one way.
+/// A file system may refuse when the file is opened or when it is read, so the first block is read
+/// here: then all frames are read in one way.
 fn direct(file: &File, frame_bytes: usize, has_frames: bool) -> Result<File, String> {
     if !frame_bytes.is_multiple_of(BLOCK) {
         return Err(format!("a frame of {frame_bytes} bytes is no multiple of {BLOCK}"));
@@ -354,8 +363,8 @@ impl fmt::Display for Reading {
     }
 }
 
-/// Memory, places and lengths of direct reads are multiples of the disk's logical block, which has 512 or 4096 bytes. A
-/// pool of buffers of that length begins each of them at such an address.
+/// Memory, places and lengths of direct reads are multiples of the disk's logical block, which has
+/// 512 or 4096 bytes. A pool of buffers of that length begins each of them at such an address.
 const BLOCK: usize = 4096;
 const DEFAULT_READS: NonZeroUsize = NonZeroUsize::new(2).expect("it is not 0");
 

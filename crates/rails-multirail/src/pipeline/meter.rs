@@ -15,8 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The counters of one stage. Only the stage writes them. On cache lines of their own, of which x86 fetches two at a
-/// time.
+/// The counters of one stage. Only the stage writes them. On cache lines of their own, of which x86
+/// fetches two at a time.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Meter {
@@ -45,13 +45,15 @@ pub(super) struct Meter {
     joiner: Arc<AtomicWaker>,
 }
 
-/// The waits of one end of a stage, in one word, so that a wait is counted once at any moment: two bits that say which
-/// wait goes on, if any, and below them the nanoseconds of all waits. While one goes on, its beginning is taken off
-/// those, modulo two to the 62nd, so that adding the time of the reading gives the sum.
+/// The waits of one end of a stage, in one word, so that a wait is counted once at any moment: two
+/// bits that say which wait goes on, if any, and below them the nanoseconds of all waits. While one
+/// goes on, its beginning is taken off those, modulo two to the 62nd, so that adding the time of
+/// the reading gives the sum.
 #[derive(Debug)]
 struct Waits {
     word: AtomicU64,
-    /// The most that was read. A thread that is held up between a look at the clock and the word writes a smaller sum.
+    /// The most that was read. A thread that is held up between a look at the clock and the word
+    /// writes a smaller sum.
     told: AtomicU64,
 }
 
@@ -189,7 +191,8 @@ impl Meter {
         self.items_out.load(Acquire)
     }
 
-    /// The counters at this moment. They are read one after the other, so they may be a few items apart.
+    /// The counters at this moment. They are read one after the other, so they may be a few items
+    /// apart.
     pub(super) fn read(&self) -> StageStats {
         let [started, ended] = [&self.started, &self.ended].map(|time| time.load(Acquire));
         let now = || if ended == NEVER { self.now() } else { ended };
@@ -234,7 +237,8 @@ impl Waits {
         Self { word: AtomicU64::new(0), told: AtomicU64::new(0) }
     }
 
-    /// Only the end's task calls this, and [`end`](Self::end). A wait whose future was leaked ends here.
+    /// Only the end's task calls this, and [`end`](Self::end). A wait whose future was leaked ends
+    /// here.
     fn begin(&self, wait: Wait, now: u64) {
         self.end(now);
         let sum = self.word.load(Relaxed);

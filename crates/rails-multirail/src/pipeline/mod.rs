@@ -1,9 +1,11 @@
-//! Pipelines: stages on different rails, joined by bounded channels of one producer and one consumer.
+//! Pipelines: stages on different rails, joined by bounded channels of one producer and one
+//! consumer.
 //!
-//! A stage is an async closure on the runtime of a rail. It takes items from its [`Input`] and hands others to its
-//! [`Output`]. Items are moved, so a [`Buffer`] in an item is handed over by reference: no byte is copied, and nothing
-//! is allocated in steady state. A stage that is slower than the one before fills the channel between them, and then
-//! the pool of buffers is empty, and the source waits: back-pressure goes from end to end.
+//! A stage is an async closure on the runtime of a rail. It takes items from its [`Input`] and
+//! hands others to its [`Output`]. Items are moved, so a [`Buffer`] in an item is handed over by
+//! reference: no byte is copied, and nothing is allocated in steady state. A stage that is slower
+//! than the one before fills the channel between them, and then the pool of buffers is empty, and
+//! the source waits: back-pressure goes from end to end.
 //!
 //! ```
 //! use rails_multirail::{RailId, RailRequest, Rails, pipeline::{Buffer, Link, Pipeline, Side}, plan_rails};
@@ -40,10 +42,11 @@
 //! ```
 //!
 //! # Contract
-//! - Items arrive in order, each once. A stage that has received `None` has had all items of a stage that ended well.
-//!   If that failed, the stage gets [`Broken`] instead.
-//! - If a stage returns an error, panics, stops reading or [stalls](PipelineBuilder::stall_limit), the pipeline ends,
-//!   and [`RunningPipeline::join`] names the stage. Every buffer that a stage or a channel held goes back to its pool.
+//! - Items arrive in order, each once. A stage that has received `None` has had all items of a
+//!   stage that ended well. If that failed, the stage gets [`Broken`] instead.
+//! - If a stage returns an error, panics, stops reading or [stalls](PipelineBuilder::stall_limit),
+//!   the pipeline ends, and [`RunningPipeline::join`] names the stage. Every buffer that a stage or
+//!   a channel held goes back to its pool.
 //! - A pipeline has a source and a sink: one without stages has no `start`.
 //!
 //!   ```compile_fail
@@ -52,13 +55,13 @@
 //!   ```
 //!
 //! # Devices
-//! [`device`] makes a stage of a device that works on frames, with several of them under way where it can. [`mod@file`]
-//! reads the frames of a source from a file or a disk.
+//! [`device`] makes a stage of a device that works on frames, with several of them under way where
+//! it can. [`mod@file`] reads the frames of a source from a file or a disk.
 //!
 //! # Limits
-//! A stage that computes for long occupies the thread of its rail, and the rail's lanes wait: give it a core of its own
-//! ([`Rail::task_runtimes`](crate::Rail::task_runtimes)). A stage that neither ends nor awaits cannot be aborted; the
-//! error names it.
+//! A stage that computes for long occupies the thread of its rail, and the rail's lanes wait: give
+//! it a core of its own ([`Rail::task_runtimes`](crate::Rail::task_runtimes)). A stage that neither
+//! ends nor awaits cannot be aborted; the error names it.
 
 mod buffers;
 mod builder;

@@ -24,7 +24,8 @@ use tokio::{
 /// The task of a stage.
 pub(super) type StageTask = RailTask<Result<(), Box<dyn Error + Send + Sync>>>;
 
-/// Stops a pipeline, also while another task [joins](RunningPipeline::join) it. Dropping it does nothing.
+/// Stops a pipeline, also while another task [joins](RunningPipeline::join) it. Dropping it does
+/// nothing.
 #[derive(Debug, Clone, Default)]
 pub struct StopHandle(Arc<Notify>);
 
@@ -44,7 +45,8 @@ pub struct RunningPipeline {
     tasks: Vec<StageTask>,
     /// The outcome of each stage; `None` before its end.
     outcomes: Vec<Option<Outcome>>,
-    /// The stages that were aborted because another one had failed, and whether they had dropped their input before.
+    /// The stages that were aborted because another one had failed, and whether they had dropped
+    /// their input before.
     aborted: Vec<Option<HadStopped>>,
     end_limit: Duration,
     stall_limit: Option<Duration>,
@@ -60,10 +62,12 @@ struct HadStopped(bool);
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     items_in: u64,
-    /// An item waited for the stage, which was not held up itself, and had taken none since the first of the looks.
+    /// An item waited for the stage, which was not held up itself, and had taken none since the
+    /// first of the looks.
     item_waits: u32,
     buffer_wait: Option<BufferWait>,
-    /// The stage waited for the same buffer, and the next stage had taken no item since the look before.
+    /// The stage waited for the same buffer, and the next stage had taken no item since the look
+    /// before.
     buffer_waits: u32,
 }
 
@@ -96,7 +100,8 @@ impl RunningPipeline {
         PipelineStats { pipeline: self.name.clone(), elapsed, stages: stages.collect() }
     }
 
-    /// Ends the source as if it had returned, and waits for the other stages, which bring out the items on their way.
+    /// Ends the source as if it had returned, and waits for the other stages, which bring out the
+    /// items on their way.
     ///
     /// # Errors
     /// As [`join`](Self::join).
@@ -113,13 +118,14 @@ impl RunningPipeline {
         self.stop.clone()
     }
 
-    /// Waits until every stage has ended. If one fails or stalls, this call ends the others, so a pipeline that is not
-    /// awaited may wait for ever.
+    /// Waits until every stage has ended. If one fails or stalls, this call ends the others, so a
+    /// pipeline that is not awaited may wait for ever.
     ///
     /// # Errors
-    /// [`PipelineError`] of the stage that failed first. Every buffer that a stage or a channel held is back in its
-    /// pool, apart from those of [stages that could not be ended](PipelineError::still_running). A buffer with an owner
-    /// outside of the pipeline comes back when that drops it, and one that is being read into ([`file`](super::file))
+    /// [`PipelineError`] of the stage that failed first. Every buffer that a stage or a channel
+    /// held is back in its pool, apart from those of [stages that could not be
+    /// ended](PipelineError::still_running). A buffer with an owner outside of the pipeline
+    /// comes back when that drops it, and one that is being read into ([`file`](super::file))
     /// when the read ends.
     ///
     /// # Panics
@@ -234,8 +240,8 @@ impl RunningPipeline {
 }
 
 impl StopHandle {
-    /// Ends the source at its next await, as if it had returned: the item that it sends may be dropped, and the other
-    /// stages bring out those before.
+    /// Ends the source at its next await, as if it had returned: the item that it sends may be
+    /// dropped, and the other stages bring out those before.
     pub fn stop(&self) {
         self.0.notify_one();
     }
@@ -259,8 +265,8 @@ impl Drop for RunningPipeline {
     }
 }
 
-/// The stage that has held up the others for the limit: one that takes no item although one waits, or one to which no
-/// buffer comes back.
+/// The stage that has held up the others for the limit: one that takes no item although one waits,
+/// or one to which no buffer comes back.
 fn stalled(meters: &[Arc<Meter>], seen: &mut [Seen], limit: Duration) -> Option<(usize, StageFailure)> {
     for stage in 0..meters.len() {
         let meter = &meters[stage];
@@ -287,7 +293,8 @@ fn stalled(meters: &[Arc<Meter>], seen: &mut [Seen], limit: Duration) -> Option<
     if let Some(stage) = stages.clone().find(|stage| seen[*stage].item_waits > LOOKS) {
         return Some((stage, StageFailure::Stalled { limit }));
     }
-    // While an item waits for a later stage, that may have the buffers: it takes the item, or has stalled.
+    // While an item waits for a later stage, that may have the buffers: it takes the item, or has
+    // stalled.
     let is_last = |stage: usize| seen[stage + 1..].iter().all(|later| later.item_waits < 2);
     let stage = stages.find(|stage| seen[*stage].buffer_waits >= LOOKS && is_last(*stage))?;
     Some((stage, StageFailure::NoBufferBack { limit }))
@@ -295,8 +302,8 @@ fn stalled(meters: &[Arc<Meter>], seen: &mut [Seen], limit: Duration) -> Option<
 
 /// Aborted stages are waited for at least this long.
 const ABORT_LIMIT: Duration = Duration::from_secs(1);
-/// How often stages are looked at in the stall limit: a stall that lasts from one look for so many more is found. So it
-/// is found after the limit and a quarter of it at most.
+/// How often stages are looked at in the stall limit: a stall that lasts from one look for so many
+/// more is found. So it is found after the limit and a quarter of it at most.
 const LOOKS: u32 = 4;
 
 #[cfg(test)]
@@ -312,7 +319,8 @@ mod tests {
         ((0..count).map(meter).collect(), vec![Seen::default(); count])
     }
 
-    /// The stage that is found at one of that many looks, and whether it has stalled. `between` runs before each.
+    /// The stage that is found at one of that many looks, and whether it has stalled. `between`
+    /// runs before each.
     fn looks(
         (meters, seen): &mut (Vec<Arc<Meter>>, Vec<Seen>),
         looks: u32,

@@ -11,7 +11,8 @@ use std::time::Duration;
 pub struct PipelineStats {
     /// The pipeline's name.
     pub pipeline: String,
-    /// The time since [`Pipeline::start`](super::Pipeline::start), up to the end of the stage that ended last.
+    /// The time since [`Pipeline::start`](super::Pipeline::start), up to the end of the stage that
+    /// ended last.
     #[serde(with = "As::<DurationMicroSeconds>", rename = "elapsed_us")]
     pub elapsed: Duration,
     /// The figures of each stage, from the source to the sink.
@@ -20,9 +21,10 @@ pub struct PipelineStats {
 
 /// The figures of a stage.
 ///
-/// `busy`, `starved` and `blocked` are parts of the time since the stage began, up to its end, and add up to it. A
-/// stage that waits at its input and its output at once counts that time as both, so its parts add up to more. The
-/// stage with the least of the last two is the one that the others wait for.
+/// `busy`, `starved` and `blocked` are parts of the time since the stage began, up to its end, and
+/// add up to it. A stage that waits at its input and its output at once counts that time as both,
+/// so its parts add up to more. The stage with the least of the last two is the one that the others
+/// wait for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StageStats {
@@ -34,12 +36,13 @@ pub struct StageStats {
     pub items_in: u64,
     /// The items that the stage has handed over.
     pub items_out: u64,
-    /// The items that the stage has dropped for want of room: [`Output::offer`](super::Output::offer) and
+    /// The items that the stage has dropped for want of room:
+    /// [`Output::offer`](super::Output::offer) and
     /// [`Output::count_dropped`](super::Output::count_dropped).
     pub dropped: u64,
-    /// The time in which the stage waited neither for an item nor for room: it computed, or awaited something else,
-    /// such as the network. Waits that end while the stage [spins](super::PipelineBuilder::spin) without looking at the
-    /// clock count as busy.
+    /// The time in which the stage waited neither for an item nor for room: it computed, or awaited
+    /// something else, such as the network. Waits that end while the stage
+    /// [spins](super::PipelineBuilder::spin) without looking at the clock count as busy.
     #[serde(with = "As::<DurationMicroSeconds>", rename = "busy_us")]
     pub busy: Duration,
     /// The time in which the stage waited for an item.
@@ -56,8 +59,8 @@ pub struct StageStats {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BufferStats {
-    /// The node that the buffers were asked for on; `None` if the stage's runtime has no known node, and the kernel
-    /// chose. The kernel may have placed pages elsewhere, or moved them:
+    /// The node that the buffers were asked for on; `None` if the stage's runtime has no known
+    /// node, and the kernel chose. The kernel may have placed pages elsewhere, or moved them:
     /// [`Output::buffer_residency`](super::Output::buffer_residency) reads their nodes back.
     pub wished_node: Option<NodeId>,
     /// The size of each buffer, in bytes.

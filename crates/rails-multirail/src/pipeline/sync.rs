@@ -1,4 +1,5 @@
-//! The ring, the atomics and the waker of channels. The model has loom's, and a ring over loom's, in their place.
+//! The ring, the atomics and the waker of channels. The model has loom's, and a ring over loom's,
+//! in their place.
 
 pub(super) use futures_util::task::AtomicWaker;
 pub(super) use rtrb::{Consumer, Producer, PushError, RingBuffer};

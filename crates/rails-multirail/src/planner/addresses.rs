@@ -45,8 +45,9 @@ impl<'a> From<&'a PlannedRail> for UsedLane<'a> {
     }
 }
 
-/// The lane of the next rail on this NIC, beside those of earlier rails: the first one is bound to the interface, each
-/// further one to another address of it as well. A NIC without one more address has its first address shared.
+/// The lane of the next rail on this NIC, beside those of earlier rails: the first one is bound to
+/// the interface, each further one to another address of it as well. A NIC without one more address
+/// has its first address shared.
 pub(super) fn next_lane<'a>(earlier: &[UsedLane<'_>], nic: &'a Nic) -> Lane<'a> {
     let device = nic.name.clone();
     let held = || nic.addresses.iter().map(|address| address.ip).filter(|ip| is_usable(*ip));
@@ -64,7 +65,8 @@ pub(super) fn next_lane<'a>(earlier: &[UsedLane<'_>], nic: &'a Nic) -> Lane<'a> 
     Lane { nic: Some(nic), address: first, end: LocalEnd::Device(device) }
 }
 
-/// The addresses that each lane may begin at. An address that one rail is planned for is no other rail's.
+/// The addresses that each lane may begin at. An address that one rail is planned for is no other
+/// rail's.
 pub(super) fn divide(lanes: &[Option<&Lane<'_>>]) -> Vec<Vec<InterfaceAddress>> {
     let planned: Vec<IpAddr> = lanes.iter().filter_map(|lane| lane.as_ref()?.address).collect();
     let own = |lane: &Option<&Lane<'_>>| {
@@ -76,7 +78,8 @@ pub(super) fn divide(lanes: &[Option<&Lane<'_>>]) -> Vec<Vec<InterfaceAddress>> 
     lanes.iter().map(own).collect()
 }
 
-/// Whether the interface has the address; the loopback interface has all of 127.0.0.0/8, though one of them is listed.
+/// Whether the interface has the address; the loopback interface has all of 127.0.0.0/8, though one
+/// of them is listed.
 pub(super) fn has_address(nic: &Nic, address: IpAddr) -> bool {
     let is_held = nic.addresses.iter().any(|held| held.ip == address);
     is_held || (address.is_loopback() && nic.kind == NicKind::Loopback)
@@ -108,8 +111,8 @@ pub(super) fn is_usable(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses that a lane may begin at: one address, or all addresses of its interface. Where the routes decide, the
-/// one at which they have it begin.
+/// The addresses that a lane may begin at: one address, or all addresses of its interface. Where
+/// the routes decide, the one at which they have it begin.
 pub(super) fn usable_addresses(lane: &Lane<'_>) -> Vec<InterfaceAddress> {
     let held = lane.nic.map(|nic| nic.addresses.as_slice()).unwrap_or_default();
     match (&lane.end, lane.address) {

@@ -23,8 +23,8 @@ struct Cpu<'a> {
     package: Option<&'a CpuSet>,
     /// The NICs whose interrupts the CPU's core serves, by name.
     serves: Vec<&'a str>,
-    /// Of the NICs beside the CPU: those whose interrupts it serves, those that are served in its core or cache, and
-    /// all.
+    /// Of the NICs beside the CPU: those whose interrupts it serves, those that are served in its
+    /// core or cache, and all.
     near_nics: [usize; 3],
 }
 
@@ -84,7 +84,8 @@ pub(super) struct Candidate {
     elsewhere: u8,
     /// Whether the CPU's node has too few free cores for the rail's tasks.
     lacks_room: bool,
-    /// Of the other NICs beside the CPU: those whose interrupts it serves, those served in its core or cache, and all.
+    /// Of the other NICs beside the CPU: those whose interrupts it serves, those served in its core
+    /// or cache, and all.
     near_others: [usize; 3],
     pub(super) cpu: CpuId,
     pub(super) from_interrupt: FromInterrupt,
@@ -173,7 +174,8 @@ impl<'a> Cpus<'a> {
         cpus.filter(is_free).map(|cpu| self.candidate(cpu, &search)).collect()
     }
 
-    /// The number of free cores of each node beyond those that the rails on it will need, if that matters.
+    /// The number of free cores of each node beyond those that the rails on it will need, if that
+    /// matters.
     fn room(&self, tasks: usize, occupancy: &Occupancy) -> BTreeMap<Option<NodeId>, usize> {
         if tasks == 0 {
             return BTreeMap::new();
@@ -189,7 +191,8 @@ impl<'a> Cpus<'a> {
         room
     }
 
-    /// The distance of each node from the nearest node of a place; the largest number if it is unknown.
+    /// The distance of each node from the nearest node of a place; the largest number if it is
+    /// unknown.
     fn distances(&self, from: &Place) -> Vec<(NodeId, u64)> {
         let Some(from) = &from.cpus else { return Vec::new() };
         let nodes = self.topology.nodes();
@@ -256,8 +259,8 @@ struct Search<'s> {
 }
 
 impl Cpu<'_> {
-    /// The numbers of NICs beside the CPU: those whose interrupts it serves, those served in its core or cache, and
-    /// all. A NIC of unknown place is beside every CPU.
+    /// The numbers of NICs beside the CPU: those whose interrupts it serves, those served in its
+    /// core or cache, and all. A NIC of unknown place is beside every CPU.
     fn near<'n>(&self, nics: impl IntoIterator<Item = &'n NicPlace<'n>>) -> [usize; 3] {
         let mut near = [0; 3];
         for NicPlace { beside, serving, .. } in nics {
@@ -290,8 +293,8 @@ impl Cpu<'_> {
 }
 
 impl FromInterrupt {
-    /// The rank of a CPU in this place; 0 is the best. A core that serves interrupts of other NICs is no good
-    /// neighbour.
+    /// The rank of a CPU in this place; 0 is the best. A core that serves interrupts of other NICs
+    /// is no good neighbour.
     fn rank(self, nearness: Nearness, serves_others: bool) -> u8 {
         match (nearness, self) {
             (_, Self::Unknown) => 0,
@@ -308,7 +311,8 @@ impl FromInterrupt {
         }
     }
 
-    /// Whether a thread there is thread affine: it shares at least a cache with a CPU that serves the interrupts.
+    /// Whether a thread there is thread affine: it shares at least a cache with a CPU that serves
+    /// the interrupts.
     pub(super) fn is_affine(self) -> bool {
         matches!(self, Self::Serves | Self::Sibling | Self::SharesCache)
     }
@@ -327,8 +331,9 @@ pub(super) fn core_around(topology: &Topology, id: CpuId) -> CpuSet {
 
 /// The rank of a rail's CPUs, its lane's first, if it asks for some; the lowest is the best.
 ///
-/// Rails that move to lower ranks only, one at a time, come to rest: of all that is summed here, the rails beside alone
-/// depend on other rails, and a rail that leaves so many for fewer takes as many pairs from the machine's total.
+/// Rails that move to lower ranks only, one at a time, come to rest: of all that is summed here,
+/// the rails beside alone depend on other rails, and a rail that leaves so many for fewer takes as
+/// many pairs from the machine's total.
 pub(super) fn place_rank(chosen: &[Candidate], asked: Option<&CpuSet>) -> impl Ord + use<> {
     let (lane, tasks) = chosen.split_at(1.min(chosen.len()));
     let far = |cpus: &[Candidate]| -> (usize, u128) {
@@ -398,8 +403,8 @@ pub(super) fn rejected(best: &Candidate, candidates: &[Candidate]) -> impl Itera
     by_reason.into_iter().map(|(reason, cpus)| RejectedCpus { cpus, reason: reason.to_owned() })
 }
 
-/// The CPUs that serve the NIC's interrupts, as far as they are known. An interrupt that was moved to one CPU goes
-/// there when it next fires.
+/// The CPUs that serve the NIC's interrupts, as far as they are known. An interrupt that was moved
+/// to one CPU goes there when it next fires.
 pub(super) fn serving_cpus(nic: &Nic) -> CpuSet {
     let serving = |interrupt: &Interrupt| {
         let effective = interrupt.effective.clone()?;

@@ -13,7 +13,8 @@ pub(super) enum Named<'a> {
     Disk(&'a BlockDevice),
 }
 
-/// The NIC, GPU or disk of that name. A NIC comes first, as the name of an interface is the more usual one.
+/// The NIC, GPU or disk of that name. A NIC comes first, as the name of an interface is the more
+/// usual one.
 pub(super) fn named<'a>(topology: &'a Topology, name: &str) -> Result<Named<'a>, PlanError> {
     let numbered = || name.strip_prefix("gpu").and_then(|digits| topology.gpus().get(digits.parse::<usize>().ok()?));
     let gpu = || topology.gpus().iter().find(|gpu| gpu.name == name).or_else(numbered);
@@ -32,14 +33,15 @@ pub(super) fn named<'a>(topology: &'a Topology, name: &str) -> Result<Named<'a>,
     })
 }
 
-/// The devices that carry the packets of a NIC: those under a virtual one as far as all are known, and else itself.
+/// The devices that carry the packets of a NIC: those under a virtual one as far as all are known,
+/// and else itself.
 pub(super) fn carriers<'a>(topology: &'a Topology, nic: &'a Nic) -> Vec<&'a Nic> {
     let lanes = topology.lanes_of(nic);
     if lanes.devices.is_empty() || !lanes.missing.is_empty() { vec![nic] } else { lanes.devices }
 }
 
-/// The places of the NICs that carry a rail's packets, and of its GPUs and disks. An interface without a device has
-/// none.
+/// The places of the NICs that carry a rail's packets, and of its GPUs and disks. An interface
+/// without a device has none.
 pub(super) fn places(locality: &Locality<'_>, carriers: &[&Nic], devices: &[PlannedDevice]) -> Vec<Place> {
     let is_somewhere = |nic: &&&Nic| nic.kind == NicKind::Device || nic.node.is_some() || nic.local_cpus.is_some();
     let place = |name: &str, cpus| Place { device: name.to_owned(), cpus };

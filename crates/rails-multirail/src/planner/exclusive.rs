@@ -14,9 +14,9 @@ pub(super) struct NicShare {
     pub(super) reason: Option<String>,
 }
 
-/// Divides the interrupts and the receive queues of NICs among exclusive rails on these interfaces; other rails have no
-/// shares. If several rails are on one NIC, its interrupts and queues are the first one's, for all of them: the rails
-/// of a plan belong to one process.
+/// Divides the interrupts and the receive queues of NICs among exclusive rails on these interfaces;
+/// other rails have no shares. If several rails are on one NIC, its interrupts and queues are the
+/// first one's, for all of them: the rails of a plan belong to one process.
 pub(super) fn divide_nics(problem: &Problem<'_>, interfaces: &[Option<&str>]) -> Vec<Option<NicShare>> {
     if !problem.request().exclusive {
         return interfaces.iter().map(|_| None).collect();
@@ -52,8 +52,8 @@ pub(super) fn why_claimed(problem: &Problem<'_>, nic: &Nic) -> Option<String> {
     (!taken.is_empty()).then(|| format!("another owner has claimed {taken}"))
 }
 
-/// The NIC of that interface. An interface without a device is none: its queues are the kernel's, and no interrupt
-/// serves them.
+/// The NIC of that interface. An interface without a device is none: its queues are the kernel's,
+/// and no interrupt serves them.
 fn device<'t>(topology: &'t Topology, interface: Option<&str>) -> Option<&'t Nic> {
     topology.nic(interface?).filter(|nic| nic.kind == NicKind::Device)
 }

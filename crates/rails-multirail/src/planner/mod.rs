@@ -1,8 +1,9 @@
 //! The planner: a pure function from a machine and a request to a plan with reasons.
 //!
-//! `plan_rails.rs` runs the stages. Each takes values and returns values: `resolve.rs` finds the NICs and devices of
-//! requested rails, `lanes.rs` places their lanes, `tasks.rs` their tasks, `addresses.rs` and `exclusive.rs` divide
-//! addresses and NICs, and `explain.rs` makes the plan. All stages read `problem.rs`, and none changes it.
+//! `plan_rails.rs` runs the stages. Each takes values and returns values: `resolve.rs` finds the
+//! NICs and devices of requested rails, `lanes.rs` places their lanes, `tasks.rs` their tasks,
+//! `addresses.rs` and `exclusive.rs` divide addresses and NICs, and `explain.rs` makes the plan.
+//! All stages read `problem.rs`, and none changes it.
 
 mod addresses;
 mod capacity;

@@ -7,7 +7,8 @@ use super::{
 use rails_topo::{CommonAncestor, Locality, Nic, NicKind};
 use std::cmp::Reverse;
 
-/// The part that two NICs share, so that two rails on them carry less than two; the first is the worst.
+/// The part that two NICs share, so that two rails on them carry less than two; the first is the
+/// worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SharedPart {
     Port,
@@ -53,9 +54,10 @@ pub(super) struct RankedNics<'a> {
     rejected: Vec<RejectedNic>,
 }
 
-/// Ranks NICs for rails, one after the other: fastest first, and among equally fast ones every card's first port before
-/// any card's second, cards behind different PCIe switches before those behind one, and cards on different nodes before
-/// those on one, each as seen from the NICs that are chosen already.
+/// Ranks NICs for rails, one after the other: fastest first, and among equally fast ones every
+/// card's first port before any card's second, cards behind different PCIe switches before those
+/// behind one, and cards on different nodes before those on one, each as seen from the NICs that
+/// are chosen already.
 pub(super) fn rank_nics<'a>(problem: &Problem<'a>) -> RankedNics<'a> {
     let mut rejected = Vec::new();
     // The parts that each NIC shares with the chosen ones, and the number of these on its node.
@@ -91,8 +93,8 @@ pub(super) fn shared_part(locality: &Locality<'_>, a: &Nic, b: &Nic) -> Option<S
     }
 }
 
-/// Why the planner does not choose the NIC; `None` if it may. Where `/sys` is hidden, interfaces are of unknown kind,
-/// and the NICs are among them.
+/// Why the planner does not choose the NIC; `None` if it may. Where `/sys` is hidden, interfaces
+/// are of unknown kind, and the NICs are among them.
 pub(super) fn why_not(nic: &Nic) -> Option<String> {
     let reason = match nic.kind {
         _ if nic.hidden.is_some() => format!("left alone: {}", nic.hidden.as_deref().unwrap_or_default()),

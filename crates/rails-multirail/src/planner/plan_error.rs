@@ -108,8 +108,9 @@ pub enum PlanError {
         /// The usable NICs, the best ones first.
         usable: Vec<String>,
     },
-    /// A rail that nothing is bound for was asked for with cores of its own. Its threads run wherever the scheduler
-    /// places them, so that it would keep others from cores that it does not use.
+    /// A rail that nothing is bound for was asked for with cores of its own. Its threads run
+    /// wherever the scheduler places them, so that it would keep others from cores that it does
+    /// not use.
     #[error(
         "rail {rail} was asked for with cores of its own and with nothing bound (`@default`); leave out one of the two"
     )]
@@ -117,7 +118,8 @@ pub enum PlanError {
         /// The rail.
         rail: RailId,
     },
-    /// The requested CPUs are on cores that are claimed, or that other rails of the plan have to themselves.
+    /// The requested CPUs are on cores that are claimed, or that other rails of the plan have to
+    /// themselves.
     #[error(
         "CPUs {wanted} were asked for `{lane}`, and none of them is free: they are claimed, or on cores that other \
          rails have to themselves; `rails-bench rails` lists claims"

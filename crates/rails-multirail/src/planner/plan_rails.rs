@@ -18,18 +18,19 @@ use rails_topo::{CpuSet, Topology};
 
 /// Plans rails for a machine. It is a pure function: the same arguments give the same plan.
 ///
-/// Each rail gets one of the allowed CPUs without a claim. A request that is not exclusive and cannot be met so
-/// shares claimed ones, and a note says which. Among these CPUs one is chosen by these criteria in order: beside the
-/// rail's devices, or on the node nearest to them; with the fewest rails on it; on the core with the fewest rails; not
-/// asked for by a later rail; as near to the CPU that serves the NIC's interrupt as [`RailRequest::nearness`] says; on
-/// a core that serves the fewest other NICs; on a node with room for the rail's tasks; of use to the fewest other NICs;
-/// with the lowest number. Its memory comes from the node nearest to the CPU. The CPUs for tasks are chosen alike,
-/// after those of all lanes, on further cores that share a cache with the lane's CPU if there are any. A CPU that lacks
-/// a required affinity is none of the choice.
+/// Each rail gets one of the allowed CPUs without a claim. A request that is not exclusive and
+/// cannot be met so shares claimed ones, and a note says which. Among these CPUs one is chosen by
+/// these criteria in order: beside the rail's devices, or on the node nearest to them; with the
+/// fewest rails on it; on the core with the fewest rails; not asked for by a later rail; as near to
+/// the CPU that serves the NIC's interrupt as [`RailRequest::nearness`] says; on a core that serves
+/// the fewest other NICs; on a node with room for the rail's tasks; of use to the fewest other
+/// NICs; with the lowest number. Its memory comes from the node nearest to the CPU. The CPUs for
+/// tasks are chosen alike, after those of all lanes, on further cores that share a cache with the
+/// lane's CPU if there are any. A CPU that lacks a required affinity is none of the choice.
 ///
-/// Under another numbering of the machine's CPUs a single rail is as well placed. Several rails are planned one after
-/// the other, and are as well placed unless they compete for CPUs: a rail that finds several equally good ones may take
-/// the only good one of a later rail.
+/// Under another numbering of the machine's CPUs a single rail is as well placed. Several rails are
+/// planned one after the other, and are as well placed unless they compete for CPUs: a rail that
+/// finds several equally good ones may take the only good one of a later rail.
 ///
 /// The plan names the reason of each choice, and of each CPU and NIC that was not chosen.
 ///
@@ -52,8 +53,8 @@ pub fn plan_rails(topology: &Topology, request: &RailRequest) -> Result<RailPlan
     Ok(plan)
 }
 
-/// A plan on CPUs without claims. A stage changes no value of an earlier one: it takes rails and returns them with more
-/// parts.
+/// A plan on CPUs without claims. A stage changes no value of an earlier one: it takes rails and
+/// returns them with more parts.
 fn plan_unclaimed(topology: &Topology, request: &RailRequest) -> Result<RailPlan, PlanError> {
     let problem = Problem::new(topology, request)?;
     let RequestedRails { rails, rejected_nics, notes: mut all_notes } = requested(&problem)?;

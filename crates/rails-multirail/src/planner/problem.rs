@@ -47,7 +47,8 @@ impl<'a> Problem<'a> {
         &self.cpus
     }
 
-    /// The number of loopback rails if the request states none: one per core that may be used, and at least two.
+    /// The number of loopback rails if the request states none: one per core that may be used, and
+    /// at least two.
     pub(super) fn loopback_rails(&self) -> usize {
         self.cpus.cores().clamp(2, MAX_RAILS)
     }

@@ -37,7 +37,8 @@ pub struct PlannedRail {
     pub interface: Option<String>,
     /// The local address of the rail's lane; `None` leaves it to the kernel.
     pub address: Option<IpAddr>,
-    /// The local end of the lane's socket; `None` for a rail of cores and other devices, which has no lane.
+    /// The local end of the lane's socket; `None` for a rail of cores and other devices, which has
+    /// no lane.
     pub end: Option<LocalEnd>,
     /// The addresses that the lane may begin at, with their prefixes, as far as they are known.
     #[serde(default)]
@@ -51,24 +52,29 @@ pub struct PlannedRail {
     /// The binding of the rail's thread and memory.
     #[serde(default)]
     pub binding: Binding,
-    /// The CPU that the rail's thread is bound to. With [`BindingKind::Default`](super::BindingKind::Default) nothing
-    /// is bound, and this is the CPU that an affine rail would have: see [`bound_cpu`](Self::bound_cpu).
+    /// The CPU that the rail's thread is bound to. With
+    /// [`BindingKind::Default`](super::BindingKind::Default) nothing is bound, and this is the
+    /// CPU that an affine rail would have: see [`bound_cpu`](Self::bound_cpu).
     pub cpu: CpuId,
-    /// The CPUs beside that one for tasks of the application, one on each further core of the rail. With
-    /// [`BindingKind::Default`](super::BindingKind::Default) nothing is bound to them, and their number alone counts.
+    /// The CPUs beside that one for tasks of the application, one on each further core of the rail.
+    /// With [`BindingKind::Default`](super::BindingKind::Default) nothing is bound to them, and
+    /// their number alone counts.
     #[serde(default)]
     pub task_cpus: CpuSet,
-    /// The CPUs that the rail has to itself: all hardware threads of its cores. Empty for a rail that shares them.
+    /// The CPUs that the rail has to itself: all hardware threads of its cores. Empty for a rail
+    /// that shares them.
     #[serde(default)]
     pub exclusive_cpus: CpuSet,
-    /// The interrupts of the NIC that the rail has to itself. Of exclusive rails that share an interrupt, the first has
-    /// it for all of them. Empty for a rail that shares its cores, and where no interrupts are known.
+    /// The interrupts of the NIC that the rail has to itself. Of exclusive rails that share an
+    /// interrupt, the first has it for all of them. Empty for a rail that shares its cores, and
+    /// where no interrupts are known.
     #[serde(default)]
     pub exclusive_interrupts: Numbers,
     /// The receive queues of the NIC that the rail has to itself, by index; as with the interrupts.
     #[serde(default)]
     pub exclusive_queues: Numbers,
-    /// The CPUs that served the NIC's interrupts when the rail was planned, as far as they are known.
+    /// The CPUs that served the NIC's interrupts when the rail was planned, as far as they are
+    /// known.
     #[serde(default)]
     pub interrupt_cpus: CpuSet,
     /// The node of the rail's memory; `None` binds no memory, as on a machine without nodes.
@@ -195,7 +201,8 @@ impl RejectedCpus {
     }
 }
 
-/// Receive queues of an interface. A name that no interface can have is no interface's, and has none.
+/// Receive queues of an interface. A name that no interface can have is no interface's, and has
+/// none.
 pub(super) fn queues_of<I: Iterator<Item = u32>>(
     interface: &str,
     indices: I,

@@ -7,9 +7,11 @@ use rails_topo::{CpuSet, NodeId};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// A request for rails. [`new`](Self::new) asks for one core per rail that other processes may use as well.
+/// A request for rails. [`new`](Self::new) asks for one core per rail that other processes may use
+/// as well.
 ///
-/// A request is read from text, which states [`which`](Self::which) rails; all else has its default:
+/// A request is read from text, which states [`which`](Self::which) rails; all else has its
+/// default:
 ///
 /// | text | meaning |
 /// |---|---|
@@ -33,12 +35,13 @@ use std::net::IpAddr;
 pub struct RailRequest {
     /// The requested rails.
     pub which: Which,
-    /// CPUs of each rail, on as many cores, at least 1. The first one drives the lanes, the others run tasks of the
-    /// application. `cores:N` of a wish overrules it.
+    /// CPUs of each rail, on as many cores, at least 1. The first one drives the lanes, the others
+    /// run tasks of the application. `cores:N` of a wish overrules it.
     pub cores: usize,
-    /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their other hardware
-    /// threads, and [`Rails::build`](crate::Rails::build) claims them on the host, with the interrupts and the receive
-    /// queues of the rail's NIC. Rails of one plan that are on one NIC share these. Exclusive cores do not go together
+    /// Whether each rail has its cores to itself: no other rail is planned on them, nor on their
+    /// other hardware threads, and [`Rails::build`](crate::Rails::build) claims them on the
+    /// host, with the interrupts and the receive queues of the rail's NIC. Rails of one plan
+    /// that are on one NIC share these. Exclusive cores do not go together
     /// with [`BindingKind::Default`].
     pub exclusive: bool,
     /// Where the thread is, seen from the CPU that serves the NIC's interrupt.
@@ -49,21 +52,24 @@ pub struct RailRequest {
     pub requires_placement: bool,
     /// Whether [`Which::Count`] puts several rails on one NIC if there are fewer NICs than rails.
     pub share_nics: bool,
-    /// All that is claimed by others, as [`Claims::taken`](rails_bind::claims::Claims::taken) reads it. No rail is
-    /// planned on cores of these CPUs, unless the request is not exclusive and cannot be met without them, and no
-    /// exclusive one is put on a NIC with these interrupts or queues.
+    /// All that is claimed by others, as [`Claims::taken`](rails_bind::claims::Claims::taken) reads
+    /// it. No rail is planned on cores of these CPUs, unless the request is not exclusive and
+    /// cannot be met without them, and no exclusive one is put on a NIC with these interrupts
+    /// or queues.
     pub claimed: Resources,
 }
 
 /// The rails that a request asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Which {
-    /// One rail on each NIC that is up, and at most 64: no virtual, hidden or loopback interface, and none that has
-    /// link-local addresses alone. A NIC of which it is not known whether it is up counts.
+    /// One rail on each NIC that is up, and at most 64: no virtual, hidden or loopback interface,
+    /// and none that has link-local addresses alone. A NIC of which it is not known whether it
+    /// is up counts.
     Auto,
     /// A number of rails, on the best NICs.
     Count(usize),
-    /// Rails on the loopback interface: that many, or one per core that may be used and at least two.
+    /// Rails on the loopback interface: that many, or one per core that may be used and at least
+    /// two.
     Loopback(Option<usize>),
     /// The listed rails.
     Listed(Vec<RailWish>),
@@ -83,13 +89,14 @@ pub struct RailWish {
 pub enum Part {
     /// The local end of the rail's lane.
     End(LocalEnd),
-    /// An interface, a GPU or a disk, by its name; `gpu0` is the first GPU, and `nvme0` the disk `nvme0n1`.
+    /// An interface, a GPU or a disk, by its name; `gpu0` is the first GPU, and `nvme0` the disk
+    /// `nvme0n1`.
     Named(String),
     /// A lane on a NIC whose network has that address.
     Peer(IpAddr),
-    /// A lane that begins where the kernel's routes have it begin, which the kernel decides anew each time that the
-    /// lane is dialled: so it outlives a change of the address. The routes begin it at this address now, and the rail
-    /// is planned for the NIC that has the address.
+    /// A lane that begins where the kernel's routes have it begin, which the kernel decides anew
+    /// each time that the lane is dialled: so it outlives a change of the address. The routes
+    /// begin it at this address now, and the rail is planned for the NIC that has the address.
     Routed(IpAddr),
     /// That many cores.
     Cores(usize),
@@ -98,7 +105,8 @@ pub enum Part {
 /// The binding of a rail's thread and memory.
 ///
 /// A system that refuses to bind, as the filters of containers do, leaves the rail unbound, which
-/// [`Rail::unheld`](crate::Rail::unheld) reports. A [`required`](Self::required) binding is not built then.
+/// [`Rail::unheld`](crate::Rail::unheld) reports. A [`required`](Self::required) binding is not
+/// built then.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Written", into = "Written")]
 #[non_exhaustive]
@@ -120,8 +128,8 @@ pub enum BindingKind {
     Affine,
     /// To a deliberate choice, which may be far from the devices.
     Explicit {
-        /// The CPUs of which one is taken, and further ones for tasks as far as these have free cores; `None` leaves
-        /// the choice to the planner.
+        /// The CPUs of which one is taken, and further ones for tasks as far as these have free
+        /// cores; `None` leaves the choice to the planner.
         cpus: Option<CpuSet>,
         /// The node of the memory; `None` is the nearest to the CPU.
         node: Option<NodeId>,
@@ -136,8 +144,8 @@ enum Written {
     Plain(BindingKind),
 }
 
-/// Where a rail's thread is, seen from the CPU that serves its NIC's interrupt. Each is a preference: where there is no
-/// such CPU, the next best one is taken.
+/// Where a rail's thread is, seen from the CPU that serves its NIC's interrupt. Each is a
+/// preference: where there is no such CPU, the next best one is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nearness {
     /// On the same CPU.
@@ -148,8 +156,8 @@ pub enum Nearness {
     Package,
 }
 
-/// The affinities that rails must have (RTK paper, section II.B). The CPUs for tasks have the same thread and
-/// memory affinity.
+/// The affinities that rails must have (RTK paper, section II.B). The CPUs for tasks have the same
+/// thread and memory affinity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Affinities {
     /// The NIC's interrupts are served on CPUs beside it.
@@ -202,7 +210,8 @@ impl RailRequest {
         Self::new(Which::Count(rails))
     }
 
-    /// Rails on the loopback interface: that many, or one per core that may be used and at least two.
+    /// Rails on the loopback interface: that many, or one per core that may be used and at least
+    /// two.
     pub fn loopback(rails: impl Into<Option<usize>>) -> Self {
         Self::new(Which::Loopback(rails.into()))
     }
@@ -238,8 +247,9 @@ impl RailRequest {
 }
 
 impl Nearness {
-    /// The better one for a transport: on another core for TCP, which works in the interrupt as well as in the thread,
-    /// and on the same CPU for the others ("Towards Terabit/s Systems", the toolkit's poster).
+    /// The better one for a transport: on another core for TCP, which works in the interrupt as
+    /// well as in the thread, and on the same CPU for the others ("Towards Terabit/s Systems",
+    /// the toolkit's poster).
     pub fn of_transport(scheme: Scheme) -> Self {
         if scheme == Scheme::TCP { Self::SharedCache } else { Self::SameCpu }
     }
@@ -249,8 +259,10 @@ impl Binding {
     /// Beside the rail's devices, if the system lets it.
     pub const AFFINE: Self = Self { kind: BindingKind::Affine, required: false };
 
-    /// Has a rail that the system does not let bind be an error: [`RuntimeError::Bind`](crate::runtime::RuntimeError)
-    /// of [`Rails::build`](crate::Rails::build), and [`MoveError::Bind`](crate::runtime::MoveError) of a move.
+    /// Has a rail that the system does not let bind be an error:
+    /// [`RuntimeError::Bind`](crate::runtime::RuntimeError)
+    /// of [`Rails::build`](crate::Rails::build), and [`MoveError::Bind`](crate::runtime::MoveError)
+    /// of a move.
     pub fn required(self) -> Self {
         Self { required: true, ..self }
     }

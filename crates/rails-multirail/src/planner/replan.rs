@@ -24,24 +24,29 @@ pub struct Replanned {
     pub planned: PlannedRail,
     /// The reasons for which the rail leaves its present place; empty if it stays.
     pub reasons: Vec<String>,
-    /// Whether a part of the rail's present place cannot be used any more; if not, the new place is only better.
+    /// Whether a part of the rail's present place cannot be used any more; if not, the new place is
+    /// only better.
     pub is_urgent: bool,
     /// The part of the request that cannot be met now. The rail keeps the part that it has.
     pub unmet: Option<String>,
 }
 
-/// Plans rails that run again, for the machine as it is now. Their number and their order stay. It is a pure function.
+/// Plans rails that run again, for the machine as it is now. Their number and their order stay. It
+/// is a pure function.
 ///
-/// A rail keeps its NIC while that can be used, also if a faster one is there, since another NIC takes new connections.
-/// In place of a NIC that cannot be used it gets the best one without a rail. A rail whose request names the NIC keeps
-/// it in any case. A rail leaves its CPU if that cannot be used any more, or if another one is better by the criteria
-/// of [`plan_rails`](super::plan_rails()), for the lane and its tasks together; among equals it stays. Rails are looked
-/// at one by one, each beside the others as they are, so that no rail moves for the sake of another one. A rail may
-/// come to a CPU that one before it leaves, so that one moves first. A move for a better place makes the rails as a
-/// whole better placed by the same criteria, so rails that are planned again and again come to rest.
+/// A rail keeps its NIC while that can be used, also if a faster one is there, since another NIC
+/// takes new connections. In place of a NIC that cannot be used it gets the best one without a
+/// rail. A rail whose request names the NIC keeps it in any case. A rail leaves its CPU if that
+/// cannot be used any more, or if another one is better by the criteria
+/// of [`plan_rails`](super::plan_rails()), for the lane and its tasks together; among equals it
+/// stays. Rails are looked at one by one, each beside the others as they are, so that no rail moves
+/// for the sake of another one. A rail may come to a CPU that one before it leaves, so that one
+/// moves first. A move for a better place makes the rails as a whole better placed by the same
+/// criteria, so rails that are planned again and again come to rest.
 ///
 /// # Errors
-/// [`PlanError`] if no CPU is left. A single rail that cannot be planned is not an error: [`Replanned::unmet`].
+/// [`PlanError`] if no CPU is left. A single rail that cannot be planned is not an error:
+/// [`Replanned::unmet`].
 pub fn replan_rails(
     topology: &Topology,
     request: &RailRequest,
@@ -106,8 +111,8 @@ fn bound_cpus(rail: &PlannedRail) -> CpuSet {
     rail.bound_cpu().map(|_| rail.cpus()).unwrap_or_default()
 }
 
-/// Places the rail after those that are placed already. A lane and its tasks are one: a lane that moved away from its
-/// own tasks would have them follow it, again and again.
+/// Places the rail after those that are placed already. A lane and its tasks are one: a lane that
+/// moved away from its own tasks would have them follow it, again and again.
 fn place_again<'a>(problem: &Problem<'a>, present: &'a [PlannedRail], replaced: &[Replaced<'a>]) -> Replaced<'a> {
     let (own, later) = (&present[replaced.len()], &present[replaced.len() + 1..]);
     let mut others = Occupancy::default();
@@ -132,7 +137,8 @@ fn place_again<'a>(problem: &Problem<'a>, present: &'a [PlannedRail], replaced: 
     }
 }
 
-/// The parts of a running rail on the machine as it is now, and the part of the request that cannot be met.
+/// The parts of a running rail on the machine as it is now, and the part of the request that cannot
+/// be met.
 fn resolve_again<'a>(
     problem: &Problem<'a>,
     present: &'a PlannedRail,

@@ -137,7 +137,8 @@ fn part(text: &str) -> Result<Part, Fault<'_>> {
             None => LocalEnd::Address(address.ip()),
         }));
     }
-    // The kernel's rule for names: dev_valid_name() in net/core/dev.c. Names of other devices are as short.
+    // The kernel's rule for names: dev_valid_name() in net/core/dev.c. Names of other devices are as
+    // short.
     let valid = (1..16).contains(&text.len())
         && !matches!(text, "." | "..")
         && !text.bytes().any(|byte| byte == b'/' || byte == b':' || byte.is_ascii_whitespace());

@@ -8,8 +8,8 @@ use super::{
 use crate::RailId;
 use rails_topo::{CpuSet, NodeId};
 
-/// Takes out the candidates that lack a required affinity, and returns them with the reason. `node` is the node of
-/// the memory; without one, memory comes from the node nearest to the chosen CPU.
+/// Takes out the candidates that lack a required affinity, and returns them with the reason. `node`
+/// is the node of the memory; without one, memory comes from the node nearest to the chosen CPU.
 ///
 /// # Errors
 /// The first affinity that all candidates lack. They stay.
@@ -43,7 +43,8 @@ pub(super) fn keep_required(
     Ok(rejected)
 }
 
-/// Refuses a rail that lacks a required affinity. `node` is the node of its memory, if that is the nearest one.
+/// Refuses a rail that lacks a required affinity. `node` is the node of its memory, if that is the
+/// nearest one.
 pub(super) fn check_affinities(
     problem: &Problem<'_>,
     rail: RailId,

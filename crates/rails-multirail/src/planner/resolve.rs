@@ -67,8 +67,8 @@ pub(super) fn requested<'a>(problem: &Problem<'a>) -> Result<RequestedRails<'a>,
     Ok(RequestedRails { rails, rejected_nics: Vec::new(), notes: Vec::new() })
 }
 
-/// Resolves rails one after the other, each beside the lanes of those before it. The iterator is lazy, so that the
-/// error is that of the first rail that has one, also if a later stage finds it.
+/// Resolves rails one after the other, each beside the lanes of those before it. The iterator is
+/// lazy, so that the error is that of the first rail that has one, also if a later stage finds it.
 pub(super) fn resolve<'a>(
     problem: &Problem<'a>,
     rails: Vec<RequestedRail<'a>>,
@@ -95,7 +95,8 @@ pub(super) struct Resolver<'r, 'a> {
 }
 
 impl<'r, 'a> Resolver<'r, 'a> {
-    /// A resolver for the rail after those with the `earlier` lanes. `present` is that rail, if it runs already.
+    /// A resolver for the rail after those with the `earlier` lanes. `present` is that rail, if it
+    /// runs already.
     pub(super) fn new(problem: &'r Problem<'a>, earlier: &'r [UsedLane<'a>], present: Option<&'a PlannedRail>) -> Self {
         Self { problem, id: RailId(earlier.len()), earlier, present }
     }
@@ -193,7 +194,8 @@ impl<'r, 'a> Resolver<'r, 'a> {
         }
     }
 
-    /// The lane on the NIC that has the address, and else on that of the running rail, which may have another one now.
+    /// The lane on the NIC that has the address, and else on that of the running rail, which may
+    /// have another one now.
     fn lane_routed(&self, address: IpAddr) -> Result<Lane<'a>, PlanError> {
         let nic = match (self.lane_of(&LocalEnd::Address(address)), self.present) {
             (Err(gone), None) => return Err(gone),
@@ -203,8 +205,8 @@ impl<'r, 'a> Resolver<'r, 'a> {
         Ok(Lane { nic, address: Some(address), end: LocalEnd::Any })
     }
 
-    /// The lane on the NIC whose network has the peer: that of the running rail, and else the fastest with the fewest
-    /// rails.
+    /// The lane on the NIC whose network has the peer: that of the running rail, and else the
+    /// fastest with the fewest rails.
     fn lane_to(&self, peer: IpAddr) -> Result<Lane<'a>, PlanError> {
         let rails_on = |nic: &Nic| self.earlier.iter().filter(|lane| lane.is_on(nic)).count();
         let usable = |nic: &&Nic| nic.hidden.is_none() && nic.up != Some(false) && reaches(nic, peer);

@@ -53,8 +53,8 @@ pub(super) fn place_tasks<'a>(
     lanes.into_iter().map(place).collect()
 }
 
-/// Places the tasks of one rail beside the rails that occupy CPUs. The CPU of its own lane does not matter there, since
-/// tasks are on other cores.
+/// Places the tasks of one rail beside the rails that occupy CPUs. The CPU of its own lane does not
+/// matter there, since tasks are on other cores.
 pub(super) fn place_tasks_of<'a>(
     problem: &Problem<'a>,
     lane: PlacedLane<'a>,

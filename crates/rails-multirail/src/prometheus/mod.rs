@@ -1,5 +1,5 @@
-//! Statistics for Prometheus, in the text format of OpenMetrics. `docs/metrics.md` has the same lists of metrics for
-//! readers, and a test compares them.
+//! Statistics for Prometheus, in the text format of OpenMetrics. `docs/metrics.md` has the same
+//! lists of metrics for readers, and a test compares them.
 
 mod rail_metrics;
 mod series;

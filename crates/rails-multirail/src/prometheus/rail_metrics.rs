@@ -13,11 +13,12 @@ use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use rails_bind::usage::ThreadUsage;
 use std::fmt;
 
-/// The statistics of all rails of a set, for a server that Prometheus reads. The text has them as long as the set
-/// lives; this does not keep the rails running.
+/// The statistics of all rails of a set, for a server that Prometheus reads. The text has them as
+/// long as the set lives; this does not keep the rails running.
 ///
-/// `RailMetrics` is also a collector of the crate `prometheus-client`, so that one registry, and one page, has the
-/// metrics of rails, of streams ([`StreamMetrics`](super::StreamMetrics)) and of the application:
+/// `RailMetrics` is also a collector of the crate `prometheus-client`, so that one registry, and
+/// one page, has the metrics of rails, of streams ([`StreamMetrics`](super::StreamMetrics)) and of
+/// the application:
 ///
 /// ```
 /// # use prometheus_client::{encoding::text, registry::Registry};

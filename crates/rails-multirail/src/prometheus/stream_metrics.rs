@@ -14,11 +14,12 @@ use std::{
 
 /// The statistics of many streams, for a server that Prometheus reads.
 ///
-/// The text has a [watched](Self::watch) stream as long as the stream lasts; then its series end. Every series has the
-/// label `stream`, so an application with many short streams should sum up [`StreamStats`] itself.
+/// The text has a [watched](Self::watch) stream as long as the stream lasts; then its series end.
+/// Every series has the label `stream`, so an application with many short streams should sum up
+/// [`StreamStats`] itself.
 ///
-/// `StreamMetrics` is also a collector of the crate `prometheus-client`, so that an application can register it beside
-/// its own metrics.
+/// `StreamMetrics` is also a collector of the crate `prometheus-client`, so that an application can
+/// register it beside its own metrics.
 /// `docs/metrics.md` lists the metrics.
 #[derive(Debug, Clone, Default)]
 pub struct StreamMetrics {
@@ -52,8 +53,8 @@ impl StreamMetrics {
         }
     }
 
-    /// The statistics of all watched streams that last, as text. It takes each stream's lock for a moment, and asks the
-    /// kernel about each lane and thread.
+    /// The statistics of all watched streams that last, as text. It takes each stream's lock for a
+    /// moment, and asks the kernel about each lane and thread.
     pub fn to_prometheus(&self) -> String {
         text_of(Encoded(self.clone()))
     }
@@ -76,8 +77,8 @@ impl Collector for StreamMetrics {
 }
 
 impl StreamStats {
-    /// The statistics as text for Prometheus, with these labels before each series' own: for a file or a push gateway.
-    /// For open streams see [`StreamMetrics`].
+    /// The statistics as text for Prometheus, with these labels before each series' own: for a file
+    /// or a push gateway. For open streams see [`StreamMetrics`].
     pub fn to_prometheus(&self, labels: &[(&str, &str)]) -> String {
         let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         text_of(Once { stats: self.clone(), labels: labels.collect() })

@@ -2,10 +2,9 @@
 
 use super::series::{BYTES, Metric, SECONDS, Sample, Value, counter, gauge};
 use crate::{LaneStats, StreamStats};
+use Value::{Gauge, Seconds, Total};
 use rails_proto::connection::{Reissued, WindowUse};
 use std::time::Duration;
-
-use Value::{Gauge, Seconds, Total};
 
 pub(super) const STREAM_METRICS: &[Metric<StreamStats>] = &[
     // Metrics of a stream.

@@ -77,7 +77,8 @@ fn stats(id: u8) -> StreamStats {
     }
 }
 
-/// Parses the text: the type of each metric, and each series' value. Panics at a line that is not in the format.
+/// Parses the text: the type of each metric, and each series' value. Panics at a line that is not
+/// in the format.
 fn parse(text: &str) -> (BTreeMap<String, String>, BTreeMap<String, f64>) {
     let (mut types, mut series) = (BTreeMap::new(), BTreeMap::new());
     let body = text.strip_suffix("# EOF\n").expect("the text ends with EOF");

@@ -46,7 +46,8 @@ pub enum RailEventKind {
         /// Why the rail did not move.
         error: Arc<MoveError>,
     },
-    /// The machine lacks something that the request asks for: there is no other place for the rail. It runs on.
+    /// The machine lacks something that the request asks for: there is no other place for the rail.
+    /// It runs on.
     Unmet {
         /// The part of the request.
         reason: String,

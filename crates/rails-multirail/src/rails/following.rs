@@ -9,7 +9,8 @@ use std::{
 };
 use tokio::sync::{broadcast, oneshot};
 
-/// Stops the thread by which a set of rails follows the machine, and passes on the events of the rails meanwhile.
+/// Stops the thread by which a set of rails follows the machine, and passes on the events of the
+/// rails meanwhile.
 #[derive(Debug)]
 pub(crate) struct Following {
     events: broadcast::Sender<RailEvent>,
@@ -28,8 +29,8 @@ impl Default for Following {
 }
 
 impl Following {
-    /// Has `start` begin the following, unless it goes on already; `false` if it does. Dropping the sender that `start`
-    /// returns has to end the following.
+    /// Has `start` begin the following, unless it goes on already; `false` if it does. Dropping the
+    /// sender that `start` returns has to end the following.
     pub(crate) fn begin<E>(&self, start: impl FnOnce() -> Result<oneshot::Sender<()>, E>) -> Result<bool, E> {
         let mut stop = self.lock();
         if goes_on(&stop) {

@@ -5,8 +5,8 @@ use rails_net::{LinkChange, LinkWatch};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
-/// Passes the changes of links to every stream of the same rails. A task of the first rail receives them, in the
-/// network namespace of its thread, from the first stream on.
+/// Passes the changes of links to every stream of the same rails. A task of the first rail receives
+/// them, in the network namespace of its thread, from the first stream on.
 #[derive(Debug, Default)]
 pub(super) struct LinkChanges(OnceLock<Sender<Report>>);
 
@@ -29,7 +29,8 @@ impl LinkChanges {
 }
 
 impl LinkReports {
-    /// The next changes; `None` if changes were missed. Waits for ever if links cannot be watched. Cancel safe.
+    /// The next changes; `None` if changes were missed. Waits for ever if links cannot be watched.
+    /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Report {
         match self.0.recv().await {
             Ok(report) => report,

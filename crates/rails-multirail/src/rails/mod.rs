@@ -5,12 +5,6 @@ mod following;
 mod links;
 mod registry;
 
-pub(crate) use event::ShownPlace;
-pub use event::{RailEvent, RailEventKind};
-pub(crate) use following::Following;
-pub(crate) use links::LinkReports;
-pub(crate) use registry::{MoveListener, Registry, StreamOnRails};
-
 use crate::{
     RailId,
     error::Undelivered,
@@ -19,7 +13,11 @@ use crate::{
         MoveError, Placement, RailRuntime, RailRuntimeBuilder, RailTask, RuntimeError, ShutdownError, end_dropped,
     },
 };
+pub(crate) use event::ShownPlace;
+pub use event::{RailEvent, RailEventKind};
+pub(crate) use following::Following;
 use links::LinkChanges;
+pub(crate) use links::LinkReports;
 use rails_bind::{
     Unheld,
     affinity::{AffinityReport, Evidence, MemoryOf, ObservedInterrupt, ObservedMemory, ObservedThread, assess},
@@ -30,6 +28,7 @@ use rails_bind::{
 use rails_net::LocalEnd;
 use rails_proto::{LaneAddress, Scheme, pairing::LaneCandidate};
 use rails_topo::{Bandwidth, CpuId, CpuSet, NodeId, NodeSet, Topology};
+pub(crate) use registry::{MoveListener, Registry, StreamOnRails};
 use std::{
     collections::HashSet,
     future::Future,
@@ -43,10 +42,11 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// The rails of a plan, each with its runtime. Clones share them; dropping the last one stops the runtimes, as
-/// [`blocking_shutdown`](Self::blocking_shutdown) does with a limit of [`DROP_LIMIT`](crate::runtime::DROP_LIMIT). In
-/// async code, dropping it does not wait: a thread of its own does, and the process does not end before that thread has
-/// waited. Streams keep the rails that they need, also while they deliver bytes after they were dropped;
+/// The rails of a plan, each with its runtime. Clones share them; dropping the last one stops the
+/// runtimes, as [`blocking_shutdown`](Self::blocking_shutdown) does with a limit of
+/// [`DROP_LIMIT`](crate::runtime::DROP_LIMIT). In async code, dropping it does not wait: a thread
+/// of its own does, and the process does not end before that thread has waited. Streams keep the
+/// rails that they need, also while they deliver bytes after they were dropped;
 /// [`drain`](Self::drain) waits for them.
 #[derive(Debug, Clone)]
 pub struct Rails(Arc<Inner>);
@@ -75,7 +75,8 @@ pub struct Rail {
     task_runtimes: Box<[RailRuntime]>,
     moves: AtomicU64,
     place: Mutex<Place>,
-    /// The claims of each rail of the set, by number. The threads hold them, so that they end with the last thread.
+    /// The claims of each rail of the set, by number. The threads hold them, so that they end with
+    /// the last thread.
     claims: Weak<[Mutex<Vec<Claim>>]>,
     /// Held by a move from its beginning to its end.
     moving: tokio::sync::Mutex<()>,
@@ -96,21 +97,22 @@ impl Rails {
     /// The cores of exclusive rails, and the interrupts and receive queues of their NICs, are
     /// [claimed](rails_bind::claims) on the whole host for as long as one of the rails runs.
     ///
-    /// A system that refuses to bind a thread, or to set its memory policy, is no error: the rail runs without that
-    /// property, [`unheld`](Self::unheld) says so, and the log warns of it once.
+    /// A system that refuses to bind a thread, or to set its memory policy, is no error: the rail
+    /// runs without that property, [`unheld`](Self::unheld) says so, and the log warns of it
+    /// once.
     ///
     /// # Errors
     /// [`RuntimeError`] of the first rail that could not be built. The rails before it are stopped.
     /// [`RuntimeError::Bind`] if its CPUs cannot be used, or the system refuses a binding that is
-    /// [required](crate::planner::Binding::required). [`RuntimeError::Claim`] if another owner has claimed any of
-    /// these.
+    /// [required](crate::planner::Binding::required). [`RuntimeError::Claim`] if another owner has
+    /// claimed any of these.
     pub fn build(plan: &RailPlan) -> Result<Self, RuntimeError> {
         Self::build_with(plan, |_, runtime| runtime)
     }
 
-    /// Builds the rails of a plan from runtimes that `adjust` changes, or makes anew: it gets the builder that the plan
-    /// gives, with a name, a CPU and a memory policy. A rail that is [moved](Self::move_rail) has the CPU and the
-    /// memory policy of its plan from then on.
+    /// Builds the rails of a plan from runtimes that `adjust` changes, or makes anew: it gets the
+    /// builder that the plan gives, with a name, a CPU and a memory policy. A rail that is
+    /// [moved](Self::move_rail) has the CPU and the memory policy of its plan from then on.
     ///
     /// ```
     /// # use rails_multirail::{RailRequest, Rails, plan_rails};
@@ -166,13 +168,14 @@ impl Rails {
         Ok(rails)
     }
 
-    /// The properties of these rails' placements that the system refused, or that hold in part; each once.
+    /// The properties of these rails' placements that the system refused, or that hold in part;
+    /// each once.
     pub fn unheld(&self) -> Vec<Unheld> {
         distinct(self.iter().flat_map(Rail::unheld))
     }
 
-    /// The properties that rails of this plan would not have on this machine, as a thread that is placed like the first
-    /// of them and ends has found out. Claims nothing.
+    /// The properties that rails of this plan would not have on this machine, as a thread that is
+    /// placed like the first of them and ends has found out. Claims nothing.
     ///
     /// # Errors
     /// [`RuntimeError`], as with [`build`](Self::build).
@@ -193,7 +196,8 @@ impl Rails {
         self.0.rails.is_empty()
     }
 
-    /// This end's offers for a [`pair`](crate::pair)ing over that transport: every address of every rail, with port 0.
+    /// This end's offers for a [`pair`](crate::pair)ing over that transport: every address of every
+    /// rail, with port 0.
     pub fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
         self.iter().flat_map(|rail| rail.offers(scheme)).collect()
     }
@@ -208,8 +212,8 @@ impl Rails {
         self.0.rails.get(id.0)
     }
 
-    /// Runs a task on each rail, by number. Each rail's thread calls `make` and keeps the future, which need not be
-    /// `Send`. The tasks keep no rail alive.
+    /// Runs a task on each rail, by number. Each rail's thread calls `make` and keeps the future,
+    /// which need not be `Send`. The tasks keep no rail alive.
     ///
     /// ```
     /// # use rails_multirail::{RailRequest, Rails, plan_rails};
@@ -236,8 +240,8 @@ impl Rails {
         let start = |rail: &Rail| {
             let (rails, id, make) = (self.downgrade(), rail.id(), make.clone());
             rail.runtime.spawn_local(move || async move {
-                // `rails` is borrowed for the call alone: a task that held it would keep its own rail running. `make`
-                // and the values that it holds end with the last call.
+                // `rails` is borrowed for the call alone: a task that held it would keep its own rail running.
+                // `make` and the values that it holds end with the last call.
                 let task = rails.upgrade().map(|rails| make(&rails[id]));
                 drop(make);
                 match task {
@@ -250,12 +254,12 @@ impl Rails {
         self.iter().map(start).collect()
     }
 
-    /// Stops the runtimes of all rails, for every clone, and waits until they have ended, for `limit` at most for all
-    /// of them together. See [`RailRuntime::shutdown`].
+    /// Stops the runtimes of all rails, for every clone, and waits until they have ended, for
+    /// `limit` at most for all of them together. See [`RailRuntime::shutdown`].
     ///
     /// Streams on the rails fail with [`Failure::RuntimeStopped`], and listeners end with
-    /// [`ListenerClosed::RailsStopped`]. Bytes on their way are lost, so close streams first, or [`drain`](Self::drain)
-    /// the rails.
+    /// [`ListenerClosed::RailsStopped`]. Bytes on their way are lost, so close streams first, or
+    /// [`drain`](Self::drain) the rails.
     ///
     /// [`Failure::RuntimeStopped`]: crate::Failure::RuntimeStopped
     /// [`ListenerClosed::RailsStopped`]: crate::ListenerClosed::RailsStopped
@@ -285,24 +289,27 @@ impl Rails {
         ends.fold(Ok(()), Result::and)
     }
 
-    /// Stops all runtimes, and gives the end of the time to wait for them; `None` if that is beyond the clock's range,
-    /// which is no limit.
+    /// Stops all runtimes, and gives the end of the time to wait for them; `None` if that is beyond
+    /// the clock's range, which is no limit.
     fn stop(&self, limit: Duration) -> Option<Instant> {
         self.0.following.stop();
         self.0.stop();
         Instant::now().checked_add(limit)
     }
 
-    /// Waits until the streams on these rails that were dropped or shut down have delivered their bytes, for `limit` at
-    /// most. Streams that are still open are not waited for, nor those that are dropped during the call.
+    /// Waits until the streams on these rails that were dropped or shut down have delivered their
+    /// bytes, for `limit` at most. Streams that are still open are not waited for, nor those
+    /// that are dropped during the call.
     ///
-    /// The end of the process waits for dropped streams too ([`MultiRailStream`](crate::MultiRailStream)); only this
-    /// tells the program whether their bytes have arrived.
+    /// The end of the process waits for dropped streams too
+    /// ([`MultiRailStream`](crate::MultiRailStream)); only this tells the program whether their
+    /// bytes have arrived.
     ///
     /// Cancel safe: it only waits.
     ///
     /// # Errors
-    /// [`Undelivered`] names the streams that have bytes left, or that have failed during the call with bytes left.
+    /// [`Undelivered`] names the streams that have bytes left, or that have failed during the call
+    /// with bytes left.
     ///
     /// # Panics
     /// Outside a tokio runtime with time enabled.
@@ -319,21 +326,23 @@ impl Rails {
         if left.is_empty() { Ok(()) } else { Err(Undelivered { limit, streams: left }) }
     }
 
-    /// Moves a rail while it runs, to the place that a plan has for the rail of that number: binds its threads to the
-    /// CPUs, sets the memory policy, and reads both back. If its lane then begins elsewhere, the streams that these
-    /// rails have opened connect the rail's lanes anew, from there and to the address of the peer that pairs best with
-    /// it, and close the old connections after that. No byte is lost. Memory that was allocated before stays where it
+    /// Moves a rail while it runs, to the place that a plan has for the rail of that number: binds
+    /// its threads to the CPUs, sets the memory policy, and reads both back. If its lane then
+    /// begins elsewhere, the streams that these rails have opened connect the rail's lanes
+    /// anew, from there and to the address of the peer that pairs best with it, and close the
+    /// old connections after that. No byte is lost. Memory that was allocated before stays where it
     /// is.
     ///
-    /// A rail moves once at a time: a second move waits for the first. [`follow`](Self::follow) moves rails by itself.
+    /// A rail moves once at a time: a second move waits for the first. [`follow`](Self::follow)
+    /// moves rails by itself.
     ///
     /// # Errors
-    /// [`MoveError`]. The rail is where it was; so it is if the future is dropped before it is ready. A thread that is
-    /// occupied takes its former memory policy once it is free.
+    /// [`MoveError`]. The rail is where it was; so it is if the future is dropped before it is
+    /// ready. A thread that is occupied takes its former memory policy once it is free.
     ///
     /// # Panics
-    /// If there is no rail of that number, it has another number of CPUs for tasks than `to`, or it is bound and `to`
-    /// is not. Also outside a tokio runtime with time enabled.
+    /// If there is no rail of that number, it has another number of CPUs for tasks than `to`, or it
+    /// is bound and `to` is not. Also outside a tokio runtime with time enabled.
     pub async fn move_rail(&self, to: PlannedRail) -> Result<Arc<Placement>, MoveError> {
         let rail = &self[to.id];
         let begins_elsewhere = rail.move_to(to).await?;
@@ -518,8 +527,9 @@ impl Rail {
         claims.retain(|claim| !claim.resources().is_empty());
     }
 
-    /// Whether the threads may run where they were planned and nowhere else, read anew, as far as the system lets them
-    /// be bound. The kernel lets a thread run anywhere whose CPU goes offline, also after that is back.
+    /// Whether the threads may run where they were planned and nowhere else, read anew, as far as
+    /// the system lets them be bound. The kernel lets a thread run anywhere whose CPU goes
+    /// offline, also after that is back.
     pub(crate) fn is_bound_as_planned(&self) -> bool {
         let (is_bound, cpus) = {
             let place = self.place();
@@ -552,8 +562,8 @@ impl Rail {
         self.place().planned.clone()
     }
 
-    /// The properties of the threads' placements that the system refused, or that hold in part; each once. A move reads
-    /// them anew.
+    /// The properties of the threads' placements that the system refused, or that hold in part;
+    /// each once. A move reads them anew.
     pub fn unheld(&self) -> Vec<Unheld> {
         distinct(self.runtimes().flat_map(|runtime| runtime.placement().unheld()))
     }
@@ -563,19 +573,20 @@ impl Rail {
         &self.runtime
     }
 
-    /// The runtimes of the rail's other cores, for tasks of the application; by CPU, as long as the rail has not moved.
+    /// The runtimes of the rail's other cores, for tasks of the application; by CPU, as long as the
+    /// rail has not moved.
     pub fn task_runtimes(&self) -> &[RailRuntime] {
         &self.task_runtimes
     }
 
-    /// The local end of the rail's lanes: the address or the device in the plan. The kernel's routes choose it for a
-    /// rail that was planned without a lane.
+    /// The local end of the rail's lanes: the address or the device in the plan. The kernel's
+    /// routes choose it for a rail that was planned without a lane.
     pub fn local_end(&self) -> LocalEnd {
         self.planned().end.clone().unwrap_or(LocalEnd::Any)
     }
 
-    /// Every local address for a lane of the rail, with port 0; the unspecified address if the routes choose it, and
-    /// none if the rail has no lane.
+    /// Every local address for a lane of the rail, with port 0; the unspecified address if the
+    /// routes choose it, and none if the rail has no lane.
     pub(crate) fn offers(&self, scheme: Scheme) -> Vec<LaneCandidate> {
         let planned = self.planned();
         if planned.end.is_none() {
@@ -597,9 +608,10 @@ impl Rail {
         addresses.into_iter().map(offer).collect()
     }
 
-    /// A pool of `count` buffers of `buffer_bytes` each, on the rail's node: taking one and giving it back makes no
-    /// system call. The rail's node replaces the policy in `options`; if the node is unknown, that policy holds. All
-    /// other options apply; [`BufferOptions::lock`] locks the buffers in memory.
+    /// A pool of `count` buffers of `buffer_bytes` each, on the rail's node: taking one and giving
+    /// it back makes no system call. The rail's node replaces the policy in `options`; if the
+    /// node is unknown, that policy holds. All other options apply; [`BufferOptions::lock`]
+    /// locks the buffers in memory.
     ///
     /// # Errors
     /// [`MemoryError`]. In this case no buffer stays allocated.
@@ -616,12 +628,12 @@ impl Rail {
         BufferPool::new(buffer_bytes, count, &options)
     }
 
-    /// Which of the three affinities hold for the rail now (RTK paper, section II.B), each with its readings. The plan
-    /// is not used: this reads the CPUs of the thread and of the interrupts anew, and the memory's node was read when
-    /// the rail was built, or moved last.
+    /// Which of the three affinities hold for the rail now (RTK paper, section II.B), each with its
+    /// readings. The plan is not used: this reads the CPUs of the thread and of the interrupts
+    /// anew, and the memory's node was read when the rail was built, or moved last.
     ///
-    /// The report is a sample at one moment; an [`Observer`](rails_bind::affinity::Observer) observes for longer, and
-    /// reports more.
+    /// The report is a sample at one moment; an [`Observer`](rails_bind::affinity::Observer)
+    /// observes for longer, and reports more.
     pub fn affinity(&self, topology: &Topology) -> AffinityReport {
         let planned = self.planned();
         let nic = planned.interface.as_deref().and_then(|name| topology.nic(name));
@@ -636,7 +648,8 @@ impl Rail {
         )
     }
 
-    /// The node of a page that the rail's thread touched first when it was built, or moved last; empty if unknown.
+    /// The node of a page that the rail's thread touched first when it was built, or moved last;
+    /// empty if unknown.
     pub fn observed_memory(&self) -> Vec<ObservedMemory> {
         let page = |node: &NodeId| ObservedMemory { of: MemoryOf::Buffers, on: [(*node, 1)].into() };
         self.runtime.placement().memory_node.iter().map(page).collect()
@@ -648,8 +661,8 @@ fn claims_of(all: &[Mutex<Vec<Claim>>], id: RailId) -> MutexGuard<'_, Vec<Claim>
     all[id.0].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The CPUs whose runtimes help the rail's lanes: those on which no rail has its own lanes, which are on the CPUs
-/// `lanes`; none if the scheduler places the runtimes.
+/// The CPUs whose runtimes help the rail's lanes: those on which no rail has its own lanes, which
+/// are on the CPUs `lanes`; none if the scheduler places the runtimes.
 fn helper_cpus(planned: &PlannedRail, lanes: &CpuSet) -> CpuSet {
     planned.bound_cpu().map(|_| planned.task_cpus.difference(lanes)).unwrap_or_default()
 }
@@ -692,8 +705,8 @@ fn distinct(all: impl Iterator<Item = Unheld>) -> Vec<Unheld> {
     distinct
 }
 
-/// The former places of the threads of a move. Dropping it takes them back: the move has failed, or its future was
-/// dropped.
+/// The former places of the threads of a move. Dropping it takes them back: the move has failed, or
+/// its future was dropped.
 struct WayBack<'a> {
     places: Vec<(&'a RailRuntime, CpuSet, Option<MemoryPolicy>)>,
 }
@@ -714,7 +727,8 @@ fn memory_policy(planned: &PlannedRail) -> Option<MemoryPolicy> {
     planned.node.map(MemoryPolicy::Preferred)
 }
 
-/// The CPU of each task runtime after a move: a runtime stays where it is if that CPU is still one of them.
+/// The CPU of each task runtime after a move: a runtime stays where it is if that CPU is still one
+/// of them.
 fn move_task_cpus(old: &[CpuId], new: &CpuSet) -> Vec<CpuId> {
     let mut free = new.iter().filter(|cpu| !old.contains(cpu));
     let cpu = |old: &CpuId| if new.contains(*old) { *old } else { free.next().expect("there are as many as before") };

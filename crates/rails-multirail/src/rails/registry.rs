@@ -9,13 +9,15 @@ use std::{
 
 /// One end of a stream on the rails.
 pub(crate) trait StreamOnRails: Send + Sync {
-    /// Whether the application has dropped the stream or shut it down, and the peer does not have all.
+    /// Whether the application has dropped the stream or shut it down, and the peer does not have
+    /// all.
     fn is_delivering(&self) -> bool;
 
     /// Waits until the stream has delivered its bytes, or has failed.
     fn delivered(&self) -> BoxFuture<'_, ()>;
 
-    /// The bytes that the peer does not have, if there are any, or the peer has not heard of the stream's end.
+    /// The bytes that the peer does not have, if there are any, or the peer has not heard of the
+    /// stream's end.
     fn undelivered(&self) -> Option<UndeliveredStream>;
 }
 

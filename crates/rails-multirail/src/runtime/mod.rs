@@ -1,4 +1,5 @@
-//! One OS thread per rail: bound to its CPUs, with a memory policy, and with a tokio runtime built on it after that.
+//! One OS thread per rail: bound to its CPUs, with a memory policy, and with a tokio runtime built
+//! on it after that.
 
 mod parking;
 mod placement;
@@ -6,14 +7,9 @@ mod shutdown;
 mod task;
 mod task_error;
 
-pub use placement::Placement;
-pub use shutdown::ShutdownError;
-pub(crate) use shutdown::{Stopping, end_dropped};
-pub use task::{RailAbortHandle, RailTask};
-pub use task_error::{Panic, TaskError};
-
 use crate::{RailId, aside::Threads, last_work};
 use parking::Parking;
+pub use placement::Placement;
 use placement::{Beside, CurrentPlacement, Unbound, Wanted};
 use rails_bind::{
     BindError,
@@ -25,7 +21,9 @@ use rails_bind::{
 };
 use rails_task::{AttachError, TaskQueues};
 use rails_topo::{CpuSet, NodeId};
+pub use shutdown::ShutdownError;
 use shutdown::{Alive, Life, Stage, outcome};
+pub(crate) use shutdown::{Stopping, end_dropped};
 use std::{
     future::Future,
     io,
@@ -37,6 +35,8 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
+pub use task::{RailAbortHandle, RailTask};
+pub use task_error::{Panic, TaskError};
 use tokio::{
     runtime::{Builder, Handle, LocalOptions, LocalRuntime},
     sync::oneshot,
@@ -45,12 +45,13 @@ use tokio::{
 
 /// A builder of a rail's runtime.
 ///
-/// The order matters: [`RailRuntimeBuilder::build`] starts the thread, binds it, sets its memory policy and reads both
-/// back. Only then it builds the runtime on the thread, so that the runtime's memory is local to the CPU. It returns
-/// the error of a step that fails. A call that the system refuses, as the filters of containers do, is none, unless the
-/// placement is [required](Self::required): the thread runs without that property, and [`Placement::unheld`] says so.
-/// (A tokio start hook could not do that: it cannot fail, and it does not run for the thread that drives a
-/// `current_thread` runtime.)
+/// The order matters: [`RailRuntimeBuilder::build`] starts the thread, binds it, sets its memory
+/// policy and reads both back. Only then it builds the runtime on the thread, so that the runtime's
+/// memory is local to the CPU. It returns the error of a step that fails. A call that the system
+/// refuses, as the filters of containers do, is none, unless the placement is
+/// [required](Self::required): the thread runs without that property, and [`Placement::unheld`]
+/// says so. (A tokio start hook could not do that: it cannot fail, and it does not run for the
+/// thread that drives a `current_thread` runtime.)
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RailRuntimeBuilder {
@@ -65,11 +66,11 @@ pub struct RailRuntimeBuilder {
 
 /// A pinned thread with a tokio `current_thread` runtime. Clones are one runtime.
 ///
-/// Dropping the last clone stops the runtime as [`blocking_shutdown`](Self::blocking_shutdown) does with a limit of
-/// [`DROP_LIMIT`], and logs a rail that goes on. In a task, and on a thread for blocking work of a runtime, dropping it
-/// does not wait: a thread of its own does, and the process does not end before that thread has waited. A task of the
-/// runtime that holds a clone keeps it running. The runtimes of [`Rails`](crate::Rails) stop with these, also while
-/// clones are left.
+/// Dropping the last clone stops the runtime as [`blocking_shutdown`](Self::blocking_shutdown) does
+/// with a limit of [`DROP_LIMIT`], and logs a rail that goes on. In a task, and on a thread for
+/// blocking work of a runtime, dropping it does not wait: a thread of its own does, and the process
+/// does not end before that thread has waited. A task of the runtime that holds a clone keeps it
+/// running. The runtimes of [`Rails`](crate::Rails) stop with these, also while clones are left.
 #[derive(Debug, Clone)]
 pub struct RailRuntime {
     shared: Arc<Running>,
@@ -99,7 +100,8 @@ struct Running {
 /// A runtime's thread, as it has placed itself.
 type Built = (Placement, Handle, Arc<Threads>);
 
-/// The time that the drop of a [`RailRuntime`], or of the last clone of [`Rails`](crate::Rails), waits at most.
+/// The time that the drop of a [`RailRuntime`], or of the last clone of [`Rails`](crate::Rails),
+/// waits at most.
 pub const DROP_LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest time that [`RailRuntimeBuilder::spin`] sets.
@@ -117,8 +119,8 @@ pub enum RuntimeError {
         /// The cause.
         source: io::Error,
     },
-    /// The thread could not be placed: its CPUs cannot be used, or the system refused a placement that is
-    /// [required](RailRuntimeBuilder::required).
+    /// The thread could not be placed: its CPUs cannot be used, or the system refused a placement
+    /// that is [required](RailRuntimeBuilder::required).
     #[error("rail `{name}` could not be placed")]
     Bind {
         /// The rail's name.
@@ -134,7 +136,8 @@ pub enum RuntimeError {
         /// The cause.
         source: AttachError,
     },
-    /// The cores of exclusive rails, or the interrupts or queues of their NICs, could not be claimed.
+    /// The cores of exclusive rails, or the interrupts or queues of their NICs, could not be
+    /// claimed.
     #[error("the rails cannot have their cores and NICs to themselves")]
     Claim(#[from] ClaimError),
     /// The rails of the plan are not numbered from 0 on, as after an edit by hand.
@@ -187,7 +190,8 @@ pub enum MoveError {
 }
 
 impl RailRuntimeBuilder {
-    /// A runtime whose thread may run on `cpus` and nowhere else. On Linux the thread's name is cut to 15 bytes.
+    /// A runtime whose thread may run on `cpus` and nowhere else. On Linux the thread's name is cut
+    /// to 15 bytes.
     pub fn new(name: impl Into<String>, cpus: CpuSet) -> Self {
         Self::wanting(name.into(), Some(cpus))
     }
@@ -203,35 +207,38 @@ impl RailRuntimeBuilder {
         Self { name, wanted, spin: Duration::ZERO, tasks, helpers, claims }
     }
 
-    /// Sets the thread's memory policy. Default: the policy that the thread inherits from the calling thread.
+    /// Sets the thread's memory policy. Default: the policy that the thread inherits from the
+    /// calling thread.
     ///
-    /// A system that refuses the policy, or has none, is not an error: [`Placement::memory`] reports it.
+    /// A system that refuses the policy, or has none, is not an error: [`Placement::memory`]
+    /// reports it.
     pub fn memory(self, policy: MemoryPolicy) -> Self {
         Self { wanted: Wanted { memory: Some(policy), ..self.wanted }, ..self }
     }
 
-    /// Has the runtime not be built if the system refuses the CPUs or the memory policy, and refuses moves likewise.
-    /// Default: the thread runs without them.
+    /// Has the runtime not be built if the system refuses the CPUs or the memory policy, and
+    /// refuses moves likewise. Default: the thread runs without them.
     pub fn required(self) -> Self {
         Self { wanted: Wanted { is_required: true, ..self.wanted }, ..self }
     }
 
-    /// Sets how long the thread stays awake when it has nothing left to do, before it sleeps: at most
-    /// [`LONGEST_SPIN`]. Default: zero. An event in that time is seen in about a microsecond, where waking a sleeping
-    /// thread takes tens of them. The time is counted from the moment at which the work that woke the thread was done,
-    /// and is not extended by events: a rail with steady traffic sleeps once in each such time.
+    /// Sets how long the thread stays awake when it has nothing left to do, before it sleeps: at
+    /// most [`LONGEST_SPIN`]. Default: zero. An event in that time is seen in about a
+    /// microsecond, where waking a sleeping thread takes tens of them. The time is counted from
+    /// the moment at which the work that woke the thread was done, and is not extended by
+    /// events: a rail with steady traffic sleeps once in each such time.
     ///
-    /// Spinning costs the CPU all the while, also where other threads need it. A lane's `busy_poll` is another thing:
-    /// there the kernel polls the NIC's queue during a system call.
+    /// Spinning costs the CPU all the while, also where other threads need it. A lane's `busy_poll`
+    /// is another thing: there the kernel polls the NIC's queue during a system call.
     pub fn spin(self, time: Duration) -> Self {
         Self { spin: time.min(LONGEST_SPIN), ..self }
     }
 
-    /// Has the thread run tasks of these queues when it has nothing else to do: it looks for them before it sleeps, and
-    /// a task wakes it that may run on its CPUs. Default: none.
+    /// Has the thread run tasks of these queues when it has nothing else to do: it looks for them
+    /// before it sleeps, and a task wakes it that may run on its CPUs. Default: none.
     ///
-    /// In a [rail of several cores](crate::planner::RailWish) the lanes have their task runtimes seal, open and check
-    /// bytes when their own core is behind.
+    /// In a [rail of several cores](crate::planner::RailWish) the lanes have their task runtimes
+    /// seal, open and check bytes when their own core is behind.
     pub fn tasks(self, queues: &TaskQueues) -> Self {
         Self { tasks: Some(queues.clone()), ..self }
     }
@@ -311,8 +318,8 @@ impl RailRuntimeBuilder {
         alive: &Alive,
     ) {
         last_work::done_on_this_thread();
-        // This thread has inherited the affinity and policy of the thread that started it. The bindings below are the
-        // rail's alone.
+        // This thread has inherited the affinity and policy of the thread that started it. The bindings
+        // below are the rail's alone.
         let unbound = Unbound::of_this_thread();
         let freed = unbound.clone();
         let placement = Placement::of_this_thread(&self.wanted)
@@ -352,8 +359,8 @@ impl RailRuntimeBuilder {
             let (before, after) = (Arc::clone(parking), Arc::clone(parking));
             builder.on_thread_park(move || before.before_sleep()).on_thread_unpark(move || after.after_sleep());
         }
-        // Threads of the blocking pool inherit the rail's one-core mask, and file access must not compete with the
-        // lane.
+        // Threads of the blocking pool inherit the rail's one-core mask, and file access must not compete
+        // with the lane.
         builder
             .enable_all()
             .thread_name(format!("{}-io", self.name))
@@ -386,17 +393,18 @@ impl RailRuntime {
         self.shared.placement.memory_node()
     }
 
-    /// Moves the thread to other CPUs and another memory policy while it runs, and reads both back. Memory that it has
-    /// already stays where it is.
+    /// Moves the thread to other CPUs and another memory policy while it runs, and reads both back.
+    /// Memory that it has already stays where it is.
     ///
-    /// The thread itself sets its memory policy, so a task that occupies it holds that up. After `limit` this returns
-    /// without it: [`Placement::memory`] then says so, and the policy follows once the thread is free. The same holds
-    /// if the future is dropped.
+    /// The thread itself sets its memory policy, so a task that occupies it holds that up. After
+    /// `limit` this returns without it: [`Placement::memory`] then says so, and the policy
+    /// follows once the thread is free. The same holds if the future is dropped.
     ///
     /// # Errors
-    /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was. A call that the
-    /// system refuses is an error only if the placement is [required](RailRuntimeBuilder::required): the thread stays
-    /// where it was otherwise, and [`Placement::unheld`] says so.
+    /// [`MoveError`]. After an error of the first step, which binds the thread, it is where it was.
+    /// A call that the system refuses is an error only if the placement is
+    /// [required](RailRuntimeBuilder::required): the thread stays where it was otherwise, and
+    /// [`Placement::unheld`] says so.
     ///
     /// # Privileges
     /// None, for CPUs and nodes inside the process's cpuset.
@@ -454,12 +462,13 @@ impl RailRuntime {
         &self.shared.handle
     }
 
-    /// Runs a task on the rail, from any thread. A panic ends the task alone: [`TaskError::Panicked`] has its payload.
-    /// On the rail itself this is `tokio::spawn`; from elsewhere it wakes the rail's thread.
+    /// Runs a task on the rail, from any thread. A panic ends the task alone:
+    /// [`TaskError::Panicked`] has its payload. On the rail itself this is `tokio::spawn`; from
+    /// elsewhere it wakes the rail's thread.
     ///
     /// A rail that [stops](Self::shutdown) takes no task: the future is dropped, and the task is
-    /// [`TaskError::Cancelled`]. So are the tasks of the other calls. `tokio::spawn` in a task of the rail takes them
-    /// for as long as that task runs.
+    /// [`TaskError::Cancelled`]. So are the tasks of the other calls. `tokio::spawn` in a task of
+    /// the rail takes them for as long as that task runs.
     pub fn spawn<F>(&self, future: F) -> RailTask<F::Output>
     where
         F: Future + Send + 'static,
@@ -468,8 +477,9 @@ impl RailRuntime {
         if self.is_stopping() { RailTask::refused() } else { RailTask::new(self.shared.handle.spawn(future)) }
     }
 
-    /// Runs a task that need not be `Send`, from any thread: the rail's thread calls `make` and keeps the future. On
-    /// the rail itself this is `tokio::task::spawn_local`; from elsewhere it costs two tasks.
+    /// Runs a task that need not be `Send`, from any thread: the rail's thread calls `make` and
+    /// keeps the future. On the rail itself this is `tokio::task::spawn_local`; from elsewhere
+    /// it costs two tasks.
     pub fn spawn_local<F, Fut>(&self, make: F) -> RailTask<Fut::Output>
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -479,8 +489,8 @@ impl RailRuntime {
         if self.is_stopping() {
             return RailTask::refused();
         }
-        // A destructor at the thread's end, and a caller that has entered another runtime, are on the thread and yet
-        // outside the runtime.
+        // A destructor at the thread's end, and a caller that has entered another runtime, are on the
+        // thread and yet outside the runtime.
         if self.is_current() && Handle::try_current().is_ok_and(|current| current.id() == self.shared.handle.id()) {
             // `make` runs inside the task, so that its panic ends the task and not its caller.
             return RailTask::new(tokio::task::spawn_local(async { make().await }));
@@ -497,14 +507,15 @@ impl RailRuntime {
         RailTask::with_inner(outer, within)
     }
 
-    /// Runs a task on the rail, as [`spawn_local`](Self::spawn_local) does, and blocks the calling thread until it
-    /// ends.
+    /// Runs a task on the rail, as [`spawn_local`](Self::spawn_local) does, and blocks the calling
+    /// thread until it ends.
     ///
     /// # Errors
     /// [`TaskError`] if the task gave no result.
     ///
     /// # Panics
-    /// In a task, of this runtime or of another one, as [`Handle::block_on`] does: a task awaits instead.
+    /// In a task, of this runtime or of another one, as [`Handle::block_on`] does: a task awaits
+    /// instead.
     pub fn block_on<F, Fut>(&self, make: F) -> Result<Fut::Output, TaskError>
     where
         F: FnOnce() -> Fut + Send + 'static,
@@ -515,18 +526,20 @@ impl RailRuntime {
         self.shared.handle.block_on(async { self.spawn_local(make).await })
     }
 
-    /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread go on: the work has
-    /// a thread of its own, inside the rail's runtime, with the CPUs of the rail as the work begins, and the memory
-    /// policy if it was set with them. The scheduler shares the CPU between that thread and the rail's, and prefers the
-    /// rail's when that wakes and has used less than its share. So streams make progress while the program computes
-    /// beside them. With several computations at a time, each has as much of the CPU as the rail. A future that
-    /// computes holds all lanes of the rail up instead.
+    /// Runs work that computes on the rail's CPUs, from any thread, and lets the rail's own thread
+    /// go on: the work has a thread of its own, inside the rail's runtime, with the CPUs of the
+    /// rail as the work begins, and the memory policy if it was set with them. The scheduler
+    /// shares the CPU between that thread and the rail's, and prefers the rail's when that
+    /// wakes and has used less than its share. So streams make progress while the program computes
+    /// beside them. With several computations at a time, each has as much of the CPU as the rail. A
+    /// future that computes holds all lanes of the rail up instead.
     ///
-    /// The work stays where it is if the rail moves, also on the core of an exclusive rail, whose claim moves on. A
-    /// thread that cannot be placed, for want of a CPU that is online, computes where the scheduler puts it, and logs a
-    /// warning. [`RailTask::abort`] stops the work only before it has begun. [`shutdown`](Self::shutdown) waits for it,
-    /// and starts none. Work that finds 512 threads busy, or no further one, waits for one of them; if there is none at
-    /// all, the task is [`TaskError::NoThread`].
+    /// The work stays where it is if the rail moves, also on the core of an exclusive rail, whose
+    /// claim moves on. A thread that cannot be placed, for want of a CPU that is online,
+    /// computes where the scheduler puts it, and logs a warning. [`RailTask::abort`] stops the
+    /// work only before it has begun. [`shutdown`](Self::shutdown) waits for it, and starts
+    /// none. Work that finds 512 threads busy, or no further one, waits for one of them; if there
+    /// is none at all, the task is [`TaskError::NoThread`].
     pub fn compute<F, T>(&self, work: F) -> RailTask<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -549,14 +562,16 @@ impl RailRuntime {
         std::thread::current().id() == self.shared.thread_id
     }
 
-    /// Stops the runtime, and waits until it has ended, for `limit` at most. The runtime drops its tasks at their next
-    /// await, and takes no further ones: a task that is spawned after this call is [`TaskError::Cancelled`], also if
-    /// the rail does not end in time. A rail that has stopped already is not an error.
+    /// Stops the runtime, and waits until it has ended, for `limit` at most. The runtime drops its
+    /// tasks at their next await, and takes no further ones: a task that is spawned after this
+    /// call is [`TaskError::Cancelled`], also if the rail does not end in time. A rail that has
+    /// stopped already is not an error.
     ///
     /// The rail stops also if the future is dropped before it is ready.
     ///
     /// # Errors
-    /// [`ShutdownError`] if the rail has not ended in that time. Its thread then ends by itself, once it can.
+    /// [`ShutdownError`] if the rail has not ended in that time. Its thread then ends by itself,
+    /// once it can.
     ///
     /// # Panics
     /// Outside a tokio runtime with time enabled.
@@ -598,8 +613,8 @@ impl RailRuntime {
         Ok(())
     }
 
-    /// Stops a rail whose owner is dropped. `None` if a caller has waited for its end already: it is not waited for
-    /// again.
+    /// Stops a rail whose owner is dropped. `None` if a caller has waited for its end already: it
+    /// is not waited for again.
     pub(crate) fn stop_dropped(&self) -> Option<Stopping> {
         self.shared.stop_dropped()
     }

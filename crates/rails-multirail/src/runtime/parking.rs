@@ -1,4 +1,5 @@
-//! Before a rail's thread sleeps, it runs the task queues' tasks, and it may stay awake for a while.
+//! Before a rail's thread sleeps, it runs the task queues' tasks, and it may stay awake for a
+//! while.
 
 use futures_util::task::AtomicWaker;
 use rails_task::{AttachError, Helpers, Pass, Runner, TaskQueues};
@@ -14,12 +15,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The hooks that tokio calls before the thread of a `current_thread` runtime sleeps, and after that.
+/// The hooks that tokio calls before the thread of a `current_thread` runtime sleeps, and after
+/// that.
 ///
-/// If the first hook wakes the future of `block_on`, tokio looks for events without sleeping, and comes to the hook
-/// again. The hook does so as long as tasks of the queues have run, and for the time that the thread is to stay awake,
-/// beginning when the thread has done all work that woke it. Then the thread sleeps until the next event, or the next
-/// task.
+/// If the first hook wakes the future of `block_on`, tokio looks for events without sleeping, and
+/// comes to the hook again. The hook does so as long as tasks of the queues have run, and for the
+/// time that the thread is to stay awake, beginning when the thread has done all work that woke it.
+/// Then the thread sleeps until the next event, or the next task.
 #[derive(Debug)]
 pub(super) struct Parking {
     stays_awake: Duration,
@@ -39,7 +41,8 @@ thread_local! {
 /// A rail's thread as one that runs tasks.
 struct RailRunner {
     runner: Runner,
-    /// The number of moves before the thread was attached. A thread that moves has other CPUs than it was attached for.
+    /// The number of moves before the thread was attached. A thread that moves has other CPUs than
+    /// it was attached for.
     moves: u64,
     is_asleep: Cell<bool>,
 }
@@ -87,7 +90,8 @@ impl Parking {
         self.main.wake();
     }
 
-    /// Makes the calling thread, which was placed, one that runs the queues' tasks, if there are queues.
+    /// Makes the calling thread, which was placed, one that runs the queues' tasks, if there are
+    /// queues.
     pub(super) fn attach(self: &Arc<Self>) -> Result<(), AttachError> {
         let Some(queues) = &self.queues else { return Ok(()) };
         RUNNER.set(None);
@@ -140,8 +144,8 @@ impl Parking {
         });
     }
 
-    /// Runs some of the tasks that wait, as long as the thread is where it was attached. Returns whether there may be
-    /// more: tasks that poll wait for the next event.
+    /// Runs some of the tasks that wait, as long as the thread is where it was attached. Returns
+    /// whether there may be more: tasks that poll wait for the next event.
     fn run_tasks(&self) -> bool {
         // Tasks that poll are as many as wait, and keep no thread awake.
         let goes_on = |pass: &Pass| pass.ran - pass.polling < MAX_TASKS;

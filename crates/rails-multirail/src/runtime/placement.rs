@@ -22,12 +22,13 @@ use std::{
 pub struct Placement {
     /// The thread.
     pub tid: Tid,
-    /// The outcome of the binding, as `sched_getaffinity` read it back, or why the thread is not bound.
+    /// The outcome of the binding, as `sched_getaffinity` read it back, or why the thread is not
+    /// bound.
     pub cpus: Result<Outcome<CpuSet>, Unheld>,
     /// The CPU that the thread ran on at that moment (`getcpu`).
     pub cpu: CpuId,
-    /// The outcome of the memory policy, as `get_mempolicy` read it back, or why it is not set; `None` if no policy was
-    /// requested.
+    /// The outcome of the memory policy, as `get_mempolicy` read it back, or why it is not set;
+    /// `None` if no policy was requested.
     pub memory: Option<Result<Outcome<MemoryPolicy>, Unheld>>,
     /// The node of a page that this thread was the first to touch, or why it is unknown.
     pub memory_node: Result<NodeId, String>,
@@ -104,8 +105,8 @@ thread_local! {
 }
 
 impl Beside {
-    /// Gives the calling thread the CPUs and the memory policy of that placement, which is the thread `rail`'s. A
-    /// closure that computes cannot be given back, so this logs errors.
+    /// Gives the calling thread the CPUs and the memory policy of that placement, which is the
+    /// thread `rail`'s. A closure that computes cannot be given back, so this logs errors.
     pub(super) fn of(placement: &Placement, rail: ThreadId) -> Self {
         BESIDE.set(Some(rail));
         let logged = |error: BindError| tracing::warn!(%error, "a computation is not placed as its rail");
@@ -116,7 +117,8 @@ impl Beside {
         Self { _memory: memory, _cpus: cpus }
     }
 
-    /// Whether the calling thread computes beside that of a rail, which waits for it before it ends.
+    /// Whether the calling thread computes beside that of a rail, which waits for it before it
+    /// ends.
     pub(super) fn is_of(rail: ThreadId) -> bool {
         BESIDE.get() == Some(rail)
     }
@@ -132,7 +134,8 @@ impl Drop for Beside {
 #[derive(Debug)]
 pub(super) struct CurrentPlacement {
     state: Mutex<Placed>,
-    /// A copy of [`Placement::memory_node`] that is read without the lock; [`UNKNOWN`] if there is none.
+    /// A copy of [`Placement::memory_node`] that is read without the lock; [`UNKNOWN`] if there is
+    /// none.
     node: AtomicU64,
 }
 
@@ -158,7 +161,8 @@ impl CurrentPlacement {
         u32::try_from(self.node.load(Relaxed)).ok().map(NodeId)
     }
 
-    /// Binds the thread to other CPUs, from any thread. Returns the number of the move, for the thread to complete it.
+    /// Binds the thread to other CPUs, from any thread. Returns the number of the move, for the
+    /// thread to complete it.
     pub(super) fn bind(&self, cpus: &CpuSet, wanted: &Wanted, parking: &Parking) -> Result<u64, BindError> {
         // Under the lock, so that a former move that is completed just now does not undo it.
         let mut state = self.lock();
@@ -199,8 +203,8 @@ fn node_number(placement: &Placement) -> u64 {
 
 const UNKNOWN: u64 = u64::MAX;
 
-/// The affinity, policy and scheduling class for threads of the blocking pool: those of the rail's thread before it was
-/// placed.
+/// The affinity, policy and scheduling class for threads of the blocking pool: those of the rail's
+/// thread before it was placed.
 #[derive(Debug, Clone)]
 pub(super) struct Unbound {
     cpus: Option<CpuSet>,

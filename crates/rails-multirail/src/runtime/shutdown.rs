@@ -22,7 +22,8 @@ pub enum ShutdownError {
         /// The time that the caller gave.
         limit: Duration,
     },
-    /// The rail runs no task any more, but `spawn_blocking` work or the destructor of a task has not returned.
+    /// The rail runs no task any more, but `spawn_blocking` work or the destructor of a task has
+    /// not returned.
     #[error("rail `{rail}` has not stopped in {limit:?}: blocking work, or the destructor of a task, goes on")]
     Blocking {
         /// The rail's name.
@@ -30,8 +31,9 @@ pub enum ShutdownError {
         /// The time that the caller gave.
         limit: Duration,
     },
-    /// The caller is on the rail's own thread, or in its [`compute`](super::RailRuntime::compute), for which the thread
-    /// waits: neither can wait for that end. The rail stops when the calling task awaits, or the work is done.
+    /// The caller is on the rail's own thread, or in its [`compute`](super::RailRuntime::compute),
+    /// for which the thread waits: neither can wait for that end. The rail stops when the
+    /// calling task awaits, or the work is done.
     #[error("a task of rail `{rail}` cannot wait for the rail to stop")]
     OnTheRail {
         /// The rail's name.
@@ -145,8 +147,9 @@ impl Stopping {
     }
 }
 
-/// Waits for the end of rails that were dropped, for [`DROP_LIMIT`] at most. A thread that runs tasks has another
-/// thread wait, as its tasks would wait with it; so has the thread of a rail, which may be one of those that stop.
+/// Waits for the end of rails that were dropped, for [`DROP_LIMIT`] at most. A thread that runs
+/// tasks has another thread wait, as its tasks would wait with it; so has the thread of a rail,
+/// which may be one of those that stop.
 pub(crate) fn end_dropped(rails: Vec<Stopping>) {
     if rails.is_empty() {
         return;

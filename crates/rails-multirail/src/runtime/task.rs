@@ -14,8 +14,8 @@ use tokio::{
     task::{self, JoinError, JoinHandle},
 };
 
-/// The handle of a task on a rail, which resolves to the task's result, once its future has been dropped. Dropping the
-/// handle does not stop the task.
+/// The handle of a task on a rail, which resolves to the task's result, once its future has been
+/// dropped. Dropping the handle does not stop the task.
 #[derive(Debug)]
 pub struct RailTask<T> {
     kind: Kind<T>,
@@ -68,12 +68,14 @@ impl<T> RailTask<T> {
         Self { kind, inner: None, is_cancelled: false }
     }
 
-    /// A task that waits for an [`Inner`] one. The inner one's future holds the other end of the channel.
+    /// A task that waits for an [`Inner`] one. The inner one's future holds the other end of the
+    /// channel.
     pub(super) fn with_inner(task: JoinHandle<T>, inner: oneshot::Sender<Infallible>) -> Self {
         Self { inner: Some(inner), ..Self::new(task) }
     }
 
-    /// Stops the task at its next await, which drops its future. A task that has ended keeps its result.
+    /// Stops the task at its next await, which drops its future. A task that has ended keeps its
+    /// result.
     pub fn abort(&self) {
         self.abort_handle().abort();
     }

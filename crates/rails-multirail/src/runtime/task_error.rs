@@ -11,10 +11,12 @@ use tokio::task::JoinError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// The rail's runtime has stopped, or [`RailTask::abort`](super::RailTask::abort) stopped the task.
+    /// The rail's runtime has stopped, or [`RailTask::abort`](super::RailTask::abort) stopped the
+    /// task.
     #[error("the task was aborted, or its rail's runtime has stopped")]
     Cancelled,
-    /// The operating system gave no thread for work beside the rail's. The cause names the limits that it may have met.
+    /// The operating system gave no thread for work beside the rail's. The cause names the limits
+    /// that it may have met.
     #[error("no thread beside the rail's for the work")]
     NoThread(#[source] io::Error),
     /// The task panicked.

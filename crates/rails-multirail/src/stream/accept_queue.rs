@@ -9,8 +9,8 @@ use std::{
 };
 use tokio::sync::{Notify, watch};
 
-/// The streams that wait to be accepted, and the listener's end. A stream comes in when its initiator has confirmed it:
-/// peers that never do so hold no place.
+/// The streams that wait to be accepted, and the listener's end. A stream comes in when its
+/// initiator has confirmed it: peers that never do so hold no place.
 #[derive(Debug)]
 pub(super) struct AcceptQueue {
     waiting: Mutex<VecDeque<MultiRailStream>>,
@@ -25,7 +25,8 @@ impl AcceptQueue {
         Self { waiting: Mutex::default(), arrived: Notify::new(), ended: watch::Sender::default() }
     }
 
-    /// Whether so many streams wait that the listener opens no further one. Those that are being opened still come in.
+    /// Whether so many streams wait that the listener opens no further one. Those that are being
+    /// opened still come in.
     pub(super) fn is_full(&self) -> bool {
         self.lock().len() >= BACKLOG
     }
@@ -46,7 +47,8 @@ impl AcceptQueue {
     /// Waits for the next stream. Cancel safe; several tasks may wait.
     ///
     /// # Errors
-    /// The reason of the listener's end, once no stream waits; after [`close`](Self::close) at once.
+    /// The reason of the listener's end, once no stream waits; after [`close`](Self::close) at
+    /// once.
     pub(super) async fn next(&self) -> Result<MultiRailStream, ListenerClosed> {
         // A waiting task holds no lock, so a task that is not polled does not keep streams from others.
         loop {

@@ -1,4 +1,5 @@
-//! A lane that has joined: its connection, its protocol, and the turns of the threads that drive it.
+//! A lane that has joined: its connection, its protocol, and the turns of the threads that drive
+//! it.
 
 use super::{
     handoff::Handoff,
@@ -24,11 +25,13 @@ use std::{
 };
 use tokio::{runtime, sync::Notify};
 
-/// A lane that has joined. Its task on its rail drives it. A call of the application drives it too, inline: a small
-/// write is sent, and a small arrival received, on the caller's thread, without a switch to the rail's.
+/// A lane that has joined. Its task on its rail drives it. A call of the application drives it too,
+/// inline: a small write is sent, and a small arrival received, on the caller's thread, without a
+/// switch to the rail's.
 ///
-/// Task and callers take [turns](Turn), and wait for none: a thread that finds the turn taken leaves word with the
-/// thread that has it. The lock of the protocol is taken in a turn, and before the lock of the stream, never after it.
+/// Task and callers take [turns](Turn), and wait for none: a thread that finds the turn taken
+/// leaves word with the thread that has it. The lock of the protocol is taken in a turn, and before
+/// the lock of the stream, never after it.
 #[derive(Debug)]
 pub(crate) struct ActiveLane {
     pub(crate) id: LaneId,
@@ -38,8 +41,8 @@ pub(crate) struct ActiveLane {
     pub(crate) stalled: Arc<Notify>,
     pub(super) settings: LaneSettings,
     turn: Turn,
-    /// `None` before the lane's task starts and after it has ended. Only a task that ends with its runtime may find it
-    /// locked.
+    /// `None` before the lane's task starts and after it has ended. Only a task that ends with its
+    /// runtime may find it locked.
     driven: Mutex<Option<Driven>>,
     /// Wakes the lane's task.
     task: Arc<TaskWaker>,
@@ -100,8 +103,8 @@ impl ActiveLane {
         Arc::new(Self { id, lane, metrics, stalled, settings, turn, driven, task, arrival, handoff })
     }
 
-    /// Starts the protocol, on the lane's rail. Before this, the handshake has the connection. `arrival` is woken when
-    /// bytes have arrived.
+    /// Starts the protocol, on the lane's rail. Before this, the handshake has the connection.
+    /// `arrival` is woken when bytes have arrived.
     pub(super) fn start(&self, arrival: Waker, seals: Option<Seals>) {
         let max_unsent = self.lane.max_unsent().map(DataSize::as_bytes);
         self.arrival.get_or_init(|| arrival);
@@ -126,8 +129,8 @@ impl ActiveLane {
         self.settings.home
     }
 
-    /// Ends the protocol, unless it has [ended](Driving::end): no call drives the lane any more. Waits for a caller
-    /// that drives it, as only a task does that ends with its runtime.
+    /// Ends the protocol, unless it has [ended](Driving::end): no call drives the lane any more.
+    /// Waits for a caller that drives it, as only a task does that ends with its runtime.
     pub(super) fn stop(&self) {
         let driven = self.lock().take();
         // The protocol may hold bytes of the application.
@@ -164,7 +167,8 @@ impl ActiveLane {
         }
     }
 
-    /// Whether the lane has something to send, as others have told the calling thread, which has the turn.
+    /// Whether the lane has something to send, as others have told the calling thread, which has
+    /// the turn.
     pub(super) fn takes_word_to_send(&self) -> bool {
         self.turn.take(Word::SEND)
     }
@@ -185,13 +189,14 @@ impl ActiveLane {
         self.handoff.is_watched()
     }
 
-    /// Ends a period of that watch, before the task receives. Returns whether another period begins.
+    /// Ends a period of that watch, before the task receives. Returns whether another period
+    /// begins.
     pub(super) fn end_period(&self) -> bool {
         self.handoff.end_period()
     }
 
-    /// Whether a reader that waits receives the next arrival. A thread that drives the lane and is woken by itself
-    /// polls the socket busily, and goes on with it.
+    /// Whether a reader that waits receives the next arrival. A thread that drives the lane and is
+    /// woken by itself polls the socket busily, and goes on with it.
     pub(super) fn may_pass_on(&self) -> bool {
         self.handoff.is_inline() && !self.turn.is_taken()
     }
@@ -205,23 +210,24 @@ impl ActiveLane {
         }
     }
 
-    /// Has the task take the lane back to its rail's runtime: the reader's is shutting down, or there is no reader any
-    /// more.
+    /// Has the task take the lane back to its rail's runtime: the reader's is shutting down, or
+    /// there is no reader any more.
     pub(super) fn go_home(&self) {
         self.handoff.call_home();
         self.wake_task();
     }
 
-    /// Whether an error may be that of a reader's runtime which is shutting down, and not the connection's. The
-    /// connection tells an error of the operating system once, so that one is not to be lost.
+    /// Whether an error may be that of a reader's runtime which is shutting down, and not the
+    /// connection's. The connection tells an error of the operating system once, so that one is
+    /// not to be lost.
     pub(super) fn may_be_of_reader(&self, driven: &Driven, error: &io::Error) -> bool {
         driven.reports != self.home() && error.raw_os_error().is_none()
     }
 
     /// Has the calling runtime report arrivals. On an error the other one still does.
     pub(super) fn report_to(&self, driven: &mut Driven, caller: runtime::Id) -> io::Result<()> {
-        // A helper may be in the middle of a call, which the registration would wait for. It is in one only while the
-        // lane is at home.
+        // A helper may be in the middle of a call, which the registration would wait for. It is in one only
+        // while the lane is at home.
         if driven.reports == caller || driven.lending.as_ref().is_some_and(Lending::is_lent) {
             return Ok(());
         }
@@ -236,10 +242,12 @@ impl ActiveLane {
         Ok(())
     }
 
-    /// Notes that so many bytes have arrived at once: whether they are few decides who receives the next ones.
+    /// Notes that so many bytes have arrived at once: whether they are few decides who receives the
+    /// next ones.
     pub(super) fn note_arrival(&self, driven: &mut Driven, arrived: usize) {
         let protocol = &mut driven.protocol;
-        // A small message may come in two pieces. Bulk data comes in many, and chunks are short on a slow lane.
+        // A small message may come in two pieces. Bulk data comes in many, and chunks are short on a slow
+        // lane.
         let chunk = protocol.chunk_under_way();
         driven.pieces = if chunk.is_some() { driven.pieces.saturating_add(1) } else { 0 };
         let is_small = arrived <= 2 * MAX_INLINE
@@ -309,8 +317,8 @@ impl Wake for TaskWaker {
     }
 }
 
-/// The most bytes, as written or as arrived at once, that the caller's thread moves. A system call for as many takes
-/// less time than a switch to another thread and back.
+/// The most bytes, as written or as arrived at once, that the caller's thread moves. A system call
+/// for as many takes less time than a switch to another thread and back.
 pub(super) const MAX_INLINE: usize = 64 << 10;
 /// After this many small arrivals in a row the reader receives the next one.
 const SMALL_IN_A_ROW: u32 = 2;

@@ -30,7 +30,8 @@ pub(super) struct Place {
 /// Resolves when a handshake has to make room for another, with the limit that was reached.
 pub(super) type Eviction = oneshot::Receiver<Limit>;
 
-/// The open streams, those among them that their initiators have not confirmed yet, and the latest that have ended.
+/// The open streams, those among them that their initiators have not confirmed yet, and the latest
+/// that have ended.
 #[derive(Debug)]
 pub(super) struct Streams {
     limits: Limits,
@@ -59,8 +60,8 @@ struct Opened {
     is_confirmed: bool,
 }
 
-/// A stream that is being opened. Dropping this before the stream is confirmed forgets the stream: the initiator does
-/// not have it.
+/// A stream that is being opened. Dropping this before the stream is confirmed forgets the stream:
+/// the initiator does not have it.
 #[derive(Debug)]
 pub(super) struct Opening<'a> {
     streams: &'a Streams,
@@ -83,7 +84,8 @@ impl Handshakes {
         Arc::new(Self(Mutex::new(Table::new(limits.handshakes, limits.handshakes_per_peer))))
     }
 
-    /// Gives a place to a connection from this address. At a limit another handshake makes room for it.
+    /// Gives a place to a connection from this address. At a limit another handshake makes room for
+    /// it.
     ///
     /// # Errors
     /// The limit whose places are all taken by peers that have proved themselves.
@@ -108,8 +110,8 @@ impl Handshakes {
 }
 
 impl Place {
-    /// The peer has sent a message of the handshake, and has this standing unless it has a better one. `false` if the
-    /// place is another's.
+    /// The peer has sent a message of the handshake, and has this standing unless it has a better
+    /// one. `false` if the place is another's.
     pub(super) fn heard(&self, standing: Standing) -> bool {
         self.handshakes.lock().heard(self.id, standing)
     }
@@ -129,7 +131,8 @@ impl Streams {
         Self { limits, memory, known: Mutex::default() }
     }
 
-    /// Adds the stream that `make` returns, if the limits allow it. It waits to be [confirmed](Self::confirm).
+    /// Adds the stream that `make` returns, if the limits allow it. It waits to be
+    /// [confirmed](Self::confirm).
     pub(super) fn open(
         &self,
         stream: StreamId,
@@ -180,13 +183,14 @@ impl Streams {
         Ok(())
     }
 
-    /// Notes that the initiator has the stream, by a lane from this address. Says whether that is news.
+    /// Notes that the initiator has the stream, by a lane from this address. Says whether that is
+    /// news.
     pub(super) fn confirm(&self, stream: StreamId, from: IpAddr) -> bool {
         self.lock().confirm(stream, from)
     }
 
-    /// A lane from this address joins, so the initiator has the stream, which is not forgotten from now on. Gives the
-    /// stream, and whether that is news.
+    /// A lane from this address joins, so the initiator has the stream, which is not forgotten from
+    /// now on. Gives the stream, and whether that is news.
     pub(super) fn join(&self, stream: StreamId, from: IpAddr) -> Option<(Arc<StreamShared>, bool)> {
         let mut known = self.lock();
         let shared = known.open.get(&stream)?.shared.upgrade()?;
@@ -228,8 +232,8 @@ impl Streams {
 }
 
 impl Known {
-    /// Notes that the initiator has a stream, and where one of the stream's lanes has come from. Says whether the
-    /// former is news.
+    /// Notes that the initiator has a stream, and where one of the stream's lanes has come from.
+    /// Says whether the former is news.
     fn confirm(&mut self, stream: StreamId, from: IpAddr) -> bool {
         let Some(entry) = self.open.get_mut(&stream) else { return false };
         let origin = Origin::of(from);
@@ -276,15 +280,17 @@ impl Full {
     }
 }
 
-/// The most names of ended streams that are kept, of 16 bytes each. A lane that was joining when its stream ended
-/// arrives within a handshake's time.
+/// The most names of ended streams that are kept, of 16 bytes each. A lane that was joining when
+/// its stream ended arrives within a handshake's time.
 const MAX_ENDED: usize = 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::shared::{OpeningLane, Role};
-    use crate::{RailRequest, Rails, Security, StreamOptions, plan_rails};
+    use crate::{
+        RailRequest, Rails, Security, StreamOptions, plan_rails,
+        stream::shared::{OpeningLane, Role},
+    };
     use rails_topo::Topology;
     use std::net::Ipv4Addr;
 

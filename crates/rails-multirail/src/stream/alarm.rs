@@ -1,4 +1,5 @@
-//! Timers that ring at common ticks, so that one wake of a thread serves the streams of a whole process.
+//! Timers that ring at common ticks, so that one wake of a thread serves the streams of a whole
+//! process.
 
 use rails_proto::parameters::TIMER_SLACK;
 use std::{
@@ -16,9 +17,9 @@ pub(super) fn tick(at: Instant) -> Instant {
     if past == 0 { at } else { at + TICK - Duration::from_nanos(past as u64) }
 }
 
-/// Waits until `at`, or for ever for `None`: to the next tick if `at` has not come. Resets the timer only for an
-/// earlier time: a reset costs two system calls when the runtime is about to sleep, and other events mostly wake the
-/// task first.
+/// Waits until `at`, or for ever for `None`: to the next tick if `at` has not come. Resets the
+/// timer only for an earlier time: a reset costs two system calls when the runtime is about to
+/// sleep, and other events mostly wake the task first.
 pub(super) fn poll_alarm(context: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, at: Option<Instant>) -> Poll<()> {
     let Some(at) = at else { return Poll::Pending };
     if at <= Instant::now() {
@@ -36,8 +37,8 @@ pub(super) fn poll_alarm(context: &mut Context<'_>, mut alarm: Pin<&mut Sleep>, 
     }
 }
 
-/// Puts an alarm off that nothing waits for any more, at the price of one write to memory: it would wake its task in
-/// vain.
+/// Puts an alarm off that nothing waits for any more, at the price of one write to memory: it would
+/// wake its task in vain.
 pub(super) fn put_off(alarm: Pin<&mut Sleep>) {
     if !alarm.is_elapsed() {
         alarm.reset(tokio::time::Instant::now() + NEVER);

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 /// Says which small writes wait for the next ones, to leave in one chunk with them.
 ///
-/// A task that has more requests at hand than the one it answers writes again at once. A chunk for each answer would
-/// cost a system call and a wake of the peer for each. But a task that computes between its writes must not delay them:
-/// a write waits only if the task has come back at once from each of its last writes, from more of them after each
-/// delay.
+/// A task that has more requests at hand than the one it answers writes again at once. A chunk for
+/// each answer would cost a system call and a wake of the peer for each. But a task that computes
+/// between its writes must not delay them: a write waits only if the task has come back at once
+/// from each of its last writes, from more of them after each delay.
 #[derive(Debug)]
 pub(super) struct Burst {
     /// The last write, unless the task has waited since.
@@ -32,8 +32,8 @@ impl Burst {
         Self { last: None, quick: 0, needed: MIN_QUICK, waiting: None }
     }
 
-    /// Whether a write of `bytes` at `now` waits for the next one. If not, those that wait leave with it. `has_more`
-    /// says whether the application has more arrivals at hand.
+    /// Whether a write of `bytes` at `now` waits for the next one. If not, those that wait leave
+    /// with it. `has_more` says whether the application has more arrivals at hand.
     pub(super) fn write(&mut self, now: Instant, bytes: usize, has_more: bool) -> bool {
         if let Some(last) = self.last.replace(now) {
             let is_quick = now.saturating_duration_since(last) <= AT_ONCE;
@@ -53,7 +53,8 @@ impl Burst {
         waits
     }
 
-    /// The writes that waited leave. The task may wait before its next write, which says nothing about its haste.
+    /// The writes that waited leave. The task may wait before its next write, which says nothing
+    /// about its haste.
     pub(super) fn end(&mut self, now: Instant) {
         self.leave(now);
         self.last = None;
@@ -70,7 +71,8 @@ impl Burst {
     }
 }
 
-/// A task that writes within this time of its last write has come back at once. A chunk of its own costs as much.
+/// A task that writes within this time of its last write has come back at once. A chunk of its own
+/// costs as much.
 const AT_ONCE: Duration = Duration::from_micros(20);
 /// After so many such writes in a row the next ones wait at first, and after so many at the most.
 const MIN_QUICK: u32 = 8;

@@ -38,7 +38,8 @@ pub(super) async fn in_time<T>(shared: &StreamShared, next: impl Future<Output =
     next.unwrap_or_else(|| Err(CloseError::NotEnded { stream: shared.id, limit }.into()))
 }
 
-/// Waits for a step for as long as the progress changes within each time of this limit; `None` if it does not.
+/// Waits for a step for as long as the progress changes within each time of this limit; `None` if
+/// it does not.
 async fn while_there_is_progress<T>(
     limit: Duration,
     progress: impl Fn() -> u64,

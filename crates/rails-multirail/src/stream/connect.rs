@@ -1,4 +1,5 @@
-//! Opening a stream with one lane per rail: the first lane to connect opens it, and the others join.
+//! Opening a stream with one lane per rail: the first lane to connect opens it, and the others
+//! join.
 
 use super::{
     Dialing, MultiRailStream,
@@ -83,8 +84,8 @@ pub(super) async fn connect(
             Err(_) if is_coming || stream.is_none() && dialer.is_open() => reports.recv().await,
             in_time => in_time.ok().flatten(),
         };
-        // `None` if every lane that is left has lost its rail, or takes too long: if there is a stream, the lane joins
-        // later.
+        // `None` if every lane that is left has lost its rail, or takes too long: if there is a stream, the
+        // lane joins later.
         let Some(Report { lane, news }) = news else { break };
         let lane = usize::from(lane);
         match news {

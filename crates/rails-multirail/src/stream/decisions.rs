@@ -4,8 +4,8 @@ use super::shared::StreamShared;
 use rails_proto::record::Record;
 use std::sync::Arc;
 
-/// The recorded scheduling decisions of one end of a stream. This handle keeps the rails, and does not keep the stream
-/// open, which ends when it is closed or dropped.
+/// The recorded scheduling decisions of one end of a stream. This handle keeps the rails, and does
+/// not keep the stream open, which ends when it is closed or dropped.
 #[derive(Debug, Clone)]
 pub struct Decisions {
     shared: Arc<StreamShared>,
@@ -17,8 +17,8 @@ impl Decisions {
     }
 
     /// The decisions since the last call, at most as many entries as
-    /// [`StreamOptions::record_decisions`](crate::StreamOptions::record_decisions) keeps. `None` if the stream records
-    /// none.
+    /// [`StreamOptions::record_decisions`](crate::StreamOptions::record_decisions) keeps. `None` if
+    /// the stream records none.
     pub fn take(&self) -> Option<Record> {
         self.shared.with(|state| state.connection.take_record())
     }

@@ -110,7 +110,8 @@ impl Dialer {
         dialer
     }
 
-    /// Starts a task on the runtime that drives the lane. The task keeps the lane up as long as the stream lasts.
+    /// Starts a task on the runtime that drives the lane. The task keeps the lane up as long as the
+    /// stream lasts.
     pub(super) fn start(self: &Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let dialer = self.clone();
         self.routes().insert(path.index, Route { path, moves: 0, joined_after: 0 });
@@ -163,8 +164,8 @@ impl Dialer {
         self.opened.borrow().is_some()
     }
 
-    /// Brings one lane up, drives it, and dials it again, until the stream is over or the lane is removed. Runs on the
-    /// runtime that drives the lane ([`Driver`](crate::Driver)).
+    /// Brings one lane up, drives it, and dials it again, until the stream is over or the lane is
+    /// removed. Runs on the runtime that drives the lane ([`Driver`](crate::Driver)).
     async fn keep(self: Arc<Self>, path: Path, report: mpsc::Sender<Report>) {
         let first = tokio::select! {
             biased;
@@ -221,8 +222,9 @@ impl Dialer {
         After::Nothing
     }
 
-    /// Tries until the lane is up for the first time. Gives the lane, and the longest time that an attempt to dial it
-    /// again may take. `None` if the stream that the lane could join is over.
+    /// Tries until the lane is up for the first time. Gives the lane, and the longest time that an
+    /// attempt to dial it again may take. `None` if the stream that the lane could join is
+    /// over.
     async fn come_up(&self, path: Path, report: &mpsc::Sender<Report>) -> Option<(LaneDriver, Duration)> {
         let mut attempts = Attempts::default();
         let mut is_told = false;
@@ -275,7 +277,8 @@ impl Dialer {
         }
     }
 
-    /// Waits until a lane that has not come up is not needed: the caller has given up, or the stream is over.
+    /// Waits until a lane that has not come up is not needed: the caller has given up, or the
+    /// stream is over.
     async fn given_up(&self, report: &mpsc::Sender<Report>) {
         let shared = tokio::select! {
             biased;
@@ -312,9 +315,9 @@ impl Dialer {
         }
     }
 
-    /// Opens a new connection when the lane has been stalled for a while: the old connection may take far longer to
-    /// notice that a fault is over than a new one takes to connect. Also when the lane's rail has moved to another
-    /// local end. Waits otherwise.
+    /// Opens a new connection when the lane has been stalled for a while: the old connection may
+    /// take far longer to notice that a fault is over than a new one takes to connect. Also
+    /// when the lane's rail has moved to another local end. Waits otherwise.
     async fn join_instead(&self, kept: &Kept, lane: LaneId, stalled: &Notify, redial: &mut Redial) -> LaneDriver {
         let begun = Instant::now();
         // A removed lane is not dialled again.
@@ -407,7 +410,8 @@ impl Dialer {
         connection: &dyn Lane,
         _turn: Trying<'a>,
     ) -> Result<Attempt<'a>, JoinError> {
-        // Each attempt names a stream of its own, so the outcome of an attempt without an answer does not matter.
+        // Each attempt names a stream of its own, so the outcome of an attempt without an answer does not
+        // matter.
         let id = StreamId(random().map_err(JoinError::Random)?);
         let joined = self.shake_hands(connection, path.index, Purpose::Open, id, self.credentials.clone()).await?;
         Ok(Attempt { id, joined, _turn })
@@ -453,8 +457,8 @@ impl Dialer {
         let lane = LaneDriver::up(shared, index, rail, connection.clone(), joined.seals, &self.options).await;
         let lane = lane.ok_or(JoinError::StreamOver)?;
         let confirmation: Vec<_> = joined.confirmation.into_iter().collect();
-        // If the connection fails here, the lane's driver finds out, and another lane that joins confirms the stream as
-        // well.
+        // If the connection fails here, the lane's driver finds out, and another lane that joins confirms
+        // the stream as well.
         let sent = timeout(self.options.handshake_timeout, send_messages(&*connection, &confirmation)).await;
         if sent.is_err() {
             // The connection may have taken a part of the message, and no frame may follow that.
@@ -521,7 +525,8 @@ impl Dialer {
 }
 
 impl MoveListener for Dialer {
-    /// Connects the lanes of a rail anew, from its new local end, to the addresses of the peer that pair with it best.
+    /// Connects the lanes of a rail anew, from its new local end, to the addresses of the peer that
+    /// pair with it best.
     fn rail_moved(self: Arc<Self>, rail: RailId) {
         let home = self.rails.clone();
         drop(home[rail].runtime().spawn(async move {

@@ -151,8 +151,8 @@ pub(super) async fn answer(
     Ok(())
 }
 
-/// The offers of a listener: first the address that the initiator called, then all other addresses that it listens on
-/// and that other machines can reach, at most [`MAX_OFFERS`].
+/// The offers of a listener: first the address that the initiator called, then all other addresses
+/// that it listens on and that other machines can reach, at most [`MAX_OFFERS`].
 fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: LaneAddress) -> Vec<LaneCandidate> {
     let mut all: Vec<LaneCandidate> = Vec::new();
     for (rail, address) in bound {
@@ -175,8 +175,8 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: 
     let is_called = |offer: &&LaneCandidate| key(offer) == (called.scheme, called.socket.ip(), called.port());
     let first = all.iter().find(is_called).cloned().unwrap_or_else(|| listening(rails, rail, called));
     let mut offers = vec![first];
-    // If there are too many, those of other transports are left out: the initiator pairs over the transport that it
-    // called.
+    // If there are too many, those of other transports are left out: the initiator pairs over the
+    // transport that it called.
     all.sort_by_key(|offer| offer.address.scheme != called.scheme);
     for offer in all {
         // A link-local address needs a scope, which only the caller knows, so it is not offered.
@@ -188,7 +188,8 @@ fn offers(rails: &Rails, rail: RailId, bound: &[(RailId, LaneAddress)], called: 
     offers
 }
 
-/// The offer for an address that the listener has bound: that of the rail with the address, or the address alone.
+/// The offer for an address that the listener has bound: that of the rail with the address, or the
+/// address alone.
 fn listening(rails: &Rails, rail: RailId, address: LaneAddress) -> LaneCandidate {
     let has = |offer: &LaneCandidate| offer.ip() == address.socket.ip();
     let of_rail = rails[rail].offers(address.scheme).into_iter().find(has);
@@ -200,8 +201,9 @@ fn listening(rails: &Rails, rail: RailId, address: LaneAddress) -> LaneCandidate
     }
 }
 
-/// Whether a socket on that wildcard address accepts IPv4 too (ipv6(7), `IPV6_V6ONLY`; it is not set, so the system's
-/// default holds). If the default cannot be read, IPv4 addresses are not offered.
+/// Whether a socket on that wildcard address accepts IPv4 too (ipv6(7), `IPV6_V6ONLY`; it is not
+/// set, so the system's default holds). If the default cannot be read, IPv4 addresses are not
+/// offered.
 fn takes_ipv4(wildcard: IpAddr) -> bool {
     wildcard.is_ipv4() || std::fs::read_to_string("/proc/sys/net/ipv6/bindv6only").is_ok_and(|only| only.trim() == "0")
 }

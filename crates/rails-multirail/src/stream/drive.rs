@@ -1,5 +1,5 @@
-//! Driving a lane: bytes move between its connection and its protocol, on the lane's task or, inline, on a thread of
-//! the application.
+//! Driving a lane: bytes move between its connection and its protocol, on the lane's task or,
+//! inline, on a thread of the application.
 
 use super::{
     active_lane::{ActiveLane, Driven, SMALL_UNTIL_MOVED},
@@ -65,7 +65,8 @@ impl<'a> Access<'a> {
         if is_called || !lane.handoff.is_inline() {
             let outcome = lane.report_to(driven, lane.home());
             if outcome.is_err() && is_called {
-                // Mostly the other runtime still reports. Where it does not, the stream's linger bounds the attempts.
+                // Mostly the other runtime still reports. Where it does not, the stream's linger bounds the
+                // attempts.
                 driven.home_again = Some(Instant::now() + TIMER_SLACK);
             }
         }
@@ -90,8 +91,8 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Sends on the caller's thread, without waiting: the task sends the bytes for which the lane has no room, and a
-    /// thread that drives the lane sends all.
+    /// Sends on the caller's thread, without waiting: the task sends the bytes for which the lane
+    /// has no room, and a thread that drives the lane sends all.
     pub(super) fn transmit_inline(&mut self) {
         self.drive_inline(Word::SEND, Self::send);
     }
@@ -135,7 +136,8 @@ impl<'a> Access<'a> {
             return None;
         };
         let done = act(self, driven);
-        // One more round costs less than a switch to the task's thread. The task sends all that comes later.
+        // One more round costs less than a switch to the task's thread. The task sends all that comes
+        // later.
         if lane.takes_word_to_send() {
             self.send(driven);
         }
@@ -172,8 +174,8 @@ impl<'a> Access<'a> {
                 return Poll::Pending;
             };
             if let Err(error) = ready {
-                // If a reader's runtime reports, it is shutting down. The task takes the lane home, if it has not tried
-                // that.
+                // If a reader's runtime reports, it is shutting down. The task takes the lane home, if it has not
+                // tried that.
                 if driven.reports != lane.home() && (!self.is_task || lane.handoff.is_inline()) {
                     lane.handoff.set_inline(false);
                     return Poll::Ready(());
@@ -312,8 +314,9 @@ impl Stream for Access<'_> {
         buffer.freeze()
     }
 
-    /// The kernel allocates each page at the first write to it: on the node of the rail that receives it, or, if the
-    /// options ask for interleaving, in turn on the nodes of all rails in use.
+    /// The kernel allocates each page at the first write to it: on the node of the rail that
+    /// receives it, or, if the options ask for interleaving, in turn on the nodes of all rails
+    /// in use.
     fn message(&mut self, length: usize) -> MessageBuffer {
         let nodes = if self.lane.settings.interleaved { self.shared.nodes_in_use() } else { None };
         self.shared.buffers.message(length, nodes.as_ref())

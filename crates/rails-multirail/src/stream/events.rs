@@ -50,9 +50,9 @@ impl EventLog {
         Self { start: Instant::now(), kept, news, is_publishing, listeners }
     }
 
-    /// Adds an event; `whose` is the lane's number and rail, `error` the error with which the lane ended, and `lanes`
-    /// the state of each lane in a standstill. If `loses_nothing`, all bytes of both ends have arrived, and a peer that
-    /// has ended is no reason for a warning.
+    /// Adds an event; `whose` is the lane's number and rail, `error` the error with which the lane
+    /// ended, and `lanes` the state of each lane in a standstill. If `loses_nothing`, all bytes
+    /// of both ends have arrived, and a peer that has ended is no reason for a warning.
     pub(super) fn add(
         &mut self,
         event: Event,
@@ -76,8 +76,8 @@ impl EventLog {
         !self.news.is_empty()
     }
 
-    /// Takes the events to publish, and gives the subscribers, if any. `None` if there is nothing to tell, or if
-    /// another thread publishes events, which calls this once more.
+    /// Takes the events to publish, and gives the subscribers, if any. `None` if there is nothing
+    /// to tell, or if another thread publishes events, which calls this once more.
     pub(super) fn begin_publishing(&mut self) -> Option<(Vec<News>, Option<broadcast::Sender<StreamEvent>>)> {
         if self.is_publishing || self.news.is_empty() {
             return None;
@@ -114,8 +114,9 @@ impl News {
 }
 
 impl StreamEvent {
-    /// Logs a lost, stalled or unused lane and a standstill, with the state of each of the `lanes`, as a warning, and
-    /// other events at a lower level; so too the ends of lanes with which nothing is lost.
+    /// Logs a lost, stalled or unused lane and a standstill, with the state of each of the `lanes`,
+    /// as a warning, and other events at a lower level; so too the ends of lanes with which
+    /// nothing is lost.
     fn log(&self, stream: StreamId, lanes: &[LaneProgress], loses_nothing: bool) {
         let lane = self.lane.map(tracing::field::display);
         let error = self.error.as_ref().map(tracing::field::display);

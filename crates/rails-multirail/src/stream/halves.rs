@@ -35,28 +35,32 @@ pub struct WriteHalf<'a> {
     pub(super) shared: &'a Arc<StreamShared>,
 }
 
-/// The receiving direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it ends nothing: the
-/// peer may still send up to this end's window. The stream ends when both halves are dropped.
+/// The receiving direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it
+/// ends nothing: the peer may still send up to this end's window. The stream ends when both halves
+/// are dropped.
 #[derive(Debug)]
 pub struct OwnedReadHalf {
     stream: Arc<MultiRailStream>,
     reading: Bytes,
 }
 
-/// The sending direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it shuts the direction
-/// down: the peer receives the written bytes, and then the end. [`forget`](Self::forget) drops it without a shutdown.
+/// The sending direction of a [`MultiRailStream`] ([`MultiRailStream::into_split`]). Dropping it
+/// shuts the direction down: the peer receives the written bytes, and then the end.
+/// [`forget`](Self::forget) drops it without a shutdown.
 #[derive(Debug)]
 pub struct OwnedWriteHalf {
     stream: Arc<MultiRailStream>,
     shuts_down: bool,
 }
 
-/// The error of [`reunite`](OwnedReadHalf::reunite) for halves of different streams. It hands both back.
+/// The error of [`reunite`](OwnedReadHalf::reunite) for halves of different streams. It hands both
+/// back.
 #[derive(Debug)]
 pub struct ReuniteError(pub OwnedReadHalf, pub OwnedWriteHalf);
 
 impl MultiRailStream {
-    /// Splits the stream into its two directions, for one task that uses both at the same time. This costs nothing.
+    /// Splits the stream into its two directions, for one task that uses both at the same time.
+    /// This costs nothing.
     pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         (ReadHalf { shared: &self.shared, reading: &mut self.reading }, WriteHalf { shared: &self.shared })
     }
@@ -88,7 +92,8 @@ impl<'a> ReadHalf<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits for bytes, and lends them until they are [consumed](Self::consume_front); none at the end of the stream.
+    /// Waits for bytes, and lends them until they are [consumed](Self::consume_front); none at the
+    /// end of the stream.
     pub(super) fn poll_lend(mut self, context: &mut Context<'_>) -> Poll<IoResult<&'a [u8]>> {
         ready!(self.poll_fill(context))?;
         self.shared.note_at_hand(!self.reading.is_empty());
@@ -155,8 +160,9 @@ impl AsyncRead for ReadHalf<'_> {
     }
 }
 
-/// The bytes at hand are those that arrived together, lent without a copy. The whole stream is no `AsyncBufRead`: the
-/// `split` of `AsyncBufReadExt` would hide [`MultiRailStream::split`] wherever that trait is in scope.
+/// The bytes at hand are those that arrived together, lent without a copy. The whole stream is no
+/// `AsyncBufRead`: the `split` of `AsyncBufReadExt` would hide [`MultiRailStream::split`] wherever
+/// that trait is in scope.
 impl AsyncBufRead for ReadHalf<'_> {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<&[u8]>> {
         let Self { shared, reading } = self.get_mut();
@@ -222,8 +228,9 @@ impl WriteHalf<'_> {
 
 impl AsyncWrite for WriteHalf<'_> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &[u8]) -> Poll<IoResult<usize>> {
-        // The copy happens outside the lock. A short buffer is copied without asking for room, because there nearly
-        // always is some. For a long one, this half is the only writer, so the room cannot shrink meanwhile.
+        // The copy happens outside the lock. A short buffer is copied without asking for room, because
+        // there nearly always is some. For a long one, this half is the only writer, so the room
+        // cannot shrink meanwhile.
         let most = match buffer.len() {
             short @ ..=SHORT => short,
             length => ready!(self.poll_room(context, length))?,
@@ -232,7 +239,8 @@ impl AsyncWrite for WriteHalf<'_> {
         self.poll_take(context, &mut copy, |copy| copy)
     }
 
-    /// Has the lanes send the small writes that wait for others. They send all others as soon as they have room.
+    /// Has the lanes send the small writes that wait for others. They send all others as soon as
+    /// they have room.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
         self.shared.send_waiting();
         Poll::Ready(Ok(()))
@@ -335,8 +343,8 @@ impl OwnedReadHalf {
     }
 }
 
-/// Counts the bytes taken from the stream and not copied out as unread. The peer learns of the loss when the stream
-/// ends.
+/// Counts the bytes taken from the stream and not copied out as unread. The peer learns of the loss
+/// when the stream ends.
 impl Drop for OwnedReadHalf {
     fn drop(&mut self) {
         self.stream.shared.unread.fetch_add(self.reading.len() as u64, Relaxed);
@@ -382,8 +390,8 @@ impl OwnedWriteHalf {
         self.half().poll_write_bytes(context, bytes)
     }
 
-    /// Drops this half without shutting its direction down. The direction shuts down when the other half is dropped
-    /// too.
+    /// Drops this half without shutting its direction down. The direction shuts down when the other
+    /// half is dropped too.
     pub fn forget(mut self) {
         self.shuts_down = false;
     }
@@ -463,6 +471,6 @@ impl std::error::Error for ReuniteError {}
 
 /// Copying this many bytes costs less than taking the lock.
 const SHORT: usize = 4 << 10;
-/// The most bytes that one write copies: as many as a lane takes at once, so that the first chunk is on its way while
-/// the next is copied.
+/// The most bytes that one write copies: as many as a lane takes at once, so that the first chunk
+/// is on its way while the next is copied.
 const MAX_COPIED: usize = 256 << 10;

@@ -1,21 +1,24 @@
-//! The choice of the thread that receives the next arrival of a lane: the reader's or the lane's task.
+//! The choice of the thread that receives the next arrival of a lane: the reader's or the lane's
+//! task.
 
 use super::sync::{
     AtomicBool, AtomicU32,
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// Says who receives the next arrival of a lane. While arrivals are small, a reader that waits does; the lane's task
-/// receives all others, and those for which the reader does not come.
+/// Says who receives the next arrival of a lane. While arrivals are small, a reader that waits
+/// does; the lane's task receives all others, and those for which the reader does not come.
 ///
-/// Every change is a swap, so that the changes of a flag have one order in which each sees the one before.
+/// Every change is a swap, so that the changes of a flag have one order in which each sees the one
+/// before.
 #[derive(Debug)]
 pub(super) struct Handoff {
     /// Whether the latest arrivals were small.
     is_inline: AtomicBool,
     /// Whether the task has something to receive, although arrivals are small.
     task_has_work: AtomicBool,
-    /// The number of arrivals that have gone to the reader since the last period of the task's watch.
+    /// The number of arrivals that have gone to the reader since the last period of the task's
+    /// watch.
     passed_on: AtomicU32,
     /// Whether the task watches, or is woken to.
     is_watched: AtomicBool,
@@ -34,8 +37,8 @@ impl Handoff {
         Self { is_inline, task_has_work, passed_on, is_watched, pickup_pending, is_called_home }
     }
 
-    /// Passes an arrival on to the reader. Returns whether the task has to be woken, to [watch](Self::is_watched) the
-    /// reader.
+    /// Passes an arrival on to the reader. Returns whether the task has to be woken, to
+    /// [watch](Self::is_watched) the reader.
     pub(super) fn pass_on(&self) -> bool {
         self.pickup_pending.swap(true, AcqRel);
         self.passed_on.fetch_add(1, AcqRel);
@@ -58,8 +61,8 @@ impl Handoff {
         task_has_work || !self.is_inline()
     }
 
-    /// Has the task receive next, at home. The caller wakes it. A thread that receives meanwhile may find arrivals
-    /// small.
+    /// Has the task receive next, at home. The caller wakes it. A thread that receives meanwhile
+    /// may find arrivals small.
     pub(super) fn call_home(&self) {
         self.set_inline(false);
         self.is_called_home.swap(true, AcqRel);
@@ -76,8 +79,9 @@ impl Handoff {
         self.is_watched.load(Acquire)
     }
 
-    /// Ends a period of the task's watch over the reader. An arrival for which the reader has not come in it is the
-    /// task's from now on. Returns whether another period begins: only in a conversation.
+    /// Ends a period of the task's watch over the reader. An arrival for which the reader has not
+    /// come in it is the task's from now on. Returns whether another period begins: only in a
+    /// conversation.
     pub(super) fn end_period(&self) -> bool {
         if self.pickup_pending.swap(false, AcqRel) {
             self.leave_to_task();
@@ -104,6 +108,7 @@ impl Handoff {
     }
 }
 
-/// In a conversation, at least as many arrivals go to the reader in a period of the watch: a message, an
-/// acknowledgement, and a message again. A watch that goes on saves the wake of the task for the next arrival.
+/// In a conversation, at least as many arrivals go to the reader in a period of the watch: a
+/// message, an acknowledgement, and a message again. A watch that goes on saves the wake of the
+/// task for the next arrival.
 const CONVERSATION: u32 = 3;

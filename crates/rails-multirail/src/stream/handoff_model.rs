@@ -140,7 +140,8 @@ fn task_receives_what_the_reader_does_not() {
     });
 }
 
-/// An arrival that the reader gets as the task's watch ends is watched too: by the task, or by the task that it wakes.
+/// An arrival that the reader gets as the task's watch ends is watched too: by the task, or by the
+/// task that it wakes.
 #[test]
 fn watch_goes_on_or_begins_anew() {
     loom::model(|| {

@@ -1,4 +1,5 @@
-//! The application's calls: a small write is sent, and a small arrival received, on the caller's thread.
+//! The application's calls: a small write is sent, and a small arrival received, on the caller's
+//! thread.
 
 use super::{
     active_lane::{ActiveLane, MAX_INLINE},
@@ -19,8 +20,8 @@ use tokio::{
 };
 
 impl StreamShared {
-    /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline: at once, or with those
-    /// that follow in the same turn of the writer's task.
+    /// Calls `act` under the lock to write a number of bytes. One lane sends few bytes inline: at
+    /// once, or with those that follow in the same turn of the writer's task.
     pub(crate) fn write<T>(self: &Arc<Self>, length: usize, act: impl FnOnce(&mut StreamState) -> T) -> T {
         if length > MAX_INLINE {
             let result = self.with(act);

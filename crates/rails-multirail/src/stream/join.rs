@@ -19,7 +19,8 @@ pub(crate) fn jitter() -> u8 {
     random().map_or(0, |[jitter]| jitter)
 }
 
-/// Reads one message, whose body has at most `longest` bytes. Checks the length before it allocates memory.
+/// Reads one message, whose body has at most `longest` bytes. Checks the length before it allocates
+/// memory.
 pub(crate) async fn read_message(lane: &dyn Lane, longest: usize) -> Result<Message, JoinError> {
     let mut prefix = [0; PREFIX_LEN];
     receive_exact(lane, &mut prefix).await?;

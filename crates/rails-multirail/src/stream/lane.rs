@@ -35,8 +35,8 @@ pub(crate) struct LaneDriver {
 }
 
 impl LaneDriver {
-    /// Adds a lane whose handshake is done to its stream; `None` if the stream is over. Runs on the runtime that is to
-    /// drive the lane.
+    /// Adds a lane whose handshake is done to its stream; `None` if the stream is over. Runs on the
+    /// runtime that is to drive the lane.
     pub(super) async fn up(
         shared: Arc<StreamShared>,
         index: u16,
@@ -45,8 +45,8 @@ impl LaneDriver {
         seals: Option<Seals>,
         options: &StreamOptions,
     ) -> Option<Self> {
-        // The first round trips of a connection may include the resolution of the peer's hardware address, so the least
-        // one is the path's.
+        // The first round trips of a connection may include the resolution of the peer's hardware address,
+        // so the least one is the path's.
         let rtt = lane.stats().ok().and_then(|stats| stats.min_rtt.or(stats.rtt));
         let traits = LaneTraits { number: index, weight: options.weight(rail), rtt };
         let home = shared.rail_of(Handle::current().id()).unwrap_or(&shared.rails()[rail]);
@@ -66,7 +66,8 @@ impl LaneDriver {
         Some(Self { shared, lane, seals, end: Err(LaneError::RailStopped) })
     }
 
-    /// Drives the lane to its end, and gives that end in the dialer's terms. Runs on the lane's rail.
+    /// Drives the lane to its end, and gives that end in the dialer's terms. Runs on the lane's
+    /// rail.
     pub(crate) async fn run(mut self) -> Loss {
         let begun = Instant::now();
         self.lane.start(arrival_waker(&self.shared, &self.lane), self.seals.take());
@@ -86,7 +87,8 @@ impl LaneDriver {
         let (mut watch, mut is_woken) = (None, false);
         loop {
             let step = poll_fn(|context| {
-                // From here on every wake polls this task again, so it comes before the reason to wake is looked at.
+                // From here on every wake polls this task again, so it comes before the reason to wake is looked
+                // at.
                 while woken.as_mut().poll(context).is_ready() {
                     woken.set(lane.woken());
                     is_woken = true;
@@ -133,7 +135,8 @@ impl LaneDriver {
         }
     }
 
-    /// Begins and ends the periods of the watch over the reader. Returns whether the last one has ended.
+    /// Begins and ends the periods of the watch over the reader. Returns whether the last one has
+    /// ended.
     fn watch_reader(&self, watch: &mut Option<Watch>) -> bool {
         let now = Instant::now();
         match watch {
@@ -153,10 +156,11 @@ impl LaneDriver {
     }
 }
 
-/// A period of the watch over the reader, at whose end the task checks that the reader has come for its arrivals, and
-/// sends the writes that [wait](super::burst) for the end of a turn. The first period lasts long enough for the peer's
-/// acknowledgement of an answer. In a conversation, each later period ends when an acknowledgement would be due, so
-/// that no arrival has to wake the task for its alarm.
+/// A period of the watch over the reader, at whose end the task checks that the reader has come for
+/// its arrivals, and sends the writes that [wait](super::burst) for the end of a turn. The first
+/// period lasts long enough for the peer's acknowledgement of an answer. In a conversation, each
+/// later period ends when an acknowledgement would be due, so that no arrival has to wake the task
+/// for its alarm.
 struct Watch {
     /// The task checks from this time on, if something else wakes it.
     from: Instant,

@@ -21,7 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The counters of a lane over all its connections. The lane's driver writes them, and any thread reads them.
+/// The counters of a lane over all its connections. The lane's driver writes them, and any thread
+/// reads them.
 #[derive(Debug)]
 pub(crate) struct LaneMetrics {
     pub(crate) index: u16,
@@ -78,15 +79,16 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// The facts of a connection that the calling thread drives. Asks the transport, so the caller holds no lock.
+    /// The facts of a connection that the calling thread drives. Asks the transport, so the caller
+    /// holds no lock.
     pub(crate) fn here(lane: &Arc<dyn Lane>) -> Self {
         leave_to_others();
         Self { lane: lane.clone(), thread: thread::current_tid(), local: lane.local_addr(), remote: lane.peer_addr() }
     }
 }
 
-/// The transport's figures of a connection, if it gives any. A panic of the transport costs its figures alone. The
-/// caller holds no lock.
+/// The transport's figures of a connection, if it gives any. A panic of the transport costs its
+/// figures alone. The caller holds no lock.
 pub(crate) fn figures(lane: &Arc<dyn Lane>) -> Option<TransportStats> {
     let mut figures = None;
     run_caught("a transport has panicked as it was asked for figures", || figures = lane.detailed_stats().ok());
@@ -115,8 +117,9 @@ impl LaneMetrics {
         *self.lock() = LaneState::Up(connection.clone());
     }
 
-    /// Adds the figures of a connection that has ended, with those that its transport knew. Unless the lane has another
-    /// connection already, releases this one and keeps its transport's figures.
+    /// Adds the figures of a connection that has ended, with those that its transport knew. Unless
+    /// the lane has another connection already, releases this one and keeps its transport's
+    /// figures.
     pub(crate) fn end(
         &self,
         ended: &Arc<dyn Lane>,

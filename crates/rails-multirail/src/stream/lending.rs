@@ -13,9 +13,9 @@ use std::{
 
 /// The chunks of a lane that helpers of its rail prepare and send.
 ///
-/// The lane offers a chunk if its rail is busy. Its task takes the chunk back at the next turn, after the other tasks
-/// of the rail: if no helper has begun with it, the task sends it. So a rail without other work loses an offer, and
-/// offers less and less often.
+/// The lane offers a chunk if its rail is busy. Its task takes the chunk back at the next turn,
+/// after the other tasks of the rail: if no helper has begun with it, the task sends it. So a rail
+/// without other work loses an offer, and offers less and less often.
 #[derive(Debug)]
 pub(super) struct Lending {
     helpers: Helpers,
@@ -60,8 +60,8 @@ impl Lending {
         self.is_lent
     }
 
-    /// Offers the chunk that leaves next, if that may help. Returns whether it is lent: the task is to have another
-    /// turn.
+    /// Offers the chunk that leaves next, if that may help. Returns whether it is lent: the task is
+    /// to have another turn.
     pub(super) fn lend<B: DerefMut<Target = [u8]>>(&mut self, now: Instant, protocol: &mut LaneProtocol<B>) -> bool {
         if protocol.unprepared_chunk() < MIN_LENT || !self.helpers.are_wanted(now) {
             return false;
@@ -82,7 +82,8 @@ impl Lending {
         self.is_lent
     }
 
-    /// Takes a lent chunk back, if one is lent. Pending if a helper is at it, which will wake the task.
+    /// Takes a lent chunk back, if one is lent. Pending if a helper is at it, which will wake the
+    /// task.
     pub(super) fn take_back<B: DerefMut<Target = [u8]>>(
         &mut self,
         protocol: &mut LaneProtocol<B>,
@@ -110,7 +111,8 @@ fn job(helpers: &Helpers, task: &Waker) -> Job<Lent> {
 }
 
 impl Lent {
-    /// Prepares the bytes, and sends as many as the connection takes, if the lane's thread need not wait for that.
+    /// Prepares the bytes, and sends as many as the connection takes, if the lane's thread need not
+    /// wait for that.
     fn send(&mut self) {
         if !self.lane.submits_beside_receiving() {
             self.outgoing.bytes();

@@ -45,16 +45,17 @@ use tokio::{
 
 /// Listens on several addresses, and accepts streams whose lanes come in on any of them.
 ///
-/// A lane that cannot join (a wrong or missing secret, another mode, protocol or version, an untrusted certificate) is
-/// refused and logged with `tracing`; the open streams and the listener go on. The listener hands out a stream after
-/// its initiator has confirmed it: the lanes of an initiator race to open the stream, and the listener forgets the
-/// attempts that lose.
+/// A lane that cannot join (a wrong or missing secret, another mode, protocol or version, an
+/// untrusted certificate) is refused and logged with `tracing`; the open streams and the listener
+/// go on. The listener hands out a stream after its initiator has confirmed it: the lanes of an
+/// initiator race to open the stream, and the listener forgets the attempts that lose.
 ///
-/// [`Limits`](crate::Limits) protect it against floods ([`StreamOptions::limits`]). By default at most 256 handshakes
-/// are under way, 64 of them from one address, and at a limit a silent peer makes room for the next; at most 1,024
-/// streams are open, 256 of them of one peer, which can make this end keep at most 104 GiB, and 26 GiB for one peer. A
-/// handshake, including that of TLS, may take [`StreamOptions::handshake_timeout`] (5 s). While 64 streams wait to be
-/// accepted, the listener asks peers that open another one to try again.
+/// [`Limits`](crate::Limits) protect it against floods ([`StreamOptions::limits`]). By default at
+/// most 256 handshakes are under way, 64 of them from one address, and at a limit a silent peer
+/// makes room for the next; at most 1,024 streams are open, 256 of them of one peer, which can make
+/// this end keep at most 104 GiB, and 26 GiB for one peer. A handshake, including that of TLS, may
+/// take [`StreamOptions::handshake_timeout`] (5 s). While 64 streams wait to be accepted, the
+/// listener asks peers that open another one to try again.
 #[derive(Debug)]
 pub struct MultiRailListener {
     incoming: Arc<AcceptQueue>,
@@ -71,7 +72,8 @@ struct Joining {
     scheme: Scheme,
 }
 
-/// The state that the listening tasks share. It holds the rails, so they run as long as one task listens.
+/// The state that the listening tasks share. It holds the rails, so they run as long as one task
+/// listens.
 struct Registry {
     rails: Rails,
     options: StreamOptions,
@@ -99,8 +101,8 @@ impl Drop for Registry {
 }
 
 impl MultiRailListener {
-    /// Listens on each address, on the rail that has it. If no rail has it, the first address goes to the first rail,
-    /// and so on in turn.
+    /// Listens on each address, on the rail that has it. If no rail has it, the first address goes
+    /// to the first rail, and so on in turn.
     ///
     /// # Errors
     /// [`BindListenerError`]. In this case no address is bound.
@@ -164,8 +166,8 @@ impl MultiRailListener {
     /// Waits for the next stream. Its first lane is up; the others join while it is in use
     /// ([`MultiRailStream::lanes_up`]).
     ///
-    /// Cancel safe: no stream is lost when the future is dropped. Several tasks may wait, and each stream goes to one
-    /// of them.
+    /// Cancel safe: no stream is lost when the future is dropped. Several tasks may wait, and each
+    /// stream goes to one of them.
     ///
     /// # Errors
     /// [`ListenerClosed`] after the listener has stopped, on every call from then on.
@@ -175,8 +177,8 @@ impl MultiRailListener {
         self.incoming.next().await
     }
 
-    /// The accepted streams as a [`Stream`]. It ends after [`close`](Self::close), or with the error when the listener
-    /// has stopped otherwise. Dropping it closes the listener.
+    /// The accepted streams as a [`Stream`]. It ends after [`close`](Self::close), or with the
+    /// error when the listener has stopped otherwise. Dropping it closes the listener.
     pub fn into_incoming(self) -> impl Stream<Item = Result<MultiRailStream, ListenerClosed>> + Send {
         stream::unfold(Some(self), async |listener| {
             let listener = listener?;
@@ -188,12 +190,12 @@ impl MultiRailListener {
         })
     }
 
-    /// Closes the listener: when this returns, the addresses are free again. Streams that wait to be accepted are
-    /// aborted, and every [`accept`](Self::accept) ends. Handshakes under way go on to their end, or to
-    /// [`StreamOptions::handshake_timeout`]: they may bring lanes of accepted streams.
+    /// Closes the listener: when this returns, the addresses are free again. Streams that wait to
+    /// be accepted are aborted, and every [`accept`](Self::accept) ends. Handshakes under way
+    /// go on to their end, or to [`StreamOptions::handshake_timeout`]: they may bring lanes of accepted streams.
     ///
-    /// Accepted streams go on, but a lane that they lose cannot come back. Dropping the listener does the same, in the
-    /// background.
+    /// Accepted streams go on, but a lane that they lose cannot come back. Dropping the listener
+    /// does the same, in the background.
     pub async fn close(&self) {
         self.incoming.close();
         let mut listening = self.listening.lock().await;
@@ -204,8 +206,8 @@ impl MultiRailListener {
         }
     }
 
-    /// The bound addresses, in the order of the call to [`bind`](Self::bind). In place of a port 0 they have the port
-    /// that the kernel chose.
+    /// The bound addresses, in the order of the call to [`bind`](Self::bind). In place of a port 0
+    /// they have the port that the kernel chose.
     pub fn local_addrs(&self) -> &[LaneAddress] {
         &self.addresses
     }
@@ -218,7 +220,8 @@ impl Drop for MultiRailListener {
 }
 
 impl Registry {
-    /// The rail whose lane has this local address; else the one that listens on it, whose lane has moved.
+    /// The rail whose lane has this local address; else the one that listens on it, whose lane has
+    /// moved.
     fn rail_of(&self, address: SocketAddr) -> Option<RailId> {
         let ip = address.ip().to_canonical();
         let rail = self.rails.iter().find(|rail| rail.planned().address == Some(ip)).map(|rail| rail.id());
@@ -274,8 +277,8 @@ impl Registry {
         }
     }
 
-    /// Hands a connection to the runtime that drives the lanes of its rail. A rail that does not come to read its
-    /// connections takes no more, and the listener asks the peer to try again.
+    /// Hands a connection to the runtime that drives the lanes of its rail. A rail that does not
+    /// come to read its connections takes no more, and the listener asks the peer to try again.
     async fn take_in(self: &Arc<Self>, lane: IncomingLane, scheme: Scheme, unread: &Arc<Unread>) {
         let place = match self.rail_of(lane.local_addr()) {
             Some(rail) => unread.take(rail),
@@ -303,8 +306,8 @@ impl Registry {
     /// Performs the handshake on a connection, and drives its lane to the end.
     async fn serve(self: Arc<Self>, joining: Joining) {
         let peer = joining.lane.peer_addr();
-        // A connection has a place once its rail has come to read it: a listener that is faster than its rails would
-        // evict connections whose peers have spoken and are not heard.
+        // A connection has a place once its rail has come to read it: a listener that is faster than its
+        // rails would evict connections whose peers have spoken and are not heard.
         let lane = match self.handshakes.enter(peer.ip(), self.streams.is_familiar(peer.ip())) {
             Ok((place, eviction)) => self.join(joining, place, eviction).await,
             Err(limit) => Err(send_away(&*joining.lane, limit)),
@@ -338,8 +341,8 @@ impl Registry {
         }
     }
 
-    /// Performs the responder's side of the handshake within its timeout. Gives the lane, or `None` if the peer only
-    /// asked for the lanes.
+    /// Performs the responder's side of the handshake within its timeout. Gives the lane, or `None`
+    /// if the peer only asked for the lanes.
     async fn join(&self, joining: Joining, place: Place, eviction: Eviction) -> Result<Option<LaneDriver>, JoinError> {
         let joined = timeout(self.options.handshake_timeout, self.shake_hands(joining, place, eviction));
         joined.await.map_err(|_| JoinError::Timeout)?
@@ -389,8 +392,8 @@ impl Registry {
                 Ok(Some(up.ok_or(JoinError::StreamOver)?))
             }
             Purpose::Join => {
-                // An initiator that joins a stream has it, even if the confirmation was lost with the lane that opened
-                // it.
+                // An initiator that joins a stream has it, even if the confirmation was lost with the lane that
+                // opened it.
                 let Some((shared, is_news)) = self.streams.join(stream, peer) else {
                     self.tell(&*lane, &[Message::Refused(Refusal::UnknownStream)]).await;
                     return Err(self.no_such(stream));
@@ -518,8 +521,8 @@ impl Registry {
     }
 }
 
-/// Opens a connection on the calling runtime, and waits until the runtime knows what has arrived at the socket: it has
-/// to look for events once. `None` if the connection was lost meanwhile.
+/// Opens a connection on the calling runtime, and waits until the runtime knows what has arrived at
+/// the socket: it has to look for events once. `None` if the connection was lost meanwhile.
 async fn first_look(lane: IncomingLane) -> Option<Arc<dyn Lane>> {
     let peer = lane.peer_addr();
     match lane.open() {
@@ -546,13 +549,15 @@ fn is_of_stranger(error: &JoinError) -> bool {
 /// Tells the peer of a connection that has no place to try again, without waiting for it.
 fn send_away(lane: &dyn Lane, limit: Limit) -> JoinError {
     let refusal = Refusal::Busy(limit);
-    // The kernel resets a connection that is closed with unread bytes, and the refusal may be lost with it.
+    // The kernel resets a connection that is closed with unread bytes, and the refusal may be lost with
+    // it.
     let _ = lane.try_receive(&mut [std::io::IoSliceMut::new(&mut [0; PREFIX_LEN + LONGEST_PLAIN])]);
     let _ = lane.try_submit(&Message::Refused(refusal).encode(), &[]);
     JoinError::Refusing(refusal)
 }
 
-/// The pause of a listening socket after an accept has failed, and the longest wait for a new socket's events.
+/// The pause of a listening socket after an accept has failed, and the longest wait for a new
+/// socket's events.
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The lock of a stream, under which no foreign code runs: no destructor of the application's bytes, no waker, no
-//! subscriber to events or to the log.
+//! The lock of a stream, under which no foreign code runs: no destructor of the application's
+//! bytes, no waker, no subscriber to events or to the log.
 
 use bytes::Bytes;
 use std::{
@@ -24,11 +24,13 @@ pub(super) struct Locked<'a, T> {
 /// Drops the bytes that were given up under the lock.
 struct Held;
 
-/// Bytes that were given up under a lock which is free. Their owners' destructors run when this is dropped.
+/// Bytes that were given up under a lock which is free. Their owners' destructors run when this is
+/// dropped.
 #[must_use = "their destructors run when this is dropped"]
 pub(super) struct GivenUp(Vec<Bytes>);
 
-/// Bytes of the application. If they are given up under a lock, their owner's destructor runs after it.
+/// Bytes of the application. If they are given up under a lock, their owner's destructor runs after
+/// it.
 struct Foreign(Bytes);
 
 thread_local! {
@@ -47,12 +49,12 @@ impl<T> Lock<T> {
     /// Waits for the lock.
     ///
     /// # Panics
-    /// If this thread holds a lock: it would wait for itself. Only a policy of the application can come here, which is
-    /// called under the lock and must not use streams.
+    /// If this thread holds a lock: it would wait for itself. Only a policy of the application can
+    /// come here, which is called under the lock and must not use streams.
     pub(super) fn lock(&self) -> Locked<'_, T> {
         assert!(!IS_HELD.get(), "a stream is used under the lock of a stream: a policy must not use streams");
-        // A panic under the lock is a broken invariant of the state machines, and the panic has reported it. Lanes that
-        // find it broken again report it again.
+        // A panic under the lock is a broken invariant of the state machines, and the panic has reported
+        // it. Lanes that find it broken again report it again.
         let value = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         IS_HELD.set(true);
         Locked { value, _held: Held }
@@ -60,8 +62,8 @@ impl<T> Lock<T> {
 }
 
 impl<T> Locked<'_, T> {
-    /// Frees the lock. The caller drops the bytes that were given up under it, after it has woken others: a destructor
-    /// may take its time, or wait for one of them.
+    /// Frees the lock. The caller drops the bytes that were given up under it, after it has woken
+    /// others: a destructor may take its time, or wait for one of them.
     pub(super) fn release(self) -> GivenUp {
         GivenUp(given_up())
     }
@@ -116,8 +118,8 @@ impl Drop for Foreign {
     }
 }
 
-/// The application's bytes in the form in which a stream keeps them: the last of their clones may be dropped under a
-/// lock.
+/// The application's bytes in the form in which a stream keeps them: the last of their clones may
+/// be dropped under a lock.
 pub(super) fn keep(bytes: Bytes) -> Bytes {
     Bytes::from_owner(Foreign(bytes))
 }

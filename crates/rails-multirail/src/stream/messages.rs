@@ -19,22 +19,25 @@ use std::{
 };
 use tokio::task::coop;
 
-/// Messages in both directions over every lane that is up. Each message arrives once and whole, and messages of one
-/// priority arrive in the order of sending.
+/// Messages in both directions over every lane that is up. Each message arrives once and whole, and
+/// messages of one priority arrive in the order of sending.
 ///
-/// - **Large messages** are received straight into their own buffer, by all lanes at once; several can be on their way.
-///   **Small messages** (up to 16 KiB) share packets while lanes are busy. The receiver takes them out of a packet
-///   without a copy, unless a small message would keep a much larger packet in memory.
-/// - **Priorities**: a more urgent message is sent before the rest of others, and may be received before them. It still
-///   needs room among the bytes that may be on their way: if large unread messages take all of it, it waits.
+/// - **Large messages** are received straight into their own buffer, by all lanes at once; several
+///   can be on their way. **Small messages** (up to 16 KiB) share packets while lanes are busy. The
+///   receiver takes them out of a packet without a copy, unless a small message would keep a much
+///   larger packet in memory.
+/// - **Priorities**: a more urgent message is sent before the rest of others, and may be received
+///   before them. It still needs room among the bytes that may be on their way: if large unread
+///   messages take all of it, it waits.
 /// - **Length**: the peer's [window](crate::StreamOptions::window) and this end's
-///   [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) bound the bytes that may be on their way. A
-///   message may be as long as three quarters of the smaller one; one that is longer than half of it is alone on its
-///   way.
-/// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets the peer receive to
-///   the end, and resolves when it has every message. Each half ends its direction when it is dropped: after the sender
-///   is dropped, the peer receives the sent messages and then the end; after the receiver is dropped, the peer's sends
-///   fail. Only [`abort`](Self::abort) throws away sent messages.
+///   [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) bound the bytes that may be
+///   on their way. A message may be as long as three quarters of the smaller one; one that is
+///   longer than half of it is alone on its way.
+/// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets
+///   the peer receive to the end, and resolves when it has every message. Each half ends its
+///   direction when it is dropped: after the sender is dropped, the peer receives the sent messages
+///   and then the end; after the receiver is dropped, the peer's sends fail. Only
+///   [`abort`](Self::abort) throws away sent messages.
 #[derive(Debug)]
 pub struct MultiRailMessages {
     sender: MessageSender,
@@ -69,8 +72,9 @@ pub struct MessageTooLong {
     pub length: usize,
     /// The length of the longest message that can be sent, in bytes.
     pub longest: u64,
-    /// The most bytes that may be on their way: the peer's [window](crate::StreamOptions::window), or this end's
-    /// [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) if it is smaller.
+    /// The most bytes that may be on their way: the peer's [window](crate::StreamOptions::window),
+    /// or this end's [`max_unacknowledged`](crate::StreamOptions::max_unacknowledged) if it is
+    /// smaller.
     pub window: u64,
 }
 
@@ -89,8 +93,9 @@ impl MultiRailStream {
     /// Uses the stream for messages. The peer has to use its end for messages too.
     ///
     /// # Errors
-    /// [`NotForMessages`] inside an [`std::io::Error`] if the stream was used for bytes before, or if the chunks or the
-    /// peer's window are too small; [`StreamError`](crate::StreamError) if the peer sent bytes.
+    /// [`NotForMessages`] inside an [`std::io::Error`] if the stream was used for bytes before, or
+    /// if the chunks or the peer's window are too small; [`StreamError`](crate::StreamError) if
+    /// the peer sent bytes.
     pub fn into_messages(self) -> IoResult<MultiRailMessages> {
         let outcome: IoResult<()> = self.shared.with(|state| {
             // If the stream had failed before, messages that have arrived can still be received.
@@ -169,14 +174,16 @@ impl MultiRailMessages {
         self.sender.stream.lanes_up()
     }
 
-    /// The statistics of the stream and its lanes up to now. Bytes are those of the stream: a large message, or a
-    /// packet of small ones, takes up whole slots of 512 bytes, and at least 256 bytes more than its own length.
+    /// The statistics of the stream and its lanes up to now. Bytes are those of the stream: a large
+    /// message, or a packet of small ones, takes up whole slots of 512 bytes, and at least 256
+    /// bytes more than its own length.
     pub fn stats(&self) -> StreamStats {
         self.sender.stats()
     }
 
-    /// Ends both directions and gives the statistics: finishes, receives the peer's messages to their end and drops
-    /// them (the caller should have received those that matter), and waits until the lanes are closed.
+    /// Ends both directions and gives the statistics: finishes, receives the peer's messages to
+    /// their end and drops them (the caller should have received those that matter), and waits
+    /// until the lanes are closed.
     ///
     /// The call waits for the peer as long as there is progress, and without any for
     /// [`StreamOptions::close_timeout`](crate::StreamOptions::close_timeout).
@@ -196,8 +203,8 @@ impl MultiRailMessages {
 }
 
 impl MessageSender {
-    /// Sends a message: waits until there is room in the send buffer, and then takes the message whole, without a copy
-    /// if it is large. A message may be longer than the send buffer.
+    /// Sends a message: waits until there is room in the send buffer, and then takes the message
+    /// whole, without a copy if it is large. A message may be longer than the send buffer.
     ///
     /// Cancel safe: if the future is dropped before it took the message, the message is dropped.
     ///
@@ -242,7 +249,8 @@ impl MessageSender {
     /// Sends a message if there is room for it now.
     ///
     /// # Errors
-    /// [`TrySendError::Full`] with the message if there is no room; otherwise as [`send`](Self::send).
+    /// [`TrySendError::Full`] with the message if there is no room; otherwise as
+    /// [`send`](Self::send).
     pub fn try_send(&mut self, message: Bytes, priority: Priority) -> Result<(), TrySendError> {
         let (length, mut message) = (message.len(), Some(message));
         // No task waits for this, and one that waits in `send` goes on waiting.
@@ -277,14 +285,15 @@ impl MessageSender {
 }
 
 impl MessageReceiver {
-    /// Waits for the next message: the most urgent one that has arrived with no earlier one of its priority missing.
-    /// `None` at the end of the stream.
+    /// Waits for the next message: the most urgent one that has arrived with no earlier one of its
+    /// priority missing. `None` at the end of the stream.
     ///
-    /// The small messages of one packet are received one after the other, before a more urgent message that arrived
-    /// later. Cancel safe.
+    /// The small messages of one packet are received one after the other, before a more urgent
+    /// message that arrived later. Cancel safe.
     ///
     /// # Errors
-    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], after all messages that had arrived before.
+    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`], after all messages that
+    /// had arrived before.
     pub async fn recv(&mut self) -> IoResult<Option<Message>> {
         poll_fn(|context| self.poll_recv(context)).await
     }
@@ -326,7 +335,8 @@ impl Sink<(Bytes, Priority)> for MessageSender {
     }
 
     /// # Errors
-    /// As [`MessageSender::send`]; [`ErrorKind::WouldBlock`] if the sink was not ready, and the message is dropped.
+    /// As [`MessageSender::send`]; [`ErrorKind::WouldBlock`] if the sink was not ready, and the
+    /// message is dropped.
     fn start_send(mut self: Pin<&mut Self>, (message, priority): (Bytes, Priority)) -> IoResult<()> {
         self.try_send(message, priority).map_err(|error| match error {
             TrySendError::Full(_) => ErrorKind::WouldBlock.into(),
@@ -334,7 +344,8 @@ impl Sink<(Bytes, Priority)> for MessageSender {
         })
     }
 
-    /// Lanes send every message as soon as they have room: small ones that wait for others leave at once.
+    /// Lanes send every message as soon as they have room: small ones that wait for others leave at
+    /// once.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
         self.stream.shared.send_waiting();
         Poll::Ready(Ok(()))
@@ -359,7 +370,8 @@ impl Stream for MessageReceiver {
     }
 }
 
-/// Ends the sending direction as [`finish`](MessageSender::finish) does, without waiting for the peer.
+/// Ends the sending direction as [`finish`](MessageSender::finish) does, without waiting for the
+/// peer.
 impl Drop for MessageSender {
     fn drop(&mut self) {
         self.stream.shared.finish();

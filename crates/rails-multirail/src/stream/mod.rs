@@ -39,19 +39,17 @@ mod unread;
 mod wakers;
 mod yield_budget;
 
-pub use decisions::Decisions;
-pub use events::StreamEvent;
-pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
-pub use listener::MultiRailListener;
-pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
-pub use stats::{LaneStats, StreamStats, ThreadStats};
-
 use crate::{
     AddLaneError, EndpointError, OpenError, PlanLanesError, RailId, StreamOptions, ToLaneAddresses, addresses,
     error::FailedLane, rails::Rails,
 };
 use bytes::Bytes;
+pub use decisions::Decisions;
 use dialer::{Dialer, Path};
+pub use events::StreamEvent;
+pub use halves::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+pub use listener::MultiRailListener;
+pub use messages::{MessageReceiver, MessageSender, MessageTooLong, MultiRailMessages, TrySendError};
 use rails_proto::{
     LaneAddress,
     handshake::StreamId,
@@ -59,6 +57,7 @@ use rails_proto::{
     parameters::MAX_LANES,
 };
 pub(crate) use shared::StreamShared;
+pub use stats::{LaneStats, StreamStats, ThreadStats};
 use std::{
     future::poll_fn,
     io::Result as IoResult,
@@ -75,34 +74,38 @@ use tokio::{
 
 /// An ordered, reliable stream of bytes in both directions, over every lane that is up.
 ///
-/// The stream is a tokio one ([`AsyncRead`] + [`AsyncWrite`]), so a protocol that runs on a `TcpStream` runs on it.
-/// Bulk data goes faster through [`write_bytes`](Self::write_bytes) and [`read_bytes`](Self::read_bytes), which copy
-/// nothing.
+/// The stream is a tokio one ([`AsyncRead`] + [`AsyncWrite`]), so a protocol that runs on a
+/// `TcpStream` runs on it. Bulk data goes faster through [`write_bytes`](Self::write_bytes) and
+/// [`read_bytes`](Self::read_bytes), which copy nothing.
 ///
-/// - **Half-close**: shutting the write side down lets the peer read to the end of the stream. It resolves when the
-///   peer has every byte in its memory, which a TCP socket does not tell, or has dropped the stream and reads no more.
-///   [`close`](Self::close) tells the two apart.
-/// - **Losing a lane** loses no bytes: the other lanes send the bytes that the peer does not have, and the end that
-///   opened the stream dials the lane again. While no lane is usable the stream waits, up to
-///   [`StreamOptions::outage_limit`]. Then reads give the bytes that have arrived in order, and after them a
-///   [`StreamError`](crate::StreamError); writes give the error at once.
-/// - **Dropping** it ends it as dropping a `TcpStream` does: the lanes deliver the written bytes and then the end of
-///   file, in the background and within [`StreamOptions::linger`]. Unread bytes of the peer are lost, and its writes
-///   fail with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe); unlike with TCP it still receives all bytes written
-///   here. Bytes that cannot be delivered in time are thrown away: the peer gets an error, and the log a warning. Only
+/// - **Half-close**: shutting the write side down lets the peer read to the end of the stream. It
+///   resolves when the peer has every byte in its memory, which a TCP socket does not tell, or has
+///   dropped the stream and reads no more. [`close`](Self::close) tells the two apart.
+/// - **Losing a lane** loses no bytes: the other lanes send the bytes that the peer does not have,
+///   and the end that opened the stream dials the lane again. While no lane is usable the stream
+///   waits, up to [`StreamOptions::outage_limit`]. Then reads give the bytes that have arrived in
+///   order, and after them a [`StreamError`](crate::StreamError); writes give the error at once.
+/// - **Dropping** it ends it as dropping a `TcpStream` does: the lanes deliver the written bytes
+///   and then the end of file, in the background and within [`StreamOptions::linger`]. Unread bytes
+///   of the peer are lost, and its writes fail with [`BrokenPipe`](std::io::ErrorKind::BrokenPipe);
+///   unlike with TCP it still receives all bytes written here. Bytes that cannot be delivered in
+///   time are thrown away: the peer gets an error, and the log a warning. Only
 ///   [`abort`](Self::abort) gives the stream up at once.
-/// - **Flushing** it has small writes leave that wait for others: answers to several requests at hand leave together,
-///   when the task waits or at the end of its turn. A write that comes 50 us after the first takes the others along. If
-///   the task blocks its thread instead, a lane's task sends them a few milliseconds later, unless the lane lives on
-///   that thread. Lanes send all other bytes as soon as they have room. As with a `TcpStream`, flushed bytes are not
-///   yet at the peer.
-/// - **The end of the process**, by a return from `main` or by [`exit`](std::process::exit), waits until the streams
-///   that were dropped have delivered their bytes, within their linger and two seconds. A signal or
-///   [`abort`](std::process::abort) does not, and streams that were not dropped are not waited for. Only
-///   [`Rails::drain`], a [shutdown](tokio::io::AsyncWriteExt::shutdown) and [`close`](Self::close) tell the program
+/// - **Flushing** it has small writes leave that wait for others: answers to several requests at
+///   hand leave together, when the task waits or at the end of its turn. A write that comes 50 us
+///   after the first takes the others along. If the task blocks its thread instead, a lane's task
+///   sends them a few milliseconds later, unless the lane lives on that thread. Lanes send all
+///   other bytes as soon as they have room. As with a `TcpStream`, flushed bytes are not yet at the
+///   peer.
+/// - **The end of the process**, by a return from `main` or by [`exit`](std::process::exit), waits
+///   until the streams that were dropped have delivered their bytes, within their linger and two
+///   seconds. A signal or [`abort`](std::process::abort) does not, and streams that were not
+///   dropped are not waited for. Only [`Rails::drain`], a
+///   [shutdown](tokio::io::AsyncWriteExt::shutdown) and [`close`](Self::close) tell the program
 ///   that the bytes have arrived.
-/// - **Memory** is bounded: for arriving bytes by this end's window and the chunks that are arriving, one on each lane;
-///   for written bytes by the send buffer and [`StreamOptions::max_unacknowledged`].
+/// - **Memory** is bounded: for arriving bytes by this end's window and the chunks that are
+///   arriving, one on each lane; for written bytes by the send buffer and
+///   [`StreamOptions::max_unacknowledged`].
 ///
 /// Errors come as [`std::io::Error`] around a [`StreamError`](crate::StreamError).
 #[derive(Debug)]
@@ -129,14 +132,16 @@ impl MultiRailStream {
 
     /// Opens a stream from `rails` to a [`MultiRailListener`].
     ///
-    /// Lane *i* leads from rail *i* to address *i*; the shorter list starts over, so that two rails to one address make
-    /// two lanes. It returns when every lane is up or has failed, or [`StreamOptions::join_grace`] after the first is
-    /// up. The stream goes on without a lane that fails; the log and [`failed_lanes`](Self::failed_lanes) name it.
+    /// Lane *i* leads from rail *i* to address *i*; the shorter list starts over, so that two rails
+    /// to one address make two lanes. It returns when every lane is up or has failed, or
+    /// [`StreamOptions::join_grace`] after the first is up. The stream goes on without a lane
+    /// that fails; the log and [`failed_lanes`](Self::failed_lanes) name it.
     ///
-    /// A host name stands for all its addresses. They are called one after the other (RFC 8305, section 5): the next
-    /// one as soon as one has failed, and at most 250 ms later. Once the stream is open all others are called, and
-    /// those that answer are lanes too; `connect` waits for them 250 ms at most. Addresses of names beyond the most
-    /// lanes of a stream are left out.
+    /// A host name stands for all its addresses. They are called one after the other (RFC 8305,
+    /// section 5): the next one as soon as one has failed, and at most 250 ms later. Once the
+    /// stream is open all others are called, and those that answer are lanes too; `connect`
+    /// waits for them 250 ms at most. Addresses of names beyond the most lanes of a stream are
+    /// left out.
     ///
     /// # Errors
     /// [`OpenError`] if no lane came up.
@@ -159,13 +164,14 @@ impl MultiRailStream {
         Self::connect_paired(rails, &pairing::in_order_by_name(&ours, &names), options).await
     }
 
-    /// Asks the listener at `contact`, the first of these addresses that answers, for its lanes, and pairs them with
-    /// `rails` by subnet and speed, as [`pair`](rails_proto::pairing::pair) does. It opens no stream;
-    /// [`connect_paired`](Self::connect_paired) does that.
+    /// Asks the listener at `contact`, the first of these addresses that answers, for its lanes,
+    /// and pairs them with `rails` by subnet and speed, as [`pair`](rails_proto::pairing::pair)
+    /// does. It opens no stream; [`connect_paired`](Self::connect_paired) does that.
     ///
-    /// The kernel's routes choose the path of the request, which no rail is bound to. The peer authenticates itself as
-    /// for a stream. Its answer is authenticated, and encrypted if the stream would be. If the peer knows the contact
-    /// by another address (address translation), the pairing keeps the called address.
+    /// The kernel's routes choose the path of the request, which no rail is bound to. The peer
+    /// authenticates itself as for a stream. Its answer is authenticated, and encrypted if the
+    /// stream would be. If the peer knows the contact by another address (address translation),
+    /// the pairing keeps the called address.
     ///
     /// # Errors
     /// [`PlanLanesError`]. A pairing without lanes is not an error: it holds the reasons.
@@ -178,8 +184,8 @@ impl MultiRailStream {
             .await
     }
 
-    /// Tries every pair without opening a stream: sends a request from the pair's rail. Gives the pairs that do not
-    /// connect.
+    /// Tries every pair without opening a stream: sends a request from the pair's rail. Gives the
+    /// pairs that do not connect.
     ///
     /// Must be called on a tokio runtime.
     ///
@@ -193,11 +199,12 @@ impl MultiRailStream {
         discovery::probe(rails, pairing, options).await
     }
 
-    /// Opens a stream with one lane for each pair, and treats lanes that do not connect as [`connect`](Self::connect)
-    /// does.
+    /// Opens a stream with one lane for each pair, and treats lanes that do not connect as
+    /// [`connect`](Self::connect) does.
     ///
     /// # Errors
-    /// [`OpenError`] if no lane came up, or the pairing has none, or it names rails that do not exist.
+    /// [`OpenError`] if no lane came up, or the pairing has none, or it names rails that do not
+    /// exist.
     pub async fn connect_paired(rails: &Rails, pairing: &Pairing, options: &StreamOptions) -> Result<Self, OpenError> {
         connect::connect(rails, &pairing.pairs, options).await
     }
@@ -215,7 +222,8 @@ impl MultiRailStream {
         Ok(self.shared.opened_by.local)
     }
 
-    /// The peer's address of the lane that opened the stream. [`stats`](Self::stats) has the addresses of every lane.
+    /// The peer's address of the lane that opened the stream. [`stats`](Self::stats) has the
+    /// addresses of every lane.
     ///
     /// # Errors
     /// None; the signature is that of `TcpStream`.
@@ -223,9 +231,9 @@ impl MultiRailStream {
         Ok(self.shared.opened_by.peer)
     }
 
-    /// The certificate chain that the peer presented when the stream was opened, in DER, its own certificate first
-    /// (X.509, RFC 5280). Empty without TLS ([`Security`](crate::Security)), and at a server whose client presented
-    /// none.
+    /// The certificate chain that the peer presented when the stream was opened, in DER, its own
+    /// certificate first (X.509, RFC 5280). Empty without TLS ([`Security`](crate::Security)),
+    /// and at a server whose client presented none.
     pub fn peer_certificates(&self) -> &[Bytes] {
         &self.shared.opened_by.peer_certificates
     }
@@ -235,8 +243,9 @@ impl MultiRailStream {
         *self.shared.lanes_up.borrow()
     }
 
-    /// The lanes that have not come up so far, each with the error of its latest attempt. This end keeps dialling them,
-    /// and a lane that comes up leaves the list. Empty at the end that accepted the stream.
+    /// The lanes that have not come up so far, each with the error of its latest attempt. This end
+    /// keeps dialling them, and a lane that comes up leaves the list. Empty at the end that
+    /// accepted the stream.
     pub fn failed_lanes(&self) -> Vec<Arc<FailedLane>> {
         self.dialing.as_ref().map(|dialing| dialing.dialer.failed_lanes()).unwrap_or_default()
     }
@@ -246,8 +255,8 @@ impl MultiRailStream {
         self.shared.stats()
     }
 
-    /// The scheduling decisions of this end, if the options [record](StreamOptions::record_decisions) them. The handle
-    /// outlives the stream.
+    /// The scheduling decisions of this end, if the options
+    /// [record](StreamOptions::record_decisions) them. The handle outlives the stream.
     pub fn decisions(&self) -> Decisions {
         Decisions::of(&self.shared)
     }
@@ -257,16 +266,18 @@ impl MultiRailStream {
         self.shared.events()
     }
 
-    /// The events from now on. A subscriber that reads too slowly gets the number of events that it has missed.
+    /// The events from now on. A subscriber that reads too slowly gets the number of events that it
+    /// has missed.
     pub fn subscribe(&self) -> broadcast::Receiver<StreamEvent> {
         self.shared.subscribe()
     }
 
-    /// Adds a lane from `rail` to `remote` while the stream runs, and gives its number. The stream dials it until it is
-    /// up; [`subscribe`](Self::subscribe) reports when.
+    /// Adds a lane from `rail` to `remote` while the stream runs, and gives its number. The stream
+    /// dials it until it is up; [`subscribe`](Self::subscribe) reports when.
     ///
     /// # Errors
-    /// [`AddLaneError`] at the end that accepted the stream, for an unknown rail or transport, and beyond 64 lanes.
+    /// [`AddLaneError`] at the end that accepted the stream, for an unknown rail or transport, and
+    /// beyond 64 lanes.
     pub fn add_lane(&mut self, rail: RailId, remote: impl Into<LaneAddress>) -> Result<u16, AddLaneError> {
         let remote = remote.into();
         let dialing = self.dialing.as_mut().ok_or(AddLaneError::Accepted)?;
@@ -286,15 +297,17 @@ impl MultiRailStream {
         Ok(index)
     }
 
-    /// Removes a lane while the stream runs, at either end. The lane gets no more chunks, closes after those in flight
-    /// are acknowledged, and is not dialled again. `false` if no such lane is up.
+    /// Removes a lane while the stream runs, at either end. The lane gets no more chunks, closes
+    /// after those in flight are acknowledged, and is not dialled again. `false` if no such
+    /// lane is up.
     pub fn remove_lane(&self, lane: u16) -> bool {
         self.shared.remove_lane(lane)
     }
 
     /// Writes all of `bytes` without copying them, and waits for room as often as needed.
     ///
-    /// Not cancel safe: after the future is dropped, the caller does not know how many bytes were taken.
+    /// Not cancel safe: after the future is dropped, the caller does not know how many bytes were
+    /// taken.
     ///
     /// # Errors
     /// As [`AsyncWrite::poll_write`].
@@ -302,8 +315,9 @@ impl MultiRailStream {
         self.writer().write_bytes(bytes).await
     }
 
-    /// Takes as many bytes from the front of `bytes` as there is room for, at least one unless `bytes` is empty. For
-    /// empty `bytes` it is ready at once, with an error if the write side is closed.
+    /// Takes as many bytes from the front of `bytes` as there is room for, at least one unless
+    /// `bytes` is empty. For empty `bytes` it is ready at once, with an error if the write side
+    /// is closed.
     ///
     /// # Errors
     /// As [`AsyncWrite::poll_write`].
@@ -311,7 +325,8 @@ impl MultiRailStream {
         self.writer().poll_write_bytes(context, bytes)
     }
 
-    /// Waits for the next bytes in order, and gives them without a copy; `None` at the end of the stream. Cancel safe.
+    /// Waits for the next bytes in order, and gives them without a copy; `None` at the end of the
+    /// stream. Cancel safe.
     ///
     /// # Errors
     /// As [`AsyncRead::poll_read`].
@@ -327,8 +342,8 @@ impl MultiRailStream {
         self.reader().poll_read_bytes(context)
     }
 
-    /// As [`read_bytes`](Self::read_bytes), at most `limit` bytes; the others come with the next read, without a copy
-    /// too. A limit of 0 gives no bytes, at once.
+    /// As [`read_bytes`](Self::read_bytes), at most `limit` bytes; the others come with the next
+    /// read, without a copy too. A limit of 0 gives no bytes, at once.
     ///
     /// # Errors
     /// As [`AsyncRead::poll_read`].
@@ -336,14 +351,17 @@ impl MultiRailStream {
         self.reader().read_bytes_up_to(limit).await
     }
 
-    /// Ends both directions and gives the statistics: shuts the write side down, reads the peer's bytes to their end
-    /// and drops them (the caller should have read those that matter), and waits until the lanes are closed.
+    /// Ends both directions and gives the statistics: shuts the write side down, reads the peer's
+    /// bytes to their end and drops them (the caller should have read those that matter), and
+    /// waits until the lanes are closed.
     ///
-    /// The call waits for the peer as long as there is progress, and without any for [`StreamOptions::close_timeout`].
+    /// The call waits for the peer as long as there is progress, and without any for
+    /// [`StreamOptions::close_timeout`].
     ///
     /// # Errors
-    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps fails, or if the peer has
-    /// dropped the stream with unread bytes ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped));
+    /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`] if one of these steps
+    /// fails, or if the peer has dropped the stream with unread bytes
+    /// ([`Failure::Stopped`](rails_proto::connection::Failure::Stopped));
     /// [`CloseError`](crate::CloseError) if the peer does not come to its end.
     ///
     /// # Panics
@@ -356,8 +374,8 @@ impl MultiRailStream {
         Ok(self.stats())
     }
 
-    /// Shuts the write side down, and waits until the peer has every byte. A peer that reads no more is an error unless
-    /// it has read every byte.
+    /// Shuts the write side down, and waits until the peer has every byte. A peer that reads no
+    /// more is an error unless it has read every byte.
     fn poll_delivered(&self, context: &mut Context<'_>) -> Poll<IoResult<()>> {
         let poll = |state: &mut shared::StreamState| {
             ready!(self.shared.poll_finished(state))?;
@@ -370,9 +388,9 @@ impl MultiRailStream {
         self.shared.poll_as_writer(context, || self.shared.with(poll))
     }
 
-    /// Gives the stream up at once: throws away the bytes that the peer does not have yet. The peer gets an error
-    /// ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)) in place of the end of file. Dropping the stream
-    /// delivers the written bytes instead.
+    /// Gives the stream up at once: throws away the bytes that the peer does not have yet. The peer
+    /// gets an error ([`ConnectionReset`](std::io::ErrorKind::ConnectionReset)) in place of the
+    /// end of file. Dropping the stream delivers the written bytes instead.
     pub fn abort(self) {
         self.shared.with(|state| state.connection.abort(Instant::now()));
     }

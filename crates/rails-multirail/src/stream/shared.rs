@@ -44,8 +44,8 @@ use tokio::{
     task::coop,
 };
 
-/// One end of a stream, shared by its handle and its lanes. Threads hold the lock for a decision, never for I/O, and
-/// never for [foreign code](super::lock).
+/// One end of a stream, shared by its handle and its lanes. Threads hold the lock for a decision,
+/// never for I/O, and never for [foreign code](super::lock).
 #[derive(Debug)]
 pub(crate) struct StreamShared {
     pub(crate) id: StreamId,
@@ -53,7 +53,8 @@ pub(crate) struct StreamShared {
     /// The buffers into which lanes receive chunks and large messages.
     pub(crate) buffers: Arc<Pool>,
     state: Lock<StreamState>,
-    /// The task that waits to read, and the one that waits to write. Each looks once more after it has registered.
+    /// The task that waits to read, and the one that waits to write. Each looks once more after it
+    /// has registered.
     reader: AtomicWaker,
     writer: AtomicWaker,
     /// The number of lanes that are up.
@@ -192,8 +193,8 @@ impl StreamState {
         self.connection.prefer(lane_here);
     }
 
-    /// Notes a small write. Returns whether it waits for the next one. `has_more` says whether the application has more
-    /// arrivals at hand.
+    /// Notes a small write. Returns whether it waits for the next one. `has_more` says whether the
+    /// application has more arrivals at hand.
     pub(super) fn note_write(&mut self, length: usize, has_more: bool) -> bool {
         self.burst.write(Instant::now(), length, has_more)
     }
@@ -278,8 +279,8 @@ impl StreamShared {
         self.act(Connection::take_wakes, act, |lane| lane.wake_to_send())
     }
 
-    /// As [`with`](Self::with), for a thread that lets a lane send, and calls `with` after it: idle lanes may not have
-    /// to stand by then.
+    /// As [`with`](Self::with), for a thread that lets a lane send, and calls `with` after it: idle
+    /// lanes may not have to stand by then.
     pub(super) fn with_inline<T>(&self, act: impl FnOnce(&mut StreamState) -> T) -> T {
         self.act(Connection::take_urgent_wakes, act, |lane| lane.wake_to_send())
     }
@@ -289,7 +290,8 @@ impl StreamShared {
         self.waiting.fetch_or(1 << lane.0, AcqRel);
     }
 
-    /// The lanes that are up among those whose writes wait, which are to send now; `None` if none waits.
+    /// The lanes that are up among those whose writes wait, which are to send now; `None` if none
+    /// waits.
     pub(super) fn take_waiting(&self) -> Option<Vec<Arc<ActiveLane>>> {
         // Mostly none waits, and a load costs less than a change.
         if self.waiting.load(Relaxed) == 0 {
@@ -312,7 +314,8 @@ impl StreamShared {
         self.reader.register(waker);
     }
 
-    /// Notes whether the application's handle has taken more from the stream than it has handed out.
+    /// Notes whether the application's handle has taken more from the stream than it has handed
+    /// out.
     pub(super) fn note_at_hand(&self, has_more: bool) {
         if self.at_hand.load(Relaxed) != has_more {
             self.at_hand.store(has_more, Relaxed);
@@ -336,8 +339,8 @@ impl StreamShared {
         let reader = wakes.reader && std::mem::take(&mut state.is_reader_waiting);
         let writer = wakes.writer && std::mem::take(&mut state.is_writer_waiting);
         let (came, has_news) = (std::mem::take(&mut state.lanes_came), state.events.has_news());
-        // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly there is one
-        // lane to wake.
+        // An `Arc` clone is cheap beside the wake, and the wake must not happen under the lock. Mostly
+        // there is one lane to wake.
         let mut lanes = wakes.lanes().filter_map(|lane| state.lanes[lane.0].active.clone());
         let (first, others) = (lanes.next(), lanes.collect::<Vec<_>>());
         let given_up = state.release();
@@ -366,8 +369,8 @@ impl StreamShared {
         result
     }
 
-    /// Tells subscribers and the log of events, in their order: one thread at a time does, and others leave theirs to
-    /// it.
+    /// Tells subscribers and the log of events, in their order: one thread at a time does, and
+    /// others leave theirs to it.
     fn publish(&self) {
         loop {
             let next = self.lock().events.begin_publishing();
@@ -386,7 +389,8 @@ impl StreamShared {
         }
     }
 
-    /// Bytes have arrived on a lane. A reader that waits receives them if they are few, and the lane's task otherwise.
+    /// Bytes have arrived on a lane. A reader that waits receives them if they are few, and the
+    /// lane's task otherwise.
     pub(super) fn arrived(&self, lane: &Arc<ActiveLane>) {
         let mut state = self.lock();
         let active = state.lanes.get(lane.id.0).and_then(|slot| slot.active.as_ref());
@@ -498,12 +502,13 @@ impl StreamShared {
             let now = Instant::now();
             let did = state.connection.lane_figures(now, lane);
             let slot = &mut state.lanes[lane.0];
-            // Callers that wake the lane still may hold it for a moment; no other owner keeps its connection open.
+            // Callers that wake the lane still may hold it for a moment; no other owner keeps its connection
+            // open.
             slot.active = None;
             let is_done = state.connection.is_done();
             let how = end.as_ref().map_or_else(LaneError::end, |()| LaneEnd::Closed);
-            // A stream that is done loses nothing with a lane: the peer may have heard of the end first, and closed the
-            // lane.
+            // A stream that is done loses nothing with a lane: the peer may have heard of the end first, and
+            // closed the lane.
             let is_lost = end.is_err() && !(is_done && how == LaneEnd::ByPeer);
             slot.error = told.filter(|_| is_lost);
             let end = if is_lost { end.clone() } else { Ok(()) };
@@ -517,8 +522,8 @@ impl StreamShared {
         }
     }
 
-    /// The application drops the stream, with `unread` bytes that it had taken and not read. The lanes deliver its
-    /// bytes.
+    /// The application drops the stream, with `unread` bytes that it had taken and not read. The
+    /// lanes deliver its bytes.
     pub(crate) fn drop_application(&self, unread: u64) {
         let limit = self.lock().connection.linger() + LAST_WORDS;
         // Before the supervisor can hear of the end.
@@ -557,7 +562,8 @@ impl StreamShared {
         tracing::info!(stream = %self.id, role = role.name(), %local, %peer, lanes, "a stream is open");
     }
 
-    /// Logs the stream's end, if its opening was logged, and its summary once. When this returns, they are in the log.
+    /// Logs the stream's end, if its opening was logged, and its summary once. When this returns,
+    /// they are in the log.
     pub(crate) fn summarize(&self) {
         let mut done = self.summarized.lock().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *done, true) {
@@ -623,8 +629,8 @@ impl StreamShared {
         self.rails.iter().find(|rail| rail.runtime().handle().id() == runtime)
     }
 
-    /// The nodes of the rails with a lane up, if there are several: buffers that all these rails write to are
-    /// interleaved over them.
+    /// The nodes of the rails with a lane up, if there are several: buffers that all these rails
+    /// write to are interleaved over them.
     pub(crate) fn nodes_in_use(&self) -> Option<NodeSet> {
         let state = self.lock();
         let rails = state.lanes.iter().filter(|slot| slot.is_up()).map(|slot| slot.metrics.rail);
@@ -731,6 +737,6 @@ impl Drop for StreamShared {
     }
 }
 
-/// How long the end of a process waits beyond a stream's linger: a second for the lanes to close, and one for a busy
-/// machine.
+/// How long the end of a process waits beyond a stream's linger: a second for the lanes to close,
+/// and one for a busy machine.
 const LAST_WORDS: Duration = Duration::from_secs(2);

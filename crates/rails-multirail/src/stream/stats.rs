@@ -11,7 +11,8 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 /// The statistics of a stream up to now, as this end sees them.
 ///
-/// Serialized names carry their units; an unknown value is `None`. `docs/metrics.md` lists all fields and their use.
+/// Serialized names carry their units; an unknown value is `None`. `docs/metrics.md` lists all
+/// fields and their use.
 #[derive(Debug, Clone, Serialize)]
 pub struct StreamStats {
     /// The stream's name.
@@ -24,8 +25,8 @@ pub struct StreamStats {
     pub bytes_written: u64,
     /// Written bytes that the peer has reported as read by its application.
     pub bytes_consumed_by_peer: u64,
-    /// Bytes that this end sent more than once: those of lost and stalled lanes, those reinjected on a faster lane, and
-    /// probes.
+    /// Bytes that this end sent more than once: those of lost and stalled lanes, those reinjected
+    /// on a faster lane, and probes.
     pub bytes_sent_again: u64,
     /// The bytes sent again by cause, with the number of chunks.
     pub sent_again: Reissued,
@@ -35,8 +36,8 @@ pub struct StreamStats {
     pub bytes_duplicated: u64,
     /// Chunks that contained repeated bytes.
     pub chunks_duplicated: u64,
-    /// Bytes that have arrived and wait for missing ones before them; `None` of messages, whose bytes go straight to
-    /// their place in any order.
+    /// Bytes that have arrived and wait for missing ones before them; `None` of messages, whose
+    /// bytes go straight to their place in any order.
     pub reordered: Option<Reordered>,
     /// The use of the peer's window by the bytes that this end sends.
     pub send_window: WindowUse,
@@ -57,8 +58,8 @@ pub struct LaneStats {
     pub lane: u16,
     /// The lane's rail at this end.
     pub rail: RailId,
-    /// The thread that drives the lane at this end: its rail's, or another rail's ([`Driver`](crate::Driver)). It may
-    /// drive other lanes as well.
+    /// The thread that drives the lane at this end: its rail's, or another rail's
+    /// ([`Driver`](crate::Driver)). It may drive other lanes as well.
     pub thread: Tid,
     /// The local address of the lane's newest connection.
     pub local: SocketAddr,
@@ -70,8 +71,8 @@ pub struct LaneStats {
     pub bytes_sent: u64,
     /// Chunks that this end sent on the lane.
     pub chunks_sent: u64,
-    /// The chunks that another core of the rail has sealed or checked, and mostly sent too, because the rail was busy
-    /// ([tasks](crate::runtime::RailRuntimeBuilder::tasks)).
+    /// The chunks that another core of the rail has sealed or checked, and mostly sent too, because
+    /// the rail was busy ([tasks](crate::runtime::RailRuntimeBuilder::tasks)).
     pub chunks_helped: u64,
     /// The part of the sent bytes and chunks that another lane had been given before.
     pub sent_again: Reissued,
@@ -84,8 +85,8 @@ pub struct LaneStats {
     /// Bytes given to the lane and not acknowledged.
     pub bytes_in_flight: u64,
     /// The rate that the lane lately carried while it was busy, with a half-life of
-    /// [`HALF_LIFE`](rails_proto::policy::HALF_LIFE). The scheduler uses this rate. `None` while the lane is down, and
-    /// before the first acknowledgement.
+    /// [`HALF_LIFE`](rails_proto::policy::HALF_LIFE). The scheduler uses this rate. `None` while
+    /// the lane is down, and before the first acknowledgement.
     #[serde(rename = "rate_bits_per_second")]
     pub rate: Option<Bandwidth>,
     /// The time from taking a chunk to its acknowledgement; `None` as with the rate.
@@ -94,13 +95,15 @@ pub struct LaneStats {
     /// Whether the lane is up and was given nothing for two seconds in which the stream had work
     /// ([`EventKind::Unused`](rails_proto::connection::EventKind::Unused)).
     pub unused: bool,
-    /// Smoothed round trip of the newest connection, as the transport reports it; `None` if the transport does not.
+    /// Smoothed round trip of the newest connection, as the transport reports it; `None` if the
+    /// transport does not.
     #[serde(rename = "rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt: Option<Duration>,
     /// Least round trip of the newest connection.
     #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub min_rtt: Option<Duration>,
-    /// Bytes that the transport retransmitted on all connections of the lane; `None` if it did not report them for one.
+    /// Bytes that the transport retransmitted on all connections of the lane; `None` if it did not
+    /// report them for one.
     pub bytes_retransmitted: Option<u64>,
     /// Packets (TCP: segments) that the transport retransmitted; `None` as with the bytes.
     pub segments_retransmitted: Option<u64>,
@@ -109,8 +112,8 @@ pub struct LaneStats {
     /// The time without a connection, between connections and since the last.
     #[serde(rename = "down_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub down: Duration,
-    /// The transport's figures of the newest connection, now or at its end, with those that only this transport has;
-    /// `None` if it reported none.
+    /// The transport's figures of the newest connection, now or at its end, with those that only
+    /// this transport has; `None` if it reported none.
     pub transport: Option<TransportStats>,
     /// How often the lane came up: once, and once more after each successful redial.
     pub joined: u64,
@@ -125,9 +128,11 @@ pub struct LaneStats {
 pub struct ThreadStats {
     /// The thread.
     pub thread: Tid,
-    /// The lanes of this stream that the thread drives. Its CPU time is not divided by lane or by stream.
+    /// The lanes of this stream that the thread drives. Its CPU time is not divided by lane or by
+    /// stream.
     pub lanes: Vec<u16>,
-    /// The thread's CPU time since it began, for all its work; `None` if the kernel does not report it.
+    /// The thread's CPU time since it began, for all its work; `None` if the kernel does not report
+    /// it.
     #[serde(rename = "cpu_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub cpu: Option<Duration>,
 }

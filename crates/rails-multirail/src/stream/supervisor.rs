@@ -9,12 +9,12 @@ use std::{
 };
 use tokio::time::sleep;
 
-/// Starts the supervisor of one end of a stream, on the calling rail. It handles the timeouts and watches the links
-/// until that end is over; a timeout fails a stream that has had no lane for too long. At the end, it tells the dialer
-/// to stop.
+/// Starts the supervisor of one end of a stream, on the calling rail. It handles the timeouts and
+/// watches the links until that end is over; a timeout fails a stream that has had no lane for too
+/// long. At the end, it tells the dialer to stop.
 ///
-/// If its rail stops, the supervisor moves to the next one. If every rail has stopped, the stream fails: nothing would
-/// ever end a read or a write on it.
+/// If its rail stops, the supervisor moves to the next one. If every rail has stopped, the stream
+/// fails: nothing would ever end a read or a write on it.
 pub(super) fn supervise(shared: Arc<StreamShared>) {
     tokio::spawn(Supervisor { shared, rails_tried: 0, has_ended: false }.run());
 }
@@ -83,7 +83,8 @@ async fn watch_links(shared: &StreamShared) {
     }
 }
 
-/// Frees buffers that have not been used for a while. Never returns, and sleeps while the pool is empty.
+/// Frees buffers that have not been used for a while. Never returns, and sleeps while the pool is
+/// empty.
 async fn tidy(shared: &StreamShared) {
     loop {
         shared.buffers.keeps.notified().await;

@@ -5,10 +5,12 @@ use super::sync::{
     Ordering::{AcqRel, Acquire, Relaxed},
 };
 
-/// Says whether a thread drives a lane, and keeps the word that others have left with that thread meanwhile.
+/// Says whether a thread drives a lane, and keeps the word that others have left with that thread
+/// meanwhile.
 ///
-/// No thread waits for a turn. One that finds it taken leaves word, and the thread that has the turn sees the word at
-/// the latest when it ends its turn: one atomic operation ends a turn only without a word.
+/// No thread waits for a turn. One that finds it taken leaves word, and the thread that has the
+/// turn sees the word at the latest when it ends its turn: one atomic operation ends a turn only
+/// without a word.
 #[derive(Debug)]
 pub(super) struct Turn(AtomicU8);
 
@@ -28,7 +30,8 @@ impl Turn {
         Self(AtomicU8::new(FREE))
     }
 
-    /// Begins a turn, or leaves `word` with the thread that has it. Returns whether the turn has begun.
+    /// Begins a turn, or leaves `word` with the thread that has it. Returns whether the turn has
+    /// begun.
     pub(super) fn begin_or_leave(&self, word: Word) -> bool {
         let mut state = self.0.load(Relaxed);
         loop {
@@ -57,14 +60,15 @@ impl Turn {
         self.0.load(Relaxed) != FREE
     }
 
-    /// Takes `word`, if others have left it with the calling thread, which has the turn and goes on. Returns whether
-    /// they have.
+    /// Takes `word`, if others have left it with the calling thread, which has the turn and goes
+    /// on. Returns whether they have.
     pub(super) fn take(&self, word: Word) -> bool {
         // Most turns get no word, and a load costs less than a change.
         self.0.load(Relaxed) & word.0 != 0 && self.0.fetch_and(!word.0, AcqRel) & word.0 != 0
     }
 
-    /// Ends the turn. Returns whether a word was left and not taken: the caller wakes the task for it.
+    /// Ends the turn. Returns whether a word was left and not taken: the caller wakes the task for
+    /// it.
     pub(super) fn end(&self) -> bool {
         self.0.swap(FREE, AcqRel) != TAKEN
     }

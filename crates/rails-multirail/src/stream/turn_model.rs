@@ -17,7 +17,8 @@ use loom::{
 use std::sync::atomic::{AtomicBool as Fact, AtomicU32, Ordering::SeqCst};
 use turn::{Turn, Word};
 
-/// A lane that callers and its task drive. Its work lies behind other locks, so the model only counts it, without loom.
+/// A lane that callers and its task drive. Its work lies behind other locks, so the model only
+/// counts it, without loom.
 struct Lane {
     turn: Turn,
     /// Whether a thread drives the lane at the moment.
@@ -95,7 +96,8 @@ impl Lane {
     }
 }
 
-/// Runs `model` in every order of its threads with so many preemptions, which is where such faults show.
+/// Runs `model` in every order of its threads with so many preemptions, which is where such faults
+/// show.
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);
@@ -118,7 +120,8 @@ fn no_write_is_forgotten_in_a_turn() {
     });
 }
 
-/// An arrival reaches the task, though another thread has the turn, or the task itself is in the middle of one.
+/// An arrival reaches the task, though another thread has the turn, or the task itself is in the
+/// middle of one.
 #[test]
 fn no_arrival_is_forgotten_in_a_turn() {
     check(|| {

@@ -7,7 +7,8 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The number of unread connections of each rail. A busy rail has no room for more, and keeps none from the others.
+/// The number of unread connections of each rail. A busy rail has no room for more, and keeps none
+/// from the others.
 #[derive(Debug)]
 pub(super) struct Unread {
     by_rail: Mutex<Vec<usize>>,

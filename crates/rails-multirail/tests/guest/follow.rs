@@ -1,4 +1,5 @@
-//! Rails that follow the machine under traffic: CPUs, links and interrupts come and go, and every byte is compared.
+//! Rails that follow the machine under traffic: CPUs, links and interrupts come and go, and every
+//! byte is compared.
 
 use bytes::Bytes;
 use rails_bind::{
@@ -31,7 +32,8 @@ fn rails(request: &RailRequest) -> Rails {
     Rails::build(&plan).expect("they need no privilege")
 }
 
-/// A rail at the far end of a cable. `/sys` shows the near NICs alone, so the routes choose its own.
+/// A rail at the far end of a cable. `/sys` shows the near NICs alone, so the routes choose its
+/// own.
 fn rails_at(cable: &Cable) -> Rails {
     let _inside = cable.namespace().enter().expect("the guest's tests run as root");
     rails(&RailRequest::on([LocalEnd::Any]))
@@ -308,6 +310,6 @@ fn guest_long_moved_interrupt_followed_or_put_back() {
 }
 
 const PIECE: u64 = 256 << 10;
-/// No sound program takes as long, not even on an emulated machine. There the monitor's slow look, which finds moved
-/// interrupts, takes so long that it is made once in a minute or so.
+/// No sound program takes as long, not even on an emulated machine. There the monitor's slow look,
+/// which finds moved interrupts, takes so long that it is made once in a minute or so.
 const PATIENCE: Duration = Duration::from_secs(240);

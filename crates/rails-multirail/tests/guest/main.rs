@@ -1,8 +1,8 @@
-//! Rails on a machine of two nodes: the node of received bytes, rails that follow the machine, and pipelines across
-//! both. Runs inside the NUMA guest, which sets `RAILS_GUEST=1`.
+//! Rails on a machine of two nodes: the node of received bytes, rails that follow the machine, and
+//! pipelines across both. Runs inside the NUMA guest, which sets `RAILS_GUEST=1`.
 //!
-//! For received bytes, the application's thread is bound to node 0 in every case, so bytes on node 1 were put there by
-//! a rail.
+//! For received bytes, the application's thread is bound to node 0 in every case, so bytes on node
+//! 1 were put there by a rail.
 
 mod follow;
 mod pipeline;
@@ -18,10 +18,10 @@ use rails_multirail::{
 use rails_topo::{CpuSet, NodeId, Topology};
 use std::{fs, net::SocketAddr};
 
-/// Binds the calling thread to node 0 in the guest, and makes room on both nodes: a preferring policy takes pages from
-/// the other node rather than evict cached files, such as programs that ran before. It switches automatic NUMA
-/// balancing off: that unmaps pages for a while to see which CPU touches them, and move_pages(2) does not give their
-/// node then.
+/// Binds the calling thread to node 0 in the guest, and makes room on both nodes: a preferring
+/// policy takes pages from the other node rather than evict cached files, such as programs that ran
+/// before. It switches automatic NUMA balancing off: that unmaps pages for a while to see which CPU
+/// touches them, and move_pages(2) does not give their node then.
 fn guest() -> ThreadGuard {
     rails_lab::guest::require();
     fs::write("/proc/sys/kernel/numa_balancing", "0").expect("the guest's tests run as root");
@@ -83,8 +83,8 @@ fn guest_chunks_on_the_receiving_rails_node() {
     }
 }
 
-/// Receives 64 MiB, drops each chunk on the application's thread, and checks the node of those that are long enough for
-/// a mapping of their own.
+/// Receives 64 MiB, drops each chunk on the application's thread, and checks the node of those that
+/// are long enough for a mapping of their own.
 async fn receive(rails: &Rails) -> Vec<Residency> {
     const ROUNDS: usize = 64;
     // Long chunks at any speed of the lane, which is that of an emulated machine.

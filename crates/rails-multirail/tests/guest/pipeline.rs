@@ -1,6 +1,6 @@
-//! A pipeline whose stages sit on both nodes: from node 0 to node 1 and back. Every stage looks at its CPU for every
-//! item, and the node of every buffer is read in two ways: through move_pages(2), and in `/proc/self/numa_maps`. A
-//! source that reads a disk is beside it.
+//! A pipeline whose stages sit on both nodes: from node 0 to node 1 and back. Every stage looks at
+//! its CPU for every item, and the node of every buffer is read in two ways: through move_pages(2),
+//! and in `/proc/self/numa_maps`. A source that reads a disk is beside it.
 
 use super::{cpus_of, guest, residency, run};
 use rails_bind::{memory::Residency, thread::current_cpu};
@@ -23,7 +23,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A rail without a lane for the source, the compute stage and the sink: on nodes 0, 1 and 0, each on its own CPU.
+/// A rail without a lane for the source, the compute stage and the sink: on nodes 0, 1 and 0, each
+/// on its own CPU.
 fn rails_of_stages() -> Rails {
     let topology = Topology::detect().expect("this machine can be read");
     let [near, far] = [0, 1].map(|node| cpus_of(NodeId(node)));
@@ -158,7 +159,8 @@ async fn sink(run: Run, place: Place, node: NodeId, mut input: Input<Buffer>) ->
     Ok(())
 }
 
-/// The bytes of a page of an item: no two pages of a run are the same, and no byte is that of the item before.
+/// The bytes of a page of an item: no two pages of a run are the same, and no byte is that of the
+/// item before.
 fn page(item: u64, index: usize) -> [u8; PAGE] {
     let mut page = [item as u8; PAGE];
     page[..8].copy_from_slice(&item.to_le_bytes());
@@ -197,7 +199,8 @@ fn lies_on(node: NodeId, buffer: &Buffer) {
         let (node, pages) = word.strip_prefix('N')?.split_once('=')?;
         Some((NodeId(node.parse().ok()?), pages.parse::<usize>().ok()?))
     };
-    // The kernel makes one area of neighbours with one policy, so it may hold the buffers of both links.
+    // The kernel makes one area of neighbours with one policy, so it may hold the buffers of both
+    // links.
     let by_node: Vec<(NodeId, usize)> = words.filter_map(on_node).collect();
     match by_node[..] {
         [(found, pages)] => assert!(found == node && pages >= BUFFERS * LENGTH / PAGE, "{area}"),
@@ -205,8 +208,8 @@ fn lies_on(node: NodeId, buffer: &Buffer) {
     }
 }
 
-/// The line of `/proc/self/numa_maps` for the area that an address lies in: each begins with the area's start in
-/// hexadecimal, and the lines are in the order of these.
+/// The line of `/proc/self/numa_maps` for the area that an address lies in: each begins with the
+/// area's start in hexadecimal, and the lines are in the order of these.
 fn area_of(address: usize) -> String {
     let areas = fs::read_to_string("/proc/self/numa_maps").expect("the kernel knows nodes");
     let start = |line: &str| usize::from_str_radix(line.split(' ').next().expect("a word"), 16).expect("an address");

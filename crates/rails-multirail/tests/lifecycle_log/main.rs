@@ -1,5 +1,5 @@
-//! The log at the level of information tells of rails, listeners and streams, once each. This test has a file of its
-//! own, because it reads the log of the whole process.
+//! The log at the level of information tells of rails, listeners and streams, once each. This test
+//! has a file of its own, because it reads the log of the whole process.
 
 use rails_multirail::{
     MultiRailListener, MultiRailStream, RailRequest, Rails, Scheme, Secret, StreamOptions, in_order_by_name, plan_rails,

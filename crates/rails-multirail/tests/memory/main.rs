@@ -1,7 +1,8 @@
-//! The memory of a stream that a peer floods while the application does not read, by the kernel's count.
+//! The memory of a stream that a peer floods while the application does not read, by the kernel's
+//! count.
 //!
-//! Each case runs in a process of its own, which is this program again: memory that one case leaves in the allocator
-//! must not serve the next.
+//! Each case runs in a process of its own, which is this program again: memory that one case leaves
+//! in the allocator must not serve the next.
 
 #[path = "../peer/mod.rs"]
 mod join;
@@ -19,8 +20,8 @@ use std::{fs, future::Future, net::SocketAddr, process::Command, time::Duration}
 use tokio::time::{sleep, timeout};
 
 const WINDOW: u64 = 16 << 20;
-/// The bound for each lane beside the window and its tenth: the arriving chunk, the bytes read ahead, and memory of the
-/// allocator and the runtime.
+/// The bound for each lane beside the window and its tenth: the arriving chunk, the bytes read
+/// ahead, and memory of the allocator and the runtime.
 const FIXED_PER_LANE: u64 = 1 << 20;
 /// Names the case to a process that runs it.
 const CASE: &str = "RAILS_MEMORY_CASE";
@@ -54,7 +55,8 @@ enum Case {
     /// A flood after some windows were sent in order and read, so that the pool is full.
     ThenFlood(Flood),
     MessageFlood(Flood),
-    /// A flood on one lane of as many as a stream may have. On each other lane, all of a chunk but a byte is sent.
+    /// A flood on one lane of as many as a stream may have. On each other lane, all of a chunk but
+    /// a byte is sent.
     EveryLane(Flood),
 }
 

@@ -19,7 +19,8 @@ use tokio::{
 /// A flood within one window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Flood {
-    /// A chunk at every step. If the chunks leave gaps, they begin at the second byte, so that no byte can be read.
+    /// A chunk at every step. If the chunks leave gaps, they begin at the second byte, so that no
+    /// byte can be read.
     Chunks { length: usize, step: u64 },
     /// Chunks side by side, the last one first.
     Backwards { length: usize },

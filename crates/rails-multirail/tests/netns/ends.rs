@@ -76,8 +76,8 @@ impl Ends {
 
     /// The numbers of the usable lanes at this end.
     pub(crate) fn usable_lanes(&self, side: Side) -> Vec<u16> {
-        // The number of a lane's connections that are up, and of those that are stalled. A lane has two while one
-        // replaces the other.
+        // The number of a lane's connections that are up, and of those that are stalled. A lane has two
+        // while one replaces the other.
         let mut connections = BTreeMap::<u16, (i32, i32)>::new();
         for event in self.stream(side).events() {
             let Some(lane) = event.lane else { continue };
@@ -143,7 +143,8 @@ impl Ends {
         Side::BOTH.map(of).join("\n")
     }
 
-    /// Ends the stream in order, and checks that every byte has arrived. Gives the number of bytes that each side sent.
+    /// Ends the stream in order, and checks that every byte has arrived. Gives the number of bytes
+    /// that each side sent.
     pub(crate) fn finish(self) -> [u64; 2] {
         for end in &self.ends {
             end.enough.store(true, Relaxed);
@@ -160,7 +161,8 @@ impl Ends {
     }
 }
 
-/// Writes while it should, and reads and compares the arriving bytes. Gives the number of bytes written and read.
+/// Writes while it should, and reads and compares the arriving bytes. Gives the number of bytes
+/// written and read.
 async fn exchange(
     stream: Arc<Mutex<MultiRailStream>>,
     writes: Arc<AtomicBool>,
@@ -202,7 +204,8 @@ async fn exchange(
     Ok([written, read])
 }
 
-/// The machine's CPUs with the interfaces of one end: `/sys` shows those of the namespace that it was mounted in.
+/// The machine's CPUs with the interfaces of one end: `/sys` shows those of the namespace that it
+/// was mounted in.
 fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Rails {
     let nic = |link| Nic {
         kind: NicKind::Virtual,

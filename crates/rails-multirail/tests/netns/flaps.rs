@@ -72,8 +72,8 @@ impl Flap {
         took
     }
 
-    /// The time from the return of the link until its lane has carried so many bytes that it must be in use; and the
-    /// events.
+    /// The time from the return of the link until its lane has carried so many bytes that it must
+    /// be in use; and the events.
     fn until_used(&self) -> (Duration, String) {
         let ends = self.open();
         self.happen(&ends);
@@ -130,8 +130,8 @@ fn netns_a_rail_is_used_soon_after_it_is_back() {
     );
 }
 
-/// The only link is silent for longer than a handshake may take, than a peer that closes is waited for, and than the
-/// kernel repeats a segment.
+/// The only link is silent for longer than a handshake may take, than a peer that closes is waited
+/// for, and than the kernel repeats a segment.
 #[test]
 #[ignore = "needs root: makes network namespaces"]
 fn netns_stream_outlives_a_silence_of_16_s() {

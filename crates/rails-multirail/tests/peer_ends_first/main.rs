@@ -1,5 +1,5 @@
-//! A peer that ends first, after all bytes have arrived, is no reason for a warning. This test has a file of its own,
-//! because it reads the log of the whole process.
+//! A peer that ends first, after all bytes have arrived, is no reason for a warning. This test has
+//! a file of its own, because it reads the log of the whole process.
 
 use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
 use rails_topo::Topology;
@@ -28,8 +28,8 @@ impl io::Write for Log {
     }
 }
 
-/// All bytes have arrived, and so has the end of the peer's direction; then the peer's kernel closes the lanes. This
-/// end ends its own direction a while later.
+/// All bytes have arrived, and so has the end of the peer's direction; then the peer's kernel
+/// closes the lanes. This end ends its own direction a while later.
 #[tokio::test]
 async fn a_peer_that_ends_first_is_no_warning() {
     let log = Log::default();

@@ -151,7 +151,8 @@ fn frames_repeat_from_the_first_one_on() {
     assert_eq!(run(frames, 4096, 10, 1).unwrap().1, Vec::<Vec<u8>>::new());
 }
 
-/// A failure that comes while the caller is gone waits for it, and nothing comes in place of the frame.
+/// A failure that comes while the caller is gone waits for it, and nothing comes in place of the
+/// frame.
 #[test]
 fn a_failure_waits_for_its_caller() {
     for _ in 0..20 {
@@ -216,8 +217,8 @@ fn paths_without_frames_are_refused() {
     assert_eq!(missing.to_string(), format!("stat failed for `{}`", path("missing").display()));
 }
 
-/// A frame that no multiple of 4096 describes is read through the page cache; others are read past it where the file
-/// system of this folder allows it.
+/// A frame that no multiple of 4096 describes is read through the page cache; others are read past
+/// it where the file system of this folder allows it.
 #[test]
 fn the_way_of_the_bytes_is_said() {
     let file = file_of(&bytes(8192));

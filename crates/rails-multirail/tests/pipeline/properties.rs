@@ -52,8 +52,8 @@ fn plans() -> impl Strategy<Value = Plan> {
     })
 }
 
-/// Whether a stage ends early, and yet has received all there is: whether it is too early depends on the moment at
-/// which the stage before ends.
+/// Whether a stage ends early, and yet has received all there is: whether it is too early depends
+/// on the moment at which the stage before ends.
 fn is_in_time(plan: &Plan) -> bool {
     plan.fault.is_some_and(|(stage, item, fault)| stage > 0 && item + 1 == plan.items && fault == Fault::EarlyEnd)
 }

@@ -159,7 +159,8 @@ fn a_live_source_drops_and_counts() {
     assert_eq!((stats.stages[0].items_out, stats.stages[0].dropped), (2, 3));
 }
 
-/// The receiver of a long channel takes several items at a time; the channel has room for its length besides.
+/// The receiver of a long channel takes several items at a time; the channel has room for its
+/// length besides.
 #[test]
 fn a_channel_holds_as_many_items_as_it_says() {
     for length in [1, 4, 8, 64] {

@@ -1,7 +1,7 @@
 //! Captured machines with NICs at both nodes.
 //!
-//! Run: `RAILS_CAPTURES=FOLDER cargo test -p rails-multirail --test planner -- --ignored`. Without the variable the
-//! folder is `shared/topologies` beside the repository.
+//! Run: `RAILS_CAPTURES=FOLDER cargo test -p rails-multirail --test planner -- --ignored`. Without
+//! the variable the folder is `shared/topologies` beside the repository.
 
 use crate::{interfaces, planned};
 use rails_lab::captures::{self, Unpacked};

@@ -36,7 +36,8 @@ fn different_cards_come_before_second_ports() {
     );
 }
 
-/// A virtual function of a card on another bus than the card, and a card whose halves are in two slots.
+/// A virtual function of a card on another bus than the card, and a card whose halves are in two
+/// slots.
 #[test]
 fn card_by_the_drivers_switch_identity() {
     let on_switch = |nic: Nic| Nic { physical_switch: Some("e8ebd3".into()), ..nic };

@@ -44,7 +44,8 @@ fn cpus(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
-/// Two packages with a node and an L3 each, of four cores with two PUs: CPUs 0-7 and 8-15, cores are pairs.
+/// Two packages with a node and an L3 each, of four cores with two PUs: CPUs 0-7 and 8-15, cores
+/// are pairs.
 fn two_packages(nics: Vec<Nic>) -> Topology {
     Topology::synthetic("package:2 numa:1 l3:1 core:4 pu:2", nics).unwrap()
 }

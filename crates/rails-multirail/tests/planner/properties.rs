@@ -42,7 +42,8 @@ fn nics() -> impl Strategy<Value = Vec<Nic>> {
     })
 }
 
-/// The functions of the NICs, below root ports for each card or each two cards, with links of that bandwidth.
+/// The functions of the NICs, below root ports for each card or each two cards, with links of that
+/// bandwidth.
 fn functions(nics: &[Nic], cards: u8, gigabits: Option<u64>) -> Vec<PciDevice> {
     let root = |bus: u8| PciAddress { domain: 0, bus: 0x80, device: 1 + bus / cards, function: 0 };
     let bandwidth = gigabits.map(|gigabits| Bandwidth::mbps(1_000 * gigabits));
@@ -117,7 +118,8 @@ pub(crate) fn cores_of(machine: &Topology, cpus: &CpuSet) -> CpuSet {
     cpus.iter().flat_map(|cpu| machine.core_of_cpu(cpu).unwrap().cpus.iter().collect::<Vec<_>>()).collect()
 }
 
-/// The bandwidths that an interface cannot exceed: its own, and those of the device under it and of its PCI path.
+/// The bandwidths that an interface cannot exceed: its own, and those of the device under it and of
+/// its PCI path.
 fn limits(machine: &Topology, name: &str) -> Vec<Bandwidth> {
     let nic = machine.nic(name).unwrap();
     let devices = machine.lanes_of(nic).devices;

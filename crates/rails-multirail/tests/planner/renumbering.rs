@@ -1,8 +1,9 @@
 //! Plans for one machine under several numberings of its CPUs and names of its NICs.
 //!
-//! Ties between CPUs go to the lowest number, and between NICs to the first name. A single rail is as well placed under
-//! each numbering. Rails are placed one after the other, so the choice of one among equally good CPUs can take a CPU
-//! from a later one: the places of several rails are only proven to be as good on machines of regular structure.
+//! Ties between CPUs go to the lowest number, and between NICs to the first name. A single rail is
+//! as well placed under each numbering. Rails are placed one after the other, so the choice of one
+//! among equally good CPUs can take a CPU from a later one: the places of several rails are only
+//! proven to be as good on machines of regular structure.
 
 use crate::{changed, nic, on_card, properties, served_by};
 use proptest::{option, prelude::*, sample::Index};
@@ -163,7 +164,8 @@ fn can_fail_by_order(request: &RailRequest) -> bool {
     request.exclusive && (is_explicit || affinities.contains(&Need::Required))
 }
 
-/// A machine of regular structure, all of it free. No two NICs are served in one L3, in which there is another core.
+/// A machine of regular structure, all of it free. No two NICs are served in one L3, in which there
+/// is another core.
 fn uncontended() -> impl Strategy<Value = Topology> {
     let sizes = (1u32..3, 1u32..3, 1u32..4, 2u32..4, 1u32..3);
     let served = prop::collection::vec(option::weighted(0.8, option::of(any::<Index>())), 12);
@@ -182,7 +184,8 @@ fn uncontended() -> impl Strategy<Value = Topology> {
     })
 }
 
-/// A machine of two nodes with a PCIe switch each, below which are cards of one or two ports, all equally fast.
+/// A machine of two nodes with a PCIe switch each, below which are cards of one or two ports, all
+/// equally fast.
 fn with_cards() -> impl Strategy<Value = Topology> {
     (prop::collection::vec(any::<bool>(), 12), 1u64..100).prop_map(|(ports, link)| {
         let at = |bus: usize, function: usize| format!("0000:{bus:02x}:00.{function}");

@@ -98,8 +98,8 @@ fn better_cpu_is_no_need() {
     assert_eq!(moved.reasons, ["CPU 0: serves the NIC's interrupts, which need its time"]);
 }
 
-/// Eight lanes and their tasks on three cores: a lane that left for a core with fewer rails would push its tasks to a
-/// fuller one, and all of them would move for ever.
+/// Eight lanes and their tasks on three cores: a lane that left for a core with fewer rails would
+/// push its tasks to a fuller one, and all of them would move for ever.
 #[test]
 fn crowded_rails_come_to_rest() {
     let mut wanted = RailRequest::loopback(8);

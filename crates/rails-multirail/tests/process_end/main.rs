@@ -1,6 +1,8 @@
-//! A program that writes, drops its stream and returns from `main`: the end of the process waits for the bytes.
+//! A program that writes, drops its stream and returns from `main`: the end of the process waits
+//! for the bytes.
 //!
-//! The test program runs itself again: the test [`child`] is that program where it finds an address in the environment.
+//! The test program runs itself again: the test [`child`] is that program where it finds an address
+//! in the environment.
 
 use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
 use rails_topo::Topology;

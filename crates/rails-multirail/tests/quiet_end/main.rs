@@ -1,5 +1,5 @@
-//! Streams that end in order log no warning, even on a busy machine. This test has a file of its own, because it reads
-//! the log of the whole process.
+//! Streams that end in order log no warning, even on a busy machine. This test has a file of its
+//! own, because it reads the log of the whole process.
 
 use rails_multirail::{MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StreamOptions, plan_rails};
 use rails_topo::Topology;
@@ -90,6 +90,6 @@ async fn a_regular_end_is_silent() {
 }
 
 const STREAMS: usize = 200;
-/// The number of concurrent streams for which no lane is silent too long, although they share two processors with the
-/// hogs.
+/// The number of concurrent streams for which no lane is silent too long, although they share two
+/// processors with the hogs.
 const AT_ONCE: usize = 5;

@@ -1,5 +1,5 @@
-//! Rails where the system refuses to place their threads, as the filters of containers do. Each test runs itself once
-//! more in a process of its own, whose calls are refused.
+//! Rails where the system refuses to place their threads, as the filters of containers do. Each
+//! test runs itself once more in a process of its own, whose calls are refused.
 
 use nix::errno::Errno;
 use rails_bind::{BindError, Cause, Property, Unheld};
@@ -164,7 +164,8 @@ fn required_memory_policy_that_is_refused() {
     });
 }
 
-/// As a user of its own, whose processes count: the thread of this test and that of its program are two.
+/// As a user of its own, whose processes count: the thread of this test and that of its program are
+/// two.
 fn with_threads(user: u32, count: u64) -> Sandbox {
     Sandbox::new().user(UNUSED + user).max_processes(2 + count)
 }

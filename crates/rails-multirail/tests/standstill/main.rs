@@ -1,5 +1,5 @@
-//! A stream that stands still logs a warning. This test has a file of its own, because it reads the log of the whole
-//! process.
+//! A stream that stands still logs a warning. This test has a file of its own, because it reads the
+//! log of the whole process.
 
 use rails_multirail::{
     EventKind, MultiRailListener, MultiRailStream, RailRequest, Rails, Secret, StandstillCause, StreamOptions,

@@ -89,7 +89,8 @@ async fn an_aborted_stream_is_an_error_to_the_peer() {
     assert_eq!(far.write_all(b"x").await.unwrap_err().kind(), ErrorKind::ConnectionReset);
 }
 
-/// The reply arrives although the peer is in the middle of a write that this end never reads to its end.
+/// The reply arrives although the peer is in the middle of a write that this end never reads to its
+/// end.
 #[tokio::test]
 async fn a_reply_written_before_a_drop_arrives() {
     let rails = rails(2);
@@ -109,8 +110,8 @@ async fn a_reply_written_before_a_drop_arrives() {
         let (error, reply, mut far) = in_time(asks).await.unwrap();
         assert_eq!((error.kind(), reply.as_str()), (ErrorKind::BrokenPipe, "enough, thank you"));
         assert!(matches!(failure(&error), Failure::Stopped { unread } if *unread > 0), "{error}");
-        // Every further read gives the end again. Shutting down works as on a TCP socket, and closing reports that the
-        // peer did not read every byte.
+        // Every further read gives the end again. Shutting down works as on a TCP socket, and closing
+        // reports that the peer did not read every byte.
         assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
         far.shutdown().await.unwrap();
         assert_eq!(far.close().await.unwrap_err().kind(), ErrorKind::BrokenPipe);

@@ -59,7 +59,8 @@ async fn round_trips_leave_the_rails_asleep() {
     round_trips(&mut near, &mut far, 200, 1024).await;
     let before = sleeps(&rails);
     round_trips(&mut near, &mut far, TRIPS, 1024).await;
-    // Through the rails' threads each trip wakes at least four times: to send and to receive, at both ends.
+    // Through the rails' threads each trip wakes at least four times: to send and to receive, at both
+    // ends.
     let woken = sleeps(&rails) - before;
     assert!(woken < 2 * TRIPS as u64, "{woken} wakes for {TRIPS} round trips");
 }
@@ -90,7 +91,8 @@ async fn messages_leave_the_rails_asleep() {
     assert!(woken < 2 * TRIPS as u64, "{woken} wakes for {TRIPS} round trips");
 }
 
-/// A reader that was woken for an arrival, and does not come, holds nothing up: the lane's task receives in its place.
+/// A reader that was woken for an arrival, and does not come, holds nothing up: the lane's task
+/// receives in its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reader_that_stays_away() {
     // With a second lane the peer would send again on that.
@@ -114,7 +116,8 @@ async fn reader_that_stays_away() {
     assert!(got == sent, "other bytes arrived");
 }
 
-/// A task that has more requests at hand, and blocks its thread until the peer has its last answer, gets there.
+/// A task that has more requests at hand, and blocks its thread until the peer has its last answer,
+/// gets there.
 #[test]
 fn blocked_thread_holds_no_answer_back() {
     const BATCH: u8 = 32;

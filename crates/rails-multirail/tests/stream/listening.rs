@@ -42,7 +42,8 @@ async fn several_tasks_accept() {
     assert!(ids == accepted);
 }
 
-/// A task that waits in `accept` and is not polled any more does not keep other tasks from a stream or from closing.
+/// A task that waits in `accept` and is not polled any more does not keep other tasks from a stream
+/// or from closing.
 #[tokio::test]
 async fn accept_beside_an_accept_that_is_not_polled() {
     let rails = rails(1);
@@ -85,7 +86,8 @@ async fn closed_listener_frees_its_addresses() {
     drop(waiting);
 }
 
-/// A stream whose confirmation comes while the listener is closed has no accepting end, and its initiator learns of it.
+/// A stream whose confirmation comes while the listener is closed has no accepting end, and its
+/// initiator learns of it.
 #[tokio::test]
 async fn stream_that_waits_when_its_listener_closes() {
     let rails = rails(1);

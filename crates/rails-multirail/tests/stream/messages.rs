@@ -30,7 +30,8 @@ async fn message_pair(options: &StreamOptions) -> (MultiRailMessages, MultiRailM
     (near.into_messages().unwrap(), far.into_messages().unwrap())
 }
 
-/// The message of that number. No two messages of a test are alike, and the first bytes identify each.
+/// The message of that number. No two messages of a test are alike, and the first bytes identify
+/// each.
 fn message(source: &Bytes, number: usize, length: usize) -> Bytes {
     let at = number * 7919 % (source.len() - length + 1);
     source.slice(at..at + length)
@@ -214,8 +215,8 @@ async fn a_sender_waits_while_nobody_receives() {
     let (mut near, mut far) = message_pair(&options).await;
     let message = Bytes::from(pattern(1_000));
     let (mut sent, mut refused) = (0, 0);
-    // A lane may soon take waiting bytes. Only a message that is refused for long shows that the window and the buffer
-    // are full.
+    // A lane may soon take waiting bytes. Only a message that is refused for long shows that the window
+    // and the buffer are full.
     while refused < 100 {
         match near.try_send(message.clone(), Priority::NORMAL) {
             Ok(()) => (sent, refused) = (sent + 1, 0),

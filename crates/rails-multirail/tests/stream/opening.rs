@@ -24,8 +24,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// The longest time to connect if one address is honest: much less than a handshake may take. The last lane of a race
-/// begins 1 s after the first.
+/// The longest time to connect if one address is honest: much less than a handshake may take. The
+/// last lane of a race begins 1 s after the first.
 const SOON: Duration = Duration::from_secs(3);
 
 /// The fault at an address beside the honest ones.
@@ -33,13 +33,15 @@ const SOON: Duration = Duration::from_secs(3);
 enum Trouble {
     /// The address accepts, and does not answer.
     Mute,
-    /// The address answers the first connection with another protocol, and forwards later ones to the listener.
+    /// The address answers the first connection with another protocol, and forwards later ones to
+    /// the listener.
     GarbageFirst,
     /// The address forwards that many messages of the handshake to and from the listener.
     StallsAfter(usize),
 }
 
-/// Starts a faulty relay before `to`, and gives its address. It lasts as long as the test's runtime.
+/// Starts a faulty relay before `to`, and gives its address. It lasts as long as the test's
+/// runtime.
 async fn trouble(trouble: Trouble, to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind((to.ip(), 0)).await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -90,7 +92,8 @@ async fn pass(
     }
 }
 
-/// The options of both ends for each kind of security, with the number of messages of its handshake.
+/// The options of both ends for each kind of security, with the number of messages of its
+/// handshake.
 fn kinds() -> [(StreamOptions, StreamOptions, usize); 3] {
     let (client, server) = by_tls();
     let psk = || StreamOptions::new(Security::psk(secret()));
@@ -100,8 +103,8 @@ fn kinds() -> [(StreamOptions, StreamOptions, usize); 3] {
     [(quick(psk()), psk(), 5), (quick(insecure()), insecure(), 5), (quick(client), server, 8)]
 }
 
-/// Connects to that many addresses, of which only the last is honest, and checks that both ends have the same single
-/// stream.
+/// Connects to that many addresses, of which only the last is honest, and checks that both ends
+/// have the same single stream.
 async fn connects(rails: &Rails, lanes: usize, kind: Trouble, ours: &StreamOptions, theirs: &StreamOptions) {
     let (listener, honest) = listener(rails, theirs).await;
     let mut remotes = Vec::new();
@@ -272,8 +275,8 @@ async fn a_mute_address_of_a_name_holds_no_stream_up() {
     assert_eq!((stream.lanes_up(), stream.failed_lanes().len()), (1, 0));
 }
 
-/// Opens twice as many streams at once as a listener's queue holds, and three times as many as its handshakes, with two
-/// lanes each.
+/// Opens twice as many streams at once as a listener's queue holds, and three times as many as its
+/// handshakes, with two lanes each.
 #[tokio::test]
 async fn two_hundred_streams_at_once_come_up() {
     const STREAMS: usize = 200;

@@ -136,7 +136,8 @@ async fn cut_after(most: u64, to: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Each byte of the answer in turn is the last: in the challenge, behind it, in the acceptance, in the list of lanes.
+/// Each byte of the answer in turn is the last: in the challenge, behind it, in the acceptance, in
+/// the list of lanes.
 #[tokio::test]
 async fn answer_of_lanes_cut_off_anywhere() {
     let rails = rails(2);

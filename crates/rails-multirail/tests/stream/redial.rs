@@ -69,7 +69,8 @@ async fn a_stream_outlives_the_loss_of_every_lane() {
         wait_for(&mut events, |event| event.kind == EventKind::Joined).await;
     }
     moved_while(near, far, pattern(40 << 20), || relays.iter().for_each(|relay| relay.cut())).await;
-    // The relays cut both lanes. The stream has a moment without lanes unless the first comes back in time.
+    // The relays cut both lanes. The stream has a moment without lanes unless the first comes back in
+    // time.
     let mut cut = BTreeSet::new();
     while cut.len() < relays.len() {
         let is_lost = |event: &StreamEvent| matches!(event.kind, EventKind::Ended { .. }) && event.error.is_some();
@@ -143,8 +144,8 @@ async fn an_outage_that_lasts_too_long_fails_the_stream() {
     assert!(matches!(kinds[..], [EventKind::Joined, EventKind::Ended { .. }, EventKind::Outage]), "{kinds:?}");
 }
 
-/// Forwards connections to a listener. Only the dialling end notices a cut: towards the listener, connections stay open
-/// and carry no more bytes.
+/// Forwards connections to a listener. Only the dialling end notices a cut: towards the listener,
+/// connections stay open and carry no more bytes.
 struct Door {
     address: SocketAddr,
     cut: watch::Sender<()>,
@@ -271,8 +272,8 @@ async fn removed_lane_that_is_dialled_again() {
     assert_eq!(near.lanes_up(), 2);
 }
 
-/// The kernel of a process that was killed closes its connections, and refuses new ones. The end that accepts sees only
-/// the former, which a middlebox does too.
+/// The kernel of a process that was killed closes its connections, and refuses new ones. The end
+/// that accepts sees only the former, which a middlebox does too.
 #[tokio::test]
 async fn a_peer_that_was_killed_is_not_waited_for() {
     let rails = rails(2);

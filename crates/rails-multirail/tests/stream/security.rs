@@ -17,8 +17,8 @@ use tokio::{
     time::timeout,
 };
 
-/// Options with a long join grace, so that every lane is up with its stream even on a busy machine, and without an
-/// outage limit, so that the stream fails with its last lane.
+/// Options with a long join grace, so that every lane is up with its stream even on a busy machine,
+/// and without an outage limit, so that the stream fails with its last lane.
 fn options(security: Security) -> StreamOptions {
     StreamOptions::new(security).join_grace(Duration::from_secs(20)).outage_limit(Duration::ZERO)
 }
@@ -55,7 +55,8 @@ async fn tls_pair(rails: &Rails) -> (MultiRailStream, MultiRailStream, Vec<Relay
     (near, listener.accept().await.expect("a stream was opened"), relays)
 }
 
-/// The client knows the server's certificate; the server knows the client's, if the client has presented one.
+/// The client knows the server's certificate; the server knows the client's, if the client has
+/// presented one.
 #[tokio::test]
 async fn certificates_of_tls_peers() {
     let rails = rails(2);
@@ -295,7 +296,8 @@ async fn a_mute_peer_is_told_that_it_makes_room() {
     MultiRailStream::connect(&rails, &addresses, &encrypted()).await.expect("another one makes room");
 }
 
-/// Slow single bytes keep no handshake alive. The hello arrives in time, the first flight of TLS does not.
+/// Slow single bytes keep no handshake alive. The hello arrives in time, the first flight of TLS
+/// does not.
 #[tokio::test]
 async fn dripping_handshake_in_every_mode() {
     let rails = rails(1);

@@ -83,7 +83,8 @@ async fn statistics_of_a_lane_that_is_dialled_again() {
     assert_adds_up(&received);
     let again = sent.lanes.iter().find(|lane| lane.losses > 0).expect("one was lost");
     assert!(again.joined > 1 && again.down > Duration::ZERO, "{again:?}");
-    // When the lane was cut, some bytes may have been given to it and not sent, or sent and not received.
+    // When the lane was cut, some bytes may have been given to it and not sent, or sent and not
+    // received.
     assert!(sum(&sent, |lane| lane.bytes_sent) <= (40 << 20) + sent.bytes_sent_again);
     assert!(received.bytes_duplicated <= sent.bytes_sent_again, "{sent:?} {received:?}");
 }
@@ -161,7 +162,8 @@ async fn one_log_line_per_stream_and_end() {
     let lines = log.clone();
     // At the next level the scheduler traces each decision.
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing_subscriber::filter::LevelFilter::DEBUG);
-    // The lanes log on their own threads, so the subscriber is for the process; other tests' streams have other names.
+    // The lanes log on their own threads, so the subscriber is for the process; other tests' streams
+    // have other names.
     subscriber.with_ansi(false).with_writer(move || lines.clone()).try_init().expect("no other test listens");
     let rails = rails(2);
     let (near, far) = pair(&rails, &options().longest_chunk(16 << 10)).await;

@@ -28,7 +28,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Mute connections, made until this is dropped. The first [`STAYING`] stay as long as the listener lets them.
+/// Mute connections, made until this is dropped. The first [`STAYING`] stay as long as the listener
+/// lets them.
 struct Flood {
     made: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
@@ -158,7 +159,8 @@ async fn peers_that_never_confirm_keep_nobody_out() {
     }
 }
 
-/// A listener on all addresses: a rail whose thread is occupied has more connections than wait for one rail.
+/// A listener on all addresses: a rail whose thread is occupied has more connections than wait for
+/// one rail.
 #[tokio::test]
 async fn a_busy_rail_keeps_no_other_from_its_lanes() {
     let (ours, theirs) = (rails(1), rails(2));

@@ -29,7 +29,8 @@ async fn listening(rails: &Rails, options: &StreamOptions) -> (MultiRailListener
     (listener, addresses)
 }
 
-/// A stream's two ends over lanes through memory, and their listener, which accepts lanes that are dialled again.
+/// A stream's two ends over lanes through memory, and their listener, which accepts lanes that are
+/// dialled again.
 async fn memory_pair(
     rails: &Rails,
     options: &StreamOptions,
@@ -280,7 +281,8 @@ async fn transport_that_panics_as_its_lane_ends() {
     timeout(PATIENCE, ended).await.expect("the stream hears of it");
 }
 
-/// The lane of a dropped stream leaves the reader's runtime. Where it cannot, that runtime still reports.
+/// The lane of a dropped stream leaves the reader's runtime. Where it cannot, that runtime still
+/// reports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lane_that_cannot_go_home_delivers() {
     let rails = rails(1);

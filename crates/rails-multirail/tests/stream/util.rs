@@ -39,8 +39,8 @@ pub(crate) fn options() -> StreamOptions {
     patient(secret()).outage_limit(Duration::ZERO)
 }
 
-/// Options with long timeouts for a busy machine: other load must not change the number of lanes with which a stream
-/// begins.
+/// Options with long timeouts for a busy machine: other load must not change the number of lanes
+/// with which a stream begins.
 pub(crate) fn patient(security: impl Into<Security>) -> StreamOptions {
     StreamOptions::new(security).join_grace(PATIENCE).handshake_timeout(PATIENCE)
 }
@@ -95,7 +95,8 @@ pub(crate) fn failure(error: &io::Error) -> &Failure {
     &error.get_ref().and_then(|error| error.downcast_ref::<StreamError>()).expect("a stream's error").failure
 }
 
-/// Sends the bytes, checks that they arrive, and gives the statistics of both ends, the sender's first.
+/// Sends the bytes, checks that they arrive, and gives the statistics of both ends, the sender's
+/// first.
 pub(crate) async fn moved(near: MultiRailStream, far: MultiRailStream, bytes: Vec<u8>) -> [StreamStats; 2] {
     moved_while(near, far, bytes, || {}).await
 }
@@ -160,8 +161,8 @@ struct Harm {
     drip: AtomicBool,
     listening_in: AtomicBool,
     heard: Mutex<Vec<u8>>,
-    /// The relay to whose destination forward bytes go instead, and this relay's socket to its destination, for a
-    /// diverting relay.
+    /// The relay to whose destination forward bytes go instead, and this relay's socket to its
+    /// destination, for a diverting relay.
     diverted: Mutex<Option<Arc<Harm>>>,
     way_there: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
 }
@@ -281,7 +282,8 @@ impl Harm {
     }
 }
 
-/// The bytes that arrive before the disturbance: so many that every lane is in the middle of a chunk.
+/// The bytes that arrive before the disturbance: so many that every lane is in the middle of a
+/// chunk.
 const FIRST: usize = 4 << 20;
 /// Every step here is short. A step that takes longer hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

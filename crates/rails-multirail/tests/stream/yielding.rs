@@ -1,4 +1,5 @@
-//! Loops over calls that are always ready let the other tasks of their thread run, as those of a TCP connection do.
+//! Loops over calls that are always ready let the other tasks of their thread run, as those of a
+//! TCP connection do.
 
 use crate::util::{options, pair, rails};
 use bytes::Bytes;

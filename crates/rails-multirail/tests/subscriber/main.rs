@@ -1,5 +1,5 @@
-//! A subscriber to the log that uses the stream of which it hears. This test has a file of its own, because the
-//! subscriber is that of the whole process.
+//! A subscriber to the log that uses the stream of which it hears. This test has a file of its own,
+//! because the subscriber is that of the whole process.
 
 #[path = "../stream/util.rs"]
 #[allow(dead_code, reason = "each test uses some of it")]
@@ -15,7 +15,10 @@ use tokio::{
     time::timeout,
 };
 use tracing::{Event, Subscriber, level_filters::LevelFilter, span};
-use tracing_subscriber::{Layer, layer::Context, layer::SubscriberExt};
+use tracing_subscriber::{
+    Layer,
+    layer::{Context, SubscriberExt},
+};
 use util::{PATIENCE, options, rails, relayed_pair};
 
 /// The stream that the subscriber uses.

@@ -1,8 +1,8 @@
 //! A UDP socket that a runtime watches for arrivals.
 //!
 //! # Safety
-//! tokio requires that a watched descriptor stays open and keeps its file description. The one block argues that it
-//! does.
+//! tokio requires that a watched descriptor stays open and keeps its file description. The one
+//! block argues that it does.
 #![allow(unsafe_code)]
 
 use std::{
@@ -27,10 +27,11 @@ impl DatagramSocket {
 
     /// Has the calling thread's runtime watch the socket for arrivals. An error hands it back.
     pub(crate) fn attach(self) -> Result<AsyncFd<Self>, (Self, io::Error)> {
-        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must
-        // remain open and refer to the same underlying file description for the entire lifetime of the AsyncFd": the
-        // UdpSocket owns its descriptor and closes it when it is dropped, which the AsyncFd that owns it outlasts; the
-        // field is private to this file, in which no code replaces it or borrows it mutably.
+        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor,
+        // and it must remain open and refer to the same underlying file description for the entire
+        // lifetime of the AsyncFd": the UdpSocket owns its descriptor and closes it when it is
+        // dropped, which the AsyncFd that owns it outlasts; the field is private to this file, in
+        // which no code replaces it or borrows it mutably.
         let registered = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
         registered.map_err(|error| error.into_parts())
     }

@@ -1,8 +1,8 @@
 //! An epoll instance that a runtime watches.
 //!
 //! # Safety
-//! tokio requires that a watched descriptor stays open and keeps its file description. The one block argues that it
-//! does.
+//! tokio requires that a watched descriptor stays open and keeps its file description. The one
+//! block argues that it does.
 #![allow(unsafe_code)]
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -33,7 +33,8 @@ impl Watched {
         Ok(Self(epoll))
     }
 
-    /// Has the kernel report when the socket has room, once: at once if it has some. An earlier report is forgotten.
+    /// Has the kernel report when the socket has room, once: at once if it has some. An earlier
+    /// report is forgotten.
     pub(crate) fn arm(&self, socket: impl AsFd) -> io::Result<()> {
         self.take();
         let mut once = EpollEvent::new(EpollFlags::EPOLLOUT | EpollFlags::EPOLLONESHOT, 0);
@@ -42,15 +43,17 @@ impl Watched {
 
     /// Registers the instance with the calling runtime, where it is readable after an event.
     pub(crate) fn attach(self) -> io::Result<AsyncFd<Self>> {
-        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must
-        // remain open and refer to the same underlying file description for the entire lifetime of the AsyncFd": the
-        // Epoll owns its descriptor and closes it when it is dropped, which the AsyncFd that owns it outlasts; the
-        // field is private to this file, in which no code replaces it or borrows it mutably.
+        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor,
+        // and it must remain open and refer to the same underlying file description for the entire
+        // lifetime of the AsyncFd": the Epoll owns its descriptor and closes it when it is dropped,
+        // which the AsyncFd that owns it outlasts; the field is private to this file, in which no
+        // code replaces it or borrows it mutably.
         let registered = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
         registered.map_err(|error| error.into_parts().1)
     }
 
-    /// Takes the reports so far, so that later ones are an edge again. Returns whether there was one.
+    /// Takes the reports so far, so that later ones are an edge again. Returns whether there was
+    /// one.
     pub(crate) fn take(&self) -> bool {
         self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).is_ok_and(|reports| reports > 0)
     }

@@ -31,9 +31,9 @@ impl SocketOption {
     pub(crate) const NO_CHECK: Self = Self(libc::SOL_SOCKET, libc::SO_NO_CHECK);
 
     pub(crate) fn set(self, socket: impl AsFd, value: libc::c_int) -> io::Result<()> {
-        // SAFETY: "The arguments optval and optlen are used to access option values for setsockopt()": optval points to
-        // an int that outlives the call and is only read, optlen is its size. The descriptor is borrowed, so it is
-        // open.
+        // SAFETY: "The arguments optval and optlen are used to access option values for setsockopt()":
+        // optval points to an int that outlives the call and is only read, optlen is its size. The
+        // descriptor is borrowed, so it is open.
         let result = unsafe {
             libc::setsockopt(
                 socket.as_fd().as_raw_fd(),
@@ -49,9 +49,9 @@ impl SocketOption {
     pub(crate) fn get(self, socket: impl AsFd) -> io::Result<libc::c_int> {
         let mut value: libc::c_int = 0;
         let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-        // SAFETY: "optlen is a value-result argument, initially containing the size of the buffer pointed to by
-        // optval": both point to exclusively borrowed memory that outlives the call, the size is that of the int, and
-        // any bytes are one.
+        // SAFETY: "optlen is a value-result argument, initially containing the size of the buffer pointed
+        // to by optval": both point to exclusively borrowed memory that outlives the call, the size
+        // is that of the int, and any bytes are one.
         let result = unsafe {
             libc::getsockopt(socket.as_fd().as_raw_fd(), self.0, self.1, (&raw mut value).cast(), &raw mut length)
         };

@@ -1,11 +1,12 @@
 //! `recvmsg(2)` and `recvmmsg(2)`, with all of the kernel's facts about a datagram on the stack.
 //!
-//! `nix::sys::socket::recvmmsg` takes headers that were made before, and gives the kernel less room for control
-//! messages by each call.
+//! `nix::sys::socket::recvmmsg` takes headers that were made before, and gives the kernel less room
+//! for control messages by each call.
 //!
 //! # Safety
-//! nix does not fit, and socket2 and the standard library do not wrap `recvmmsg`. The blocks argue that the kernel
-//! writes into memory that is exclusively borrowed for the call, and no further than it reaches.
+//! nix does not fit, and socket2 and the standard library do not wrap `recvmmsg`. The blocks argue
+//! that the kernel writes into memory that is exclusively borrowed for the call, and no further
+//! than it reaches.
 #![allow(unsafe_code)]
 
 use nix::errno::Errno;
@@ -44,16 +45,17 @@ pub(crate) fn receive(
     let mut told = Told::default();
     let mut header = no_header();
     told.describe(&mut header, buffers);
-    // SAFETY: "The msg_name field points to a caller-allocated buffer", as the control messages and the buffers do: all
-    // are exclusively borrowed by `told` and `buffers` until the call returns, with their lengths beside them, and
-    // their bytes may hold any value.
+    // SAFETY: "The msg_name field points to a caller-allocated buffer", as the control messages and the
+    // buffers do: all are exclusively borrowed by `told` and `buffers` until the call returns, with
+    // their lengths beside them, and their bytes may hold any value.
     let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
     let bytes = Errno::result(result)?;
     took(told.arrived(&header, bytes as usize));
     Ok(())
 }
 
-/// Receives one datagram or train into each list of buffers, as far as they wait: into at most [`MAX_TRAINS`] lists.
+/// Receives one datagram or train into each list of buffers, as far as they wait: into at most
+/// [`MAX_TRAINS`] lists.
 pub(crate) fn receive_several(
     socket: BorrowedFd<'_>,
     lists: &mut [&mut [IoSliceMut<'_>]],
@@ -65,9 +67,9 @@ pub(crate) fn receive_several(
     for ((header, told), buffers) in headers.iter_mut().zip(&mut told).zip(lists.iter_mut()) {
         told.describe(&mut header.msg_hdr, buffers);
     }
-    // SAFETY: as above, for each of the first `count` headers: all names, control messages and buffers are exclusively
-    // borrowed by `told` and `lists` until the call returns, and `count` is no more than the headers that were set.
-    // "The timeout argument" may be null.
+    // SAFETY: as above, for each of the first `count` headers: all names, control messages and buffers
+    // are exclusively borrowed by `told` and `lists` until the call returns, and `count` is no more
+    // than the headers that were set. "The timeout argument" may be null.
     let result =
         unsafe { libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), count as libc::c_uint, 0, null_mut()) };
     let received = Errno::result(result)?;
@@ -78,8 +80,8 @@ pub(crate) fn receive_several(
 }
 
 fn no_header() -> libc::msghdr {
-    // SAFETY: a `struct msghdr` is numbers and pointers, each of which may be zero; its padding depends on the C
-    // library.
+    // SAFETY: a `struct msghdr` is numbers and pointers, each of which may be zero; its padding depends
+    // on the C library.
     unsafe { std::mem::zeroed() }
 }
 
@@ -118,5 +120,6 @@ impl Told {
 pub(crate) const MAX_TRAINS: usize = 16;
 /// A `struct sockaddr_in6`, the longest address of UDP.
 const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();
-/// The size of segments, the TOS or the traffic class (an `int` over IPv6, a byte over IPv4), and the count of drops.
+/// The size of segments, the TOS or the traffic class (an `int` over IPv6, a byte over IPv4), and
+/// the count of drops.
 const CONTROL_LEN: usize = 3 * nix::sys::socket::cmsg_space::<libc::c_int>();

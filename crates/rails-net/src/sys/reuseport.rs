@@ -9,12 +9,14 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Attaches a classic BPF program to the group of a listening socket. It returns the index of a socket in the group.
+/// Attaches a classic BPF program to the group of a listening socket. It returns the index of a
+/// socket in the group.
 pub(crate) fn attach_filter(socket: impl AsFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let Ok(len) = u16::try_from(program.len()) else { return Err(io::ErrorKind::InvalidInput.into()) };
     let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies a `sock_fprog`, which outlives the call and whose size is given, and the `len`
-    // instructions that it points to, which are borrowed for the call. The descriptor is borrowed, so it is open.
+    // SAFETY: the kernel copies a `sock_fprog`, which outlives the call and whose size is given, and
+    // the `len` instructions that it points to, which are borrowed for the call. The descriptor is
+    // borrowed, so it is open.
     let result = unsafe {
         libc::setsockopt(
             socket.as_fd().as_raw_fd(),

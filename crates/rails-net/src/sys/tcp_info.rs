@@ -1,11 +1,13 @@
-//! `getsockopt(TCP_INFO)`, into bytes that are read by the offsets of the kernel's `struct tcp_info`.
+//! `getsockopt(TCP_INFO)`, into bytes that are read by the offsets of the kernel's `struct
+//! tcp_info`.
 //!
-//! The struct grows at its end from kernel to kernel, and a kernel returns as much of it as it has. A Rust struct after
-//! one kernel's header would show zeros for fields that another kernel does not know. Reading by offset leaves them
-//! unknown.
+//! The struct grows at its end from kernel to kernel, and a kernel returns as much of it as it has.
+//! A Rust struct after one kernel's header would show zeros for fields that another kernel does not
+//! know. Reading by offset leaves them unknown.
 //!
 //! # Safety
-//! socket2 does not wrap this option. The one block argues that the kernel writes no more than the buffer holds.
+//! socket2 does not wrap this option. The one block argues that the kernel writes no more than the
+//! buffer holds.
 #![allow(unsafe_code)]
 
 use std::{
@@ -20,7 +22,8 @@ pub(crate) struct TcpInfo {
     length: usize,
 }
 
-/// A field of `struct tcp_info`, by its offset (include/uapi/linux/tcp.h; the offsets never change).
+/// A field of `struct tcp_info`, by its offset (include/uapi/linux/tcp.h; the offsets never
+/// change).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Field(pub(crate) usize);
 
@@ -60,9 +63,10 @@ impl TcpInfo {
     pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<Self> {
         let mut bytes = [0; CAPACITY];
         let mut length = CAPACITY as libc::socklen_t;
-        // SAFETY: "optlen is a value-result argument, initially containing the size of the buffer pointed to by optval,
-        // and modified on return to indicate the actual size of the value returned": both point to exclusively borrowed
-        // memory that outlives the call, and the size is that of the array, whose bytes may hold any value.
+        // SAFETY: "optlen is a value-result argument, initially containing the size of the buffer pointed
+        // to by optval, and modified on return to indicate the actual size of the value returned":
+        // both point to exclusively borrowed memory that outlives the call, and the size is that of
+        // the array, whose bytes may hold any value.
         let result = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),

@@ -1,8 +1,8 @@
 //! `timerfd_create(2)`: a timer that a runtime watches.
 //!
 //! # Safety
-//! tokio requires that a watched descriptor stays open and keeps its file description. The one block argues that it
-//! does.
+//! tokio requires that a watched descriptor stays open and keeps its file description. The one
+//! block argues that it does.
 #![allow(unsafe_code)]
 
 use nix::sys::timerfd::{ClockId, TimerFd, TimerFlags};
@@ -27,10 +27,11 @@ impl TimerDescriptor {
 
     /// Has the calling thread's runtime watch the timer.
     pub(crate) fn attach(self) -> io::Result<AsyncFd<Self>> {
-        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor, and it must
-        // remain open and refer to the same underlying file description for the entire lifetime of the AsyncFd": the
-        // TimerFd owns its descriptor and closes it when it is dropped, which the AsyncFd that owns it outlasts; the
-        // field is private to this file, in which no code replaces it or borrows it mutably.
+        // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor,
+        // and it must remain open and refer to the same underlying file description for the entire
+        // lifetime of the AsyncFd": the TimerFd owns its descriptor and closes it when it is
+        // dropped, which the AsyncFd that owns it outlasts; the field is private to this file, in
+        // which no code replaces it or borrows it mutably.
         let registered = unsafe { AsyncFd::register_with_interest(self, Interest::READABLE) };
         registered.map_err(|error| error.into_parts().1)
     }

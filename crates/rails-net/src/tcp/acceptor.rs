@@ -21,14 +21,15 @@ pub struct TcpAcceptor {
 }
 
 impl TcpTransport {
-    /// Listens on `local`; for port 0 the kernel chooses a port, which [`TcpAcceptor::local_addr`] has.
+    /// Listens on `local`; for port 0 the kernel chooses a port, which [`TcpAcceptor::local_addr`]
+    /// has.
     ///
-    /// A device in [`local`](Self::local) also applies here: connections come in by it alone. An address in it must be
-    /// that of `local`.
+    /// A device in [`local`](Self::local) also applies here: connections come in by it alone. An
+    /// address in it must be that of `local`.
     ///
     /// # Errors
-    /// [`ListenError::LocalEnd`] for an address that this machine does not have or that is in use, and for a wrong
-    /// device.
+    /// [`ListenError::LocalEnd`] for an address that this machine does not have or that is in use,
+    /// and for a wrong device.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver (`enable_all`).
@@ -68,7 +69,8 @@ impl TcpAcceptor {
     /// Waits for the next lane, which is on the caller's runtime.
     ///
     /// # Errors
-    /// After an error that [`is_transient`](AcceptError::is_transient) the listener goes on as before.
+    /// After an error that [`is_transient`](AcceptError::is_transient) the listener goes on as
+    /// before.
     ///
     /// # Cancellation
     /// Dropping the future loses no connection.

@@ -10,8 +10,9 @@ impl TcpTransport {
     /// Opens a lane to `remote` from the local end of these options.
     ///
     /// # Errors
-    /// [`ConnectError::Option`] and [`ConnectError::LocalEnd`] before anything is sent; then [`ConnectError::Refused`],
-    /// [`ConnectError::TimedOut`], [`ConnectError::Itself`] or [`ConnectError::Call`].
+    /// [`ConnectError::Option`] and [`ConnectError::LocalEnd`] before anything is sent; then
+    /// [`ConnectError::Refused`], [`ConnectError::TimedOut`], [`ConnectError::Itself`] or
+    /// [`ConnectError::Call`].
     ///
     /// # Panics
     /// Outside of a tokio runtime, or on one without its I/O and time drivers (`enable_all`).
@@ -36,8 +37,8 @@ impl TcpTransport {
     fn lane(&self, stream: TcpStream, remote: SocketAddr) -> Result<TcpLane, ConnectError> {
         let local = stream.local_addr().map_err(|source| self.failed("getsockname", remote, source))?;
         if local == remote {
-            // A reset leaves no TIME_WAIT, which would keep the port from the listener that should have it. The socket
-            // closes all the same where the option is refused.
+            // A reset leaves no TIME_WAIT, which would keep the port from the listener that should have it. The
+            // socket closes all the same where the option is refused.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
             return Err(ConnectError::Itself { address: remote });
         }
@@ -51,8 +52,8 @@ impl TcpTransport {
         let socket = socket.map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
         socket_options::set_options(&socket, self)?;
-        // A port taken at bind must be free towards every destination, one taken at connect towards this one alone
-        // (ip(7)). Where the option is refused, the port is taken at bind.
+        // A port taken at bind must be free towards every destination, one taken at connect towards this
+        // one alone (ip(7)). Where the option is refused, the port is taken at bind.
         let _ = SocketOption::IP_BIND_ADDRESS_NO_PORT.set(&socket, 1);
         socket::bind_local(&socket, &self.local, remote)?;
         Ok(socket)

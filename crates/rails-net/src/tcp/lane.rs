@@ -28,7 +28,8 @@ use std::{
 };
 use tokio::{io::Interest, net::TcpStream};
 
-/// A TCP connection with the options of a [`TcpTransport`]. Options that the kernel may change are read back.
+/// A TCP connection with the options of a [`TcpTransport`]. Options that the kernel may change are
+/// read back.
 #[derive(Debug)]
 pub struct TcpLane {
     /// Another runtime replaces it when it takes the lane over.
@@ -80,12 +81,12 @@ pub struct TcpSettings {
     pub no_delay: bool,
     /// Congestion control; `None` where a filter keeps it from being read.
     pub congestion: Option<String>,
-    /// The size of the send buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one.
-    /// `None` where a filter keeps it from being read.
+    /// The size of the send buffer with the kernel's own bookkeeping: twice the requested size, or
+    /// the tuned one. `None` where a filter keeps it from being read.
     #[serde(rename = "send_buffer_bytes")]
     pub send_buffer: Option<DataSize>,
-    /// The size of the receive buffer with the kernel's own bookkeeping: twice the requested size, or the tuned one.
-    /// `None` where a filter keeps it from being read.
+    /// The size of the receive buffer with the kernel's own bookkeeping: twice the requested size,
+    /// or the tuned one. `None` where a filter keeps it from being read.
     #[serde(rename = "receive_buffer_bytes")]
     pub receive_buffer: Option<DataSize>,
     /// The most bytes that wait unsent; `None` is the system's `net.ipv4.tcp_notsent_lowat`.
@@ -96,8 +97,8 @@ pub struct TcpSettings {
     /// The time that sent data may wait for its acknowledgement; `None` is the system's time.
     #[serde(rename = "user_timeout_ms", serialize_with = "As::<Option<DurationMilliSeconds>>::serialize")]
     pub user_timeout: Option<Duration>,
-    /// The longest retransmission timeout; `None` if the kernel (before Linux 6.15) does not have the option, and
-    /// doubles the timeout up to 2 minutes.
+    /// The longest retransmission timeout; `None` if the kernel (before Linux 6.15) does not have
+    /// the option, and doubles the timeout up to 2 minutes.
     #[serde(rename = "rto_max_ms", serialize_with = "As::<Option<DurationMilliSeconds>>::serialize")]
     pub rto_max: Option<Duration>,
     /// Whether the lane may send without copies.
@@ -164,19 +165,20 @@ impl TcpLane {
     /// Reads the kernel's present figures of the connection.
     ///
     /// # Errors
-    /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Other`] if it returns fewer fields than every Linux
-    /// has.
+    /// [`StatsError::Call`] if the kernel refuses, [`StatsError::Other`] if it returns fewer fields
+    /// than every Linux has.
     pub fn stats(&self) -> Result<TcpStats, StatsError> {
         TcpStats::read(&*self.stream(), self.local, self.peer)
     }
 
-    /// The counters of sending without copies; `None` if the lane does not ([`TcpTransport::zero_copy`]).
+    /// The counters of sending without copies; `None` if the lane does not
+    /// ([`TcpTransport::zero_copy`]).
     pub fn zero_copy_stats(&self) -> Option<ZeroCopyStats> {
         self.zero_copy.as_ref().map(ZeroCopySender::stats)
     }
 
-    /// The interface that this end's address is on, or that the lane is bound to; `None` if the address is on none now,
-    /// as with those of 127.0.0.0/8 that no interface lists.
+    /// The interface that this end's address is on, or that the lane is bound to; `None` if the
+    /// address is on none now, as with those of 127.0.0.0/8 that no interface lists.
     ///
     /// Unless the lane is bound to a device, the routes may send its packets by another interface.
     ///
@@ -191,8 +193,8 @@ impl TcpLane {
         interfaces::holder_of(local.ip()).map_err(|source| StatsError::Call { call: "getifaddrs", local, peer, source })
     }
 
-    /// The index of that [`interface`](Self::interface), by which [`LinkWatch`](crate::LinkWatch) names links; `None`
-    /// if there is none, or it is unknown.
+    /// The index of that [`interface`](Self::interface), by which [`LinkWatch`](crate::LinkWatch)
+    /// names links; `None` if there is none, or it is unknown.
     pub fn link_index(&self) -> Option<u32> {
         let name = self.interface().ok().flatten()?;
         interfaces::index_of(&name)
@@ -207,8 +209,8 @@ impl TcpLane {
         self.stream.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the calling thread's runtime report the socket's readiness (`dup(2)`: a runtime knows a socket by its
-    /// descriptor). On an error nothing has changed.
+    /// Has the calling thread's runtime report the socket's readiness (`dup(2)`: a runtime knows a
+    /// socket by its descriptor). On an error nothing has changed.
     pub(super) fn register_here(&self) -> io::Result<()> {
         let copy = self.stream().as_fd().try_clone_to_owned()?;
         let stream = TcpStream::from_std(copy.into())?;
@@ -224,8 +226,8 @@ impl TcpLane {
         self.stream.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the most bytes that may wait unsent in the kernel before the socket takes no more (`TCP_NOTSENT_LOWAT`,
-    /// tcp(7)), for a lane whose speed differs from the expected one.
+    /// Changes the most bytes that may wait unsent in the kernel before the socket takes no more
+    /// (`TCP_NOTSENT_LOWAT`, tcp(7)), for a lane whose speed differs from the expected one.
     ///
     /// # Errors
     /// The kernel's.
@@ -234,9 +236,10 @@ impl TcpLane {
         SockRef::from(&*self.stream()).set_tcp_notsent_lowat(bytes)
     }
 
-    /// Changes the least number of arrived bytes for which the socket is readable (`SO_RCVLOWAT`, socket(7)), up to an
-    /// eighth of the present receive buffer (`SO_RCVBUF`): the bytes that wait take the peer's window, and the kernel
-    /// lets the buffer grow with the bytes that are read in a round trip.
+    /// Changes the least number of arrived bytes for which the socket is readable (`SO_RCVLOWAT`,
+    /// socket(7)), up to an eighth of the present receive buffer (`SO_RCVBUF`): the bytes that
+    /// wait take the peer's window, and the kernel lets the buffer grow with the bytes that are
+    /// read in a round trip.
     ///
     /// # Errors
     /// The kernel's.
@@ -247,9 +250,10 @@ impl TcpLane {
         SocketOption::RCVLOWAT.set(&*stream, bytes as libc::c_int)
     }
 
-    /// Waits until the kernel takes more bytes: the socket's buffer has room, and fewer bytes wait unsent than half of
-    /// [`not_sent_lowat`](TcpTransport::not_sent_lowat) (`poll(2)` with `POLLOUT`; `tcp_stream_memory_free` in
-    /// include/net/tcp.h). So the caller can choose the bytes when they can be sent, and not before.
+    /// Waits until the kernel takes more bytes: the socket's buffer has room, and fewer bytes wait
+    /// unsent than half of [`not_sent_lowat`](TcpTransport::not_sent_lowat) (`poll(2)` with
+    /// `POLLOUT`; `tcp_stream_memory_free` in include/net/tcp.h). So the caller can choose the
+    /// bytes when they can be sent, and not before.
     ///
     /// Cancel safe.
     ///
@@ -259,16 +263,17 @@ impl TcpLane {
         poll_fn(|context| self.poll_room(context)).await
     }
 
-    /// Checks for room. Without room it gives `WouldBlock`, and tokio takes the socket for writable only after the
-    /// kernel's next event.
+    /// Checks for room. Without room it gives `WouldBlock`, and tokio takes the socket for writable
+    /// only after the kernel's next event.
     pub(crate) fn try_room(&self) -> io::Result<()> {
-        // tokio remembers that the socket was writable until a call reports that it is not, and the kernel sends an
-        // event only after a call that found no room.
+        // tokio remembers that the socket was writable until a call reports that it is not, and the kernel
+        // sends an event only after a call that found no room.
         let stream = self.stream();
         stream.try_io(Interest::WRITABLE, || ask_for_room(stream.as_fd()))
     }
 
-    /// Closes the sending side: the peer reads to the end of the sent bytes (`shutdown(2)` with `SHUT_WR`).
+    /// Closes the sending side: the peer reads to the end of the sent bytes (`shutdown(2)` with
+    /// `SHUT_WR`).
     ///
     /// # Errors
     /// The kernel's. If the connection has ended, the error says why.
@@ -313,8 +318,8 @@ fn ask_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 fn deviations(socket: &SockRef<'_>, options: &TcpTransport) -> Result<Vec<Deviation>, SocketOptionError> {
-    // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled value
-    // is returned by getsockopt(2)."
+    // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this
+    // doubled value is returned by getsockopt(2)."
     let half = |size: DataSize| DataSize::bytes(size.as_bytes() / 2);
     let mut deviations = Vec::new();
     if let Some(wanted) = options.send_buffer

@@ -9,18 +9,16 @@ mod socket_options;
 mod stats;
 mod zero_copy;
 
-pub use acceptor::TcpAcceptor;
-pub use lane::{Deviation, TcpLane, TcpSettings};
-pub use options::{KeepAlive, TcpTransport};
-pub use stats::{TcpState, TcpStats, is_answered};
-pub use zero_copy::{ZeroCopy, ZeroCopyStats};
-
 use crate::{
     Acceptor, Connecting, Lane, ListenError, LocalEnd, StatsError, Transport, TransportDetails, TransportStats,
 };
+pub use acceptor::TcpAcceptor;
 use bytes::Bytes;
+pub use lane::{Deviation, TcpLane, TcpSettings};
+pub use options::{KeepAlive, TcpTransport};
 use rails_topo::DataSize;
 use socket2::SockRef;
+pub use stats::{TcpState, TcpStats, is_answered};
 use std::{
     io::{self, IoSlice, IoSliceMut, Read},
     mem::MaybeUninit,
@@ -30,6 +28,7 @@ use std::{
     time::Instant,
 };
 use tokio::{io::Interest, net::TcpStream};
+pub use zero_copy::{ZeroCopy, ZeroCopyStats};
 
 impl Transport for TcpTransport {
     fn scheme(&self) -> &'static str {
@@ -139,7 +138,8 @@ impl Lane for TcpLane {
         let ready = self.stream().poll_read_ready(context);
         match &self.busy_poll {
             Some(busy) if ready.is_pending() && busy.goes_on(Instant::now()) => {
-                // `peek` does not wait, and polls the NIC's queue (`tcp_recvmsg` in net/ipv4/tcp.c, `sk_busy_loop`).
+                // `peek` does not wait, and polls the NIC's queue (`tcp_recvmsg` in net/ipv4/tcp.c,
+                // `sk_busy_loop`).
                 match SockRef::from(&*self.stream()).peek(&mut [MaybeUninit::uninit()]) {
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         context.waker().wake_by_ref();
@@ -221,8 +221,7 @@ const MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
-    use super::busy_poll::BusyPoll;
-    use super::*;
+    use super::{busy_poll::BusyPoll, *};
     use std::{future::poll_fn, time::Duration};
 
     #[tokio::test]

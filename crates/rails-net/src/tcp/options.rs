@@ -11,9 +11,10 @@ use std::time::Duration;
 /// Setters take and return the options, so they chain. One value opens any number of lanes, with
 /// [`connect`](Self::connect) and [`listen`](Self::listen).
 ///
-/// An option at its default only improves a lane. A kernel that lacks the option, or a filter that refuses it, leaves
-/// the lane without it: a warning says so, and [`TcpSettings`](crate::TcpSettings) show it. An option with another
-/// value that is refused is an error, unless [`leave_out_refused`](Self::leave_out_refused) is on.
+/// An option at its default only improves a lane. A kernel that lacks the option, or a filter that
+/// refuses it, leaves the lane without it: a warning says so, and
+/// [`TcpSettings`](crate::TcpSettings) show it. An option with another value that is refused is an
+/// error, unless [`leave_out_refused`](Self::leave_out_refused) is on.
 ///
 /// # Examples
 /// ```
@@ -65,7 +66,8 @@ pub struct KeepAlive {
     /// Time between probes (`TCP_KEEPINTVL`); whole seconds, rounded up.
     #[serde(rename = "interval_s", with = "seconds")]
     pub interval: Duration,
-    /// The number of unanswered probes after which the kernel takes the peer for dead (`TCP_KEEPCNT`).
+    /// The number of unanswered probes after which the kernel takes the peer for dead
+    /// (`TCP_KEEPCNT`).
     pub probes: u32,
 }
 
@@ -94,8 +96,8 @@ impl TcpTransport {
         }
     }
 
-    /// The local end of lanes. A listener takes its address from [`listen`](Self::listen) and only the device from
-    /// here.
+    /// The local end of lanes. A listener takes its address from [`listen`](Self::listen) and only
+    /// the device from here.
     ///
     /// # Default
     /// [`LocalEnd::Any`].
@@ -107,9 +109,9 @@ impl TcpTransport {
         self
     }
 
-    /// The CPU that this socket's packets are expected on (`SO_INCOMING_CPU`): of several listeners that share a port
-    /// ([`reuse_port`](Self::reuse_port)), the kernel prefers the one of the CPU that received the packet. It moves no
-    /// interrupt.
+    /// The CPU that this socket's packets are expected on (`SO_INCOMING_CPU`): of several listeners
+    /// that share a port ([`reuse_port`](Self::reuse_port)), the kernel prefers the one of the
+    /// CPU that received the packet. It moves no interrupt.
     ///
     /// # Default
     /// None: the kernel notes the CPU of the last packet.
@@ -128,15 +130,16 @@ impl TcpTransport {
     /// [`deviations`](crate::TcpLane::deviations) say if it did.
     ///
     /// # Worth
-    /// Over 400 Mbit/s and 50 ms, with both buffers set: tuned 352 Mbit/s, 4 MiB 298, 1 MiB 201, 256 KiB 51
-    /// (`docs/lanes.md`). A fixed size suits paths for which the system's limits are too low, and bounds memory.
+    /// Over 400 Mbit/s and 50 ms, with both buffers set: tuned 352 Mbit/s, 4 MiB 298, 1 MiB 201,
+    /// 256 KiB 51 (`docs/lanes.md`). A fixed size suits paths for which the system's limits are
+    /// too low, and bounds memory.
     pub fn send_buffer(mut self, size: impl Into<Option<DataSize>>) -> Self {
         self.send_buffer = size.into();
         self
     }
 
-    /// Bytes that the kernel may hold for reading (`SO_RCVBUF`). It is set before the connection is established, and
-    /// bounds the window that the kernel ever offers the peer.
+    /// Bytes that the kernel may hold for reading (`SO_RCVBUF`). It is set before the connection is
+    /// established, and bounds the window that the kernel ever offers the peer.
     ///
     /// # Default
     /// None: the kernel tunes it by itself, up to `net.ipv4.tcp_rmem`.
@@ -152,24 +155,26 @@ impl TcpTransport {
         self
     }
 
-    /// The unsent bytes in the kernel at which the socket stops being writable (`TCP_NOTSENT_LOWAT`). A lane of a
-    /// stream sets less where it needs less.
+    /// The unsent bytes in the kernel at which the socket stops being writable
+    /// (`TCP_NOTSENT_LOWAT`). A lane of a stream sets less where it needs less.
     ///
     /// # Default
-    /// 1 MiB: two chunks of 512 KiB, one on its way and one in reserve. Zero is refused when the lane is opened. None
-    /// leaves the system's `net.ipv4.tcp_notsent_lowat`, which is no limit unless someone set it.
+    /// 1 MiB: two chunks of 512 KiB, one on its way and one in reserve. Zero is refused when the
+    /// lane is opened. None leaves the system's `net.ipv4.tcp_notsent_lowat`, which is no limit
+    /// unless someone set it.
     ///
     /// # Cost
-    /// Bytes that wait in the kernel belong to this lane, even if another is free: more of them keep the lane of a late
-    /// sender busy, fewer leave more bytes to share among lanes. With fewer than two chunks the kernel takes each chunk
-    /// in several pieces, and wakes the sender for each.
+    /// Bytes that wait in the kernel belong to this lane, even if another is free: more of them
+    /// keep the lane of a late sender busy, fewer leave more bytes to share among lanes. With
+    /// fewer than two chunks the kernel takes each chunk in several pieces, and wakes the
+    /// sender for each.
     pub fn not_sent_lowat(mut self, size: impl Into<Option<DataSize>>) -> Self {
         self.not_sent_lowat = size.into();
         self
     }
 
-    /// Whether the kernel sends small writes at once (`TCP_NODELAY`), and does not hold them back to join them with the
-    /// next.
+    /// Whether the kernel sends small writes at once (`TCP_NODELAY`), and does not hold them back
+    /// to join them with the next.
     ///
     /// # Default
     /// On.
@@ -181,7 +186,8 @@ impl TcpTransport {
         self
     }
 
-    /// The congestion control, by the kernel's name for it (`TCP_CONGESTION`): `cubic`, `bbr`, `reno`.
+    /// The congestion control, by the kernel's name for it (`TCP_CONGESTION`): `cubic`, `bbr`,
+    /// `reno`.
     ///
     /// # Default
     /// None: the system's (`net.ipv4.tcp_congestion_control`).
@@ -193,40 +199,44 @@ impl TcpTransport {
         self
     }
 
-    /// Whether [`Lane::try_submit`](crate::Lane::try_submit) sends large payload straight from its memory, without the
-    /// kernel copying it (`MSG_ZEROCOPY`). That memory is kept until the kernel is done with it, also beyond the lane's
-    /// end.
+    /// Whether [`Lane::try_submit`](crate::Lane::try_submit) sends large payload straight from its
+    /// memory, without the kernel copying it (`MSG_ZEROCOPY`). That memory is kept until the
+    /// kernel is done with it, also beyond the lane's end.
     ///
     /// # Default
     /// None: the kernel copies payload.
     ///
     /// # Cost
-    /// The kernel pins pages, and each send causes a notice that takes a call of its own to read. Each lane takes two
-    /// more descriptors and memory ([`ZeroCopy::max_outstanding`]). If the kernel copies after all, the option only
-    /// costs; [`ZeroCopyStats`](crate::ZeroCopyStats) reports that, and the lane stops asking. tokio takes the kernel's
-    /// notices for the end of the sending side, so write to such a lane only through the trait, and not through
+    /// The kernel pins pages, and each send causes a notice that takes a call of its own to read.
+    /// Each lane takes two more descriptors and memory ([`ZeroCopy::max_outstanding`]). If the
+    /// kernel copies after all, the option only costs; [`ZeroCopyStats`](crate::ZeroCopyStats)
+    /// reports that, and the lane stops asking. tokio takes the kernel's notices for the end of
+    /// the sending side, so write to such a lane only through the trait, and not through
     /// [`get_mut`](crate::TcpLane::get_mut).
     ///
-    /// An encrypted stream seals its bytes into a buffer that it uses again, and the kernel copies them from there
-    /// regardless of this option.
+    /// An encrypted stream seals its bytes into a buffer that it uses again, and the kernel copies
+    /// them from there regardless of this option.
     ///
     /// # Worth
-    /// None between namespaces, where the kernel copies after all: 26.7 Gbit/s against 23.4 with spreads that overlap
-    /// (`docs/lanes.md`). With a NIC it saves the sender's copy; that has not been measured.
+    /// None between namespaces, where the kernel copies after all: 26.7 Gbit/s against 23.4 with
+    /// spreads that overlap (`docs/lanes.md`). With a NIC it saves the sender's copy; that has
+    /// not been measured.
     pub fn zero_copy(mut self, zero_copy: impl Into<Option<ZeroCopy>>) -> Self {
         self.zero_copy = zero_copy.into();
         self
     }
 
-    /// The time that a lane polls its socket after a use before its thread sleeps, in whole microseconds, rounded up
-    /// (`SO_BUSY_POLL`).
+    /// The time that a lane polls its socket after a use before its thread sleeps, in whole
+    /// microseconds, rounded up (`SO_BUSY_POLL`).
     ///
-    /// The kernel polls the NIC's queue at each read that finds no bytes, if the driver supports it; that alone does
-    /// not help a thread that sleeps in epoll. So [`Lane::poll_receive_ready`](crate::Lane::poll_receive_ready) reads
-    /// the socket repeatedly for that long, and lets the other tasks of its thread run in between.
+    /// The kernel polls the NIC's queue at each read that finds no bytes, if the driver supports
+    /// it; that alone does not help a thread that sleeps in epoll. So
+    /// [`Lane::poll_receive_ready`](crate::Lane::poll_receive_ready) reads the socket
+    /// repeatedly for that long, and lets the other tasks of its thread run in between.
     ///
     /// # Default
-    /// None: the thread sleeps at once, and the system's `net.core.busy_read` holds. Opening a lane with zero fails.
+    /// None: the thread sleeps at once, and the system's `net.core.busy_read` holds. Opening a lane
+    /// with zero fails.
     ///
     /// # Cost
     /// A core that spins for that long after each use of the lane.
@@ -235,8 +245,8 @@ impl TcpTransport {
     /// `CAP_NET_ADMIN` for more than `net.core.busy_read`.
     ///
     /// # Worth
-    /// With 50 us at both ends, each with a CPU to itself, the round trip of 64 bytes took 24 us instead of 97
-    /// (medians, `docs/lanes.md`); a plain tokio TCP flow takes 64.
+    /// With 50 us at both ends, each with a CPU to itself, the round trip of 64 bytes took 24 us
+    /// instead of 97 (medians, `docs/lanes.md`); a plain tokio TCP flow takes 64.
     pub fn busy_poll(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.busy_poll = time.into();
         self
@@ -254,36 +264,40 @@ impl TcpTransport {
     /// The probes of a silent peer (`SO_KEEPALIVE`).
     ///
     /// # Default
-    /// After 10 s of silence, every 5 s, three times. With `None` there are no probes, so only a send notices that a
-    /// peer has vanished.
+    /// After 10 s of silence, every 5 s, three times. With `None` there are no probes, so only a
+    /// send notices that a peer has vanished.
     pub fn keepalive(mut self, keepalive: impl Into<Option<KeepAlive>>) -> Self {
         self.keepalive = keepalive.into();
         self
     }
 
-    /// The time that data may wait to be acknowledged, or to be sent, before the kernel gives the connection up
-    /// (`TCP_USER_TIMEOUT`), in milliseconds, rounded up. It also bounds the probes of [`keepalive`](Self::keepalive).
+    /// The time that data may wait to be acknowledged, or to be sent, before the kernel gives the
+    /// connection up (`TCP_USER_TIMEOUT`), in milliseconds, rounded up. It also bounds the
+    /// probes of [`keepalive`](Self::keepalive).
     ///
     /// # Default
-    /// None: the kernel gives up after `net.ipv4.tcp_retries2` transmissions without an answer. That takes 14 s with
-    /// the default of [`rto_max`](Self::rto_max), and a quarter of an hour before Linux 6.15. A stream does not wait
-    /// for it: it moves the bytes of a lane to other lanes if nothing acknowledges them, or the peer's host leaves
-    /// three probes of its closed window unanswered, and dials the lane again. Opening a lane with zero fails.
+    /// None: the kernel gives up after `net.ipv4.tcp_retries2` transmissions without an answer.
+    /// That takes 14 s with the default of [`rto_max`](Self::rto_max), and a quarter of an hour
+    /// before Linux 6.15. A stream does not wait for it: it moves the bytes of a lane to other
+    /// lanes if nothing acknowledges them, or the peer's host leaves three probes of its closed
+    /// window unanswered, and dials the lane again. Opening a lane with zero fails.
     ///
     /// # Cost
     /// The time also runs while the peer's window is closed, although its kernel answers each probe
-    /// (`tcp_probe_timer` in net/ipv4/tcp_timer.c): a peer that is alive loses the lane if its process is stopped, or
-    /// does not read, for as long.
+    /// (`tcp_probe_timer` in net/ipv4/tcp_timer.c): a peer that is alive loses the lane if its
+    /// process is stopped, or does not read, for as long.
     pub fn user_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.user_timeout = timeout.into();
         self
     }
 
-    /// The most payload of a segment, in both directions (`TCP_MAXSEG`, 88 to 32,767 bytes): on a path that drops
-    /// larger packets than its interfaces without a word, TCP repeats one that is too large for ever.
+    /// The most payload of a segment, in both directions (`TCP_MAXSEG`, 88 to 32,767 bytes): on a
+    /// path that drops larger packets than its interfaces without a word, TCP repeats one that
+    /// is too large for ever.
     ///
     /// # Default
-    /// None: as much as the interfaces and ICMP allow. Opening a lane with a size outside of the kernel's bounds fails.
+    /// None: as much as the interfaces and ICMP allow. Opening a lane with a size outside of the
+    /// kernel's bounds fails.
     ///
     /// # Cost
     /// CPU time, where segments could be larger.
@@ -295,31 +309,35 @@ impl TcpTransport {
         self
     }
 
-    /// The longest time between two retransmissions of an unacknowledged segment (`TCP_RTO_MAX_MS`), in milliseconds,
-    /// rounded up, and by the kernel to its own ticks. Otherwise the time doubles with each retransmission, so an
-    /// outage of some seconds may take as many seconds more to end for TCP. The listening end cannot dial again to
+    /// The longest time between two retransmissions of an unacknowledged segment
+    /// (`TCP_RTO_MAX_MS`), in milliseconds, rounded up, and by the kernel to its own ticks.
+    /// Otherwise the time doubles with each retransmission, so an outage of some seconds may
+    /// take as many seconds more to end for TCP. The listening end cannot dial again to
     /// avoid that.
     ///
     /// # Default
-    /// 1 s, the least that Linux takes; the most is 120 s. None: the system's (`net.ipv4.tcp_rto_max_ms`, 120 s).
+    /// 1 s, the least that Linux takes; the most is 120 s. None: the system's
+    /// (`net.ipv4.tcp_rto_max_ms`, 120 s).
     ///
     /// Before Linux 6.15 the option does not exist, and lanes work without it;
     /// [`TcpSettings::rto_max`](crate::TcpSettings::rto_max) is `None` then.
     ///
     /// # Cost
-    /// A packet each second on a lane without acknowledgements. Without a [`user_timeout`](Self::user_timeout), the
-    /// kernel gives the connection up after as many retransmissions as before (`net.ipv4.tcp_retries2`), which take
-    /// less time: 14 s with the default.
+    /// A packet each second on a lane without acknowledgements. Without a
+    /// [`user_timeout`](Self::user_timeout), the kernel gives the connection up after as many
+    /// retransmissions as before (`net.ipv4.tcp_retries2`), which take less time: 14 s with the
+    /// default.
     ///
     /// # Worth
-    /// A link was down for 4 s behind a bridge, and the accepting end sent. The link carried bytes again 3.1 s later;
-    /// with this option, after a second at most.
+    /// A link was down for 4 s behind a bridge, and the accepting end sent. The link carried bytes
+    /// again 3.1 s later; with this option, after a second at most.
     pub fn rto_max(mut self, longest: impl Into<Option<Duration>>) -> Self {
         self.rto_max = longest.into();
         self
     }
 
-    /// Whether a listener may take a port whose former connections are still closing (`SO_REUSEADDR`).
+    /// Whether a listener may take a port whose former connections are still closing
+    /// (`SO_REUSEADDR`).
     ///
     /// # Default
     /// On.
@@ -328,8 +346,8 @@ impl TcpTransport {
         self
     }
 
-    /// Whether several listeners of one user may share a port (`SO_REUSEPORT`), each on its own rail; the kernel
-    /// distributes connections among them.
+    /// Whether several listeners of one user may share a port (`SO_REUSEPORT`), each on its own
+    /// rail; the kernel distributes connections among them.
     ///
     /// # Default
     /// Off.
@@ -350,8 +368,8 @@ impl TcpTransport {
         self
     }
 
-    /// Whether lanes go without every option that the system refuses, as they go without those at their defaults. For a
-    /// caller that sets options which its user has not asked for.
+    /// Whether lanes go without every option that the system refuses, as they go without those at
+    /// their defaults. For a caller that sets options which its user has not asked for.
     ///
     /// # Default
     /// Off: an option of another value than its default that is refused is an error.
@@ -367,7 +385,8 @@ impl Default for TcpTransport {
     }
 }
 
-/// Probes after 10 s of silence, every 5 s, three times: the kernel notices that a peer has vanished after 25 s.
+/// Probes after 10 s of silence, every 5 s, three times: the kernel notices that a peer has
+/// vanished after 25 s.
 impl Default for KeepAlive {
     fn default() -> Self {
         Self { idle: Duration::from_secs(10), interval: Duration::from_secs(5), probes: 3 }

@@ -9,11 +9,12 @@ use rails_topo::DataSize;
 use socket2::{SockRef, Socket, TcpKeepalive};
 use std::{io, time::Duration};
 
-/// Sets the options of every lane. Accepted sockets inherit them from their listener. Those at their defaults, and all
-/// where the caller says so, only improve a lane, which goes without them where the system refuses them.
+/// Sets the options of every lane. Accepted sockets inherit them from their listener. Those at
+/// their defaults, and all where the caller says so, only improve a lane, which goes without them
+/// where the system refuses them.
 ///
-/// Buffer sizes must be set before the connection is established, because the handshake fixes the window scale
-/// (tcp(7)).
+/// Buffer sizes must be set before the connection is established, because the handshake fixes the
+/// window scale (tcp(7)).
 pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(), SocketOptionError> {
     let defaults = TcpTransport::new();
     let required = !options.leaves_out_refused;
@@ -129,13 +130,14 @@ pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<Option<String>, SocketO
     Ok(padded.map(|padded| String::from_utf8_lossy(&name(padded)).into_owned()))
 }
 
-/// Refuses zero, which the kernel takes for "the system's value" in these options, and a caller does not mean.
+/// Refuses zero, which the kernel takes for "the system's value" in these options, and a caller
+/// does not mean.
 fn not_zero<N: Default + PartialEq>(value: N) -> io::Result<N> {
     if value == N::default() { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(value) }
 }
 
-/// Rounds up to whole seconds, which the kernel counts. Rounding down would shorten the time, down to zero, which the
-/// kernel refuses.
+/// Rounds up to whole seconds, which the kernel counts. Rounding down would shorten the time, down
+/// to zero, which the kernel refuses.
 fn whole_seconds(time: Duration) -> Duration {
     Duration::from_secs(round_up(time, Duration::from_secs(1)))
 }
@@ -145,7 +147,8 @@ fn round_up(time: Duration, unit: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(unit.as_nanos())).unwrap_or(u64::MAX)
 }
 
-/// Cuts a buffer size to an `int`, which the kernel reads. A larger size is beyond every limit of the kernel.
+/// Cuts a buffer size to an `int`, which the kernel reads. A larger size is beyond every limit of
+/// the kernel.
 pub(super) fn c_int(size: DataSize) -> usize {
     size.as_bytes().min(libc::c_int::MAX as u64) as usize
 }

@@ -37,8 +37,8 @@ pub struct TcpStats {
     /// Least round-trip time seen lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes).
     #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub min_rtt: Option<Duration>,
-    /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before. The kernel counts in its
-    /// own ticks, of 1 to 10 ms.
+    /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before. The
+    /// kernel counts in its own ticks, of 1 to 10 ms.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
 
@@ -47,8 +47,8 @@ pub struct TcpStats {
     pub bytes_sent: Option<u64>,
     /// Bytes retransmitted.
     pub bytes_retransmitted: Option<u64>,
-    /// Bytes that the peer has acknowledged. The connection's own start and end count as a byte each, once
-    /// acknowledged: the side that connected begins with 1.
+    /// Bytes that the peer has acknowledged. The connection's own start and end count as a byte
+    /// each, once acknowledged: the side that connected begins with 1.
     pub bytes_acked: Option<u64>,
     /// Bytes received in order; the peer's FIN counts as one.
     pub bytes_received: Option<u64>,
@@ -58,14 +58,15 @@ pub struct TcpStats {
     pub retransmitted_segments: u32,
     /// Segments sent and not acknowledged.
     pub unacked_segments: u32,
-    /// Probes of a window that has no room, or of a silent peer, since the peer's host last answered anything. A host
-    /// that lives answers, whatever its processes do.
+    /// Probes of a window that has no room, or of a silent peer, since the peer's host last
+    /// answered anything. A host that lives answers, whatever its processes do.
     pub unanswered_probes: u8,
     /// Segments that the kernel takes for lost.
     pub lost_segments: u32,
     /// Congestion window.
     pub congestion_window_segments: u32,
-    /// The peer's receive window, as it last stated it. Zero while the peer's application reads nothing.
+    /// The peer's receive window, as it last stated it. Zero while the peer's application reads
+    /// nothing.
     pub peer_window_bytes: Option<u32>,
     /// Payload of the largest segment to send.
     pub segment_size_bytes: u32,
@@ -76,7 +77,8 @@ pub struct TcpStats {
     /// Rate of the latest delivery, of payload that the receiver acknowledged.
     #[serde(rename = "delivery_rate_bits_per_second")]
     pub delivery_rate: Option<Bandwidth>,
-    /// Whether the application bounded that rate, because it had no more to send: the network could have carried more.
+    /// Whether the application bounded that rate, because it had no more to send: the network could
+    /// have carried more.
     pub delivery_rate_app_limited: Option<bool>,
     /// Rate at which the kernel paces sending; `None` also if it does not pace.
     #[serde(rename = "pacing_rate_bits_per_second")]
@@ -170,9 +172,10 @@ impl TcpStats {
     }
 }
 
-/// Whether the peer's host has answered all packets of a TCP socket, or one of them within that time (in steps of the
-/// kernel's timer, up to 10 ms): those with bytes, and the probes of a closed window or of an idle connection. Such a
-/// host lives, also while its process is stopped. A host that is gone answers no packet that was sent since.
+/// Whether the peer's host has answered all packets of a TCP socket, or one of them within that
+/// time (in steps of the kernel's timer, up to 10 ms): those with bytes, and the probes of a closed
+/// window or of an idle connection. Such a host lives, also while its process is stopped. A host
+/// that is gone answers no packet that was sent since.
 ///
 /// # Errors
 /// The kernel's.
@@ -207,8 +210,8 @@ impl TcpState {
     }
 }
 
-/// `tcpi_delivery_rate_app_limited` is the first bit field of its byte: C compilers use the least significant bit on
-/// little-endian machines and the most significant one on big-endian machines.
+/// `tcpi_delivery_rate_app_limited` is the first bit field of its byte: C compilers use the least
+/// significant bit on little-endian machines and the most significant one on big-endian machines.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
 
 #[cfg(test)]

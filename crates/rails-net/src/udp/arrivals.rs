@@ -10,8 +10,8 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// The socket, which a runtime may watch for arrivals.
 ///
-/// The socket's writing side is not watched here: the kernel reports room after every datagram that has left, and each
-/// report would wake the thread.
+/// The socket's writing side is not watched here: the kernel reports room after every datagram that
+/// has left, and each report would wake the thread.
 #[derive(Debug)]
 pub(super) struct Arrivals(Option<Watching>);
 

@@ -40,11 +40,11 @@ impl Bursts {
         self.max_segments.load(Relaxed)
     }
 
-    /// Sends the slices as datagrams of `segment` bytes, the last of which may be shorter; `kernel` is one `sendmsg`,
-    /// with the size at which it has to cut.
+    /// Sends the slices as datagrams of `segment` bytes, the last of which may be shorter; `kernel`
+    /// is one `sendmsg`, with the size at which it has to cut.
     ///
-    /// Returns the bytes of the datagrams that the kernel took: all of them, or the first ones. An error means that it
-    /// took none.
+    /// Returns the bytes of the datagrams that the kernel took: all of them, or the first ones. An
+    /// error means that it took none.
     pub(super) fn send(
         &self,
         slices: &[IoSlice<'_>],
@@ -84,9 +84,9 @@ impl Bursts {
         self.send_singly(slices, total, segment, kernel)
     }
 
-    /// Makes a call for each datagram, up to the first error. A datagram that the kernel takes alone proves that its
-    /// error was about segmentation: before Linux 6.14, a datagram above the interface's MTU is the same error in a
-    /// burst.
+    /// Makes a call for each datagram, up to the first error. A datagram that the kernel takes
+    /// alone proves that its error was about segmentation: before Linux 6.14, a datagram above
+    /// the interface's MTU is the same error in a burst.
     fn send_singly(
         &self,
         slices: &[IoSlice<'_>],
@@ -126,9 +126,9 @@ fn send_first(
     with_part(slices, 0..bytes, |part| kernel(part, Some(segment)))
 }
 
-/// Whether the error is the kernel's for a burst that it cannot segment: `EIO` for a device without checksum offload
-/// (before Linux 6.11) and for IPsec, `EINVAL` for too many segments and for a socket without checksums (`udp_send_skb`
-/// in net/ipv4/udp.c).
+/// Whether the error is the kernel's for a burst that it cannot segment: `EIO` for a device without
+/// checksum offload (before Linux 6.11) and for IPsec, `EINVAL` for too many segments and for a
+/// socket without checksums (`udp_send_skb` in net/ipv4/udp.c).
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL))
 }
@@ -138,7 +138,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A kernel that takes bursts of so many segments of at most so many bytes, and fails at one call.
+    /// A kernel that takes bursts of so many segments of at most so many bytes, and fails at one
+    /// call.
     struct Kernel {
         max_segments: usize,
         refusal: i32,

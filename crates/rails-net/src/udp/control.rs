@@ -1,6 +1,7 @@
 //! Control messages of `sendmsg` and `recvmsg`, on the stack.
 
-/// Control messages, encoded one after the other (cmsg(3), `struct cmsghdr` in include/linux/socket.h).
+/// Control messages, encoded one after the other (cmsg(3), `struct cmsghdr` in
+/// include/linux/socket.h).
 ///
 /// `nix::sys::socket::sendmsg` encodes them too, and allocates memory on each call to do so.
 #[derive(Debug)]
@@ -33,7 +34,8 @@ impl Control {
     }
 }
 
-/// The control messages in these bytes, as the kernel has laid them out: the level, the kind and the data of each.
+/// The control messages in these bytes, as the kernel has laid them out: the level, the kind and
+/// the data of each.
 pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (libc::c_int, libc::c_int, &[u8])> {
     std::iter::from_fn(move || {
         let (length, rest) = bytes.split_first_chunk()?;
@@ -46,7 +48,8 @@ pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (libc::c_int, l
     })
 }
 
-/// The kernel's `size_t`, which a message begins with, and at whose multiples messages begin (`CMSG_ALIGN`).
+/// The kernel's `size_t`, which a message begins with, and at whose multiples messages begin
+/// (`CMSG_ALIGN`).
 const WORD: usize = size_of::<usize>();
 /// The length, the level and the kind.
 const HEADER: usize = (WORD + 8).next_multiple_of(WORD);

@@ -26,7 +26,8 @@ pub enum UdpError {
         source: io::Error,
     },
 
-    /// The call failed in another way: no descriptors, a name space without the network, an interface that is gone.
+    /// The call failed in another way: no descriptors, a name space without the network, an
+    /// interface that is gone.
     #[error("{call} failed for a UDP socket with {address}")]
     Call {
         /// The system call, or the kind of netlink message.

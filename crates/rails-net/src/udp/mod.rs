@@ -1,8 +1,9 @@
 //! UDP sockets that send and receive bursts of equal datagrams, one system call each.
 //!
-//! [`UdpOptions`] opens a [`UdpSocket`]. Sending gives the kernel one list of slices, `[header, payload]` for each
-//! datagram, and the size at which the kernel cuts it (`UDP_SEGMENT`). Receiving scatters datagrams that the kernel has
-//! coalesced (`UDP_GRO`) into such a list, so payload may land where it stays.
+//! [`UdpOptions`] opens a [`UdpSocket`]. Sending gives the kernel one list of slices, `[header,
+//! payload]` for each datagram, and the size at which the kernel cuts it (`UDP_SEGMENT`). Receiving
+//! scatters datagrams that the kernel has coalesced (`UDP_GRO`) into such a list, so payload may
+//! land where it stays.
 //!
 //! The socket is the bottom of a transport: it neither repeats datagrams nor bounds their rate.
 

@@ -11,14 +11,15 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::{io, net::SocketAddr, time::Instant};
 
 impl UdpOptions {
-    /// Opens a socket at `local`, which is not connected; for port 0 the kernel chooses a port, which
-    /// [`UdpSocket::local_addr`] has. A socket at `[::]` carries IPv6 only.
+    /// Opens a socket at `local`, which is not connected; for port 0 the kernel chooses a port,
+    /// which [`UdpSocket::local_addr`] has. A socket at `[::]` carries IPv6 only.
     ///
-    /// A device in [`local`](Self::local) also applies here. An address in it must be that of `local`.
+    /// A device in [`local`](Self::local) also applies here. An address in it must be that of
+    /// `local`.
     ///
     /// # Errors
-    /// [`UdpError::LocalEnd`] for an address that this machine does not have or that is in use, and for a wrong device;
-    /// [`UdpError::Option`] for an option that the kernel refuses.
+    /// [`UdpError::LocalEnd`] for an address that this machine does not have or that is in use, and
+    /// for a wrong device; [`UdpError::Option`] for an option that the kernel refuses.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver (`enable_all`).
@@ -37,11 +38,12 @@ impl UdpOptions {
         self.finish(socket, local)
     }
 
-    /// Opens a socket from the local end of these options, and connects it to `remote`. No packet is sent.
+    /// Opens a socket from the local end of these options, and connects it to `remote`. No packet
+    /// is sent.
     ///
     /// # Errors
-    /// [`UdpError::LocalEnd`] for a wrong local end, [`UdpError::Connect`] if no route leads to `remote`, and
-    /// [`UdpError::Option`] for an option that the kernel refuses.
+    /// [`UdpError::LocalEnd`] for a wrong local end, [`UdpError::Connect`] if no route leads to
+    /// `remote`, and [`UdpError::Option`] for an option that the kernel refuses.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver (`enable_all`).
@@ -121,7 +123,8 @@ impl UdpOptions {
         Ok(())
     }
 
-    /// Whether the caller has asked for the codepoint: an option at its default only improves the socket.
+    /// Whether the caller has asked for the codepoint: an option at its default only improves the
+    /// socket.
     fn asks_for_ecn(&self) -> bool {
         self.ecn != Self::new().ecn
     }
@@ -161,8 +164,8 @@ impl UdpOptions {
     }
 
     fn deviations(&self, socket: &Socket) -> Result<Vec<Deviation>, UdpError> {
-        // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this doubled
-        // value is returned by getsockopt(2)."
+        // socket(7): "The kernel doubles this value (to allow space for bookkeeping overhead) ..., and this
+        // doubled value is returned by getsockopt(2)."
         let half = |call, size: io::Result<usize>| -> Result<_, SocketOptionError> {
             Ok(known(call, size)?.map(|size| DataSize::bytes(size as u64 / 2)))
         };
@@ -183,7 +186,8 @@ impl UdpOptions {
     }
 }
 
-/// Cuts a buffer size to an `int`, which the kernel reads. A larger size is beyond every limit of the kernel.
+/// Cuts a buffer size to an `int`, which the kernel reads. A larger size is beyond every limit of
+/// the kernel.
 fn c_int(size: DataSize) -> usize {
     size.as_bytes().min(libc::c_int::MAX as u64) as usize
 }

@@ -10,8 +10,9 @@ use std::num::NonZeroU8;
 /// Setters take and return the options, so they chain. One value opens any number of sockets, with
 /// [`bind`](Self::bind) and [`connect`](Self::connect).
 ///
-/// Options at their defaults, and the sizes of buffers, only improve a socket. Where a kernel lacks one or a filter
-/// refuses it, the socket goes without it: a warning says so, and the settings that are read back show it.
+/// Options at their defaults, and the sizes of buffers, only improve a socket. Where a kernel lacks
+/// one or a filter refuses it, the socket goes without it: a warning says so, and the settings that
+/// are read back show it.
 ///
 /// # Examples
 /// ```
@@ -59,20 +60,22 @@ pub enum Ecn {
     CongestionExperienced = 3,
 }
 
-/// The kernel's way to discover and heed the path's MTU (`IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`), by the kernel's
-/// names.
+/// The kernel's way to discover and heed the path's MTU (`IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`),
+/// by the kernel's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PathMtuDiscovery {
     /// Datagrams may be fragmented, here and on the way.
     Dont,
-    /// The kernel fragments datagrams above the path's MTU that it knows, and lets no router fragment the others.
+    /// The kernel fragments datagrams above the path's MTU that it knows, and lets no router
+    /// fragment the others.
     Want,
-    /// No host fragments; the kernel refuses datagrams above the path's MTU that it knows, with `EMSGSIZE`.
+    /// No host fragments; the kernel refuses datagrams above the path's MTU that it knows, with
+    /// `EMSGSIZE`.
     Do,
-    /// No host fragments; the kernel refuses only datagrams above the interface's MTU, with `EMSGSIZE`. The caller
-    /// finds the path's MTU by probes ([RFC 8899](https://www.rfc-editor.org/rfc/rfc8899)).
+    /// No host fragments; the kernel refuses only datagrams above the interface's MTU, with
+    /// `EMSGSIZE`. The caller finds the path's MTU by probes ([RFC 8899](https://www.rfc-editor.org/rfc/rfc8899)).
     Probe,
     /// Another mode, by its number; only ever read back.
     Other(i32),
@@ -85,8 +88,8 @@ pub enum Pacing {
     /// The kernel sends datagrams at once.
     #[default]
     Off,
-    /// Datagrams wait where the interface of the socket's route has a queueing discipline that heeds the time (`fq`,
-    /// `etf`).
+    /// Datagrams wait where the interface of the socket's route has a queueing discipline that
+    /// heeds the time (`fq`, `etf`).
     Auto,
 }
 
@@ -106,7 +109,8 @@ impl UdpOptions {
         }
     }
 
-    /// The local end. [`bind`](Self::bind) takes its address as an argument, and only the device from here.
+    /// The local end. [`bind`](Self::bind) takes its address as an argument, and only the device
+    /// from here.
     ///
     /// # Default
     /// [`LocalEnd::Any`].
@@ -131,42 +135,47 @@ impl UdpOptions {
         self
     }
 
-    /// Bytes that the kernel may hold for receiving (`SO_RCVBUF`). The kernel drops and counts datagrams that do not
-    /// fit ([`Received::dropped`](crate::Received::dropped)). Its own bookkeeping counts too: a datagram alone in its
-    /// buffer may take several times its length.
+    /// Bytes that the kernel may hold for receiving (`SO_RCVBUF`). The kernel drops and counts
+    /// datagrams that do not fit ([`Received::dropped`](crate::Received::dropped)). Its own
+    /// bookkeeping counts too: a datagram alone in its buffer may take several times its
+    /// length.
     ///
     /// # Default
-    /// None: the system's `net.core.rmem_default`, mostly 208 KiB, which a fast sender fills within a millisecond.
+    /// None: the system's `net.core.rmem_default`, mostly 208 KiB, which a fast sender fills within
+    /// a millisecond.
     ///
     /// # Cost
-    /// Memory. `net.core.rmem_max` cuts it; the socket's [`deviations`](crate::UdpSocket::deviations) say if it did.
+    /// Memory. `net.core.rmem_max` cuts it; the socket's
+    /// [`deviations`](crate::UdpSocket::deviations) say if it did.
     pub fn receive_buffer(mut self, size: impl Into<Option<DataSize>>) -> Self {
         self.receive_buffer = size.into();
         self
     }
 
-    /// Whether the kernel, or the NIC, cuts a burst into datagrams (`UDP_SEGMENT`, Linux 4.18). Otherwise, and where
-    /// the kernel or the device refuses, each datagram takes a system call.
+    /// Whether the kernel, or the NIC, cuts a burst into datagrams (`UDP_SEGMENT`, Linux 4.18).
+    /// Otherwise, and where the kernel or the device refuses, each datagram takes a system
+    /// call.
     ///
     /// # Default
     /// On.
     ///
     /// # Cost
-    /// The datagrams of a burst follow each other at the speed of the link, which may overrun a small queue on the way:
-    /// bound bursts by time.
+    /// The datagrams of a burst follow each other at the speed of the link, which may overrun a
+    /// small queue on the way: bound bursts by time.
     pub fn segmentation(mut self, on: bool) -> Self {
         self.segmentation = on;
         self
     }
 
-    /// Whether the kernel hands out a train of equal datagrams at once (`UDP_GRO`, Linux 5.0), with their size
-    /// ([`Received::segment_bytes`](crate::Received::segment_bytes)).
+    /// Whether the kernel hands out a train of equal datagrams at once (`UDP_GRO`, Linux 5.0), with
+    /// their size ([`Received::segment_bytes`](crate::Received::segment_bytes)).
     ///
     /// # Default
     /// On. A kernel without the option works on, and [`UdpSettings`](crate::UdpSettings) say so.
     ///
     /// # Cost
-    /// The receiver needs buffers of 64 KiB in all, since the kernel cuts off the bytes that do not fit.
+    /// The receiver needs buffers of 64 KiB in all, since the kernel cuts off the bytes that do not
+    /// fit.
     pub fn coalescing(mut self, on: bool) -> Self {
         self.coalescing = on;
         self
@@ -181,10 +190,12 @@ impl UdpOptions {
         self
     }
 
-    /// The codepoint of Explicit Congestion Notification that datagrams are sent with (`IP_TOS`, `IPV6_TCLASS`).
+    /// The codepoint of Explicit Congestion Notification that datagrams are sent with (`IP_TOS`,
+    /// `IPV6_TCLASS`).
     ///
     /// # Default
-    /// [`Ecn::NotCapable`]. A sender that says to be capable must slow down when the receiver tells it of marks.
+    /// [`Ecn::NotCapable`]. A sender that says to be capable must slow down when the receiver tells
+    /// it of marks.
     pub fn ecn(mut self, codepoint: Ecn) -> Self {
         self.ecn = codepoint;
         self
@@ -194,7 +205,8 @@ impl UdpOptions {
     ///
     /// # Default
     /// [`PathMtuDiscovery::Probe`]: the caller finds the MTU, and ICMP messages, which anyone may forge, change none.
-    /// None: the system's, [`PathMtuDiscovery::Want`] unless `net.ipv4.ip_no_pmtu_disc` says otherwise.
+    /// None: the system's, [`PathMtuDiscovery::Want`] unless `net.ipv4.ip_no_pmtu_disc` says
+    /// otherwise.
     pub fn path_mtu_discovery(mut self, mode: impl Into<Option<PathMtuDiscovery>>) -> Self {
         self.path_mtu_discovery = mode.into();
         self

@@ -37,7 +37,8 @@ pub enum PacingUse {
     Off,
     /// The socket is neither connected nor bound to a device, so its interface is not known.
     NoRoute,
-    /// The interface's queueing disciplines do not all heed the time, so some datagrams would leave at once.
+    /// The interface's queueing disciplines do not all heed the time, so some datagrams would leave
+    /// at once.
     NoQdisc {
         /// The interface of the route.
         interface: String,
@@ -121,7 +122,8 @@ impl Pacer {
         if clock == NO_CLOCK {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // An `Instant` does not tell its clock's time, so the distance from now is put on top of the clock's.
+        // An `Instant` does not tell its clock's time, so the distance from now is put on top of the
+        // clock's.
         let now = clock_gettime(ClockId::from_raw(clock))?;
         let now = now.tv_sec() as i128 * 1_000_000_000 + i128::from(now.tv_nsec());
         let here = Instant::now();
@@ -173,8 +175,8 @@ fn ask(socket: impl AsFd, interface: String, qdiscs: &[Qdisc]) -> (libc::clockid
     }
 }
 
-/// The kind of the queueing discipline that heeds times, if every datagram meets it: it is the interface's root, or is
-/// below each hardware queue of a multiqueue root.
+/// The kind of the queueing discipline that heeds times, if every datagram meets it: it is the
+/// interface's root, or is below each hardware queue of a multiqueue root.
 fn pacing_qdisc(qdiscs: &[Qdisc]) -> Option<&str> {
     let heeds = |qdisc: &Qdisc| matches!(&*qdisc.kind, "fq" | "etf");
     let root = qdiscs.iter().find(|qdisc| qdisc.parent == TcHandle::ROOT)?;
@@ -235,7 +237,8 @@ mod tests {
             let (before, at) = (nanoseconds(), Instant::now() + second);
             let stamp = pacer.stamp(at).expect("there is a clock");
             let (after, stamp) = (nanoseconds(), stamp - 1_000_000_000);
-            // The two clocks are read one after the other, within this time, and the stamp may be off by as much.
+            // The two clocks are read one after the other, within this time, and the stamp may be off by as
+            // much.
             let between = after - before;
             assert!(before - between <= stamp && stamp <= after, "{clock:?}: {before} {stamp} {after}");
         }

@@ -16,7 +16,8 @@ impl UdpSocket {
     /// The most datagrams or trains of one call.
     pub const MAX_TRAINS: usize = receive::MAX_TRAINS;
 
-    /// Polls for datagrams. Reports of ICMP alone do not wake the caller; the next send or receive returns them.
+    /// Polls for datagrams. Reports of ICMP alone do not wake the caller; the next send or receive
+    /// returns them.
     ///
     /// # Errors
     /// The runtime's, when it shuts down.
@@ -24,19 +25,22 @@ impl UdpSocket {
         self.arrivals.poll(context)
     }
 
-    /// Receives a datagram, or a train of them, into the buffers, one after the other, by one system call. The call
-    /// neither blocks nor allocates memory.
+    /// Receives a datagram, or a train of them, into the buffers, one after the other, by one
+    /// system call. The call neither blocks nor allocates memory.
     ///
-    /// With [`coalescing`](crate::UdpOptions::coalescing), a train is up to 65,507 bytes (over IPv6 65,527) long. Bytes
-    /// that do not fit into the buffers are lost ([`Received::is_truncated`]).
+    /// With [`coalescing`](crate::UdpOptions::coalescing), a train is up to 65,507 bytes (over IPv6
+    /// 65,527) long. Bytes that do not fit into the buffers are lost
+    /// ([`Received::is_truncated`]).
     ///
-    /// Datagrams of other senders that came before the socket was connected to its peer are received too.
+    /// Datagrams of other senders that came before the socket was connected to its peer are
+    /// received too.
     ///
     /// # Errors
     /// * [`WouldBlock`](io::ErrorKind::WouldBlock): none waits.
-    /// * [`InvalidInput`](io::ErrorKind::InvalidInput): more buffers than [`MAX_SLICES`](Self::MAX_SLICES).
-    /// * [`ConnectionRefused`](io::ErrorKind::ConnectionRefused), `EMSGSIZE` and other reports of ICMP about datagrams
-    ///   that a connected socket sent before; the next call goes on.
+    /// * [`InvalidInput`](io::ErrorKind::InvalidInput): more buffers than
+    ///   [`MAX_SLICES`](Self::MAX_SLICES).
+    /// * [`ConnectionRefused`](io::ErrorKind::ConnectionRefused), `EMSGSIZE` and other reports of
+    ///   ICMP about datagrams that a connected socket sent before; the next call goes on.
     ///
     /// # References
     /// [recvmsg(2)](https://man7.org/linux/man-pages/man2/recvmsg.2.html),
@@ -47,9 +51,10 @@ impl UdpSocket {
         received.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    /// As [`try_receive`](Self::try_receive), for several datagrams or trains at once: each goes into a list of buffers
-    /// of its own, in their order. Adds those that came to `received`: one or more, and at most
-    /// [`MAX_TRAINS`](Self::MAX_TRAINS). Where the kernel does not take such a call, one comes by each.
+    /// As [`try_receive`](Self::try_receive), for several datagrams or trains at once: each goes
+    /// into a list of buffers of its own, in their order. Adds those that came to `received`:
+    /// one or more, and at most [`MAX_TRAINS`](Self::MAX_TRAINS). Where the kernel does not
+    /// take such a call, one comes by each.
     ///
     /// # Errors
     /// Those of [`try_receive`](Self::try_receive); no train has come then.

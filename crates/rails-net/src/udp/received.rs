@@ -13,20 +13,21 @@ use std::{
 pub struct Received {
     /// The bytes in the buffers.
     pub bytes: usize,
-    /// The size of each datagram of a train, of which the last may be shorter; `None` for a single datagram.
+    /// The size of each datagram of a train, of which the last may be shorter; `None` for a single
+    /// datagram.
     pub segment_bytes: Option<NonZeroU16>,
     /// The sender.
     pub from: SocketAddr,
-    /// The codepoint of Explicit Congestion Notification; `None` if the kernel did not give it. Datagrams with another
-    /// codepoint are never in the same train.
+    /// The codepoint of Explicit Congestion Notification; `None` if the kernel did not give it.
+    /// Datagrams with another codepoint are never in the same train.
     pub ecn: Option<Ecn>,
-    /// Whether the kernel cut off bytes, for which the buffers were too small, or did not give all facts: the size of a
-    /// train's datagrams may be missing then. The latter needs options of the descriptor that the caller has switched
-    /// on, such as `SO_TIMESTAMPING`.
+    /// Whether the kernel cut off bytes, for which the buffers were too small, or did not give all
+    /// facts: the size of a train's datagrams may be missing then. The latter needs options of
+    /// the descriptor that the caller has switched on, such as `SO_TIMESTAMPING`.
     pub is_truncated: bool,
-    /// Datagrams that the kernel had dropped since the socket was opened when this one arrived, mostly for want of room
-    /// in the socket's buffer (`SO_RXQ_OVFL`); it wraps around. A train that was coalesced before it was dropped
-    /// counts as one.
+    /// Datagrams that the kernel had dropped since the socket was opened when this one arrived,
+    /// mostly for want of room in the socket's buffer (`SO_RXQ_OVFL`); it wraps around. A train
+    /// that was coalesced before it was dropped counts as one.
     pub dropped: u32,
 }
 

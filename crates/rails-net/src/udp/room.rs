@@ -9,12 +9,14 @@ use std::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// An epoll instance that watches the socket for room while a caller waits for it. The runtime watches the instance.
+/// An epoll instance that watches the socket for room while a caller waits for it. The runtime
+/// watches the instance.
 ///
-/// The runtime cannot watch the socket's writing side itself. The kernel reports room after every datagram that has
-/// left, which would wake the thread each time (`sock_wfree` in net/core/sock.c). And a report of ICMP is an
-/// `EPOLLERR`, mio takes `EPOLLERR` with `EPOLLOUT` for "closed for writing" (`is_write_closed` in its
-/// src/sys/unix/selector/epoll.rs), tokio never forgets that, and a task without room would spin.
+/// The runtime cannot watch the socket's writing side itself. The kernel reports room after every
+/// datagram that has left, which would wake the thread each time (`sock_wfree` in net/core/sock.c).
+/// And a report of ICMP is an `EPOLLERR`, mio takes `EPOLLERR` with `EPOLLOUT` for "closed for
+/// writing" (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio never forgets that,
+/// and a task without room would spin.
 #[derive(Debug)]
 pub(super) struct Room {
     watched: AsyncFd<Watched>,
@@ -40,8 +42,8 @@ impl Room {
         Poll::Ready(Ok(()))
     }
 
-    /// Calls `send`. If it takes nothing for want of room, the kernel reports the next room, also one that has come
-    /// since.
+    /// Calls `send`. If it takes nothing for want of room, the kernel reports the next room, also
+    /// one that has come since.
     pub(super) fn try_send(&self, socket: impl AsFd, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let outcome = send();
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {

@@ -7,15 +7,16 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UdpRoute {
-    /// The interface's number (`if_nametoindex(3)`), by which [`LinkWatch`](crate::LinkWatch) names links.
+    /// The interface's number (`if_nametoindex(3)`), by which [`LinkWatch`](crate::LinkWatch) names
+    /// links.
     pub index: u32,
     /// The interface's name.
     pub interface: String,
     /// The interface's MTU: the most bytes of an IP packet.
     #[serde(rename = "mtu_bytes")]
     pub mtu: DataSize,
-    /// The most payload of one datagram that the interface takes, without the headers of IP and UDP; the path may take
-    /// less.
+    /// The most payload of one datagram that the interface takes, without the headers of IP and
+    /// UDP; the path may take less.
     #[serde(rename = "max_payload_bytes")]
     pub max_payload: DataSize,
 }

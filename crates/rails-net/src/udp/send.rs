@@ -15,20 +15,23 @@ use std::{
 };
 
 impl UdpSocket {
-    /// The most bytes of one burst: those of an IPv4 datagram, since the kernel builds one and cuts it.
+    /// The most bytes of one burst: those of an IPv4 datagram, since the kernel builds one and cuts
+    /// it.
     pub const MAX_BURST_BYTES: usize = Bursts::MAX_BURST_BYTES;
 
-    /// The most datagrams of one burst (`UDP_MAX_SEGMENTS` in include/linux/udp.h, since Linux 6.9).
+    /// The most datagrams of one burst (`UDP_MAX_SEGMENTS` in include/linux/udp.h, since Linux
+    /// 6.9).
     pub const MAX_SEGMENTS: u16 = Bursts::MAX_SEGMENTS;
 
-    /// The most datagrams that older kernels take at once. A socket finds out: [`max_segments`](Self::max_segments).
+    /// The most datagrams that older kernels take at once. A socket finds out:
+    /// [`max_segments`](Self::max_segments).
     pub const FEWER_SEGMENTS: u16 = Bursts::FEWER_SEGMENTS;
 
     /// The most slices of one call (`UIO_MAXIOV` in include/uapi/linux/uio.h).
     pub const MAX_SLICES: usize = Bursts::MAX_SLICES;
 
-    /// The most datagrams that the kernel takes at once, as far as the socket knows: [`MAX_SEGMENTS`] until a longer
-    /// burst than [`FEWER_SEGMENTS`] was refused.
+    /// The most datagrams that the kernel takes at once, as far as the socket knows:
+    /// [`MAX_SEGMENTS`] until a longer burst than [`FEWER_SEGMENTS`] was refused.
     ///
     /// [`MAX_SEGMENTS`]: Self::MAX_SEGMENTS
     /// [`FEWER_SEGMENTS`]: Self::FEWER_SEGMENTS
@@ -36,7 +39,8 @@ impl UdpSocket {
         self.bursts.max_segments()
     }
 
-    /// Polls for room to send. A failure to come, such as a report of ICMP, is room too: the next send gives the error.
+    /// Polls for room to send. A failure to come, such as a report of ICMP, is room too: the next
+    /// send gives the error.
     ///
     /// # Errors
     /// The runtime's, when it shuts down.
@@ -44,34 +48,40 @@ impl UdpSocket {
         self.room.poll(context)
     }
 
-    /// Sends the slices, one after the other, as datagrams of `segment_bytes`, the last of which may be shorter;
-    /// without `segment_bytes`, as one datagram. They go to `to`, or to the connected peer. The kernel holds them back
-    /// until `at`, all of them at once: cut bursts to the granularity of the times.
+    /// Sends the slices, one after the other, as datagrams of `segment_bytes`, the last of which
+    /// may be shorter; without `segment_bytes`, as one datagram. They go to `to`, or to the
+    /// connected peer. The kernel holds them back until `at`, all of them at once: cut bursts
+    /// to the granularity of the times.
     ///
-    /// Returns the bytes of the datagrams that the kernel took. They are the first ones; where the kernel does not
-    /// segment, or takes fewer at once, they may not be all. No datagram is taken in part, and after an error none is.
+    /// Returns the bytes of the datagrams that the kernel took. They are the first ones; where the
+    /// kernel does not segment, or takes fewer at once, they may not be all. No datagram is
+    /// taken in part, and after an error none is.
     ///
-    /// Slices need not end where datagrams do. The call neither blocks nor allocates memory, except where the kernel
-    /// does not segment and a datagram has more than 16 slices.
+    /// Slices need not end where datagrams do. The call neither blocks nor allocates memory, except
+    /// where the kernel does not segment and a datagram has more than 16 slices.
     ///
     /// # Segmentation
-    /// If the kernel or the device refuses to segment, the socket sends each datagram by a call of its own, from then
-    /// on and also to other peers. [`UdpStats::segmentation_refused`](crate::UdpStats::segmentation_refused) and
+    /// If the kernel or the device refuses to segment, the socket sends each datagram by a call of
+    /// its own, from then on and also to other peers.
+    /// [`UdpStats::segmentation_refused`](crate::UdpStats::segmentation_refused) and
     /// [`UdpSettings::segmentation`](crate::UdpSettings::segmentation) report it.
     ///
     /// # Errors
     /// * [`WouldBlock`](io::ErrorKind::WouldBlock): the send buffer is full.
     /// * `EMSGSIZE`: a datagram is larger than the interface's MTU, or than the path's with
-    ///   [`PathMtuDiscovery::Do`](crate::PathMtuDiscovery::Do) ([`is_too_large`](Self::is_too_large)). A connected
-    ///   socket gives it also for an ICMP message about a datagram sent before.
-    /// * [`InvalidInput`](io::ErrorKind::InvalidInput): a burst beyond [`MAX_BURST_BYTES`](Self::MAX_BURST_BYTES),
-    ///   [`MAX_SEGMENTS`](Self::MAX_SEGMENTS) or [`MAX_SLICES`](Self::MAX_SLICES).
-    /// * [`Unsupported`](io::ErrorKind::Unsupported): a time, though [`pacing`](Self::pacing) is not in use. With `fq`,
-    ///   a time beyond its horizon (10 s) is dropped; with `etf`, so is one that has passed.
-    /// * [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) and other reports of ICMP about datagrams sent before;
-    ///   the next call goes on.
-    /// * The kernel's others: `EDESTADDRREQ` without `to` and without a peer, `EAFNOSUPPORT` for an address of the
-    ///   other family, `ENETUNREACH`, `EPERM` from a firewall.
+    ///   [`PathMtuDiscovery::Do`](crate::PathMtuDiscovery::Do)
+    ///   ([`is_too_large`](Self::is_too_large)). A connected socket gives it also for an ICMP
+    ///   message about a datagram sent before.
+    /// * [`InvalidInput`](io::ErrorKind::InvalidInput): a burst beyond
+    ///   [`MAX_BURST_BYTES`](Self::MAX_BURST_BYTES), [`MAX_SEGMENTS`](Self::MAX_SEGMENTS) or
+    ///   [`MAX_SLICES`](Self::MAX_SLICES).
+    /// * [`Unsupported`](io::ErrorKind::Unsupported): a time, though [`pacing`](Self::pacing) is
+    ///   not in use. With `fq`, a time beyond its horizon (10 s) is dropped; with `etf`, so is one
+    ///   that has passed.
+    /// * [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) and other reports of ICMP about
+    ///   datagrams sent before; the next call goes on.
+    /// * The kernel's others: `EDESTADDRREQ` without `to` and without a peer, `EAFNOSUPPORT` for an
+    ///   address of the other family, `ENETUNREACH`, `EPERM` from a firewall.
     ///
     /// # References
     /// [udp(7)](https://man7.org/linux/man-pages/man7/udp.7.html), `UDP_SEGMENT`
@@ -89,7 +99,8 @@ impl UdpSocket {
         })
     }
 
-    /// Whether an error of [`try_send`](Self::try_send) says that a datagram was larger than an MTU (`EMSGSIZE`).
+    /// Whether an error of [`try_send`](Self::try_send) says that a datagram was larger than an MTU
+    /// (`EMSGSIZE`).
     pub fn is_too_large(error: &io::Error) -> bool {
         error.raw_os_error() == Some(libc::EMSGSIZE)
     }

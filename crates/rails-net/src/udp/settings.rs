@@ -20,9 +20,11 @@ pub struct UdpSettings {
     /// The size of the receive buffer with the kernel's own bookkeeping: twice the requested size.
     #[serde(rename = "receive_buffer_bytes")]
     pub receive_buffer: DataSize,
-    /// Whether bursts are given to the kernel whole: it knows `UDP_SEGMENT`, and has refused no burst yet.
+    /// Whether bursts are given to the kernel whole: it knows `UDP_SEGMENT`, and has refused no
+    /// burst yet.
     pub segmentation: bool,
-    /// Whether the kernel hands out trains of datagrams; `None` if it cannot tell (before Linux 5.13).
+    /// Whether the kernel hands out trains of datagrams; `None` if it cannot tell (before Linux
+    /// 5.13).
     pub coalescing: Option<bool>,
     /// The most routers that a datagram may pass.
     pub hop_limit: u32,
@@ -34,7 +36,8 @@ pub struct UdpSettings {
     pub pacing: PacingUse,
     /// The interface that the socket is bound to; `None` is none.
     pub device: Option<String>,
-    /// The interface by which datagrams leave; `None` for a socket that is neither connected nor bound to a device.
+    /// The interface by which datagrams leave; `None` for a socket that is neither connected nor
+    /// bound to a device.
     pub route: Option<UdpRoute>,
 }
 
@@ -64,11 +67,12 @@ impl UdpSocket {
         })
     }
 
-    /// The interface by which datagrams leave: that of the route to the peer, or the device that the socket is bound
-    /// to. `None` if there is neither.
+    /// The interface by which datagrams leave: that of the route to the peer, or the device that
+    /// the socket is bound to. `None` if there is neither.
     ///
-    /// Each call asks the kernel by netlink; a route may change while the socket is used. Call it on a thread in the
-    /// socket's own network namespace. Rules by mark, port or user may send datagrams another way.
+    /// Each call asks the kernel by netlink; a route may change while the socket is used. Call it
+    /// on a thread in the socket's own network namespace. Rules by mark, port or user may send
+    /// datagrams another way.
     ///
     /// # Errors
     /// [`UdpError::Call`] if no route leads to the peer any more, or the interface is gone.
@@ -84,7 +88,8 @@ impl UdpSocket {
         }
     }
 
-    /// The interface by which datagrams for `to` leave, as [`route`](Self::route) does for the peer.
+    /// The interface by which datagrams for `to` leave, as [`route`](Self::route) does for the
+    /// peer.
     ///
     /// # Errors
     /// Those of [`route`](Self::route).

@@ -9,14 +9,17 @@ use std::{
     sync::atomic::AtomicBool,
 };
 
-/// A UDP socket with the options of a [`UdpOptions`](crate::UdpOptions), on the tokio runtime where it was opened.
+/// A UDP socket with the options of a [`UdpOptions`](crate::UdpOptions), on the tokio runtime where
+/// it was opened.
 ///
 /// Sending and receiving take a shared reference, from any thread. [`try_send`](Self::try_send) and
 /// [`try_receive`](Self::try_receive) never block. Before the first call, and after
-/// [`WouldBlock`](io::ErrorKind::WouldBlock), the caller waits with [`poll_send_ready`](Self::poll_send_ready) or
-/// [`poll_receive_ready`](Self::poll_receive_ready); each remembers the latest caller only.
+/// [`WouldBlock`](io::ErrorKind::WouldBlock), the caller waits with
+/// [`poll_send_ready`](Self::poll_send_ready) or [`poll_receive_ready`](Self::poll_receive_ready);
+/// each remembers the latest caller only.
 ///
-/// A socket takes two descriptors: the socket, and an epoll instance by which the runtime watches for room to send.
+/// A socket takes two descriptors: the socket, and an epoll instance by which the runtime watches
+/// for room to send.
 ///
 /// # Examples
 /// ```
@@ -58,7 +61,8 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// The local address; the kernel chooses it when the socket is connected, if it was not bound to one.
+    /// The local address; the kernel chooses it when the socket is connected, if it was not bound
+    /// to one.
     ///
     /// # Errors
     /// The kernel's.
@@ -78,17 +82,18 @@ impl UdpSocket {
         }
     }
 
-    /// Connects the socket, also one that is connected, as after a NAT has given the peer another address. From now on
-    /// the socket sends to `remote` by default, receives only from there, and decides anew whether it paces.
+    /// Connects the socket, also one that is connected, as after a NAT has given the peer another
+    /// address. From now on the socket sends to `remote` by default, receives only from there,
+    /// and decides anew whether it paces.
     ///
-    /// The local port stays, and so does a local address that an earlier connect has chosen. Datagrams that wait in the
-    /// buffer stay too, whoever sent them.
+    /// The local port stays, and so does a local address that an earlier connect has chosen.
+    /// Datagrams that wait in the buffer stay too, whoever sent them.
     ///
     /// Call it on a thread in the socket's own network namespace: the route is asked for there.
     ///
     /// # Errors
-    /// [`UdpError::LocalEnd`] if `remote` is of the other address family, [`UdpError::Connect`] if no route leads
-    /// there. After an error an earlier peer may stay.
+    /// [`UdpError::LocalEnd`] if `remote` is of the other address family, [`UdpError::Connect`] if
+    /// no route leads there. After an error an earlier peer may stay.
     pub fn connect(&self, remote: SocketAddr) -> Result<(), UdpError> {
         let local = self.address(remote)?;
         if local.is_ipv4() != remote.is_ipv4() {
@@ -112,10 +117,11 @@ impl UdpSocket {
         Ok(Self { arrivals: self.arrivals.register_here()?, room, ..self })
     }
 
-    /// Has the calling thread's runtime watch for arrivals, as it does at first, or no runtime. While none watches,
-    /// [`poll_receive_ready`](Self::poll_receive_ready) is never ready, and [`try_receive`](Self::try_receive) asks the
-    /// kernel each time. A caller that comes back at times of its own, while datagrams come one by one, so takes
-    /// several for one wake of its thread.
+    /// Has the calling thread's runtime watch for arrivals, as it does at first, or no runtime.
+    /// While none watches, [`poll_receive_ready`](Self::poll_receive_ready) is never ready, and
+    /// [`try_receive`](Self::try_receive) asks the kernel each time. A caller that comes back
+    /// at times of its own, while datagrams come one by one, so takes several for one wake of
+    /// its thread.
     ///
     /// # Errors
     /// The kernel's, mostly that there are too many descriptors to watch. No runtime watches then.

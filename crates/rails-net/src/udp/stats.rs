@@ -19,7 +19,8 @@ pub struct UdpStats {
     pub send_calls: u64,
     /// The most datagrams that one call sent.
     pub largest_burst_sent_datagrams: u64,
-    /// Bursts that the kernel refused to segment; more than one only where the socket learned of a smaller limit first.
+    /// Bursts that the kernel refused to segment; more than one only where the socket learned of a
+    /// smaller limit first.
     pub segmentation_refused: u64,
     /// Sends that failed with `EMSGSIZE`.
     pub too_large: u64,
@@ -33,11 +34,12 @@ pub struct UdpStats {
     pub receive_calls: u64,
     /// The most datagrams that one call received.
     pub largest_burst_received_datagrams: u64,
-    /// Datagrams and trains of which the kernel cut something off ([`Received::is_truncated`](crate::Received)).
+    /// Datagrams and trains of which the kernel cut something off
+    /// ([`Received::is_truncated`](crate::Received)).
     pub truncated: u64,
-    /// Datagrams that the kernel dropped for want of room in the socket's buffer, or with a wrong checksum
-    /// (`SO_RXQ_OVFL`). The next datagram that arrives brings the count, so drops at the end stay unknown. A train that
-    /// was coalesced before it was dropped counts as one.
+    /// Datagrams that the kernel dropped for want of room in the socket's buffer, or with a wrong
+    /// checksum (`SO_RXQ_OVFL`). The next datagram that arrives brings the count, so drops at
+    /// the end stay unknown. A train that was coalesced before it was dropped counts as one.
     pub overflow_drops: u32,
 }
 
@@ -86,7 +88,8 @@ impl Counters {
         self.largest_sent.fetch_max(datagrams, Relaxed);
     }
 
-    /// Counts a send that failed: whether it was too large, and whether the kernel refused to segment it.
+    /// Counts a send that failed: whether it was too large, and whether the kernel refused to
+    /// segment it.
     pub(super) fn not_sent(&self, too_large: bool, refused: bool) {
         self.send_calls.fetch_add(1, Relaxed);
         self.too_large.fetch_add(too_large.into(), Relaxed);

@@ -9,7 +9,8 @@ use std::{
     net::SocketAddr,
 };
 
-/// Sends 40 datagrams of 1,216 bytes, the last of them shorter, and receives all of them. Returns both ends' counters.
+/// Sends 40 datagrams of 1,216 bytes, the last of them shorter, and receives all of them. Returns
+/// both ends' counters.
 async fn exchange(near: &UdpOptions, far: &UdpOptions, address: SocketAddr) -> (UdpStats, UdpStats) {
     let (near, far) = pair(near, far, address);
     let (datagrams, mut room) = (Datagrams::new(40, 1200, 7), Datagrams::room(40, 1200));

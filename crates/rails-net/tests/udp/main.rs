@@ -1,5 +1,5 @@
-//! UDP sockets over the loopback interface and over links between network namespaces. The latter run as root:
-//! `cargo test -p rails-net --test udp -- --ignored`
+//! UDP sockets over the loopback interface and over links between network namespaces. The latter
+//! run as root: `cargo test -p rails-net --test udp -- --ignored`
 
 mod bursts;
 mod netns;

@@ -1,42 +1,44 @@
-//! Which connections a listener keeps while their peers have not proved themselves, so that none of them keeps the
-//! others out.
+//! Which connections a listener keeps while their peers have not proved themselves, so that none of
+//! them keeps the others out.
 //!
-//! At a limit a silent connection makes room for the next: one of the lowest [`Standing`] that has more than its share
-//! of the places, of the [`Origin`] that has most of those, and of that the one that has been silent longest. So a
-//! flood displaces itself: a flood from one origin displaces that origin, mute peers displace no peer that speaks,
-//! peers that speak none that has just come, and peers that prove themselves and go no further no other origin.
+//! At a limit a silent connection makes room for the next: one of the lowest [`Standing`] that has
+//! more than its share of the places, of the [`Origin`] that has most of those, and of that the one
+//! that has been silent longest. So a flood displaces itself: a flood from one origin displaces
+//! that origin, mute peers displace no peer that speaks, peers that speak none that has just come,
+//! and peers that prove themselves and go no further no other origin.
 
 mod rate;
 
-pub use rate::HandshakeRate;
-
 use crate::handshake::Limit;
+pub use rate::HandshakeRate;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, HashMap},
     net::{IpAddr, Ipv6Addr},
 };
 
-/// The place in the network that a connection comes from, as a listener counts connections: an IPv4 address, or an IPv6
-/// network of 64 bits (RFC 6177: a site has at least one). Link-local IPv6 addresses, which all hosts of a link take
-/// from one such network, count one by one.
+/// The place in the network that a connection comes from, as a listener counts connections: an IPv4
+/// address, or an IPv6 network of 64 bits (RFC 6177: a site has at least one). Link-local IPv6
+/// addresses, which all hosts of a link take from one such network, count one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(IpAddr);
 
-/// The evidence that the peer of a connection is no stranger. Each kind but the last has a quarter of a limit's places as
-/// its share, and the last has three quarters; others use those that it leaves free.
+/// The evidence that the peer of a connection is no stranger. Each kind but the last has a quarter
+/// of a limit's places as its share, and the last has three quarters; others use those that it
+/// leaves free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
     /// The peer has sent nothing.
     Mute,
-    /// The peer has sent nothing, and a peer of the same origin has an open stream at this listener.
+    /// The peer has sent nothing, and a peer of the same origin has an open stream at this
+    /// listener.
     Familiar,
     /// The peer has begun to speak the protocol.
     Greeted,
     /// The peer has named an open stream, whose name only its ends know.
     Member,
-    /// The peer has proved itself, and may already rely on the listener. Beyond their share, such peers make room for
-    /// an origin that has fewer connections than their own has such peers.
+    /// The peer has proved itself, and may already rely on the listener. Beyond their share, such
+    /// peers make room for an origin that has fewer connections than their own has such peers.
     Proved,
 }
 
@@ -68,8 +70,8 @@ pub enum Entry<T> {
         /// The limit that was reached.
         limit: Limit,
     },
-    /// No connection makes room: peers that have proved themselves have most places of this limit, and will soon be
-    /// done, or the newcomer's origin has more places than others.
+    /// No connection makes room: peers that have proved themselves have most places of this limit,
+    /// and will soon be done, or the newcomer's origin has more places than others.
     Refused(Limit),
 }
 
@@ -94,8 +96,8 @@ impl Origin {
 }
 
 impl<T> Handshakes<T> {
-    /// Connections of which at most `max` are in their handshake at a time, and at most `max_per_origin` of one origin.
-    /// Either is at least 1.
+    /// Connections of which at most `max` are in their handshake at a time, and at most
+    /// `max_per_origin` of one origin. Either is at least 1.
     pub fn new(max: usize, max_per_origin: usize) -> Self {
         let [max, max_per_origin] = [max, max_per_origin].map(|limit| limit.max(1));
         Self { max, max_per_origin, pending: BTreeMap::new(), events: 0 }
@@ -118,8 +120,8 @@ impl<T> Handshakes<T> {
         }
     }
 
-    /// The listener has heard of a connection, whose peer has this standing unless it has a better one. `false` if the
-    /// connection has made room for another.
+    /// The listener has heard of a connection, whose peer has this standing unless it has a better
+    /// one. `false` if the connection has made room for another.
     pub fn heard(&mut self, id: HandshakeId, standing: Standing) -> bool {
         let heard = self.event();
         let Some(pending) = self.pending.get_mut(&id) else { return false };
@@ -128,7 +130,8 @@ impl<T> Handshakes<T> {
         true
     }
 
-    /// Forgets a connection whose handshake is over, and gives its handle; `None` if it has made room for another.
+    /// Forgets a connection whose handshake is over, and gives its handle; `None` if it has made
+    /// room for another.
     pub fn leave(&mut self, id: HandshakeId) -> Option<T> {
         Some(self.pending.remove(&id)?.handle)
     }
@@ -150,7 +153,8 @@ impl<T> Handshakes<T> {
         id
     }
 
-    /// The connection that makes room for one of this origin and standing, among those that share the limit `max`.
+    /// The connection that makes room for one of this origin and standing, among those that share
+    /// the limit `max`.
     fn victim(
         &self,
         origin: Origin,
@@ -192,8 +196,8 @@ impl<T> Handshakes<T> {
     }
 }
 
-/// The connection that has been silent longest, of the origin that has most of these, and their number. The origin of a
-/// newcomer has `with_newcomer` more.
+/// The connection that has been silent longest, of the origin that has most of these, and their
+/// number. The origin of a newcomer has `with_newcomer` more.
 fn silent_of_largest<T>(
     connections: &[(HandshakeId, &Pending<T>)],
     newcomer: Origin,

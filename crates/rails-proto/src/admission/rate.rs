@@ -1,5 +1,5 @@
-//! The rate at which handshakes begin, where each costs CPU time before the peer has proved anything, as those of TLS
-//! do.
+//! The rate at which handshakes begin, where each costs CPU time before the peer has proved
+//! anything, as those of TLS do.
 
 use super::Origin;
 use crate::handshake::Limit;
@@ -9,21 +9,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The rates at which handshakes begin: one for each origin, and one for all strangers together. A second's worth of
-/// each may come at once.
+/// The rates at which handshakes begin: one for each origin, and one for all strangers together. A
+/// second's worth of each may come at once.
 ///
-/// Peers that are known, since streams from their origins are open, have a rate of their own together, as high as that
-/// of the strangers: no flood of strangers keeps them out, and they cannot take all of this end's time either. The last
-/// quarter of both rates is for origins that have begun no handshake for a second: few busy origins do not keep all
-/// others out.
+/// Peers that are known, since streams from their origins are open, have a rate of their own
+/// together, as high as that of the strangers: no flood of strangers keeps them out, and they
+/// cannot take all of this end's time either. The last quarter of both rates is for origins that
+/// have begun no handshake for a second: few busy origins do not keep all others out.
 #[derive(Debug)]
 pub struct HandshakeRate {
     all: Rate,
     strangers_spent: Spent,
     familiar_spent: Spent,
     each_origin: Rate,
-    /// The origins that have begun a handshake in the second before the latest one: four seconds' worth of the
-    /// strangers' rate at most.
+    /// The origins that have begun a handshake in the second before the latest one: four seconds'
+    /// worth of the strangers' rate at most.
     origins: HashMap<Origin, Busy>,
 }
 
@@ -39,20 +39,22 @@ struct Busy {
 #[derive(Debug, Clone, Copy)]
 struct Rate(Duration);
 
-/// When a rate is whole again (the "theoretical arrival time" of the generic cell rate algorithm, ITU-T I.371).
+/// When a rate is whole again (the "theoretical arrival time" of the generic cell rate algorithm,
+/// ITU-T I.371).
 #[derive(Debug, Clone, Copy, Default)]
 struct Spent(Option<Instant>);
 
 impl HandshakeRate {
-    /// So many handshakes in a second, of all strangers together, of all others together, and of each origin; at least
-    /// 1 of each.
+    /// So many handshakes in a second, of all strangers together, of all others together, and of
+    /// each origin; at least 1 of each.
     pub fn new(of_strangers: u32, of_each_origin: u32) -> Self {
         let [all, each_origin] = [of_strangers, of_each_origin].map(|rate| Rate(SECOND / rate.max(1)));
         let (strangers_spent, familiar_spent) = Default::default();
         Self { all, strangers_spent, familiar_spent, each_origin, origins: HashMap::new() }
     }
 
-    /// Whether a handshake with this peer may begin at this time, which is not before that of an earlier call.
+    /// Whether a handshake with this peer may begin at this time, which is not before that of an
+    /// earlier call.
     ///
     /// # Errors
     /// The rate that is used up.

@@ -2,9 +2,8 @@
 
 mod priority;
 
-pub use priority::{NoSuchPriority, Priority};
-
 use bytes::Bytes;
+pub use priority::{NoSuchPriority, Priority};
 
 /// A run of a stream's bytes, which one lane sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,13 +57,15 @@ pub struct Part {
 }
 
 impl Chunk {
-    /// Whether the peer certainly has the chunk, if it has read everything below `consumed`. The end of the stream is
-    /// not read, so the peer must acknowledge the chunk with the end itself.
+    /// Whether the peer certainly has the chunk, if it has read everything below `consumed`. The
+    /// end of the stream is not read, so the peer must acknowledge the chunk with the end
+    /// itself.
     pub(crate) fn is_known_below(&self, consumed: u64) -> bool {
         self.offset + u64::from(self.length) <= consumed && !self.fin
     }
 
-    /// Keeps the first `most` bytes, and returns the rest if there is any. Small messages stay together.
+    /// Keeps the first `most` bytes, and returns the rest if there is any. Small messages stay
+    /// together.
     pub(crate) fn split_off(&mut self, most: usize) -> Option<Self> {
         if self.length as usize <= most {
             return None;
@@ -86,7 +87,8 @@ impl Chunk {
 }
 
 impl Content {
-    /// The content of the rest that begins `bytes` further on; `None` if the content cannot be split.
+    /// The content of the rest that begins `bytes` further on; `None` if the content cannot be
+    /// split.
     pub(crate) fn behind(self, bytes: u32) -> Option<Self> {
         match self {
             Self::Bytes => Some(Self::Bytes),

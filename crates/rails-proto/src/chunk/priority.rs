@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The priority of a message. A more urgent message goes out before the rest of a less urgent one, and may arrive before it. Messages of one priority keep
-/// their order.
+/// The priority of a message. A more urgent message goes out before the rest of a less urgent one,
+/// and may arrive before it. Messages of one priority keep their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct Priority(u8);

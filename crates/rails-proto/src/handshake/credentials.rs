@@ -11,8 +11,9 @@ pub enum Credentials {
     Insecure,
     /// A secret.
     Secret {
-        /// [`Mode::PreSharedKey`] or [`Mode::Encrypted`] with the secret that both ends know; [`Mode::Tls`] with the secret
-        /// that the TLS session of the opening lane exports for the lanes that join.
+        /// [`Mode::PreSharedKey`] or [`Mode::Encrypted`] with the secret that both ends know;
+        /// [`Mode::Tls`] with the secret that the TLS session of the opening lane exports
+        /// for the lanes that join.
         mode: Mode,
         /// The secret.
         secret: Secret,

@@ -10,7 +10,8 @@ use crate::{
 };
 use bytes::Bytes;
 
-/// The initiator's side of one handshake. [`Initiator::start`] creates it, and each message of the responder drives it.
+/// The initiator's side of one handshake. [`Initiator::start`] creates it, and each message of the
+/// responder drives it.
 #[derive(Debug)]
 pub struct Initiator {
     hello: Hello,
@@ -35,11 +36,11 @@ pub struct Joined {
     pub seals: Option<Seals>,
     /// The credentials with which further lanes of this stream join.
     pub joining: Credentials,
-    /// If the lane opens a stream: the message that the initiator sends first if it takes the stream. Only then does the responder's
-    /// application get the stream.
+    /// If the lane opens a stream: the message that the initiator sends first if it takes the
+    /// stream. Only then does the responder's application get the stream.
     pub confirmation: Option<Message>,
-    /// The certificates that the peer has presented in a TLS handshake on this lane, as DER, its own first; empty if it has
-    /// presented none.
+    /// The certificates that the peer has presented in a TLS handshake on this lane, as DER, its
+    /// own first; empty if it has presented none.
     pub peer_certificates: Vec<Bytes>,
     pub(super) transcript: Transcript,
 }
@@ -57,7 +58,8 @@ enum InitiatorState {
 }
 
 impl Joined {
-    /// The seals of packets that go beside this lane, with keys of their own; `None` if the mode has no secret.
+    /// The seals of packets that go beside this lane, with keys of their own; `None` if the mode
+    /// has no secret.
     ///
     /// # Errors
     /// [`HandshakeError::NoEncryption`] in a build without the feature `encryption`.
@@ -67,7 +69,8 @@ impl Joined {
 }
 
 impl Initiator {
-    /// Starts a handshake, and returns the message to send first. The hello's mode is that of the credentials.
+    /// Starts a handshake, and returns the message to send first. The hello's mode is that of the
+    /// credentials.
     pub fn start(credentials: Credentials, hello: Hello) -> (Self, Message) {
         let hello = Hello { mode: credentials.mode(), ..hello };
         (Self { hello, state: InitiatorState::Greeted(credentials) }, Message::Hello(hello))
@@ -76,7 +79,8 @@ impl Initiator {
     /// Takes the responder's next message.
     ///
     /// # Errors
-    /// [`HandshakeError`] ends the handshake; [`Initiator::farewell`] gives the messages for the peer.
+    /// [`HandshakeError`] ends the handshake; [`Initiator::farewell`] gives the messages for the
+    /// peer.
     pub fn handle(&mut self, message: Message) -> Result<InitiatorStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, InitiatorState::Over)) {
             (Message::Refused(Refusal::Mode), _) => Err(HandshakeError::Mode { ours: self.hello.mode }),
@@ -127,7 +131,8 @@ impl Initiator {
         }
     }
 
-    /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer without a proof can take.
+    /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer
+    /// without a proof can take.
     pub fn longest_next(&self) -> usize {
         if matches!(self.state, InitiatorState::Tls(..)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }

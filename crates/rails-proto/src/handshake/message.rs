@@ -24,11 +24,14 @@ pub const LONGEST_MESSAGE: usize = PREFIX_LEN + LONGEST_TLS;
 pub enum Mode {
     /// Any peer that reaches the port may join.
     Insecure,
-    /// A pre-shared secret authenticates joins. The bytes of the stream are neither encrypted nor authenticated.
+    /// A pre-shared secret authenticates joins. The bytes of the stream are neither encrypted nor
+    /// authenticated.
     PreSharedKey,
-    /// A pre-shared secret authenticates joins, and both ends seal all frames with keys derived from it.
+    /// A pre-shared secret authenticates joins, and both ends seal all frames with keys derived
+    /// from it.
     Encrypted,
-    /// The opening lane performs a TLS 1.3 handshake. The others join with the secret that TLS exports, and both ends seal all frames.
+    /// The opening lane performs a TLS 1.3 handshake. The others join with the secret that TLS
+    /// exports, and both ends seal all frames.
     Tls,
 }
 
@@ -206,8 +209,8 @@ impl Message {
     /// The number of bytes that follow the first [`PREFIX_LEN`] of a message.
     ///
     /// # Errors
-    /// [`HandshakeError::NotRails`], [`HandshakeError::Version`], or [`HandshakeError::Field`] for a type that this
-    /// version does not know.
+    /// [`HandshakeError::NotRails`], [`HandshakeError::Version`], or [`HandshakeError::Field`] for
+    /// a type that this version does not know.
     pub fn body_len(prefix: &[u8; PREFIX_LEN]) -> Result<usize, HandshakeError> {
         let [a, b, c, d, version, kind, mode, detail] = *prefix;
         if [a, b, c, d] != MAGIC {
@@ -234,7 +237,8 @@ impl Message {
     /// Decodes a message from its prefix and the body behind it.
     ///
     /// # Errors
-    /// As [`Message::body_len`], and [`HandshakeError::Field`] if a field has a value that this version does not know.
+    /// As [`Message::body_len`], and [`HandshakeError::Field`] if a field has a value that this
+    /// version does not know.
     ///
     /// # Panics
     /// If `body` is not as long as [`Message::body_len`] says.

@@ -9,16 +9,19 @@
 //!    | <-- Accepted = HMAC(key, "responder" ...)- |   checked before any byte of the stream is sent
 //!    | -- Confirmed = HMAC(key, "confirmed" ..)-> |   on the lane that opens the stream, if the initiator takes the stream
 //! ```
-//! The key is the pre-shared secret, or the secret that the TLS session of the opening lane exports (RFC 8446, section 7.5). With the
-//! exported secret the other lanes join at the cost of an HMAC, bound to the same certificate.
+//! The key is the pre-shared secret, or the secret that the TLS session of the opening lane exports
+//! (RFC 8446, section 7.5). With the exported secret the other lanes join at the cost of an HMAC,
+//! bound to the same certificate.
 //!
-//! Both proofs cover the whole `Hello` and `Challenge`, so that no attacker can change a field, a nonce, the version or
-//! the mode on the way. The role's name in each proof prevents reflection; fresh nonces of both sides prevent replay.
-//! The responder proves itself last, so that an initiator without the secret gets no proof from which to guess it.
-//! HMAC-SHA-256: RFC 2104, FIPS 180-4.
+//! Both proofs cover the whole `Hello` and `Challenge`, so that no attacker can change a field, a
+//! nonce, the version or the mode on the way. The role's name in each proof prevents reflection;
+//! fresh nonces of both sides prevent replay. The responder proves itself last, so that an
+//! initiator without the secret gets no proof from which to guess it. HMAC-SHA-256: RFC 2104, FIPS
+//! 180-4.
 //!
-//! TLS is rustls's. It has no I/O either, but it draws its own random numbers, and asks the system for the time when it checks a
-//! certificate's dates. Everywhere else in these state machines, the caller passes both as arguments.
+//! TLS is rustls's. It has no I/O either, but it draws its own random numbers, and asks the system
+//! for the time when it checks a certificate's dates. Everywhere else in these state machines, the
+//! caller passes both as arguments.
 
 mod credentials;
 mod initiator;
@@ -99,7 +102,8 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
-    /// Whether another attempt would fail in the same way: the cause lies in the two ends, not in the network.
+    /// Whether another attempt would fail in the same way: the cause lies in the two ends, not in
+    /// the network.
     pub fn is_lasting(&self) -> bool {
         match self {
             Self::Version { .. }

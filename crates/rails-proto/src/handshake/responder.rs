@@ -37,14 +37,15 @@ pub struct Proved {
     pub seals: Option<Seals>,
     /// The credentials with which further lanes of this stream join.
     pub joining: Credentials,
-    /// The certificates that the peer has presented in a TLS handshake on this lane, as DER, its own first; empty if it has
-    /// presented none.
+    /// The certificates that the peer has presented in a TLS handshake on this lane, as DER, its
+    /// own first; empty if it has presented none.
     pub peer_certificates: Vec<Bytes>,
     pub(super) transcript: Transcript,
 }
 
 impl Proved {
-    /// The seals of packets that go beside this lane, with keys of their own; `None` if the mode has no secret.
+    /// The seals of packets that go beside this lane, with keys of their own; `None` if the mode
+    /// has no secret.
     ///
     /// # Errors
     /// [`HandshakeError::NoEncryption`] in a build without the feature `encryption`.
@@ -52,12 +53,12 @@ impl Proved {
         self.transcript.packet_seals(Role::Responder, self.joining.secret(), purpose)
     }
 
-    /// Checks the message that follows [`Proved::accept`] on a lane that opens a stream. It confirms that the initiator has the
-    /// stream.
+    /// Checks the message that follows [`Proved::accept`] on a lane that opens a stream. It
+    /// confirms that the initiator has the stream.
     ///
     /// # Errors
-    /// [`HandshakeError::Disorder`] for another message, [`HandshakeError::Secret`] if its proof is wrong,
-    /// [`HandshakeError::Refused`] if the initiator gave up.
+    /// [`HandshakeError::Disorder`] for another message, [`HandshakeError::Secret`] if its proof is
+    /// wrong, [`HandshakeError::Refused`] if the initiator gave up.
     pub fn confirm(&self, message: &Message) -> Result<(), HandshakeError> {
         match message {
             Message::Confirmed(tag) => self.transcript.verify_confirmed(self.joining.key(), tag),
@@ -81,13 +82,14 @@ enum ResponderState {
 impl Responder {
     /// Takes the hello, and returns the challenge to send.
     ///
-    /// In mode TLS the credentials are the [server's](Credentials::TlsServer) for a hello that opens a stream, and the stream's
-    /// secret for one that joins it. For an unknown stream they are a random secret, so that an initiator without the secret
-    /// gets the same answer, after the same time, whether the stream exists or not.
+    /// In mode TLS the credentials are the [server's](Credentials::TlsServer) for a hello that
+    /// opens a stream, and the stream's secret for one that joins it. For an unknown stream
+    /// they are a random secret, so that an initiator without the secret gets the same answer,
+    /// after the same time, whether the stream exists or not.
     ///
     /// # Errors
-    /// [`HandshakeError::Mode`] if the hello has another mode; [`HandshakeError::Tls`] if TLS cannot start.
-    /// [`HandshakeError::refusal`] gives the answer for the peer.
+    /// [`HandshakeError::Mode`] if the hello has another mode; [`HandshakeError::Tls`] if TLS
+    /// cannot start. [`HandshakeError::refusal`] gives the answer for the peer.
     pub fn start(
         credentials: Credentials,
         hello: Hello,
@@ -109,9 +111,9 @@ impl Responder {
     /// Takes the initiator's next message.
     ///
     /// # Errors
-    /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::NoSuchStream`] if it is wrong for a stream in mode
-    /// TLS, [`HandshakeError::Tls`], [`HandshakeError::Refused`] if the initiator gave up. [`Responder::farewell`] gives the
-    /// messages for the peer.
+    /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::NoSuchStream`] if it is
+    /// wrong for a stream in mode TLS, [`HandshakeError::Tls`], [`HandshakeError::Refused`] if
+    /// the initiator gave up. [`Responder::farewell`] gives the messages for the peer.
     pub fn handle(&mut self, message: Message) -> Result<ResponderStep, HandshakeError> {
         match (message, std::mem::replace(&mut self.state, ResponderState::Over)) {
             (Message::Refused(refusal), _) => Err(HandshakeError::Refused(refusal)),
@@ -151,7 +153,8 @@ impl Responder {
         }
     }
 
-    /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer without a proof can take.
+    /// The greatest length of the next message's body, in bytes. It bounds the memory that a peer
+    /// without a proof can take.
     pub fn longest_next(&self) -> usize {
         if matches!(self.state, ResponderState::Tls(_)) { LONGEST_TLS } else { LONGEST_PLAIN }
     }

@@ -16,7 +16,8 @@ pub(super) struct Transcript {
 }
 
 impl Transcript {
-    /// The proof that `role` knows `secret`. With an empty secret it proves only that both ends saw the same messages.
+    /// The proof that `role` knows `secret`. With an empty secret it proves only that both ends saw
+    /// the same messages.
     pub(super) fn prove(&self, role: Role, secret: &[u8]) -> Tag {
         sign(secret, &self.claim(role))
     }
@@ -46,7 +47,8 @@ impl Transcript {
         verify(secret, &self.claim_lanes(message), tag)
     }
 
-    /// The keys of this lane, which has `secret` if its stream has one; `None` if its frames are not sealed.
+    /// The keys of this lane, which has `secret` if its stream has one; `None` if its frames are
+    /// not sealed.
     pub(super) fn seals(&self, ours: Role, secret: Option<&Secret>) -> Result<Option<Seals>, HandshakeError> {
         let mode = self.hello.mode;
         let Some(secret) = secret.filter(|_| mode.is_sealed()) else { return Ok(None) };

@@ -4,7 +4,8 @@ use super::{LaneError, Stream};
 use crate::connection::{FAREWELL, LaneId};
 use std::time::Instant;
 
-/// The sides of a lane that are closed. Its methods return the lane's end as soon as the lane has ended.
+/// The sides of a lane that are closed. Its methods return the lane's end as soon as the lane has
+/// ended.
 #[derive(Debug)]
 pub(super) struct Closing {
     lane: LaneId,
@@ -30,7 +31,8 @@ impl Closing {
         !self.sent
     }
 
-    /// This end stops reading the lane. Either the peer has closed its side, as it may once the stream is over or the lane is leaving it; or reading has failed.
+    /// This end stops reading the lane. Either the peer has closed its side, as it may once the
+    /// stream is over or the lane is leaving it; or reading has failed.
     pub(super) fn received<S: Stream>(
         &mut self,
         now: Instant,

@@ -28,8 +28,8 @@ pub enum LaneError {
         /// The chunk's offset in the stream.
         offset: u64,
     },
-    /// A record that arrived on the lane does not open: it was changed on the way, or is not the next record of the
-    /// lane.
+    /// A record that arrived on the lane does not open: it was changed on the way, or is not the
+    /// next record of the lane.
     #[error("a record that arrived on it does not open: it was changed on the way, or does not belong there")]
     Seal(SealError),
     /// The peer broke the protocol on the lane.

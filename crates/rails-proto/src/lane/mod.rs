@@ -1,7 +1,8 @@
 //! One end of one lane, between the bytes of its connection and the [`Connection`] of its stream.
 //!
-//! [`LaneProtocol`] combines four parts. `Sender` chooses the next frame. `Receiver` decodes frames, and reads chunks straight into their
-//! final memory. `Progress` tells the stream the transport's figures, and `Closing` decides how the lane ends.
+//! [`LaneProtocol`] combines four parts. `Sender` chooses the next frame. `Receiver` decodes
+//! frames, and reads chunks straight into their final memory. `Progress` tells the stream the
+//! transport's figures, and `Closing` decides how the lane ends.
 
 mod closing;
 mod error;
@@ -11,15 +12,14 @@ mod protocol;
 mod receive;
 mod send;
 
+use crate::{connection::Connection, messages::MessageBuffer};
+use bytes::Bytes;
 pub use error::LaneError;
 pub use outgoing::Outgoing;
 pub use progress::TransportSample;
 pub use protocol::LaneProtocol;
 pub use receive::{READ_AHEAD, Received};
 pub use send::Next;
-
-use crate::{connection::Connection, messages::MessageBuffer};
-use bytes::Bytes;
 use std::ops::DerefMut;
 
 /// The stream and the memory that a lane's driver lends it.
@@ -27,7 +27,8 @@ pub trait Stream {
     /// Memory for a chunk.
     type Buffer: DerefMut<Target = [u8]>;
 
-    /// Calls `act` with the stream. Lanes on several threads share it under a lock: `act` copies, seals and sums nothing.
+    /// Calls `act` with the stream. Lanes on several threads share it under a lock: `act` copies,
+    /// seals and sums nothing.
     fn with<T>(&mut self, act: impl FnOnce(&mut Connection) -> T) -> T;
 
     /// Gives memory for a chunk of `length` bytes, with any content.
@@ -44,7 +45,8 @@ pub trait Stream {
         vec![0; READ_AHEAD].into()
     }
 
-    /// Takes that memory back at the end of a call, unless an incomplete frame is in it. Lanes of one thread can share it.
+    /// Takes that memory back at the end of a call, unless an incomplete frame is in it. Lanes of
+    /// one thread can share it.
     fn keep_read_ahead(&mut self, memory: Box<[u8]>) {
         drop(memory);
     }

@@ -8,16 +8,18 @@ use crate::{
 };
 use bytes::{Buf, Bytes};
 
-/// The bytes that a lane sends next. To prepare them, which is to compute the chunk's checksum or to seal it, takes time in
-/// proportion to the chunk; so does a submission to the connection. Another thread can do both, once the lane has
-/// [lent](super::LaneProtocol::lend) them.
+/// The bytes that a lane sends next. To prepare them, which is to compute the chunk's checksum or
+/// to seal it, takes time in proportion to the chunk; so does a submission to the connection.
+/// Another thread can do both, once the lane has [lent](super::LaneProtocol::lend) them.
 #[derive(Debug)]
 pub struct Outgoing {
     sealer: Option<Sealer>,
-    /// The frames under way; the connection has taken `control[..taken]` of them, or of the sealer's output for them.
+    /// The frames under way; the connection has taken `control[..taken]` of them, or of the
+    /// sealer's output for them.
     control: Vec<u8>,
     taken: usize,
-    /// The payload behind the frames, if it is not sealed; the connection has taken `payload[..first]`.
+    /// The payload behind the frames, if it is not sealed; the connection has taken
+    /// `payload[..first]`.
     payload: Vec<Bytes>,
     first: usize,
     /// The number of bytes in the sealer's output.
@@ -127,7 +129,8 @@ impl Outgoing {
         self.is_prepared && control.is_empty() && payload.is_empty()
     }
 
-    /// The length of the chunk, once the connection has taken all of it: the first time that it is asked for.
+    /// The length of the chunk, once the connection has taken all of it: the first time that it is
+    /// asked for.
     pub(super) fn take_chunk(&mut self) -> Option<u32> {
         if self.is_submitted() { self.chunk.take() } else { None }
     }

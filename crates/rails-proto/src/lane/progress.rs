@@ -11,7 +11,8 @@ pub struct TransportSample {
     pub rtt: Option<Duration>,
     /// The round trip's mean deviation.
     pub rtt_variation: Option<Duration>,
-    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
+    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware
+    /// address.
     pub min_rtt: Option<Duration>,
     /// The number of this end's bytes that the peer has acknowledged since the connection was made.
     pub bytes_acknowledged: Option<u64>,
@@ -42,7 +43,8 @@ impl Progress {
         Self { lane, acknowledged: 0, since: None }
     }
 
-    /// Handles [`LaneTimeouts::progress`] when its time has come, and returns the lane's next timeouts.
+    /// Handles [`LaneTimeouts::progress`] when its time has come, and returns the lane's next
+    /// timeouts.
     pub(super) fn handle_timeout<S: Stream>(
         &mut self,
         now: Instant,
@@ -56,11 +58,13 @@ impl Progress {
         })
     }
 
-    /// Makes a sample from the transport's figures. The peer's data carries acknowledgements even while this end's packets are lost, so only an
-    /// acknowledgement of new bytes counts. A lane whose transport does not give both figures never stalls.
+    /// Makes a sample from the transport's figures. The peer's data carries acknowledgements even
+    /// while this end's packets are lost, so only an acknowledgement of new bytes counts. A
+    /// lane whose transport does not give both figures never stalls.
     ///
-    /// While the peer's window is closed, its host waits for the peer's process, which is busy or stopped: no other lane would get further. The transport
-    /// goes on asking. A host that does not answer has gone, or the way to it has: the lane stalls, and has been silent
+    /// While the peer's window is closed, its host waits for the peer's process, which is busy or
+    /// stopped: no other lane would get further. The transport goes on asking. A host that does
+    /// not answer has gone, or the way to it has: the lane stalls, and has been silent
     /// since the last answer.
     fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
@@ -71,7 +75,8 @@ impl Progress {
         let is_silent = sample.unanswered_probes.is_some_and(|probes| probes >= MAX_UNANSWERED_PROBES);
         let has_room = sample.peer_window_bytes.is_none_or(|bytes| bytes > 0);
         let is_in_flight = sample.unacknowledged_packets.is_some_and(|packets| packets > 0);
-        // A packet that this host drops on its way out is not in flight (NET_XMIT_DROP), and TCP tries again.
+        // A packet that this host drops on its way out is not in flight (NET_XMIT_DROP), and TCP tries
+        // again.
         let is_held_back = match (sample.unsent_bytes, sample.peer_window_bytes) {
             (Some(unsent), Some(window)) => unsent > 0 && window >= unsent.min(MAX_SEGMENT),
             _ => false,
@@ -90,10 +95,11 @@ impl Progress {
     }
 }
 
-/// A peer's host may lose one answer, and holds another back that comes within half a second of the one before
-/// (`net.ipv4.tcp_invalid_ratelimit`).
+/// A peer's host may lose one answer, and holds another back that comes within half a second of the
+/// one before (`net.ipv4.tcp_invalid_ratelimit`).
 const MAX_UNANSWERED_PROBES: u64 = 3;
-/// No segment is longer. A window that takes a part of one alone leaves the rest to the kernel's probes.
+/// No segment is longer. A window that takes a part of one alone leaves the rest to the kernel's
+/// probes.
 const MAX_SEGMENT: u64 = 65_535;
 
 #[cfg(test)]

@@ -21,10 +21,11 @@ use std::{
 
 /// One end of one lane that has joined. `B` is the driver's memory for chunks.
 ///
-/// The driver calls [`receive`](Self::receive) while the connection has bytes, and [`transmit`](Self::transmit) until that gives
-/// [`Next::Idle`]. It calls [`wake`](Self::wake) when [`Wakes::lanes`](crate::connection::Wakes::lanes) names the lane, and
-/// [`handle_timeout`](Self::handle_timeout) at the time that [`poll_timeout`](Self::poll_timeout) names after each of these. The lane is done when it
-/// has an [end](Self::end).
+/// The driver calls [`receive`](Self::receive) while the connection has bytes, and
+/// [`transmit`](Self::transmit) until that gives [`Next::Idle`]. It calls [`wake`](Self::wake) when
+/// [`Wakes::lanes`](crate::connection::Wakes::lanes) names the lane, and
+/// [`handle_timeout`](Self::handle_timeout) at the time that [`poll_timeout`](Self::poll_timeout)
+/// names after each of these. The lane is done when it has an [end](Self::end).
 #[derive(Debug)]
 pub struct LaneProtocol<B> {
     lane: LaneId,
@@ -34,15 +35,16 @@ pub struct LaneProtocol<B> {
     closing: Closing,
     /// Whether the lane asks the stream for the next chunk as soon as nothing is outgoing.
     asks: bool,
-    /// The lane's timeouts at its last call to the stream. They do not reflect later events of other lanes.
+    /// The lane's timeouts at its last call to the stream. They do not reflect later events of
+    /// other lanes.
     timeouts: LaneTimeouts,
     is_stale: bool,
     end: Option<Result<(), LaneError>>,
 }
 
 impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
-    /// Creates a lane that has joined, with `seals` if its frames are sealed. At most `max_unsent` bytes may wait unsent in the connection, if that can be
-    /// limited.
+    /// Creates a lane that has joined, with `seals` if its frames are sealed. At most `max_unsent`
+    /// bytes may wait unsent in the connection, if that can be limited.
     pub fn new(lane: LaneId, seals: Option<Seals>, max_unsent: Option<u64>) -> Self {
         let (sealer, opener) = seals.map(|seals| (seals.sealer, seals.opener)).unzip();
         Self {
@@ -58,7 +60,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
     }
 
-    /// The lane's end, as soon as the lane has ended. The driver then drops the connection and tells the stream. All later calls do nothing.
+    /// The lane's end, as soon as the lane has ended. The driver then drops the connection and
+    /// tells the stream. All later calls do nothing.
     pub fn end(&self) -> Option<&Result<(), LaneError>> {
         self.end.as_ref()
     }
@@ -68,8 +71,9 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         (self.asks, self.is_stale) = (true, true);
     }
 
-    /// The driver's next step on the sending side. A lane that takes a chunk keeps it, so it takes none before the driver has found
-    /// out that the connection has room for it. A lane with few bytes in flight always has room.
+    /// The driver's next step on the sending side. A lane that takes a chunk keeps it, so it takes
+    /// none before the driver has found out that the connection has room for it. A lane with
+    /// few bytes in flight always has room.
     pub fn transmit<S: Stream<Buffer = B>>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> Next {
         if !self.is_sending() {
             return Next::Idle;
@@ -91,13 +95,14 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.sender.is_submitted()
     }
 
-    /// The bytes that the connection still has to take: headers, and payload behind them. They are prepared first, in time
-    /// in proportion to the chunk.
+    /// The bytes that the connection still has to take: headers, and payload behind them. They are
+    /// prepared first, in time in proportion to the chunk.
     pub fn outgoing(&mut self) -> (&[u8], &[Bytes]) {
         self.sender.outgoing().map_or((&[], &[]), Outgoing::bytes)
     }
 
-    /// Notes that the connection has taken `bytes` of the outgoing bytes. Returns a chunk's length when the connection has taken all of it.
+    /// Notes that the connection has taken `bytes` of the outgoing bytes. Returns a chunk's length
+    /// when the connection has taken all of it.
     pub fn submitted(&mut self, bytes: usize) -> Option<u32> {
         let outgoing = self.sender.outgoing()?;
         outgoing.submitted(bytes);
@@ -118,8 +123,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.sender.lend()
     }
 
-    /// Takes the outgoing bytes back. Returns a chunk's length when the connection has taken all of it; if not, the driver
-    /// submits the rest.
+    /// Takes the outgoing bytes back. Returns a chunk's length when the connection has taken all of
+    /// it; if not, the driver submits the rest.
     pub fn give_back(&mut self, mut outgoing: Outgoing) -> Option<u32> {
         let chunk = outgoing.take_chunk();
         self.sender.give_back(outgoing);
@@ -137,8 +142,10 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
     }
 
-    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and returns the number of bytes, as readv(2) does without waiting: 0 if the
-    /// peer has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the bytes behind a chunk.
+    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and returns the
+    /// number of bytes, as readv(2) does without waiting: 0 if the peer has closed its side,
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the
+    /// bytes behind a chunk.
     pub fn receive<S: Stream<Buffer = B>>(
         &mut self,
         now: Instant,
@@ -165,7 +172,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         Received::End
     }
 
-    /// The bytes that the lane had sent and the peer had not acknowledged when the lane last asked the stream.
+    /// The bytes that the lane had sent and the peer had not acknowledged when the lane last asked
+    /// the stream.
     pub fn in_flight(&self) -> u64 {
         self.sender.in_flight()
     }
@@ -175,13 +183,15 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.receiver.chunk_under_way()
     }
 
-    /// The least number of bytes for which the connection is to wake the driver from now on, if that has changed; one byte
-    /// at first. The driver asks before it waits for bytes. A wake may come earlier.
+    /// The least number of bytes for which the connection is to wake the driver from now on, if
+    /// that has changed; one byte at first. The driver asks before it waits for bytes. A wake
+    /// may come earlier.
     pub fn take_low_water(&mut self) -> Option<usize> {
         self.receiver.take_low_water()
     }
 
-    /// The length of the longest message of which parts have arrived since the last call; 0 if none have.
+    /// The length of the longest message of which parts have arrived since the last call; 0 if none
+    /// have.
     pub fn take_longest_message(&mut self) -> u32 {
         self.receiver.take_longest_message()
     }
@@ -193,8 +203,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         }
     }
 
-    /// When the driver calls [`handle_timeout`](Self::handle_timeout), at most [`TIMER_SLACK`](crate::parameters::TIMER_SLACK) later. Every other
-    /// call may change it.
+    /// When the driver calls [`handle_timeout`](Self::handle_timeout), at most
+    /// [`TIMER_SLACK`](crate::parameters::TIMER_SLACK) later. Every other call may change it.
     pub fn poll_timeout<S: Stream>(&mut self, stream: &mut S) -> Option<Instant> {
         if self.is_stale {
             let timeouts = stream.with(|connection| connection.lane_timeouts(self.lane));
@@ -244,7 +254,8 @@ impl<B: DerefMut<Target = [u8]>> LaneProtocol<B> {
         self.end.is_none() && self.closing.is_sending()
     }
 
-    /// When the lane asks the stream because an acknowledgement is due. A lane that has outgoing bytes, or waits for room, asks later in any case.
+    /// When the lane asks the stream because an acknowledgement is due. A lane that has outgoing
+    /// bytes, or waits for room, asks later in any case.
     fn acknowledge_at(&self) -> Option<Instant> {
         self.timeouts.acknowledge.filter(|_| self.is_sending() && !self.asks)
     }
@@ -262,8 +273,7 @@ mod tests {
     use super::*;
     use crate::{
         connection::{Config, Connection},
-        parameters::ACK_TIMER,
-        parameters::TransportParameters,
+        parameters::{ACK_TIMER, TransportParameters},
         policy::Policy,
         scheduler::LaneTraits,
         violation::Violation,
@@ -386,7 +396,8 @@ mod tests {
         assert!(connection.needs_no_lane());
     }
 
-    /// Handles the lane's timeouts to the end of its linger time. The stream needs no timer of its own for that.
+    /// Handles the lane's timeouts to the end of its linger time. The stream needs no timer of its
+    /// own for that.
     fn linger(connection: &mut Connection, protocol: &mut LaneProtocol<Vec<u8>>) -> Instant {
         loop {
             let at = protocol.poll_timeout(connection).expect("it lingers");

@@ -34,8 +34,8 @@ pub enum Next {
 }
 
 impl Sender {
-    /// Creates the half of a lane that has joined, with a `sealer` if its frames are sealed. At most `max_unsent` bytes may wait unsent in the
-    /// connection, if that can be limited.
+    /// Creates the half of a lane that has joined, with a `sealer` if its frames are sealed. At
+    /// most `max_unsent` bytes may wait unsent in the connection, if that can be limited.
     pub(super) fn new(lane: LaneId, sealer: Option<Sealer>, max_unsent: Option<u64>) -> Self {
         let unsent = max_unsent.map(|most| UnsentLimit { most, now: most });
         Self { lane, outgoing: Some(Outgoing::new(sealer)), in_flight: 0, unsent }
@@ -45,7 +45,8 @@ impl Sender {
         self.in_flight
     }
 
-    /// Decides the next step when all that is outgoing is submitted. Returns the lane's timeouts too.
+    /// Decides the next step when all that is outgoing is submitted. Returns the lane's timeouts
+    /// too.
     pub(super) fn next<S: Stream>(&mut self, now: Instant, stream: &mut S, has_room: bool) -> (Next, LaneTimeouts) {
         let lane = self.lane;
         let outgoing = self.outgoing.as_mut().expect(LENT);
@@ -97,7 +98,8 @@ impl Sender {
 /// A driver that has lent the outgoing bytes does not ask for them.
 const LENT: &str = "the outgoing bytes are here";
 
-/// The bytes that may wait unsent in the connection. No other lane can take them, so they must be few on a slow lane.
+/// The bytes that may wait unsent in the connection. No other lane can take them, so they must be
+/// few on a slow lane.
 #[derive(Debug)]
 struct UnsentLimit {
     /// The limit that the connection began with, and the greatest that this end sets.
@@ -106,8 +108,9 @@ struct UnsentLimit {
 }
 
 impl UnsentLimit {
-    /// Sets the limit to two chunks: the connection sends one while the other waits, so that the lane is never idle, and it has room for a whole
-    /// chunk as soon as the one before is on its way. A limit somewhat too high costs less than a system call.
+    /// Sets the limit to two chunks: the connection sends one while the other waits, so that the
+    /// lane is never idle, and it has room for a whole chunk as soon as the one before is on
+    /// its way. A limit somewhat too high costs less than a system call.
     fn follow(&mut self, chunk_length: usize) -> Option<u64> {
         let wanted = (2 * chunk_length as u64).min(self.most);
         let is_large =

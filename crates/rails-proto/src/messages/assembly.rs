@@ -6,13 +6,15 @@ use std::collections::BTreeMap;
 
 /// The buffer of a message, in pieces. A piece is empty, full, or claimed by a lane that fills it.
 ///
-/// A lane holds its piece only while it reads from its socket or verifies the bytes, and never while it waits. So a stuck or lost lane does not keep its
-/// piece, and a copy of the part that arrives on another lane can go into it.
+/// A lane holds its piece only while it reads from its socket or verifies the bytes, and never
+/// while it waits. So a stuck or lost lane does not keep its piece, and a copy of the part that
+/// arrives on another lane can go into it.
 #[derive(Debug)]
 pub(super) struct Assembly {
     /// The pieces by the offset at which they begin; together they are the whole message.
     pieces: BTreeMap<u32, Piece>,
-    /// Parts that arrived whole on one lane while another held their piece, with their offsets; no two overlap.
+    /// Parts that arrived whole on one lane while another held their piece, with their offsets; no
+    /// two overlap.
     came_meanwhile: Vec<(u32, Bytes)>,
     /// The bytes in full pieces.
     filled: u32,
@@ -69,7 +71,8 @@ impl Assembly {
         true
     }
 
-    /// Lends `lane` the piece at `at`, which it fills. The lane gives it back before it waits for anything.
+    /// Lends `lane` the piece at `at`, which it fills. The lane gives it back before it waits for
+    /// anything.
     pub(super) fn lend(&mut self, lane: u8, at: u32) -> Option<MessageBuffer> {
         let piece = self.pieces.get_mut(&at)?;
         match &mut piece.state {
@@ -81,7 +84,8 @@ impl Assembly {
         }
     }
 
-    /// Takes back a lent piece, of which `filled` bytes are full. Returns the lanes whose pieces other lanes have filled meanwhile, perhaps `lane` too.
+    /// Takes back a lent piece, of which `filled` bytes are full. Returns the lanes whose pieces
+    /// other lanes have filled meanwhile, perhaps `lane` too.
     pub(super) fn give_back(&mut self, lane: u8, at: u32, bytes: MessageBuffer, filled: u32) -> Vec<Ousted> {
         let Some(piece) = self.pieces.get_mut(&at) else { return Vec::new() };
         piece.bytes = bytes;
@@ -108,7 +112,8 @@ impl Assembly {
         }
     }
 
-    /// Takes a part that arrived in a buffer of its own. Returns how many bytes were new, and the lanes whose pieces it fills.
+    /// Takes a part that arrived in a buffer of its own. Returns how many bytes were new, and the
+    /// lanes whose pieces it fills.
     pub(super) fn copy(&mut self, at: u32, part: &Bytes) -> (u32, Vec<Ousted>) {
         let end = at + part.len() as u32;
         let (mut new, mut ousted) = (0, Vec::new());
@@ -142,8 +147,9 @@ impl Assembly {
         (new, ousted)
     }
 
-    /// Keeps a part of a piece that a lane holds, unless the same has come before. An honest peer cuts a part anew, and never across an earlier cut; of
-    /// another peer's overlapping parts the last one stays, so that all together are no longer than the message.
+    /// Keeps a part of a piece that a lane holds, unless the same has come before. An honest peer
+    /// cuts a part anew, and never across an earlier cut; of another peer's overlapping parts
+    /// the last one stays, so that all together are no longer than the message.
     fn keep_meanwhile(&mut self, at: u32, part: Bytes) {
         let end = |at: u32, part: &Bytes| at + part.len() as u32;
         let until = end(at, &part);
@@ -176,7 +182,8 @@ impl Assembly {
         self.pieces.insert(at, Piece::new(middle, state));
     }
 
-    /// Joins the piece at `at` with its neighbours if they are in the same state. They are parts of one buffer, so this copies nothing.
+    /// Joins the piece at `at` with its neighbours if they are in the same state. They are parts of
+    /// one buffer, so this copies nothing.
     fn join(&mut self, at: u32) {
         let Some(piece) = self.pieces.get(&at) else { return };
         let (state, end) = (piece.state, at + piece.length);

@@ -17,7 +17,8 @@ enum Inner {
     Driver(Box<dyn MessageMemory>),
 }
 
-/// Memory that the driver has placed for a message, and takes back when it is dropped. The lanes that fill the message split it.
+/// Memory that the driver has placed for a message, and takes back when it is dropped. The lanes
+/// that fill the message split it.
 pub trait MessageMemory: AsRef<[u8]> + AsMut<[u8]> + fmt::Debug + Send {
     /// Keeps the first `at` bytes, and returns the rest.
     fn split_off(&mut self, at: usize) -> Box<dyn MessageMemory>;

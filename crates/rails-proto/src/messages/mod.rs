@@ -1,10 +1,15 @@
-//! Messages over a stream: they keep their boundaries, go out by priority, and large ones arrive straight in their final buffer.
+//! Messages over a stream: they keep their boundaries, go out by priority, and large ones arrive
+//! straight in their final buffer.
 //!
-//! Messages are ranges of the stream's offsets, so window, acknowledgements and lost lanes work as they do for bytes. `outbox` chooses the next message to
-//! cut, `inbox` reassembles messages from the chunks that arrive, and `assembly` is the buffer of one large message that several lanes fill at a time.
+//! Messages are ranges of the stream's offsets, so window, acknowledgements and lost lanes work as
+//! they do for bytes. `outbox` chooses the next message to cut, `inbox` reassembles messages from
+//! the chunks that arrive, and `assembly` is the buffer of one large message that several lanes
+//! fill at a time.
 //!
-//! A *small* message travels whole, with others of its priority, in a *packet*, and has its length in four bytes before it (the aggregation of NewMadeleine:
-//! Aumage et al., "NewMadeleine: a Fast Communication Scheduling Engine for High Performance Networks", IPDPS 2007). A *large* one travels in *parts*.
+//! A *small* message travels whole, with others of its priority, in a *packet*, and has its length
+//! in four bytes before it (the aggregation of NewMadeleine: Aumage et al., "NewMadeleine: a Fast
+//! Communication Scheduling Engine for High Performance Networks", IPDPS 2007). A *large* one
+//! travels in *parts*.
 
 mod assembly;
 mod buffer;
@@ -13,13 +18,12 @@ mod buffer;
 pub(crate) mod inbox;
 mod outbox;
 
+use crate::{chunk::Priority, parameters::MAX_WINDOW};
 pub use buffer::{MessageBuffer, MessageMemory};
+use bytes::{Buf, Bytes};
 pub(crate) use inbox::Inbox;
 pub use inbox::{Delivery, Lent, Place};
 pub(crate) use outbox::Outbox;
-
-use crate::{chunk::Priority, parameters::MAX_WINDOW};
-use bytes::{Buf, Bytes};
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +34,9 @@ pub struct Message {
     pub payload: Bytes,
 }
 
-/// How much of the window and of the stream's offsets a packet of `bytes` bytes takes up, in whole slots. It includes [`BESIDE_PACKET`] bytes for the packet's
-/// overhead, so that the window covers the overhead too.
+/// How much of the window and of the stream's offsets a packet of `bytes` bytes takes up, in whole
+/// slots. It includes [`BESIDE_PACKET`] bytes for the packet's overhead, so that the window covers
+/// the overhead too.
 pub fn packet_space(bytes: u32) -> u64 {
     (u64::from(bytes) + BESIDE_PACKET).div_ceil(SLOT) * SLOT
 }
@@ -51,15 +56,15 @@ pub fn longest_packet(window: u64) -> u64 {
     longest_range(window).saturating_sub(BESIDE_PACKET)
 }
 
-/// The longest range for which an end with that window has room sooner or later. It leaves out the last quarter: the end may have read that much without
-/// having told its peer.
+/// The longest range for which an end with that window has room sooner or later. It leaves out the
+/// last quarter: the end may have read that much without having told its peer.
 fn longest_range(window: u64) -> u64 {
     let window = window.min(MAX_WINDOW);
     (window - window / 4) / SLOT * SLOT
 }
 
-/// Takes the next message of a packet, whose lengths were checked on arrival. A small message gets a buffer of its own, so that it does not hold the whole
-/// packet's buffer for as long as it lives.
+/// Takes the next message of a packet, whose lengths were checked on arrival. A small message gets
+/// a buffer of its own, so that it does not hold the whole packet's buffer for as long as it lives.
 pub fn next_of_packet(packet: &mut Bytes, whole: usize) -> Option<Bytes> {
     let length = packet.try_get_u32().ok()? as usize;
     let message = packet.split_to(length.min(packet.len()));
@@ -69,8 +74,8 @@ pub fn next_of_packet(packet: &mut Bytes, whole: usize) -> Option<Bytes> {
 
 /// Ranges of packets and messages are multiples of this.
 pub const SLOT: u64 = 512;
-/// A packet's overhead: entries in two maps, 230 bytes if their nodes are half full, and the allocator's header before its buffer. Any cost above this is less
-/// than a tenth of its range.
+/// A packet's overhead: entries in two maps, 230 bytes if their nodes are half full, and the
+/// allocator's header before its buffer. Any cost above this is less than a tenth of its range.
 pub const BESIDE_PACKET: u64 = 256;
 /// A large message's overhead; the map of its pieces takes 700 bytes.
 pub const BESIDE_MESSAGE: u64 = 1_024;

@@ -5,11 +5,14 @@ use crate::chunk::{Chunk, Content, Packet, Part, Priority};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::{collections::VecDeque, fmt};
 
-/// The messages that wait to be cut: the most urgent first, and within a priority in the order in which the application sent them.
+/// The messages that wait to be cut: the most urgent first, and within a priority in the order in
+/// which the application sent them.
 ///
-/// The outbox appends small messages to each other as they come, and cuts a packet of as many as a lane takes. It reserves a message's range of
-/// the stream with the first cut, and only if the peer's window has room for the whole message: so each message that has begun can end, even if
-/// others wait. While a message waits for room, no less urgent one begins, or the message could wait for ever.
+/// The outbox appends small messages to each other as they come, and cuts a packet of as many as a
+/// lane takes. It reserves a message's range of the stream with the first cut, and only if the
+/// peer's window has room for the whole message: so each message that has begun can end, even if
+/// others wait. While a message waits for room, no less urgent one begins, or the message could
+/// wait for ever.
 pub(crate) struct Outbox {
     queues: [Queue; Priority::LEVELS],
     /// Messages up to this length, with their prefix, go into packets.
@@ -39,9 +42,11 @@ enum Entry {
 }
 
 impl Outbox {
-    /// Creates an empty outbox for a peer with that window; no chunk may be longer than `longest_chunk`.
+    /// Creates an empty outbox for a peer with that window; no chunk may be longer than
+    /// `longest_chunk`.
     pub(crate) fn new(longest_chunk: usize, window: u64) -> Self {
-        // A packet of gathered messages is never split, so the window must sooner or later have room for it.
+        // A packet of gathered messages is never split, so the window must sooner or later have room for
+        // it.
         let longest_packet = usize::try_from(longest_packet(window)).unwrap_or(usize::MAX);
         Self {
             queues: Default::default(),
@@ -57,7 +62,8 @@ impl Outbox {
     /// Takes a message.
     ///
     /// # Panics
-    /// After [`Outbox::finish`], and if the message is longer than a message can be. The caller checks the length first.
+    /// After [`Outbox::finish`], and if the message is longer than a message can be. The caller
+    /// checks the length first.
     pub(crate) fn send(&mut self, priority: Priority, message: Bytes) {
         assert!(!self.finished, "no message is sent on a stream that was finished");
         let queue = &mut self.queues[priority.index()];
@@ -114,7 +120,8 @@ impl Outbox {
         self.next
     }
 
-    /// About how many bytes below `limit` wait; `None` if there is nothing to cut, not even the end.
+    /// About how many bytes below `limit` wait; `None` if there is nothing to cut, not even the
+    /// end.
     pub(crate) fn ready(&self, limit: u64) -> Option<usize> {
         if self.bytes == 0 {
             return (self.finished && !self.end_cut).then_some(0);
@@ -124,7 +131,8 @@ impl Outbox {
         Some(self.bytes.min(room.saturating_add(self.reserved)))
     }
 
-    /// Cuts the next chunk, below `limit` and of at most `most` bytes. A small message is never cut in two, so it may exceed `most`.
+    /// Cuts the next chunk, below `limit` and of at most `most` bytes. A small message is never cut
+    /// in two, so it may exceed `most`.
     pub(crate) fn cut(&mut self, limit: u64, most: usize) -> Option<Chunk> {
         if self.bytes == 0 {
             return self.cut_end();
@@ -223,10 +231,11 @@ impl fmt::Debug for Outbox {
     }
 }
 
-/// The most bytes of small messages that are gathered as they come, and the longest small message. To copy so many bytes costs a microsecond,
-/// and a slow lane takes no fewer at a time.
+/// The most bytes of small messages that are gathered as they come, and the longest small message.
+/// To copy so many bytes costs a microsecond, and a slow lane takes no fewer at a time.
 const GATHERED: usize = 16 << 10;
-/// The longest packet: beyond this, aggregation gains nothing, and more urgent messages would wait behind it.
+/// The longest packet: beyond this, aggregation gains nothing, and more urgent messages would wait
+/// behind it.
 const LONGEST_PACKET: usize = 64 << 10;
 
 #[cfg(test)]

@@ -1,18 +1,21 @@
-//! Pairing with a peer that this end asked for its lanes at one address. The peer may know that address by another (address translation).
+//! Pairing with a peer that this end asked for its lanes at one address. The peer may know that
+//! address by another (address translation).
 
 use super::{LaneCandidate, Pairing, Relation, Unpaired, pair};
 use crate::LaneAddress;
 use std::net::SocketAddr;
 
-/// Pairs our offers with the offers of a peer that answered at `contact`, to this end at `from`. The first of theirs is the called address, as the peer
-/// knows it. If the peer knows it by another address, the offer keeps `contact`.
+/// Pairs our offers with the offers of a peer that answered at `contact`, to this end at `from`.
+/// The first of theirs is the called address, as the peer knows it. If the peer knows it by another
+/// address, the offer keeps `contact`.
 pub fn pair_with_contact(
     mut ours: Vec<LaneCandidate>,
     mut theirs: Vec<LaneCandidate>,
     contact: LaneAddress,
     from: SocketAddr,
 ) -> Pairing {
-    // Only this end knows the scope of a link-local address: it is the scope of the question that the peer answered.
+    // Only this end knows the scope of a link-local address: it is the scope of the question that the
+    // peer answered.
     for offer in ours.iter_mut().filter(|offer| offer.is_link_local() && offer.ip() == from.ip()) {
         offer.address.socket = from;
         offer.address.socket.set_port(0);

@@ -1,4 +1,5 @@
-//! The pairs: a maximum matching of rails, and then further lanes for the rails that it leaves over.
+//! The pairs: a maximum matching of rails, and then further lanes for the rails that it leaves
+//! over.
 
 use super::{LaneCandidate, MAX_OFFERS, Pair, Pairing, Relation, Unpaired, relation::subnet};
 use std::cmp::Reverse;
@@ -67,8 +68,8 @@ impl End {
         Self { offers, rails, count: seen.len() }
     }
 
-    /// The offers of the rails without a lane. `limited` returns the reason if it is a limit; otherwise the reason is the offer's
-    /// address.
+    /// The offers of the rails without a lane. `limited` returns the reason if it is a limit;
+    /// otherwise the reason is the offer's address.
     fn unused(&self, lanes: &[usize], other: &Self, limited: impl Fn(usize) -> Option<String>) -> Vec<Unpaired> {
         let unused = self.offers.iter().zip(&self.rails).filter(|(_, rail)| lanes[**rail] == 0);
         let told = |(offer, rail): (&LaneCandidate, &usize)| {
@@ -161,10 +162,11 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// Makes as many pairs of rails as possible, with no rail in two of them, the fastest of ours first.
+    /// Makes as many pairs of rails as possible, with no rail in two of them, the fastest of ours
+    /// first.
     ///
-    /// Kuhn's augmenting paths (Naval Research Logistics Quarterly 2, 1955): a paired rail stays paired, perhaps with another
-    /// partner, so that no early choice leaves a later rail over.
+    /// Kuhn's augmenting paths (Naval Research Logistics Quarterly 2, 1955): a paired rail stays
+    /// paired, perhaps with another partner, so that no early choice leaves a later rail over.
     fn match_rails(&mut self, most: usize) {
         for rail in 0..self.of_ours.len() {
             if self.by_ours.iter().flatten().count() == most {
@@ -205,8 +207,8 @@ impl<'a> Matching<'a> {
         self.by_theirs[self.candidates[index].theirs] = Some(index);
     }
 
-    /// Adds second lanes of rails: for the rails that are left over at either end, and then, if `fill`, until there are `most`
-    /// lanes.
+    /// Adds second lanes of rails: for the rails that are left over at either end, and then, if
+    /// `fill`, until there are `most` lanes.
     fn add_lanes(&mut self, most: usize, fill: bool) {
         let mut used = self.used();
         while used.len() < most {

@@ -1,16 +1,18 @@
-//! The pairing of rails: a pure function from the offers of both ends to pairs of rails, with the reasons.
+//! The pairing of rails: a pure function from the offers of both ends to pairs of rails, with the
+//! reasons.
 //!
-//! Two rails form a pair if their addresses are in one subnet, so that a lane leaves and arrives by the intended NICs. If no pair of addresses is in one
-//! subnet, as with routed networks or behind address translation, the rails are paired in order, and the pairing notes that the routes decide.
+//! Two rails form a pair if their addresses are in one subnet, so that a lane leaves and arrives by
+//! the intended NICs. If no pair of addresses is in one subnet, as with routed networks or behind
+//! address translation, the rails are paired in order, and the pairing notes that the routes
+//! decide.
 
 mod contact;
 mod matching;
 mod relation;
 
+use crate::{LaneAddress, parameters::MAX_LANES};
 pub use contact::pair_with_contact;
 pub use relation::Relation;
-
-use crate::{LaneAddress, parameters::MAX_LANES};
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
 
@@ -30,9 +32,9 @@ impl fmt::Display for RailId {
 pub struct LaneCandidate {
     /// The rail, by its number at its own end.
     pub rail: RailId,
-    /// The transport and address, with the port at an end that listens, else with port 0. At the calling end the
-    /// address may be unspecified (0.0.0.0): the routes then choose it. The scope of a link-local address of IPv6 is
-    /// the caller's interface; 0 is unknown.
+    /// The transport and address, with the port at an end that listens, else with port 0. At the
+    /// calling end the address may be unspecified (0.0.0.0): the routes then choose it. The
+    /// scope of a link-local address of IPv6 is the caller's interface; 0 is unknown.
     pub address: LaneAddress,
     /// Length of the address's network prefix in bits; `None` is unknown.
     pub prefix_len: Option<u8>,
@@ -68,8 +70,8 @@ pub struct Pair {
     pub relation: Relation,
     /// The reason for this pair.
     pub why: String,
-    /// Whether `theirs` is a further address of the name that the pair before leads to. The lane begins after that of
-    /// the pair before, as [`Calls`](crate::opening::Calls) decides.
+    /// Whether `theirs` is a further address of the name that the pair before leads to. The lane
+    /// begins after that of the pair before, as [`Calls`](crate::opening::Calls) decides.
     #[serde(default)]
     pub is_further: bool,
 }
@@ -86,26 +88,30 @@ pub struct Unpaired {
 /// The most lanes that an end offers, and that are paired.
 pub const MAX_OFFERS: usize = MAX_LANES;
 
-/// Pairs this end's offers with the peer's, into `wish` lanes. `None` makes as many lanes as it takes to use every rail that can be paired.
+/// Pairs this end's offers with the peer's, into `wish` lanes. `None` makes as many lanes as it
+/// takes to use every rail that can be paired.
 ///
 /// Equal offers give equal pairings, in any order. The rules, in this order:
-/// 1. Two rails form a pair if they have addresses of one transport in one subnet, as [`Relation`] defines it. Only if no pair of rails has such
-///    addresses are rails paired across subnets, and a note says so.
-/// 2. No rail gets a second lane while another that could be paired with the same one has none, and no rail is left over that could
-///    be paired.
-/// 3. The fastest rails of ours come first, each with the rail that makes the fastest lane, and among those with the one
-///    whose speed is nearest.
-/// 4. Equally fast rails are paired by the order of their nodes, then of their rails, then of their addresses.
+/// 1. Two rails form a pair if they have addresses of one transport in one subnet, as [`Relation`]
+///    defines it. Only if no pair of rails has such addresses are rails paired across subnets, and
+///    a note says so.
+/// 2. No rail gets a second lane while another that could be paired with the same one has none, and
+///    no rail is left over that could be paired.
+/// 3. The fastest rails of ours come first, each with the rail that makes the fastest lane, and
+///    among those with the one whose speed is nearest.
+/// 4. Equally fast rails are paired by the order of their nodes, then of their rails, then of their
+///    addresses.
 ///
 /// No more than [`MAX_OFFERS`] lanes are paired.
 pub fn pair(ours: &[LaneCandidate], theirs: &[LaneCandidate], wish: Option<usize>) -> Pairing {
     matching::pair(ours, theirs, wish)
 }
 
-/// Makes the pairs of a caller who names the peer's addresses: rail *i* of ours with address *i*; the shorter list starts over. The peer's rails are
-/// unknown, so each address counts as one rail.
+/// Makes the pairs of a caller who names the peer's addresses: rail *i* of ours with address *i*;
+/// the shorter list starts over. The peer's rails are unknown, so each address counts as one rail.
 ///
-/// A rail that cannot call an address, for want of one of that family, leaves it to the next rail that can.
+/// A rail that cannot call an address, for want of one of that family, leaves it to the next rail
+/// that can.
 ///
 /// If an address of a rail is in the same subnet, the pair shows that address.
 pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
@@ -137,8 +143,9 @@ pub fn in_order(ours: &[LaneCandidate], remotes: &[LaneAddress]) -> Pairing {
     Pairing { pairs, unpaired_ours: Vec::new(), unpaired_theirs: Vec::new(), notes: Vec::new() }
 }
 
-/// Makes the pairs of a caller who names the peer by names, each of which has one or more addresses: all of them [in
-/// order](in_order). An address that no rail can call is left out if its name has one that a rail can call.
+/// Makes the pairs of a caller who names the peer by names, each of which has one or more
+/// addresses: all of them [in order](in_order). An address that no rail can call is left out if its
+/// name has one that a rail can call.
 pub fn in_order_by_name(ours: &[LaneCandidate], names: &[Vec<LaneAddress>]) -> Pairing {
     let mut remotes = Vec::new();
     for addresses in names {
@@ -160,12 +167,14 @@ pub fn in_order_by_name(ours: &[LaneCandidate], names: &[Vec<LaneAddress>]) -> P
     pairing
 }
 
-/// Leaves out the last addresses of names until all names together have at most `max`, the names with the most
-/// addresses first. Each name keeps its first address. Gives the number of addresses left out.
+/// Leaves out the last addresses of names until all names together have at most `max`, the names
+/// with the most addresses first. Each name keeps its first address. Gives the number of addresses
+/// left out.
 pub fn limit_names(names: &mut [Vec<LaneAddress>], max: usize) -> usize {
     let count = |names: &[Vec<LaneAddress>]| names.iter().map(Vec::len).sum::<usize>();
     let before = count(names);
-    // All names have the same limit; the first that are longer have one address more, as long as there is room.
+    // All names have the same limit; the first that are longer have one address more, as long as there
+    // is room.
     let limit = (1..=max).rev().find(|limit| names.iter().map(|name| name.len().min(*limit)).sum::<usize>() <= max);
     let limit = limit.unwrap_or(1);
     let mut spare = max.saturating_sub(names.iter().map(|name| name.len().min(limit)).sum());
@@ -177,7 +186,8 @@ pub fn limit_names(names: &mut [Vec<LaneAddress>], max: usize) -> usize {
     before - count(names)
 }
 
-/// Whether that rail of ours, or any, has an address of the same family, or leaves its address to the routes.
+/// Whether that rail of ours, or any, has an address of the same family, or leaves its address to
+/// the routes.
 fn can_call(ours: &[LaneCandidate], rail: Option<RailId>, address: LaneAddress) -> bool {
     let is_v4 = address.socket.ip().to_canonical().is_ipv4();
     let fits = |offer: &LaneCandidate| offer.ip().is_unspecified() || offer.ip().is_ipv4() == is_v4;
@@ -190,7 +200,8 @@ impl LaneCandidate {
         self.address.socket.ip().to_canonical()
     }
 
-    /// Whether the address is valid on one link only (RFC 4291, section 2.5.6). An end can call it only with a scope, which only the caller knows.
+    /// Whether the address is valid on one link only (RFC 4291, section 2.5.6). An end can call it
+    /// only with a scope, which only the caller knows.
     pub fn is_link_local(&self) -> bool {
         relation::is_link_local(self.ip())
     }

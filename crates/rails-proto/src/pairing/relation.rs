@@ -11,16 +11,17 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Relation {
-    /// Both addresses are in one subnet: the longer of the known prefixes holds for both, or the addresses are equal. A
-    /// prefix of all bits, or of none, says nothing about an address's neighbours and counts as unknown.
+    /// Both addresses are in one subnet: the longer of the known prefixes holds for both, or the
+    /// addresses are equal. A prefix of all bits, or of none, says nothing about an address's
+    /// neighbours and counts as unknown.
     Subnet {
         /// The network's address.
         network: IpAddr,
         /// The network's prefix in bits.
         prefix_len: u8,
     },
-    /// Both addresses are link-local ones of IPv6 with the same scope: the caller has reached the remote address from
-    /// the interface of the local one.
+    /// Both addresses are link-local ones of IPv6 with the same scope: the caller has reached the
+    /// remote address from the interface of the local one.
     Link,
     /// Both addresses are loopback addresses of one family.
     Loopback,

@@ -1,8 +1,10 @@
 use super::*;
 use crate::Scheme;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+};
 
 fn offer(rail: usize, address: &str, gbps: u64) -> LaneCandidate {
     let (ip, prefix_len) = address.split_once('/').map_or((address, None), |(ip, length)| (ip, length.parse().ok()));
@@ -118,7 +120,8 @@ fn pairs_by_speed_and_then_by_node() {
 
 #[test]
 fn no_early_choice_leaves_a_rail_over() {
-    // Our rail 0 could pair with either rail of theirs, our rail 1 only with their rail 0, which our rail 0 would take first.
+    // Our rail 0 could pair with either rail of theirs, our rail 1 only with their rail 0, which our
+    // rail 0 would take first.
     let ours = [offer(0, "10.0.1.1/24", 100), offer(0, "10.0.2.1/24", 100), offer(1, "10.0.1.9/24", 25)];
     let theirs = [offer(0, "10.0.1.2/24", 100), offer(1, "10.0.2.2/24", 25)];
     assert_eq!(rails(&pair(&ours, &theirs, None)), [(0, 1), (1, 0)]);

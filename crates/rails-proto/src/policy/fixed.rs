@@ -4,8 +4,9 @@ use super::{Decision, LaneView, Policy, SchedulerView, StripePolicy, Wait};
 
 /// Stripes in turn: of equal length, or by the lanes' weights.
 ///
-/// If the application has not written a whole stripe, its lane may send it in several chunks. The turn skips a lane that is not usable.
-/// Requeued bytes have no turn: the next lane with room takes them. The policy never reinjects.
+/// If the application has not written a whole stripe, its lane may send it in several chunks. The
+/// turn skips a lane that is not usable. Requeued bytes have no turn: the next lane with room takes
+/// them. The policy never reinjects.
 #[derive(Debug, Clone, Copy)]
 pub struct Static {
     weighted: bool,
@@ -17,8 +18,8 @@ impl Static {
         Self { weighted: false }
     }
 
-    /// Gives shares by [`LaneView::weight`]: the heaviest lane's stripe is the longest chunk, and the others' stripes are shorter. A weight
-    /// of 0 counts as the least weight above 0.
+    /// Gives shares by [`LaneView::weight`]: the heaviest lane's stripe is the longest chunk, and
+    /// the others' stripes are shorter. A weight of 0 counts as the least weight above 0.
     pub fn weighted() -> Self {
         Self { weighted: true }
     }

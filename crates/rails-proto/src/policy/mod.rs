@@ -1,21 +1,28 @@
 //! The policy of a stream: which bytes a lane takes next, and when it takes none.
 //!
-//! The scheduler of a [connection](crate::connection) asks the policy whenever a lane has room, and carries the answer out. The policy only decides; it sees time
-//! and bytes in its [view](SchedulerView). The rules lie in five files: `adaptive.rs` and `fixed.rs` decide, `view.rs` estimates arrivals,
-//! `reinjection.rs` finds late chunks, and `probing.rs` sets how often and with how much to probe an unused lane.
+//! The scheduler of a [connection](crate::connection) asks the policy whenever a lane has room, and
+//! carries the answer out. The policy only decides; it sees time and bytes in its
+//! [view](SchedulerView). The rules lie in five files: `adaptive.rs` and `fixed.rs` decide,
+//! `view.rs` estimates arrivals, `reinjection.rs` finds late chunks, and `probing.rs` sets how
+//! often and with how much to probe an unused lane.
 //!
-//! The scheduler enforces three rules under every policy. It sends nothing beyond the peer's window. It treats an answer that it cannot carry out
-//! as [`Decision::Wait`]. And it overrules a policy that leaves a stream standing: if the policy has given no lane any of the waiting bytes for
-//! [`LONGEST_REFUSAL`], and no lane expects an acknowledgement, the next lane that asks takes some of them.
+//! The scheduler enforces three rules under every policy. It sends nothing beyond the peer's
+//! window. It treats an answer that it cannot carry out as [`Decision::Wait`]. And it overrules a
+//! policy that leaves a stream standing: if the policy has given no lane any of the waiting bytes
+//! for [`LONGEST_REFUSAL`], and no lane expects an acknowledgement, the next lane that asks takes
+//! some of them.
 //!
 //! # To change a rule
-//! A rule is a function of the view, so it changes in one of these files, and `tests.rs` decides over plain views. `tests/simulation/scenarios.rs` then
-//! runs whole streams over slow, far and breaking links under the changed rule; for lost packets there is `rails-bench lab emulated --loss`. The scheduler
-//! sends probes (`Scheduler::probe`) by itself.
+//! A rule is a function of the view, so it changes in one of these files, and `tests.rs` decides
+//! over plain views. `tests/simulation/scenarios.rs` then runs whole streams over slow, far and
+//! breaking links under the changed rule; for lost packets there is `rails-bench lab emulated
+//! --loss`. The scheduler sends probes (`Scheduler::probe`) by itself.
 //!
-//! A new fact about a lane is a field of [`LaneView`]. On its way from the kernel it passes `TransportStats` (rails-net), `ActiveLane::sample`
-//! (rails-multirail), `TransportSample` (`lane/progress.rs`), `LinkSample` (`connection/health.rs`), a method beside `Lane::observe_rtt`
-//! (`scheduler/lane.rs`), and `Lane::view`, which fills the view. The record writes it: raise `VERSION` in `record/file.rs`; older records are refused then.
+//! A new fact about a lane is a field of [`LaneView`]. On its way from the kernel it passes
+//! `TransportStats` (rails-net), `ActiveLane::sample` (rails-multirail), `TransportSample`
+//! (`lane/progress.rs`), `LinkSample` (`connection/health.rs`), a method beside `Lane::observe_rtt`
+//! (`scheduler/lane.rs`), and `Lane::view`, which fills the view. The record writes it: raise
+//! `VERSION` in `record/file.rs`; older records are refused then.
 
 mod adaptive;
 mod fixed;
@@ -30,31 +37,35 @@ pub use fixed::Static;
 pub(crate) use probing::{probe_allowance, probe_interval};
 #[cfg(test)]
 pub(crate) use reinjection::UNKNOWN_SERVICE;
+use serde::{Deserialize, Serialize};
+use std::{fmt, time::Duration};
 pub(crate) use view::InFlight;
 pub use view::{ChunkView, LaneView, Requeued, SchedulerView, Streak};
 
-use serde::{Deserialize, Serialize};
-use std::{fmt, time::Duration};
-
 /// The rule that shares the bytes of a stream out among its lanes.
 ///
-/// Each `lane` is a lane's [slot](crate::connection::LaneId), not its number: a later lane may get the slot.
+/// Each `lane` is a lane's [slot](crate::connection::LaneId), not its number: a later lane may get
+/// the slot.
 ///
-/// A policy without a memory is a function of the view, and each of its recorded decisions can be [replayed](crate::record::Record::replay)
-/// alone. The built-in policies have no memory. A policy with a memory keeps it up to date through the callbacks.
+/// A policy without a memory is a function of the view, and each of its recorded decisions can be
+/// [replayed](crate::record::Record::replay) alone. The built-in policies have no memory. A policy
+/// with a memory keeps it up to date through the callbacks.
 pub trait StripePolicy: fmt::Debug + Send {
-    /// Decides for `lane`, which has room. The scheduler may ask the same question more than once, and for a lane that has not asked yet.
+    /// Decides for `lane`, which has room. The scheduler may ask the same question more than once,
+    /// and for a lane that has not asked yet.
     fn decide(&self, view: &SchedulerView<'_>, lane: usize) -> Decision;
 
-    /// The longest chunk that a lane in this state takes, in bytes. The peer takes chunks of at most `longest` bytes. The driver lets about as
-    /// much wait in the kernel. Default: `longest`.
+    /// The longest chunk that a lane in this state takes, in bytes. The peer takes chunks of at
+    /// most `longest` bytes. The driver lets about as much wait in the kernel. Default:
+    /// `longest`.
     fn longest_chunk(&self, lane: &LaneView, longest: usize) -> usize {
         let _ = lane;
         longest
     }
 
-    /// Whether the policy ever answers [`Decision::Reinject`]. If so, idle lanes ask again when a chunk of another lane is
-    /// [overdue](SchedulerView::overdue_after), and the scheduler sometimes probes a lane that gets nothing with a copy. Default: no.
+    /// Whether the policy ever answers [`Decision::Reinject`]. If so, idle lanes ask again when a
+    /// chunk of another lane is [overdue](SchedulerView::overdue_after), and the scheduler
+    /// sometimes probes a lane that gets nothing with a copy. Default: no.
     fn reinjects(&self) -> bool {
         false
     }
@@ -74,7 +85,8 @@ pub trait StripePolicy: fmt::Debug + Send {
         let _ = (lane, bytes);
     }
 
-    /// `lane` was lost or has stalled: its bytes that no other lane has in flight are requeued. Default: does nothing.
+    /// `lane` was lost or has stalled: its bytes that no other lane has in flight are requeued.
+    /// Default: does nothing.
     fn on_lost(&mut self, lane: usize) {
         let _ = lane;
     }
@@ -84,12 +96,13 @@ pub trait StripePolicy: fmt::Debug + Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The lane takes at most so many new bytes. The scheduler treats 0 as 1, and gives no more than [`SchedulerView::longest_chunk`] and the
-    /// waiting bytes.
+    /// The lane takes at most so many new bytes. The scheduler treats 0 as 1, and gives no more
+    /// than [`SchedulerView::longest_chunk`] and the waiting bytes.
     New(usize),
     /// The lane takes the first of the [requeued](SchedulerView::requeued) bytes, at most so many.
     Requeue(usize),
-    /// The lane sends the chunk at this offset again. Another lane has it in flight, and this one has not.
+    /// The lane sends the chunk at this offset again. Another lane has it in flight, and this one
+    /// has not.
     Reinject(u64),
     /// The lane takes nothing.
     Wait(Wait),
@@ -140,13 +153,15 @@ pub enum Cause {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// Late binding: a lane with room takes the next chunk, so that each lane carries as much as it can; see [`Adaptive`].
+    /// Late binding: a lane with room takes the next chunk, so that each lane carries as much as it
+    /// can; see [`Adaptive`].
     #[default]
     Adaptive,
-    /// Equal shares in turn, regardless of the lanes' rates: the static striping of the paper (section II.A). It is as slow as its slowest lane,
-    /// and serves for comparison.
+    /// Equal shares in turn, regardless of the lanes' rates: the static striping of the paper
+    /// (section II.A). It is as slow as its slowest lane, and serves for comparison.
     Static,
-    /// Shares in turn by each lane's weight, regardless of the lanes' present rates: as good as the weights are.
+    /// Shares in turn by each lane's weight, regardless of the lanes' present rates: as good as the
+    /// weights are.
     Weighted,
 }
 
@@ -161,7 +176,8 @@ impl Policy {
     }
 }
 
-/// A decision for the log. The driver [logs](Self::log) it when it holds no lock: the application's subscriber may use the stream.
+/// A decision for the log. The driver [logs](Self::log) it when it holds no lock: the application's
+/// subscriber may use the stream.
 #[derive(Debug)]
 pub struct Traced {
     pub(crate) slot: usize,
@@ -184,8 +200,9 @@ impl Traced {
 pub const TRACE_TARGET: &str = "rails_proto::decisions";
 /// The time after which newer observations make up half of the estimate of a lane's rate.
 pub const HALF_LIFE: Duration = Duration::from_millis(50);
-/// How long bytes wait that the policy gives to no lane, while no lane expects an acknowledgement. No policy of this crate comes near it: the
-/// lane that the policy prefers takes the bytes as soon as it is woken.
+/// How long bytes wait that the policy gives to no lane, while no lane expects an acknowledgement.
+/// No policy of this crate comes near it: the lane that the policy prefers takes the bytes as soon
+/// as it is woken.
 pub const LONGEST_REFUSAL: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

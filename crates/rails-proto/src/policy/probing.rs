@@ -1,16 +1,18 @@
-//! Probes of a lane that gets nothing: its estimates grow old, and a copy of a few bytes renews them.
+//! Probes of a lane that gets nothing: its estimates grow old, and a copy of a few bytes renews
+//! them.
 
 use super::adaptive::FIRST_CHUNK;
 use std::time::Duration;
 
-/// How many bytes a probe may copy now, in a stream that has sent `sent` bytes and has copied `probed` of them before. Probes copy less
-/// than one byte in [`PROBED_PART`].
+/// How many bytes a probe may copy now, in a stream that has sent `sent` bytes and has copied
+/// `probed` of them before. Probes copy less than one byte in [`PROBED_PART`].
 pub(crate) fn probe_allowance(sent: u64, probed: u64) -> usize {
     let allowed = (sent / PROBED_PART).saturating_sub(probed);
     PROBE_LENGTH.min(usize::try_from(allowed).unwrap_or(PROBE_LENGTH))
 }
 
-/// How long after its last probe a lane is probed again, if it has had `tries` probes since it was last used.
+/// How long after its last probe a lane is probed again, if it has had `tries` probes since it was
+/// last used.
 pub(crate) fn probe_interval(tries: u32) -> Duration {
     (FIRST_TRY * (1 << tries.min(4))).min(LONGEST_PAUSE)
 }
@@ -19,7 +21,7 @@ pub(crate) fn probe_interval(tries: u32) -> Duration {
 const PROBE_LENGTH: usize = FIRST_CHUNK;
 /// Probes copy at most one in so many bytes.
 const PROBED_PART: u64 = 100;
-/// The time before the first probe of a lane that gets nothing; later intervals grow. So a restored link is in use again well within
-/// two seconds, and a lane of no use costs 16 KiB a second.
+/// The time before the first probe of a lane that gets nothing; later intervals grow. So a restored
+/// link is in use again well within two seconds, and a lane of no use costs 16 KiB a second.
 const FIRST_TRY: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! When a lane sends a chunk again that another lane still has in flight.
 //!
-//! A slow lane must not hold up the fast ones, either at the end of the stream or because the window is full behind its chunk. The peer drops
-//! the copy that arrives second.
+//! A slow lane must not hold up the fast ones, either at the end of the stream or because the
+//! window is full behind its chunk. The peer drops the copy that arrives second.
 
 use super::{ChunkView, LaneView, SchedulerView};
 use std::time::Duration;
@@ -11,7 +11,8 @@ pub(super) fn overdue(view: &SchedulerView<'_>, lane: usize) -> Option<ChunkView
     view.first(lane).filter(|chunk| is_overdue(view, chunk))
 }
 
-/// Of the oldest chunks of the other lanes, the one with the lowest offset that `lane` would deliver sooner.
+/// Of the oldest chunks of the other lanes, the one with the lowest offset that `lane` would
+/// deliver sooner.
 pub(super) fn slower(view: &SchedulerView<'_>, lane: usize) -> Option<ChunkView> {
     let own = view.lanes[lane].would_take();
     let is_slower = |chunk: &ChunkView| {
@@ -25,8 +26,9 @@ pub(super) fn slower(view: &SchedulerView<'_>, lane: usize) -> Option<ChunkView>
 }
 
 impl SchedulerView<'_> {
-    /// How long a chunk is in flight on `lane` before it is overdue: so much longer than earlier chunks took there that something must be
-    /// wrong. If the peer has acknowledged none on `lane`, that is four times as long as chunks take on the fastest of the other lanes.
+    /// How long a chunk is in flight on `lane` before it is overdue: so much longer than earlier
+    /// chunks took there that something must be wrong. If the peer has acknowledged none on
+    /// `lane`, that is four times as long as chunks take on the fastest of the other lanes.
     pub fn overdue_after(&self, lane: usize) -> Duration {
         let LaneView { service, service_is_bound, rtt, .. } = self.lanes[lane];
         let round_trips = 4 * rtt.unwrap_or_default();
@@ -40,7 +42,8 @@ impl SchedulerView<'_> {
         }
     }
 
-    /// Whether another lane would deliver a chunk sooner than `lane`, which delivers it in `remaining`.
+    /// Whether another lane would deliver a chunk sooner than `lane`, which delivers it in
+    /// `remaining`.
     pub fn is_slower(&self, lane: usize, remaining: Duration) -> bool {
         self.others_service(lane).is_some_and(|own| pays(own, Duration::ZERO, remaining))
     }
@@ -56,7 +59,8 @@ fn is_overdue(view: &SchedulerView<'_>, chunk: &ChunkView) -> bool {
     chunk.age >= view.overdue_after(chunk.lane)
 }
 
-/// Whether a second copy of a chunk pays. The copy takes `own`; the chunk has been in flight for `age` and takes `theirs` in all.
+/// Whether a second copy of a chunk pays. The copy takes `own`; the chunk has been in flight for
+/// `age` and takes `theirs` in all.
 fn pays(own: Duration, age: Duration, theirs: Duration) -> bool {
     age.saturating_add(2 * own).saturating_add(MIN_GAIN) < theirs
 }
@@ -65,7 +69,9 @@ fn pays(own: Duration, age: Duration, theirs: Duration) -> bool {
 const MIN_GAIN: Duration = Duration::from_millis(50);
 /// The longest time that a chunk may take on a lane without any acknowledged chunk.
 pub(crate) const UNKNOWN_SERVICE: Duration = Duration::from_millis(500);
-/// No chunk on a lane with an estimate is overdue before this: acknowledgements wait for up to 8 ms, and a busy machine may schedule threads late.
+/// No chunk on a lane with an estimate is overdue before this: acknowledgements wait for up to 8
+/// ms, and a busy machine may schedule threads late.
 const MIN_OVERDUE: Duration = Duration::from_millis(60);
-/// Every chunk is overdue after this, or four round trips: a lane may be as slow as that, but then no reader waits for it.
+/// Every chunk is overdue after this, or four round trips: a lane may be as slow as that, but then
+/// no reader waits for it.
 const LONGEST_OVERDUE: Duration = Duration::from_millis(200);

@@ -1,4 +1,5 @@
-//! The rules over plain views, without a scheduler. A [`Snapshot`] holds a view and its chunks in flight.
+//! The rules over plain views, without a scheduler. A [`Snapshot`] holds a view and its chunks in
+//! flight.
 
 use super::{reinjection::slower, *};
 use crate::{parameters::ACK_DELAY, record::Snapshot};
@@ -7,7 +8,8 @@ const MS: Duration = Duration::from_millis(1);
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 
-/// An idle lane that carries so many megabytes per second, and whose chunks take a round trip of so many milliseconds.
+/// An idle lane that carries so many megabytes per second, and whose chunks take a round trip of so
+/// many milliseconds.
 fn lane(megabytes: u32, rtt: u32) -> LaneView {
     LaneView {
         usable: true,
@@ -51,7 +53,8 @@ fn a_chunk_is_five_milliseconds_of_a_lane() {
     assert_eq!([1e4, 20e6, 1e9].map(|rate| length(Some(rate))), [16 * KIB, 100_000, 256 * KIB]);
 }
 
-/// The rule of ECF: 16 KiB take 36 ms on the slow lane. The fast one delivers 64 KiB before that, and 32 MiB only long after.
+/// The rule of ECF: 16 KiB take 36 ms on the slow lane. The fast one delivers 64 KiB before that,
+/// and 32 MiB only long after.
 #[test]
 fn slow_lane_leaves_bytes_to_a_faster_one() {
     let few = waiting(slow_and_fast(), 64 * KIB);
@@ -60,7 +63,8 @@ fn slow_lane_leaves_bytes_to_a_faster_one() {
     assert_eq!([0, 1].map(|lane| decide(&many, lane)), [Decision::New(16 * KIB), Decision::New(256 * KIB)]);
 }
 
-/// The fast lane delivers the bytes sooner although it has no room yet, as long as few bytes are in flight on it.
+/// The fast lane delivers the bytes sooner although it has no room yet, as long as few bytes are in
+/// flight on it.
 #[test]
 fn slow_lane_waits_until_a_faster_one_has_room() {
     let behind = |in_flight| {
@@ -86,7 +90,8 @@ fn a_stream_with_one_lane() {
     assert!(!view.view().is_slower(0, Duration::MAX) && slower(&view.view(), 0).is_none());
 }
 
-/// An overdue chunk that the peer needs next goes before new bytes, and behind those of a lost lane.
+/// An overdue chunk that the peer needs next goes before new bytes, and behind those of a lost
+/// lane.
 #[test]
 fn reinjection_of_an_overdue_chunk() {
     let overdue = snapshot(slow_and_fast()).view().overdue_after(0);
@@ -97,7 +102,8 @@ fn reinjection_of_an_overdue_chunk() {
     assert_eq!(decide(&Snapshot { requeued, ..at(overdue) }, 1), Decision::Requeue(256 * KIB));
 }
 
-/// A chunk is sent again only if a copy arrives much sooner, and only by a lane that has nothing new to send.
+/// A chunk is sent again only if a copy arrives much sooner, and only by a lane that has nothing
+/// new to send.
 #[test]
 fn reinjection_from_a_slower_lane() {
     let left = |remaining| {

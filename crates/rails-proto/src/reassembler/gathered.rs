@@ -2,11 +2,13 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// A part of the stream that has arrived in part, with a buffer for all of it. Offsets count from its beginning.
+/// A part of the stream that has arrived in part, with a buffer for all of it. Offsets count from
+/// its beginning.
 #[derive(Debug)]
 pub(super) struct Gathered {
     room: BytesMut,
-    /// The runs that have arrived, with start and end: in order, and no two touch. Two bytes each are enough, for the buffer is short.
+    /// The runs that have arrived, with start and end: in order, and no two touch. Two bytes each
+    /// are enough, for the buffer is short.
     filled: Vec<(u16, u16)>,
 }
 

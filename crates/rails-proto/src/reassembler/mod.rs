@@ -14,17 +14,23 @@ use std::collections::BTreeMap;
 
 /// Puts the chunks of a stream back in order.
 ///
-/// The reassembler holds at most a window of unread bytes. Bytes beyond it are a [`Violation`], for the peer knows the
-/// limit. A byte that has arrived before is dropped, whether in a copy of the same chunk or in one that overlaps it.
+/// The reassembler holds at most a window of unread bytes. Bytes beyond it are a [`Violation`], for
+/// the peer knows the limit. A byte that has arrived before is dropped, whether in a copy of the
+/// same chunk or in one that overlaps it.
 ///
 /// # Memory
 /// For any peer, the memory is at most a window and a tenth of it, and 16 KiB for tiny chunks:
-/// * A chunk of 8 KiB or more keeps the buffer in which it arrived. The rest of a chunk that overlaps others keeps its buffer only while the unused parts
-///   of such buffers are less than 1/64 of the window; otherwise it is copied. An entry and a buffer's header are 4 % of the shortest.
-/// * The reassembler copies smaller chunks together, into buffers that cover up to 16 KiB of the stream, with its holes. These overlap no other buffer,
-///   so all together take no more than the window. A list of runs records the bytes that have arrived in them, with at most 8 bytes for each run.
-/// * There are at most twice as many runs as an honest peer leaves gaps (it has no more than a chunk for each 2 KiB of the window in flight, or 1,024):
-///   less than 1 % of the window. More are a [`Violation`].
+/// * A chunk of 8 KiB or more keeps the buffer in which it arrived. The rest of a chunk that
+///   overlaps others keeps its buffer only while the unused parts of such buffers are less than
+///   1/64 of the window; otherwise it is copied. An entry and a buffer's header are 4 % of the
+///   shortest.
+/// * The reassembler copies smaller chunks together, into buffers that cover up to 16 KiB of the
+///   stream, with its holes. These overlap no other buffer, so all together take no more than the
+///   window. A list of runs records the bytes that have arrived in them, with at most 8 bytes for
+///   each run.
+/// * There are at most twice as many runs as an honest peer leaves gaps (it has no more than a
+///   chunk for each 2 KiB of the window in flight, or 1,024): less than 1 % of the window. More are
+///   a [`Violation`].
 #[derive(Debug)]
 pub struct Reassembler {
     window: ReceiveWindow,
@@ -55,7 +61,8 @@ pub enum Admission {
 enum Segment {
     /// A chunk as it arrived, or the new part of it, and how much longer its buffer is.
     Whole { bytes: Bytes, waste: u64 },
-    /// Gathered small chunks: a stream of tiny writes must not cost a map entry and an allocation for each write.
+    /// Gathered small chunks: a stream of tiny writes must not cost a map entry and an allocation
+    /// for each write.
     Gathered(Gathered),
 }
 
@@ -96,7 +103,8 @@ impl Reassembler {
     /// Takes a chunk.
     ///
     /// # Errors
-    /// [`Violation`], as [`Reassembler::admit`] finds it, or because the chunks lie in too many pieces.
+    /// [`Violation`], as [`Reassembler::admit`] finds it, or because the chunks lie in too many
+    /// pieces.
     pub fn insert(&mut self, header: &DataHeader, payload: Bytes) -> Result<(), Violation> {
         self.admit(header)?;
         if header.fin {
@@ -209,8 +217,8 @@ impl Reassembler {
         self.window.bytes_arrived() - self.window.bytes_read()
     }
 
-    /// The memory of the unread bytes, without the overhead of each chunk: their count, and the room for missing bytes between tiny chunks. It is at most the
-    /// window.
+    /// The memory of the unread bytes, without the overhead of each chunk: their count, and the
+    /// room for missing bytes between tiny chunks. It is at most the window.
     pub(crate) fn memory_held(&self) -> u64 {
         self.bytes_held() + self.holes
     }
@@ -222,7 +230,8 @@ impl Reassembler {
         }
     }
 
-    /// The end of the bytes that have arrived from `at` on, within one segment, if the byte at `at` has arrived.
+    /// The end of the bytes that have arrived from `at` on, within one segment, if the byte at `at`
+    /// has arrived.
     fn run_end(&self, at: u64) -> Option<u64> {
         let (from, held) = self.segments.range(..=at).next_back()?;
         let end = match held {
@@ -232,8 +241,8 @@ impl Reassembler {
         end.map(|end| from + end)
     }
 
-    /// Takes the first bytes of `rest`, which lies at `at` and is the rest of a chunk of `brought` bytes. Returns how many it took; 0 if it has only made a
-    /// buffer for them.
+    /// Takes the first bytes of `rest`, which lies at `at` and is the rest of a chunk of `brought`
+    /// bytes. Returns how many it took; 0 if it has only made a buffer for them.
     fn take(&mut self, at: u64, rest: &Bytes, brought: u64) -> Result<usize, Violation> {
         let before = self.segments.range_mut(..=at).next_back();
         match before.filter(|(from, held)| at - *from < held.extent()) {
@@ -280,13 +289,15 @@ impl Reassembler {
         self.segments.insert(at, segment);
     }
 
-    /// Makes a buffer for the part of the stream around `at`; no segment begins between `at` and `next`.
+    /// Makes a buffer for the part of the stream around `at`; no segment begins between `at` and
+    /// `next`.
     fn make_place(&mut self, at: u64, next: u64) {
         let most = next.min(self.limit());
         let before = self.segments.range(..at).next_back();
         let before_ends = before.map_or(self.window.bytes_read(), |(from, held)| from + held.extent());
         let small = before.filter(|(_, held)| matches!(held, Segment::Whole { bytes, .. } if bytes.len() < SMALL));
-        // A small chunk in a buffer of its own joins the gathered ones. It may reach beyond the end of a block.
+        // A small chunk in a buffer of its own joins the gathered ones. It may reach beyond the end of a
+        // block.
         let block = small.map_or(at, |_| before_ends) / BLOCK * BLOCK;
         let end = (block + BLOCK).min(most);
         if let Some(from) = small.map(|(from, _)| *from).filter(|_| at < end)
@@ -335,12 +346,14 @@ impl Segment {
     }
 }
 
-/// The most runs: more than an honest peer can leave gaps, for before each run there is a chunk in flight.
+/// The most runs: more than an honest peer can leave gaps, for before each run there is a chunk in
+/// flight.
 fn max_runs(window: u64) -> usize {
     2 * max_chunks(window)
 }
 
-/// Chunks below this many bytes are copied together: a copy of 8 KiB costs no more than a map entry and a buffer.
+/// Chunks below this many bytes are copied together: a copy of 8 KiB costs no more than a map entry
+/// and a buffer.
 const SMALL: usize = 8 << 10;
 /// The most bytes of the stream that one buffer for small chunks covers.
 const BLOCK: u64 = 16 << 10;

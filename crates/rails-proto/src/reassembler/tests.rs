@@ -49,7 +49,8 @@ fn tiny_chunks_are_gathered() {
     assert!(reassembler.segments.len() as u64 <= 100_000 / BLOCK + 1);
 }
 
-/// Every other chunk arrives first, as when one of two lanes lags behind, and the application does not read.
+/// Every other chunk arrives first, as when one of two lanes lags behind, and the application does
+/// not read.
 #[test]
 fn tiny_chunks_are_gathered_in_any_order() {
     let mut reassembler = Reassembler::new(1 << 24);
@@ -151,8 +152,9 @@ proptest! {
     }
 }
 
-/// The memory of a reassembler: the length of its buffers, and the greatest overhead of each entry and run. That is an entry of a map whose nodes are
-/// half full, the header of a shared buffer, and the allocator's header before each.
+/// The memory of a reassembler: the length of its buffers, and the greatest overhead of each entry
+/// and run. That is an entry of a map whose nodes are half full, the header of a shared buffer, and
+/// the allocator's header before each.
 fn memory(reassembler: &Reassembler) -> u64 {
     let entry = 2 * (8 + size_of::<Segment>() as u64);
     let of = |held: &Segment| match held {

@@ -1,7 +1,8 @@
 //! A record as text: lines of JSON.
 //!
-//! The first line is a [`Header`], and each line after it an [`Entry`]. Times are whole nanoseconds. The version changes whenever an older
-//! reader would misread the lines, or an older record would be replayed wrongly.
+//! The first line is a [`Header`], and each line after it an [`Entry`]. Times are whole
+//! nanoseconds. The version changes whenever an older reader would misread the lines, or an older
+//! record would be replayed wrongly.
 
 use super::{Decided, Entry, Record, RecordedEvent};
 use crate::{

@@ -1,21 +1,22 @@
 //! The decisions of a policy as a record: its views, its answers, and the events that followed.
 //!
-//! On request, a [connection](crate::connection::Connection::record_decisions) keeps the newest of its decisions in a ring.
-//! [`Display`](std::fmt::Display) writes a [`Record`] as text and [`FromStr`](std::str::FromStr) reads it. [`Record::replay`] makes its
-//! decisions again under a policy.
+//! On request, a [connection](crate::connection::Connection::record_decisions) keeps the newest of
+//! its decisions in a ring. [`Display`](std::fmt::Display) writes a [`Record`] as text and
+//! [`FromStr`](std::str::FromStr) reads it. [`Record::replay`] makes its decisions again under a
+//! policy.
 //!
-//! Each `lane` in a record is a lane's slot ([`LaneId`](crate::connection::LaneId)). [`Record::numbers`] and [`RecordedEvent::Joined`] map it to the
-//! lane's number, which the log, the events and the statistics use.
+//! Each `lane` in a record is a lane's slot ([`LaneId`](crate::connection::LaneId)).
+//! [`Record::numbers`] and [`RecordedEvent::Joined`] map it to the lane's number, which the log,
+//! the events and the statistics use.
 
 mod file;
 mod replay;
 mod ring;
 
+use crate::policy::{ChunkView, Decision, InFlight, LaneView, Policy, Requeued, SchedulerView, Sent, Streak};
 pub use file::RecordError;
 pub use replay::Difference;
 pub(crate) use ring::Recorder;
-
-use crate::policy::{ChunkView, Decision, InFlight, LaneView, Policy, Requeued, SchedulerView, Sent, Streak};
 use serde::{Deserialize, Serialize};
 use serde_with::{As, DurationNanoSeconds};
 use std::time::Duration;
@@ -27,7 +28,8 @@ pub struct Record {
     pub policy: Option<Policy>,
     /// The number of entries dropped before the first one in the record.
     pub dropped: u64,
-    /// The number of the lane in each slot before the first entry in the record; `None` if there was none.
+    /// The number of the lane in each slot before the first entry in the record; `None` if there
+    /// was none.
     pub numbers: Vec<Option<u16>>,
     /// The entries.
     pub entries: Vec<Entry>,
@@ -44,7 +46,8 @@ pub struct Entry {
     pub event: RecordedEvent,
 }
 
-/// An event: a decision, one of the callbacks of a [policy](crate::policy::StripePolicy), or a lane that joined.
+/// An event: a decision, one of the callbacks of a [policy](crate::policy::StripePolicy), or a lane
+/// that joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedEvent {

@@ -20,8 +20,9 @@ pub struct Difference<'a> {
 impl Record {
     /// Makes every decision again under `policy`, and returns those that differ.
     ///
-    /// The policy gets the views of the recorded one, and its callbacks get the events of the recorded run. So a different decision has no
-    /// consequences for later decisions. A policy with a memory of its own has to see a record from its beginning
+    /// The policy gets the views of the recorded one, and its callbacks get the events of the
+    /// recorded run. So a different decision has no consequences for later decisions. A policy
+    /// with a memory of its own has to see a record from its beginning
     /// ([`dropped`](Self::dropped) is 0).
     pub fn replay(&self, policy: &mut dyn StripePolicy) -> Vec<Difference<'_>> {
         let mut differences = Vec::new();

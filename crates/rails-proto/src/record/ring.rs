@@ -4,7 +4,8 @@ use super::{Decided, Entry, Record, RecordedEvent, Snapshot};
 use crate::policy::{Decision, Policy};
 use std::{collections::VecDeque, time::Instant};
 
-/// A ring of entries. A full ring allocates no more memory: for a new entry it drops the oldest, and reuses the memory of its view.
+/// A ring of entries. A full ring allocates no more memory: for a new entry it drops the oldest,
+/// and reuses the memory of its view.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     capacity: usize,
@@ -18,7 +19,8 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Creates a ring that keeps the newest `capacity` entries, at least one. `numbers` are those of the lanes in each slot.
+    /// Creates a ring that keeps the newest `capacity` entries, at least one. `numbers` are those
+    /// of the lanes in each slot.
     pub(crate) fn new(capacity: usize, numbers: Vec<Option<u16>>) -> Self {
         let capacity = capacity.max(1);
         let entries = VecDeque::with_capacity(capacity);

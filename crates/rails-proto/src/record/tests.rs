@@ -109,8 +109,8 @@ fn numbers_of_the_lanes_in_their_slots() {
 /// An entry of each kind, as [`VERSION`] writes them.
 const EACH_KIND: &str = include_str!("version_2.jsonl");
 
-/// If this fails, the lines have another shape than those that this version wrote elsewhere: raise [`VERSION`], and write the file anew under its
-/// name.
+/// If this fails, the lines have another shape than those that this version wrote elsewhere: raise
+/// [`VERSION`], and write the file anew under its name.
 #[test]
 fn lines_of_this_version() {
     let record = EACH_KIND.parse::<Record>().expect("this version wrote it");
@@ -127,8 +127,8 @@ fn lines_of_this_version() {
     assert_eq!(record.replay(&mut *Policy::Adaptive.build()), []);
 }
 
-/// A test of one decision, from one line of a record: lane 1, in slot 0, declines bytes that another lane delivers sooner. A faster lane would take
-/// them.
+/// A test of one decision, from one line of a record: lane 1, in slot 0, declines bytes that
+/// another lane delivers sooner. A faster lane would take them.
 #[test]
 fn one_line_of_a_record_as_a_test() {
     let line = EACH_KIND.lines().find(|line| line.contains("sooner_elsewhere")).expect("the file has such a line");

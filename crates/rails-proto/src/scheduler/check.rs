@@ -5,8 +5,8 @@ use super::{
     outstanding::{Answer, Outstanding, bit},
 };
 
-/// Each byte that was sent and is not known to be delivered is in one segment. Each segment is requeued, or in flight
-/// on a lane that is up, has not stalled and answers for it.
+/// Each byte that was sent and is not known to be delivered is in one segment. Each segment is
+/// requeued, or in flight on a lane that is up, has not stalled and answers for it.
 ///
 /// # Panics
 /// If that does not hold.
@@ -41,5 +41,6 @@ pub(super) fn check(lanes: &Lanes, outstanding: &Outstanding) {
     }
 }
 
-/// The most segments that are checked, so that the check is quick. More segments bring no new cases.
+/// The most segments that are checked, so that the check is quick. More segments bring no new
+/// cases.
 const MAX_CHECKED: usize = 256;

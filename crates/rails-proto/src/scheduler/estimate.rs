@@ -3,8 +3,8 @@
 use crate::policy::HALF_LIFE;
 use std::time::Duration;
 
-/// A mean of observations, each weighted by its duration. A half-life of newer observations halves the weight of the
-/// older ones.
+/// A mean of observations, each weighted by its duration. A half-life of newer observations halves
+/// the weight of the older ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Estimate(Option<f64>);
 

@@ -15,10 +15,11 @@ use crate::{
 };
 use std::time::Instant;
 
-/// The lanes of a stream, and the bytes that they have taken and that are not known to be delivered.
+/// The lanes of a stream, and the bytes that they have taken and that are not known to be
+/// delivered.
 ///
-/// The two change together: a segment is in flight on the lanes that it names, and on no other. Each change ends with a
-/// [check] of that.
+/// The two change together: a segment is in flight on the lanes that it names, and on no other.
+/// Each change ends with a [check] of that.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     lanes: Lanes,
@@ -98,14 +99,16 @@ impl Flight {
         self.check();
     }
 
-    /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile.
+    /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken
+    /// meanwhile.
     pub(super) fn restore(&mut self, lane: usize) {
         self.lanes[lane].restore();
         self.outstanding.resume(lane, self.lanes[lane].transmissions().ranges());
         self.check();
     }
 
-    /// Live lanes answer for the requeued segments that they sent too, the one in the lowest slot first.
+    /// Live lanes answer for the requeued segments that they sent too, the one in the lowest slot
+    /// first.
     fn let_others_answer(&mut self) {
         for (slot, lane) in self.lanes.iter().filter(|(_, lane)| lane.is_live()) {
             if self.outstanding.requeued_size().0 > 0 {
@@ -206,8 +209,8 @@ impl Flight {
         Some(chunk)
     }
 
-    /// Gives `lane` the chunk at `offset`, for which another lane answers: `lane` answers for it from here on. `None`
-    /// if there is no such chunk, or if `lane` has it in flight itself.
+    /// Gives `lane` the chunk at `offset`, for which another lane answers: `lane` answers for it
+    /// from here on. `None` if there is no such chunk, or if `lane` has it in flight itself.
     pub(super) fn reinject(&mut self, now: Instant, lane: usize, offset: u64) -> Option<Chunk> {
         let segment = self.outstanding.at(offset)?;
         if segment.answering().is_none() || segment.is_sent_on(lane) {
@@ -218,7 +221,8 @@ impl Flight {
         Some(chunk)
     }
 
-    /// Gives `lane` a copy of at most `most` bytes that another lane has in flight, and still answers for.
+    /// Gives `lane` a copy of at most `most` bytes that another lane has in flight, and still
+    /// answers for.
     pub(super) fn probe(&mut self, now: Instant, lane: usize, most: usize) -> Option<Chunk> {
         let offset = self.probe_of(lane, most)?;
         let chunk = self.outstanding.copy(offset, most, self.next_transmission(lane))?;
@@ -227,8 +231,8 @@ impl Flight {
         Some(chunk)
     }
 
-    /// The offset of a probe of `lane`, which has nothing in flight: the latest segment that another lane answers for
-    /// and that has at most `most` bytes, or can be cut.
+    /// The offset of a probe of `lane`, which has nothing in flight: the latest segment that
+    /// another lane answers for and that has at most `most` bytes, or can be cut.
     pub(super) fn probe_of(&self, lane: usize, most: usize) -> Option<u64> {
         if !self.lanes[lane].is_usable() || self.lanes[lane].in_flight_chunks() > 0 {
             return None;
@@ -251,9 +255,9 @@ impl Flight {
         self.check();
     }
 
-    /// An acknowledgement has come on `lane`, of a peer that has read everything below `consumed`. A lane that had
-    /// stalled makes progress again if it is the first to count a chunk. Returns the bytes of the chunks that it is the
-    /// first to count, if there are any.
+    /// An acknowledgement has come on `lane`, of a peer that has read everything below `consumed`.
+    /// A lane that had stalled makes progress again if it is the first to count a chunk.
+    /// Returns the bytes of the chunks that it is the first to count, if there are any.
     pub(super) fn acknowledge(&mut self, now: Instant, lane: usize, ack: &Ack, consumed: u64) -> Option<u64> {
         let answers = self.lanes[lane].is_stalled() && self.lanes[lane].is_answered_by(ack.chunks);
         let mut delivered = None;
@@ -273,7 +277,8 @@ impl Flight {
         delivered
     }
 
-    /// The peer has read everything below `consumed`. A lane that alone had a chunk of that in flight has delivered it.
+    /// The peer has read everything below `consumed`. A lane that alone had a chunk of that in
+    /// flight has delivered it.
     fn settle(&mut self, now: Instant, consumed: u64) {
         for (slot, lane) in self.lanes.iter_mut() {
             let sent_on = |range| self.outstanding.within(range).next().map(Segment::sent_on);

@@ -16,12 +16,14 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// Records the newest `capacity` decisions and events. `numbers` are those of the lanes in each slot.
+    /// Records the newest `capacity` decisions and events. `numbers` are those of the lanes in each
+    /// slot.
     pub(super) fn record(&mut self, capacity: usize, numbers: Vec<Option<u16>>) {
         self.recorder = Some(Box::new(Recorder::new(capacity, numbers)));
     }
 
-    /// Takes the record of decisions by `policy` since the last call. `None` if they are not recorded.
+    /// Takes the record of decisions by `policy` since the last call. `None` if they are not
+    /// recorded.
     pub(super) fn take_record(&mut self, policy: Option<Policy>) -> Option<Record> {
         self.recorder.as_mut().map(|recorder| recorder.take(policy))
     }
@@ -43,7 +45,8 @@ impl Journal {
         }
     }
 
-    /// Memory for the policy's view, for [`Journal::decided`]. `None` if the decisions are not recorded.
+    /// Memory for the policy's view, for [`Journal::decided`]. `None` if the decisions are not
+    /// recorded.
     pub(super) fn blank_view(&mut self) -> Option<Snapshot> {
         self.recorder.as_mut().map(|recorder| recorder.blank_view())
     }

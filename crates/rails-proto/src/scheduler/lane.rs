@@ -18,11 +18,12 @@ use std::{
 /// The traits of a lane when it joins.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LaneTraits {
-    /// The lane's number: the same at both ends and in all of its connections, and so the one by which the log, the
-    /// events and the statistics name the lane. Its [slot](crate::connection::LaneId) is another.
+    /// The lane's number: the same at both ends and in all of its connections, and so the one by
+    /// which the log, the events and the statistics name the lane. Its
+    /// [slot](crate::connection::LaneId) is another.
     pub number: u16,
-    /// The lane's share under a [weighted](crate::policy::Policy::Weighted) policy: its nominal speed, or the
-    /// application's wish.
+    /// The lane's share under a [weighted](crate::policy::Policy::Weighted) policy: its nominal
+    /// speed, or the application's wish.
     pub weight: u32,
     /// The lane's round trip, if this end has measured it.
     pub rtt: Option<Duration>,
@@ -106,8 +107,8 @@ impl Lane {
         self.pace.acknowledged_at()
     }
 
-    /// When the lane last made progress: an acknowledgement came, or it took a chunk while it had none. `None` while it
-    /// has nothing in flight.
+    /// When the lane last made progress: an acknowledgement came, or it took a chunk while it had
+    /// none. `None` while it has nothing in flight.
     pub(crate) fn progress_at(&self) -> Option<Instant> {
         self.transmissions.oldest().map(|oldest| self.pace.progress_at(oldest))
     }
@@ -122,8 +123,8 @@ impl Lane {
         self.transmissions.acknowledged_by(chunks).is_some()
     }
 
-    /// Whether the lane can expect an acknowledgement. After a long time none may ever come, though the transport
-    /// reports no error.
+    /// Whether the lane can expect an acknowledgement. After a long time none may ever come, though
+    /// the transport reports no error.
     pub(super) fn is_moving(&self, now: Instant) -> bool {
         let newest = self.transmissions.newest().filter(|_| self.is_live());
         newest.is_some_and(|sent| now < self.pace.progress_at(sent) + LONGEST_WAY)
@@ -144,8 +145,8 @@ impl Lane {
         }
     }
 
-    /// The part at `offset` of the chunk that the lane sends as `by`, as the policy sees it at `now`. `None` if the
-    /// chunk is not in flight.
+    /// The part at `offset` of the chunk that the lane sends as `by`, as the policy sees it at
+    /// `now`. `None` if the chunk is not in flight.
     pub(super) fn chunk_view(&self, now: Option<Instant>, by: Answer, offset: u64) -> Option<ChunkView> {
         let (sent, oldest) = (self.transmissions.get(by.number)?, self.transmissions.oldest()?);
         let age = |sent: &Transmission| now.map_or(Duration::ZERO, |now| now.saturating_duration_since(sent.taken()));
@@ -158,8 +159,8 @@ impl Lane {
         })
     }
 
-    /// How long the lane still needs to deliver chunk `number`, by its rate. `None` if the chunk is not in flight, or
-    /// the rate is not known.
+    /// How long the lane still needs to deliver chunk `number`, by its rate. `None` if the chunk is
+    /// not in flight, or the rate is not known.
     pub(super) fn remaining(&self, now: Instant, number: u64) -> Option<Duration> {
         let (sent, oldest) = (self.transmissions.get(number)?, self.transmissions.oldest()?);
         self.pace.remaining(now, self.transmissions.bytes_through(sent), oldest)
@@ -203,8 +204,8 @@ impl Lane {
         self.reissued.count(cause, chunk.length);
     }
 
-    /// The peer has acknowledged the first `chunks` that the lane took. Removes those in flight, and returns their
-    /// ranges.
+    /// The peer has acknowledged the first `chunks` that the lane took. Removes those in flight,
+    /// and returns their ranges.
     pub(super) fn acknowledge(&mut self, now: Instant, chunks: u64) -> impl Iterator<Item = Range<u64>> {
         if let Some(acknowledged) = self.transmissions.acknowledged_by(chunks) {
             self.pace.observe(now, acknowledged);
@@ -212,8 +213,9 @@ impl Lane {
         std::iter::from_fn(move || self.transmissions.pop_before(chunks).map(|sent| sent.range()))
     }
 
-    /// The peer has read everything below `consumed`, and this lane was `alone` in having some chunks of that in
-    /// flight. The age of a chunk that other lanes had in flight too tells how slow this one is.
+    /// The peer has read everything below `consumed`, and this lane was `alone` in having some
+    /// chunks of that in flight. The age of a chunk that other lanes had in flight too tells
+    /// how slow this one is.
     pub(super) fn settle(&mut self, now: Instant, consumed: u64, alone: impl Fn(&Transmission) -> bool) {
         self.transmissions.settle(consumed, alone, |sent| self.pace.observe_age(now, sent.taken()));
     }
@@ -224,6 +226,6 @@ impl Lane {
     }
 }
 
-/// A lane expects no acknowledgement any more after this time, in which it sends two chunks of the default maximum at
-/// 1 Mbit/s.
+/// A lane expects no acknowledgement any more after this time, in which it sends two chunks of the
+/// default maximum at 1 Mbit/s.
 const LONGEST_WAY: Duration = Duration::from_secs(10);

@@ -14,7 +14,8 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
-    /// The lanes as the policy sees them: one for each lane, and as old as the last [refresh](Lanes::refresh_views).
+    /// The lanes as the policy sees them: one for each lane, and as old as the last
+    /// [refresh](Lanes::refresh_views).
     views: Vec<LaneView>,
 }
 

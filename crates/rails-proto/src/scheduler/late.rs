@@ -19,15 +19,16 @@ impl<'a> Late<'a> {
         Self { lanes, outstanding }
     }
 
-    /// The chunk that the peer needs next, unless `besides` has it in flight too, as the policy sees it at `now`.
+    /// The chunk that the peer needs next, unless `besides` has it in flight too, as the policy
+    /// sees it at `now`.
     pub(super) fn first(&self, now: Option<Instant>, besides: usize) -> Option<ChunkView> {
         let first = self.outstanding.first().filter(|first| !first.is_sent_on(besides))?;
         let by = first.answering()?;
         self.lanes[by.lane].chunk_view(now, by, first.offset())
     }
 
-    /// The oldest chunk that `lane` answers for, of those that `besides` does not have in flight too, as the policy
-    /// sees it at `now`.
+    /// The oldest chunk that `lane` answers for, of those that `besides` does not have in flight
+    /// too, as the policy sees it at `now`.
     pub(super) fn oldest(&self, now: Option<Instant>, lane: usize, besides: usize) -> Option<ChunkView> {
         let mut answered = self.outstanding.answered_by(lane);
         let (number, segment) = answered.find(|(_, segment)| !segment.is_sent_on(besides))?;
@@ -46,9 +47,10 @@ impl<'a> Late<'a> {
         self.lanes[lane].remaining(now, number)
     }
 
-    /// The lane that alone is late: it holds the bytes that the peer needs next, and no other usable lane has any in
-    /// flight that are not delivered. `None` if the peer has acknowledged nothing on the others since the lane took
-    /// those bytes: then the peer may be the cause, not the lane.
+    /// The lane that alone is late: it holds the bytes that the peer needs next, and no other
+    /// usable lane has any in flight that are not delivered. `None` if the peer has
+    /// acknowledged nothing on the others since the lane took those bytes: then the peer may be
+    /// the cause, not the lane.
     pub(super) fn alone(&self) -> Option<usize> {
         let by = self.outstanding.first()?.answering()?;
         let (lane, taken) = (by.lane, self.taken(by)?);

@@ -1,15 +1,18 @@
-//! The sending side of a stream. When a lane has room, the scheduler asks the [policy](crate::policy) which bytes the
-//! lane takes, carries the answer out, and records which lane holds which byte.
+//! The sending side of a stream. When a lane has room, the scheduler asks the
+//! [policy](crate::policy) which bytes the lane takes, carries the answer out, and records which
+//! lane holds which byte.
 //!
-//! The scheduler knows a lane by its slot, the index of its [`LaneId`](crate::connection::LaneId): each parameter
-//! `lane` is one. The log, the events and the statistics name a lane by its [number](LaneTraits::number).
+//! The scheduler knows a lane by its slot, the index of its [`LaneId`](crate::connection::LaneId):
+//! each parameter `lane` is one. The log, the events and the statistics name a lane by its
+//! [number](LaneTraits::number).
 //!
-//! The [`Scheduler`] asks, and keeps no bytes itself. Its `send_buffer.rs` does, in three parts: `unsent.rs` has the
-//! bytes that no lane has taken, `window.rs` says how far lanes may send, and `flight.rs` knows which lane holds which
-//! byte. A flight is `lanes.rs` and `outstanding.rs`; `late.rs` asks both about times, and `check.rs` checks that they
-//! are in step. A lane in `lane.rs` is its state, its `transmissions.rs` and its `pace.rs`. Beside the buffer,
-//! `patience.rs` says how long the policy may refuse, and `journal.rs` keeps the decisions. No part touches the fields
-//! of another.
+//! The [`Scheduler`] asks, and keeps no bytes itself. Its `send_buffer.rs` does, in three parts:
+//! `unsent.rs` has the bytes that no lane has taken, `window.rs` says how far lanes may send, and
+//! `flight.rs` knows which lane holds which byte. A flight is `lanes.rs` and `outstanding.rs`;
+//! `late.rs` asks both about times, and `check.rs` checks that they are in step. A lane in
+//! `lane.rs` is its state, its `transmissions.rs` and its `pace.rs`. Beside the buffer,
+//! `patience.rs` says how long the policy may refuse, and `journal.rs` keeps the decisions. No part
+//! touches the fields of another.
 
 mod check;
 mod estimate;
@@ -28,9 +31,6 @@ mod unsent;
 mod unsent_bytes;
 mod window;
 
-pub use lane::LaneTraits;
-pub use reissued::{ByteCount, Reissued};
-
 use crate::{
     chunk::Chunk,
     policy::{Cause, Decision, SchedulerView, Sent, StripePolicy, Traced, probe_allowance},
@@ -42,7 +42,9 @@ use bytes::Bytes;
 use flight::Flight;
 use journal::Journal;
 use lane::Lane;
+pub use lane::LaneTraits;
 use patience::Patience;
+pub use reissued::{ByteCount, Reissued};
 use send_buffer::SendBuffer;
 use std::time::{Duration, Instant};
 use unsent::Unsent;
@@ -50,14 +52,16 @@ use window::SendWindow;
 
 /// The sending side of one direction of a stream.
 ///
-/// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy) gives it some of them.
-/// They are then in flight on that lane until the peer acknowledges them ([`Scheduler::handle_ack`]). If the lane is
-/// lost ([`Scheduler::lane_lost`]) or stalls ([`Scheduler::stall`]) before that, they are requeued for another lane.
-/// The policy may also send a chunk again on a second lane; the peer drops the copy that arrives second.
+/// Bytes wait in it until a lane has room ([`Scheduler::take`]) and the [policy](crate::policy)
+/// gives it some of them. They are then in flight on that lane until the peer acknowledges them
+/// ([`Scheduler::handle_ack`]). If the lane is lost ([`Scheduler::lane_lost`]) or stalls
+/// ([`Scheduler::stall`]) before that, they are requeued for another lane. The policy may also send
+/// a chunk again on a second lane; the peer drops the copy that arrives second.
 ///
-/// The peer chooses its window, and when it acknowledges. So the scheduler has a bound of its own for the bytes that it
-/// keeps until they are acknowledged: it sends no byte further than that behind the first unacknowledged one. Its
-/// memory is bounded by that and by its buffer, whatever the peer does.
+/// The peer chooses its window, and when it acknowledges. So the scheduler has a bound of its own
+/// for the bytes that it keeps until they are acknowledged: it sends no byte further than that
+/// behind the first unacknowledged one. Its memory is bounded by that and by its buffer, whatever
+/// the peer does.
 #[derive(Debug)]
 pub struct Scheduler {
     policy: Box<dyn StripePolicy>,
@@ -67,9 +71,10 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// Creates a scheduler that shares bytes out by `policy` in chunks of at most `longest_chunk` bytes, keeps at most
-    /// `buffer` bytes that no lane has taken and at most `max_unacknowledged` that the peer has not acknowledged, and
-    /// starts with the peer's `window`.
+    /// Creates a scheduler that shares bytes out by `policy` in chunks of at most `longest_chunk`
+    /// bytes, keeps at most `buffer` bytes that no lane has taken and at most
+    /// `max_unacknowledged` that the peer has not acknowledged, and starts with the peer's
+    /// `window`.
     pub fn new(
         policy: Box<dyn StripePolicy>,
         longest_chunk: usize,
@@ -157,15 +162,15 @@ impl Scheduler {
         self.note_lost(lane);
     }
 
-    /// Lane `lane` has stalled: the others may take its bytes too, and it takes none until an acknowledgement comes on
-    /// it, or the caller calls [`Scheduler::restore`].
+    /// Lane `lane` has stalled: the others may take its bytes too, and it takes none until an
+    /// acknowledgement comes on it, or the caller calls [`Scheduler::restore`].
     pub(crate) fn stall(&mut self, lane: usize) {
         self.buffer.flight_mut().stall(lane);
         self.note_lost(lane);
     }
 
-    /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken meanwhile. The
-    /// scheduler forgets the estimates of its speed.
+    /// Lane `lane` makes progress again: it answers for the chunks that no other lane has taken
+    /// meanwhile. The scheduler forgets the estimates of its speed.
     pub(crate) fn restore(&mut self, lane: usize) {
         self.buffer.flight_mut().restore(lane);
     }
@@ -192,7 +197,8 @@ impl Scheduler {
         longest.clamp(1, self.buffer.longest_chunk())
     }
 
-    /// Gives a lane that has room the next chunk, if there is one. The chunk is in flight on that lane from here on.
+    /// Gives a lane that has room the next chunk, if there is one. The chunk is in flight on that
+    /// lane from here on.
     pub fn take(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         debug_assert!(self.buffer.flight().lane(lane).is_up(), "a lane that is down asks for nothing");
         self.buffer.flight_mut().advance(now);
@@ -242,8 +248,9 @@ impl Scheduler {
         self.probe_length().is_some_and(|most| self.buffer.flight().probe_of(lane, most).is_some())
     }
 
-    /// Gives `lane` a copy of a few bytes that another lane has in flight. The other lane still answers for them, so
-    /// the peer does not wait for `lane`. The time that the copy takes renews the estimates.
+    /// Gives `lane` a copy of a few bytes that another lane has in flight. The other lane still
+    /// answers for them, so the peer does not wait for `lane`. The time that the copy takes
+    /// renews the estimates.
     pub(crate) fn probe(&mut self, now: Instant, lane: usize) -> Option<Chunk> {
         let most = self.probe_length()?;
         let chunk = self.buffer.flight_mut().probe(now, lane, most)?;
@@ -251,16 +258,17 @@ impl Scheduler {
         Some(chunk)
     }
 
-    /// The two estimates by which the policy gives `lane` nothing: the time that the lane needs for one chunk, and the
-    /// time that the best of the others needs for all waiting bytes, if they are known.
+    /// The two estimates by which the policy gives `lane` nothing: the time that the lane needs for
+    /// one chunk, and the time that the best of the others needs for all waiting bytes, if they
+    /// are known.
     pub(crate) fn arrivals(&mut self, lane: usize) -> (Option<Duration>, Option<Duration>) {
         self.buffer.flight_mut().refresh_lane_views();
         let waiting = self.buffer.unsent().ready(self.buffer.limit()).unwrap_or(0);
         self.buffer.view().arrivals(lane, self.chunk_length(lane).min(waiting), waiting)
     }
 
-    /// When the oldest chunk that `lane` answers for becomes [overdue](SchedulerView::overdue_after), so that another
-    /// lane should be asked about it.
+    /// When the oldest chunk that `lane` answers for becomes
+    /// [overdue](SchedulerView::overdue_after), so that another lane should be asked about it.
     pub(crate) fn overdue_at(&mut self, lane: usize) -> Option<Instant> {
         if !self.policy.reinjects() {
             return None;
@@ -286,9 +294,9 @@ impl Scheduler {
         first.and_then(|lane| self.overdue_at(lane)).is_some_and(|at| at <= now)
     }
 
-    /// Overrules a policy that gives nothing to a lane that asks. The lane gets a chunk if the policy has tried the
-    /// scheduler's [patience](Patience), and no lane can expect an acknowledgement that might change the policy's
-    /// answer.
+    /// Overrules a policy that gives nothing to a lane that asks. The lane gets a chunk if the
+    /// policy has tried the scheduler's [patience](Patience), and no lane can expect an
+    /// acknowledgement that might change the policy's answer.
     fn overrule(&mut self, now: Instant) -> Option<Decision> {
         if self.buffer.lanes_worth_of_work() == 0 || !self.patience.is_over(now) || self.buffer.flight().is_moving(now)
         {

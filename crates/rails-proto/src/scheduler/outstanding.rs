@@ -6,12 +6,14 @@ use std::{
     ops::Range,
 };
 
-/// Bytes that were sent and are not known to be delivered, in segments that lie in order and do not overlap.
+/// Bytes that were sent and are not known to be delivered, in segments that lie in order and do not
+/// overlap.
 ///
-/// This is the only record of which lane holds which byte. Only evidence of delivery removes a segment: an
-/// acknowledgement on a lane that sent it, or an offset beyond it up to which the peer has read. A lane that takes a
-/// part of a segment splits it, and segments are never joined. A [transmission](super::transmissions::Transmission) was
-/// one segment when its lane took it, so its range consists of whole segments as long as any of it is left.
+/// This is the only record of which lane holds which byte. Only evidence of delivery removes a
+/// segment: an acknowledgement on a lane that sent it, or an offset beyond it up to which the peer
+/// has read. A lane that takes a part of a segment splits it, and segments are never joined. A
+/// [transmission](super::transmissions::Transmission) was one segment when its lane took it, so its
+/// range consists of whole segments as long as any of it is left.
 #[derive(Debug, Default)]
 pub(super) struct Outstanding {
     segments: BTreeMap<u64, Segment>,
@@ -25,7 +27,8 @@ pub(super) struct Outstanding {
 /// The segments of each lane, and the requeued ones, to save a search.
 #[derive(Debug, Default, PartialEq)]
 struct Index {
-    /// The segments that each lane answers for: the numbers of the lane's transmissions, and the segments' offsets.
+    /// The segments that each lane answers for: the numbers of the lane's transmissions, and the
+    /// segments' offsets.
     answered: Vec<BTreeSet<(u64, u64)>>,
     /// The offsets of the segments that no lane answers for.
     requeued: BTreeSet<u64>,
@@ -37,8 +40,8 @@ struct Index {
 #[derive(Debug)]
 pub(super) struct Segment {
     chunk: Chunk,
-    /// The transmission that has to deliver the segment, on one of the lanes that sent it; `None` if it is requeued and
-    /// waits for a lane.
+    /// The transmission that has to deliver the segment, on one of the lanes that sent it; `None`
+    /// if it is requeued and waits for a lane.
     answering: Option<Answer>,
     /// The lanes that took the segment on their present connection.
     sent_on: u64,
@@ -102,7 +105,8 @@ impl Outstanding {
         (self.index.requeued.len(), self.index.requeued_bytes)
     }
 
-    /// The segments that `lane` answers for, with the numbers of their transmissions, in the order of these.
+    /// The segments that `lane` answers for, with the numbers of their transmissions, in the order
+    /// of these.
     pub(super) fn answered_by(&self, lane: usize) -> impl DoubleEndedIterator<Item = (u64, &Segment)> {
         let answered = self.index.answered.get(lane).into_iter().flatten();
         answered.map(|(number, offset)| (*number, &self.segments[offset]))
@@ -118,8 +122,8 @@ impl Outstanding {
         self.insert(Segment { chunk, answering: Some(by), sent_on: bit(by.lane) });
     }
 
-    /// Gives a lane the segment that begins at `offset`, or its first `most` bytes: the lane answers for them from here
-    /// on.
+    /// Gives a lane the segment that begins at `offset`, or its first `most` bytes: the lane
+    /// answers for them from here on.
     pub(super) fn send_again(&mut self, offset: u64, most: usize, by: Answer) -> Option<Chunk> {
         let mut segment = self.remove(offset)?;
         if let Some(rest) = segment.chunk.split_off(most) {
@@ -132,8 +136,8 @@ impl Outstanding {
         Some(chunk)
     }
 
-    /// Gives a lane a copy of the segment that begins at `offset`, or of its first `most` bytes. The lane that answers
-    /// for it stays the same.
+    /// Gives a lane a copy of the segment that begins at `offset`, or of its first `most` bytes.
+    /// The lane that answers for it stays the same.
     pub(super) fn copy(&mut self, offset: u64, most: usize, by: Answer) -> Option<Chunk> {
         let answering = self.segments.get(&offset)?.answering;
         let chunk = self.send_again(offset, most, by)?;
@@ -152,7 +156,8 @@ impl Outstanding {
         }
     }
 
-    /// The peer has read everything below `consumed`. The cost does not depend on the segments that stay.
+    /// The peer has read everything below `consumed`. The cost does not depend on the segments that
+    /// stay.
     pub(super) fn deliver_below(&mut self, consumed: u64) {
         while let Some(first) = self.first().filter(|first| first.chunk.is_known_below(consumed)) {
             let offset = first.offset();
@@ -166,8 +171,8 @@ impl Outstanding {
         *self = Self { delivered: self.delivered + self.len() as u64, ..Self::default() };
     }
 
-    /// `lane` no longer answers for its segments, though they may still arrive: they are requeued, until another lane
-    /// that sent them [answers](Self::resume) for them.
+    /// `lane` no longer answers for its segments, though they may still arrive: they are requeued,
+    /// until another lane that sent them [answers](Self::resume) for them.
     pub(super) fn release(&mut self, lane: usize) {
         let answered = self.index.answered.get_mut(lane).map(std::mem::take).unwrap_or_default();
         for (_, offset) in answered {
@@ -183,8 +188,8 @@ impl Outstanding {
         self.segments.values_mut().for_each(|segment| segment.sent_on &= !bit(lane));
     }
 
-    /// `lane` answers for the requeued segments that it sent in these transmissions, which are given by number and
-    /// range.
+    /// `lane` answers for the requeued segments that it sent in these transmissions, which are
+    /// given by number and range.
     pub(super) fn resume(&mut self, lane: usize, transmissions: impl Iterator<Item = (u64, Range<u64>)>) {
         for (number, Range { start, end }) in transmissions {
             let requeued: Vec<u64> = self.index.requeued.range(start..end.max(start + 1)).copied().collect();
@@ -199,7 +204,8 @@ impl Outstanding {
         }
     }
 
-    /// Checks that the segments do not overlap, that the end is the last of them, and that the index is right.
+    /// Checks that the segments do not overlap, that the end is the last of them, and that the
+    /// index is right.
     pub(super) fn check(&self) {
         let mut index = Index::default();
         for (offset, segment) in &self.segments {

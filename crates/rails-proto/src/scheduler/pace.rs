@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 pub(super) struct Pace {
     /// The least round trip that the driver measured.
     rtt: Option<Duration>,
-    /// How long a chunk takes on this lane from the moment the lane takes it to its acknowledgement.
+    /// How long a chunk takes on this lane from the moment the lane takes it to its
+    /// acknowledgement.
     service: Estimate,
     /// Chunks take at least this long, while the peer acknowledges none.
     service_at_least: Option<Duration>,
@@ -39,8 +40,8 @@ impl Pace {
         self.acknowledged_at
     }
 
-    /// When the lane last made progress, if the peer has acknowledged nothing since the lane took `sent`: then, or at
-    /// the last acknowledgement.
+    /// When the lane last made progress, if the peer has acknowledged nothing since the lane took
+    /// `sent`: then, or at the last acknowledgement.
     pub(super) fn progress_at(&self, sent: &Transmission) -> Instant {
         self.acknowledged_at.map_or(sent.taken(), |at| at.max(sent.taken()))
     }
@@ -50,15 +51,16 @@ impl Pace {
         self.service.get().map(Duration::from_secs_f64).max(self.service_at_least)
     }
 
-    /// Whether chunks have taken longer than the estimate since the last acknowledgement, so that [`Pace::service`] is
-    /// a lower bound.
+    /// Whether chunks have taken longer than the estimate since the last acknowledgement, so that
+    /// [`Pace::service`] is a lower bound.
     pub(super) fn is_service_bound(&self) -> bool {
         self.service_at_least.is_some()
     }
 
-    /// The estimated rate, in bytes per second. While the `oldest` chunk in flight takes longer than that rate
-    /// explains, the rate is at most what the chunk's age allows. Otherwise only an acknowledgement would lower the
-    /// estimate of a stuck lane, and the bytes left to the lane would wait for it.
+    /// The estimated rate, in bytes per second. While the `oldest` chunk in flight takes longer
+    /// than that rate explains, the rate is at most what the chunk's age allows. Otherwise only
+    /// an acknowledgement would lower the estimate of a stuck lane, and the bytes left to the
+    /// lane would wait for it.
     pub(super) fn rate(&self, now: Option<Instant>, oldest: Option<&Transmission>) -> Option<f64> {
         let rate = self.rate.get()?;
         let (Some(now), Some(oldest)) = (now, oldest) else { return Some(rate) };
@@ -68,13 +70,15 @@ impl Pace {
         Some(if busy_for > LONG_SAMPLE { rate.min(allowed) } else { rate })
     }
 
-    /// How long the lane still needs to deliver `bytes`, by its rate, if the `oldest` chunk in flight is among them.
+    /// How long the lane still needs to deliver `bytes`, by its rate, if the `oldest` chunk in
+    /// flight is among them.
     pub(super) fn remaining(&self, now: Instant, bytes: u64, oldest: &Transmission) -> Option<Duration> {
         let whole = Duration::try_from_secs_f64(bytes as f64 / self.rate.get()?).unwrap_or(Duration::MAX);
         Some(whole.saturating_sub(now.saturating_duration_since(self.progress_at(oldest))))
     }
 
-    /// Takes a round trip, as the driver measured it. The lane keeps the least: the others met queues.
+    /// Takes a round trip, as the driver measured it. The lane keeps the least: the others met
+    /// queues.
     pub(super) fn observe_rtt(&mut self, rtt: Duration) {
         self.rtt = Some(self.rtt.map_or(rtt, |known| known.min(rtt)));
     }
@@ -89,7 +93,8 @@ impl Pace {
         (self.rate, self.service, self.service_at_least) = Default::default();
     }
 
-    /// The peer has read a chunk that the lane took at `taken`, and has not acknowledged it on this lane.
+    /// The peer has read a chunk that the lane took at `taken`, and has not acknowledged it on this
+    /// lane.
     pub(super) fn observe_age(&mut self, now: Instant, taken: Instant) {
         let least = now.saturating_duration_since(taken);
         if self.service().is_none_or(|service| service < least) {
@@ -106,15 +111,16 @@ impl Pace {
         if is_stale {
             self.service = Estimate::default();
         }
-        // A lane that has had a chunk in flight and was never idle since the last acknowledgement was busy all the
-        // time.
+        // A lane that has had a chunk in flight and was never idle since the last acknowledgement was busy
+        // all the time.
         let since = self.acknowledged_at.filter(|at| *at >= oldest && self.rested_at.is_none_or(|rested| rested < *at));
         if let Some(since) = since {
             let busy_for = now.saturating_duration_since(since).max(SHORTEST_SAMPLE);
             self.rate.update(busy_for, bytes as f64 / busy_for.as_secs_f64());
         } else if bytes >= MIN_SAMPLE {
-            // Otherwise the time contains a round trip, the delay of the acknowledgement, and perhaps a pause: the lane
-            // is at least as fast as that. If the time is far longer than all of these, the lane is no faster either.
+            // Otherwise the time contains a round trip, the delay of the acknowledgement, and perhaps a pause:
+            // the lane is at least as fast as that. If the time is far longer than all of these,
+            // the lane is no faster either.
             let took = now.saturating_duration_since(oldest).saturating_sub(self.rtt.unwrap_or_default());
             let busy_for = (took - ACK_DELAY.min(took / 2)).max(SHORTEST_SAMPLE);
             let rate = bytes as f64 / busy_for.as_secs_f64();
@@ -133,9 +139,11 @@ impl Pace {
 
 /// So long after the last acknowledgement, a lane's estimates are stale.
 const STALE: Duration = Duration::from_millis(200);
-/// The shortest time that gives a rate: two acknowledgements that come together say nothing about it.
+/// The shortest time that gives a rate: two acknowledgements that come together say nothing about
+/// it.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(1);
 /// The fewest bytes that give a rate.
 const MIN_SAMPLE: u64 = 16 << 10;
-/// A lane that took so much longer than a round trip and a delayed acknowledgement explain was busy all the time.
+/// A lane that took so much longer than a round trip and a delayed acknowledgement explain was busy
+/// all the time.
 const LONG_SAMPLE: Duration = Duration::from_millis(20);

@@ -6,7 +6,8 @@ use std::time::Instant;
 /// How long the policy has given no lane any of the waiting bytes.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// When the policy first refused a lane although bytes waited, since it last gave bytes to a lane.
+    /// When the policy first refused a lane although bytes waited, since it last gave bytes to a
+    /// lane.
     refused_since: Option<Instant>,
 }
 
@@ -16,7 +17,8 @@ impl Patience {
         self.refused_since.is_some()
     }
 
-    /// The policy has refused a lane although bytes wait. Returns whether it has done so for [`LONGEST_REFUSAL`].
+    /// The policy has refused a lane although bytes wait. Returns whether it has done so for
+    /// [`LONGEST_REFUSAL`].
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         now >= *self.refused_since.get_or_insert(now) + LONGEST_REFUSAL
     }

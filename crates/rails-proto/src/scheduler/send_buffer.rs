@@ -10,8 +10,8 @@ use crate::{
 use bytes::Bytes;
 use std::time::Instant;
 
-/// The bytes of a stream that the peer is not known to have: those that no lane has taken, and those that lanes have
-/// taken, as far as the window lets them.
+/// The bytes of a stream that the peer is not known to have: those that no lane has taken, and
+/// those that lanes have taken, as far as the window lets them.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     longest_chunk: usize,
@@ -21,8 +21,8 @@ pub(crate) struct SendBuffer {
 }
 
 impl SendBuffer {
-    /// An empty buffer, which is cut into chunks of at most `longest_chunk` bytes. The application may let `capacity`
-    /// bytes wait in it.
+    /// An empty buffer, which is cut into chunks of at most `longest_chunk` bytes. The application
+    /// may let `capacity` bytes wait in it.
     pub(super) fn new(longest_chunk: usize, capacity: usize, window: SendWindow) -> Self {
         let (unsent, flight) = (Unsent::new(capacity), Flight::default());
         Self { longest_chunk: longest_chunk.max(1), unsent, window, flight }
@@ -48,8 +48,8 @@ impl SendBuffer {
         &mut self.flight
     }
 
-    /// Takes messages from here on. Returns whether it can: the application has written nothing and not finished the
-    /// stream.
+    /// Takes messages from here on. Returns whether it can: the application has written nothing and
+    /// not finished the stream.
     pub(crate) fn carry_messages(&mut self) -> bool {
         self.unsent.carry_messages(self.longest_chunk, self.window.size())
     }
@@ -75,8 +75,8 @@ impl SendBuffer {
         self.unsent.finish();
     }
 
-    /// The peer has read up to the offset `read` and reads no more: lanes take no more bytes. Returns how many of the
-    /// written bytes the peer has not read.
+    /// The peer has read up to the offset `read` and reads no more: lanes take no more bytes.
+    /// Returns how many of the written bytes the peer has not read.
     ///
     /// # Errors
     /// [`Violation::NeverSent`] if `read` lies beyond the last byte sent.
@@ -91,8 +91,8 @@ impl SendBuffer {
         Ok(sent + abandoned - read)
     }
 
-    /// Takes an acknowledgement that came on `lane`. Returns the bytes of the chunks that it is the first to count, if
-    /// there are any.
+    /// Takes an acknowledgement that came on `lane`. Returns the bytes of the chunks that it is the
+    /// first to count, if there are any.
     ///
     /// # Errors
     /// [`Violation::NeverSent`] if it acknowledges chunks or bytes that were not sent.
@@ -130,8 +130,8 @@ impl SendBuffer {
         self.unsent.next()
     }
 
-    /// How many bytes this end keeps for the peer: those that no lane has taken, and the range from the first
-    /// unacknowledged byte to the last that a lane has taken.
+    /// How many bytes this end keeps for the peer: those that no lane has taken, and the range from
+    /// the first unacknowledged byte to the last that a lane has taken.
     pub(crate) fn bytes_kept(&self) -> u64 {
         self.unsent.bytes() as u64 + (self.unsent.next() - self.first_unacknowledged())
     }
@@ -163,19 +163,21 @@ impl SendBuffer {
         !self.flight.is_all_acknowledged() || self.lanes_worth_of_work() > 0
     }
 
-    /// Whether the peer's window is full, more bytes wait, and `lane` alone is [late](Flight::late_lane).
+    /// Whether the peer's window is full, more bytes wait, and `lane` alone is
+    /// [late](Flight::late_lane).
     pub(crate) fn is_held_up_by(&self, lane: usize) -> bool {
         self.unsent.bytes() > 0 && self.lanes_worth_of_work() == 0 && self.flight.late_lane() == Some(lane)
     }
 
-    /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks may still get none.
+    /// How many lanes the waiting bytes could keep busy. This is an upper bound: a lane that asks
+    /// may still get none.
     pub(crate) fn lanes_worth_of_work(&self) -> usize {
         let new = self.ready().map_or(0, |ready| ready.div_ceil(self.longest_chunk).max(1));
         self.flight.requeued_chunks() + new
     }
 
-    /// Whether there is anything that `lane` might [take](super::Scheduler::take): most of the time a lane that asks
-    /// again has just taken the last bytes.
+    /// Whether there is anything that `lane` might [take](super::Scheduler::take): most of the time
+    /// a lane that asks again has just taken the last bytes.
     pub(crate) fn may_give(&self, lane: usize) -> bool {
         self.has_room(lane)
             && (self.flight.requeued_chunks() > 0
@@ -183,7 +185,8 @@ impl SendBuffer {
                 || self.flight.is_in_flight_besides(lane))
     }
 
-    /// Whether a lane may take one more chunk: each takes memory, even if another lane has delivered it.
+    /// Whether a lane may take one more chunk: each takes memory, even if another lane has
+    /// delivered it.
     pub(super) fn has_room(&self, lane: usize) -> bool {
         let lane = self.flight.lane(lane);
         lane.is_usable() && lane.in_flight_chunks() < self.window.max_chunks()
@@ -201,8 +204,8 @@ impl SendBuffer {
         }
     }
 
-    /// How many new bytes lanes may take, if any or the end: those that wait and fit the window, while this end may
-    /// keep one more chunk.
+    /// How many new bytes lanes may take, if any or the end: those that wait and fit the window,
+    /// while this end may keep one more chunk.
     fn ready(&self) -> Option<usize> {
         self.unsent.ready(self.limit()).filter(|_| self.may_keep_more())
     }

@@ -3,8 +3,9 @@
 use crate::chunk::Chunk;
 use std::{collections::VecDeque, ops::Range, time::Instant};
 
-/// The chunks that a lane has taken and the peer has not acknowledged on it, in order and with their times.
-/// [`Outstanding`](super::outstanding::Outstanding) alone says which bytes the lane still has to deliver.
+/// The chunks that a lane has taken and the peer has not acknowledged on it, in order and with
+/// their times. [`Outstanding`](super::outstanding::Outstanding) alone says which bytes the lane
+/// still has to deliver.
 #[derive(Debug, Default)]
 pub(super) struct Transmissions {
     /// Oldest first; the oldest is number `first` on this connection of the lane.
@@ -14,8 +15,8 @@ pub(super) struct Transmissions {
     bytes: u64,
     /// The bytes of all chunks that the lane has taken.
     taken: u64,
-    /// How many of the oldest the peer has read although it has not acknowledged them on this lane: other lanes may
-    /// have brought them.
+    /// How many of the oldest the peer has read although it has not acknowledged them on this lane:
+    /// other lanes may have brought them.
     read: usize,
 }
 
@@ -83,8 +84,8 @@ impl Transmissions {
         sent.through - (self.taken - self.bytes)
     }
 
-    /// The chunks that an acknowledgement of the first `chunks` of this connection is the first to count. `None` if
-    /// there are none.
+    /// The chunks that an acknowledgement of the first `chunks` of this connection is the first to
+    /// count. `None` if there are none.
     pub(super) fn acknowledged_by(&self, chunks: u64) -> Option<Acknowledged> {
         let count = chunks.saturating_sub(self.first) as usize;
         let newest = self.in_flight.get(count.checked_sub(1)?)?.taken;
@@ -100,7 +101,8 @@ impl Transmissions {
         self.in_flight.push_back(Transmission { offset, length, fin, taken, through: self.taken });
     }
 
-    /// Removes the oldest chunk in flight, if it is among the first `end` of this connection: it has arrived.
+    /// Removes the oldest chunk in flight, if it is among the first `end` of this connection: it
+    /// has arrived.
     pub(super) fn pop_before(&mut self, end: u64) -> Option<Transmission> {
         if self.first >= end {
             return None;
@@ -119,9 +121,10 @@ impl Transmissions {
         (self.bytes, self.read) = (0, 0);
     }
 
-    /// The peer has read everything below `consumed`. If the lane was `alone` in having a chunk of that in flight, it
-    /// has delivered the chunk and every chunk before it. A chunk that other lanes had in flight too may still be on
-    /// its way on this lane. Calls `late` with those of them that the peer has read since the last call.
+    /// The peer has read everything below `consumed`. If the lane was `alone` in having a chunk of
+    /// that in flight, it has delivered the chunk and every chunk before it. A chunk that other
+    /// lanes had in flight too may still be on its way on this lane. Calls `late` with those of
+    /// them that the peer has read since the last call.
     pub(super) fn settle(
         &mut self,
         consumed: u64,

@@ -35,7 +35,8 @@ impl Unsent {
         if self.is_finished() { 0 } else { self.capacity.saturating_sub(self.bytes()) }
     }
 
-    /// Whether the application may write so many bytes that a waiting writer is worth waking: a quarter of the buffer.
+    /// Whether the application may write so many bytes that a waiting writer is worth waking: a
+    /// quarter of the buffer.
     pub(crate) fn is_writer_worth_waking(&self) -> bool {
         self.writable_bytes() >= self.capacity / 4
     }
@@ -84,7 +85,8 @@ impl Unsent {
         }
     }
 
-    /// Discards the waiting bytes and the end: the peer reads no more. Returns how many bytes there were.
+    /// Discards the waiting bytes and the end: the peer reads no more. Returns how many bytes there
+    /// were.
     pub(super) fn give_up(&mut self) -> u64 {
         let abandoned = match &mut self.carried {
             Carried::Bytes(unsent) => unsent.give_up(),

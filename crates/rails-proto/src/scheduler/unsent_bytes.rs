@@ -8,7 +8,8 @@ use std::{collections::VecDeque, fmt};
 #[derive(Default)]
 pub(super) struct UnsentBytes {
     slices: VecDeque<Bytes>,
-    /// Small writes behind the slices, copied together: a slice for each would cost more memory than it has bytes.
+    /// Small writes behind the slices, copied together: a slice for each would cost more memory
+    /// than it has bytes.
     gathered: BytesMut,
     /// The number of bytes in both.
     bytes: usize,
@@ -124,5 +125,6 @@ impl fmt::Debug for UnsentBytes {
 const SMALL: usize = 4 << 10;
 /// The most bytes that are copied together.
 const GATHERED: usize = 64 << 10;
-/// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024, `IOV_MAX`).
+/// The most slices a chunk is made of: one `writev` takes them all (the kernel takes 1,024,
+/// `IOV_MAX`).
 const MAX_SLICES: usize = 64;

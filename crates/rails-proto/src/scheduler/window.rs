@@ -2,23 +2,24 @@
 
 use crate::parameters::{MAX_WINDOW, max_chunks};
 
-/// The peer's window and the limit that it has told, and the bounds of the memory that this end keeps for it.
+/// The peer's window and the limit that it has told, and the bounds of the memory that this end
+/// keeps for it.
 #[derive(Debug)]
 pub(crate) struct SendWindow {
     /// The peer's window. The limit minus the window is the offset up to which the peer has read.
     peer: u64,
     /// The offset up to which the peer lets this end send.
     peer_limit: u64,
-    /// How far behind the first unacknowledged byte this end may send. A range, not a sum: an acknowledged part of a
-    /// buffer frees nothing while another part of it is unacknowledged.
+    /// How far behind the first unacknowledged byte this end may send. A range, not a sum: an
+    /// acknowledged part of a buffer frees nothing while another part of it is unacknowledged.
     max_unacknowledged: u64,
     /// The peer has read everything below this offset.
     consumed: u64,
 }
 
 impl SendWindow {
-    /// The window of a peer that has read nothing. This end keeps at most `max_unacknowledged` bytes that the peer has
-    /// not acknowledged.
+    /// The window of a peer that has read nothing. This end keeps at most `max_unacknowledged`
+    /// bytes that the peer has not acknowledged.
     pub(super) fn new(peer: u64, max_unacknowledged: u64) -> Self {
         let max_unacknowledged = max_unacknowledged.clamp(1, MAX_WINDOW);
         Self { peer, peer_limit: peer, max_unacknowledged, consumed: 0 }
@@ -29,20 +30,20 @@ impl SendWindow {
         self.peer
     }
 
-    /// The most bytes of the stream that may be on their way at a time: the peer's window, or this end's bound if that
-    /// is less.
+    /// The most bytes of the stream that may be on their way at a time: the peer's window, or this
+    /// end's bound if that is less.
     pub(crate) fn size(&self) -> u64 {
         self.peer.min(self.max_unacknowledged)
     }
 
-    /// The most chunks that may be unacknowledged. Tiny chunks cost more memory than they have bytes, at either end. A
-    /// window full of chunks of two kibibytes stays below this bound.
+    /// The most chunks that may be unacknowledged. Tiny chunks cost more memory than they have
+    /// bytes, at either end. A window full of chunks of two kibibytes stays below this bound.
     pub(super) fn max_chunks(&self) -> usize {
         max_chunks(self.size())
     }
 
-    /// The offset up to which this end may send: as far as the peer lets it, and as far as it keeps bytes behind the
-    /// first unacknowledged one.
+    /// The offset up to which this end may send: as far as the peer lets it, and as far as it keeps
+    /// bytes behind the first unacknowledged one.
     pub(super) fn limit(&self, first_unacknowledged: u64) -> u64 {
         self.peer_limit.min(first_unacknowledged.saturating_add(self.max_unacknowledged))
     }

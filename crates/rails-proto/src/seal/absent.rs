@@ -1,5 +1,5 @@
-//! The types of the cipher in a build without it. They have no values, so no code that needs one can run. Their fields
-//! hide that from the compiler elsewhere, which would warn of such code.
+//! The types of the cipher in a build without it. They have no values, so no code that needs one
+//! can run. Their fields hide that from the compiler elsewhere, which would warn of such code.
 
 use super::{PacketRole, Role, SEALED_FRAME_LEN, SealError, Seals, TAG_LEN};
 use crate::{secret::Secret, wire::FRAME_LEN};

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// The most blocks of 16 bytes that one key seals, with each tag counted as one block: 16 GiB. To replace a key every few seconds
-/// costs nothing, and keeps the probability of a forgery a thousand times below that at the limit.
+/// The most blocks of 16 bytes that one key seals, with each tag counted as one block: 16 GiB. To
+/// replace a key every few seconds costs nothing, and keeps the probability of a forgery a thousand
+/// times below that at the limit.
 pub const BLOCKS_PER_KEY: u64 = 1 << 30;
 
 /// Seals the frames of one direction of one lane.
@@ -45,8 +46,8 @@ pub(crate) fn of_lane(secret: &Secret, transcript: &[u8; 32], ours: Role) -> Opt
 }
 
 impl Seals {
-    /// Derives the keys of a lane from the secret of its stream and the hash of the hello and the challenge of its own handshake,
-    /// which hold both nonces. `ours` is the role of this end.
+    /// Derives the keys of a lane from the secret of its stream and the hash of the hello and the
+    /// challenge of its own handshake, which hold both nonces. `ours` is the role of this end.
     pub fn derive(secret: &Secret, transcript: &[u8; 32], ours: Role) -> Self {
         Self::with_limit(secret, transcript, ours, BLOCKS_PER_KEY)
     }
@@ -69,7 +70,8 @@ impl Seals {
 }
 
 impl Sealer {
-    /// Seals whole frame headers, and then the payload, if any, that belongs to the last of them. Returns the bytes to send.
+    /// Seals whole frame headers, and then the payload, if any, that belongs to the last of them.
+    /// Returns the bytes to send.
     ///
     /// # Panics
     /// If `headers` is not a whole number of headers.
@@ -124,7 +126,8 @@ impl Opener {
         Ok(header)
     }
 
-    /// Opens a payload in place. The payload is not empty; `tag` are the [`TAG_LEN`] bytes that follow it.
+    /// Opens a payload in place. The payload is not empty; `tag` are the [`TAG_LEN`] bytes that
+    /// follow it.
     ///
     /// # Errors
     /// [`SealError`]; the bytes are then useless, and nothing more can be read from this lane.
@@ -139,7 +142,8 @@ impl Keys {
         Self { key: key_of(&traffic), traffic, record: 0, blocks: 0, most }
     }
 
-    /// The key and the nonce of the next record, which has `length` bytes. Both ends know the length beforehand.
+    /// The key and the nonce of the next record, which has `length` bytes. Both ends know the
+    /// length beforehand.
     fn next(&mut self, length: usize) -> (&LessSafeKey, Nonce) {
         let blocks = length.div_ceil(BLOCK_LEN) as u64 + 1;
         // A key takes its first record at any length, and a chunk has at most 2^20 blocks.
@@ -191,7 +195,8 @@ pub(super) fn expand(prk: &Prk, label: &[u8]) -> Zeroizing<[u8; 32]> {
     key
 }
 
-/// Opens one frame with its payload, if there is one. For tests and [`crate::fuzzing`]; a lane reads a frame piece by piece.
+/// Opens one frame with its payload, if there is one. For tests and [`crate::fuzzing`]; a lane
+/// reads a frame piece by piece.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn open(opener: &mut Opener, sealed: &[u8]) -> Result<(Vec<u8>, Vec<u8>), SealError> {
     let (header, rest) = sealed.split_first_chunk().expect("a header");

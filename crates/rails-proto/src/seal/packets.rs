@@ -12,12 +12,14 @@ use zeroize::Zeroizing;
 /// The packets that one key seals: so many of 9,000 bytes have 2^29 blocks of 16 bytes.
 pub const PACKETS_PER_KEY: u64 = 1 << 20;
 
-/// Seals the packets of one direction. Clones seal with the same keys, so that several threads may seal packets.
+/// Seals the packets of one direction. Clones seal with the same keys, so that several threads may
+/// seal packets.
 #[derive(Debug, Clone)]
 pub struct PacketSealer(Arc<Generation>);
 
-/// Opens the packets of one direction, in any order: each must be of the latest key that has opened one, or of its
-/// neighbours. Clones open packets on other threads; the caller [notes](Self::opened) these here.
+/// Opens the packets of one direction, in any order: each must be of the latest key that has opened
+/// one, or of its neighbours. Clones open packets on other threads; the caller
+/// [notes](Self::opened) these here.
 #[derive(Debug, Clone)]
 pub struct PacketOpener {
     previous: Option<Arc<Generation>>,
@@ -53,7 +55,8 @@ pub(crate) fn of_packets(
 }
 
 impl PacketSeals {
-    /// Derives the keys from a secret, the hash of the handshake's messages, and the packets' purpose.
+    /// Derives the keys from a secret, the hash of the handshake's messages, and the packets'
+    /// purpose.
     pub(crate) fn derive(secret: &Secret, transcript: &[u8; 32], purpose: PacketRole, ours: Role) -> Self {
         let prk = Salt::new(HKDF_SHA256, transcript).extract(secret.bytes());
         let first = |role| Arc::new(Generation::new(0, expand(&prk, purpose.label(role))));
@@ -67,16 +70,16 @@ impl PacketSeals {
 }
 
 impl PacketSealer {
-    /// Has the key of the packet of that number ready, which those below may not need any more. A clone that is made after
-    /// this need not derive it.
+    /// Has the key of the packet of that number ready, which those below may not need any more. A
+    /// clone that is made after this need not derive it.
     pub fn advance(&mut self, number: u64) {
         while self.0.number < number / PACKETS_PER_KEY {
             self.0 = Arc::new(self.0.next());
         }
     }
 
-    /// Seals the payload of a packet in place, and returns its tag, which covers the header too. The numbers rise, and each
-    /// is used once: for one content, if several threads seal it.
+    /// Seals the payload of a packet in place, and returns its tag, which covers the header too.
+    /// The numbers rise, and each is used once: for one content, if several threads seal it.
     ///
     /// # Panics
     /// If `number` belongs to a key that is not in use any more.

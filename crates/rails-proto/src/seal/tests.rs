@@ -87,7 +87,8 @@ fn payload_opened_as_a_header_and_vice_versa() {
 #[test]
 fn keys_are_replaced_in_step() {
     let payload = [Bytes::from(vec![5; 160])];
-    // A frame is 2 + 1 and 10 + 1 blocks: the payload of the third would pass 40, so it goes under a new key.
+    // A frame is 2 + 1 and 10 + 1 blocks: the payload of the third would pass 40, so it goes under a
+    // new key.
     let (mut near, mut far) = with_limit(1, 40);
     let (_, mut stubborn) = with_limit(1, 1_000);
     let mut opened = 0;

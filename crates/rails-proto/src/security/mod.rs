@@ -5,18 +5,18 @@ mod pin;
 #[cfg(feature = "tls")]
 mod tls;
 
+use crate::{
+    handshake::{Credentials, Mode},
+    secret::Secret,
+};
 #[cfg(feature = "tls")]
 pub use pin::{KeyPin, PinError};
 #[cfg(feature = "tls")]
 pub use tls::{Identity, TlsClient, TlsError, TlsServer};
 
-use crate::{
-    handshake::{Credentials, Mode},
-    secret::Secret,
-};
-
-/// How the ends of a stream, or of every stream of a listener, authenticate each other and protect its bytes. Both ends
-/// choose one mode: an end takes no other mode than its own, so no attacker on the path can make the two weaken it.
+/// How the ends of a stream, or of every stream of a listener, authenticate each other and protect
+/// its bytes. Both ends choose one mode: an end takes no other mode than its own, so no attacker on
+/// the path can make the two weaken it.
 ///
 /// | mode | peers that may join | possible attacks on the path |
 /// |---|---|---|
@@ -25,33 +25,35 @@ use crate::{
 /// | psk, encrypted (`encrypted`) | peers with the secret, any stream | cut lanes; read recorded frames once the secret is known |
 /// | tls (`tls_client`, `tls_server`) | the two ends of the TLS session that opened the stream | cut lanes |
 ///
-/// In the last two modes every lane seals its frames on its own rail's core: AES-256-GCM with keys that no other lane has
-/// ([`seal`](crate::seal)). The tag replaces the payload's checksum. An attacker on the path sees how much is sent and when, and the
-/// handshake's `Hello`. If the attacker changes a record, its lane ends, and the stream goes on over the others.
+/// In the last two modes every lane seals its frames on its own rail's core: AES-256-GCM with keys
+/// that no other lane has ([`seal`](crate::seal)). The tag replaces the payload's checksum. An
+/// attacker on the path sees how much is sent and when, and the handshake's `Hello`. If the
+/// attacker changes a record, its lane ends, and the stream goes on over the others.
 #[derive(Debug, Clone)]
 pub struct Security {
     mode: Mode,
     /// The credentials of a lane that opens a stream; `None` at an end that only listens.
     initiator: Option<Credentials>,
-    /// The credentials with which this end answers a lane that opens a stream; `None` at an end that only connects.
+    /// The credentials with which this end answers a lane that opens a stream; `None` at an end
+    /// that only connects.
     responder: Option<Credentials>,
 }
 
 impl Security {
-    /// Any peer that reaches the port may join, and anyone on the path may read and change everything. Tools that use this mode say
-    /// so.
+    /// Any peer that reaches the port may join, and anyone on the path may read and change
+    /// everything. Tools that use this mode say so.
     pub fn insecure() -> Self {
         Self::alike(Credentials::Insecure)
     }
 
-    /// Every peer that knows the secret may join. The bytes are neither encrypted nor authenticated; with `Security::encrypted` they
-    /// are.
+    /// Every peer that knows the secret may join. The bytes are neither encrypted nor
+    /// authenticated; with `Security::encrypted` they are.
     pub fn psk(secret: Secret) -> Self {
         Self::alike(Credentials::Secret { mode: Mode::PreSharedKey, secret })
     }
 
-    /// Every peer that knows the secret may join. Both ends encrypt and authenticate the bytes, frame by frame, with
-    /// keys derived from the secret.
+    /// Every peer that knows the secret may join. Both ends encrypt and authenticate the bytes,
+    /// frame by frame, with keys derived from the secret.
     #[cfg(feature = "encryption")]
     pub fn encrypted(secret: Secret) -> Self {
         Self::alike(Credentials::Secret { mode: Mode::Encrypted, secret })
@@ -79,7 +81,8 @@ impl Security {
         self.initiator.clone()
     }
 
-    /// The credentials with which this end answers a lane that opens a stream; `None` at the end that connects.
+    /// The credentials with which this end answers a lane that opens a stream; `None` at the end
+    /// that connects.
     pub fn responder(&self) -> Option<Credentials> {
         self.responder.clone()
     }

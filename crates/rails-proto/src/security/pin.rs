@@ -10,8 +10,8 @@ use rustls::{
 };
 use std::{fmt, str::FromStr};
 
-/// The SHA-256 of a certificate's public key (its SubjectPublicKeyInfo, as in RFC 7469, section 2.4): it stays the same when the
-/// certificate is renewed with the same key.
+/// The SHA-256 of a certificate's public key (its SubjectPublicKeyInfo, as in RFC 7469, section
+/// 2.4): it stays the same when the certificate is renewed with the same key.
 ///
 /// Parsing also takes base64; a pin is written as 64 hexadecimal digits, as `openssl` prints it:
 ///
@@ -61,8 +61,8 @@ impl fmt::Debug for KeyPin {
     }
 }
 
-/// Takes only certificates of one key, and checks nothing else in them. As always in TLS, the peer's signature of the handshake
-/// proves that it has the key.
+/// Takes only certificates of one key, and checks nothing else in them. As always in TLS, the
+/// peer's signature of the handshake proves that it has the key.
 #[derive(Debug)]
 pub(super) struct PinVerifier {
     pub(super) pin: KeyPin,

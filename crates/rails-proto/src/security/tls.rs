@@ -21,7 +21,8 @@ pub struct Identity {
     key: PrivateKeyDer<'static>,
 }
 
-/// The connecting end of TLS: the servers that it trusts, and its certificate if the server asks for one.
+/// The connecting end of TLS: the servers that it trusts, and its certificate if the server asks
+/// for one.
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
@@ -48,13 +49,15 @@ pub enum TlsError {
     /// No certificate can have this name.
     #[error("`{0}` is neither a DNS name nor an IP address")]
     Name(String),
-    /// rustls rejects certificates and key: the key does not fit the certificate, or a certificate is no authority.
+    /// rustls rejects certificates and key: the key does not fit the certificate, or a certificate
+    /// is no authority.
     #[error("they cannot be used")]
     Unusable(#[source] rustls::Error),
 }
 
 impl Identity {
-    /// Reads PEM text: the certificate first, then the chain of certificates that signed it, and the key (PKCS #8, SEC 1 or PKCS #1).
+    /// Reads PEM text: the certificate first, then the chain of certificates that signed it, and
+    /// the key (PKCS #8, SEC 1 or PKCS #1).
     ///
     /// # Errors
     /// [`TlsError`] if one of them is missing or broken.
@@ -70,8 +73,8 @@ impl Identity {
 }
 
 impl TlsClient {
-    /// Trusts a server whose certificate is valid for `name` (a DNS name or an IP address) and signed by one of these authorities, in
-    /// PEM.
+    /// Trusts a server whose certificate is valid for `name` (a DNS name or an IP address) and
+    /// signed by one of these authorities, in PEM.
     ///
     /// # Errors
     /// [`TlsError`].
@@ -82,13 +85,15 @@ impl TlsClient {
         Self::with(verifier, name)
     }
 
-    /// Trusts the server that has this key, regardless of the certificate's signer, names and dates.
+    /// Trusts the server that has this key, regardless of the certificate's signer, names and
+    /// dates.
     ///
     /// # Errors
     /// [`TlsError`].
     pub fn pinned(pin: KeyPin) -> Result<Self, TlsError> {
         let algorithms = provider().signature_verification_algorithms;
-        // The verifier checks no name, and the client sends none, but rustls requires one. RFC 6761 reserves this one.
+        // The verifier checks no name, and the client sends none, but rustls requires one. RFC 6761
+        // reserves this one.
         let name = ServerName::try_from("rails.invalid").map_err(|_| TlsError::Name("rails.invalid".to_owned()))?;
         Self::with(Arc::new(PinVerifier { pin, algorithms }), name)
     }
@@ -113,7 +118,8 @@ impl TlsClient {
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
-        // Every stream is a session of its own: a resumed session would make the second stream as old as the first.
+        // Every stream is a session of its own: a resumed session would make the second stream as old as
+        // the first.
         config.resumption = Resumption::disabled();
         config.enable_sni = false;
         Ok(Self { config: Arc::new(config), name })
@@ -133,7 +139,8 @@ impl TlsServer {
         Self::with(identity, WebPkiClientVerifier::no_client_auth())
     }
 
-    /// Presents this certificate, and takes clients whose certificates are signed by one of these authorities, in PEM.
+    /// Presents this certificate, and takes clients whose certificates are signed by one of these
+    /// authorities, in PEM.
     ///
     /// # Errors
     /// [`TlsError`].

@@ -1,4 +1,5 @@
-//! The application of a stream: it writes a pattern, reads a pattern and compares it, and waits as an application waits.
+//! The application of a stream: it writes a pattern, reads a pattern and compares it, and waits as
+//! an application waits.
 
 use bytes::Bytes;
 use rails_proto::{
@@ -6,8 +7,7 @@ use rails_proto::{
     connection::Connection,
     messages::{Delivery, next_of_packet},
 };
-use rand::rngs::ChaCha8Rng;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::time::{Duration, Instant};
 
 /// The behaviour of one end's application.
@@ -21,12 +21,13 @@ pub(crate) struct Habits {
     pub(crate) bursts: Option<(u64, Duration)>,
     /// Once, after so many bytes, the application stops reading for so long.
     pub(crate) stall: Option<(u64, Duration)>,
-    /// Whether the application sends messages: `total` of them, each at most as long as a write would be.
+    /// Whether the application sends messages: `total` of them, each at most as long as a write
+    /// would be.
     pub(crate) messages: bool,
     /// Whether the application drops the stream after it has finished and has read to the end.
     pub(crate) drops: bool,
-    /// The application drops the stream without finishing as soon as it has written so many bytes or messages, no
-    /// matter how much it has read.
+    /// The application drops the stream without finishing as soon as it has written so many bytes
+    /// or messages, no matter how much it has read.
     pub(crate) goes: Option<u64>,
 }
 

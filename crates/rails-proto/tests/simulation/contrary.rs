@@ -8,8 +8,7 @@ use crate::{
 };
 use proptest::prelude::*;
 use rails_proto::policy::{Decision, LaneView, SchedulerView, StripePolicy, Wait};
-use rand::rngs::Xoshiro256PlusPlus;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
 use std::{cell::RefCell, time::Duration};
 
 /// A policy that answers at random, and differently to the same question.

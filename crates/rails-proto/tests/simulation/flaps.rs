@@ -1,4 +1,5 @@
-//! Links that go down for a moment while only one end learns of it, and lanes that look slow afterwards.
+//! Links that go down for a moment while only one end learns of it, and lanes that look slow
+//! afterwards.
 
 use crate::{
     application::Habits,
@@ -23,8 +24,9 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// The handshake of a redialled lane often waits for ARP, and then measures a round trip of a second. With that estimate alone, the lane would get nothing, and
-/// no measurement would correct it.
+/// The handshake of a redialled lane often waits for ARP, and then measures a round trip of a
+/// second. With that estimate alone, the lane would get nothing, and no measurement would correct
+/// it.
 #[test]
 fn a_lane_that_seemed_slow_is_tried_and_used() {
     for writes in [

@@ -7,8 +7,7 @@ use crate::{
     properties::for_each_seed,
 };
 use proptest::prelude::*;
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng, seq::IndexedRandom};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 use std::time::Duration;
 
 /// As in `rails-bench soak`: at any time one link works, and not always the same one.

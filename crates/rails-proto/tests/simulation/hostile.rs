@@ -1,4 +1,5 @@
-//! One end against a peer that breaks the protocol. The peer's frames are well-formed: the codec's tests cover malformed ones.
+//! One end against a peer that breaks the protocol. The peer's frames are well-formed: the codec's
+//! tests cover malformed ones.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -136,7 +137,8 @@ fn offsets_at_the_end_of_the_numbers_do_not_wrap() {
     }
 }
 
-/// The driver takes memory for a chunk by its length, so an end checks the length even after the stream is over.
+/// The driver takes memory for a chunk by its length, so an end checks the length even after the
+/// stream is over.
 #[test]
 fn overlong_chunk_for_a_stream_that_is_over() {
     let now = Instant::now();
@@ -157,7 +159,8 @@ fn overlong_chunk_for_a_stream_that_is_over() {
     assert_eq!(connection.admit(now, &long), refused);
 }
 
-/// An application that has read everything and finished may drop the stream: the lanes still deliver its bytes.
+/// An application that has read everything and finished may drop the stream: the lanes still
+/// deliver its bytes.
 #[test]
 fn duplicate_chunk_after_the_application_has_gone() {
     let now = Instant::now();
@@ -172,7 +175,8 @@ fn duplicate_chunk_after_the_application_has_gone() {
     assert_eq!(drain(&mut connection, now, LaneId(0)), 100);
 }
 
-/// The lanes still deliver the bytes of an application that dropped the stream, and tell the peer how far it had read.
+/// The lanes still deliver the bytes of an application that dropped the stream, and tell the peer
+/// how far it had read.
 #[test]
 fn bytes_for_an_application_that_has_gone_are_refused() {
     let now = Instant::now();
@@ -271,7 +275,8 @@ fn reset_before_and_after_the_end() {
     assert_eq!(connection.read(now), None);
 }
 
-/// Writes as much as the end takes, and sends it on `lane`. Returns the number of bytes that the end keeps then.
+/// Writes as much as the end takes, and sends it on `lane`. Returns the number of bytes that the
+/// end keeps then.
 fn fill(connection: &mut Connection, now: Instant, lane: LaneId) -> u64 {
     while connection.writable_bytes() > 0 {
         connection.write(now, Bytes::from(vec![1; connection.writable_bytes()]));
@@ -528,7 +533,8 @@ fn streams_that_cannot_carry_messages() {
     assert_eq!(connection.carry_messages(Instant::now()), Err(NotForMessages::TooSmall { chunk: 1, window: WINDOW }));
 }
 
-/// An end spends no memory on an impossible message or on a chunk that is too long, even after the stream is over.
+/// An end spends no memory on an impossible message or on a chunk that is too long, even after the
+/// stream is over.
 #[test]
 fn messages_that_cannot_be_cost_nothing() {
     let mut connection = connection(1);

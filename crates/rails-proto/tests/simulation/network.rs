@@ -1,4 +1,5 @@
-//! A simulated lane: two pipes, each reliable and in order, with a rate, a delay and a bounded buffer.
+//! A simulated lane: two pipes, each reliable and in order, with a rate, a delay and a bounded
+//! buffer.
 
 use bytes::{Bytes, BytesMut};
 use rails_proto::lane::TransportSample;
@@ -24,10 +25,11 @@ pub(crate) struct LaneSpec {
     pub(crate) changes: Vec<(Duration, u64)>,
     /// When the lane breaks, and how long each end takes to find out.
     pub(crate) breaks: Option<(Duration, [Duration; 2])>,
-    /// How long the first end takes to dial the lane again after it has found out. The new lane is like this one, and does not
-    /// break.
+    /// How long the first end takes to dial the lane again after it has found out. The new lane is
+    /// like this one, and does not break.
     pub(crate) returns: Option<Duration>,
-    /// The specification of the redialled lane, with times of the whole run, if it differs from this one's at the start.
+    /// The specification of the redialled lane, with times of the whole run, if it differs from
+    /// this one's at the start.
     pub(crate) returns_as: Option<Box<LaneSpec>>,
     /// The times at which no bytes get through, for how long, and in which way.
     pub(crate) stops: Vec<(Duration, Duration, Stop)>,
@@ -64,7 +66,8 @@ pub(crate) struct Pipe {
     progress: Option<Instant>,
     /// The number of stops that are not over.
     stopped: u32,
-    /// The number of stops that keep acknowledgements from coming back, and the bytes that have arrived meanwhile.
+    /// The number of stops that keep acknowledgements from coming back, and the bytes that have
+    /// arrived meanwhile.
     unheard: u32,
     arrived_unheard: usize,
     /// How long the last acknowledged piece took from its sending to its acknowledgement.
@@ -97,8 +100,8 @@ impl LaneSpec {
         }
     }
 
-    /// Whether the lane carries a stream to its end, even if all `others` fail: it is up at both ends before another breaks or
-    /// leaves, and stops for less time than the stream waits.
+    /// Whether the lane carries a stream to its end, even if all `others` fail: it is up at both
+    /// ends before another breaks or leaves, and stops for less time than the stream waits.
     pub(crate) fn endures(&self, others: &[Self], outage_limit: Duration) -> bool {
         let in_time = |other: &Self| {
             other.breaks.is_none_or(|(at, _)| at > self.delay) && other.leaves.is_none_or(|(at, _)| at > self.delay)
@@ -114,7 +117,8 @@ impl LaneSpec {
     /// An upper bound of the time in which the lane may seem to carry nothing.
     fn longest_standstill(&self) -> Duration {
         let stops: Duration = self.stops.iter().map(|(_, time, _)| *time).sum();
-        // Until the last change the rate may be 0, and afterwards a full buffer of the slowest lanes takes a second or two.
+        // Until the last change the rate may be 0, and afterwards a full buffer of the slowest lanes takes
+        // a second or two.
         let changes = self.changes.iter().map(|(at, _)| *at).max().unwrap_or_default();
         stops + changes + SLOWEST
     }
@@ -145,7 +149,8 @@ impl Pipe {
         }
     }
 
-    /// Whether the pipe wakes a writer that waits for room. As in the kernel, it does so when a third of the buffer is free.
+    /// Whether the pipe wakes a writer that waits for room. As in the kernel, it does so when a
+    /// third of the buffer is free.
     pub(crate) fn has_room(&self) -> bool {
         self.held <= self.buffer / 3 * 2
     }
@@ -180,7 +185,8 @@ impl Pipe {
         self.start(now);
     }
 
-    /// Begins or ends a stop, in which no bytes get through. After it the sender sends the lost bytes again.
+    /// Begins or ends a stop, in which no bytes get through. After it the sender sends the lost
+    /// bytes again.
     pub(crate) fn stop(&mut self, now: Instant, stops: bool) {
         if stops {
             self.stopped += 1;
@@ -195,7 +201,8 @@ impl Pipe {
         }
     }
 
-    /// Begins or ends a time in which the sender receives no acknowledgements of the bytes that arrive.
+    /// Begins or ends a time in which the sender receives no acknowledgements of the bytes that
+    /// arrive.
     pub(crate) fn stop_hearing(&mut self, now: Instant, stops: bool) {
         if stops {
             self.unheard += 1;
@@ -287,5 +294,6 @@ impl Parcel {
 
 /// A piece and its acknowledgement on the slowest and longest of lanes, several times over.
 const SLOWEST: Duration = Duration::from_secs(2);
-/// How many bytes travel together: few enough that a frame arrives piece by piece, and enough that a run has few events.
+/// How many bytes travel together: few enough that a frame arrives piece by piece, and enough that
+/// a run has few events.
 pub(crate) const PIECE: usize = 8 << 10;

@@ -14,8 +14,7 @@ use rails_proto::{
     record::Record,
     wire::{FRAME_LEN, Frame, ResetReason},
 };
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::{
     collections::BTreeMap,
     io::{self, IoSliceMut},
@@ -39,7 +38,8 @@ pub(crate) struct Scenario {
     /// Whether other threads submit some of the chunks of lanes.
     pub(crate) helped: bool,
     pub(crate) lanes: Vec<LaneSpec>,
-    /// The times at which the process of an end is stopped: when, for how long, and which end. Its transport goes on.
+    /// The times at which the process of an end is stopped: when, for how long, and which end. Its
+    /// transport goes on.
     pub(crate) pauses: Vec<(Duration, Duration, usize)>,
     pub(crate) habits: [Habits; 2],
 }
@@ -97,7 +97,8 @@ impl Scenario {
         world.ends.map(|mut end| end.connection.take_record().expect("the end records its decisions"))
     }
 
-    /// Runs the scenario to its end, and checks the invariants on the way. Prints the scenario if one of them fails.
+    /// Runs the scenario to its end, and checks the invariants on the way. Prints the scenario if
+    /// one of them fails.
     pub(crate) fn run(&self) -> Outcome {
         let _named = Named(self);
         self.check()
@@ -146,7 +147,8 @@ struct World {
     /// Until when each end's process is stopped.
     paused_until: [Instant; 2],
     lanes: Vec<Lane>,
-    /// The planned events, in order of time; the number orders events of one time as they were planned.
+    /// The planned events, in order of time; the number orders events of one time as they were
+    /// planned.
     script: BTreeMap<(Instant, u64), Happening>,
     planned: u64,
 }
@@ -182,7 +184,8 @@ struct Side {
     awaits_room: bool,
     /// The timeout that the lane last gave: when its task runs without another event.
     timeout: Option<Instant>,
-    /// The bytes that have arrived and that the lane has not read, and whether the peer's close follows them.
+    /// The bytes that have arrived and that the lane has not read, and whether the peer's close
+    /// follows them.
     arrived: BytesMut,
     /// The lane reads when as many have arrived.
     low_water: usize,
@@ -389,7 +392,8 @@ impl World {
         self.settle(end);
     }
 
-    /// Lets the first lane that the stream names send in the writer's own call, before the others are woken.
+    /// Lets the first lane that the stream names send in the writer's own call, before the others
+    /// are woken.
     fn transmit_inline(&mut self, end: usize) {
         let wakes = self.ends[end].connection.take_urgent_wakes();
         self.wake(end, wakes);
@@ -453,7 +457,8 @@ impl World {
         assert!(self.ends[end].application.read <= other.application.written);
     }
 
-    /// Runs the driver's task of a lane: lets the lane send once, and notes when the task runs again.
+    /// Runs the driver's task of a lane: lets the lane send once, and notes when the task runs
+    /// again.
     fn drive(&mut self, lane: usize, end: usize) {
         let limit = self.ends[1 - end].connection.received().0 + self.window;
         let is_helped = self.helped && self.random.random_bool(0.25);
@@ -841,7 +846,8 @@ impl Side {
     }
 }
 
-/// Reads as readv(2) does, from a socket with these bytes that is interrupted or returns at most `most` of them.
+/// Reads as readv(2) does, from a socket with these bytes that is interrupted or returns at most
+/// `most` of them.
 fn read(arrived: &mut BytesMut, is_closed: bool, most: usize, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     if arrived.is_empty() {
         return if is_closed { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };

@@ -1,7 +1,7 @@
 //! Random scenarios: each is drawn from a seed of its own.
 //!
-//! `RAILS_SEEDS=FIRST..END` chooses the seeds. A failing seed is printed with the command that draws it again, and with its scenario, shrunk as far as it still
-//! fails.
+//! `RAILS_SEEDS=FIRST..END` chooses the seeds. A failing seed is printed with the command that
+//! draws it again, and with its scenario, shrunk as far as it still fails.
 
 use crate::{
     application::Habits,
@@ -24,8 +24,8 @@ use std::{
     time::Duration,
 };
 
-/// Lanes and applications behave at random: every byte arrives once and in order, both ends come to their end, and neither keeps or sends more than the windows
-/// allow. The checks are in `pair.rs`.
+/// Lanes and applications behave at random: every byte arrives once and in order, both ends come to
+/// their end, and neither keeps or sends more than the windows allow. The checks are in `pair.rs`.
 #[test]
 fn any_stream_of_bytes_comes_to_its_end() {
     for_each_seed("any_stream_of_bytes_comes_to_its_end", 1, scenarios, |scenario| {
@@ -33,7 +33,8 @@ fn any_stream_of_bytes_comes_to_its_end() {
     });
 }
 
-/// As `any_stream_of_bytes_comes_to_its_end`, for messages: each arrives once, whole, and in the order of its priority.
+/// As `any_stream_of_bytes_comes_to_its_end`, for messages: each arrives once, whole, and in the
+/// order of its priority.
 #[test]
 fn any_stream_of_messages_comes_to_its_end() {
     for_each_seed("any_stream_of_messages_comes_to_its_end", 4, scenarios_of_messages, |scenario| {
@@ -41,8 +42,9 @@ fn any_stream_of_messages_comes_to_its_end() {
     });
 }
 
-/// Lanes beside the best one do no harm: bulk over steady lanes, whose rates may differ a hundredfold, arrives as soon as over the best lane alone, within
-/// [`SLACK`] and the time that [`late`] allows.
+/// Lanes beside the best one do no harm: bulk over steady lanes, whose rates may differ a
+/// hundredfold, arrives as soon as over the best lane alone, within [`SLACK`] and the time that
+/// [`late`] allows.
 #[test]
 fn bulk_is_as_fast_as_over_the_best_lane_alone() {
     // Each seed runs several transfers of megabytes.
@@ -59,10 +61,12 @@ fn bulk_is_as_fast_as_over_the_best_lane_alone() {
 
 /// The factor by which a stream may exceed the time of the best lane alone.
 const SLACK: f64 = 1.05;
-/// The further time that a stream may take if it takes `best` over its best lane alone. An unknown lane gets a first chunk of 16 KiB like any other; on a lane
-/// that is a hundred times as slow, that takes half a second. Another lane takes the chunk over only after that time, when something must be wrong, and then
-/// the chunk goes out behind the bytes that the best lane has. A longer transfer hides that time. Of 2,500 scenarios the worst was 767 ms late, one with 250
-/// kB; of the scenarios that take the best lane more than half a second, none was more than 371 ms late.
+/// The further time that a stream may take if it takes `best` over its best lane alone. An unknown
+/// lane gets a first chunk of 16 KiB like any other; on a lane that is a hundred times as slow,
+/// that takes half a second. Another lane takes the chunk over only after that time, when something
+/// must be wrong, and then the chunk goes out behind the bytes that the best lane has. A longer
+/// transfer hides that time. Of 2,500 scenarios the worst was 767 ms late, one with 250 kB; of the
+/// scenarios that take the best lane more than half a second, none was more than 371 ms late.
 fn late(best: Duration) -> Duration {
     Duration::from_millis(if best < Duration::from_millis(500) { 800 } else { 400 })
 }
@@ -200,7 +204,8 @@ pub(crate) fn scenarios_of_messages() -> impl Strategy<Value = Scenario> {
     })
 }
 
-/// Bulk from the first end to the second, over lanes that do not change and hold as many bytes as they carry in a round trip.
+/// Bulk from the first end to the second, over lanes that do not change and hold as many bytes as
+/// they carry in a round trip.
 fn steady() -> impl Strategy<Value = Scenario> {
     let lane = (1.0f64..100.0, time(60), 1u64..4);
     let lanes = prop::collection::vec(lane, 2..5);
@@ -274,6 +279,7 @@ pub(crate) fn seeds(count: u64) -> Range<u64> {
     range.unwrap_or_else(|| panic!("RAILS_SEEDS is FIRST..END, not `{text}`"))
 }
 
-/// The default without `RAILS_SEEDS`: few, for without optimisation each takes a quarter of a second.
+/// The default without `RAILS_SEEDS`: few, for without optimisation each takes a quarter of a
+/// second.
 const SEEDS: u64 = 64;
 const AGAIN: &str = "cargo test --release --package rails-proto --test simulation";

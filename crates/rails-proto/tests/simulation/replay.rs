@@ -1,7 +1,8 @@
 //! The replay of recorded decisions.
 //!
-//! `RAILS_REPLAY=$PWD/FILE cargo test -p rails-proto --test simulation replay` replays a record from another machine, and reports each
-//! decision that differs now with the policy's view. Cargo runs the test in `crates/rails-proto`, so the path is absolute.
+//! `RAILS_REPLAY=$PWD/FILE cargo test -p rails-proto --test simulation replay` replays a record
+//! from another machine, and reports each decision that differs now with the policy's view. Cargo
+//! runs the test in `crates/rails-proto`, so the path is absolute.
 
 use crate::{
     application::Habits,

@@ -117,7 +117,8 @@ fn a_lane_breaks_and_comes_back() {
     assert!(outcome.carried[2][0] > 16 * MIB, "{outcome:?}");
 }
 
-/// Without the successor, the accepting end would not learn for twenty seconds that the connection is gone.
+/// Without the successor, the accepting end would not learn for twenty seconds that the connection
+/// is gone.
 #[test]
 fn a_connection_gives_way_to_its_successor() {
     let mut lanes = lanes(&[400, 400]);
@@ -135,7 +136,8 @@ fn acknowledgements_lost_with_their_lane() {
     let mut lanes = lanes(&[400, 400]);
     lanes[0].delay = ms(40);
     lanes[0].breaks = Some((ms(100), [ms(1), ms(1)]));
-    // Bytes that the peer has read are known to have arrived, on whichever lane the acknowledgement comes.
+    // Bytes that the peer has read are known to have arrived, on whichever lane the acknowledgement
+    // comes.
     let habits = [Habits::bulk(16 * MIB), Habits { stall: Some((0, ms(300))), ..Habits::bulk(0) }];
     let outcome = Scenario { habits, ..Scenario::one_way(0, lanes) }.run();
     assert!(outcome.duplicated[1] > 0, "{outcome:?}");
@@ -209,7 +211,8 @@ fn tiny_writes_to_a_reader_that_pauses() {
     assert_eq!(outcome.failures, [None, None]);
 }
 
-/// Another lane takes over the chunks of a stalled lane and stalls too, and then the third takes them over.
+/// Another lane takes over the chunks of a stalled lane and stalls too, and then the third takes
+/// them over.
 #[test]
 fn two_stalled_lanes_of_three() {
     let mut lanes = lanes(&[400, 400, 10]);

@@ -20,8 +20,8 @@ fn lanes(count: usize) -> Vec<LaneSpec> {
     vec![LaneSpec::steady(400, ms(1), 256 << 10); count]
 }
 
-/// The causes that an end reported, each with the length of the standstill so far, and the lengths of the standstills
-/// that ended.
+/// The causes that an end reported, each with the length of the standstill so far, and the lengths
+/// of the standstills that ended.
 fn told(outcome: &Outcome, end: usize) -> (Vec<(StandstillCause, Duration)>, Vec<Duration>) {
     let events = || outcome.events[end].iter().map(|(_, kind)| *kind);
     let stood = events().filter_map(|kind| match kind {
@@ -83,7 +83,8 @@ fn a_stream_with_a_whole_lane_says_nothing() {
     assert_eq!([told(&outcome, 0), told(&outcome, 1)], [(vec![], vec![]), (vec![], vec![])]);
 }
 
-/// The stream has nothing to send and awaits nothing, though the application pauses and the peer has not finished.
+/// The stream has nothing to send and awaits nothing, though the application pauses and the peer
+/// has not finished.
 #[test]
 fn an_idle_stream_says_nothing() {
     let rests = Habits { longest_write: 1_000, bursts: Some((1_000, ms(20_000))), ..Habits::bulk(3_000) };
@@ -94,7 +95,8 @@ fn an_idle_stream_says_nothing() {
     }
 }
 
-/// A chunk of half a megabyte takes four seconds, in which the kernel acknowledges packet after packet.
+/// A chunk of half a megabyte takes four seconds, in which the kernel acknowledges packet after
+/// packet.
 #[test]
 fn a_slow_lane_that_moves_says_nothing() {
     let lanes = vec![LaneSpec::steady(1, ms(1), 64 << 10)];
@@ -104,7 +106,8 @@ fn a_slow_lane_that_moves_says_nothing() {
     assert_eq!(told(&outcome, 0), (vec![], vec![]));
 }
 
-/// The window is full behind a chunk of 256 KiB that takes two seconds on the slow lane, though packet after packet gets through.
+/// The window is full behind a chunk of 256 KiB that takes two seconds on the slow lane, though
+/// packet after packet gets through.
 #[test]
 fn a_full_window_behind_one_lane_is_told() {
     let mut lanes = lanes(2);
@@ -118,8 +121,8 @@ fn a_full_window_behind_one_lane_is_told() {
     assert_eq!([moved.len(), arrived.len()], [stood.len(), awaited.len()]);
 }
 
-/// Each warning comes after a second at least, and after twice the time of the warning before it, until the stream makes
-/// progress.
+/// Each warning comes after a second at least, and after twice the time of the warning before it,
+/// until the stream makes progress.
 #[test]
 fn warnings_grow_rarer_in_any_scenario() {
     for_each_seed("warnings_grow_rarer_in_any_scenario", 1, scenarios, |scenario| {

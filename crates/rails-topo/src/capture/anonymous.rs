@@ -19,8 +19,8 @@ pub(super) fn anonymous(mut capture: Capture) -> Capture {
     capture
 }
 
-/// The standard library's keyed hash (SipHash), by a key of its own: without it, addresses of 32 and 48 bits could be
-/// found by trying all.
+/// The standard library's keyed hash (SipHash), by a key of its own: without it, addresses of 32
+/// and 48 bits could be found by trying all.
 struct Key(RandomState);
 
 impl Key {
@@ -83,8 +83,8 @@ impl Key {
         edited().unwrap_or_default()
     }
 
-    /// An address of the same kind, in one network for one network: a private or a documentation address unless no
-    /// machine owns it.
+    /// An address of the same kind, in one network for one network: a private or a documentation
+    /// address unless no machine owns it.
     fn ip(&self, ip: IpAddr, prefix_len: u8) -> IpAddr {
         match ip {
             ip if ip.is_loopback() || ip.is_unspecified() => ip,
@@ -101,8 +101,8 @@ impl Key {
         }
     }
 
-    /// Replaces the bits of the network and the bits of the host apart. The leading bits of the network that state its
-    /// kind stay.
+    /// Replaces the bits of the network and the bits of the host apart. The leading bits of the
+    /// network that state its kind stay.
     fn placed(&self, bits: u128, width: u32, prefix_len: u8, (kept, kept_len): (u128, u32)) -> u128 {
         let all = u128::MAX >> (128 - width);
         let ones = |count: u32| all & !all.checked_shr(count).unwrap_or(0);
@@ -118,7 +118,8 @@ impl Key {
     }
 }
 
-/// Groups of two digits (Ethernet, InfiniBand) or of four (a GUID, a GID), and at least 48 bits of them.
+/// Groups of two digits (Ethernet, InfiniBand) or of four (a GUID, a GID), and at least 48 bits of
+/// them.
 fn is_hardware_address(text: &str) -> bool {
     let groups: Vec<&str> = text.split(':').collect();
     let of_length = |length| groups.iter().all(|group| group.len() == length);

@@ -1,4 +1,5 @@
-//! A capture as one file: `.tar.gz`, so that `tar` unpacks it and hwloc reads the result (`HWLOC_FSROOT`).
+//! A capture as one file: `.tar.gz`, so that `tar` unpacks it and hwloc reads the result
+//! (`HWLOC_FSROOT`).
 
 use super::{
     Capture, Extra, VERSION,
@@ -50,8 +51,8 @@ impl Capture {
         archive.into_inner()?.finish()?.flush()
     }
 
-    /// Reads the `.tar.gz` of a capture from any source: it takes no more than 256 MiB of contents and 400,000 entries,
-    /// and no link in it leads out of it.
+    /// Reads the `.tar.gz` of a capture from any source: it takes no more than 256 MiB of contents
+    /// and 400,000 entries, and no link in it leads out of it.
     ///
     /// # Errors
     ///
@@ -62,8 +63,8 @@ impl Capture {
 }
 
 impl Topology {
-    /// Reads a capture that [`Capture::save`] made. The kernel's files state all of it, with and without the cargo
-    /// feature `hwloc`.
+    /// Reads a capture that [`Capture::save`] made. The kernel's files state all of it, with and
+    /// without the cargo feature `hwloc`.
     ///
     /// # Errors
     ///

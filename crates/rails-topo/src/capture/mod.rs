@@ -19,18 +19,21 @@ use std::{
 };
 use tree::Tree;
 
-/// The kernel's files that the reader of a machine has read, with their links and the names in their folders.
+/// The kernel's files that the reader of a machine has read, with their links and the names in
+/// their folders.
 ///
-/// A replayed capture gives the same model on any machine, and without hwloc. Its file is a `.tar.gz` of `sys`, `proc`
-/// and `rails-capture.json`, which has the facts that no file holds (IPv4 addresses). Unpacked it is a folder for
-/// [`Topology::from_sysfs_root`] and for hwloc (`HWLOC_FSROOT`).
+/// A replayed capture gives the same model on any machine, and without hwloc. Its file is a
+/// `.tar.gz` of `sys`, `proc` and `rails-capture.json`, which has the facts that no file holds
+/// (IPv4 addresses). Unpacked it is a folder for [`Topology::from_sysfs_root`] and for hwloc
+/// (`HWLOC_FSROOT`).
 ///
 /// # What it tells of a machine
 ///
-/// A capture states the machine's **host name**, the **hardware addresses** of its interfaces, their **IP addresses**,
-/// the name of its cgroup, its mounts, and its processor, devices, drivers and kernel. It holds no serial numbers, no
-/// user data, and of processes the status of the capturing one alone. [`anonymous`](Self::anonymous) replaces names and
-/// addresses, and leaves the mounts out.
+/// A capture states the machine's **host name**, the **hardware addresses** of its interfaces,
+/// their **IP addresses**, the name of its cgroup, its mounts, and its processor, devices, drivers
+/// and kernel. It holds no serial numbers, no user data, and of processes the status of the
+/// capturing one alone. [`anonymous`](Self::anonymous) replaces names and addresses, and leaves the
+/// mounts out.
 ///
 /// ```no_run
 /// use rails_topo::{Capture, Topology};
@@ -68,7 +71,8 @@ impl Capture {
         Ok(Self { extra: Extra { addresses, ..capture.extra }, ..capture })
     }
 
-    /// Captures the files that [`Topology::from_sysfs_root`] reads in a folder with a machine's `/sys` and `/proc`.
+    /// Captures the files that [`Topology::from_sysfs_root`] reads in a folder with a machine's
+    /// `/sys` and `/proc`.
     ///
     /// # Errors
     ///
@@ -103,9 +107,9 @@ impl Capture {
 
     /// This capture as of a machine of another name, with other hardware and IP addresses.
     ///
-    /// Equal names get equal replacements, and addresses of one network stay in one network. Everything else stays: the
-    /// names of the cgroup, of devices and of drivers too. The original names cannot be recovered: each call draws a
-    /// key and forgets it.
+    /// Equal names get equal replacements, and addresses of one network stay in one network.
+    /// Everything else stays: the names of the cgroup, of devices and of drivers too. The
+    /// original names cannot be recovered: each call draws a key and forgets it.
     #[must_use]
     pub fn anonymous(self) -> Self {
         anonymous::anonymous(self)

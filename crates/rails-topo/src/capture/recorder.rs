@@ -8,10 +8,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A source that answers as another one does, and keeps the answers: files, folders with their entries, and every
-/// folder and link on the way.
+/// A source that answers as another one does, and keeps the answers: files, folders with their
+/// entries, and every folder and link on the way.
 ///
-/// The recorder answers a repeated question from memory, so that a capture has one state even if the machine changes.
+/// The recorder answers a repeated question from memory, so that a capture has one state even if
+/// the machine changes.
 pub(super) struct Recorder<S> {
     source: S,
     kept: Arc<Mutex<Kept>>,
@@ -46,7 +47,8 @@ impl<S: Source> Recorder<S> {
         without_links(path, follow_last, link)
     }
 
-    /// The entry at a path without links, but for the last component. A folder or a file comes without its contents.
+    /// The entry at a path without links, but for the last component. A folder or a file comes
+    /// without its contents.
     fn look(&self, path: &str) -> io::Result<Entry> {
         let known = self.kept().tree.at(path).map(|entry| match entry {
             Entry::Link(target) => Entry::Link(target.clone()),

@@ -50,8 +50,8 @@ impl Tree {
         })
     }
 
-    /// Puts an entry at a path without links, into a folder that is there already. A folder may come again, and a file
-    /// of which only the beginning was there.
+    /// Puts an entry at a path without links, into a folder that is there already. A folder may
+    /// come again, and a file of which only the beginning was there.
     pub(super) fn insert(&mut self, path: &str, entry: Entry) -> Result<(), Misplaced> {
         let mut folder = &mut self.entries;
         let mut name = path;
@@ -78,7 +78,8 @@ impl Tree {
         edit_below(&mut self.entries, String::new(), edit);
     }
 
-    /// The names on the way to a path, with their entries. The last component is followed only on request.
+    /// The names on the way to a path, with their entries. The last component is followed only on
+    /// request.
     fn resolve<'a>(&'a self, path: &'a str, follow_last: bool) -> Option<Vec<(&'a str, &'a Entry)>> {
         let mut ahead: Vec<&str> = path.split('/').rev().collect();
         let mut place: Vec<(&str, &Entry)> = Vec::new();

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 /// Facts about a machine that rails add to their reading of it, or believe instead.
 ///
-/// Layers: /etc/rails/topology.toml, then topology.toml in the folder rails of the user's configuration, then the files
-/// named on the command line; the last one that gives a fact wins.
+/// Layers: /etc/rails/topology.toml, then topology.toml in the folder rails of the user's
+/// configuration, then the files named on the command line; the last one that gives a fact wins.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(title = "Rails machine configuration"))]
@@ -37,27 +37,29 @@ pub(super) struct Document {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct NicFacts {
-    /// Why planning leaves this lane alone; it is still shown. `false` revokes the reason of an earlier layer.
+    /// Why planning leaves this lane alone; it is still shown. `false` revokes the reason of an
+    /// earlier layer.
     pub(super) hide: Option<Located<Hide>>,
     /// `true`: the interface is there, though nothing shows it.
     pub(super) add: Option<Located<Added>>,
-    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too.
+    /// The NUMA node of the NIC's attachment. The NIC's local CPUs are the node's then, unless they
+    /// are given too.
     pub(super) node: Option<Located<u32>>,
-    /// The CPUs beside it, as a list (`0-3,8`); all are online.
+    /// The CPUs beside the NIC, as a list (`0-3,8`); all are online.
     pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
-    /// The speed of its link (`25 Gbit/s`).
+    /// The speed of the link (`25 Gbit/s`).
     pub(super) speed: Option<Located<Text<Bandwidth>>>,
-    /// Whether its link is up.
+    /// Whether the link is up.
     pub(super) up: Option<Located<bool>>,
-    /// The PCI function behind it (`0000:3b:00.0`).
+    /// The PCI function behind the NIC (`0000:3b:00.0`).
     pub(super) pci: Option<Located<Text<PciAddress>>>,
-    /// Its driver.
+    /// The NIC's driver.
     pub(super) driver: Option<Located<String>>,
-    /// Its largest packet in bytes.
+    /// The largest packet in bytes.
     pub(super) mtu: Option<Located<u32>>,
-    /// Its hardware address (`52:54:00:00:00:01`).
+    /// The hardware address (`52:54:00:00:00:01`).
     pub(super) mac: Option<Located<Text<MacAddress>>>,
-    /// Its IP addresses, all of them, each with the length of its prefix (`10.0.0.1/24`).
+    /// All IP addresses of the NIC, each with the length of its prefix (`10.0.0.1/24`).
     pub(super) addresses: Option<Located<Vec<Text<InterfaceAddress>>>>,
 }
 
@@ -66,7 +68,8 @@ pub(super) struct NicFacts {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DeviceFacts {
-    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too.
+    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given
+    /// too.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
     pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
@@ -77,8 +80,8 @@ pub(super) struct DeviceFacts {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PciFacts {
-    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given too. Devices of the
-    /// function have keys of their own.
+    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given
+    /// too. Devices of the function have keys of their own.
     pub(super) node: Option<Located<u32>>,
     /// The CPUs beside it, as a list (`0-3,8`); all are online.
     pub(super) local_cpus: Option<Located<Text<CpuSet>>>,

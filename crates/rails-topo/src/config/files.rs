@@ -11,8 +11,9 @@ use std::{
 /// The file of the system.
 pub const SYSTEM_FILE: &str = "/etc/rails/topology.toml";
 
-/// The file of the user: `rails/topology.toml` below `$XDG_CONFIG_HOME`, or below `.config` in the home directory where
-/// that is unset, empty or relative (XDG Base Directory Specification). `None` where neither variable leads anywhere.
+/// The file of the user: `rails/topology.toml` below `$XDG_CONFIG_HOME`, or below `.config` in the
+/// home directory where that is unset, empty or relative (XDG Base Directory Specification). `None`
+/// where neither variable leads anywhere.
 ///
 /// The arguments are the variables `XDG_CONFIG_HOME` and `HOME`; a library reads no environment.
 pub fn user_file(config_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<PathBuf> {
@@ -21,11 +22,13 @@ pub fn user_file(config_home: Option<&OsStr>, home: Option<&OsStr>) -> Option<Pa
     Some(folder.join("rails/topology.toml"))
 }
 
-/// Reads the files in the order in which they are applied: first those that may be missing, then the named ones.
+/// Reads the files in the order in which they are applied: first those that may be missing, then
+/// the named ones.
 ///
 /// # Errors
 /// [`ConfigError`]: a file is there and cannot be read, is longer than 256 KiB, or is wrong in itself; one that was
-/// named is missing. A file that may be missing counts as missing where its folder may not be searched.
+/// named is missing. A file that may be missing counts as missing where its folder may not be
+/// searched.
 pub fn layers(may_be_missing: &[PathBuf], named: &[PathBuf]) -> Result<Vec<Config>, ConfigError> {
     let mut layers = Vec::new();
     for path in may_be_missing {
@@ -70,8 +73,8 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
     }
 }
 
-/// Whether the file or its folder does not exist, or is hidden by a folder that may not be searched (a `HOME` of
-/// another user).
+/// Whether the file or its folder does not exist, or is hidden by a folder that may not be searched
+/// (a `HOME` of another user).
 fn is_missing(path: &Path, error: &io::Error) -> bool {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => true,

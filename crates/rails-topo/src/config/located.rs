@@ -53,7 +53,8 @@ pub(super) fn of_parser(file: &Path, text: &str, error: &toml::de::Error) -> Con
     ConfigError::Wrong { at, problem: Problem::Malformed(reason.join("; ")).into() }
 }
 
-/// The key whose name or value stands at `offset`, from the outermost table down; `None` between keys.
+/// The key whose name or value stands at `offset`, from the outermost table down; `None` between
+/// keys.
 fn key_at(table: &DeTable<'_>, offset: usize) -> Option<String> {
     table.iter().find_map(|(key, value)| {
         let name = quoted(key.get_ref());
@@ -74,8 +75,8 @@ fn rest_at(value: &Spanned<DeValue<'_>>, offset: usize) -> Option<String> {
     inside.or_else(|| value.span().contains(&offset).then(String::new))
 }
 
-/// The key in the line at `offset` of a text that is no TOML or has a key twice: the key of the last header, and the
-/// line's own.
+/// The key in the line at `offset` of a text that is no TOML or has a key twice: the key of the
+/// last header, and the line's own.
 fn key_of_line(text: &str, offset: usize) -> String {
     let line_start = text.get(..offset).unwrap_or(text).rfind('\n').map_or(0, |newline| newline + 1);
     let line = text[line_start..].lines().next().unwrap_or_default().trim();

@@ -1,7 +1,7 @@
 //! Configuration files: facts that a machine does not state, or states wrongly.
 //!
-//! Firmware may put every device on node -1, a virtual machine may hide the locality of its NICs, and a lane may belong
-//! to another program: a TOML file adds, overrides or hides such facts, and
+//! Firmware may put every device on node -1, a virtual machine may hide the locality of its NICs,
+//! and a lane may belong to another program: a TOML file adds, overrides or hides such facts, and
 //! [`Topology::overrides`](crate::Topology::overrides) states the origin of each.
 //!
 //! ```toml
@@ -41,8 +41,9 @@
 //!
 //! # Layers
 //!
-//! Files are applied one after the other, and the last one that gives a fact wins. Within one file a fact has one
-//! value: a contradiction is an error. [`layers`] reads the optional and the named files; [`apply()`] does no I/O.
+//! Files are applied one after the other, and the last one that gives a fact wins. Within one file
+//! a fact has one value: a contradiction is an error. [`layers`] reads the optional and the named
+//! files; [`apply()`] does no I/O.
 //!
 //! ```
 //! use rails_topo::{Nic, NodeId, Topology, config};
@@ -72,10 +73,9 @@ mod tests;
 mod values;
 
 pub use apply::apply;
+use document::Document;
 pub use errors::{ConfigError, Position, Problem};
 pub use files::{SYSTEM_FILE, layers, user_file};
-
-use document::Document;
 use located::Span;
 use std::path::{Path, PathBuf};
 
@@ -91,7 +91,8 @@ impl Config {
     /// Reads the text of a file; errors and overrides call it `file`.
     ///
     /// # Errors
-    /// [`ConfigError::Wrong`] where the text is no TOML, has a key that does not exist, or a value of the wrong kind.
+    /// [`ConfigError::Wrong`] where the text is no TOML, has a key that does not exist, or a value
+    /// of the wrong kind.
     pub fn parse(file: impl Into<PathBuf>, text: &str) -> Result<Self, ConfigError> {
         let file = file.into();
         match toml::from_str(text) {
@@ -100,7 +101,8 @@ impl Config {
         }
     }
 
-    /// Whether the text is TOML. Files of other kinds that describe machines (XML, JSON, archives) never are.
+    /// Whether the text is TOML. Files of other kinds that describe machines (XML, JSON, archives)
+    /// never are.
     pub fn is_toml(text: &str) -> bool {
         toml::de::DeTable::parse(text).is_ok()
     }

@@ -12,7 +12,8 @@ pub(super) struct Text<T>(pub(super) T);
 pub(super) trait FromText: Sized {
     /// Reads on after "`text` is not".
     const EXPECTED: &'static str;
-    /// The text by a pattern of ECMA 262; the rest (CPUs that are there) is checked when a file is read.
+    /// The text by a pattern of ECMA 262; the rest (CPUs that are there) is checked when a file is
+    /// read.
     #[cfg(test)]
     const PATTERN: &'static str;
 
@@ -187,7 +188,8 @@ fn number(digits: &str) -> Option<u64> {
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// The speeds of PCI Express, in millions of transfers per second (PCI Express Base Specification, revisions 1 to 7).
+/// The speeds of PCI Express, in millions of transfers per second (PCI Express Base Specification,
+/// revisions 1 to 7).
 const SPEEDS: [u32; 7] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000, 128_000];
 
 /// The widths of a link (PCI Express Base Specification, "Link Width").

@@ -57,7 +57,8 @@ pub(super) fn gpus(hwloc: &Hwloc) -> Vec<Gpu> {
     gpus
 }
 
-/// The disks. hwloc calls memory "storage" as well if it can be used as such (`dax0.0`, CXL's `mem0`).
+/// The disks. hwloc calls memory "storage" as well if it can be used as such (`dax0.0`, CXL's
+/// `mem0`).
 pub(super) fn block_devices(hwloc: &Hwloc) -> Vec<BlockDevice> {
     let is_disk = |name: &str, object: &TopologyObject| {
         let subtype = object.subtype().map(|subtype| subtype.to_string_lossy());

@@ -9,8 +9,8 @@ use hwlocality::{
 };
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// The node's pools of huge pages. hwloc lists all sizes of pages, the ordinary one first, and does not count the free
-/// ones.
+/// The node's pools of huge pages. hwloc lists all sizes of pages, the ordinary one first, and does
+/// not count the free ones.
 pub(super) fn hugepages(node: &TopologyObject) -> Vec<Hugepages> {
     let Some(ObjectAttributes::NUMANode(attributes)) = node.attributes() else { return Vec::new() };
     let pool = |size: u64, count| Hugepages { size: DataSize::bytes(size), total: Some(count), free: None };
@@ -26,7 +26,8 @@ pub(super) fn tier(node: &TopologyObject) -> Option<u32> {
 
 /// The speed of the node's memory by initiators, the nearest first.
 ///
-/// Where hwloc knows only an average of reads and writes (all that versions before 2.8 kept), it stands for both.
+/// Where hwloc knows only an average of reads and writes (all that versions before 2.8 kept), it
+/// stands for both.
 pub(super) fn performance(hwloc: &Hwloc, node: &TopologyObject) -> Vec<MemoryPerformance> {
     let attributes: [(MemoryAttribute<'_>, Setter); 6] = [
         (MemoryAttribute::read_bandwidth(hwloc), |known, value| known.read_bandwidth = bandwidth(value)),
@@ -81,8 +82,8 @@ fn of_initiator(seen: &mut Vec<MemoryPerformance>, from: CpuSet) -> &mut MemoryP
     &mut seen[index]
 }
 
-/// hwloc's documentation states MiB/s, but on Linux hwloc passes the kernel's figures on, which are in MB/s (10^6
-/// bytes).
+/// hwloc's documentation states MiB/s, but on Linux hwloc passes the kernel's figures on, which are
+/// in MB/s (10^6 bytes).
 fn bandwidth(megabytes_per_second: u64) -> Option<Bandwidth> {
     megabytes_per_second.checked_mul(8_000_000).map(Bandwidth::bits_per_second)
 }

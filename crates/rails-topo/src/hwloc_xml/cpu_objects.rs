@@ -101,7 +101,8 @@ fn hang_node(node: &NumaNode, machine: &mut Object) {
     });
 }
 
-/// The nodes of an object are the nodes that share CPUs with it; memory without CPUs belongs to every object.
+/// The nodes of an object are the nodes that share CPUs with it; memory without CPUs belongs to
+/// every object.
 fn tell_nodes(object: &mut Object, nodes: &[NumaNode]) {
     if let Some(cpus) = &object.cpus {
         let beside = |node: &&NumaNode| node.cpus.is_empty() || node.cpus.intersects(cpus);

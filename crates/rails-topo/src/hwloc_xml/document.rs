@@ -54,7 +54,8 @@ fn object(object: Object, numbers: &mut Numbers) -> Element {
     element.containing(object.inner).containing(held.map(|held| self::object(held, numbers)))
 }
 
-/// `NUMALatency`, hwloc's name of the kernel's distances: from the system, and latencies (`hwloc_distances_kind_e`).
+/// `NUMALatency`, hwloc's name of the kernel's distances: from the system, and latencies
+/// (`hwloc_distances_kind_e`).
 fn distances(distances: &Distances) -> Element {
     let list = |name, numbers: &mut dyn Iterator<Item = u64>| {
         let text: String = numbers.map(|number| format!("{number} ")).collect();
@@ -72,8 +73,8 @@ fn distances(distances: &Distances) -> Element {
         .containing(values)
 }
 
-/// Flags 5: more is better; 6: less is better; both: the value depends on the initiator (`hwloc_memattr_flag_e`).
-/// hwloc's units are MiB/s and ns.
+/// Flags 5: more is better; 6: less is better; both: the value depends on the initiator
+/// (`hwloc_memattr_flag_e`). hwloc's units are MiB/s and ns.
 fn memory_attributes(topology: &Topology, numbers: &Numbers) -> Vec<Element> {
     let rate = |rate: Option<Bandwidth>| Some((rate?.as_bits_per_second() / 8) >> 20);
     type Attribute<'a> = (&'static str, u8, &'a dyn Fn(&MemoryPerformance) -> Option<u64>);

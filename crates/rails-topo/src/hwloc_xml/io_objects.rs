@@ -62,7 +62,8 @@ fn named(topology: &Topology) -> Vec<Named> {
     nics.chain(rdma).chain(gpus).chain(blocks).collect()
 }
 
-/// The local CPUs of a device; if they are unknown, none, and the device is attached to the whole machine.
+/// The local CPUs of a device; if they are unknown, none, and the device is attached to the whole
+/// machine.
 fn cpus_beside(topology: &Topology, local: &Option<CpuSet>, node: Option<NodeId>) -> CpuSet {
     let of_node = || topology.nodes.iter().find(|known| Some(known.id) == node).map(|node| node.cpus.clone());
     local.clone().or_else(of_node).unwrap_or_default()
@@ -97,8 +98,8 @@ impl Bus {
         Self { functions, below, named: BTreeMap::new() }
     }
 
-    /// The functions without one above, by domain, bus, and the CPUs that they are beside: each of these is a host
-    /// bridge's.
+    /// The functions without one above, by domain, bus, and the CPUs that they are beside: each of
+    /// these is a host bridge's.
     fn roots(&self, topology: &Topology) -> Vec<((u32, u8, CpuSet), Vec<PciAddress>)> {
         let mut roots: Vec<((u32, u8, CpuSet), Vec<PciAddress>)> = Vec::new();
         for device in self.functions.values().filter(|device| parent(device, &self.functions).is_none()) {

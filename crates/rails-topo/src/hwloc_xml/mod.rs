@@ -1,6 +1,7 @@
 //! The model as an hwloc XML file.
 //!
-//! The format is that of hwloc's topology-xml.c (hwloc 2.9; the only other description is hwloc2.dtd).
+//! The format is that of hwloc's topology-xml.c (hwloc 2.9; the only other description is
+//! hwloc2.dtd).
 
 mod cpu_objects;
 mod document;
@@ -11,14 +12,16 @@ mod object;
 use crate::Topology;
 
 impl Topology {
-    /// The machine in hwloc's XML format of version 2.0, for `lstopo` and every program that uses hwloc; needs no
-    /// hwloc.
+    /// The machine in hwloc's XML format of version 2.0, for `lstopo` and every program that uses
+    /// hwloc; needs no hwloc.
     ///
-    /// [`from_xml`](Self::from_xml) reads from it the same packages, dies, nodes, caches, cores, distances, PCI
-    /// functions, and interfaces with a device. The format has no room for queues, interrupts, speeds and addresses of
-    /// interfaces, virtual interfaces, sets that lie partly in another one, and PCI domains above 0xffff. hwloc demands
-    /// a node, so a machine without nodes gets one; a node of unknown memory has none; and a node without CPUs is
-    /// attached to the whole machine, so that hwloc counts it among the nodes of every object.
+    /// [`from_xml`](Self::from_xml) reads from it the same packages, dies, nodes, caches, cores,
+    /// distances, PCI functions, and interfaces with a device. The format has no room for
+    /// queues, interrupts, speeds and addresses of interfaces, virtual interfaces, sets that
+    /// lie partly in another one, and PCI domains above 0xffff. hwloc demands a node, so a
+    /// machine without nodes gets one; a node of unknown memory has none; and a node without CPUs
+    /// is attached to the whole machine, so that hwloc counts it among the nodes of every
+    /// object.
     ///
     /// ```
     /// let machine = rails_topo::Topology::synthetic("package:2 numa:1 core:4 pu:2", vec![])?;

@@ -36,8 +36,8 @@ impl Object {
         self
     }
 
-    /// Puts an object into the smallest one that holds it; all larger ones must be in already. An object that lies
-    /// partly in another is dropped, because a tree has no room for it.
+    /// Puts an object into the smallest one that holds it; all larger ones must be in already. An
+    /// object that lies partly in another is dropped, because a tree has no room for it.
     pub(super) fn insert(&mut self, object: Object) {
         let Some(cpus) = &object.cpus else { return };
         let touched = |child: &Object| child.cpus.as_ref().is_some_and(|known| known.intersects(cpus));

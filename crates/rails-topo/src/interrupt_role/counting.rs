@@ -5,34 +5,39 @@ use crate::{Interrupt, Nic};
 use std::{cell::OnceCell, collections::BTreeMap};
 
 impl Nic {
-    /// The role of `interrupt`, one of this NIC's: by its name, and by the way in which the driver counts.
+    /// The role of `interrupt`, one of this NIC's: by its name, and by the way in which the driver
+    /// counts.
     ///
     /// Beyond [`Interrupt::role`] this knows that
-    /// - gve's notification blocks are those of the transmit queues first, then those of the receive queues;
-    /// - vmxnet3 numbers vectors, so that its receive queues do not begin with 0 unless each shares a vector with a
-    ///   transmit queue, and one vector can serve all transmit queues;
-    /// - bnxt numbers vectors, so that its transmit queues come after its receive queues where they share none;
+    /// - gve's notification blocks are those of the transmit queues first, then those of the
+    ///   receive queues;
+    /// - vmxnet3 numbers vectors, so that its receive queues do not begin with 0 unless each shares
+    ///   a vector with a transmit queue, and one vector can serve all transmit queues;
+    /// - bnxt numbers vectors, so that its transmit queues come after its receive queues where they
+    ///   share none;
     /// - idpf numbers vectors too, and so did mlx5 in some versions;
-    /// - i40e, iavf, ice, idpf, ixgbevf and fm10k number vectors, each for several queues where there are fewer vectors
-    ///   than queues;
-    /// - the queues of a subfunction of mlx5 have vectors of their own, so the vectors of the function's queues state
-    ///   nothing;
-    /// - a vector of the interface's own name is for all but the queues where these have vectors of their own, and the
-    ///   only interrupt of a NIC is for everything.
+    /// - i40e, iavf, ice, idpf, ixgbevf and fm10k number vectors, each for several queues where
+    ///   there are fewer vectors than queues;
+    /// - the queues of a subfunction of mlx5 have vectors of their own, so the vectors of the
+    ///   function's queues state nothing;
+    /// - a vector of the interface's own name is for all but the queues where these have vectors of
+    ///   their own, and the only interrupt of a NIC is for everything.
     ///
     /// For all interrupts at once [`interrupt_roles`](Nic::interrupt_roles) is faster.
     pub fn role_of(&self, interrupt: &Interrupt) -> InterruptRole {
         Counting::of(self).role(interrupt)
     }
 
-    /// The role of each of this NIC's interrupts, in their order: as [`role_of`](Nic::role_of), in one pass.
+    /// The role of each of this NIC's interrupts, in their order: as [`role_of`](Nic::role_of), in
+    /// one pass.
     pub fn interrupt_roles(&self) -> impl Iterator<Item = (&Interrupt, InterruptRole)> {
         let counting = Counting::of(self);
         self.interrupts.iter().map(move |interrupt| (interrupt, counting.role(interrupt)))
     }
 }
 
-/// The facts of a NIC's interrupts together. Each is computed on first use: the names of most drivers need none.
+/// The facts of a NIC's interrupts together. Each is computed on first use: the names of most
+/// drivers need none.
 struct Counting<'a> {
     nic: &'a Nic,
     census: OnceCell<Census>,
@@ -97,8 +102,8 @@ impl<'a> Counting<'a> {
         })
     }
 
-    /// drivers/net/vmxnet3/vmxnet3_drv.c, `vmxnet3_request_irqs`: vectors of transmit queues come first, and with
-    /// `TXSHARE` there is one.
+    /// drivers/net/vmxnet3/vmxnet3_drv.c, `vmxnet3_request_irqs`: vectors of transmit queues come
+    /// first, and with `TXSHARE` there is one.
     fn of_vmxnet3(&self, index: u32, direction: Direction) -> InterruptRole {
         let before = self.census().only_transmitting;
         match direction {
@@ -108,9 +113,9 @@ impl<'a> Counting<'a> {
         }
     }
 
-    /// The number counted from the lowest of the interrupts with the same name. Vector 0 of idpf is for its mailbox
-    /// (idpf_txrx.c, `idpf_vport_intr_req_irq`), and that of mlx5 for asynchronous events, which some versions count
-    /// too (pci_irq.c, `irq_set_name`).
+    /// The number counted from the lowest of the interrupts with the same name. Vector 0 of idpf is
+    /// for its mailbox (idpf_txrx.c, `idpf_vport_intr_req_irq`), and that of mlx5 for
+    /// asynchronous events, which some versions count too (pci_irq.c, `irq_set_name`).
     fn counted_from_lowest(&self, interrupt: &Interrupt, index: u32) -> u32 {
         let lowest = self.lowest.get_or_init(|| {
             let mut lowest = BTreeMap::new();
@@ -170,8 +175,9 @@ fn numbered(interrupt: &Interrupt) -> Option<(&str, u32)> {
     Some((words, name[words.len()..].parse().ok()?))
 }
 
-/// Drivers that number vectors, and give each a run of queues if there are more queues: `i40e_vsi_map_rings_to_vectors`
-/// and similar functions. (ixgbe deals queues out in turn, so that a vector's number is that of its first queue.)
+/// Drivers that number vectors, and give each a run of queues if there are more queues:
+/// `i40e_vsi_map_rings_to_vectors` and similar functions. (ixgbe deals queues out in turn, so that
+/// a vector's number is that of its first queue.)
 const SPREADING: [&str; 6] = ["i40e", "iavf", "ice", "idpf", "ixgbevf", "fm10k"];
 
 #[cfg(test)]

@@ -54,9 +54,10 @@ impl InterruptRole {
 impl Interrupt {
     /// The role by its own name alone.
     ///
-    /// Known are the names that the drivers mlx5, mlx4, ice, iavf, ixgbe, i40e, igb, igc, e1000e, idpf, bnxt, ena, gve,
-    /// mana, virtio, vmxnet3, qede and cxgb4 give, and others that name vectors alike. Some of these number their
-    /// vectors and not their queues, which no single name shows: [`Nic::role_of`](crate::Nic::role_of) knows them.
+    /// Known are the names that the drivers mlx5, mlx4, ice, iavf, ixgbe, i40e, igb, igc, e1000e,
+    /// idpf, bnxt, ena, gve, mana, virtio, vmxnet3, qede and cxgb4 give, and others that name
+    /// vectors alike. Some of these number their vectors and not their queues, which no single
+    /// name shows: [`Nic::role_of`](crate::Nic::role_of) knows them.
     pub fn role(&self) -> InterruptRole {
         self.name.as_deref().map_or(InterruptRole::Unknown, name::role)
     }

@@ -5,8 +5,8 @@ use Direction::{Both, Receive, Transmit};
 
 /// The role of a vector of this name.
 ///
-/// An interface may have almost any name, `misc0` and `rx-1` too, so only the end of a vector's name counts, which is
-/// the driver's.
+/// An interface may have almost any name, `misc0` and `rx-1` too, so only the end of a vector's
+/// name counts, which is the driver's.
 pub(super) fn role(name: &str) -> InterruptRole {
     // mlx4, mlx5, ena, gve and mana add the device's address: `mlx5_comp3@pci:0000:3b:00.0`.
     let (name, has_place) = match name.split_once('@') {

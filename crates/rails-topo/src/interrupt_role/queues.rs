@@ -12,8 +12,9 @@ impl Nic {
 
     /// Assigns interrupts to queues by the names of this NIC's interrupts.
     ///
-    /// `on_device` are the names of all interfaces of the same device: the others' interrupts are listed with this
-    /// one's, and some drivers number each interface's queues from 0 (cxgb4: `eth0-Rx3`, `eth1-Rx3`).
+    /// `on_device` are the names of all interfaces of the same device: the others' interrupts are
+    /// listed with this one's, and some drivers number each interface's queues from 0 (cxgb4:
+    /// `eth0-Rx3`, `eth1-Rx3`).
     pub(crate) fn assign_interrupts(&mut self, on_device: &BTreeSet<&str>) {
         let claims = Claims::of(self, on_device);
         self.rx_queues.iter_mut().for_each(|queue| queue.interrupt = claims.receive.interrupt_of(queue.index));
@@ -22,8 +23,8 @@ impl Nic {
 }
 
 impl Interrupt {
-    /// The CPUs that serve it, as far as is known: those that do (`effective`), else those that may (`affinity`).
-    /// `None` is unknown.
+    /// The CPUs that serve it, as far as is known: those that do (`effective`), else those that may
+    /// (`affinity`). `None` is unknown.
     pub fn cpus(&self) -> Option<&CpuSet> {
         self.effective.as_ref().or(self.affinity.as_ref())
     }
@@ -106,7 +107,8 @@ impl Claim {
 
 /// Whether the longest name of an interface in the name of an interrupt is another's than `own`.
 ///
-/// A vector's name with another interface's name in it states nothing: interfaces are renamed, interrupts are not.
+/// A vector's name with another interface's name in it states nothing: interfaces are renamed,
+/// interrupts are not.
 fn is_of_another(interrupt: &str, own: &str, on_device: &BTreeSet<&str>) -> bool {
     if on_device.iter().all(|name| *name == own) {
         return false;
@@ -129,7 +131,8 @@ mod tests {
     use crate::{RxQueue, TxQueue};
     use proptest::prelude::*;
 
-    /// The interrupts of the receive and the transmit queues of a NIC with vectors of these names, from 40 on.
+    /// The interrupts of the receive and the transmit queues of a NIC with vectors of these names,
+    /// from 40 on.
     fn assigned(driver: &str, queues: (u32, u32), names: &[&str], beside: &[&str]) -> [Vec<Option<u32>>; 2] {
         let name = |name: &&str| (!name.is_empty()).then(|| (*name).to_owned());
         let interrupt =

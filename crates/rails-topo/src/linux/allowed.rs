@@ -38,9 +38,9 @@ impl Allowed {
         limits.into_iter().flatten().fold(all.clone(), |allowed, limit| allowed.intersection(limit))
     }
 
-    /// The online CPUs that the scheduler leaves alone: by `isolcpus=`, and by partitions of cpusets, which older
-    /// kernels list in the topmost control group alone (Documentation/admin-guide/cgroup-v2.rst,
-    /// `cpuset.cpus.isolated`).
+    /// The online CPUs that the scheduler leaves alone: by `isolcpus=`, and by partitions of
+    /// cpusets, which older kernels list in the topmost control group alone
+    /// (Documentation/admin-guide/cgroup-v2.rst, `cpuset.cpus.isolated`).
     pub(super) fn isolated(&self, root: &Root, cpus: &Cpus) -> CpuSet {
         let by_boot: CpuSet = root.value(&format!("{CPUS}/isolated")).unwrap_or_default();
         by_boot.union(&self.partitions).intersection(&cpus.online)

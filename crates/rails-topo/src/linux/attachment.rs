@@ -19,7 +19,8 @@ pub(super) struct Attachment {
 }
 
 impl Surroundings<'_> {
-    /// The node of a device; firmware that states none leaves -1, and a node that the machine does not have is none.
+    /// The node of a device; firmware that states none leaves -1, and a node that the machine does
+    /// not have is none.
     pub(super) fn node(&self, root: &Root, device: &str) -> Option<NodeId> {
         let node = root.value::<u32>(&format!("{device}/numa_node")).map(NodeId)?;
         self.nodes.iter().any(|known| known.id == node).then_some(node)
@@ -27,8 +28,8 @@ impl Surroundings<'_> {
 
     /// The CPUs that the kernel calls local to a device.
     ///
-    /// For a device of unknown locality it lists every CPU, which says nothing on a machine of several nodes or
-    /// packages.
+    /// For a device of unknown locality it lists every CPU, which says nothing on a machine of
+    /// several nodes or packages.
     pub(super) fn local_cpus(&self, root: &Root, device: &str) -> Option<CpuSet> {
         let cpus = root.set::<CpuId>(&format!("{device}/local_cpulist"), &format!("{device}/local_cpus"))?;
         let cpus = cpus.intersection(self.online);
@@ -45,7 +46,8 @@ impl Surroundings<'_> {
     }
 }
 
-/// The PCI function that the device is, or that is its nearest ancestor (a virtio device is a child of its function).
+/// The PCI function that the device is, or that is its nearest ancestor (a virtio device is a child
+/// of its function).
 pub(super) fn pci_function(device: &str) -> Option<(String, PciAddress)> {
     let mut path = device;
     loop {
@@ -59,8 +61,9 @@ pub(super) fn pci_function(device: &str) -> Option<(String, PciAddress)> {
 
 /// The path of an entry of a class or a bus, relative to the root (`sys/devices/...`).
 ///
-/// The text of the link names the device, also in a captured tree without the device; to follow the link takes many
-/// times as long. Before Linux 2.6.26 the entry is a folder, and only its `device` is a link.
+/// The text of the link names the device, also in a captured tree without the device; to follow the
+/// link takes many times as long. Before Linux 2.6.26 the entry is a folder, and only its `device`
+/// is a link.
 pub(super) fn entry_path(root: &Root, entry: &str) -> Option<String> {
     let text = root.link(entry).and_then(|text| Some(format!("sys/devices/{}", text.split_once("devices/")?.1)));
     let real = |path: String| root.real_path(&path).filter(|path| path.starts_with("sys/devices/"));

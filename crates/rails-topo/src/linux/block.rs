@@ -41,7 +41,8 @@ pub(super) fn devices(root: &Root, machine: &Surroundings<'_>) -> Vec<BlockDevic
     names.iter().filter_map(device).collect()
 }
 
-/// Without a PCI function (persistent memory) the device states the locality, and not the disk on it.
+/// Without a PCI function (persistent memory) the device states the locality, and not the disk on
+/// it.
 fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) -> Attachment {
     let attachment = machine.attachment(root, path);
     match attachment.pci {
@@ -50,8 +51,8 @@ fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) ->
     }
 }
 
-/// The attachment of an NVMe disk that may have several controllers (`nvme-subsys0/nvme0n1`, `nvme_core.multipath`):
-/// the common part of theirs.
+/// The attachment of an NVMe disk that may have several controllers (`nvme-subsys0/nvme0n1`,
+/// `nvme_core.multipath`): the common part of theirs.
 fn of_controllers(root: &Root, machine: &Surroundings<'_>, disk: &str) -> Option<Attachment> {
     let (subsystem, _) = disk.split_once('/')?;
     let folder = format!("{NVME_SUBSYSTEMS}{subsystem}");
@@ -75,7 +76,8 @@ pub(crate) enum NoDisks {
     Software { device: String },
 }
 
-/// The name of a block device, and the names of the disks under it: of a partition, of an array, of a mapped device.
+/// The name of a block device, and the names of the disks under it: of a partition, of an array, of
+/// a mapped device.
 pub(crate) fn disks_under(root: &Root, major: u64, minor: u64) -> Result<(String, Vec<String>), NoDisks> {
     let path = entry_path(root, &format!("sys/dev/block/{major}:{minor}")).ok_or(NoDisks::Unlisted)?;
     let name = path.rsplit('/').next().ok_or(NoDisks::Unlisted)?.to_owned();
@@ -115,7 +117,8 @@ mod tests {
     const CONTROLLERS: [&str; 2] =
         ["sys/devices/pci0000:80/0000:80:02.0/nvme/nvme0", "sys/devices/pci0000:00/0000:00:05.0/nvme/nvme1"];
 
-    /// Two disks with a partition each, an array of these, a mapped device on it, and a device without a disk.
+    /// Two disks with a partition each, an array of these, a mapped device on it, and a device
+    /// without a disk.
     fn machine() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let device = |number: &str, path: &str| {

@@ -1,5 +1,5 @@
-//! Caches, from `/sys/devices/system/cpu/cpu*/cache` (Documentation/ABI/testing/sysfs-devices-system-cpu in the
-//! kernel's sources).
+//! Caches, from `/sys/devices/system/cpu/cpu*/cache`
+//! (Documentation/ABI/testing/sysfs-devices-system-cpu in the kernel's sources).
 
 use super::{
     cpus::{CPUS, Cpus},
@@ -67,8 +67,8 @@ impl Description {
     }
 }
 
-/// The mask decides, as for hwloc: the kernel makes both files of one set, but for some on AMD's family 15h, whose list
-/// denies that the two cores of a compute unit share a cache.
+/// The mask decides, as for hwloc: the kernel makes both files of one set, but for some on AMD's
+/// family 15h, whose list denies that the two cores of a compute unit share a cache.
 fn shared_with(root: &Root, folder: &str) -> Option<CpuSet> {
     let mask = root.text(&format!("{folder}/shared_cpu_map")).and_then(|mask| CpuSet::parse_mask(&mask).ok());
     mask.or_else(|| root.value(&format!("{folder}/shared_cpu_list")))

@@ -1,5 +1,5 @@
-//! `/proc/cpuinfo`, for kernels without facts in `/sys/devices/system/cpu` (before 2.6.16), and for the make of the
-//! processor.
+//! `/proc/cpuinfo`, for kernels without facts in `/sys/devices/system/cpu` (before 2.6.16), and for
+//! the make of the processor.
 
 use super::root::Root;
 use crate::{CpuId, sets::LARGEST_PARSED};

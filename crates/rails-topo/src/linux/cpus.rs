@@ -1,5 +1,5 @@
-//! CPUs, packages, dies and cores, from `/sys/devices/system/cpu` (Documentation/admin-guide/cputopology.rst in the
-//! kernel's sources).
+//! CPUs, packages, dies and cores, from `/sys/devices/system/cpu`
+//! (Documentation/admin-guide/cputopology.rst in the kernel's sources).
 
 use super::{
     cpuinfo::{self, ByCpu},
@@ -17,14 +17,14 @@ pub(super) const CPUS: &str = "sys/devices/system/cpu";
 pub(super) struct Cpus {
     /// The online CPUs.
     pub(super) online: CpuSet,
-    /// The online CPUs with a folder. Only these are read further: a list may name a million CPUs in a few bytes, while
-    /// a folder has to exist.
+    /// The online CPUs with a folder. Only these are read further: a list may name a million CPUs
+    /// in a few bytes, while a folder has to exist.
     pub(super) described: CpuSet,
 }
 
 impl Cpus {
-    /// Kernels before 2.6.26 have no file that lists the CPUs that are online; there, one that is offline has lost its
-    /// `topology` folder.
+    /// Kernels before 2.6.26 have no file that lists the CPUs that are online; there, one that is
+    /// offline has lost its `topology` folder.
     pub(super) fn read(root: &Root) -> Self {
         let present: CpuSet =
             root.numbered(CPUS, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_PARSED).map(CpuId).collect();
@@ -39,8 +39,9 @@ impl Cpus {
     }
 }
 
-/// The CPUs of this machine where their folder is hidden, as in some sandboxes, or holds nonsense: those that
-/// `/proc/stat` counts, else those that this process may use, else as many as it may use, from 0.
+/// The CPUs of this machine where their folder is hidden, as in some sandboxes, or holds nonsense:
+/// those that `/proc/stat` counts, else those that this process may use, else as many as it may
+/// use, from 0.
 fn without_their_folder(root: &Root) -> CpuSet {
     let number = |line: &str| line.split_whitespace().next()?.strip_prefix("cpu")?.parse().ok().map(CpuId);
     let stat = root.text("proc/stat").unwrap_or_default();
@@ -55,7 +56,8 @@ fn without_their_folder(root: &Root) -> CpuSet {
     Status::read(root).cpus.unwrap_or_else(as_many)
 }
 
-/// The error of listing the CPUs; `None` where they can be listed, or where their folder is missing.
+/// The error of listing the CPUs; `None` where they can be listed, or where their folder is
+/// missing.
 pub(super) fn listing_fails(root: &Root) -> Option<io::Error> {
     root.list(CPUS).err().filter(|error| error.kind() != io::ErrorKind::NotFound)
 }
@@ -71,7 +73,8 @@ pub(super) fn packages(root: &Root, cpus: &Cpus) -> Vec<Package> {
     sets.into_iter().map(|cpus| Package { id: cpus.first().and_then(number), cpus }).collect()
 }
 
-/// The dies that are parts of a package; none if nothing states them. A die that is the whole of its package is none.
+/// The dies that are parts of a package; none if nothing states them. A die that is the whole of
+/// its package is none.
 pub(super) fn dies(root: &Root, cpus: &Cpus, packages: &[Package]) -> Vec<Die> {
     let is_part = |die: &CpuSet| packages.iter().any(|package| die != &package.cpus && die.is_subset(&package.cpus));
     let number = |cpu| topology_number(root, cpu, "die_id");

@@ -12,8 +12,8 @@ use std::{
 
 /// A folder that is not left.
 ///
-/// A captured tree may come from an attacker, and its symlinks may point anywhere: paths out of the root cannot be read
-/// (cap-std: `openat2` with `RESOLVE_BENEATH`).
+/// A captured tree may come from an attacker, and its symlinks may point anywhere: paths out of the
+/// root cannot be read (cap-std: `openat2` with `RESOLVE_BENEATH`).
 pub(crate) struct Folder(Dir);
 
 impl Folder {
@@ -35,7 +35,8 @@ impl Source for Folder {
         let mut page = [0; PAGE];
         let read = file.read(&mut page[..PAGE.min(longest as usize)]).map_err(of_a_driver)?;
         let mut bytes = page[..read].to_vec();
-        // A machine has thousands of these files, and asking each for more than its only line takes its time.
+        // A machine has thousands of these files, and asking each for more than its only line takes its
+        // time.
         if read == PAGE || !path.starts_with("sys/") {
             file.take(longest - read as u64).read_to_end(&mut bytes).map_err(of_a_driver)?;
         }
@@ -57,7 +58,8 @@ impl Source for Folder {
     }
 
     fn real_path(&self, path: &str) -> io::Result<String> {
-        // `Dir::canonicalize` would ask procfs, and panic where a sandbox refuses the calls by which that is checked.
+        // `Dir::canonicalize` would ask procfs, and panic where a sandbox refuses the calls by which that
+        // is checked.
         let link = |path: &str| match self.0.read_link_contents(path) {
             Ok(target) => Ok(target.into_os_string().into_string().ok()),
             // Something else is there (readlink(2)).
@@ -83,6 +85,6 @@ fn of_a_driver(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(nix::libc::EIO) { io::ErrorKind::InvalidData.into() } else { error }
 }
 
-/// The most that a file of sysfs gives at once; fewer bytes are its end (Documentation/filesystems/sysfs.rst in the
-/// kernel's sources).
+/// The most that a file of sysfs gives at once; fewer bytes are its end
+/// (Documentation/filesystems/sysfs.rst in the kernel's sources).
 const PAGE: usize = 4096;

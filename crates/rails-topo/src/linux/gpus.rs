@@ -30,6 +30,6 @@ pub(super) fn gpus(root: &Root, machine: &Surroundings<'_>) -> Vec<Gpu> {
 
 /// The classes, each with how its devices' names begin; a device of several names has the first.
 ///
-/// `card0-DP-1` is a socket for a screen. `accel` is the class of computing devices since Linux 6.2, `ve` that of NEC's
-/// vector engines.
+/// `card0-DP-1` is a socket for a screen. `accel` is the class of computing devices since Linux
+/// 6.2, `ve` that of NEC's vector engines.
 const CLASSES: [(&str, &str); 4] = [("drm", "card"), ("drm", "renderD"), ("accel", "accel"), ("ve", "ve")];

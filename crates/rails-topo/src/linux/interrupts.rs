@@ -18,7 +18,8 @@ impl InterruptNames {
     }
 }
 
-/// The interrupts of the device in `folder` (a PCI function): its MSI vectors, or its one legacy interrupt.
+/// The interrupts of the device in `folder` (a PCI function): its MSI vectors, or its one legacy
+/// interrupt.
 pub(super) fn of_device(root: &Root, folder: &str, names: &InterruptNames) -> Vec<Interrupt> {
     let vectors = root.numbered(&format!("{folder}/msi_irqs"), "");
     let legacy = || root.value::<u32>(&format!("{folder}/irq")).filter(|number| *number > 0);

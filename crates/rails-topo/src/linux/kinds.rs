@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 /// The kinds, the slowest first; none if all cores are alike, or nothing distinguishes them.
 ///
-/// The first source that covers all CPUs decides: Intel's performance counters, of which each kind has its own; the
-/// kernel's capacities; frequencies.
+/// The first source that covers all CPUs decides: Intel's performance counters, of which each kind
+/// has its own; the kernel's capacities; frequencies.
 pub(super) fn core_kinds(root: &Root, cpus: &Cpus) -> Vec<CoreKind> {
     let figures = Figures { root, cpus: &cpus.described };
     let named = by_counters(root, &cpus.online);
@@ -41,7 +41,8 @@ fn unnamed(sets: Vec<CpuSet>) -> Option<Vec<Named>> {
     (sets.len() > 1).then(|| sets.into_iter().map(|cpus| (cpus, None)).collect())
 }
 
-/// Kinds by the units that count events, where each online CPU has exactly one; one set where all are alike.
+/// Kinds by the units that count events, where each online CPU has exactly one; one set where all
+/// are alike.
 fn by_counters(root: &Root, online: &CpuSet) -> Vec<Named> {
     let unit = |name: &'static str| {
         let cpus: CpuSet = root.value(&format!("sys/devices/{name}/cpus"))?;
@@ -58,10 +59,12 @@ fn by_capacity(figures: &Figures<'_>) -> Vec<CpuSet> {
     figures.of_each::<u32>(CAPACITY).map(|of_each| together(of_each).into_values().collect()).unwrap_or_default()
 }
 
-/// Kinds by the frequencies of cpufreq, where every CPU has them: first the one without boost, then the highest.
+/// Kinds by the frequencies of cpufreq, where every CPU has them: first the one without boost, then
+/// the highest.
 ///
-/// The highest frequency alone is different among cores that are alike, for some of them are better made ("favoured" or
-/// "preferred" cores). hwloc takes 10 % for the most that this makes, and so does this.
+/// The highest frequency alone is different among cores that are alike, for some of them are better
+/// made ("favoured" or "preferred" cores). hwloc takes 10 % for the most that this makes, and so
+/// does this.
 fn by_frequency(figures: &Figures<'_>) -> Vec<CpuSet> {
     let Some(highest) = figures.of_each::<u64>(MAX_FREQUENCY) else { return Vec::new() };
     let base: BTreeMap<CpuId, u64> = figures.of_each(BASE_FREQUENCY).unwrap_or_default().into_iter().collect();
@@ -75,7 +78,8 @@ fn by_frequency(figures: &Figures<'_>) -> Vec<CpuSet> {
     kinds.into_iter().map(|(_, cpus)| cpus).collect()
 }
 
-/// Groups of CPUs whose figures are less than 10 % above the lowest of the group, each with that lowest.
+/// Groups of CPUs whose figures are less than 10 % above the lowest of the group, each with that
+/// lowest.
 fn apart(figures: Vec<(CpuId, u64)>) -> Vec<(u64, CpuSet)> {
     let mut sets: Vec<(u64, CpuSet)> = Vec::new();
     for (figure, cpus) in together(figures) {

@@ -22,8 +22,10 @@ mod source;
 mod status;
 mod votes;
 
+use crate::{Gpu, InterfaceAddress, Nic, NodeSet, Origin, SysfsError, Topology};
 pub(crate) use allowed::Allowed;
 pub(crate) use block::{NoDisks, disks_under};
+use cpus::Cpus;
 pub(crate) use folder::Folder;
 #[cfg(feature = "monitor")]
 pub(crate) use interrupts::{Served, served};
@@ -36,24 +38,24 @@ pub(crate) use nodes::total_memory;
 pub(crate) use root::LONGEST_FILE;
 pub(crate) use root::Root;
 pub(crate) use source::{Kind, MAX_LINKS, Source, is_shortage, without_links};
-
-use crate::{Gpu, InterfaceAddress, Nic, NodeSet, Origin, SysfsError, Topology};
-use cpus::Cpus;
 use std::path::Path;
 
 impl Topology {
-    /// Reads a captured tree of `/sys` and `/proc` (such as `hwloc-gather-topology` makes), or `/` itself.
+    /// Reads a captured tree of `/sys` and `/proc` (such as `hwloc-gather-topology` makes), or `/`
+    /// itself.
     ///
-    /// Nothing outside the tree is read: symlinks that lead out of it count as missing. Facts that the tree does not
-    /// state are unknown. The allowed CPUs and nodes are the online ones within `proc/self/status` and the cpuset of
-    /// the process (found by `proc/self/cgroup` or `proc/self/cpuset`, and by `proc/self/mountinfo` or `proc/mounts`);
-    /// without these files, all of them.
+    /// Nothing outside the tree is read: symlinks that lead out of it count as missing. Facts that
+    /// the tree does not state are unknown. The allowed CPUs and nodes are the online ones
+    /// within `proc/self/status` and the cpuset of the process (found by `proc/self/cgroup` or
+    /// `proc/self/cpuset`, and by `proc/self/mountinfo` or `proc/mounts`); without these files,
+    /// all of them.
     ///
     /// # Errors
     ///
-    /// [`SysfsError::Open`] if the folder cannot be opened, [`SysfsError::Cpus`] if its list of CPUs may not be read,
-    /// [`SysfsError::NoCpus`] if there is none, so that it is no root of a machine's files, and [`SysfsError::Unread`]
-    /// if the system lacks the means to read a file. All else that cannot be read is unknown.
+    /// [`SysfsError::Open`] if the folder cannot be opened, [`SysfsError::Cpus`] if its list of
+    /// CPUs may not be read, [`SysfsError::NoCpus`] if there is none, so that it is no root of
+    /// a machine's files, and [`SysfsError::Unread`] if the system lacks the means to read a
+    /// file. All else that cannot be read is unknown.
     pub fn from_sysfs_root(path: impl AsRef<Path>) -> Result<Self, SysfsError> {
         let path = path.as_ref();
         read(path, Origin::Sysfs { path: path.to_owned() })
@@ -115,8 +117,8 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
     Ok(topology.in_order())
 }
 
-/// The addresses of this machine's interfaces that have files, by their names; `None` where the kernel does not list
-/// interfaces.
+/// The addresses of this machine's interfaces that have files, by their names; `None` where the
+/// kernel does not list interfaces.
 pub(crate) fn own_addresses(root: &Root) -> Option<Vec<(String, InterfaceAddress)>> {
     let nics = net::asked(root)?.into_iter().filter(|nic| net::has_its_files(root, nic));
     let of_one = |nic: Nic| nic.addresses.into_iter().map(move |address| (nic.name.clone(), address));

@@ -12,8 +12,8 @@ pub(super) fn machine(root: &Root) -> Machine {
     }
 }
 
-/// `model name` on x86, `cpu` on POWER, `Model Name` on LoongArch, `Processor` on older ARM, where others have the
-/// numbers of CPUs.
+/// `model name` on x86, `cpu` on POWER, `Model Name` on LoongArch, `Processor` on older ARM, where
+/// others have the numbers of CPUs.
 fn cpu_model(cpuinfo: &str) -> Option<String> {
     let value = |wanted: &str| {
         cpuinfo.lines().find_map(|line| {
@@ -41,7 +41,8 @@ pub(crate) fn product(field: impl Fn(&str) -> Option<String>) -> Option<String> 
 /// The firmware's names; captured trees may hold the folder and not the class's link to it.
 const DMI: [&str; 2] = ["sys/class/dmi/id", "sys/devices/virtual/dmi/id"];
 
-/// Enough of `/proc/cpuinfo` for the first CPU: 1.5 KB on x86. The whole takes milliseconds on a machine of many.
+/// Enough of `/proc/cpuinfo` for the first CPU: 1.5 KB on x86. The whole takes milliseconds on a
+/// machine of many.
 const FIRST_CPUS: u64 = 16 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! PCI functions, from `/sys/bus/pci/devices` (Documentation/ABI/testing/sysfs-bus-pci in the kernel's sources).
+//! PCI functions, from `/sys/bus/pci/devices` (Documentation/ABI/testing/sysfs-bus-pci in the
+//! kernel's sources).
 
 use super::{
     attachment::{Surroundings, entry_path},
@@ -69,7 +70,8 @@ fn buses(root: &Root, folder: &str) -> Option<PciBridge> {
     Some(PciBridge { secondary: bus("secondary_bus_number")?, subordinate: bus("subordinate_bus_number")? })
 }
 
-/// A bridge that firmware left alone has no buses behind it, or nonsense: good numbers are higher than its own.
+/// A bridge that firmware left alone has no buses behind it, or nonsense: good numbers are higher
+/// than its own.
 fn is_possible(bridge: PciBridge, address: PciAddress) -> bool {
     address.bus < bridge.secondary && bridge.secondary <= bridge.subordinate
 }
@@ -79,8 +81,8 @@ fn virtual_functions(root: &Root, folder: &str) -> Option<VirtualFunctions> {
     Some(VirtualFunctions { enabled: count("sriov_numvfs")?, total: count("sriov_totalvfs")? })
 }
 
-/// The nearest of the functions above, which are the components of the path before the last one, up to a root bus
-/// (`pci0000:00`).
+/// The nearest of the functions above, which are the components of the path before the last one, up
+/// to a root bus (`pci0000:00`).
 ///
 /// A captured tree may hold the folder of a bridge and not its entry on the bus.
 fn parent(path: &str, known: &BTreeSet<PciAddress>) -> Option<PciAddress> {

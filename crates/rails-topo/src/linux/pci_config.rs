@@ -1,8 +1,9 @@
 //! Facts from a PCI function's configuration space, for kernels without files for them.
 //!
-//! Linux gives links and bridges files of their own since 4.13. Before, there is only `config`: 64 bytes of it for
-//! every user, 256 for root. Offsets are those of the PCI Local Bus Specification 3.0, chapter 6, and of the PCI
-//! Express Base Specification, chapter 7 (`include/uapi/linux/pci_regs.h` in the kernel's sources).
+//! Linux gives links and bridges files of their own since 4.13. Before, there is only `config`: 64
+//! bytes of it for every user, 256 for root. Offsets are those of the PCI Local Bus Specification
+//! 3.0, chapter 6, and of the PCI Express Base Specification, chapter 7
+//! (`include/uapi/linux/pci_regs.h` in the kernel's sources).
 
 use crate::{PciBridge, PciLink};
 
@@ -32,7 +33,8 @@ impl PciConfig {
     pub(super) fn links(&self) -> Option<Links> {
         let capability = self.capability(PCI_EXPRESS)?;
         let kind = self.word(capability + EXPRESS_FLAGS)? >> 4 & 0xf;
-        // A function in the root complex has no link, and its capability may end before the registers of one.
+        // A function in the root complex has no link, and its capability may end before the registers of
+        // one.
         if kind == ROOT_COMPLEX_ENDPOINT || kind == ROOT_COMPLEX_EVENT_COLLECTOR {
             return None;
         }
@@ -42,8 +44,8 @@ impl PciConfig {
         })
     }
 
-    /// The offset of the capability of that number. The function states the length of the list, so a loop in it must
-    /// end.
+    /// The offset of the capability of that number. The function states the length of the list, so
+    /// a loop in it must end.
     fn capability(&self, wanted: u8) -> Option<usize> {
         if self.word(STATUS)? & HAS_CAPABILITIES == 0 {
             return None;
@@ -76,7 +78,8 @@ fn link(register: u16) -> Option<PciLink> {
 /// Millions of transfers per second by the number that stands for them, from 1.
 const SPEEDS: [u32; 6] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
 
-/// The bytes of the configuration space that are read: the extended one behind them states nothing about the link.
+/// The bytes of the configuration space that are read: the extended one behind them states nothing
+/// about the link.
 pub(super) const CONFIG_LEN: u64 = 256;
 
 const STATUS: usize = 0x06;
@@ -89,7 +92,8 @@ const SUBORDINATE_BUS: usize = 0x1a;
 const FIRST_CAPABILITY: usize = 0x34;
 const HEADER_LEN: usize = 0x40;
 
-/// The capabilities of four bytes that fit behind the header (PCI_FIND_CAP_TTL in the kernel's `drivers/pci/pci.h`).
+/// The capabilities of four bytes that fit behind the header (PCI_FIND_CAP_TTL in the kernel's
+/// `drivers/pci/pci.h`).
 const MAX_CAPABILITIES: usize = 48;
 
 const PCI_EXPRESS: u8 = 0x10;

@@ -1,5 +1,5 @@
-//! RDMA devices, from `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband in the kernel's
-//! sources).
+//! RDMA devices, from `/sys/class/infiniband` (Documentation/ABI/stable/sysfs-class-infiniband in
+//! the kernel's sources).
 
 use super::{
     attachment::{Attachment, Surroundings, entry_path, is_virtual},
@@ -41,8 +41,8 @@ fn ports(root: &Root, device: &str, pci: Option<PciAddress>, nics: &[Nic]) -> Ve
 
 /// The interface of the same function and port, where there is exactly one.
 ///
-/// This finds IP over InfiniBand, whose ports have no `ndevs`. Interfaces of other partitions (`ib0.8001`) have a
-/// `parent`, and are not the port's own.
+/// This finds IP over InfiniBand, whose ports have no `ndevs`. Interfaces of other partitions
+/// (`ib0.8001`) have a `parent`, and are not the port's own.
 fn beside(root: &Root, pci: PciAddress, port: u32, only_port: bool, nics: &[Nic]) -> Option<String> {
     let file = |nic: &Nic, name: &str| root.text(&format!("{NET}/{}/{name}", nic.name));
     let own = |nic: &&Nic| nic.pci == Some(pci) && file(nic, "parent").is_none();
@@ -50,7 +50,8 @@ fn beside(root: &Root, pci: PciAddress, port: u32, only_port: bool, nics: &[Nic]
     if let ([nic], true) = (&siblings[..], only_port) {
         return Some(nic.name.clone());
     }
-    // `dev_port` counts from 0. Drivers older than it (Linux 3.15) put the port into `dev_id`, in hexadecimal.
+    // `dev_port` counts from 0. Drivers older than it (Linux 3.15) put the port into `dev_id`, in
+    // hexadecimal.
     let on_port = |nic: &&&Nic| {
         let of_old = || u32::from_str_radix(file(nic, "dev_id")?.strip_prefix("0x")?, 16).ok();
         file(nic, "dev_port").map_or_else(of_old, |text| text.parse().ok()) == port.checked_sub(1)

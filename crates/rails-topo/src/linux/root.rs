@@ -12,20 +12,23 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The root of a machine's `/sys` and `/proc`: `/` of this machine, a captured tree, or a capture in memory.
+/// The root of a machine's `/sys` and `/proc`: `/` of this machine, a captured tree, or a capture
+/// in memory.
 ///
-/// Every path is relative to it, and nothing outside it is read. A file that cannot be read is unknown, but for want of
-/// means ([`is_shortage`]), which says nothing of the machine: [`Root::check`] tells of it after the reading.
+/// Every path is relative to it, and nothing outside it is read. A file that cannot be read is
+/// unknown, but for want of means ([`is_shortage`]), which says nothing of the machine:
+/// [`Root::check`] tells of it after the reading.
 ///
-/// Every reading goes through the [`Source`], so that a capture holds all of it: a new way to read is a method of the
-/// source, or made of its methods.
+/// Every reading goes through the [`Source`], so that a capture holds all of it: a new way to read
+/// is a method of the source, or made of its methods.
 pub(crate) struct Root {
     source: Arc<dyn Source + Send + Sync>,
     is_this_machine: bool,
     unread: Mutex<Option<Unread>>,
 }
 
-/// A file that could not be read for want of means, or, without one, the kernel's list of interfaces.
+/// A file that could not be read for want of means, or, without one, the kernel's list of
+/// interfaces.
 struct Unread {
     file: Option<String>,
     error: io::Error,
@@ -57,7 +60,8 @@ impl Root {
     ///
     /// # Errors
     ///
-    /// [`SysfsError::Unread`] and [`SysfsError::Interfaces`], once for the first that could not be read.
+    /// [`SysfsError::Unread`] and [`SysfsError::Interfaces`], once for the first that could not be
+    /// read.
     pub(crate) fn check(&self, path: &Path) -> Result<(), SysfsError> {
         match self.unread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(Unread { file: Some(file), error }) => {
@@ -89,8 +93,8 @@ impl Root {
         self.text_up_to(path, LONGEST_FILE)
     }
 
-    /// As [`Root::text`], of the file's first bytes. The kernel writes such a file while it is read, some of them CPU
-    /// by CPU.
+    /// As [`Root::text`], of the file's first bytes. The kernel writes such a file while it is
+    /// read, some of them CPU by CPU.
     pub(crate) fn text_up_to(&self, path: &str, longest: u64) -> Option<String> {
         let bytes = self.bytes(path, longest)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -154,5 +158,6 @@ impl Root {
     }
 }
 
-/// Longer files are cut. `/proc/interrupts` is the longest that is read: 12 bytes per CPU and interrupt.
+/// Longer files are cut. `/proc/interrupts` is the longest that is read: 12 bytes per CPU and
+/// interrupt.
 pub(crate) const LONGEST_FILE: u64 = 64 << 20;

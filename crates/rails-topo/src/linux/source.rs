@@ -4,9 +4,9 @@ use std::io;
 
 /// A machine's `/sys` and `/proc`: a folder, or a capture in memory.
 ///
-/// Paths are relative to the root. Links are followed, also in the middle of a path, but never out of the root: such
-/// paths do not exist. An error is the answer of the operating system, from which [`is_shortage`] tells a path that
-/// cannot be read now from one that states nothing.
+/// Paths are relative to the root. Links are followed, also in the middle of a path, but never out
+/// of the root: such paths do not exist. An error is the answer of the operating system, from which
+/// [`is_shortage`] tells a path that cannot be read now from one that states nothing.
 pub(crate) trait Source {
     /// The first bytes of a plain file, at most so many.
     fn file(&self, path: &str, longest: u64) -> io::Result<Vec<u8>>;
@@ -29,12 +29,13 @@ pub(crate) trait Source {
 
 /// The path without links of something that exists.
 ///
-/// `link` has the text of the link at a path whose folders are no links, or `None` where something else is there. As in
-/// a folder that is not left, no link leads out of the root.
+/// `link` has the text of the link at a path whose folders are no links, or `None` where something
+/// else is there. As in a folder that is not left, no link leads out of the root.
 ///
 /// # Errors
 ///
-/// Those of `link`; [`io::ErrorKind::NotFound`] for a path that leads out of the root, or through too many links.
+/// Those of `link`; [`io::ErrorKind::NotFound`] for a path that leads out of the root, or through
+/// too many links.
 pub(crate) fn without_links(
     path: &str,
     follow_last: bool,
@@ -69,9 +70,11 @@ pub(crate) fn without_links(
 /// The most links that Linux follows (path_resolution(7)).
 pub(crate) const MAX_LINKS: usize = 40;
 
-/// Whether the system lacked the means to answer, so that the answer says nothing about the machine.
+/// Whether the system lacked the means to answer, so that the answer says nothing about the
+/// machine.
 ///
-/// All other errors are answers: the file is missing, hidden or closed to this process, or its driver states nothing.
+/// All other errors are answers: the file is missing, hidden or closed to this process, or its
+/// driver states nothing.
 pub(crate) fn is_shortage(error: &io::Error) -> bool {
     use nix::libc::{EINTR, EIO, EMFILE, ENFILE, ENOBUFS, ENOMEM};
     error.raw_os_error().is_some_and(|errno| [EMFILE, ENFILE, ENOMEM, ENOBUFS, EIO, EINTR].contains(&errno))

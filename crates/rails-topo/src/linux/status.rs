@@ -6,8 +6,9 @@ use nix::{sched::sched_getaffinity, unistd::Pid};
 
 /// The sets that `/proc/self/status` allows.
 ///
-/// The file describes the main thread of the process (`/proc/thread-self` is the calling one, see proc(5)), with the
-/// limits of taskset and the cpuset. Where this machine hides the file, `sched_getaffinity(2)` gives the CPUs.
+/// The file describes the main thread of the process (`/proc/thread-self` is the calling one, see
+/// proc(5)), with the limits of taskset and the cpuset. Where this machine hides the file,
+/// `sched_getaffinity(2)` gives the CPUs.
 #[derive(Default)]
 pub(super) struct Status {
     pub(super) cpus: Option<CpuSet>,

@@ -3,12 +3,13 @@
 use crate::{CpuId, CpuSet};
 use std::collections::HashMap;
 
-/// The sets that most of their own members name, each with the first CPU that named it, in the order of these CPUs.
+/// The sets that most of their own members name, each with the first CPU that named it, in the
+/// order of these CPUs.
 ///
-/// Firmware does contradict itself: on one machine CPU 2 shared its L3 with CPUs 0-3 of other packages, while these,
-/// and the nine other CPUs of its own package, stated otherwise. Such a set is dropped; the CPU that named it stays in
-/// the set of the others. Two sets that both have a majority and still overlap cannot both be true: the first one
-/// stays.
+/// Firmware does contradict itself: on one machine CPU 2 shared its L3 with CPUs 0-3 of other
+/// packages, while these, and the nine other CPUs of its own package, stated otherwise. Such a set
+/// is dropped; the CPU that named it stays in the set of the others. Two sets that both have a
+/// majority and still overlap cannot both be true: the first one stays.
 pub(super) fn believed(told: Vec<(CpuId, CpuSet)>) -> Vec<(CpuSet, CpuId)> {
     let mut counted: HashMap<CpuSet, (CpuId, usize)> = HashMap::new();
     for (teller, set) in told.into_iter().filter(|(teller, set)| set.contains(*teller)) {

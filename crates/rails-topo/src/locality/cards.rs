@@ -13,27 +13,31 @@ use std::{collections::HashMap, hash::Hash};
 pub struct Sharer<'l> {
     /// The interface.
     pub nic: &'l Nic,
-    /// The innermost that the two share: a port, a function, a card, a PCIe switch, or a port of the root complex.
+    /// The innermost that the two share: a port, a function, a card, a PCIe switch, or a port of
+    /// the root complex.
     pub shares: CommonAncestor,
 }
 
 impl<'a> Locality<'a> {
-    /// Whether two interfaces of this model are of one card, whose PCI link they share: functions of one PCI device
-    /// (also of one whose virtual functions they are), or interfaces of one port or one switch in a card, which drivers
-    /// name alike (`phys_port_id`, `phys_switch_id`). An interface is of one card with itself. `false` if nothing
+    /// Whether two interfaces of this model are of one card, whose PCI link they share: functions
+    /// of one PCI device (also of one whose virtual functions they are), or interfaces of one
+    /// port or one switch in a card, which drivers name alike (`phys_port_id`,
+    /// `phys_switch_id`). An interface is of one card with itself. `false` if nothing
     /// states that they are.
     ///
-    /// Cards have several PCI devices too (one in each of two slots, a switch with a NIC below each of its ports):
-    /// unless the driver names them alike, these are only found to share a PCIe switch or a root port, or nothing.
+    /// Cards have several PCI devices too (one in each of two slots, a switch with a NIC below each
+    /// of its ports): unless the driver names them alike, these are only found to share a PCIe
+    /// switch or a root port, or nothing.
     pub fn same_card(&self, a: &Nic, b: &Nic) -> bool {
         let of = |nic: &Nic| self.nic_index(nic).map(|index| self.cards.cards.group_of[index]);
         of(a).is_some() && of(a) == of(b)
     }
 
-    /// The other interfaces that share a card, a PCIe switch or a port of the root complex with this one, its card's
-    /// first. None where there are none, or none is known.
+    /// The other interfaces that share a card, a PCIe switch or a port of the root complex with
+    /// this one, its card's first. None where there are none, or none is known.
     ///
-    /// A virtual interface (a bond, a VLAN, a bridge) shares nothing by itself: ask for the interfaces under it.
+    /// A virtual interface (a bond, a VLAN, a bridge) shares nothing by itself: ask for the
+    /// interfaces under it.
     pub fn sharers(&self, nic: &Nic) -> impl Iterator<Item = Sharer<'a>> {
         let index = self.nic_index(nic);
         let card = index.map(|index| self.cards.cards.group(index)).unwrap_or_default();

@@ -20,7 +20,8 @@ pub trait Device: sealed::Sealed {
     }
 }
 
-/// The stated locality of a device: its own, or, if it has none, that of the PCI function behind it.
+/// The stated locality of a device: its own, or, if it has none, that of the PCI function behind
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stated<'d> {
     pub(super) node: Option<NodeId>,
@@ -39,8 +40,8 @@ impl<'d> Stated<'d> {
         }
     }
 
-    /// The online CPUs beside the device: its local CPUs, else those of its node, else, on a machine of one package and
-    /// one node, all.
+    /// The online CPUs beside the device: its local CPUs, else those of its node, else, on a
+    /// machine of one package and one node, all.
     pub(super) fn beside(self, topology: &Topology) -> Option<CpuSet> {
         let of_node = || topology.nodes().iter().find(|node| Some(node.id) == self.node).map(|node| &node.cpus);
         let online = |cpus: &CpuSet| Some(cpus.intersection(topology.online_cpus())).filter(|cpus| !cpus.is_empty());
@@ -65,19 +66,21 @@ impl<'d> Stated<'d> {
 }
 
 impl Nic {
-    /// The online CPUs beside this interface: its local CPUs, else those of its node; if both are unknown, those of the
-    /// PCI function behind it.
+    /// The online CPUs beside this interface: its local CPUs, else those of its node; if both are
+    /// unknown, those of the PCI function behind it.
     ///
-    /// On a machine with one package and at most one node that is every online CPU. `None` is unknown. Whether they may
-    /// be used is another question: see [`Locality::closest_pus`](crate::Locality::closest_pus).
+    /// On a machine with one package and at most one node that is every online CPU. `None` is
+    /// unknown. Whether they may be used is another question: see
+    /// [`Locality::closest_pus`](crate::Locality::closest_pus).
     pub fn locality(&self, topology: &Topology) -> Option<CpuSet> {
         Stated::of(topology, self).beside(topology)
     }
 }
 
 impl Locality<'_> {
-    /// The online CPUs beside a device of this model, by the same rule as [`Nic::locality`]; `None` is unknown. Whether
-    /// they may be used is another question: see [`closest_pus`](Self::closest_pus).
+    /// The online CPUs beside a device of this model, by the same rule as [`Nic::locality`]; `None`
+    /// is unknown. Whether they may be used is another question: see
+    /// [`closest_pus`](Self::closest_pus).
     pub fn cpus_beside(&self, device: &impl Device) -> Option<CpuSet> {
         Stated::of(self.topology, device).beside(self.topology)
     }

@@ -13,11 +13,12 @@ use crate::{CpuSet, NodeId, Topology};
 pub struct ClosestPus<'l> {
     /// All of these PUs; never empty.
     pub cpus: &'l CpuSet,
-    /// Whether they are beside the device. If not, no PU beside it is allowed, and these are on the nearest nodes with
-    /// allowed PUs.
+    /// Whether they are beside the device. If not, no PU beside it is allowed, and these are on the
+    /// nearest nodes with allowed PUs.
     pub beside: bool,
-    /// The distance of these nodes from the device's, as [`Tier::distance`](crate::Tier::distance); `None` if the PUs
-    /// are beside the device, and if the distance is unknown but there is no other node to choose.
+    /// The distance of these nodes from the device's, as [`Tier::distance`](crate::Tier::distance);
+    /// `None` if the PUs are beside the device, and if the distance is unknown but there is no
+    /// other node to choose.
     pub distance: Option<u64>,
 }
 

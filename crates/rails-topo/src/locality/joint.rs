@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JointBandwidth {
-    /// The most that they carry together, in each direction; `None` if a speed is unknown and no link bounds it.
+    /// The most that they carry together, in each direction; `None` if a speed is unknown and no
+    /// link bounds it.
     pub bandwidth: Option<Bandwidth>,
     /// The PCI Express links that carry less than the bandwidth below them, the lower ones first.
     pub narrow: Vec<NarrowLink>,
@@ -30,9 +31,10 @@ pub struct NarrowLink {
 }
 
 impl<'a> Locality<'a> {
-    /// The bandwidth of these interfaces at once. Each counts once, and interfaces of one physical port have the speed
-    /// of the fastest among them: those with one [name of it](Nic::physical_port), and a virtual function with the
-    /// interface of its physical one. A link of unknown bandwidth counts as wide enough.
+    /// The bandwidth of these interfaces at once. Each counts once, and interfaces of one physical
+    /// port have the speed of the fastest among them: those with one [name of
+    /// it](Nic::physical_port), and a virtual function with the interface of its physical one.
+    /// A link of unknown bandwidth counts as wide enough.
     pub fn joint_bandwidth<'n>(&self, nics: impl IntoIterator<Item = &'n Nic>) -> JointBandwidth {
         let mut ports: BTreeMap<Wire<'_>, Port> = BTreeMap::new();
         for nic in nics {
@@ -121,8 +123,8 @@ struct Flows<'t> {
     tree: &'t PciTree,
     /// The bandwidth that has reached the root complex.
     total: Offered,
-    /// The bandwidth that has reached each function from below, by depth and place, with the depth of a device below
-    /// it.
+    /// The bandwidth that has reached each function from below, by depth and place, with the depth
+    /// of a device below it.
     below: BTreeMap<(u32, At), (Offered, u32)>,
     narrow: Vec<NarrowLink>,
 }
@@ -141,8 +143,8 @@ impl Flows<'_> {
         *known = known.and(offered);
     }
 
-    /// Passes on everything that has reached the lowest functions, through the links above them, until all is up. The
-    /// functions below one port share its link.
+    /// Passes on everything that has reached the lowest functions, through the links above them,
+    /// until all is up. The functions below one port share its link.
     fn rise(&mut self) {
         while let Some((&(depth, _), _)) = self.below.last_key_value() {
             let lowest = self.below.split_off(&(depth, 0));

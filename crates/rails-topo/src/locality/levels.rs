@@ -4,8 +4,8 @@ use super::Locality;
 use crate::{CacheKind, CpuId, CpuSet, Topology};
 use std::fmt;
 
-/// Types of objects that PUs can share, from the innermost to the outermost in their usual order; a machine may nest
-/// them otherwise.
+/// Types of objects that PUs can share, from the innermost to the outermost in their usual order; a
+/// machine may nest them otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Level {
@@ -41,20 +41,21 @@ impl Topology {
 }
 
 impl Locality<'_> {
-    /// The objects around an online PU, the innermost first: mostly core, caches, die, node, package and machine, as
-    /// far as the model knows them. Objects with the same PUs are in the order of [`Level`]. Nothing for a PU that is
-    /// not online.
+    /// The objects around an online PU, the innermost first: mostly core, caches, die, node,
+    /// package and machine, as far as the model knows them. Objects with the same PUs are in
+    /// the order of [`Level`]. Nothing for a PU that is not online.
     pub fn around(&self, cpu: CpuId) -> impl ExactSizeIterator<Item = SharedObject<'_>> + Clone {
         self.levels.of_cpu(cpu).iter().map(|index| self.levels.shared(*index))
     }
 
-    /// The allowed PUs that share an object of this level with an online one; itself is among them if it is allowed.
-    /// `None` if the model has no such object around it.
+    /// The allowed PUs that share an object of this level with an online one; itself is among them
+    /// if it is allowed. `None` if the model has no such object around it.
     pub fn sharing(&self, cpu: CpuId, level: Level) -> Option<&CpuSet> {
         self.around(cpu).find(|shared| shared.level == level).map(|shared| shared.cpus)
     }
 
-    /// The innermost object that two online PUs share, as far as the model knows; `None` if one of them is not online.
+    /// The innermost object that two online PUs share, as far as the model knows; `None` if one of
+    /// them is not online.
     pub fn shared_by(&self, a: CpuId, b: CpuId) -> Option<SharedObject<'_>> {
         let (mut a, mut b) = (self.levels.of_cpu(a), self.levels.of_cpu(b));
         while let ([first_a, rest_a @ ..], [first_b, rest_b @ ..]) = (a, b) {
@@ -86,7 +87,8 @@ impl fmt::Display for Level {
 pub(super) struct Levels {
     /// The smallest first, and among equally large ones the innermost level first.
     objects: Vec<(Level, CpuSet)>,
-    /// The ends of the PUs' parts of `around`, by PU number; each begins where the one before it ends.
+    /// The ends of the PUs' parts of `around`, by PU number; each begins where the one before it
+    /// ends.
     ends: Vec<usize>,
     /// Indices in `objects`, rising for each PU.
     around: Vec<u32>,

@@ -1,12 +1,12 @@
 //! Locality: an index made once from a model, whose queries allocate nothing.
 //!
-//! The index is a value of its own that borrows its model. So it is never older than the model (the compiler sees to
-//! it, while every change of a fact would invalidate a hidden index), the model stays the same when it is compared,
-//! copied and written, and the cost is visible to the caller.
+//! The index is a value of its own that borrows its model. So it is never older than the model (the
+//! compiler sees to it, while every change of a fact would invalidate a hidden index), the model
+//! stays the same when it is compared, copied and written, and the cost is visible to the caller.
 //!
-//! Answers about usable objects (nodes, PUs) stay within the allowed sets. Answers about structure (common ancestors,
-//! paths, cards) are of the whole machine. Unknown facts stay visible: an unknown distance is a tier of its own, an
-//! unknown locality is `None`.
+//! Answers about usable objects (nodes, PUs) stay within the allowed sets. Answers about structure
+//! (common ancestors, paths, cards) are of the whole machine. Unknown facts stay visible: an
+//! unknown distance is a tier of its own, an unknown locality is `None`.
 
 mod ancestor;
 mod cards;
@@ -18,27 +18,26 @@ mod path;
 mod pci_tree;
 mod tiers;
 
+use crate::Topology;
 pub use ancestor::CommonAncestor;
+use cards::Cards;
 pub use cards::Sharer;
 pub use device::Device;
 pub use device_localities::ClosestPus;
+use device_localities::DeviceLocalities;
 pub use joint::{JointBandwidth, NarrowLink};
+use levels::Levels;
 pub use levels::{Level, SharedObject};
 pub use path::PciPath;
-pub use tiers::{Tier, Tiers};
-
-use crate::Topology;
-use cards::Cards;
-use device_localities::DeviceLocalities;
-use levels::Levels;
 use pci_tree::PciTree;
 use tiers::Orders;
+pub use tiers::{Tier, Tiers};
 
 /// The locality of the objects and devices of one machine. Made by [`Topology::locality`].
 ///
-/// Making it takes time and memory, about as much as copying the model; queries take neither locks nor memory, and well
-/// below a microsecond each. It is of the model that it was made from: a device of another model is of unknown place
-/// here.
+/// Making it takes time and memory, about as much as copying the model; queries take neither locks
+/// nor memory, and well below a microsecond each. It is of the model that it was made from: a
+/// device of another model is of unknown place here.
 ///
 /// # Examples
 ///

@@ -9,8 +9,8 @@ use crate::{Bandwidth, PciAddress};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PciPath {
-    /// The narrowest of the links of known bandwidth, by the function at its lower end, and its bandwidth in each
-    /// direction. `None` without a link of known bandwidth.
+    /// The narrowest of the links of known bandwidth, by the function at its lower end, and its
+    /// bandwidth in each direction. `None` without a link of known bandwidth.
     pub narrowest: Option<(PciAddress, Bandwidth)>,
     /// The number of links, as far as the way up is known: none above a device on a root bus.
     pub links: usize,
@@ -21,7 +21,8 @@ pub struct PciPath {
 }
 
 impl PciPath {
-    /// The bandwidth of the path in each direction; `None` if a part of it is unknown, or nothing on it is a link.
+    /// The bandwidth of the path in each direction; `None` if a part of it is unknown, or nothing
+    /// on it is a link.
     pub fn bandwidth(&self) -> Option<Bandwidth> {
         let whole = self.reaches_root && self.unknown == 0;
         self.narrowest.filter(|_| whole).map(|(_, bandwidth)| bandwidth)
@@ -29,8 +30,8 @@ impl PciPath {
 }
 
 impl Locality<'_> {
-    /// The way from a device to the root complex. A virtual function's is that of its physical one. `None` where the
-    /// device has no PCI function, or the model does not know it.
+    /// The way from a device to the root complex. A virtual function's is that of its physical one.
+    /// `None` where the device has no PCI function, or the model does not know it.
     pub fn path(&self, device: &impl Device) -> Option<PciPath> {
         Some(self.path_from(self.tree.physical(device.pci()?)?))
     }

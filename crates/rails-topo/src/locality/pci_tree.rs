@@ -4,7 +4,8 @@ use crate::{Bandwidth, PciAddress, PciDevice};
 
 /// The functions of a machine, each with the bridge above it.
 ///
-/// A bridge that other functions name, and that is not described, is part of the tree too; its own parent is unknown.
+/// A bridge that other functions name, and that is not described, is part of the tree too; its own
+/// parent is unknown.
 #[derive(Debug, Clone)]
 pub(super) struct PciTree {
     /// The functions, by address.
@@ -90,11 +91,12 @@ impl PciTree {
 
     /// The link above a function, on the way up from a device at the depth `begin`.
     ///
-    /// Down from a root bus come in turn a root port, an endpoint or a switch's upper port, one of its lower ports, and
-    /// so on (PCI Express Base Specification, 1.3). Links lead down from root ports and lower ports; between the ports
-    /// of a switch there is none, and the Link Status Register (7.5.3.8) of a lower port describes the link below it.
-    /// So there is a link above each function at an odd depth, or, if the way up ends in the unknown, above the device
-    /// itself and every other function from there. Both ends of a link state it.
+    /// Down from a root bus come in turn a root port, an endpoint or a switch's upper port, one of
+    /// its lower ports, and so on (PCI Express Base Specification, 1.3). Links lead down from
+    /// root ports and lower ports; between the ports of a switch there is none, and the Link
+    /// Status Register (7.5.3.8) of a lower port describes the link below it. So there is a
+    /// link above each function at an odd depth, or, if the way up ends in the unknown, above the
+    /// device itself and every other function from there. Both ends of a link state it.
     pub(super) fn link_above(&self, function: &Function, begin: u32) -> Option<LinkAbove> {
         let port = function.parent?;
         let is_link = match function.reaches_root {
@@ -118,8 +120,8 @@ impl PciTree {
         Some(a)
     }
 
-    /// Counts the bridges above each function. If bridges are above themselves, which no machine's are, the way up is
-    /// cut.
+    /// Counts the bridges above each function. If bridges are above themselves, which no machine's
+    /// are, the way up is cut.
     fn measure_depths(&mut self) {
         let mut visits = vec![Visit::New; self.functions.len()];
         let mut path = Vec::new();
@@ -153,7 +155,8 @@ enum Visit {
     Done,
 }
 
-/// Domain, bus and device of a function; of a virtual one, those of its physical one, which may be on another bus.
+/// Domain, bus and device of a function; of a virtual one, those of its physical one, which may be
+/// on another bus.
 pub(super) fn slot(tree: &PciTree, address: PciAddress) -> (u32, u8, u8) {
     let physical = tree.find(address).and_then(|at| tree.function(at).physical_function);
     let of = physical.unwrap_or(address);

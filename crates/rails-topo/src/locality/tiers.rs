@@ -8,16 +8,18 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tier<'l> {
-    /// The distance, relative to the others of the machine (ACPI's SLIT: 10 is a node to itself); `None` is unknown,
-    /// and then these may be nearer than the ones before.
+    /// The distance, relative to the others of the machine (ACPI's SLIT: 10 is a node to itself);
+    /// `None` is unknown, and then these may be nearer than the ones before.
     pub distance: Option<u64>,
-    /// All nodes at that distance: first the ones that it is counted from, then by number. Never empty.
+    /// All nodes at that distance: first the ones that it is counted from, then by number. Never
+    /// empty.
     pub nodes: &'l [NodeId],
 }
 
 /// The tiers of a machine's nodes, the nearest first and those of unknown distance last.
 ///
-/// Together they hold each node for memory once: the allowed nodes that are not known to be without memory.
+/// Together they hold each node for memory once: the allowed nodes that are not known to be without
+/// memory.
 #[derive(Debug, Clone)]
 pub struct Tiers<'l> {
     nodes: &'l [NodeId],
@@ -26,11 +28,13 @@ pub struct Tiers<'l> {
 }
 
 impl Topology {
-    /// The node that `cpu` takes memory from at the lowest distance: its own, or, if that has no memory or is not
-    /// allowed, the nearest one with memory that is allowed (the lowest number among equals).
+    /// The node that `cpu` takes memory from at the lowest distance: its own, or, if that has no
+    /// memory or is not allowed, the nearest one with memory that is allowed (the lowest number
+    /// among equals).
     ///
-    /// A node of unknown memory counts as having some. `None` if the machine has no nodes, if the CPU is on none of
-    /// them, or if its node has no memory and the distances that would decide are unknown.
+    /// A node of unknown memory counts as having some. `None` if the machine has no nodes, if the
+    /// CPU is on none of them, or if its node has no memory and the distances that would decide
+    /// are unknown.
     pub fn nearest_node(&self, cpu: CpuId) -> Option<NodeId> {
         let own = self.node_of_cpu(cpu)?;
         let order = Order::new(&Matrix::of(self), &[own.id], &with_memory(self));
@@ -39,25 +43,27 @@ impl Topology {
 }
 
 impl Locality<'_> {
-    /// The nodes by their distance from a CPU's own. For a CPU on no node, all are of unknown distance.
+    /// The nodes by their distance from a CPU's own. For a CPU on no node, all are of unknown
+    /// distance.
     pub fn nodes_from_cpu(&self, cpu: CpuId) -> Tiers<'_> {
         self.orders.by_cpu(cpu).tiers()
     }
 
-    /// The nodes by their distance from one of them, which may be one without memory. Without such a node, all are of
-    /// unknown distance.
+    /// The nodes by their distance from one of them, which may be one without memory. Without such
+    /// a node, all are of unknown distance.
     pub fn nodes_from_node(&self, node: NodeId) -> Tiers<'_> {
         self.orders.by_node(node).tiers()
     }
 
-    /// The nodes by their distance from a device: from its node, or, if only the CPUs beside it are known, from the
-    /// nearest of their nodes. For a device of unknown locality, all distances are unknown.
+    /// The nodes by their distance from a device: from its node, or, if only the CPUs beside it are
+    /// known, from the nearest of their nodes. For a device of unknown locality, all distances
+    /// are unknown.
     pub fn nodes_from(&self, device: &impl Device) -> Tiers<'_> {
         self.order_from(device).tiers()
     }
 
-    /// The nodes nearest to a device, among those for memory: the first tier of [`Locality::nodes_from`]. `None` if the
-    /// distances that would decide are unknown.
+    /// The nodes nearest to a device, among those for memory: the first tier of
+    /// [`Locality::nodes_from`]. `None` if the distances that would decide are unknown.
     pub fn closest_nodes(&self, device: &impl Device) -> Option<Tier<'_>> {
         self.order_from(device).closest()
     }
@@ -103,8 +109,8 @@ pub(super) struct Order {
 /// The orders for queries.
 #[derive(Debug, Clone)]
 pub(super) struct Orders {
-    /// The model's nodes, by number; the order of each has the same index in `orders`, and those from several nodes
-    /// follow.
+    /// The model's nodes, by number; the order of each has the same index in `orders`, and those
+    /// from several nodes follow.
     nodes: Vec<NodeId>,
     orders: Vec<Order>,
     /// The index of each CPU's node.
@@ -182,7 +188,8 @@ impl Orders {
         Self { nodes, orders, of_cpu, unknown, with_memory }
     }
 
-    /// The index of the order from these nodes, which is made if it is not there yet. `None` stands for unknown.
+    /// The index of the order from these nodes, which is made if it is not there yet. `None` stands
+    /// for unknown.
     pub(super) fn index_from(&mut self, matrix: &Matrix<'_>, from: &[NodeId]) -> Option<usize> {
         match from {
             [] => None,
@@ -239,5 +246,6 @@ fn with_memory(topology: &Topology) -> Vec<NodeId> {
     topology.nodes().iter().filter(usable).map(|node| node.id).collect()
 }
 
-/// A node's distance to itself is 10 by definition (ACPI 6.5, 5.2.17 System Locality Information Table).
+/// A node's distance to itself is 10 by definition (ACPI 6.5, 5.2.17 System Locality Information
+/// Table).
 const LOCAL_DISTANCE: u64 = 10;

@@ -76,7 +76,8 @@ impl FromStr for MacAddress {
     }
 }
 
-/// A number of at most `longest` hexadecimal digits, and nothing else (`from_str_radix` takes a sign too).
+/// A number of at most `longest` hexadecimal digits, and nothing else (`from_str_radix` takes a
+/// sign too).
 fn hexadecimal(digits: &str, longest: usize) -> Option<u32> {
     let plain = digits.len() <= longest && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if plain { u32::from_str_radix(digits, 16).ok() } else { None }

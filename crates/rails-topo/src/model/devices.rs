@@ -11,7 +11,8 @@ pub struct RdmaDevice {
     pub name: String,
     /// The PCI function behind it (`device`); `None` of one in software.
     pub pci: Option<PciAddress>,
-    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is unknown, or no node.
+    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is
+    /// unknown, or no node.
     pub node: Option<NodeId>,
     /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
@@ -24,8 +25,8 @@ pub struct RdmaDevice {
 pub struct RdmaPort {
     /// The port's number, from 1.
     pub number: u32,
-    /// The network interface of the port (`ports/*/gid_attrs/ndevs/0`, or the only one of the same function and port);
-    /// `None` if there is none, or it is unknown.
+    /// The network interface of the port (`ports/*/gid_attrs/ndevs/0`, or the only one of the same
+    /// function and port); `None` if there is none, or it is unknown.
     pub nic: Option<String>,
     /// Whether it is active (`state` is `4: ACTIVE`); `None` is unknown.
     pub active: Option<bool>,
@@ -36,45 +37,49 @@ pub struct RdmaPort {
     pub speed: Option<Bandwidth>,
 }
 
-/// A graphics or computing device: one with a driver of that class (`/sys/class/drm`, `/sys/class/accel`,
-/// `/sys/class/ve`), one that hwloc knows, or a PCI display controller.
+/// A graphics or computing device: one with a driver of that class (`/sys/class/drm`,
+/// `/sys/class/accel`, `/sys/class/ve`), one that hwloc knows, or a PCI display controller.
 ///
-/// The names of one PCI function are one device. A display controller that no driver made a device of is called by its
-/// PCI address.
+/// The names of one PCI function are one device. A display controller that no driver made a device
+/// of is called by its PCI address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// The name: hwloc's (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the kernel's (`card0`,
-    /// `renderD128`, `accel0`, `ve0`), else the address of its PCI function (`0000:3b:00.0`).
+    /// The name: hwloc's (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the
+    /// kernel's (`card0`, `renderD128`, `accel0`, `ve0`), else the address of its PCI function
+    /// (`0000:3b:00.0`).
     pub name: String,
     /// The PCI function behind it (`device`); `None` is unknown.
     pub pci: Option<PciAddress>,
     /// The device's model, where hwloc has a name for it; `None` is unknown.
     pub model: Option<String>,
-    /// The device's driver (`device/driver`); `None` is unknown. For a device that is called by its address, it is the
-    /// [`PciDevice::driver`].
+    /// The device's driver (`device/driver`); `None` is unknown. For a device that is called by its
+    /// address, it is the [`PciDevice::driver`].
     pub driver: Option<String>,
-    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is unknown, or no node.
+    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is
+    /// unknown, or no node.
     pub node: Option<NodeId>,
     /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
 }
 
-/// A block device with hardware behind it (`/sys/class/block`, without partitions and virtual devices such as `loop0`,
-/// `zram0`, `dm-0` and `md0`).
+/// A block device with hardware behind it (`/sys/class/block`, without partitions and virtual
+/// devices such as `loop0`, `zram0`, `dm-0` and `md0`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
     /// The kernel's name of it: `nvme0n1`, `sda`, `pmem0`.
     pub name: String,
-    /// The PCI function behind it (`device`); `None` where there is none, where none is known, and where there are
-    /// several (NVMe multipath).
+    /// The PCI function behind it (`device`); `None` where there is none, where none is known, and
+    /// where there are several (NVMe multipath).
     pub pci: Option<PciAddress>,
-    /// The size (`size`, in sectors of 512 bytes; hwloc rounds it down to KiB); 0 is a drive without a medium, `None`
-    /// is unknown.
+    /// The size (`size`, in sectors of 512 bytes; hwloc rounds it down to KiB); 0 is a drive
+    /// without a medium, `None` is unknown.
     #[serde(rename = "size_bytes")]
     pub size: Option<DataSize>,
-    /// The device's model (`device/model`; hwloc has it from udev, with underscores for spaces); `None` is unknown.
+    /// The device's model (`device/model`; hwloc has it from udev, with underscores for spaces);
+    /// `None` is unknown.
     pub model: Option<String>,
-    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is unknown, or no node.
+    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is
+    /// unknown, or no node.
     pub node: Option<NodeId>,
     /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Lanes<'a> {
     /// The devices, by name: they carry the packets out of the machine.
     pub devices: Vec<&'a Nic>,
-    /// Ends without a device, by name: a bridge's TAP and veth ports, the loopback interface, and an interface whose
-    /// lower ones are unknown (they may be in another network namespace, or the machine is a capture without them).
+    /// Ends without a device, by name: a bridge's TAP and veth ports, the loopback interface, and
+    /// an interface whose lower ones are unknown (they may be in another network namespace, or
+    /// the machine is a capture without them).
     pub in_software: Vec<&'a Nic>,
     /// Lower interfaces that are not in the topology, by name.
     pub missing: Vec<&'a str>,
@@ -24,13 +25,14 @@ impl Lanes<'_> {
 }
 
 impl Topology {
-    /// The devices that carry the packets of `nic`: itself if it is a device, else the devices at the bottom of a bond,
-    /// team, bridge, VLAN, macvlan or any other interface with lower ones ([`Nic::lowers`]), through any depth and each
-    /// once. A VLAN on a bond has the bond's members.
+    /// The devices that carry the packets of `nic`: itself if it is a device, else the devices at
+    /// the bottom of a bond, team, bridge, VLAN, macvlan or any other interface with lower ones
+    /// ([`Nic::lowers`]), through any depth and each once. A VLAN on a bond has the bond's
+    /// members.
     ///
-    /// A device that lies on another, as a virtual machine's interface of Hyper-V lies on the virtual function that
-    /// does its work, is resolved to that one. Interfaces that lie on each other in a ring, which only a made-up
-    /// machine can have, have no bottom by that way.
+    /// A device that lies on another, as a virtual machine's interface of Hyper-V lies on the
+    /// virtual function that does its work, is resolved to that one. Interfaces that lie on
+    /// each other in a ring, which only a made-up machine can have, have no bottom by that way.
     ///
     /// ```
     /// use rails_topo::{Nic, NicKind, Topology};

@@ -8,19 +8,24 @@ use serde::{Deserialize, Serialize};
 pub struct NumaNode {
     /// The kernel's number of it (`/sys/devices/system/node/node*`); numbers may have gaps.
     pub id: NodeId,
-    /// Online PUs local to it (`cpulist`); empty for memory without processors (CXL, HBM). No PU is local to two nodes.
+    /// Online PUs local to it (`cpulist`); empty for memory without processors (CXL, HBM). No PU is
+    /// local to two nodes.
     pub cpus: CpuSet,
     /// The node's memory (`MemTotal` of `meminfo`); `None` is unknown.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<DataSize>,
-    /// The kernel's tier of its memory (`/sys/devices/virtual/memory_tiering/memory_tier*/nodelist`, Linux 6.1), else
-    /// hwloc's rank of it (`MemoryTier`, hwloc 2.10): a smaller number is faster memory. `None` if neither has one.
+    /// The kernel's tier of its memory
+    /// (`/sys/devices/virtual/memory_tiering/memory_tier*/nodelist`, Linux 6.1), else
+    /// hwloc's rank of it (`MemoryTier`, hwloc 2.10): a smaller number is faster memory. `None` if
+    /// neither has one.
     pub tier: Option<u32>,
-    /// Pools of huge pages, by size (`hugepages/hugepages-*kB`); empty if the kernel has none, or they are unknown.
+    /// Pools of huge pages, by size (`hugepages/hugepages-*kB`); empty if the kernel has none, or
+    /// they are unknown.
     pub hugepages: Vec<Hugepages>,
-    /// The speed of its memory by initiators, the nearest first: ACPI's HMAT from the kernel, with one set of
-    /// initiators (`access1/initiators`, which has processors alone, else `access0/initiators`), or hwloc's memory
-    /// attributes. Empty if the firmware gives no figures, or no initiators.
+    /// The speed of its memory by initiators, the nearest first: ACPI's HMAT from the kernel, with
+    /// one set of initiators (`access1/initiators`, which has processors alone, else
+    /// `access0/initiators`), or hwloc's memory attributes. Empty if the firmware gives no
+    /// figures, or no initiators.
     pub performance: Vec<MemoryPerformance>,
 }
 
@@ -36,13 +41,15 @@ pub struct Hugepages {
     pub free: Option<u64>,
 }
 
-/// The speed of a node's memory, seen from some CPUs. The figures are the firmware's; a missing one is `None`, and so
-/// is 0.
+/// The speed of a node's memory, seen from some CPUs. The figures are the firmware's; a missing one
+/// is `None`, and so is 0.
 ///
-/// hwloc's files of before 2.8 give an average of reads and writes alone, which then stands for both.
+/// hwloc's files of before 2.8 give an average of reads and writes alone, which then stands for
+/// both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryPerformance {
-    /// The initiators: the online CPUs of the nodes that are linked beside the figures; never empty.
+    /// The initiators: the online CPUs of the nodes that are linked beside the figures; never
+    /// empty.
     pub from: CpuSet,
     /// The initiators' bandwidth for reading (`read_bandwidth`, in MB/s there).
     #[serde(rename = "read_bits_per_second")]

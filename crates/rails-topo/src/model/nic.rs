@@ -8,7 +8,8 @@ use std::net::IpAddr;
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nic {
-    /// The name in `/sys/class/net`; the interface's folder there has the files below, unless another one is named.
+    /// The name in `/sys/class/net`; the interface's folder there has the files below, unless
+    /// another one is named.
     pub name: String,
     /// The kernel's number of it (`ifindex`), which it keeps when it is renamed; `None` is unknown.
     pub index: Option<u32>,
@@ -17,57 +18,62 @@ pub struct Nic {
     /// The reason of a configuration file for planning to leave it alone; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
-    /// PCI address of the device behind it (`device`); `None` where it has none, as in software, or none is known.
+    /// PCI address of the device behind it (`device`); `None` where it has none, as in software, or
+    /// none is known.
     pub pci: Option<PciAddress>,
     /// The interface's driver (`device/driver`); `None` where it has none, or none is known.
     pub driver: Option<String>,
-    /// The NUMA node of its device (`numa_node` of its PCI function, else hwloc's); `None` is unknown (a missing file,
-    /// or -1).
+    /// The NUMA node of its device (`numa_node` of its PCI function, else hwloc's); `None` is
+    /// unknown (a missing file, or -1).
     pub node: Option<NodeId>,
     /// CPUs local to the device (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
     /// Link speed (`speed`); `None` is unknown (no file, -1, or link down).
     #[serde(rename = "speed_bits_per_second")]
     pub speed: Option<Bandwidth>,
-    /// Whether the link is up (`operstate`, and where that is unknown `carrier`); `None` is unknown.
+    /// Whether the link is up (`operstate`, and where that is unknown `carrier`); `None` is
+    /// unknown.
     pub up: Option<bool>,
-    /// Whether there is a carrier (`carrier`); `None` is unknown, as while the interface is administratively down.
+    /// Whether there is a carrier (`carrier`); `None` is unknown, as while the interface is
+    /// administratively down.
     pub carrier: Option<bool>,
-    /// The kind of a virtual interface (`DEVTYPE` in `uevent`, else by the contents of its folder): `bond`, `bridge`,
-    /// `vlan`, `vxlan`, `macvtap`, `tun`, `tap` and others. `None` for a device, and if the kernel's files do not state
-    /// it (team, veth and macvlan).
+    /// The kind of a virtual interface (`DEVTYPE` in `uevent`, else by the contents of its folder):
+    /// `bond`, `bridge`, `vlan`, `vxlan`, `macvtap`, `tun`, `tap` and others. `None` for a
+    /// device, and if the kernel's files do not state it (team, veth and macvlan).
     pub virtual_kind: Option<String>,
-    /// The interfaces right under it (`lower_*`; on old kernels `bonding/slaves`, `brif` and `/proc/net/vlan/config`):
-    /// a bond's members, a bridge's ports, the interface of a VLAN. By name; empty if there are none in its network
-    /// namespace, or they are unknown. [`Topology::lanes_of`](crate::Topology::lanes_of) follows them down to the
-    /// devices.
+    /// The interfaces right under it (`lower_*`; on old kernels `bonding/slaves`, `brif` and
+    /// `/proc/net/vlan/config`): a bond's members, a bridge's ports, the interface of a VLAN.
+    /// By name; empty if there are none in its network namespace, or they are unknown.
+    /// [`Topology::lanes_of`](crate::Topology::lanes_of) follows them down to the devices.
     pub lowers: Vec<String>,
-    /// The port of the device (`dev_port`), from 0; `None` is unknown, and for an interface without a device. Drivers
-    /// of devices with a function for each port leave it 0.
+    /// The port of the device (`dev_port`), from 0; `None` is unknown, and for an interface without
+    /// a device. Drivers of devices with a function for each port leave it 0.
     pub port: Option<u32>,
-    /// A name of the port that all its functions share (`phys_port_id`), in hexadecimal; `None` where the driver gives
-    /// none.
+    /// A name of the port that all its functions share (`phys_port_id`), in hexadecimal; `None`
+    /// where the driver gives none.
     pub physical_port: Option<String>,
-    /// A name of the switch that the port is on, in the card (`phys_switch_id`), in hexadecimal; `None` where the
-    /// driver gives none.
+    /// A name of the switch that the port is on, in the card (`phys_switch_id`), in hexadecimal;
+    /// `None` where the driver gives none.
     pub physical_switch: Option<String>,
-    /// Whether its packets are polled by threads of the kernel and not in the interrupt (`threaded`, Linux 5.12; of the
-    /// whole interface: single queues can differ on newer kernels); `None` is unknown.
+    /// Whether its packets are polled by threads of the kernel and not in the interrupt
+    /// (`threaded`, Linux 5.12; of the whole interface: single queues can differ on newer
+    /// kernels); `None` is unknown.
     pub threaded_napi: Option<bool>,
     /// Largest packet in bytes (`mtu`); `None` is unknown.
     #[serde(rename = "mtu_bytes")]
     pub mtu: Option<u32>,
-    /// Hardware address (`address`); `None` is unknown, or not one of 48 bits (InfiniBand has 20 bytes).
+    /// Hardware address (`address`); `None` is unknown, or not one of 48 bits (InfiniBand has 20
+    /// bytes).
     pub mac: Option<MacAddress>,
-    /// IP addresses (getifaddrs(3)); from a copy of the kernel's files IPv6 addresses alone (`/proc/net/if_inet6`),
-    /// because no file has others by interface.
+    /// IP addresses (getifaddrs(3)); from a copy of the kernel's files IPv6 addresses alone
+    /// (`/proc/net/if_inet6`), because no file has others by interface.
     pub addresses: Vec<InterfaceAddress>,
     /// Receive queues, by index (`queues/rx-*`); empty where there are none, or none are known.
     pub rx_queues: Vec<RxQueue>,
     /// Transmit queues, by index (`queues/tx-*`); empty where there are none, or none are known.
     pub tx_queues: Vec<TxQueue>,
-    /// Interrupts of the device, by number (`msi_irqs` of its PCI function, else `irq`); empty where it has none, or
-    /// none are known.
+    /// Interrupts of the device, by number (`msi_irqs` of its PCI function, else `irq`); empty
+    /// where it has none, or none are known.
     pub interrupts: Vec<Interrupt>,
 }
 
@@ -81,8 +87,9 @@ pub enum NicKind {
     Device,
     /// Virtual: veth, bridge, bond, tun, vlan and others.
     Virtual,
-    /// Unknown: `/sys/class/net` does not show it, as where it belongs to another network namespace than the
-    /// interfaces that `/sys` shows. Nothing but its name, index, hardware address, addresses and [`Nic::up`] is known.
+    /// Unknown: `/sys/class/net` does not show it, as where it belongs to another network namespace
+    /// than the interfaces that `/sys` shows. Nothing but its name, index, hardware address,
+    /// addresses and [`Nic::up`] is known.
     Unknown,
 }
 
@@ -107,13 +114,15 @@ pub struct InterfaceAddress {
 pub struct RxQueue {
     /// The queue's index.
     pub index: u32,
-    /// CPUs that receive packet steering (RPS) may use (`rps_cpus`); empty is off, `None` is unknown.
+    /// CPUs that receive packet steering (RPS) may use (`rps_cpus`); empty is off, `None` is
+    /// unknown.
     pub rps_cpus: Option<CpuSet>,
-    /// The flows that the queue steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is off, `None` is unknown.
+    /// The flows that the queue steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is
+    /// off, `None` is unknown.
     pub rps_flows: Option<u32>,
-    /// The interrupt of its packets, by the names of all (`/proc/interrupts`): its own, or the one that all queues
-    /// share. It is one of [`Nic::interrupts`]. `None` if there is none, if the driver's names do not state it, or if
-    /// several claim the queue.
+    /// The interrupt of its packets, by the names of all (`/proc/interrupts`): its own, or the one
+    /// that all queues share. It is one of [`Nic::interrupts`]. `None` if there is none, if the
+    /// driver's names do not state it, or if several claim the queue.
     pub interrupt: Option<u32>,
 }
 
@@ -122,8 +131,8 @@ pub struct RxQueue {
 pub struct TxQueue {
     /// The queue's index.
     pub index: u32,
-    /// CPUs that use this queue (XPS, `xps_cpus`); `None` is unknown (a NIC with one queue has the file but refuses to
-    /// read it).
+    /// CPUs that use this queue (XPS, `xps_cpus`); `None` is unknown (a NIC with one queue has the
+    /// file but refuses to read it).
     pub xps_cpus: Option<CpuSet>,
     /// The interrupt for transmitted packets, as [`RxQueue::interrupt`].
     pub interrupt: Option<u32>,
@@ -136,15 +145,17 @@ pub struct Interrupt {
     pub number: u32,
     /// The name its driver gave it (`/proc/interrupts`); `None` while no driver has asked for it.
     pub name: Option<String>,
-    /// The CPUs that may serve it (`smp_affinity_list`), as requested. `None` is unknown, never the empty set.
+    /// The CPUs that may serve it (`smp_affinity_list`), as requested. `None` is unknown, never the
+    /// empty set.
     pub affinity: Option<CpuSet>,
-    /// The CPUs that serve it (`effective_affinity_list`); after a new request they change with the next interrupt.
-    /// `None` is unknown, or not in use yet; never the empty set.
+    /// The CPUs that serve it (`effective_affinity_list`); after a new request they change with the
+    /// next interrupt. `None` is unknown, or not in use yet; never the empty set.
     pub effective: Option<CpuSet>,
 }
 
 impl Nic {
-    /// A device of that name of which nothing else is known, for tests and for machines that are only described.
+    /// A device of that name of which nothing else is known, for tests and for machines that are
+    /// only described.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),

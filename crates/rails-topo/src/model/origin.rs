@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Origin {
     /// The machine that this process runs on.
     ThisMachine {
-        /// `hwloc` (with its version) or `sysfs`, with the reason where hwloc was asked for and failed.
+        /// `hwloc` (with its version) or `sysfs`, with the reason where hwloc was asked for and
+        /// failed.
         reader: String,
     },
     /// An hwloc XML file.

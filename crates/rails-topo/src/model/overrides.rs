@@ -5,8 +5,8 @@ use std::{fmt, path::PathBuf};
 
 /// A fact from a configuration file, with its old value and its position in the file.
 ///
-/// A fact that several files give has one of these for each, in the order in which the files were applied: the last one
-/// holds, and the [`old`](Self::old) of the first is the machine's own.
+/// A fact that several files give has one of these for each, in the order in which the files were
+/// applied: the last one holds, and the [`old`](Self::old) of the first is the machine's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Override {
@@ -14,10 +14,11 @@ pub struct Override {
     pub fact: String,
     /// The value before, as text; `None` is unknown.
     pub old: Option<String>,
-    /// The new value, as text; `None` is unknown: a lane that is no longer hidden, or a locality that another fact
-    /// contradicts.
+    /// The new value, as text; `None` is unknown: a lane that is no longer hidden, or a locality
+    /// that another fact contradicts.
     pub new: Option<String>,
-    /// The fact that this one follows from, where the file does not give it itself: a new node brings its CPUs along.
+    /// The fact that this one follows from, where the file does not give it itself: a new node
+    /// brings its CPUs along.
     pub follows_from: Option<String>,
     /// The file, as it was named.
     pub file: PathBuf,

@@ -6,46 +6,50 @@ use serde::{Deserialize, Serialize};
 
 /// A PCI function: a device, a part of one, or a bridge to more.
 ///
-/// From `/sys/bus/pci/devices`; a missing fact is `None`. An hwloc file has class, ids, bridges and bandwidth, but
-/// neither drivers nor virtual functions.
+/// From `/sys/bus/pci/devices`; a missing fact is `None`. An hwloc file has class, ids, bridges and
+/// bandwidth, but neither drivers nor virtual functions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciDevice {
     /// The function's address.
     pub address: PciAddress,
-    /// The class (`class`): 24 bits of class, subclass and programming interface, as the PCI Code and ID Assignment
-    /// Specification numbers them. 0x020000 is an Ethernet controller. An hwloc file does not state the programming
-    /// interface: there, the lowest 8 bits are 0.
+    /// The class (`class`): 24 bits of class, subclass and programming interface, as the PCI Code
+    /// and ID Assignment Specification numbers them. 0x020000 is an Ethernet controller. An
+    /// hwloc file does not state the programming interface: there, the lowest 8 bits are 0.
     pub class: Option<u32>,
     /// The function's vendor (`vendor`).
     pub vendor: Option<u16>,
     /// The vendor's number of it (`device`).
     pub device: Option<u16>,
-    /// The nearest bridge above it that is among the machine's functions; `None` on a root bus. Going up from one to
-    /// the next ends.
+    /// The nearest bridge above it that is among the machine's functions; `None` on a root bus.
+    /// Going up from one to the next ends.
     pub parent: Option<PciAddress>,
     /// The buses behind it, where it is a bridge.
     pub bridge: Option<PciBridge>,
-    /// The negotiated link at its port (`current_link_speed`, `current_link_width`; before Linux 4.13 the link status
-    /// of `config`, which only root may read). It leads up; but the link of a root port, or of a lower port of a
-    /// switch, leads down. So both ends of a link state the same. `None` without a link, as in the processor itself, on
-    /// virtual machines and in an empty slot, and if it is unknown.
+    /// The negotiated link at its port (`current_link_speed`, `current_link_width`; before Linux
+    /// 4.13 the link status of `config`, which only root may read). It leads up; but the link
+    /// of a root port, or of a lower port of a switch, leads down. So both ends of a link state
+    /// the same. `None` without a link, as in the processor itself, on virtual machines and in
+    /// an empty slot, and if it is unknown.
     pub link: Option<PciLink>,
-    /// The fastest link that the port could have (`max_link_speed`, `max_link_width`): a slower [`PciDevice::link`] is
-    /// held back by its other end, or saves power.
+    /// The fastest link that the port could have (`max_link_speed`, `max_link_width`): a slower
+    /// [`PciDevice::link`] is held back by its other end, or saves power.
     pub max_link: Option<PciLink>,
-    /// The bandwidth of the link in each direction: by [`PciLink::bandwidth`], or from hwloc's file. `None` is unknown.
+    /// The bandwidth of the link in each direction: by [`PciLink::bandwidth`], or from hwloc's
+    /// file. `None` is unknown.
     #[serde(rename = "bandwidth_bits_per_second")]
     pub bandwidth: Option<Bandwidth>,
     /// The function's driver (`driver`); `None` where it has none.
     pub driver: Option<String>,
-    /// The node of its attachment (`numa_node`, else hwloc's); `None` is unknown (-1, or no such node).
+    /// The node of its attachment (`numa_node`, else hwloc's); `None` is unknown (-1, or no such
+    /// node).
     pub node: Option<NodeId>,
-    /// CPUs local to it (`local_cpulist`, else hwloc's); `None` is unknown, and so is every CPU of a machine of several
-    /// places.
+    /// CPUs local to it (`local_cpulist`, else hwloc's); `None` is unknown, and so is every CPU of
+    /// a machine of several places.
     pub local_cpus: Option<CpuSet>,
     /// The physical function of a virtual one (`physfn`).
     pub physical_function: Option<PciAddress>,
-    /// Virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` if there cannot be any, or they are unknown.
+    /// Virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` if there cannot be any, or they
+    /// are unknown.
     pub virtual_functions: Option<VirtualFunctions>,
 }
 
@@ -98,22 +102,24 @@ impl PciDevice {
         }
     }
 
-    /// Whether its base class is 03h, "display controller" (PCI Code and ID Assignment Specification): graphics cards,
-    /// and cards that only compute.
+    /// Whether its base class is 03h, "display controller" (PCI Code and ID Assignment
+    /// Specification): graphics cards, and cards that only compute.
     pub(crate) fn is_display_controller(&self) -> bool {
         self.class.is_some_and(|class| class >> 16 == 0x03)
     }
 }
 
 impl PciLink {
-    /// A link of that many millions of transfers and that many lanes, of which there are 32 at most.
+    /// A link of that many millions of transfers and that many lanes, of which there are 32 at
+    /// most.
     pub(crate) fn of(speed: u32, width: u32) -> Option<Self> {
         let width = u8::try_from(width).ok().filter(|width| (1..=32).contains(width))?;
         (speed > 0).then_some(Self { speed, width })
     }
 
-    /// The bandwidth in each direction without the line code (8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, and from
-    /// 64 GT/s on FLITs of 242 bytes in 256); the headers of packets take a part of it.
+    /// The bandwidth in each direction without the line code (8b/10b up to 5 GT/s, 128b/130b up to
+    /// 32 GT/s, and from 64 GT/s on FLITs of 242 bytes in 256); the headers of packets take a
+    /// part of it.
     pub fn bandwidth(self) -> Bandwidth {
         let raw = u64::from(self.speed) * 1_000_000 * u64::from(self.width);
         let bits = match self.speed {

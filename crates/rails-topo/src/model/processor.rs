@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 pub struct Package {
     /// The kernel's number of it (`topology/physical_package_id`); `None` without one.
     pub id: Option<u32>,
-    /// Online PUs (`topology/package_cpus_list`, `core_siblings_list` before Linux 5.3); never empty.
+    /// Online PUs (`topology/package_cpus_list`, `core_siblings_list` before Linux 5.3); never
+    /// empty.
     pub cpus: CpuSet,
 }
 
@@ -55,7 +56,8 @@ pub enum CacheKind {
 pub struct Core {
     /// The kernel's number of it within its package (`topology/core_id`); `None` without one.
     pub id: Option<u32>,
-    /// The core's online PUs (`topology/core_cpus_list`, `thread_siblings_list` before Linux 5.3); never empty.
+    /// The core's online PUs (`topology/core_cpus_list`, `thread_siblings_list` before Linux 5.3);
+    /// never empty.
     pub cpus: CpuSet,
 }
 
@@ -64,21 +66,22 @@ pub struct Core {
 pub struct CoreKind {
     /// The online PUs of the cores; never empty, and no PU is of two kinds.
     pub cpus: CpuSet,
-    /// The kind's rank by speed: 0 is the slowest kind, and the most thrifty one. `None` if the order of the kinds is
-    /// unknown, as in some of hwloc's XML files.
+    /// The kind's rank by speed: 0 is the slowest kind, and the most thrifty one. `None` if the
+    /// order of the kinds is unknown, as in some of hwloc's XML files.
     pub efficiency: Option<u32>,
-    /// The kernel's name of them: `cpu_core`, `cpu_atom` and `cpu_lowpower` of Intel's hybrid processors
-    /// (`/sys/devices/cpu_core/cpus`; `CoreType` in hwloc's XML files, in the kernel's words if it has some). `None`
-    /// without a name.
+    /// The kernel's name of them: `cpu_core`, `cpu_atom` and `cpu_lowpower` of Intel's hybrid
+    /// processors (`/sys/devices/cpu_core/cpus`; `CoreType` in hwloc's XML files, in the
+    /// kernel's words if it has some). `None` without a name.
     pub name: Option<String>,
-    /// The capacity, of which the fastest have 1,024 (`cpu_capacity`, on Arm and hybrid x86); the least among them.
-    /// `None` where the kernel gives none for some of them.
+    /// The capacity, of which the fastest have 1,024 (`cpu_capacity`, on Arm and hybrid x86); the
+    /// least among them. `None` where the kernel gives none for some of them.
     pub capacity: Option<u32>,
-    /// The highest frequency in kHz (`cpufreq/cpuinfo_max_freq`) that all of them reach. `None` where there is no
-    /// frequency driver; hwloc's XML files give whole MHz.
+    /// The highest frequency in kHz (`cpufreq/cpuinfo_max_freq`) that all of them reach. `None`
+    /// where there is no frequency driver; hwloc's XML files give whole MHz.
     #[serde(rename = "max_frequency_khz")]
     pub max_frequency: Option<u64>,
-    /// The frequency without boost in kHz (`cpufreq/base_frequency`), the least among them. `None` is unknown.
+    /// The frequency without boost in kHz (`cpufreq/base_frequency`), the least among them. `None`
+    /// is unknown.
     #[serde(rename = "base_frequency_khz")]
     pub base_frequency: Option<u64>,
 }

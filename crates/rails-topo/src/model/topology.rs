@@ -49,8 +49,8 @@ impl Topology {
         &self.packages
     }
 
-    /// Dies, in the order of their first PU. One that is the whole of its package is not listed; empty where the source
-    /// knows none (Linux before 5.3).
+    /// Dies, in the order of their first PU. One that is the whole of its package is not listed;
+    /// empty where the source knows none (Linux before 5.3).
     pub fn dies(&self) -> &[Die] {
         &self.dies
     }
@@ -60,8 +60,8 @@ impl Topology {
         &self.nodes
     }
 
-    /// Distances between nodes (`/sys/devices/system/node/node*/distance`); `None` where there is one node, where the
-    /// source gives none, or not one from every node to every node.
+    /// Distances between nodes (`/sys/devices/system/node/node*/distance`); `None` where there is
+    /// one node, where the source gives none, or not one from every node to every node.
     pub fn distances(&self) -> Option<&Distances> {
         self.distances.as_ref()
     }
@@ -76,12 +76,13 @@ impl Topology {
         &self.cores
     }
 
-    /// The kinds of cores, the slowest first; empty if all cores are alike, or nothing distinguishes them.
+    /// The kinds of cores, the slowest first; empty if all cores are alike, or nothing
+    /// distinguishes them.
     ///
-    /// The first source that covers every online PU decides: Intel's units that count events (`/sys/devices/cpu_core`,
-    /// `cpu_atom`, `cpu_lowpower`), `cpu_capacity`, and frequencies. Frequencies that are less than 10 % apart count as
-    /// one, because single cores are "favoured" on machines whose cores are alike. An hwloc XML file holds hwloc's own
-    /// kinds.
+    /// The first source that covers every online PU decides: Intel's units that count events
+    /// (`/sys/devices/cpu_core`, `cpu_atom`, `cpu_lowpower`), `cpu_capacity`, and frequencies.
+    /// Frequencies that are less than 10 % apart count as one, because single cores are
+    /// "favoured" on machines whose cores are alike. An hwloc XML file holds hwloc's own kinds.
     pub fn core_kinds(&self) -> &[CoreKind] {
         &self.core_kinds
     }
@@ -91,28 +92,31 @@ impl Topology {
         &self.online_cpus
     }
 
-    /// The PUs that this process may use: online, and inside its affinity mask (`Cpus_allowed_list` of
-    /// `/proc/self/status`) and its cpuset (`cpuset.cpus.effective` or `cpuset.effective_cpus` of its control group). A
-    /// missing file limits nothing. [`Topology::detect`] states which thread's mask counts.
+    /// The PUs that this process may use: online, and inside its affinity mask (`Cpus_allowed_list`
+    /// of `/proc/self/status`) and its cpuset (`cpuset.cpus.effective` or
+    /// `cpuset.effective_cpus` of its control group). A missing file limits nothing.
+    /// [`Topology::detect`] states which thread's mask counts.
     pub fn allowed_cpus(&self) -> &CpuSet {
         &self.allowed_cpus
     }
 
-    /// The NUMA nodes that this process may take memory from: by `Mems_allowed_list` of `/proc/self/status`, and its
-    /// cpuset (`cpuset.mems.effective` or `cpuset.effective_mems`). A missing file limits nothing.
+    /// The NUMA nodes that this process may take memory from: by `Mems_allowed_list` of
+    /// `/proc/self/status`, and its cpuset (`cpuset.mems.effective` or
+    /// `cpuset.effective_mems`). A missing file limits nothing.
     pub fn allowed_nodes(&self) -> &NodeSet {
         &self.allowed_nodes
     }
 
-    /// The online PUs that the scheduler leaves alone (`isolcpus=` in `/sys/devices/system/cpu/isolated`, and isolated
-    /// partitions of cpusets in `cpuset.cpus.isolated` of the topmost control group): only a thread that is bound there
+    /// The online PUs that the scheduler leaves alone (`isolcpus=` in
+    /// `/sys/devices/system/cpu/isolated`, and isolated partitions of cpusets in
+    /// `cpuset.cpus.isolated` of the topmost control group): only a thread that is bound there
     /// runs there. Empty if unknown, as in hwloc's XML files.
     pub fn isolated_cpus(&self) -> &CpuSet {
         &self.isolated_cpus
     }
 
-    /// The online PUs whose timer tick stops while one thread runs (`nohz_full=`: `/sys/devices/system/cpu/nohz_full`).
-    /// Empty if unknown, as in hwloc's XML files.
+    /// The online PUs whose timer tick stops while one thread runs (`nohz_full=`:
+    /// `/sys/devices/system/cpu/nohz_full`). Empty if unknown, as in hwloc's XML files.
     pub fn nohz_full_cpus(&self) -> &CpuSet {
         &self.nohz_full_cpus
     }
@@ -193,7 +197,8 @@ impl Topology {
         self
     }
 
-    /// The machine with these PCI functions in place of its own. For machines that are only described.
+    /// The machine with these PCI functions in place of its own. For machines that are only
+    /// described.
     #[must_use]
     pub fn with_pci_devices(mut self, devices: Vec<PciDevice>) -> Self {
         self.pci_devices = devices;

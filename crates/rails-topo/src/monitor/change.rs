@@ -38,10 +38,12 @@ pub enum Change {
     },
     /// A NUMA node is there.
     NodeOnline {
-        /// The node; at first only its memory is known, and the rest follows as [`Change::Structure`].
+        /// The node; at first only its memory is known, and the rest follows as
+        /// [`Change::Structure`].
         node: Box<NumaNode>,
     },
-    /// A node has more or less memory than before. Read after a memory block's uevent, else by the slow look.
+    /// A node has more or less memory than before. Read after a memory block's uevent, else by the
+    /// slow look.
     NodeMemory {
         /// The node.
         node: NodeId,
@@ -59,15 +61,17 @@ pub enum Change {
         /// The block.
         block: MemoryBlockId,
     },
-    /// The CPUs that this process may use have changed: its cpuset shrank or grew, its main thread was bound, or a CPU
-    /// went or came. At once if a file of its cgroup or of one above was written, else from the slow look.
+    /// The CPUs that this process may use have changed: its cpuset shrank or grew, its main thread
+    /// was bound, or a CPU went or came. At once if a file of its cgroup or of one above was
+    /// written, else from the slow look.
     AllowedCpus {
         /// The CPUs that are no longer allowed.
         removed: CpuSet,
         /// The CPUs that are allowed now.
         added: CpuSet,
     },
-    /// The nodes that this process may take memory from have changed; noticed as [`Change::AllowedCpus`].
+    /// The nodes that this process may take memory from have changed; noticed as
+    /// [`Change::AllowedCpus`].
     AllowedNodes {
         /// The nodes that are no longer allowed.
         removed: NodeSet,
@@ -91,8 +95,8 @@ pub enum Change {
         /// The name it has.
         to: String,
     },
-    /// A link went up or down, or its carrier came or went. From rtnetlink; the kernel may report carriers once a
-    /// second only (`linkwatch_urgent_event` in net/core/link_watch.c).
+    /// A link went up or down, or its carrier came or went. From rtnetlink; the kernel may report
+    /// carriers once a second only (`linkwatch_urgent_event` in net/core/link_watch.c).
     NicLink {
         /// The interface.
         nic: String,
@@ -117,8 +121,8 @@ pub enum Change {
         #[serde(rename = "mtu_bytes")]
         mtu: Option<u32>,
     },
-    /// An interface has one more address. From rtnetlink; the kernel reports an IPv6 address after duplicate address
-    /// detection, a second or two later.
+    /// An interface has one more address. From rtnetlink; the kernel reports an IPv6 address after
+    /// duplicate address detection, a second or two later.
     NicAddressAdded {
         /// The interface.
         nic: String,
@@ -132,8 +136,8 @@ pub enum Change {
         /// The address.
         address: InterfaceAddress,
     },
-    /// An interface has other interrupts, or they have other names. Seen whenever interfaces are read again, which
-    /// nothing but their coming and going causes.
+    /// An interface has other interrupts, or they have other names. Seen whenever interfaces are
+    /// read again, which nothing but their coming and going causes.
     NicInterrupts {
         /// The interface.
         nic: String,
@@ -148,11 +152,13 @@ pub enum Change {
         affinity: Option<CpuSet>,
         /// The CPUs that serve it, as in [`Interrupt::effective`].
         effective: Option<CpuSet>,
-        /// Whether this process announced it ([`Monitor::expect_interrupt`](super::Monitor::expect_interrupt)); if not,
+        /// Whether this process announced it
+        /// ([`Monitor::expect_interrupt`](super::Monitor::expect_interrupt)); if not,
         /// another program moved it.
         expected: bool,
     },
-    /// Another part of the model has changed: packages, caches, PCI, queues. A fresh snapshot has it.
+    /// Another part of the model has changed: packages, caches, PCI, queues. A fresh snapshot has
+    /// it.
     Structure,
 }
 

@@ -1,4 +1,5 @@
-//! The files of this process's cpuset, and a watch for writes to them (cgroups(7), cpuset(7), inotify(7)).
+//! The files of this process's cpuset, and a watch for writes to them (cgroups(7), cpuset(7),
+//! inotify(7)).
 
 use crate::linux::Root;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -7,19 +8,20 @@ use tokio::net::unix::pipe;
 
 /// A watch on the cpuset files of a cgroup and of its ancestors.
 ///
-/// The kernel has no event for the *effective* CPUs (`cpuset.cpus.effective`), which change with any of the files
-/// above. But a program that changes them writes to one of those, and inotify reports writes. The slow look finds all
-/// other changes.
+/// The kernel has no event for the *effective* CPUs (`cpuset.cpus.effective`), which change with
+/// any of the files above. But a program that changes them writes to one of those, and inotify
+/// reports writes. The slow look finds all other changes.
 pub(super) struct CpusetWatch {
-    /// The inotify descriptor, read as a pipe: tokio has no other safe way to wait for a descriptor of unknown kind.
+    /// The inotify descriptor, read as a pipe: tokio has no other safe way to wait for a descriptor
+    /// of unknown kind.
     inotify: pipe::Receiver,
     /// `/proc/self/cgroup`, by which the files were chosen.
     cgroup: String,
 }
 
 impl CpusetWatch {
-    /// Watches the files of this process's cgroup. Without one, or without permission to read them, the watch reports
-    /// nothing.
+    /// Watches the files of this process's cgroup. Without one, or without permission to read them,
+    /// the watch reports nothing.
     pub(super) fn new(root: &Root) -> io::Result<Self> {
         let cgroup = root.text(CGROUP).unwrap_or_default();
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
@@ -53,7 +55,8 @@ impl CpusetWatch {
 fn files(cgroup: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in cgroup.lines() {
-        // hierarchy-ID:controller-list:cgroup-path (cgroups(7)); version 2 is hierarchy 0 without controllers.
+        // hierarchy-ID:controller-list:cgroup-path (cgroups(7)); version 2 is hierarchy 0 without
+        // controllers.
         let mut fields = line.splitn(3, ':');
         let (Some(hierarchy), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
             continue;
@@ -85,8 +88,8 @@ fn files(cgroup: &str) -> Vec<String> {
 
 const CGROUP: &str = "proc/self/cgroup";
 
-/// The files that programs write to, in both versions; a cpuset of version 2 can also become a partition, which takes
-/// CPUs from others.
+/// The files that programs write to, in both versions; a cpuset of version 2 can also become a
+/// partition, which takes CPUs from others.
 const NAMES: [&str; 3] = ["cpuset.cpus", "cpuset.mems", "cpuset.cpus.partition"];
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use super::{
 use crate::{CpuSet, InterfaceAddress, Interrupt, Nic, NumaNode, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The changes from `old` to `new`, in an order in which they can be applied: CPUs and nodes, memory, allowed sets,
-/// interfaces, interrupts.
+/// The changes from `old` to `new`, in an order in which they can be applied: CPUs and nodes,
+/// memory, allowed sets, interfaces, interrupts.
 ///
-/// Interfaces are identified by the kernel's number, if both models have it: one that was removed and made anew is two
-/// changes, one that was renamed is one. The order of an interface's addresses is no change. All other differences are
-/// one [`Change::Structure`], at the end.
+/// Interfaces are identified by the kernel's number, if both models have it: one that was removed
+/// and made anew is two changes, one that was renamed is one. The order of an interface's addresses
+/// is no change. All other differences are one [`Change::Structure`], at the end.
 pub fn differ(old: &Topology, new: &Topology) -> Vec<Change> {
     let mut changes = cpus(&old.online_cpus, &new.online_cpus);
     changes.extend(nodes(&old.nodes, &new.nodes));

@@ -138,7 +138,8 @@ impl Facts {
     }
 }
 
-/// Keeps the known locality of an interface if the kernel's files do not state it, because hwloc may have stated it.
+/// Keeps the known locality of an interface if the kernel's files do not state it, because hwloc
+/// may have stated it.
 fn keep_place(nic: &mut Nic, known: &Topology) {
     let Some(before) = known.nics.iter().find(|before| before.index.is_some() && before.index == nic.index) else {
         return;
@@ -151,7 +152,8 @@ fn keep_place(nic: &mut Nic, known: &Topology) {
     }
 }
 
-/// The nodes as they are known, with the memory that they have now; of nodes that are new nothing else is known yet.
+/// The nodes as they are known, with the memory that they have now; of nodes that are new nothing
+/// else is known yet.
 fn nodes(root: &Root, known: &[NumaNode]) -> Option<Vec<NumaNode>> {
     const NODES: &str = "sys/devices/system/node";
     let online: NodeSet = root.value(&format!("{NODES}/online"))?;
@@ -165,7 +167,8 @@ fn nodes(root: &Root, known: &[NumaNode]) -> Option<Vec<NumaNode>> {
     Some(online.iter().map(node).collect())
 }
 
-/// The blocks that are online (Documentation/admin-guide/mm/memory-hotplug.rst in the kernel's sources).
+/// The blocks that are online (Documentation/admin-guide/mm/memory-hotplug.rst in the kernel's
+/// sources).
 fn memory_blocks(root: &Root) -> Option<MemoryBlockSet> {
     const BLOCKS: &str = "sys/devices/system/memory";
     let numbers = root.numbered(BLOCKS, "memory");

@@ -27,8 +27,8 @@ pub struct Stamped {
 pub enum Update {
     /// Something has changed.
     Change(Arc<Stamped>),
-    /// The subscriber has not read in time: the snapshot stands for the changes that are no longer kept. Later updates
-    /// follow on it.
+    /// The subscriber has not read in time: the snapshot stands for the changes that are no longer
+    /// kept. Later updates follow on it.
     Lagged {
         /// The number of changes left out.
         missed: u64,
@@ -37,8 +37,8 @@ pub enum Update {
     },
 }
 
-/// A subscription: the changes since it was made. A [`Stream`] that ends when the [`Monitor`](super::Monitor) is
-/// dropped, or after an error.
+/// A subscription: the changes since it was made. A [`Stream`] that ends when the
+/// [`Monitor`](super::Monitor) is dropped, or after an error.
 #[derive(Debug)]
 pub struct Changes {
     feed: Arc<Feed>,

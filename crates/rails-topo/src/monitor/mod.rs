@@ -30,34 +30,37 @@
 //! | allowed sets by `taskset`, or by a move into another cgroup; interrupts | the slow look: the kernel has no event | 5 s, unless set otherwise |
 //! | everything else (packages, caches, PCI) | the machine is read again half a second after the last CPU or node | a second or so |
 //!
-//! Changes of one source come in the order in which they happened. Between sources only the order of arrival holds: a
-//! CPU that goes offline and a link that goes down within the same millisecond may come the other way round.
+//! Changes of one source come in the order in which they happened. Between sources only the order
+//! of arrival holds: a CPU that goes offline and a link that goes down within the same millisecond
+//! may come the other way round.
 //!
-//! In containers without the host's user namespace no uevents arrive: there the slow look finds CPUs and nodes, and
-//! memory blocks stay unknown. The slow look stands in for a source that the system refuses ([`Monitor::refused`]),
-//! too. Interfaces are those of the calling thread's network namespace, as for [`Topology::detect`].
+//! In containers without the host's user namespace no uevents arrive: there the slow look finds
+//! CPUs and nodes, and memory blocks stay unknown. The slow look stands in for a source that the
+//! system refuses ([`Monitor::refused`]), too. Interfaces are those of the calling thread's network
+//! namespace, as for [`Topology::detect`].
 //!
 //! # Files of facts
 //!
-//! The monitor reports the kernel's facts. An application lays the user's files ([`config`](crate::config)) over a
-//! snapshot by [`config::apply`](crate::config::apply()): a file may name a device that has just gone, which is an
-//! error of the file and does not end the watch.
+//! The monitor reports the kernel's facts. An application lays the user's files
+//! ([`config`](crate::config)) over a snapshot by [`config::apply`](crate::config::apply()): a file
+//! may name a device that has just gone, which is an error of the file and does not end the watch.
 //!
 //! # What it costs
 //!
-//! Between events only the slow look runs: it reads four files, one for each node, and two for each interrupt of a NIC.
-//! If it takes longer than a two-thousandth of its interval, the interval grows, so that it stays below 0.05 % of one
-//! core with any number of interrupts. Measured: 18 ms of CPU time in 60 s, or 0.03 % of one core, on a machine of 2
-//! CPUs with one NIC, not optimised (the example `watch`).
+//! Between events only the slow look runs: it reads four files, one for each node, and two for each
+//! interrupt of a NIC. If it takes longer than a two-thousandth of its interval, the interval
+//! grows, so that it stays below 0.05 % of one core with any number of interrupts. Measured: 18 ms
+//! of CPU time in 60 s, or 0.03 % of one core, on a machine of 2 CPUs with one NIC, not optimised
+//! (the example `watch`).
 //!
 //! # Losses
 //!
-//! A look that lacks descriptors or memory says nothing of the machine, which counts as it was until a later look: the
-//! monitor logs the cause, and looks again with the slow look.
+//! A look that lacks descriptors or memory says nothing of the machine, which counts as it was
+//! until a later look: the monitor logs the cause, and looks again with the slow look.
 //!
-//! If the kernel drops messages (`ENOBUFS`), the monitor reads the machine again and compares; objects that came and
-//! went in between are not reported. A subscriber who does not read in time gets [`Update::Lagged`] with a fresh
-//! snapshot.
+//! If the kernel drops messages (`ENOBUFS`), the monitor reads the machine again and compares;
+//! objects that came and went in between are not reported. A subscriber who does not read in time
+//! gets [`Update::Lagged`] with a fresh snapshot.
 
 mod apply;
 mod change;
@@ -131,17 +134,17 @@ impl MonitorOptions {
         Self { slow_look: Duration::from_secs(5), kept_changes: 1024 }
     }
 
-    /// The interval of the slow look, which finds changes without an event of the kernel (default 5 s, at least 100
-    /// ms). It grows by itself if the look takes long.
+    /// The interval of the slow look, which finds changes without an event of the kernel (default 5
+    /// s, at least 100 ms). It grows by itself if the look takes long.
     #[must_use]
     pub fn slow_look(mut self, interval: Duration) -> Self {
         self.slow_look = interval.max(Duration::from_millis(100));
         self
     }
 
-    /// The number of changes that are kept for subscribers that do not read at once (default 1,024; from 1 to
-    /// 1,048,576, rounded up to a power of two). A change takes about 100 bytes, and one that holds an interface about
-    /// a thousand.
+    /// The number of changes that are kept for subscribers that do not read at once (default 1,024;
+    /// from 1 to 1,048,576, rounded up to a power of two). A change takes about 100 bytes, and
+    /// one that holds an interface about a thousand.
     #[must_use]
     pub fn kept_changes(mut self, changes: usize) -> Self {
         self.kept_changes = changes;
@@ -156,8 +159,8 @@ impl Default for MonitorOptions {
 }
 
 impl Monitor {
-    /// Opens the sources, then reads the machine, so that no change is missed. A source that the system refuses is left
-    /// out ([`Monitor::refused`]).
+    /// Opens the sources, then reads the machine, so that no change is missed. A source that the
+    /// system refuses is left out ([`Monitor::refused`]).
     ///
     /// # Errors
     /// [`MonitorError::Detect`] if the machine cannot be read.
@@ -183,8 +186,8 @@ impl Monitor {
         Ok(Self { feed, refused, expectations, task: tokio::spawn(task.run()) })
     }
 
-    /// The sources of events that the system refuses, each a [`MonitorError::Source`]. The slow look finds the changes
-    /// that they would have reported, but for those of memory blocks.
+    /// The sources of events that the system refuses, each a [`MonitorError::Source`]. The slow
+    /// look finds the changes that they would have reported, but for those of memory blocks.
     pub fn refused(&self) -> &[MonitorError] {
         &self.refused
     }
@@ -199,8 +202,9 @@ impl Monitor {
         self.feed.snapshot()
     }
 
-    /// Announces that this process is about to move that interrupt to these CPUs, so that the change counts as expected
-    /// ([`Change::InterruptMoved`]). It holds until the interrupt is allowed on other CPUs.
+    /// Announces that this process is about to move that interrupt to these CPUs, so that the
+    /// change counts as expected ([`Change::InterruptMoved`]). It holds until the interrupt is
+    /// allowed on other CPUs.
     pub fn expect_interrupt(&self, number: u32, cpus: CpuSet) {
         // A task that has ended tells its subscribers so.
         let _ = self.expectations.send((number, cpus));

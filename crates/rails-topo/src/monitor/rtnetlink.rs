@@ -37,8 +37,9 @@ pub(crate) fn events(mut datagram: &[u8]) -> Vec<Event> {
     events
 }
 
-/// Whether the message is about the interface itself: a bridge reports its ports in the same group, and a port that
-/// leaves it does not end the interface (`br_info_notify` in net/bridge/br_netlink.c).
+/// Whether the message is about the interface itself: a bridge reports its ports in the same group,
+/// and a port that leaves it does not end the interface (`br_info_notify` in
+/// net/bridge/br_netlink.c).
 fn is_of_the_interface(link: &LinkMessage) -> bool {
     link.header.interface_family == AddressFamily::Unspec
 }
@@ -56,8 +57,8 @@ fn new_link(link: &LinkMessage) -> Option<Event> {
             _ => {}
         }
     }
-    // As in the files of sysfs, so that both ways of reading agree: an interface that is set down has no carrier state
-    // (`carrier_show` and `operstate_show` in net/core/net-sysfs.c).
+    // As in the files of sysfs, so that both ways of reading agree: an interface that is set down has
+    // no carrier state (`carrier_show` and `operstate_show` in net/core/net-sysfs.c).
     let carrier = carrier.filter(|_| link.header.flags.contains(LinkFlags::Up));
     let up = |operational| match operational {
         State::Up => Some(true),

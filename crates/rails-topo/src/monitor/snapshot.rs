@@ -16,8 +16,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// Applies a change. A change of something that is not there changes nothing.
     ///
-    /// A CPU that goes offline leaves the online and the allowed ones; packages, cores and caches follow when the
-    /// machine is read again.
+    /// A CPU that goes offline leaves the online and the allowed ones; packages, cores and caches
+    /// follow when the machine is read again.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::MemoryBlockOffline { block } => {

@@ -8,7 +8,8 @@ use netlink_sys::{
 };
 use std::{future::pending, io};
 
-/// The sources of events. The system may refuse one, which is `None` then: the slow look finds its changes.
+/// The sources of events. The system may refuse one, which is `None` then: the slow look finds its
+/// changes.
 pub(super) struct Sources {
     uevents: Option<TokioSocket>,
     route: Option<TokioSocket>,
@@ -16,8 +17,9 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Opens the sources, and returns why some could not be opened: address families that are not allowed (systemd's
-    /// `RestrictAddressFamilies=`), or too many watches on the machine (`/proc/sys/fs/inotify/max_user_instances`).
+    /// Opens the sources, and returns why some could not be opened: address families that are not
+    /// allowed (systemd's `RestrictAddressFamilies=`), or too many watches on the machine
+    /// (`/proc/sys/fs/inotify/max_user_instances`).
     pub(super) fn open(root: &Root) -> (Self, Vec<MonitorError>) {
         let mut refused = Vec::new();
         let sources = Self {
@@ -33,7 +35,8 @@ impl Sources {
         self.route.is_some()
     }
 
-    /// Watches the files of the cgroup that this process is in now, if that is another one and they can be watched.
+    /// Watches the files of the cgroup that this process is in now, if that is another one and they
+    /// can be watched.
     pub(super) fn follow_cgroup(&mut self, root: &Root) {
         if self.cpuset.as_ref().is_some_and(|watch| watch.is_stale(root))
             && let Ok(watch) = CpusetWatch::new(root)

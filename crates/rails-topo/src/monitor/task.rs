@@ -1,4 +1,5 @@
-//! The task that connects the sources, the state machine and the subscribers. Only this file reads a clock.
+//! The task that connects the sources, the state machine and the subscribers. Only this file reads
+//! a clock.
 
 use super::{Feed, MonitorError, Sources, Tracker, facts::Facts, tracker::Ticket};
 use crate::{CpuSet, DetectError, linux::Root};
@@ -118,8 +119,8 @@ impl Task {
     }
 }
 
-/// Looks on a thread of its own, because a driver may take its time to state the speed of its link; on the calling one
-/// where the system gives no thread. `None` if the look panicked.
+/// Looks on a thread of its own, because a driver may take its time to state the speed of its link;
+/// on the calling one where the system gives no thread. `None` if the look panicked.
 pub(super) async fn aside<T: Send + 'static>(look: impl Fn() -> T + Send + Sync + 'static) -> Option<T> {
     let look = Arc::new(look);
     let there = Arc::clone(&look);

@@ -12,13 +12,15 @@ pub(crate) struct Uevent<'a> {
     pub(crate) path: &'a str,
     /// The subsystem of the device.
     pub(crate) subsystem: Option<&'a str>,
-    /// Whether a program requested it by writing to a device's `uevent` file, as `udevadm trigger` does: then nothing
-    /// has happened (Documentation/ABI/testing/sysfs-uevent in the kernel's sources).
+    /// Whether a program requested it by writing to a device's `uevent` file, as `udevadm trigger`
+    /// does: then nothing has happened (Documentation/ABI/testing/sysfs-uevent in the kernel's
+    /// sources).
     pub(crate) is_synthetic: bool,
 }
 
 impl<'a> Uevent<'a> {
-    /// Reads a datagram; `None` if it is not one of the kernel's, such as udev's own, which begin with `libudev`.
+    /// Reads a datagram; `None` if it is not one of the kernel's, such as udev's own, which begin
+    /// with `libudev`.
     pub(crate) fn parse(datagram: &'a [u8]) -> Option<Self> {
         if datagram.len() > LONGEST {
             return None;
@@ -38,7 +40,8 @@ impl<'a> Uevent<'a> {
         is_plausible.then_some(uevent)
     }
 
-    /// The uevent's event for the model; `None` for devices that the model does not follow by uevents.
+    /// The uevent's event for the model; `None` for devices that the model does not follow by
+    /// uevents.
     pub(crate) fn event(&self) -> Option<Event> {
         if self.is_synthetic {
             return None;
@@ -66,7 +69,8 @@ impl<'a> Uevent<'a> {
 /// The kernel's messages are shorter: `UEVENT_BUFFER_SIZE` is 2,048, with the header on top.
 const LONGEST: usize = 8192;
 
-/// The largest number of a CPU or a block that is believed; sets take memory by their largest number.
+/// The largest number of a CPU or a block that is believed; sets take memory by their largest
+/// number.
 const LARGEST: u32 = (1 << 20) - 1;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Packages, dies, nodes and shared caches as a tree of objects, with each core in the smallest object that holds it.
+//! Packages, dies, nodes and shared caches as a tree of objects, with each core in the smallest
+//! object that holds it.
 
 use super::phrases;
 use crate::{Cache, Core, CpuId, CpuSet, Die, NumaNode, Package, Topology};
@@ -6,7 +7,8 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 /// The objects of a machine, the outermost first.
 pub(super) struct ObjectTree<'a> {
-    /// The objects that no other object holds, in the order of first PUs; memory without processors comes last.
+    /// The objects that no other object holds, in the order of first PUs; memory without processors
+    /// comes last.
     pub(super) outermost: Vec<Object<'a>>,
     /// The cores that no object holds.
     pub(super) cores: Vec<&'a Core>,
@@ -61,7 +63,8 @@ impl<'a> ObjectTree<'a> {
         Self { outermost: nest(flat, &outer, cores), cores: without_object, loose, private }
     }
 
-    /// These cores in groups of equally many PUs and equal caches of their own, in the order of their first cores.
+    /// These cores in groups of equally many PUs and equal caches of their own, in the order of
+    /// their first cores.
     pub(super) fn groups<'c>(&self, cores: &[&'c Core]) -> Vec<Vec<&'c Core>> {
         let mut groups: Vec<Vec<&Core>> = Vec::new();
         let mut known = BTreeMap::new();
@@ -115,7 +118,8 @@ fn flat<'a>(topology: &'a Topology, shared: Groups<'a>) -> Vec<Object<'a>> {
     flat
 }
 
-/// Whether one object lies in another; of two with the same PUs the one of the higher rank holds the other.
+/// Whether one object lies in another; of two with the same PUs the one of the higher rank holds
+/// the other.
 fn holds(outer: &Object<'_>, inner: &Object<'_>) -> bool {
     is_in(inner.cpus, outer.cpus) && (inner.cpus != outer.cpus || outer.object_type.rank() < inner.object_type.rank())
 }
@@ -125,7 +129,8 @@ fn is_in(cpus: &CpuSet, outer: &CpuSet) -> bool {
     cpus.first().is_some_and(|first| outer.contains(first)) && cpus.is_subset(outer)
 }
 
-/// Puts every object into its holder. Holders come before the objects in them, so the last one is always complete.
+/// Puts every object into its holder. Holders come before the objects in them, so the last one is
+/// always complete.
 fn nest<'a>(flat: Vec<Object<'a>>, outer: &[Option<usize>], mut cores: Vec<Vec<&'a Core>>) -> Vec<Object<'a>> {
     let mut inner: Vec<Vec<Object<'a>>> = flat.iter().map(|_| Vec::new()).collect();
     let mut outermost = Vec::new();
@@ -172,7 +177,8 @@ impl ObjectType<'_> {
     }
 }
 
-/// Machines nest about five objects. A model may come from a hostile file, and the walks of the tree are recursive.
+/// Machines nest about five objects. A model may come from a hostile file, and the walks of the
+/// tree are recursive.
 const DEEPEST: usize = 16;
 
 #[cfg(test)]

@@ -6,8 +6,9 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// A name as it may be shown: others choose names, and characters that move a cursor, end a line or turn the direction
-/// of writing have no place in a terminal, nor, most of them, in XML (XML 1.0, production 2).
+/// A name as it may be shown: others choose names, and characters that move a cursor, end a line or
+/// turn the direction of writing have no place in a terminal, nor, most of them, in XML (XML 1.0,
+/// production 2).
 pub(super) fn plain(name: &str) -> Cow<'_, str> {
     let harmful = |c: char| {
         c.is_control()
@@ -41,8 +42,9 @@ pub(super) fn origin(topology: &Topology) -> String {
     plain(&origin).into_owned()
 }
 
-/// CPUs in the kernel's list syntax. Every second one of many is `0-190:1/2` (one out of each two: "CPU lists" in the
-/// kernel's `admin-guide/kernel-parameters.rst`). A text that is still too long is cut, with the number of CPUs.
+/// CPUs in the kernel's list syntax. Every second one of many is `0-190:1/2` (one out of each two:
+/// "CPU lists" in the kernel's `admin-guide/kernel-parameters.rst`). A text that is still too long
+/// is cut, with the number of CPUs.
 pub(super) fn cpus(set: &CpuSet) -> String {
     if set.is_empty() {
         return "none".to_owned();
@@ -177,7 +179,8 @@ fn lanes(link: PciLink) -> String {
     format!("{speed} GT/s x{} ({:.0} Gbit/s)", link.width, link.bandwidth().as_bits_per_second() as f64 / 1e9)
 }
 
-/// The facts of a GPU: its model and its driver. Of one without a driver: the kind of its PCI function.
+/// The facts of a GPU: its model and its driver. Of one without a driver: the kind of its PCI
+/// function.
 pub(super) fn gpu(topology: &Topology, gpu: &Gpu) -> Vec<String> {
     let mut facts: Vec<String> = Vec::new();
     let function = gpu.pci.and_then(|pci| topology.pci_device(pci)).filter(|_| gpu.is_unnamed());
@@ -192,7 +195,8 @@ pub(super) fn gpu(topology: &Topology, gpu: &Gpu) -> Vec<String> {
     facts
 }
 
-/// The sub-classes of display controllers (PCI Code and ID Assignment Specification, base class 03h).
+/// The sub-classes of display controllers (PCI Code and ID Assignment Specification, base class
+/// 03h).
 fn display_controller(device: &PciDevice) -> Option<&'static str> {
     match device.class? >> 8 {
         0x0300 => Some("VGA controller"),
@@ -230,7 +234,8 @@ pub(super) fn size(size: Option<DataSize>) -> String {
 const LONGEST_SET: usize = 44;
 /// A core of a real machine has fewer caches.
 const MAX_CACHES: usize = 8;
-/// A set takes memory and time by the largest number in it, and firmware may number cores as it likes.
+/// A set takes memory and time by the largest number in it, and firmware may number cores as it
+/// likes.
 const LARGEST_SHOWN: u32 = 1 << 16;
 
 #[cfg(test)]

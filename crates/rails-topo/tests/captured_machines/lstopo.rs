@@ -111,7 +111,8 @@ fn compare(machine: &Topology, shown: String, input: &str) -> Vec<String> {
 
 fn of_model(machine: &Topology) -> Objects {
     let cpus = |sets: Vec<&CpuSet>| sets.into_iter().map(CpuSet::to_string).collect();
-    // A type is one of instructions, or it is of data and of both: a first level of both is an `L1Cache` as well.
+    // A type is one of instructions, or it is of data and of both: a first level of both is an
+    // `L1Cache` as well.
     let caches = |level, of_instructions| -> BTreeSet<String> {
         let is_instructions = |kind| matches!(kind, CacheKind::Instruction);
         let is_alike = |cache: &&Cache| cache.level == level && is_instructions(cache.kind) == of_instructions;
@@ -135,7 +136,8 @@ fn of_model(machine: &Topology) -> Objects {
     ])
 }
 
-/// The objects of the file, without a parser of XML: lstopo writes one element a line, and its attributes in quotes.
+/// The objects of the file, without a parser of XML: lstopo writes one element a line, and its
+/// attributes in quotes.
 fn of_xml(xml: &str) -> Objects {
     let mut objects = Objects::from(TYPES.map(|kind| (kind, BTreeSet::new())));
     for line in xml.lines().filter(|line| line.trim_start().starts_with("<object ")) {

@@ -3,7 +3,8 @@
 use rails_topo::{CpuSet, Topology};
 use std::path::Path;
 
-/// How many packages, nodes, cores, PUs and caches of the third level, as checked by hand against `lstopo`.
+/// How many packages, nodes, cores, PUs and caches of the third level, as checked by hand against
+/// `lstopo`.
 pub(crate) type Counts = [usize; 5];
 
 pub(crate) fn counts(machine: &Topology) -> Counts {

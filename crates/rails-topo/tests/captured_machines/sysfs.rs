@@ -5,8 +5,9 @@ use rails_lab::captures::{self, Unpacked};
 use rails_topo::{Bandwidth, CpuId, DataSize, Hugepages, NicKind, NodeId, Topology};
 use std::fs;
 
-/// hwloc agrees but for a node that it makes up on `2i386` (a kernel without NUMA) and a package and an L3 that it
-/// drops from `40intel64` (where CPU 2 claims to share an L3 with CPUs of other packages).
+/// hwloc agrees but for a node that it makes up on `2i386` (a kernel without NUMA) and a package
+/// and an L3 that it drops from `40intel64` (where CPU 2 claims to share an L3 with CPUs of other
+/// packages).
 const KNOWN: [(&str, Counts); 7] = [
     ("16amd64-8n2c.tar.bz2", [8, 8, 16, 16, 0]),
     ("16em64t-4s2c2t-offlines.tar.bz2", [4, 1, 7, 12, 4]),
@@ -80,7 +81,8 @@ fn captured_nics_have_queues_and_interrupts() {
     assert_eq!((eth0.carrier, ib0.carrier, eth0.port, eth0.threaded_napi), (Some(true), Some(true), None, None));
     assert!(eth0.rx_queues.iter().all(|queue| queue.interrupt.is_none()), "their names are not captured");
     assert_eq!(machine.lanes_of(eth0).devices, [eth0]);
-    // The tree holds only a broken link to these: the interfaces under them, and their kind, are unknown.
+    // The tree holds only a broken link to these: the interfaces under them, and their kind, are
+    // unknown.
     for name in ["br0", "eth0.1015", "mic0"] {
         let nic = machine.nic(name).unwrap();
         let lanes = machine.lanes_of(nic);

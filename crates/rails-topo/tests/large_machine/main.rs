@@ -1,5 +1,5 @@
-//! The cost of a machine of 192 PUs with 16 NICs of 64 queues: its text is small, and queries of its locality take no
-//! memory.
+//! The cost of a machine of 192 PUs with 16 NICs of 64 queues: its text is small, and queries of
+//! its locality take no memory.
 //!
 //! Allocations are counted by a global allocator, which is why this is a program of its own.
 

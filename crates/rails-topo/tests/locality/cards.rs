@@ -28,7 +28,8 @@ fn virtual_functions_of_one_card_on_any_bus() {
     assert!(sharers(&machine, "c").is_empty());
 }
 
-/// A card in two slots, as Mellanox's Socket Direct: two PCI devices on two buses, which the driver gives one name.
+/// A card in two slots, as Mellanox's Socket Direct: two PCI devices on two buses, which the driver
+/// gives one name.
 #[test]
 fn one_card_by_the_drivers_identity() {
     let named = |nic: Nic, switch: &str| Nic { physical_switch: Some(switch.into()), ..nic };

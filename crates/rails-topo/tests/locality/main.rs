@@ -68,9 +68,9 @@ fn with_memory(machine: &Topology, bytes: &[Option<u64>]) -> Topology {
     serde_json::from_value(json).unwrap()
 }
 
-/// Two packages with a node each. Below the first, a root port with a switch of two lower ports, behind each a card
-/// (one of two functions); a root port with a card that has a virtual function. Below the second, a root port with one
-/// card, whose link is unknown.
+/// Two packages with a node each. Below the first, a root port with a switch of two lower ports,
+/// behind each a card (one of two functions); a root port with a card that has a virtual function.
+/// Below the second, a root port with one card, whose link is unknown.
 fn two_packages() -> Topology {
     let nics = vec![
         nic("left0", "0000:03:00.0"),

@@ -56,7 +56,8 @@ fn usable(machine: &Topology) -> Vec<NodeId> {
     nodes.filter(|node| machine.allowed_nodes().contains(*node)).collect()
 }
 
-/// Tiers hold each usable node once, the known ones nearest first, and no tier is empty or like the one before.
+/// Tiers hold each usable node once, the known ones nearest first, and no tier is empty or like the
+/// one before.
 fn are_a_partition(machine: &Topology, tiers: Tiers<'_>) -> Result<(), TestCaseError> {
     let distances: Vec<Option<u64>> = tiers.clone().map(|tier| tier.distance).collect();
     let order = |distance: &Option<u64>| (distance.is_none(), *distance);

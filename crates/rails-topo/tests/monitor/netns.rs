@@ -1,5 +1,5 @@
-//! Interfaces in a network namespace of their own. Each test starts itself there, by `ip netns exec`, which mounts the
-//! namespace's own `/sys`.
+//! Interfaces in a network namespace of their own. Each test starts itself there, by `ip netns
+//! exec`, which mounts the namespace's own `/sys`.
 
 use rails_topo::monitor::{Change, Changes, Monitor, MonitorOptions, Update};
 use std::{

@@ -5,15 +5,16 @@
 use rails_topo::{Nic, NicKind, Topology, sysfs_shows};
 use std::{path::Path, process::Command};
 
-/// `/sys` shows the interfaces of the namespace that it was mounted in, so the test runs itself again in one of its
-/// own, which ends with it.
+/// `/sys` shows the interfaces of the namespace that it was mounted in, so the test runs itself
+/// again in one of its own, which ends with it.
 #[test]
 #[ignore = "needs root: it makes a network namespace"]
 fn netns_layers_resolved_to_their_lanes() {
     inside("netns_layers_resolved_to_their_lanes", LAYERS, layers_are_resolved);
 }
 
-/// `/sys` is of a first namespace, and the test runs in a second one, whose interfaces it does not show.
+/// `/sys` is of a first namespace, and the test runs in a second one, whose interfaces it does not
+/// show.
 #[test]
 #[ignore = "needs root: it makes network namespaces"]
 fn netns_foreign_files_are_no_facts() {
@@ -39,7 +40,8 @@ fn netns_foreign_files_are_no_facts() {
     });
 }
 
-/// Runs `test` once more as the command of the script, in a network namespace and with mounts of its own.
+/// Runs `test` once more as the command of the script, in a network namespace and with mounts of
+/// its own.
 fn inside(name: &str, script: &str, test: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return test();
@@ -79,8 +81,9 @@ fn layers_are_resolved() {
     assert_eq!((nic("veth0").rx_queues[0].rps_flows, nic("veth1").rx_queues[0].rps_flows), (Some(256), Some(0)));
 }
 
-/// Prepares two namespaces; the shell keeps the first one until the test has ended. In the second, `eth0` has the index
-/// of that of the first and another hardware address, and `eth1` has its hardware address and another index.
+/// Prepares two namespaces; the shell keeps the first one until the test has ended. In the second,
+/// `eth0` has the index of that of the first and another hardware address, and `eth1` has its
+/// hardware address and another index.
 const FOREIGN: &str = "
 mount -t sysfs sysfs /sys
 ip link add eth0 type veth peer name host0

@@ -1,6 +1,7 @@
 //! This machine where a sandbox hides its files or refuses calls.
 //!
-//! Those that hide files run as root: `cargo test -p rails-topo --test sandboxed -- --ignored netns_`
+//! Those that hide files run as root: `cargo test -p rails-topo --test sandboxed -- --ignored
+//! netns_`
 
 #[cfg(feature = "monitor")]
 mod monitor;
@@ -52,7 +53,8 @@ fn netns_machine_is_read_without_sys_and_proc() {
     });
 }
 
-/// A file below a `HOME` of another user need not be there; one that is there and may not be read is an error.
+/// A file below a `HOME` of another user need not be there; one that is there and may not be read
+/// is an error.
 #[test]
 #[cfg(feature = "config")]
 #[ignore = "needs root: it becomes another user"]

@@ -45,7 +45,8 @@ fn cpuset_of_version_one_limits_those_in_it() {
     assert_eq!(allowed(&tree.read().unwrap()), pair("1,5", "0"), "the effective set counts");
 }
 
-/// In a container the mount shows the container's group, and the process may be named from the host's.
+/// In a container the mount shows the container's group, and the process may be named from the
+/// host's.
 #[test]
 fn mount_of_a_containers_own_group() {
     let tree = Tree::two_nodes();

@@ -67,8 +67,8 @@ fn cache_with_an_empty_mask_is_the_cores_own() {
     assert_eq!(shared, ["0-1", "2-3"]);
 }
 
-/// AMD's family 15h: the kernel lists the cores of a unit as threads of one, and some kernels its shared caches as
-/// private, in the list alone.
+/// AMD's family 15h: the kernel lists the cores of a unit as threads of one, and some kernels its
+/// shared caches as private, in the list alone.
 #[test]
 fn cores_of_a_compute_unit_are_told_apart() {
     let tree = Tree::new();

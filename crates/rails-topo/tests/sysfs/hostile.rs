@@ -148,7 +148,8 @@ fn unreadable_folder_of_cpus_is_an_error() {
     assert!(error.to_string().starts_with("cannot list `"), "{error}");
 }
 
-/// Not even root may look where the user for file access is another one, and that is a thread's own (setfsuid(2)).
+/// Not even root may look where the user for file access is another one, and that is a thread's own
+/// (setfsuid(2)).
 #[test]
 fn unreadable_files_are_unknown_or_an_error() {
     let tree = Tree::two_nodes();

@@ -1,4 +1,5 @@
-//! Which interrupt is of which queue, and devices with several interfaces and thousands of interrupts.
+//! Which interrupt is of which queue, and devices with several interfaces and thousands of
+//! interrupts.
 
 use crate::tree::Tree;
 use rails_topo::{CpuSet, Nic, NicKind};
@@ -91,8 +92,8 @@ fn ten_thousand_interrupts_are_read() {
     assert_eq!(receive(machine.nic("eth0vf19").unwrap()), [Some(100)]);
 }
 
-/// Without a device link an interface may still be a device's: the text of its own link names it. Without that it is
-/// software.
+/// Without a device link an interface may still be a device's: the text of its own link names it.
+/// Without that it is software.
 #[test]
 fn without_a_device_no_queue_has_an_interrupt() {
     let tree = Tree::two_nodes();

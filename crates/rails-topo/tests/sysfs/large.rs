@@ -3,7 +3,8 @@
 use crate::tree::Tree;
 use rails_topo::{CpuId, CpuSet, NodeId};
 
-/// 1,536 CPUs on 12 packages with gaps between their numbers: two threads of a core are 4,096 apart, packages 256.
+/// 1,536 CPUs on 12 packages with gaps between their numbers: two threads of a core are 4,096
+/// apart, packages 256.
 #[test]
 fn sparse_cpus_beyond_1024_are_read_whole() {
     let tree = Tree::new();

@@ -47,7 +47,8 @@ fn memory_performance_from_the_firmware() {
             tree.file(&format!("{folder}/{name}"), figure);
         }
     };
-    // Memory without CPUs, which both packages reach alike, and class 0 knows an initiator that is no processor.
+    // Memory without CPUs, which both packages reach alike, and class 0 knows an initiator that is no
+    // processor.
     tree.node(2, "", 1 << 20, "17 17 10");
     figures(&class(2, 0), ["9999", "9999", "1", "1"]);
     tree.link(&format!("{}/node2", class(2, 0)), "../../../node2");

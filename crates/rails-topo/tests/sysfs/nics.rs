@@ -38,7 +38,8 @@ fn pci_nic_is_read_whole() {
     assert_eq!(eth0.interrupt(99).unwrap().cpus(), cpus("0-7").as_ref(), "as far as is known");
 }
 
-/// A library that follows links by procfs checks that by a call which the sandbox refuses, and panics.
+/// A library that follows links by procfs checks that by a call which the sandbox refuses, and
+/// panics.
 #[test]
 fn pci_nic_is_found_where_renaming_is_refused() {
     let name = "nics::pci_nic_is_found_where_renaming_is_refused";

@@ -91,7 +91,8 @@ impl Tree {
         tree
     }
 
-    /// An interface on a PCI function of node 1 with two queues, of which one has no interrupt of its own.
+    /// An interface on a PCI function of node 1 with two queues, of which one has no interrupt of
+    /// its own.
     pub(crate) fn with_pci_nic(self) -> Self {
         let function = "sys/devices/pci0000:80/0000:80:02.0/0000:82:00.0";
         let net = format!("{function}/net/eth0");

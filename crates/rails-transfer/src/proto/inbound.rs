@@ -1,12 +1,10 @@
 //! The receiver's open entries.
 
+use crate::{error::Violation, message::Held, proto::WINDOW};
 use std::collections::BTreeMap;
 
-use crate::error::Violation;
-use crate::message::Held;
-use crate::proto::WINDOW;
-
-/// Which entries the receiver has open, which file the blocks belong to, and how many bytes it still lacks.
+/// Which entries the receiver has open, which file the blocks belong to, and how many bytes it
+/// still lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
     has_totals: bool,
@@ -59,7 +57,8 @@ impl Inbound {
         self.on_opened(id)
     }
 
-    /// `Offer` came; the caller looks at its disk and then calls [`answer`](Self::answer), unless the file fails.
+    /// `Offer` came; the caller looks at its disk and then calls [`answer`](Self::answer), unless
+    /// the file fails.
     pub(crate) fn on_offer(&mut self, id: u64) -> Result<(), Violation> {
         self.on_opened(id)?;
         if self.offered.len() + usize::from(self.current.is_some()) >= WINDOW {

@@ -1,8 +1,8 @@
 //! The next step that either peer may take, decided without I/O.
 //!
-//! [`Outbound`] is the sender's view of the open entries, [`Inbound`] the receiver's, [`choose`] the rule by
-//! which a file is kept, resumed or sent from the start. The drivers feed them messages and carry out what they
-//! allow; any other message of a peer is a [`Violation`](crate::Violation).
+//! [`Outbound`] is the sender's view of the open entries, [`Inbound`] the receiver's, [`choose`]
+//! the rule by which a file is kept, resumed or sent from the start. The drivers feed them messages
+//! and carry out what they allow; any other message of a peer is a [`Violation`](crate::Violation).
 
 mod inbound;
 mod outbound;
@@ -17,8 +17,8 @@ pub(crate) const WINDOW: usize = 64;
 
 /// How many answers can be under way: two for each open entry, and the last word.
 ///
-/// The sender counts an entry as open until it has *read* the settling answer, so a receiver that queues its
-/// answers never holds more than this many, however slowly the sender reads.
+/// The sender counts an entry as open until it has *read* the settling answer, so a receiver that
+/// queues its answers never holds more than this many, however slowly the sender reads.
 pub(crate) const MAX_ANSWERS: usize = 2 * WINDOW + 1;
 
 #[cfg(test)]

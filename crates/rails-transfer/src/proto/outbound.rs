@@ -1,15 +1,16 @@
 //! The sender's open entries.
 
+use crate::{
+    error::Violation,
+    message::{Digest, Settled},
+    proto::WINDOW,
+};
 use std::collections::BTreeMap;
-
-use crate::error::Violation;
-use crate::message::{Digest, Settled};
-use crate::proto::WINDOW;
 
 /// The entries that the sender has open, and the message that each of them awaits.
 ///
-/// An entry closes when both peers are through with it: the receiver has settled it and, for a file that was
-/// answered, the sender has ended it with `Finish`, `Keep` or `Abort`.
+/// An entry closes when both peers are through with it: the receiver has settled it and, for a file
+/// that was answered, the sender has ended it with `Finish`, `Keep` or `Abort`.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
     next_id: u64,

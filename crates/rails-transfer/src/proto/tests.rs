@@ -1,13 +1,12 @@
 //! The two machines against each other, and the receiver's against anything at all.
 
-use std::collections::VecDeque;
-
-use proptest::prelude::*;
-use proptest::sample::Index;
-
 use super::*;
-use crate::message::{Digest, Held, Prefix, Settled};
-use crate::reason::Reason;
+use crate::{
+    message::{Digest, Held, Prefix, Settled},
+    reason::Reason,
+};
+use proptest::{prelude::*, sample::Index};
+use std::collections::VecDeque;
 
 fn digest(byte: u8) -> Digest {
     blake3::hash(&[byte]).into()

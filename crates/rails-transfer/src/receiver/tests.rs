@@ -1,14 +1,13 @@
 //! Guarantees that are lacking, as the sender hears of them.
 
-use std::io;
-use std::sync::mpsc as sync_mpsc;
-
-use tokio::io::{DuplexStream, duplex};
-
 use super::*;
-use crate::guarantee::{Guarantee, Lacking};
-use crate::message::Totals;
-use crate::send;
+use crate::{
+    guarantee::{Guarantee, Lacking},
+    message::Totals,
+    send,
+};
+use std::{io, sync::mpsc as sync_mpsc};
+use tokio::io::{DuplexStream, duplex};
 
 /// A receiver that can neither lock nor sync.
 fn options() -> ReceiveOptions {

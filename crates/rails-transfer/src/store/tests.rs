@@ -1,15 +1,17 @@
 //! A store on a file system that refuses calls.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, Mutex};
-
-use tempfile::TempDir;
-
 use super::*;
-use crate::calls::Calls;
-use crate::guarantee::{Guarantee, Lacking};
-use crate::observe::Observer;
+use crate::{
+    calls::Calls,
+    guarantee::{Guarantee, Lacking},
+    observe::Observer,
+};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    sync::{Arc, Mutex},
+};
+use tempfile::TempDir;
 
 /// An observer that keeps the missing guarantees that it hears of.
 #[derive(Default)]

@@ -1,24 +1,26 @@
 //! One file's failure is named at both sides and stops nothing else.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-
-use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use super::support::{Notes, block_on, bytes, harvest, in_a_process, transfer, watched};
+use cap_std::{ambient_authority, fs::Dir};
 use nix::sys::resource::{Resource, setrlimit};
 use rails_transfer::{ReceiveError, ReceiveSummary, SendError, SendSummary, ThreadError, receive, send};
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    os::unix::net::UnixListener,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-use super::support::{Notes, block_on, bytes, harvest, in_a_process, transfer, watched};
-
-/// Sends `bad` and then `good`, running `spoil` on `bad` when the observer hears `when`; checks that `bad` failed
-/// at both sides for the same reason, that `good` arrived, and that `bad` is not there.
+/// Sends `bad` and then `good`, running `spoil` on `bad` when the observer hears `when`; checks
+/// that `bad` failed at both sides for the same reason, that `good` arrived, and that `bad` is not
+/// there.
 fn spoiled(size: usize, when: &'static str, expected: &str, spoil: impl Fn(&Path) + Send + Sync + 'static) {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let sources = [from.path().join("bad"), from.path().join("good")];
@@ -110,16 +112,16 @@ const CHANGES: [Change; 5] = [
     },
 ];
 
-/// Gives the file a beginning that it never had: the second attempt finds nothing at the receiver to go on from, and is
-/// as long as the first.
+/// Gives the file a beginning that it never had: the second attempt finds nothing at the receiver
+/// to go on from, and is as long as the first.
 fn spoil(file: &Path) {
     static TIMES: AtomicUsize = AtomicUsize::new(0);
     let beginning = TIMES.fetch_add(1, Relaxed).to_le_bytes();
     OpenOptions::new().write(true).open(file).unwrap().write_all(&beginning).unwrap();
 }
 
-/// Sends `bad` and then `good`, and changes `bad` when the observer hears `when` for the first time since `bad` was
-/// begun, at most that many times. Gives how often it was begun.
+/// Sends `bad` and then `good`, and changes `bad` when the observer hears `when` for the first time
+/// since `bad` was begun, at most that many times. Gives how often it was begun.
 fn changed(when: &'static str, times: usize, change: Change) -> (SendSummary, ReceiveSummary, usize) {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
     let sources = [from.path().join("bad"), from.path().join("good")];
@@ -173,8 +175,8 @@ fn a_file_that_changes_each_time_fails_by_name() {
 #[test]
 fn a_file_whose_reading_fails() {
     let into = tempdir().unwrap();
-    // A regular file of size 0 whose first byte is an unmapped address: reading fails with EIO, for root as well
-    // (proc_pid_mem(5)).
+    // A regular file of size 0 whose first byte is an unmapped address: reading fails with EIO, for
+    // root as well (proc_pid_mem(5)).
     let (sent, received) = transfer(&[Path::new("/proc/self/mem").to_owned()], into.path(), 64);
     let (sent, received) = (sent.unwrap(), received.unwrap());
     assert!(sent.failures[0].reason.as_str().contains("cannot read the file"), "{:?}", sent.failures);
@@ -206,7 +208,8 @@ fn file_given_up_with_blocks_under_way() {
     let sources = [from.path().join("bad"), from.path().join("good")];
     fs::write(&sources[0], bytes(1, LARGE)).unwrap();
     fs::write(&sources[1], "good").unwrap();
-    // The sender is about to say that it starts; the receiver will find a part that was not there when it looked.
+    // The sender is about to say that it starts; the receiver will find a part that was not there when
+    // it looked.
     let part = into.path().join(".bad.rails-part");
     let notes = Notes::new(move |note: &str| {
         if note.starts_with("started bad") {
@@ -333,8 +336,9 @@ fn netns_transfer_to_a_read_only_disk() {
     assert!(sent.failures[0].reason.as_str().contains("Read-only file system"), "{:?}", sent.failures);
 }
 
-/// Makes a chain of folders with long names; gives the last one, whose path from `root` has that many bytes at most,
-/// and that path. A path longer than PATH_MAX can only be reached from a folder on the way.
+/// Makes a chain of folders with long names; gives the last one, whose path from `root` has that
+/// many bytes at most, and that path. A path longer than PATH_MAX can only be reached from a folder
+/// on the way.
 fn deep(root: &Path, len: usize) -> (Dir, PathBuf) {
     let mut dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
     let (name, mut path) = ("d".repeat(200), PathBuf::new());
@@ -349,7 +353,8 @@ fn deep(root: &Path, len: usize) -> (Dir, PathBuf) {
 #[test]
 fn paths_past_the_longest_are_named_alone() {
     let (from, into) = (tempdir().unwrap(), tempdir().unwrap());
-    // The path of each folder is at most PATH_MAX from the source, and longer from the root of the file system.
+    // The path of each folder is at most PATH_MAX from the source, and longer from the root of the file
+    // system.
     let root = from.path().join("x".repeat(250)).join("y".repeat(250));
     fs::create_dir_all(root.join("long")).unwrap();
     let (last, inside) = deep(&root.join("long"), 4000);

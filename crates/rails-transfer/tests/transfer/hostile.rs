@@ -1,17 +1,16 @@
 //! A peer that says anything at all does no harm.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
-use std::sync::{Arc, OnceLock};
-
-use proptest::prelude::*;
-use proptest::sample::Index;
+use super::support::{Node, Notes, Tree, block_on, bytes, harvest, plant, relay, transfer, watched};
+use proptest::{prelude::*, sample::Index};
 use rails_transfer::{ReceiveError, ReceiveSummary, SendError, Violation, WireError, make_folder, receive, send};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
-
-use super::support::{Node, Notes, Tree, block_on, bytes, harvest, plant, relay, transfer, watched};
 
 const GREETING: &[u8] = b"RAILS-FT\x01\x00S";
 

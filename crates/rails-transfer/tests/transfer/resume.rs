@@ -1,13 +1,9 @@
 //! A cut transfer goes on where it was.
 
-use std::fs;
-use std::path::Path;
-
-use rails_transfer::{How, WireError};
-use rails_transfer::{ReceiveError, SendError};
-use tempfile::tempdir;
-
 use super::support::{Node, Tree, bytes, harvest, plant, transfer, transfer_cut};
+use rails_transfer::{How, ReceiveError, SendError, WireError};
+use std::{fs, path::Path};
+use tempfile::tempdir;
 
 /// Bytes per block: the price of a cut, beside the framing.
 const BLOCK: u64 = 256 * 1024;

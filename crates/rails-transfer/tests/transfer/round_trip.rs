@@ -1,14 +1,10 @@
 //! Files arrive as they were sent.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-
+use super::support::{Node, Notes, Tree, bytes, harvest, in_a_process, plant, transfer, transfer_cut, watched};
 use proptest::prelude::*;
 use rails_transfer::How;
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use tempfile::tempdir;
-
-use super::support::{Node, Notes, Tree, bytes, harvest, in_a_process, plant, transfer, transfer_cut, watched};
 
 /// Trees of up to two levels with odd names; every entry's parent is in the tree.
 fn trees() -> impl Strategy<Value = Tree> {

@@ -1,17 +1,17 @@
 //! Trees on disk, and runs of both ends over a pipe.
 
-use std::collections::BTreeMap;
-use std::env;
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::{Arc, Mutex};
-
 use rails_transfer::{
     Observer, Outcome, Reason, ReceiveError, ReceiveSummary, RelPath, SendError, SendSummary, Totals, receive, send,
+};
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Arc, Mutex},
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use walkdir::WalkDir;
@@ -81,7 +81,8 @@ pub(crate) fn watched(
     block_on(async { tokio::join!(send(a, sources, observer), receive(b, into, Arc::new(()))) })
 }
 
-/// Runs both ends over a wire that is cut after `cut` bytes from the sender; gives how many of them it passed on.
+/// Runs both ends over a wire that is cut after `cut` bytes from the sender; gives how many of them
+/// it passed on.
 pub(crate) fn transfer_cut(sources: &[PathBuf], into: &Path, cut: usize) -> (Results, usize) {
     let (a, near) = duplex(4096);
     let (far, b) = duplex(4096);
@@ -91,8 +92,8 @@ pub(crate) fn transfer_cut(sources: &[PathBuf], into: &Path, cut: usize) -> (Res
     ((sent, received), passed.len())
 }
 
-/// Carries bytes both ways until `cut` bytes went from `near` to `far`, or one end closes; then closes both.
-/// Gives the bytes that went from `near` to `far`.
+/// Carries bytes both ways until `cut` bytes went from `near` to `far`, or one end closes; then
+/// closes both. Gives the bytes that went from `near` to `far`.
 pub(crate) async fn relay(near: DuplexStream, far: DuplexStream, cut: usize) -> Vec<u8> {
     let (mut near_in, mut near_out) = tokio::io::split(near);
     let (mut far_in, mut far_out) = tokio::io::split(far);
@@ -125,7 +126,8 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Runs a test in a process of its own, begun by the words of `through`: it is the body of the test called `name`.
+/// Runs a test in a process of its own, begun by the words of `through`: it is the body of the test
+/// called `name`.
 pub(crate) fn in_a_process(name: &str, through: &[&str], test: impl FnOnce()) {
     const INSIDE: &str = "RAILS_TRANSFER_TEST_INSIDE";
     if env::var_os(INSIDE).is_some() {

@@ -1,26 +1,29 @@
 //! `cargo xtask circles`: the files of a crate that depend on each other.
 //!
-//! A file depends on the one that holds an item if it imports the item or names it in its code, by whichever path.
-//! - A re-export is no dependence. A path through one leads to the file that holds the item, so a `mod.rs` that only
-//!   declares and re-exports its children depends on none of them, and no file on it.
-//! - A file may name the items of the modules that hold it: a child stands within its parent's text, sees the parent's
-//!   private items, and is a part of it. So a `mod.rs` with items of its own may use its children, and they may use
-//!   those items; the children may not depend on each other in a circle, nor on a file outside that depends on them.
-//!   The root of a crate holds every file and is no exception: what `lib.rs` has for all depends on none of them.
+//! A file depends on the one that holds an item if it imports the item or names it in its code, by
+//! whichever path.
+//! - A re-export is no dependence. A path through one leads to the file that holds the item, so a
+//!   `mod.rs` that only declares and re-exports its children depends on none of them, and no file
+//!   on it.
+//! - A file may name the items of the modules that hold it: a child stands within its parent's
+//!   text, sees the parent's private items, and is a part of it. So a `mod.rs` with items of its
+//!   own may use its children, and they may use those items; the children may not depend on each
+//!   other in a circle, nor on a file outside that depends on them. The root of a crate holds every
+//!   file and is no exception: what `lib.rs` has for all depends on none of them.
 //! - Modules and items for tests alone (`#[cfg(test)]`) are left out, and so are attributes.
 //! - A method is not named by a path: its file counts only if its type does.
 
 mod names;
 mod source;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-
+use crate::shell::{Exit, cargo, root, shown};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-
-use crate::shell::{Exit, cargo, root, shown};
 use source::{Mention, Source};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 /// The mentions by which one file depends on another.
 type Uses<'a> = BTreeMap<(usize, usize), Vec<&'a Mention>>;

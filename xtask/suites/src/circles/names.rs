@@ -13,7 +13,8 @@ enum Target {
 }
 
 impl Source {
-    /// The files that hold the item of that path; none if the path leads to a module, or out of the crate.
+    /// The files that hold the item of that path; none if the path leads to a module, or out of the
+    /// crate.
     pub(super) fn files_of(&self, mention: &Mention) -> Vec<usize> {
         let files = self.resolve(mention.module, &mention.path, &mut Vec::new()).into_iter();
         files.filter_map(|target| if let Target::Item(file) = target { Some(file) } else { None }).collect()
@@ -25,7 +26,8 @@ impl Source {
         parents.take_while(|module| *module != 0).map(|module| self.modules[module].file).collect()
     }
 
-    /// Follows a path from a module. `open` are the names that are being looked up, for imports may go in circles.
+    /// Follows a path from a module. `open` are the names that are being looked up, for imports may
+    /// go in circles.
     fn resolve(&self, from: usize, path: &[String], open: &mut Vec<(usize, String)>) -> Vec<Target> {
         let Some((first, rest)) = path.split_first() else { return vec![Target::Module(from)] };
         let begin = match first.as_str() {

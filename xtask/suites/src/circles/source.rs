@@ -1,16 +1,21 @@
-//! The modules of a crate, and the names that its files declare, import and mention, as the text has them.
-
-use std::collections::HashSet;
-use std::fs;
-use std::mem::replace;
-use std::path::{Path, PathBuf};
+//! The modules of a crate, and the names that its files declare, import and mention, as the text
+//! has them.
 
 use anyhow::{Context, Result, bail};
 use proc_macro2::TokenTree;
-use syn::parse::{ParseStream, Parser};
-use syn::punctuated::Punctuated;
-use syn::visit::{self, Visit};
-use syn::{Attribute, Ident, Item, Meta, Token, UseTree, Visibility, token};
+use std::{
+    collections::HashSet,
+    fs,
+    mem::replace,
+    path::{Path, PathBuf},
+};
+use syn::{
+    Attribute, Ident, Item, Meta, Token, UseTree, Visibility,
+    parse::{ParseStream, Parser},
+    punctuated::Punctuated,
+    token,
+    visit::{self, Visit},
+};
 
 /// A crate without its tests.
 #[derive(Debug, Default)]
@@ -117,7 +122,8 @@ impl Reader {
         }
     }
 
-    /// The names that a `use` brings in. One that is for others as well mentions nothing: it only passes on.
+    /// The names that a `use` brings in. One that is for others as well mentions nothing: it only
+    /// passes on.
     fn import(&mut self, tree: &UseTree, prefix: &[String], is_own: bool) {
         let joined = |ident: &Ident| [prefix, &[ident.to_string()]].concat();
         let (name, path, line) = match tree {
@@ -254,8 +260,8 @@ fn named_file(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// The paths in a macro's arguments. A lone name counts if it begins as a type does, or is called: most others are
-/// variables.
+/// The paths in a macro's arguments. A lone name counts if it begins as a type does, or is called:
+/// most others are variables.
 fn paths(input: ParseStream<'_>) -> syn::Result<Vec<syn::Path>> {
     let mut found = Vec::new();
     while !input.is_empty() {

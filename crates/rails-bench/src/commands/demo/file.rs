@@ -5,8 +5,7 @@ use anyhow::{Context, Result, bail};
 use blake3::{Hash, Hasher};
 use nix::sys::statvfs::statvfs;
 use rails_topo::DataSize;
-use rand::rngs::ChaCha8Rng;
-use rand::{Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 use std::{
     fs::{self, File},
     io::{Read, Write},
@@ -112,8 +111,8 @@ fn make(path: &Path, size: u64, seed: u64, quiet: bool, stop: &Stop) -> std::io:
     Ok(Some(hasher.finalize()))
 }
 
-/// The free space of the folder's file system, which must be `needed` bytes and a little, in words. Where the system
-/// does not tell it, the writing does.
+/// The free space of the folder's file system, which must be `needed` bytes and a little, in words.
+/// Where the system does not tell it, the writing does.
 fn check_room(folder: &Path, needed: u64) -> Result<String> {
     let Ok(about) = statvfs(folder) else { return Ok("an unknown number of bytes".to_owned()) };
     let free = about.blocks_available().saturating_mul(about.fragment_size());

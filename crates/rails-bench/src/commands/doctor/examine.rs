@@ -27,7 +27,8 @@ pub(super) struct Examined {
     pub(super) what: String,
     /// The reasons why something could not be examined.
     pub(super) notes: Vec<String>,
-    /// The properties that the system does not let the placement have; of a NIC, that of a rail here.
+    /// The properties that the system does not let the placement have; of a NIC, that of a rail
+    /// here.
     pub(super) unheld: Vec<Unheld>,
     /// The observations.
     pub(super) seen: Observation,
@@ -40,8 +41,9 @@ impl Examined {
         self.report.verdicts().iter().any(|(_, verdict)| verdict.is_broken())
     }
 
-    /// The change that would mend the first broken property that can be mended, without those that were `tried` already. The others are
-    /// judged anew after that: a thread belongs where the interrupt is by then.
+    /// The change that would mend the first broken property that can be mended, without those that
+    /// were `tried` already. The others are judged anew after that: a thread belongs where the
+    /// interrupt is by then.
     pub(super) fn next_changes(&self, tried: &[Change]) -> Vec<Change> {
         let fixes = self.report.verdicts().into_iter().filter_map(|(_, verdict)| Verdict::fix(verdict));
         let untried = |fix: &Fix| fix.changes.iter().filter(|change| !tried.contains(change)).cloned().collect();
@@ -128,7 +130,8 @@ impl Watched {
 }
 
 impl Watched {
-    /// Begins to watch it, without those threads of a process that have ended since they were listed.
+    /// Begins to watch it, without those threads of a process that have ended since they were
+    /// listed.
     fn begin(&self, host: &Host, began: Instant) -> Result<Observer> {
         let mut threads = self.threads.clone();
         loop {
@@ -144,7 +147,8 @@ impl Watched {
     }
 }
 
-/// The properties that a rail of this user would not have on this machine; none if that cannot be tried.
+/// The properties that a rail of this user would not have on this machine; none if that cannot be
+/// tried.
 fn unheld_here(topology: &Topology) -> Vec<Unheld> {
     let plan = plan_rails(topology, &RailRequest::loopback(1));
     plan.ok().and_then(|plan| Rails::try_placement(&plan).ok()).unwrap_or_default()
@@ -262,7 +266,8 @@ fn balancing(host: &Host, seen: &Observation) -> Option<String> {
     }
 }
 
-/// A thread that did next to nothing moves no bulk data, and where it may run does not matter; unless all are like that.
+/// A thread that did next to nothing moves no bulk data, and where it may run does not matter;
+/// unless all are like that.
 fn leave_out_idle(seen: &mut Observation, notes: &mut Vec<String>, time: Duration) {
     let is_busy = |thread: &ObservedThread| thread.ran.is_none_or(|ran| ran >= time / ONE_IN);
     let busy = seen.threads.iter().filter(|thread| is_busy(thread)).count();

@@ -13,8 +13,8 @@ use rails_bind::{
 use rails_topo::Topology;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Mends each property that it can, and looks again. The changes stay, and the journal knows the earlier values; it is added to
-/// `mended`, also if something goes wrong later.
+/// Mends each property that it can, and looks again. The changes stay, and the journal knows the
+/// earlier values; it is added to `mended`, also if something goes wrong later.
 pub(super) fn mend(
     host: &Host,
     journal: &Journal,
@@ -25,9 +25,11 @@ pub(super) fn mend(
     mended: &mut Vec<Changed>,
 ) -> Result<Vec<Examined>> {
     let mut tried = Vec::new();
-    // Interrupts that stay where they are, refused by the kernel or left to irqbalance: threads go to them, then.
+    // Interrupts that stay where they are, refused by the kernel or left to irqbalance: threads go to
+    // them, then.
     let mut staying = Vec::new();
-    // Once for each property: where a thread belongs is known when the interrupt is in place, and memory after the thread.
+    // Once for each property: where a thread belongs is known when the interrupt is in place, and
+    // memory after the thread.
     for _ in 0..PROPERTIES {
         // A change that several subjects ask for is made once; of two different values the first counts.
         let mut changes = BTreeMap::new();

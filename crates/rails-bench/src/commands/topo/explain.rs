@@ -192,7 +192,8 @@ fn overrides<'a>(topology: &'a Topology, fact: &[&str]) -> Vec<&'a Override> {
     topology.overrides_of(fact).collect()
 }
 
-/// The folder of the device behind an interface: the PCI function, which has the place, and not a device below it.
+/// The folder of the device behind an interface: the PCI function, which has the place, and not a
+/// device below it.
 fn device(nic: &Nic) -> String {
     match nic.pci {
         Some(pci) => format!("sys/bus/pci/devices/{pci}"),

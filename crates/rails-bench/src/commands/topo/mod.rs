@@ -36,7 +36,8 @@ pub(crate) struct Args {
     /// Print the machine in this format
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     of: Format,
-    /// Say of each fact that decides where rails go where it comes from: a file of the kernel, hwloc, or a line of a configuration file
+    /// Say of each fact that decides where rails go where it comes from: a file of the kernel,
+    /// hwloc, or a line of a configuration file
     #[arg(long, conflicts_with_all = ["json", "of"])]
     explain: bool,
     /// Print each change, a line for each, until Ctrl-C; with --json one object for each

@@ -40,7 +40,8 @@ impl SvgArgs {
     }
 }
 
-/// A planned rail as it is drawn; its interrupts are those of its NIC that its CPU serves as the machine is now.
+/// A planned rail as it is drawn; its interrupts are those of its NIC that its CPU serves as the
+/// machine is now.
 fn mark(topology: &Topology, rail: &PlannedRail) -> RailMark {
     let nic = rail.interface.as_deref().and_then(|name| topology.nic(name));
     let interrupts = nic.into_iter().flat_map(|nic| &nic.interrupts);

@@ -60,7 +60,8 @@ fn text_line(update: &Update, now: SystemTime) -> String {
     }
 }
 
-/// The change's own fields, and `time`; missed changes have the kind `lagged`, with the machine as it is now.
+/// The change's own fields, and `time`; missed changes have the kind `lagged`, with the machine as
+/// it is now.
 fn json_line(update: &Update, now: SystemTime) -> Value {
     let (at, mut line) = match update {
         Update::Change(stamped) => (stamped.at, json!(stamped.change)),

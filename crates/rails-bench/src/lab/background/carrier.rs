@@ -39,7 +39,8 @@ pub(crate) enum Carrier {
     Rails,
     /// A plain tokio TCP flow; transfers are tasks on a runtime with a thread of its own
     ProgressThread,
-    /// A plain tokio TCP flow; a transfer makes progress only when the program starts it and while it waits for it
+    /// A plain tokio TCP flow; a transfer makes progress only when the program starts it and while
+    /// it waits for it
     NoProgress,
 }
 
@@ -117,8 +118,8 @@ impl Engine {
         Ok(Self { driver, cpus })
     }
 
-    /// Starts a transfer. It makes progress in the background, if the carrier has any; otherwise the program takes it
-    /// as far as the kernel lets it go without waiting.
+    /// Starts a transfer. It makes progress in the background, if the carrier has any; otherwise
+    /// the program takes it as far as the kernel lets it go without waiting.
     pub(super) fn begin<T: Send + 'static>(
         &self,
         transfer: impl Future<Output = io::Result<T>> + Send + 'static,
@@ -258,7 +259,8 @@ impl Wire {
         }
     }
 
-    /// Says that nothing more is sent. A stream then waits until the peer says so too, and a TCP flow for nothing.
+    /// Says that nothing more is sent. A stream then waits until the peer says so too, and a TCP
+    /// flow for nothing.
     pub(super) async fn close(self) -> io::Result<()> {
         match self {
             Self::Rails(stream) => stream.close().await.map(drop),

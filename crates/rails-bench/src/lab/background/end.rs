@@ -85,8 +85,8 @@ pub(crate) struct ExchangeTimes {
 /// Carries the orders out.
 ///
 /// # Errors
-/// How the carrier failed, that the other end does not come, that a thread of the carrier is not on the program's CPU,
-/// or that exchanges are ordered over no stream.
+/// How the carrier failed, that the other end does not come, that a thread of the carrier is not on
+/// the program's CPU, or that exchanges are ordered over no stream.
 pub(crate) fn run(orders: &Orders) -> Result<EndReport> {
     let no_stream = matches!(&orders.job, Job::PingPong { streams, .. } if streams.contains(&0));
     ensure!(!no_stream, "--orders: exchanges need a stream at least");
@@ -162,7 +162,8 @@ enum Side {
 }
 
 impl Side {
-    /// Transfers the message this often, each time after the work alone; one more before does not count.
+    /// Transfers the message this often, each time after the work alone; one more before does not
+    /// count.
     fn times(
         self,
         engine: &Engine,
@@ -176,7 +177,8 @@ impl Side {
             Self::Receiver => computes.receiver(),
         };
         let work = computes_here.then(|| Work::lasting(Duration::from_micros(message.work_us)));
-        // The two contents take turns: a message has no byte of the last one, which the receiver's buffer still holds.
+        // The two contents take turns: a message has no byte of the last one, which the receiver's buffer
+        // still holds.
         let [even, odd] =
             [0, u8::MAX].map(|mask| (0..message.bytes).map(|place| place as u8 ^ mask).collect::<Bytes>());
         let mut buffer = odd.to_vec();

@@ -1,9 +1,10 @@
-//! Communication in the background, as PIOMan's paper measures it (Trahay and Denis, figures 4 to 7): beside threads that
-//! compute, and over many streams at a time; rails beside plain tokio TCP, in the same rounds.
+//! Communication in the background, as PIOMan's paper measures it (Trahay and Denis, figures 4 to
+//! 7): beside threads that compute, and over many streams at a time; rails beside plain tokio TCP,
+//! in the same rounds.
 //!
-//! The two ends are processes in two network namespaces, each with one CPU for the program and for the thread that makes
-//! its transfers progress: no core is idle. `carrier` has those who take part, `end` is what a process does, `overlap` and
-//! `ping_pong` run the rounds and sum them up.
+//! The two ends are processes in two network namespaces, each with one CPU for the program and for
+//! the thread that makes its transfers progress: no core is idle. `carrier` has those who take
+//! part, `end` is what a process does, `overlap` and `ping_pong` run the rounds and sum them up.
 
 mod carrier;
 mod case;
@@ -11,18 +12,16 @@ mod end;
 mod overlap;
 mod ping_pong;
 
+use super::compare::{ContestError, Link, Setting, Spread, Terms, Testbed, peer::Peer, testbed::halves};
+use carrier::Carrier;
 pub(crate) use case::Message;
+use end::{EndReport, Job};
 pub(crate) use end::{Orders, run as obey};
 pub(crate) use overlap::OverlapContest;
 pub(crate) use ping_pong::PingPongContest;
-
-use super::compare::{ContestError, Link, Setting, Spread, Terms, Testbed, peer::Peer, testbed::halves};
-use carrier::Carrier;
-use end::{EndReport, Job};
 use rails_lab::Side;
 use rails_topo::{CpuSet, Topology};
-use rand::rngs::ChaCha8Rng;
-use rand::{SeedableRng, seq::SliceRandom};
+use rand::{SeedableRng, rngs::ChaCha8Rng, seq::SliceRandom};
 use serde::Serialize;
 use std::{collections::BTreeSet, io, net::SocketAddr, time::Duration};
 
@@ -36,8 +35,9 @@ struct Sample {
     receiver: EndReport,
 }
 
-/// Makes the link, has every carrier do its job in each round, in random order, and takes the link down again. Calls
-/// `progress` before each measurement. Returns the setting, and the samples that count.
+/// Makes the link, has every carrier do its job in each round, in random order, and takes the link
+/// down again. Calls `progress` before each measurement. Returns the setting, and the samples that
+/// count.
 fn run_rounds(
     (link, terms): (Link, &Terms),
     topology: &Topology,
@@ -69,8 +69,8 @@ fn one_each(allowed: &CpuSet) -> (CpuSet, CpuSet) {
     (first(sender), first(receiver))
 }
 
-/// Runs both ends, and gives the reports of the one that sends and the one that receives. Where one fails, so does the
-/// other as a rule, and both are heard.
+/// Runs both ends, and gives the reports of the one that sends and the one that receives. Where one
+/// fails, so does the other as a rule, and both are heard.
 fn run_both(testbed: &Testbed, carrier: Carrier, job: &Job) -> Result<(EndReport, EndReport), ContestError> {
     let start = |side, remote| {
         let local = testbed.lab.address(side, 0);

@@ -1,4 +1,5 @@
-//! Overlap of communication and computation: the time of the work alone over that of the work beside a message.
+//! Overlap of communication and computation: the time of the work alone over that of the work
+//! beside a message.
 
 use super::{
     Sample,
@@ -43,13 +44,14 @@ pub(crate) struct OverlapReport {
     results: Vec<OverlapOutcome>,
 }
 
-/// One carrier with one message over all rounds. An overlap is the median time of the work alone over the median time from
-/// the start of the transfer, over the work, to its end.
+/// One carrier with one message over all rounds. An overlap is the median time of the work alone
+/// over the median time from the start of the transfer, over the work, to its end.
 #[derive(Debug, Clone, Serialize)]
 struct OverlapOutcome {
     message: Message,
     carrier: Carrier,
-    /// From the start of the message to the news of its arrival at the sender, while neither end computes.
+    /// From the start of the message to the news of its arrival at the sender, while neither end
+    /// computes.
     message_alone_us: Spread,
     /// Overlap at the sender, which alone computes.
     sender_computes: Spread,
@@ -62,7 +64,8 @@ struct OverlapOutcome {
 }
 
 impl OverlapContest {
-    /// Makes the link, runs every round, and takes the link down again. Calls `progress` before each measurement.
+    /// Makes the link, runs every round, and takes the link down again. Calls `progress` before
+    /// each measurement.
     ///
     /// # Errors
     /// [`ContestError`]. A link that was made is taken down.

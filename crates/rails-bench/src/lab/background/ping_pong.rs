@@ -12,8 +12,7 @@ use crate::{
     print,
 };
 use rails_topo::Topology;
-use rand::rngs::ChaCha8Rng;
-use rand::seq::SliceRandom;
+use rand::{rngs::ChaCha8Rng, seq::SliceRandom};
 use serde::Serialize;
 use std::fmt;
 
@@ -59,7 +58,8 @@ struct PingPongOutcome {
 }
 
 impl PingPongContest {
-    /// Makes the link, runs every round, and takes the link down again. Calls `progress` before each measurement.
+    /// Makes the link, runs every round, and takes the link down again. Calls `progress` before
+    /// each measurement.
     ///
     /// # Errors
     /// [`ContestError`]. A link that was made is taken down.
@@ -152,7 +152,8 @@ impl fmt::Display for PingPongReport {
     }
 }
 
-/// The carriers that take part: a program that waits for each exchange needs no progress in the background.
+/// The carriers that take part: a program that waits for each exchange needs no progress in the
+/// background.
 const CARRIERS: [Carrier; 2] = [Carrier::Rails, Carrier::ProgressThread];
 
 #[cfg(test)]

@@ -11,11 +11,13 @@ use crate::{
 use anyhow::{Context, Result};
 use std::{path::PathBuf, time::Duration};
 
-/// Compare striped streams with plain TCP, iperf3, MPTCP and UCX, over links between two network namespaces (needs root)
+/// Compare striped streams with plain TCP, iperf3, MPTCP and UCX, over links between two network
+/// namespaces (needs root)
 ///
-/// Each case is measured in rounds, after one that does not count; in each round every contender runs once, in random order, with both
-/// ends as processes of their own. Contenders that are not installed are named, with the reason. Without --rates and --emulated
-/// the cases are 400,400 and 400,100 and unshaped.
+/// Each case is measured in rounds, after one that does not count; in each round every contender
+/// runs once, in random order, with both ends as processes of their own. Contenders that are not
+/// installed are named, with the reason. Without --rates and --emulated the cases are 400,400 and
+/// 400,100 and unshaped.
 ///
 /// Example: rails-bench compare --rates 400,100 --rounds 5 --svg chart.svg
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,5 @@
-//! The flags that `compare`, `latency`, `disturb`, `netvideo`, `overlap` and `ping-pong` have in common.
+//! The flags that `compare`, `latency`, `disturb`, `netvideo`, `overlap` and `ping-pong` have in
+//! common.
 
 use crate::{
     exit::{Help, Helped},
@@ -39,11 +40,12 @@ pub(super) struct ContestArgs {
 /// The links of several cases.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct CaseArgs {
-    /// Links of one case: the rate of each in Mbit/s, or `unshaped`; `100x8` is eight of 100, `400/128KiB` lets 128 KiB through at once instead of
-    /// 64; repeat for more cases
+    /// Links of one case: the rate of each in Mbit/s, or `unshaped`; `100x8` is eight of 100,
+    /// `400/128KiB` lets 128 KiB through at once instead of 64; repeat for more cases
     #[arg(long, value_name = "RATE[,RATE...]")]
     rates: Vec<String>,
-    /// Emulated links of one case, in user space with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms; repeat for more
+    /// Emulated links of one case, in user space with delay: the rate and the round-trip time of
+    /// each, as 400@1ms,400@50ms; repeat for more
     #[arg(long, value_name = "RATE@RTT[,...]")]
     emulated: Vec<String>,
 }
@@ -104,7 +106,8 @@ impl Chosen {
         })
     }
 
-    /// The contenders that take part: the chosen ones, in the order in which they are shown, or the usual ones.
+    /// The contenders that take part: the chosen ones, in the order in which they are shown, or the
+    /// usual ones.
     pub(super) fn contenders(chosen: &[Self], usual: Vec<Contender>) -> Vec<Contender> {
         let is_chosen = |contender: &Contender| {
             chosen.iter().any(|one| match one {

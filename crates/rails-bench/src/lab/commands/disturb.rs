@@ -15,10 +15,11 @@ use crate::{
 use anyhow::Result;
 use std::time::Duration;
 
-/// Change a link under streams, plain flows and MPTCP, and see how long they take to get over it (needs root)
+/// Change a link under streams, plain flows and MPTCP, and see how long they take to get over it
+/// (needs root)
 ///
-/// In the middle third of each run the last link is slow, down or a black hole; the receiver writes down the arrivals in every 20 ms, and
-/// looks at every byte.
+/// In the middle third of each run the last link is slow, down or a black hole; the receiver writes
+/// down the arrivals in every 20 ms, and looks at every byte.
 ///
 /// Example: rails-bench disturb --scenarios black-hole --rounds 5
 #[derive(Debug, clap::Args)]
@@ -26,7 +27,8 @@ pub(crate) struct Args {
     /// The links: the rate of each in Mbit/s; the last is disturbed
     #[arg(long, value_name = "RATE[,RATE...]", default_value = "400,400", conflicts_with = "emulated")]
     rates: String,
-    /// Emulated links instead, with delay: the rate and the round-trip time of each, as 400@1ms,400@50ms
+    /// Emulated links instead, with delay: the rate and the round-trip time of each, as
+    /// 400@1ms,400@50ms
     #[arg(long, value_name = "RATE@RTT[,...]")]
     emulated: Option<String>,
     /// Disturbances of it [default: step,down,black-hole, each in turn]

@@ -10,10 +10,12 @@ use crate::{
 };
 use anyhow::Result;
 
-/// Compare round trips of small messages over striped streams, plain TCP and MPTCP, over links made for it (needs root)
+/// Compare round trips of small messages over striped streams, plain TCP and MPTCP, over links made
+/// for it (needs root)
 ///
-/// In each round every carrier runs once, in random order, with both ends as processes of their own; the first round does not count.
-/// Without --rates and --emulated there is one case, unshaped,unshaped.
+/// In each round every carrier runs once, in random order, with both ends as processes of their
+/// own; the first round does not count. Without --rates and --emulated there is one case,
+/// unshaped,unshaped.
 ///
 /// Example: rails-bench latency --rates unshaped,unshaped --sizes 64,4KiB
 #[derive(Debug, clap::Args)]

@@ -11,13 +11,14 @@ use crate::{
 use anyhow::Result;
 use std::{path::PathBuf, time::Duration};
 
-/// Stream video frames over a pipeline of stages on rails, and with the scheduler's placement (needs root)
+/// Stream video frames over a pipeline of stages on rails, and with the scheduler's placement
+/// (needs root)
 ///
-/// The command makes the links. Source, compute stage and striped stream are at one end; stream and display at the
-/// other. The display is a checksum of every frame. In each round both placements and the ceiling (a plain TCP flow per
-/// link) run once, in random order; the first round does not count. Planned rails and the ceiling have half of the CPUs
-/// for each end, and the scheduler's placement has all CPUs for both. Without --rates and --emulated there is one case,
-/// 1000,1000.
+/// The command makes the links. Source, compute stage and striped stream are at one end; stream and
+/// display at the other. The display is a checksum of every frame. In each round both placements
+/// and the ceiling (a plain TCP flow per link) run once, in random order; the first round does not
+/// count. Planned rails and the ceiling have half of the CPUs for each end, and the scheduler's
+/// placement has all CPUs for both. Without --rates and --emulated there is one case, 1000,1000.
 ///
 /// Example: rails-bench netvideo --rates 1000,1000 --rounds 5 --json netvideo.json
 #[derive(Debug, clap::Args)]
@@ -29,7 +30,8 @@ pub(crate) struct Args {
     /// How long each measurement makes frames
     #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
     seconds: Duration,
-    /// Frames a second of a source that drops those that find no room [default: one as soon as there is room]
+    /// Frames a second of a source that drops those that find no room [default: one as soon as
+    /// there is room]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     fps: Option<u32>,
     /// Width and height of a frame, in pixels of four bytes
@@ -38,10 +40,12 @@ pub(crate) struct Args {
     /// Frames that are at the sender at a time
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     buffers: u16,
-    /// The device that computes; a GPU has up to three frames at a time, so give it as many more --buffers
+    /// The device that computes; a GPU has up to three frames at a time, so give it as many more
+    /// --buffers
     #[arg(long, value_enum, default_value_t = Device::Host)]
     device: Device,
-    /// A file or block device of raw frames, read over and over on a rail beside its disks [default: made-up frames]
+    /// A file or block device of raw frames, read over and over on a rail beside its disks
+    /// [default: made-up frames]
     #[arg(long, value_name = "PATH", conflicts_with = "fps")]
     file: Option<PathBuf>,
 }

@@ -16,10 +16,11 @@ use rails_lab::Shape;
 
 /// Measure how far messages and computation overlap, over rails and plain TCP (needs root)
 ///
-/// The figures are those of PIOMan's paper (Trahay and Denis, figures 5 to 7): a program starts a message, does a fixed amount of work, and
-/// waits for the message's end; the figure is the time of the work alone over the time of all. The ends are processes on one CPU each, where the
-/// rail's thread is too: no core is idle. The sender's message ends when it hears that the receiver has it. In each round every carrier runs
-/// once, in random order; the first round does not count.
+/// The figures are those of PIOMan's paper (Trahay and Denis, figures 5 to 7): a program starts a
+/// message, does a fixed amount of work, and waits for the message's end; the figure is the time of
+/// the work alone over the time of all. The ends are processes on one CPU each, where the
+/// rail's thread is too: no core is idle. The sender's message ends when it hears that the receiver
+/// has it. In each round every carrier runs once, in random order; the first round does not count.
 ///
 /// Example: rails-bench overlap --messages 32KiB@1ms,1MiB@20ms --rounds 5 --json overlap.json
 #[derive(Debug, clap::Args)]

@@ -9,11 +9,14 @@ use crate::{
 use anyhow::Result;
 use rails_lab::Shape;
 
-/// Measure exchanges of four bytes over one and over several streams, on a rail and over plain TCP (needs root)
+/// Measure exchanges of four bytes over one and over several streams, on a rail and over plain TCP
+/// (needs root)
 ///
-/// The figure is that of PIOMan's paper (Trahay and Denis, figure 4). One task asks on one stream after the other and waits for each answer,
-/// while the receiver has a task for every stream that waits. Beside it stands the time of an exchange while every stream has one under way at a
-/// time. The ends are processes on one CPU each. In each round both carriers run once, in random order; the first round does not count.
+/// The figure is that of PIOMan's paper (Trahay and Denis, figure 4). One task asks on one stream
+/// after the other and waits for each answer, while the receiver has a task for every stream that
+/// waits. Beside it stands the time of an exchange while every stream has one under way at a
+/// time. The ends are processes on one CPU each. In each round both carriers run once, in random
+/// order; the first round does not count.
 ///
 /// Example: rails-bench ping-pong --streams 1,2,4,8,16 --rounds 5 --json ping-pong.json
 #[derive(Debug, clap::Args)]

@@ -4,7 +4,8 @@ use crate::{commands::block_on, exit::Exit, lab::soak, machine::this_machine, pr
 use anyhow::{Result, ensure};
 use std::time::Duration;
 
-/// Stream both ways over links that fail in every way and come back, and compare every byte (needs root)
+/// Stream both ways over links that fail in every way and come back, and compare every byte (needs
+/// root)
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The links are made between two network namespaces. They change their rates, go down, become black holes in one direction or both, and \

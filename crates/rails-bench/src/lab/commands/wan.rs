@@ -14,18 +14,20 @@ use clap::ValueEnum;
 use rails_topo::Bandwidth;
 use std::{path::PathBuf, time::Duration};
 
-/// Compare Celeritas with TCP, RBUDP and QUIC over an emulated path of long distance that loses packets (needs root)
+/// Compare Celeritas with TCP, RBUDP and QUIC over an emulated path of long distance that loses
+/// packets (needs root)
 ///
-/// Each measurement has a path of its own, in user space. Celeritas sends at a fixed rate just below the path's: it
-/// does not look for the rate, and makes way for no other flow. RBUDP has the same rate. QUIC takes part in builds with
-/// the feature `quic`.
+/// Each measurement has a path of its own, in user space. Celeritas sends at a fixed rate just
+/// below the path's: it does not look for the rate, and makes way for no other flow. RBUDP has the
+/// same rate. QUIC takes part in builds with the feature `quic`.
 ///
 /// Example: rails-bench wan --losses 0,0.001 --rounds 3 --json wan.json
 ///
-/// A slow path with a deep queue: rails-bench wan --rate 2 --queue 1s --losses 0 --warm-up 10 --seconds 20
+/// A slow path with a deep queue: rails-bench wan --rate 2 --queue 1s --losses 0 --warm-up 10
+/// --seconds 20
 ///
-/// An application that sends little beside a TCP flow, and then much: rails-bench wan --rate 100 --losses 0
-/// --transports adaptive --beside cubic --warm-up 75 --warm-up-messages 2500@20ms
+/// An application that sends little beside a TCP flow, and then much: rails-bench wan --rate 100
+/// --losses 0 --transports adaptive --beside cubic --warm-up 75 --warm-up-messages 2500@20ms
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The path's rate in Mbit/s, of Ethernet frames
@@ -53,11 +55,12 @@ pub(crate) struct Args {
     #[cfg(feature = "quic")]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     quic_window: Option<u32>,
-    /// How long each measurement sends before it counts: by then a transport has found the path's rate
+    /// How long each measurement sends before it counts: by then a transport has found the path's
+    /// rate
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     warm_up: Duration,
-    /// Before it counts, Celeritas sends a message of that many bytes each so long, as in 2500@20ms, and not without a
-    /// pause; a rival does
+    /// Before it counts, Celeritas sends a message of that many bytes each so long, as in
+    /// 2500@20ms, and not without a pause; a rival does
     #[arg(long, value_name = "BYTES@TIME", value_parser = messages)]
     warm_up_messages: Option<Messages>,
     /// How long each measurement sends

@@ -17,7 +17,8 @@ pub(crate) struct ChartError {
     pub(crate) reason: String,
 }
 
-/// Draws comparisons below each other into an SVG file: medians as bars, least and most as whiskers, the ceiling as a line.
+/// Draws comparisons below each other into an SVG file: medians as bars, least and most as
+/// whiskers, the ceiling as a line.
 ///
 /// # Errors
 /// [`ChartError`].

@@ -32,7 +32,8 @@ pub(crate) enum Contender {
     RailsTls,
     /// An adaptive stream, four TCP connections on each lane (not by default)
     RailsParallel,
-    /// An adaptive stream over Celeritas, a little slower on each lane than its link (not by default)
+    /// An adaptive stream over Celeritas, a little slower on each lane than its link (not by
+    /// default)
     RailsCeleritas,
 }
 
@@ -54,8 +55,8 @@ impl Contender {
         Self::RailsCeleritas,
     ];
 
-    /// The contenders that take part where none is chosen. The others answer questions of their own, and would make a
-    /// run half as long again.
+    /// The contenders that take part where none is chosen. The others answer questions of their
+    /// own, and would make a run half as long again.
     pub(crate) fn usual() -> Vec<Self> {
         Self::ALL[..8].to_vec()
     }

@@ -25,8 +25,9 @@ pub(crate) struct Contest {
 }
 
 impl Contest {
-    /// Makes the links, runs every round, and takes the links down again. Calls `absent` with each contender that
-    /// cannot take part, before the first measurement, and `progress` before each one.
+    /// Makes the links, runs every round, and takes the links down again. Calls `absent` with each
+    /// contender that cannot take part, before the first measurement, and `progress` before
+    /// each one.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.
@@ -111,7 +112,8 @@ fn measure(
     })
 }
 
-/// Links that carried next to nothing: a good rate does not show that a contender left some alone, the kernel's counters do.
+/// Links that carried next to nothing: a good rate does not show that a contender left some alone,
+/// the kernel's counters do.
 fn unused(counted: &Counted) -> Option<String> {
     let all: u64 = counted.tx_bytes.iter().sum();
     let idle = counted.tx_bytes.iter().enumerate().filter(|(_, bytes)| **bytes < all / MIN_SHARE);
@@ -119,7 +121,8 @@ fn unused(counted: &Counted) -> Option<String> {
     (!idle.is_empty()).then(|| format!("link {} carried less than 1/{MIN_SHARE} of the bytes", idle.join(", ")))
 }
 
-/// A link of a hundredth of the others' rate has its share; handshakes and acknowledgements alone are far below.
+/// A link of a hundredth of the others' rate has its share; handshakes and acknowledgements alone
+/// are far below.
 const MIN_SHARE: u64 = 1000;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The secret, the certificate and the key of an encrypted stream, in files that are gone with this.
+//! The secret, the certificate and the key of an encrypted stream, in files that are gone with
+//! this.
 
 use super::ContestError;
 use std::{

@@ -30,7 +30,8 @@ impl Link {
         }
     }
 
-    /// An emulated link of this rate and delay. The queue holds a round trip, as a router's would; 20 ms at the least.
+    /// An emulated link of this rate and delay. The queue holds a round trip, as a router's would;
+    /// 20 ms at the least.
     pub(crate) fn emulated(mbit: u64, rtt: Duration, lost_per_million: u32) -> EmulatedLink {
         let link = EmulatedLink::mbit(mbit).rtt(rtt).queue(rtt.max(Duration::from_millis(20)));
         link.loss(f64::from(lost_per_million) / 1e6)

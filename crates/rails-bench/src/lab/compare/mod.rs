@@ -1,11 +1,12 @@
 //! Striped streams beside their rivals for the same bytes, over the same links in the same run.
 //!
-//! The two ends are processes in two network namespaces; each measurement starts both anew. Every round runs every contender
-//! once, in an order drawn from the seed, so that a machine that speeds up or slows down does so for all of them. A contender that cannot take
-//! part is listed with the reason; one whose figure is not to be taken at face value has a warning beside it.
+//! The two ends are processes in two network namespaces; each measurement starts both anew. Every
+//! round runs every contender once, in an order drawn from the seed, so that a machine that speeds
+//! up or slows down does so for all of them. A contender that cannot take part is listed with the
+//! reason; one whose figure is not to be taken at face value has a warning beside it.
 //!
-//! `contender` names who takes part, `rivals` makes them work, `testbed` is where, `contest` runs the rounds, `statistics` sums them
-//! up into the [`Comparison`] here; `table` and `chart` show it.
+//! `contender` names who takes part, `rivals` makes them work, `testbed` is where, `contest` runs
+//! the rounds, `statistics` sums them up into the [`Comparison`] here; `table` and `chart` show it.
 
 mod chart;
 mod contender;
@@ -24,20 +25,16 @@ pub(crate) use chart::{ChartError, draw};
 pub(crate) use contender::Contender;
 pub(crate) use contest::Contest;
 pub(crate) use error::ContestError;
-pub(crate) use link::Link;
-pub(crate) use rivals::MeasuredAt;
-pub(crate) use statistics::Spread;
-pub(crate) use terms::Terms;
-
-pub(crate) use link::fastest;
+pub(crate) use link::{Link, fastest};
+use rails_topo::{CpuSet, Topology};
 #[cfg(feature = "fuzzing")]
 pub(crate) use rivals::fuzz;
-pub(crate) use rivals::{Running, mptcp, own};
-pub(crate) use testbed::Testbed;
-
-use rails_topo::{CpuSet, Topology};
+pub(crate) use rivals::{MeasuredAt, Running, mptcp, own};
 use serde::Serialize;
+pub(crate) use statistics::Spread;
 use std::time::Duration;
+pub(crate) use terms::Terms;
+pub(crate) use testbed::Testbed;
 
 /// The outcome of one contest.
 #[derive(Debug, Clone, Serialize)]
@@ -142,7 +139,8 @@ pub(crate) struct Sample {
     pub(crate) goodput_bits_per_second: f64,
     /// The end that measured it.
     pub(crate) measured_at: MeasuredAt,
-    /// CPU time of all processes of both ends: while they measured where they say it, of their whole lives otherwise.
+    /// CPU time of all processes of both ends: while they measured where they say it, of their
+    /// whole lives otherwise.
     pub(crate) cpu_seconds: f64,
     /// That CPU time over the bytes.
     pub(crate) cpu_seconds_per_gigabyte: f64,
@@ -150,7 +148,8 @@ pub(crate) struct Sample {
     pub(crate) cpu_seconds_by_side: Option<(f64, f64)>,
     /// Time in which CPUs of the machine were not idle while the processes lived, over the bytes.
     pub(crate) machine_seconds_per_gigabyte: f64,
-    /// The bytes over the sender's CPU time: the rate of one busy core. `None` of programs of others.
+    /// The bytes over the sender's CPU time: the rate of one busy core. `None` of programs of
+    /// others.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<f64>,
     /// The bytes over the receiver's CPU time, likewise.
     pub(crate) goodput_per_receiver_core_bits_per_second: Option<f64>,
@@ -179,7 +178,8 @@ pub(crate) struct Outcome {
     pub(crate) goodput_per_sender_core_bits_per_second: Option<Spread>,
     /// The rate of one busy core of the receiver, likewise.
     pub(crate) goodput_per_receiver_core_bits_per_second: Option<Spread>,
-    /// The median goodput as a share of the ceiling's (one plain flow per link); `None` where that was not measured.
+    /// The median goodput as a share of the ceiling's (one plain flow per link); `None` where that
+    /// was not measured.
     pub(crate) share_of_ceiling: Option<f64>,
     /// Every different warning of its samples.
     pub(crate) warnings: Vec<String>,

@@ -41,7 +41,8 @@ impl Peer {
         Ok(Self { command: shown, child, output: Some(output), said, heard: Vec::new() })
     }
 
-    /// Waits until the process says on standard error something that starts so, and gives that line.
+    /// Waits until the process says on standard error something that starts so, and gives that
+    /// line.
     pub(crate) fn wait_for(&mut self, start: &str) -> Result<String, ContestError> {
         while let Ok(line) = self.said.recv_timeout(PATIENCE) {
             let found = line.starts_with(start);
@@ -71,8 +72,8 @@ impl Peer {
         Err(self.failed("it did not get ready".to_owned()))
     }
 
-    /// Waits for the process's end no longer than this, and gives its standard output, at any exit status; an error
-    /// where it did not end or wrote nothing.
+    /// Waits for the process's end no longer than this, and gives its standard output, at any exit
+    /// status; an error where it did not end or wrote nothing.
     pub(crate) fn finish_within(mut self, patience: Duration) -> Result<Vec<u8>, ContestError> {
         let deadline = Instant::now() + patience;
         while !self.has_ended()? {

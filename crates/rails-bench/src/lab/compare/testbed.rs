@@ -102,15 +102,16 @@ fn children() -> Result<Duration, ContestError> {
     Ok(time(usage.user_time()) + time(usage.system_time()))
 }
 
-/// Time in which CPUs of the machine were not idle, since it started (/proc/stat): with all interrupts, whose time no process
-/// or any process may have been charged for.
+/// Time in which CPUs of the machine were not idle, since it started (/proc/stat): with all
+/// interrupts, whose time no process or any process may have been charged for.
 fn busy() -> Result<Duration, ContestError> {
     let time = KernelStats::current().map_err(|source| ContestError::Busy { source })?.total;
     let parts = [Some(time.user_ms()), Some(time.nice_ms()), Some(time.system_ms()), time.irq_ms(), time.softirq_ms()];
     Ok(Duration::from_millis(parts.into_iter().flatten().sum()))
 }
 
-/// The CPUs of the sender and of the receiver: a half each, so that the two do not compete; all of them where there is one.
+/// The CPUs of the sender and of the receiver: a half each, so that the two do not compete; all of
+/// them where there is one.
 pub(crate) fn halves(allowed: &CpuSet) -> (CpuSet, CpuSet) {
     if allowed.len() < 2 {
         return (allowed.clone(), allowed.clone());

@@ -61,7 +61,8 @@ impl Disturbance {
 }
 
 impl Series {
-    /// The mean rate between two times of the wall clock, from the intervals that lie wholly between; `None` where there are none.
+    /// The mean rate between two times of the wall clock, from the intervals that lie wholly
+    /// between; `None` where there are none.
     pub(crate) fn bits_per_second(&self, from_unix: f64, to_unix: f64) -> Option<f64> {
         let first = ((from_unix - self.start_unix_seconds) / self.interval_seconds).ceil().max(0.0) as usize;
         let last = ((to_unix - self.start_unix_seconds) / self.interval_seconds).floor().max(0.0) as usize;
@@ -69,7 +70,8 @@ impl Series {
         (last > first).then(|| bytes as f64 * 8.0 / ((last - first) as f64 * self.interval_seconds))
     }
 
-    /// The longest pause that ended after one time and began before another; 0 where no pause was longer than an interval.
+    /// The longest pause that ended after one time and began before another; 0 where no pause was
+    /// longer than an interval.
     pub(crate) fn longest_pause_seconds(&self, from_unix: f64, to_unix: f64) -> f64 {
         let within = |pause: &&Pause| {
             let start = self.start_unix_seconds + pause.start_seconds;
@@ -80,7 +82,8 @@ impl Series {
 }
 
 impl Figure {
-    /// Of the rounds' values, each of which is `None` where it never came to pass: later than any time.
+    /// Of the rounds' values, each of which is `None` where it never came to pass: later than any
+    /// time.
     fn new(measure: Measure, target: Option<f64>, values: &[Option<f64>]) -> Self {
         let never = values.iter().filter(|value| value.is_none()).count();
         let spread = Spread::of(values.iter().map(|value| value.unwrap_or(f64::INFINITY)));
@@ -98,8 +101,8 @@ impl Figure {
     }
 }
 
-/// Whether every event happened in time, and the receiver reported: an event that came late leaves too little time for its
-/// effect.
+/// Whether every event happened in time, and the receiver reported: an event that came late leaves
+/// too little time for its effect.
 fn is_whole(sample: &DisturbSample) -> bool {
     sample.series.is_some() && sample.course.was_in_time()
 }
@@ -125,7 +128,8 @@ fn settled_after(sample: &DisturbSample, phase: usize, ceiling: f64) -> Option<O
     Some(settled(sample.series.as_ref()?, from, to, ceiling))
 }
 
-/// The first time after `from` at which the rate is within 5 % of the ceiling, over the next 200 ms and over all that is left.
+/// The first time after `from` at which the rate is within 5 % of the ceiling, over the next 200 ms
+/// and over all that is left.
 fn settled(series: &Series, from: f64, to: f64, ceiling: f64) -> Option<f64> {
     let enough = |start: f64, end: f64| series.bits_per_second(start, end).is_some_and(|rate| rate >= NEAR * ceiling);
     let starts = (0..).map(|step| from + f64::from(step) * series.interval_seconds);

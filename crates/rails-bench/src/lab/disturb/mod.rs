@@ -1,17 +1,15 @@
 //! Streams over links that change under them, beside plain flows and MPTCP in the same run.
 //!
-//! The receiver writes down the bytes it reads in every 20 ms, and each pause; the sender's interfaces are read as often. `scenario`
-//! lists the events of a run, `run` carries them out, `target` names the measures and their goals, `figures` computes the
-//! measures from the samples, `table` prints them.
+//! The receiver writes down the bytes it reads in every 20 ms, and each pause; the sender's
+//! interfaces are read as often. `scenario` lists the events of a run, `run` carries them out,
+//! `target` names the measures and their goals, `figures` computes the measures from the samples,
+//! `table` prints them.
 
 mod figures;
 mod run;
 mod scenario;
 mod table;
 mod target;
-
-pub(crate) use scenario::Scenario;
-pub(crate) use target::Measure;
 
 use crate::{
     lab::{
@@ -20,8 +18,10 @@ use crate::{
     },
     measure::series::Series,
 };
+pub(crate) use scenario::Scenario;
 use serde::Serialize;
 use std::time::Duration;
+pub(crate) use target::Measure;
 
 /// A contest to be run.
 #[derive(Debug, Clone)]
@@ -49,7 +49,8 @@ pub(crate) struct Disturbance {
     pub(crate) congestion_control: String,
     /// The seed of the contenders' order.
     pub(crate) seed: u64,
-    /// The rate of independent plain flows in the second half of each time between two happenings, median over the rounds.
+    /// The rate of independent plain flows in the second half of each time between two happenings,
+    /// median over the rounds.
     pub(crate) ceilings_bits_per_second: Vec<f64>,
     /// Every run that counts, in the order they were made.
     pub(crate) samples: Vec<DisturbSample>,
@@ -130,7 +131,8 @@ pub(crate) struct LinkLook {
 pub(crate) struct DisturbOutcome {
     /// The contender.
     pub(crate) contender: Contender,
-    /// How many rounds have figures, and how many there were. One in which the link was changed too late has none.
+    /// How many rounds have figures, and how many there were. One in which the link was changed too
+    /// late has none.
     pub(crate) rounds: (usize, usize),
     /// Everything that is measured.
     pub(crate) figures: Vec<Figure>,
@@ -145,8 +147,8 @@ pub(crate) struct Figure {
     pub(crate) measure: Measure,
     /// The most that a stream is to reach; `None` where nothing is asked.
     pub(crate) target: Option<f64>,
-    /// The median over the rounds, where an event that never came counts as the latest; `None` where that is never, or nothing is
-    /// known.
+    /// The median over the rounds, where an event that never came counts as the latest; `None`
+    /// where that is never, or nothing is known.
     pub(crate) median: Option<f64>,
     /// The least.
     pub(crate) least: Option<f64>,

@@ -1,4 +1,5 @@
-//! Running scenarios: both ends as processes, the link disturbed under them, everything written down.
+//! Running scenarios: both ends as processes, the link disturbed under them, everything written
+//! down.
 
 use super::{Course, DisturbContest, DisturbSample, Disturbance, Happened, LinkLook, scenario::times};
 use crate::{
@@ -32,11 +33,12 @@ struct Sent {
 }
 
 impl DisturbContest {
-    /// Makes the links anew for each run, so that none begins with the remains of another. Calls `progress` before each
-    /// run.
+    /// Makes the links anew for each run, so that none begins with the remains of another. Calls
+    /// `progress` before each run.
     ///
     /// # Errors
-    /// [`ContestError`]. Links that were made are taken down. A contender that does not survive is no error, but a failed sample.
+    /// [`ContestError`]. Links that were made are taken down. A contender that does not survive is
+    /// no error, but a failed sample.
     ///
     /// # Privileges
     /// Root, for the namespaces.
@@ -120,7 +122,8 @@ impl DisturbContest {
                 happened.push(Happened { unix_seconds: unix_now(), what });
                 what.happen(&testbed.lab, self.links[last])?;
                 if matches!(fault, Fault::Down(_)) && !begins {
-                    // The routes have lost the congestion control with the interface; connections from now on need it too.
+                    // The routes have lost the congestion control with the interface; connections from now on need it
+                    // too.
                     testbed.lab.set_congestion_control(&testbed.congestion)?;
                 }
                 late = late.max(zero.elapsed() - at);

@@ -92,8 +92,8 @@ fn fps(shown: &[Shown]) -> f64 {
     }
 }
 
-/// A rail on each link, whose threads are in the namespace of that end, and one without a lane on those of these CPUs
-/// that the end has.
+/// A rail on each link, whose threads are in the namespace of that end, and one without a lane on
+/// those of these CPUs that the end has.
 fn rails(
     testbed: &Testbed,
     machine: &Topology,

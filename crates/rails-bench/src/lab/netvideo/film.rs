@@ -57,7 +57,8 @@ impl Film {
         Ok(Self { path, frames: count, rest_bytes, reading, disks, no_disk })
     }
 
-    /// The CPUs beside all disks of the file, or beside one of them where none is beside all; `None` is unknown.
+    /// The CPUs beside all disks of the file, or beside one of them where none is beside all;
+    /// `None` is unknown.
     pub(crate) fn cpus_beside(&self, topology: &Topology) -> Option<CpuSet> {
         let locality = topology.locality();
         let disks = topology.block_devices().iter().filter(|disk| self.disks.contains(&disk.name));

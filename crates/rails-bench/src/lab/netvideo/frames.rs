@@ -63,7 +63,8 @@ impl AsMut<[u8]> for Frame {
     }
 }
 
-/// A sum of the bytes of pixels: that of a frame is that of its parts together, and swapped colours do not change it.
+/// A sum of the bytes of pixels: that of a frame is that of its parts together, and swapped colours
+/// do not change it.
 pub(super) fn sum(pixels: &[u8]) -> u64 {
     // Sums of 32 bits cannot overflow within a block, and are added in vectors.
     pixels.chunks(1 << 20).map(|block| u64::from(block.iter().map(|byte| u32::from(*byte)).sum::<u32>())).sum()

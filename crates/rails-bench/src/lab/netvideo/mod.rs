@@ -1,24 +1,26 @@
-//! Netvideo, the application of the RTK paper (section III.B): frames from a source over a compute stage and a striped
-//! stream to a display, with rails where they are planned, and with threads where the scheduler puts them.
+//! Netvideo, the application of the RTK paper (section III.B): frames from a source over a compute
+//! stage and a striped stream to a display, with rails where they are planned, and with threads
+//! where the scheduler puts them.
 //!
-//! Both ends are threads of this process, so that they read one clock. `ends` makes the rails and the pipelines of
-//! both, `frames` has the format on the stream, `film` the file that frames may come from, `table` shows the result.
+//! Both ends are threads of this process, so that they read one clock. `ends` makes the rails and
+//! the pipelines of both, `frames` has the format on the stream, `film` the file that frames may
+//! come from, `table` shows the result.
 //!
-//! The ceiling is that of plain TCP flows over the same links in the same round, as in `compare`: between two
-//! processes, each on its half of the CPUs. Planned rails have the same halves, the scheduler's default has all CPUs.
+//! The ceiling is that of plain TCP flows over the same links in the same round, as in `compare`:
+//! between two processes, each on its half of the CPUs. Planned rails have the same halves, the
+//! scheduler's default has all CPUs.
 
 mod ends;
 mod film;
 mod frames;
 mod table;
 
-pub(crate) use film::Film;
-
 use crate::{
     lab::compare::{Contender, ContestError, Link, Running, Setting, Spread, Terms, Testbed, own, testbed::halves},
     measure::report::Measurement,
 };
 use clap::ValueEnum;
+pub(crate) use film::Film;
 use rails_multirail::pipeline::PipelineStats;
 use rails_topo::Topology;
 use rand::{SeedableRng, seq::SliceRandom};
@@ -53,7 +55,8 @@ pub(crate) struct NetvideoContest {
     pub(crate) links: Vec<Link>,
     /// How long each measurement makes frames.
     pub(crate) time: Duration,
-    /// Frames a second of the source, which drops those that find no room; `None` makes one as soon as there is room.
+    /// Frames a second of the source, which drops those that find no room; `None` makes one as soon
+    /// as there is room.
     pub(crate) fps: Option<u32>,
     /// Width and height of a frame, in pixels of four bytes.
     pub(crate) size: (u32, u32),
@@ -88,7 +91,8 @@ pub(crate) struct NetvideoReport {
     pub(crate) film: Option<Film>,
     /// Every measurement that counts, in the order they were made.
     pub(crate) samples: Vec<NetvideoSample>,
-    /// Goodput of plain flows, by round: from the first connection to the last byte, so with their slow start.
+    /// Goodput of plain flows, by round: from the first connection to the last byte, so with their
+    /// slow start.
     pub(crate) ceilings_bits_per_second: Vec<f64>,
     /// Their spread as frames a second.
     pub(crate) ceiling_fps: Option<Spread>,
@@ -107,14 +111,15 @@ pub(crate) struct NetvideoSample {
     pub(crate) sender_cpus: Vec<String>,
     /// CPUs that the threads of the receiver's rails may use, as read back.
     pub(crate) receiver_cpus: Vec<String>,
-    /// CPUs of the rail that reads frames from a file, beside its disks; `None` if there is no such rail, and the first
-    /// one reads.
+    /// CPUs of the rail that reads frames from a file, beside its disks; `None` if there is no such
+    /// rail, and the first one reads.
     pub(crate) reader_cpus: Option<String>,
     /// Frames that were shown, whole and with the right checksum.
     pub(crate) frames: usize,
     /// Frames that the source dropped.
     pub(crate) dropped: u64,
-    /// Frames shown a second, from the end of the first to the end of the last: without the start of the stream.
+    /// Frames shown a second, from the end of the first to the end of the last: without the start
+    /// of the stream.
     pub(crate) fps: f64,
     /// From the source to the end of the display, of each frame, in order.
     pub(crate) latency_us: Vec<u64>,
@@ -148,7 +153,8 @@ pub(crate) struct NetvideoOutcome {
 }
 
 impl NetvideoContest {
-    /// Makes the links, runs every round, and takes the links down again. Calls `progress` before each measurement.
+    /// Makes the links, runs every round, and takes the links down again. Calls `progress` before
+    /// each measurement.
     ///
     /// # Errors
     /// [`ContestError`]. Links that were made are taken down.

@@ -201,7 +201,8 @@ fn note(pauses: &mut Vec<Pause>, pause: Pause) {
     }
 }
 
-/// The machine's CPUs with the interfaces of one end: `/sys` shows those of the namespace that it was mounted in.
+/// The machine's CPUs with the interfaces of one end: `/sys` shows those of the namespace that it
+/// was mounted in.
 fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
     let nic = |link| Nic {
         kind: NicKind::Virtual,

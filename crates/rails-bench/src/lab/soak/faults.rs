@@ -2,12 +2,11 @@
 
 use crate::lab::fault::{Fault, Happening};
 use rails_lab::Side;
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng, seq::IndexedRandom};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng, seq::IndexedRandom};
 use std::time::Duration;
 
-/// Draws faults. At any time at least one link is whole, but for an outage now and then: all links are down for less than
-/// [`LONGEST_OUTAGE`].
+/// Draws faults. At any time at least one link is whole, but for an outage now and then: all links
+/// are down for less than [`LONGEST_OUTAGE`].
 #[derive(Debug)]
 pub(super) struct Faults {
     random: ChaCha8Rng,

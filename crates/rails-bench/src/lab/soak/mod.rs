@@ -29,7 +29,8 @@ pub(crate) struct Soaked {
     standstills: Vec<Pause>,
 }
 
-/// Makes the links, streams both ways for `time` or until the user has enough, and takes the links down.
+/// Makes the links, streams both ways for `time` or until the user has enough, and takes the links
+/// down.
 pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: u64, stop: &Stop) -> Result<Soaked> {
     let lab = Arc::new(LinkLab::builder().links(vec![Shape::mbit(RATE); links]).build()?);
     // Nothing is connected yet; a kernel that cannot reset connections says so.

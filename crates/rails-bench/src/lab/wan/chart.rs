@@ -8,8 +8,8 @@ use plotters::{
 };
 use std::path::Path;
 
-/// Draws a comparison into an SVG file: medians on a line for each transport, least and most as whiskers. The losses
-/// are equally far from each other.
+/// Draws a comparison into an SVG file: medians on a line for each transport, least and most as
+/// whiskers. The losses are equally far from each other.
 ///
 /// # Errors
 /// [`ChartError`].

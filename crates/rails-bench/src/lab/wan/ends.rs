@@ -1,4 +1,5 @@
-//! The parts that the ends of all transports share: their progress, their message, and their runtime.
+//! The parts that the ends of all transports share: their progress, their message, and their
+//! runtime.
 
 use crate::lab::compare::ContestError;
 use rails_bind::{thread::current_tid, usage::ThreadUsage};

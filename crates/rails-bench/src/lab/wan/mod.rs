@@ -1,4 +1,5 @@
-//! Celeritas beside TCP, RBUDP and QUIC, over one emulated path of long distance, with and without loss.
+//! Celeritas beside TCP, RBUDP and QUIC, over one emulated path of long distance, with and without
+//! loss.
 
 mod chart;
 mod ends;
@@ -8,11 +9,10 @@ mod rbudp;
 mod run;
 mod table;
 
-pub(crate) use chart::draw;
-pub(crate) use ends::MESSAGE;
-
 use super::compare::{ContestError, Spread};
+pub(crate) use chart::draw;
 use clap::ValueEnum;
+pub(crate) use ends::MESSAGE;
 use rails_lab::{EmulatedCounters, EmulatedLink, LinkLab, Side};
 use rails_topo::{Bandwidth, Topology};
 use rand::{SeedableRng, seq::SliceRandom};
@@ -144,7 +144,8 @@ pub(crate) struct WanSample {
     /// The rival's payload that arrived in that time.
     #[serde(rename = "beside_goodput_bits_per_second")]
     pub(crate) beside: Option<f64>,
-    /// Segments that were sent again, from the beginning on; of TCP those of a rival too, if it is TCP; of QUIC, packets that their sender took for lost.
+    /// Segments that were sent again, from the beginning on; of TCP those of a rival too, if it is
+    /// TCP; of QUIC, packets that their sender took for lost.
     pub(crate) retransmitted_segments: u64,
     /// CPU time of the threads of both ends, from the beginning on.
     pub(crate) cpu_seconds: f64,
@@ -166,19 +167,21 @@ pub(crate) struct WanOutcome {
     /// The rival's goodput.
     #[serde(rename = "beside_goodput_bits_per_second")]
     pub(crate) beside: Option<Spread>,
-    /// Segments that were sent again (of QUIC, packets that their sender took for lost), of the frames that it
-    /// and its rival sent.
+    /// Segments that were sent again (of QUIC, packets that their sender took for lost), of the
+    /// frames that it and its rival sent.
     pub(crate) retransmitted_share: f64,
     /// Frames that the path's queue had no room for, of the frames that it and its rival sent.
     pub(crate) queue_drop_share: f64,
     /// CPU time of both ends for each gigabyte that arrived.
     pub(crate) cpu_seconds_per_gigabyte: Option<f64>,
-    /// Frames that the emulated path lost for no reason that it was given: the figures are void unless this is 0.
+    /// Frames that the emulated path lost for no reason that it was given: the figures are void
+    /// unless this is 0.
     pub(crate) unplanned_drops: u64,
 }
 
 impl WanContest {
-    /// Makes a path for each measurement, and runs every round. Calls `progress` before each measurement.
+    /// Makes a path for each measurement, and runs every round. Calls `progress` before each
+    /// measurement.
     ///
     /// # Errors
     /// [`ContestError`].

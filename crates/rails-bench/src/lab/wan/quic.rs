@@ -210,7 +210,8 @@ fn put(mut bytes: &[u8], offset: u64, message: &mut [u8]) {
     }
 }
 
-/// Runs an end until the time is over. An error after that counts for nothing: the peer closes when it likes.
+/// Runs an end until the time is over. An error after that counts for nothing: the peer closes when
+/// it likes.
 async fn until_over(progress: &Progress, run: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     let mut run = std::pin::pin!(run);
     loop {

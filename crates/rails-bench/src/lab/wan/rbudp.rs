@@ -1,9 +1,9 @@
-//! RBUDP's scheme: the sender sends a whole message over UDP at its rate and says so over TCP, the receiver answers with
-//! one list of the missing segments, and the sender sends these, until none is missing. Only then the next message
-//! begins.
+//! RBUDP's scheme: the sender sends a whole message over UDP at its rate and says so over TCP, the
+//! receiver answers with one list of the missing segments, and the sender sends these, until none
+//! is missing. Only then the next message begins.
 //!
-//! The scheme is that of He, Leigh, Yu and DeFanti, "Reliable Blast UDP" (Cluster 2002); the code is not. It has one
-//! system call for each datagram.
+//! The scheme is that of He, Leigh, Yu and DeFanti, "Reliable Blast UDP" (Cluster 2002); the code
+//! is not. It has one system call for each datagram.
 
 use super::ends::{MESSAGE, Progress, any, runtime};
 use rails_topo::Bandwidth;
@@ -64,7 +64,8 @@ pub(super) fn receive(address: SocketAddr, ready: mpsc::Sender<()>, progress: &P
         let socket = UdpSocket::bind(address)?;
         socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER)?;
         socket.set_nonblocking(true)?;
-        // `notice` tells when there are datagrams; they are read past it, for it may know too late of the last ones.
+        // `notice` tells when there are datagrams; they are read past it, for it may know too late of the
+        // last ones.
         let notice = tokio::net::UdpSocket::from_std(socket.try_clone()?)?;
         let _ = ready.send(());
         let (control, _) = listener.accept().await?;
@@ -114,7 +115,8 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Takes the datagrams that wait in the socket, and returns the error that ends them: none is left, or another one.
+    /// Takes the datagrams that wait in the socket, and returns the error that ends them: none is
+    /// left, or another one.
     fn take_all(&mut self, socket: &UdpSocket, progress: &Progress) -> io::Error {
         let mut datagram = [0; DATAGRAM];
         loop {

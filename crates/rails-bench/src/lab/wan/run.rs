@@ -200,7 +200,8 @@ fn send_messages(
     })
 }
 
-/// The bytes of a message: those of 320 ms at the most, so that a slow path ends its last ones soon.
+/// The bytes of a message: those of 320 ms at the most, so that a slow path ends its last ones
+/// soon.
 fn message_len(rate: Bandwidth) -> usize {
     MESSAGE.min((rate.as_bits_per_second() / 25) as usize)
 }

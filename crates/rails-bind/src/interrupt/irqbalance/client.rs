@@ -14,8 +14,7 @@ use nix::{
 use std::{
     collections::BTreeSet,
     io::{self, Read},
-    os::fd::AsRawFd,
-    os::unix::net::UnixStream,
+    os::{fd::AsRawFd, unix::net::UnixStream},
 };
 
 /// The interrupts that irqbalance leaves alone, by its answer.
@@ -49,8 +48,8 @@ pub(super) fn replace(balancer: &Balancer, wanted: &BTreeSet<u32>) -> Result<(),
     Err(unusable(balancer, format!("it was told to leave {wanted:?} alone, and leaves {banned:?}")))
 }
 
-/// The interrupts in an answer to `setup`: `SLEEP <s>`, then `IRQ <n> LOAD <ns> DIFF <n> CLASS <n>` for each banned
-/// one, then `BANNED <mask of CPUs>`.
+/// The interrupts in an answer to `setup`: `SLEEP <s>`, then `IRQ <n> LOAD <ns> DIFF <n> CLASS <n>`
+/// for each banned one, then `BANNED <mask of CPUs>`.
 pub(super) fn parse(answer: &str) -> Option<BTreeSet<u32>> {
     let mut words = answer.split_ascii_whitespace();
     let mut banned = BTreeSet::new();
@@ -86,8 +85,8 @@ fn ask(balancer: &Balancer, request: &str) -> Result<String, BalancerError> {
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// Connects to the first of irqbalance's addresses that answers. irqbalance does one thing at a time, so each call
-/// waits for it, but not for ever.
+/// Connects to the first of irqbalance's addresses that answers. irqbalance does one thing at a
+/// time, so each call waits for it, but not for ever.
 fn reach(balancer: &Balancer) -> Result<UnixStream, BalancerError> {
     let open = || {
         let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
@@ -113,8 +112,9 @@ fn reach(balancer: &Balancer) -> Result<UnixStream, BalancerError> {
     }
 }
 
-/// A file, in a folder that systemd makes. Without the folder version 1.9.2 takes an abstract name of zero bytes alone,
-/// which names no process; other versions name it like the file. The name has the greatest length.
+/// A file, in a folder that systemd makes. Without the folder version 1.9.2 takes an abstract name
+/// of zero bytes alone, which names no process; other versions name it like the file. The name has
+/// the greatest length.
 fn addresses(balancer: &Balancer) -> Vec<UnixAddr> {
     let name = format!("irqbalance{}.sock", balancer.pid);
     let file = UnixAddr::new(&balancer.root.join("run/irqbalance").join(&name));

@@ -1,25 +1,27 @@
 //! irqbalance, a daemon that moves interrupts: find it, and have it leave some interrupts alone.
 //!
-//! irqbalance looks at all interrupts every ten seconds, and moves those that no ban names. [`heed`] adjusts changes of
-//! interrupts to that.
+//! irqbalance looks at all interrupts every ten seconds, and moves those that no ban names.
+//! [`heed`] adjusts changes of interrupts to that.
 //!
-//! Rails talk to it through the socket of `irqbalance-ui` (where that is built in): one request a connection, from user
-//! 0. Measured with version 1.9.2, and read in the sources of others (`sock_handle` in `irqbalance.c`):
-//! * `setup` is answered with the interrupts that the command line or this socket has banned: `SLEEP 10 IRQ 24 LOAD 0
-//!   DIFF 0 CLASS 0 BANNED 00000000`. The bans of a policy script and of `--banmod` are not in it.
-//! * `settings ban irqs 24 25` *replaces* that list, also the bans of the command line, and `settings ban irqs NONE`
-//!   clears it. There is no answer, so the list is read back. The list holds from then on: irqbalance drops banned
-//!   interrupts before it next places interrupts.
+//! Rails talk to it through the socket of `irqbalance-ui` (where that is built in): one request a
+//! connection, from user
+//! 0. Measured with version 1.9.2, and read in the sources of others (`sock_handle` in
+//!    `irqbalance.c`):
+//! * `setup` is answered with the interrupts that the command line or this socket has banned:
+//!   `SLEEP 10 IRQ 24 LOAD 0 DIFF 0 CLASS 0 BANNED 00000000`. The bans of a policy script and of
+//!   `--banmod` are not in it.
+//! * `settings ban irqs 24 25` *replaces* that list, also the bans of the command line, and
+//!   `settings ban irqs NONE` clears it. There is no answer, so the list is read back. The list
+//!   holds from then on: irqbalance drops banned interrupts before it next places interrupts.
 //! * A request has room for 500 bytes.
 
 mod client;
 mod error;
 mod plan;
 
+use crate::thread::Tid;
 pub use error::BalancerError;
 pub use plan::{BalancerPlan, heed};
-
-use crate::thread::Tid;
 use std::{
     collections::BTreeSet,
     fs,
@@ -39,18 +41,21 @@ pub struct Balancer {
 }
 
 impl Balancer {
-    /// The irqbalance of this machine, run by root; the one of the lowest number if there are several.
+    /// The irqbalance of this machine, run by root; the one of the lowest number if there are
+    /// several.
     ///
     /// # Privileges
     /// None, unless `/proc` is mounted with `hidepid`.
     ///
     /// # Errors
-    /// [`BalancerError::Hidden`] if no visible process is irqbalance and some are hidden; [`BalancerError::Unlisted`].
+    /// [`BalancerError::Hidden`] if no visible process is irqbalance and some are hidden;
+    /// [`BalancerError::Unlisted`].
     pub fn find() -> Result<Option<Self>, BalancerError> {
         Self::find_under(Path::new("/"))
     }
 
-    /// The irqbalance of the machine whose file system begins at `root` (it has `root/proc` and `root/run`).
+    /// The irqbalance of the machine whose file system begins at `root` (it has `root/proc` and
+    /// `root/run`).
     ///
     /// # Errors
     /// As [`Balancer::find`].
@@ -84,24 +89,26 @@ impl Balancer {
     /// User 0.
     ///
     /// # Errors
-    /// By variant; [`BalancerError::Unusable`] if irqbalance has no socket built in, or a mount namespace of its own.
+    /// By variant; [`BalancerError::Unusable`] if irqbalance has no socket built in, or a mount
+    /// namespace of its own.
     pub fn banned(&self) -> Result<BTreeSet<u32>, BalancerError> {
         client::banned(self)
     }
 
-    /// Tells irqbalance to leave these interrupts alone, besides those that it leaves alone already, and reads that
-    /// back. A ban by another program between the reading and the writing is lost: irqbalance cannot add to the list.
-    /// irqbalance forgets bans when it ends.
+    /// Tells irqbalance to leave these interrupts alone, besides those that it leaves alone
+    /// already, and reads that back. A ban by another program between the reading and the
+    /// writing is lost: irqbalance cannot add to the list. irqbalance forgets bans when it
+    /// ends.
     ///
-    /// As a change of the machine's settings ([`Change::ban`](crate::settings::Change::ban)) a ban is taken back when a
-    /// guard is dropped, and stands in the journal.
+    /// As a change of the machine's settings ([`Change::ban`](crate::settings::Change::ban)) a ban
+    /// is taken back when a guard is dropped, and stands in the journal.
     ///
     /// # Privileges
     /// User 0.
     ///
     /// # Errors
-    /// As [`Balancer::banned`]. [`BalancerError::Unusable`] if a request has no room for the interrupts, and if they do
-    /// not read back.
+    /// As [`Balancer::banned`]. [`BalancerError::Unusable`] if a request has no room for the
+    /// interrupts, and if they do not read back.
     pub fn ban(&self, interrupts: &[u32]) -> Result<(), BalancerError> {
         self.change(|banned| banned.extend(interrupts))
     }
@@ -149,7 +156,8 @@ pub(crate) fn fuzz(answer: &str) {
     let _ = client::parse(answer);
 }
 
-/// irqbalance looks at all interrupts within milliseconds, unless a busy machine keeps it from its CPU.
+/// irqbalance looks at all interrupts within milliseconds, unless a busy machine keeps it from its
+/// CPU.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Locks of open files (`F_OFD_SETLK`, fcntl_locking(2)). The kernel drops them when the last descriptor of the open
-//! file is closed, and lets no process take them twice through two open files. (flock(2) does the same, and filters
-//! refuse it that let fcntl(2) pass, without which no program runs.)
+//! Locks of open files (`F_OFD_SETLK`, fcntl_locking(2)). The kernel drops them when the last
+//! descriptor of the open file is closed, and lets no process take them twice through two open
+//! files. (flock(2) does the same, and filters refuse it that let fcntl(2) pass, without which no
+//! program runs.)
 
 use nix::{
     errno::Errno,
@@ -9,7 +10,8 @@ use nix::{
 };
 use std::{fs::File, io};
 
-/// Locks a file that is open for writing. Returns whether it could: no other open file has the lock.
+/// Locks a file that is open for writing. Returns whether it could: no other open file has the
+/// lock.
 pub(super) fn try_lock(file: &File) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&whole(libc::F_WRLCK))) {
         Ok(_) => Ok(true),

@@ -1,13 +1,16 @@
-//! The journal: the record of each change, written before the change, for the process that has to put it back.
+//! The journal: the record of each change, written before the change, for the process that has to
+//! put it back.
 //!
-//! A folder with one record (a JSON file) per guard, which has the progress of each change. Its owner holds a lock on
-//! the record for as long as it lives; the kernel takes the lock back however the owner ends, so a record without a
-//! lock is a dead process's.
+//! A folder with one record (a JSON file) per guard, which has the progress of each change. Its
+//! owner holds a lock on the record for as long as it lives; the kernel takes the lock back however
+//! the owner ends, so a record without a lock is a dead process's.
 
 mod file_lock;
 mod record;
 
+pub(super) use self::record::OpenRecord as LiveRecord;
 use self::record::{Document, OpenRecord, read_record};
+pub use self::record::{Owner, Record};
 use super::{Host, PutBack, Setting, Value, put_back::put_back};
 use std::{
     collections::HashMap,
@@ -19,9 +22,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
-pub(super) use self::record::OpenRecord as LiveRecord;
-pub use self::record::{Owner, Record};
 
 /// A folder of records.
 #[derive(Debug, Clone)]
@@ -74,7 +74,8 @@ pub enum JournalError {
         source: io::Error,
     },
 
-    /// Others could put records there, and undoing carries a record out with the privileges of its caller.
+    /// Others could put records there, and undoing carries a record out with the privileges of its
+    /// caller.
     #[error("{} cannot hold a journal: others can write to it (user {owner}, mode {mode:03o})", path.display())]
     OpenToOthers {
         /// The folder.
@@ -103,13 +104,13 @@ pub enum JournalError {
 }
 
 impl Journal {
-    /// The folder of the machine's journal. file-hierarchy(7): runtime data of system packages, on a file system in
-    /// memory.
+    /// The folder of the machine's journal. file-hierarchy(7): runtime data of system packages, on
+    /// a file system in memory.
     pub const MACHINE: &str = "/run/rails";
 
-    /// The machine's journal, [`Journal::MACHINE`]; for a user who may not write there, `$XDG_RUNTIME_DIR/rails`. A
-    /// reboot removes both, and the settings too. A relative `XDG_RUNTIME_DIR` is ignored, as its specification
-    /// demands.
+    /// The machine's journal, [`Journal::MACHINE`]; for a user who may not write there,
+    /// `$XDG_RUNTIME_DIR/rails`. A reboot removes both, and the settings too. A relative
+    /// `XDG_RUNTIME_DIR` is ignored, as its specification demands.
     ///
     /// # Errors
     /// [`JournalError::NoFolder`], [`JournalError::OpenToOthers`].
@@ -126,8 +127,8 @@ impl Journal {
         }
     }
 
-    /// The journal in this folder, which is made if it does not exist. This process must be able to write to it, and of
-    /// other users only user 0 may; the folders above it are not checked.
+    /// The journal in this folder, which is made if it does not exist. This process must be able to
+    /// write to it, and of other users only user 0 may; the folders above it are not checked.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::OpenToOthers`].
@@ -155,12 +156,12 @@ impl Journal {
         Ok(opened?.iter().flatten().map(record::Found::summary).collect())
     }
 
-    /// Puts recorded changes back, the latest first. The changes of living processes, and settings that another program
-    /// has changed since, stay; with `force` the latter are put back too.
+    /// Puts recorded changes back, the latest first. The changes of living processes, and settings
+    /// that another program has changed since, stay; with `force` the latter are put back too.
     ///
     /// # Errors
-    /// [`JournalError`]; that a setting could not be put back is no error here but its [`Undone::outcome`], and its
-    /// record stays.
+    /// [`JournalError`]; that a setting could not be put back is no error here but its
+    /// [`Undone::outcome`], and its record stays.
     pub fn undo(&self, host: &Host, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
         self.session()?.undo(host, which, force)
     }
@@ -253,8 +254,8 @@ impl Session<'_> {
                     Some(holder) => PutBack::Held { by: holder.pid },
                     None => put_back(host, entry, force),
                 };
-                // A setting that another program has changed since stays recorded, so that it can still be put back by
-                // force.
+                // A setting that another program has changed since stays recorded, so that it can still be put back
+                // by force.
                 if !outcome.is_final() || matches!(outcome, PutBack::ChangedSince { .. }) {
                     left.insert(0, entry.clone());
                 }
@@ -317,7 +318,8 @@ const LOCK: &str = "lock";
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// For [`crate::fuzzing`]: a record that can be read is written as one that reads the same, and can be shown.
+/// For [`crate::fuzzing`]: a record that can be read is written as one that reads the same, and can
+/// be shown.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(bytes: &[u8]) {
     let Ok(document) = serde_json::from_slice::<Document>(bytes) else { return };

@@ -21,8 +21,8 @@ use std::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Owner {
-    /// The number of the owner's process, in the PID namespace of that process: another namespace may have another
-    /// process of that number.
+    /// The number of the owner's process, in the PID namespace of that process: another namespace
+    /// may have another process of that number.
     pub pid: u32,
     /// The command line of the owner's process.
     pub command: String,
@@ -144,8 +144,8 @@ impl OpenRecord {
         let owner = Owner { pid: process::id(), command: command.join(" ") };
         let document = Document { boot: boot_id(), owner, kept: false, entries };
         let path = folder.join(format!("{sequence:010}.{EXTENSION}"));
-        // The lock of the journal is held, so no other process takes the same number; until the record's text is
-        // complete there is no file of that name, and `rewrite` puts it there in one step.
+        // The lock of the journal is held, so no other process takes the same number; until the record's
+        // text is complete there is no file of that name, and `rewrite` puts it there in one step.
         let lock = File::open(folder).map_err(|source| file_error("open", folder, source))?;
         let id = record_id(&lock, sequence).map_err(|source| file_error("look at", folder, source))?;
         let mut held = Held { path, lock };
@@ -157,15 +157,15 @@ impl OpenRecord {
         &self.document.entries
     }
 
-    /// The setting is changed next. The record says so at once, together with the values [`made`](Self::made) of the
-    /// settings before it.
+    /// The setting is changed next. The record says so at once, together with the values
+    /// [`made`](Self::made) of the settings before it.
     pub(crate) fn begin(&mut self, setting: &Setting) -> Result<(), JournalError> {
         self.advance(setting, Progress::Changing, None);
         self.settle()
     }
 
-    /// The value that the kernel made of the request, to be written with the next change that [begins](Self::begin), or
-    /// when the record [settles](Self::settle).
+    /// The value that the kernel made of the request, to be written with the next change that
+    /// [begins](Self::begin), or when the record [settles](Self::settle).
     pub(crate) fn made(&mut self, setting: &Setting, got: &Value) {
         self.advance(setting, Progress::Made, Some(got));
     }
@@ -180,7 +180,8 @@ impl OpenRecord {
         }
     }
 
-    /// Leaves out a setting that was not changed: it is not ours to put back, and others may change it.
+    /// Leaves out a setting that was not changed: it is not ours to put back, and others may change
+    /// it.
     pub(crate) fn forget(&mut self, setting: &Setting) {
         self.document.entries.retain(|entry| entry.setting != *setting);
         self.is_written = false;
@@ -219,8 +220,9 @@ fn record_id(folder: &File, sequence: u64) -> io::Result<RecordId> {
     Ok((folder.dev(), folder.ino(), sequence))
 }
 
-/// A record that this process holds, until this is dropped. The lock on a record says that a process holds it, and not
-/// whether that is this one; nor does the number of its process, which another PID namespace may have too.
+/// A record that this process holds, until this is dropped. The lock on a record says that a
+/// process holds it, and not whether that is this one; nor does the number of its process, which
+/// another PID namespace may have too.
 #[derive(Debug)]
 struct OwnRecord(RecordId);
 
@@ -267,8 +269,8 @@ pub(super) fn read_record(path: &Path) -> Result<Option<Found>, JournalError> {
             Err(source) => return Err(file_error("open", path, source)),
         };
         let is_held = !file_lock::try_lock(&file).map_err(|source| file_error("lock", path, source))?;
-        // The owner may have replaced or removed the record after it was opened and before it was locked. Such a file
-        // has no owner.
+        // The owner may have replaced or removed the record after it was opened and before it was locked.
+        // Such a file has no owner.
         if is_the_one_at(&file, path).map_err(|source| file_error("look at", path, source))? {
             break (file, is_held);
         }

@@ -4,18 +4,18 @@ mod adaptive;
 mod fixed;
 mod shared;
 
+use super::{round_trip::RoundTrip, sender::Feedback};
 pub use adaptive::{Adaptive, AdaptiveOptions};
 pub use fixed::Fixed;
-pub use shared::{NoRate, RateShare, SharedRate};
-
-use super::{round_trip::RoundTrip, sender::Feedback};
 use rails_topo::Bandwidth;
+pub use shared::{NoRate, RateShare, SharedRate};
 use std::{fmt, task::Waker, time::Instant};
 
-/// Decides the rate of a connection, from what its error lists tell. It has no clock: time is an argument.
+/// Decides the rate of a connection, from what its error lists tell. It has no clock: time is an
+/// argument.
 ///
-/// The rate counts the IP packets of segments, with their headers. A connection that hears nothing from its peer sends
-/// more slowly by itself, at any answer of the controller.
+/// The rate counts the IP packets of segments, with their headers. A connection that hears nothing
+/// from its peer sends more slowly by itself, at any answer of the controller.
 pub trait RateController: fmt::Debug + Send {
     /// The controller's name, for statistics, beside those of the congestion controls of TCP.
     fn name(&self) -> &'static str;
@@ -26,31 +26,33 @@ pub trait RateController: fmt::Debug + Send {
     /// An error list has come.
     fn handle(&mut self, now: Instant, feedback: &Feedback, round_trip: &RoundTrip);
 
-    /// The most payload bytes that may be sent and not acknowledged, so that a sender which hears nothing stops before it
-    /// has filled the queues on the path. The default sets no limit.
+    /// The most payload bytes that may be sent and not acknowledged, so that a sender which hears
+    /// nothing stops before it has filled the queues on the path. The default sets no limit.
     fn window(&self) -> u64 {
         u64::MAX
     }
 
-    /// The connection has something that it may send, or something to hear of, from now on, or has not. The default does
-    /// nothing.
+    /// The connection has something that it may send, or something to hear of, from now on, or has
+    /// not. The default does nothing.
     fn set_busy(&mut self, is_busy: bool) {
         let _ = is_busy;
     }
 
-    /// The connection's task is about to look at the rate, and to wait: the waker is called once the rate grows otherwise
-    /// than by a call of this controller. It takes the place of an earlier one. The default does nothing.
+    /// The connection's task is about to look at the rate, and to wait: the waker is called once
+    /// the rate grows otherwise than by a call of this controller. It takes the place of an
+    /// earlier one. The default does nothing.
     fn watch(&mut self, waker: &Waker) {
         let _ = waker;
     }
 
-    /// The tasks of other connections whose rates have grown by calls of this controller: the caller wakes them once it
-    /// holds no lock. The default has none.
+    /// The tasks of other connections whose rates have grown by calls of this controller: the
+    /// caller wakes them once it holds no lock. The default has none.
     fn take_woken(&mut self) -> Vec<Waker> {
         Vec::new()
     }
 
-    /// The connection sends again, after it had nothing to send for some time. The default does nothing.
+    /// The connection sends again, after it had nothing to send for some time. The default does
+    /// nothing.
     fn resume(&mut self, now: Instant) {
         let _ = now;
     }

@@ -11,9 +11,10 @@ use std::{
     time::Instant,
 };
 
-/// A rate that connections share by weight: each that has something to send gets its part, and the rates change as
-/// connections come, go, and have nothing to send. One whose peer takes nothing has no part. Together they never exceed
-/// the rate, but for the few milliseconds in which the others learn of one that begins. Clones share the same rate.
+/// A rate that connections share by weight: each that has something to send gets its part, and the
+/// rates change as connections come, go, and have nothing to send. One whose peer takes nothing has
+/// no part. Together they never exceed the rate, but for the few milliseconds in which the others
+/// learn of one that begins. Clones share the same rate.
 #[derive(Debug, Clone)]
 pub struct SharedRate(Arc<Mutex<Group>>);
 
@@ -28,7 +29,8 @@ struct Group {
     rate: Bandwidth,
     /// The weights of the connections that have something to send.
     busy: u64,
-    /// The tasks of those connections that wait, by the numbers of their parts. No other task can use a higher rate.
+    /// The tasks of those connections that wait, by the numbers of their parts. No other task can
+    /// use a higher rate.
     waiting: HashMap<u64, Waker>,
     next: u64,
 }

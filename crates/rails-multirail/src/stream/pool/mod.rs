@@ -22,24 +22,26 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The pool of a stream's buffers. A buffer comes back to it when the application has dropped the buffer's content.
+/// The pool of a stream's buffers. A buffer comes back to it when the application has dropped the
+/// buffer's content.
 ///
 /// # The node of a buffer
-/// The rail's thread that allocates a chunk's buffer is the first to write to it, so its pages come from the node of
-/// the rail's memory policy. Whichever thread drops the buffer, it comes back for the rails of that node. (Rails of one
-/// node share the kept buffers: lanes are busy in turn, and with separate lists each lane would evict the buffers that
-/// another has just given back.) A buffer of 128 KiB or more has its own mapping, so that its pages are new ones.
-/// Smaller buffers come from the heap, and lie on the rail's node too, unless the allocator reuses pages of a thread
-/// that has ended. If the node has no free page, the kernel takes one of another node: a preferring policy evicts no
-/// page cache.
+/// The rail's thread that allocates a chunk's buffer is the first to write to it, so its pages come
+/// from the node of the rail's memory policy. Whichever thread drops the buffer, it comes back for
+/// the rails of that node. (Rails of one node share the kept buffers: lanes are busy in turn, and
+/// with separate lists each lane would evict the buffers that another has just given back.) A
+/// buffer of 128 KiB or more has its own mapping, so that its pages are new ones. Smaller buffers
+/// come from the heap, and lie on the rail's node too, unless the allocator reuses pages of a
+/// thread that has ended. If the node has no free page, the kernel takes one of another node: a
+/// preferring policy evicts no page cache.
 ///
 /// # The size of the pool
 /// Kept buffers fit into the unused part of the window
-/// ([`Connection::memory_held`](rails_proto::connection::Connection::memory_held) gives the used part), so that both
-/// together are at most a window. A buffer is longer than its chunk by less than 1/64, or by a page if it is mapped:
-/// lengths are rounded up to one of 64 steps in each doubling. The pool also hands out a longer kept buffer while the
-/// bytes wasted in this way are less than 1/64 of the window. It frees a buffer that was not used
-/// [for 5 to 10 seconds](IDLE).
+/// ([`Connection::memory_held`](rails_proto::connection::Connection::memory_held) gives the used
+/// part), so that both together are at most a window. A buffer is longer than its chunk by less
+/// than 1/64, or by a page if it is mapped: lengths are rounded up to one of 64 steps in each
+/// doubling. The pool also hands out a longer kept buffer while the bytes wasted in this way are
+/// less than 1/64 of the window. It frees a buffer that was not used [for 5 to 10 seconds](IDLE).
 #[derive(Debug)]
 pub(crate) struct Pool {
     window: u64,
@@ -82,7 +84,8 @@ enum Memory {
     Mapped(NumaBuffer),
 }
 
-/// A buffer for one chunk. It returns to its pool when it, or the last [`Bytes`] made of it, is dropped.
+/// A buffer for one chunk. It returns to its pool when it, or the last [`Bytes`] made of it, is
+/// dropped.
 pub(crate) struct ChunkBuffer {
     /// `None` after it has returned.
     memory: Option<Memory>,
@@ -90,7 +93,8 @@ pub(crate) struct ChunkBuffer {
     home: Option<Home>,
 }
 
-/// A buffer's way back to its pool. The pool goes with its stream, even if the application still holds buffers.
+/// A buffer's way back to its pool. The pool goes with its stream, even if the application still
+/// holds buffers.
 #[derive(Debug)]
 struct Home {
     pool: Weak<Pool>,
@@ -111,10 +115,11 @@ impl Pool {
         })
     }
 
-    /// A buffer of `length` bytes for a lane on the calling thread, whose pages come from `node`. It may contain the
-    /// bytes of its last use.
+    /// A buffer of `length` bytes for a lane on the calling thread, whose pages come from `node`.
+    /// It may contain the bytes of its last use.
     pub(crate) fn chunk(self: &Arc<Self>, node: Option<NodeId>, length: usize) -> ChunkBuffer {
-        // A tiny chunk is copied together with its neighbours, or read at once: its buffer is not worth keeping.
+        // A tiny chunk is copied together with its neighbours, or read at once: its buffer is not worth
+        // keeping.
         if length < SMALLEST {
             return ChunkBuffer { memory: Some(Memory::Heap(vec![0; length].into())), length, home: None };
         }
@@ -122,8 +127,8 @@ impl Pool {
         ChunkBuffer { memory: Some(memory), length, home: Some(home) }
     }
 
-    /// A buffer for a message of `length` bytes. The pages of a large one are interleaved over the nodes in `round`, if
-    /// given.
+    /// A buffer for a message of `length` bytes. The pages of a large one are interleaved over the
+    /// nodes in `round`, if given.
     pub(crate) fn message(self: &Arc<Self>, length: usize, round: Option<&NodeSet>) -> MessageBuffer {
         if length < MAPPED {
             return MessageBuffer::zeroed(length);
@@ -154,7 +159,8 @@ impl Pool {
         drop(gone);
     }
 
-    /// Frees the buffers that were not used since the last call but one; `false` if the pool is empty now.
+    /// Frees the buffers that were not used since the last call but one; `false` if the pool is
+    /// empty now.
     pub(crate) fn give_back_idle(&self) -> bool {
         let mut state = self.lock();
         let round = state.round;
@@ -229,8 +235,8 @@ impl Pool {
 }
 
 impl PoolState {
-    /// Takes out the least recently used buffers until at most `most` bytes are kept. The caller drops them outside the
-    /// lock.
+    /// Takes out the least recently used buffers until at most `most` bytes are kept. The caller
+    /// drops them outside the lock.
     fn shrink_to(&mut self, most: u64) -> Vec<Memory> {
         let mut gone = Vec::new();
         while self.kept > most {
@@ -311,7 +317,8 @@ impl Drop for ChunkBuffer {
     }
 }
 
-/// Memory for `length` bytes: a mapping if it is long and the kernel grants one, otherwise from the heap.
+/// Memory for `length` bytes: a mapping if it is long and the kernel grants one, otherwise from the
+/// heap.
 fn new(length: usize, policy: &MemoryPolicy) -> Memory {
     let bytes = rounded(length);
     if length >= MAPPED {
@@ -333,15 +340,16 @@ fn rounded(length: usize) -> usize {
     length.next_multiple_of(if length < MAPPED { step } else { step.max(PAGE) })
 }
 
-/// The interval of checks for unused buffers. The second check frees a buffer, so it is kept between one and two
-/// intervals.
+/// The interval of checks for unused buffers. The second check frees a buffer, so it is kept
+/// between one and two intervals.
 pub(crate) const IDLE: std::time::Duration = std::time::Duration::from_secs(5);
 /// The pool keeps no shorter buffers: the allocator is as fast.
 const SMALLEST: usize = 4 << 10;
-/// A buffer of this length or more has its own mapping. Mapping a new one costs about as much as filling it; a page is
-/// at most 1/32 of it.
+/// A buffer of this length or more has its own mapping. Mapping a new one costs about as much as
+/// filling it; a page is at most 1/32 of it.
 const MAPPED: usize = 128 << 10;
-/// Only message buffers of this length or more are interleaved. One or two lanes soon receive a shorter message.
+/// Only message buffers of this length or more are interleaved. One or two lanes soon receive a
+/// shorter message.
 const MIN_INTERLEAVED: usize = 1 << 20;
 /// The number of lengths in each doubling.
 const STEPS: usize = 64;

@@ -16,7 +16,8 @@ pub(super) struct Placed {
 }
 
 impl Placed {
-    /// Uses the first `length` bytes of `part` with their present content. The memory returns to `home`.
+    /// Uses the first `length` bytes of `part` with their present content. The memory returns to
+    /// `home`.
     ///
     /// # Panics
     /// If `part` is shorter than `length`.
@@ -28,7 +29,8 @@ impl Placed {
 
 impl MessageMemory for Placed {
     fn split_off(&mut self, at: usize) -> Box<dyn MessageMemory> {
-        // The memory beyond the message stays with its last part, or the parts could not be joined to the whole again.
+        // The memory beyond the message stays with its last part, or the parts could not be joined to the
+        // whole again.
         let part = self.part.as_mut().filter(|_| at < self.length).map(|part| part.split_off(at));
         let length = std::mem::replace(&mut self.length, at) - at;
         Box::new(Self { part, length, home: self.home.clone() })

@@ -23,7 +23,8 @@ pub(super) struct Fit {
 }
 
 impl Shelf {
-    /// Takes the shortest buffer that fits; among equals the one used last, which is likely to be in a cache.
+    /// Takes the shortest buffer that fits; among equals the one used last, which is likely to be
+    /// in a cache.
     pub(super) fn take(&mut self, fit: Fit) -> Option<Memory> {
         let (&length, kept) = self.by_length.range_mut(fit.least..=fit.most).next()?;
         let taken = kept.pop_back();

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 /// The sends without a copy whose memory is kept until the kernel is done with it.
 ///
-/// "The kernel assigns each sendmsg call with data a counter, beginning with 0 and wrapping after UINT_MAX calls; a
-/// notification carries a range of them, and notifications may come out of order"
+/// "The kernel assigns each sendmsg call with data a counter, beginning with 0 and wrapping after
+/// UINT_MAX calls; a notification carries a range of them, and notifications may come out of order"
 /// (Documentation/networking/msg_zerocopy.rst, in short).
 #[derive(Debug)]
 pub(super) struct Ledger<K> {
@@ -43,8 +43,8 @@ impl<K> Ledger<K> {
         self.stats.outstanding_bytes += bytes;
     }
 
-    /// Notes that the kernel is done with the sends from number `low` to `high`, and whether it has `copied` them.
-    /// Gives back their memory.
+    /// Notes that the kernel is done with the sends from number `low` to `high`, and whether it has
+    /// `copied` them. Gives back their memory.
     pub(super) fn complete(&mut self, low: u32, high: u32, copied: bool) -> Vec<K> {
         let mut released = Vec::new();
         // The range ignores numbers of sends that are completed, or do not exist yet.
@@ -62,14 +62,15 @@ impl<K> Ledger<K> {
             self.sends.pop_front();
             self.first = self.first.wrapping_add(1);
         }
-        // "A process can then choose to stop passing flag MSG_ZEROCOPY on subsequent requests on the same socket."
+        // "A process can then choose to stop passing flag MSG_ZEROCOPY on subsequent requests on the same
+        // socket."
         self.stats.stopped |= self.copied_in_a_row >= PATIENCE;
         released
     }
 }
 
-/// The number of copied sends in a row after which the lane stops asking for none: one or two copies may come from a
-/// packet tap, or from a shortage of memory.
+/// The number of copied sends in a row after which the lane stops asking for none: one or two
+/// copies may come from a packet tap, or from a shortage of memory.
 const PATIENCE: u32 = 16;
 
 #[cfg(test)]

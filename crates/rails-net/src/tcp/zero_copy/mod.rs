@@ -1,8 +1,8 @@
 //! Sending without a copy (`MSG_ZEROCOPY`).
 //!
 //! # References
-//! Documentation/networking/msg_zerocopy.rst; W. de Bruijn and E. Dumazet, *sendmsg copy avoidance with MSG_ZEROCOPY*,
-//! netdev 2.1
+//! Documentation/networking/msg_zerocopy.rst; W. de Bruijn and E. Dumazet, *sendmsg copy avoidance
+//! with MSG_ZEROCOPY*, netdev 2.1
 
 mod ledger;
 mod notices;
@@ -30,7 +30,8 @@ use std::{
 };
 use watch::{Watch, Writable};
 
-/// The conditions for sending payload without a copy ([`TcpTransport::zero_copy`](crate::TcpTransport::zero_copy)).
+/// The conditions for sending payload without a copy
+/// ([`TcpTransport::zero_copy`](crate::TcpTransport::zero_copy)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct ZeroCopy {
@@ -38,7 +39,8 @@ pub struct ZeroCopy {
     max_outstanding: DataSize,
 }
 
-/// The counters of sending without a copy since the lane was opened. Serialized names carry their units.
+/// The counters of sending without a copy since the lane was opened. Serialized names carry their
+/// units.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ZeroCopyStats {
     /// Sends that the kernel accepted without a copy at first.
@@ -47,12 +49,13 @@ pub struct ZeroCopyStats {
     pub bytes: u64,
     /// Sends that the kernel is done with.
     pub completed: u64,
-    /// Completed sends that the kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`), as on the loopback
-    /// interface and between namespaces.
+    /// Completed sends that the kernel copied after all (`SO_EE_CODE_ZEROCOPY_COPIED`), as on the
+    /// loopback interface and between namespaces.
     pub copied: u64,
     /// Bytes that the lane keeps because the kernel may still read them.
     pub outstanding_bytes: u64,
-    /// Sends with a copy because too many bytes or sends were outstanding, or because the kernel refused (`ENOBUFS`).
+    /// Sends with a copy because too many bytes or sends were outstanding, or because the kernel
+    /// refused (`ENOBUFS`).
     pub refused: u64,
     /// Whether the kernel copied 16 sends in a row, after which the lane sends with copies.
     pub stopped: bool,
@@ -67,20 +70,22 @@ impl ZeroCopy {
     /// The least payload to send without a copy.
     ///
     /// # Default
-    /// 32 KiB. Pinning pages and the notices cost about as much as copying 10 KB, by the kernel's documentation.
+    /// 32 KiB. Pinning pages and the notices cost about as much as copying 10 KB, by the kernel's
+    /// documentation.
     pub fn least(mut self, size: DataSize) -> Self {
         self.least = size;
         self
     }
 
-    /// The most bytes that the lane keeps for the kernel to read. A send that would exceed it is copied.
+    /// The most bytes that the lane keeps for the kernel to read. A send that would exceed it is
+    /// copied.
     ///
     /// # Default
     /// 16 MiB.
     ///
     /// # Cost
-    /// As much memory for each lane, beside the memory of the stream: chunks of a closed lane stay until the kernel is
-    /// done with them.
+    /// As much memory for each lane, beside the memory of the stream: chunks of a closed lane stay
+    /// until the kernel is done with them.
     pub fn max_outstanding(mut self, size: DataSize) -> Self {
         self.max_outstanding = size;
         self
@@ -221,8 +226,8 @@ impl Owed {
             }
             Err(error) => {
                 spare.push(kept.emptied());
-                // "sendmsg fails with ENOBUFS: the socket exceeds its optmem limit or the user exceeds its ulimit on
-                // locked pages." (msg_zerocopy.rst)
+                // "sendmsg fails with ENOBUFS: the socket exceeds its optmem limit or the user exceeds its ulimit
+                // on locked pages." (msg_zerocopy.rst)
                 if error.raw_os_error() == Some(libc::ENOBUFS) {
                     ledger.stats.refused += 1;
                     return None;
@@ -275,7 +280,8 @@ impl Kept {
     }
 }
 
-/// Drops the bytes. A panic of their owner's destructor frees no other memory, which the kernel may still read.
+/// Drops the bytes. A panic of their owner's destructor frees no other memory, which the kernel may
+/// still read.
 fn drop_caught(bytes: Bytes) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(move || drop(bytes))) {
         // The panic's own destructor may panic too.

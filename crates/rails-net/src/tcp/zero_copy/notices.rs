@@ -19,7 +19,8 @@ pub(super) struct Notice {
 /// Reads the next notice from the socket's error queue, without waiting; `None` if there is none.
 ///
 /// # References
-/// Documentation/networking/msg_zerocopy.rst; `struct sock_extended_err` in include/uapi/linux/errqueue.h
+/// Documentation/networking/msg_zerocopy.rst; `struct sock_extended_err` in
+/// include/uapi/linux/errqueue.h
 pub(super) fn next(socket: BorrowedFd<'_>) -> Option<Notice> {
     let mut space = cmsg_space!(libc::sock_extended_err, libc::sockaddr_in6);
     loop {

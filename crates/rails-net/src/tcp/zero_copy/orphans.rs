@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The socket of a closed lane, and the memory that the kernel may still send from. If the memory were freed before the
-/// kernel is done with it, the kernel would send its next content.
+/// The socket of a closed lane, and the memory that the kernel may still send from. If the memory
+/// were freed before the kernel is done with it, the kernel would send its next content.
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) socket: Arc<OwnedFd>,
@@ -20,8 +20,9 @@ pub(super) struct Orphan {
     pub(super) may_be_cut: bool,
 }
 
-/// The right of a lane to leave an orphan. A thread waits for orphans as long as a lane may leave one or one is left:
-/// the end of a lane is too late to find that there is no thread to be had, and a task would end with its runtime.
+/// The right of a lane to leave an orphan. A thread waits for orphans as long as a lane may leave
+/// one or one is left: the end of a lane is too late to find that there is no thread to be had, and
+/// a task would end with its runtime.
 #[derive(Debug)]
 pub(super) struct Tended(());
 

@@ -14,9 +14,10 @@ use tokio::io::unix::AsyncFd;
 
 /// An epoll instance that watches the socket. The runtime watches the instance.
 ///
-/// The runtime cannot watch the socket's writing side itself: a notice in the error queue is an `EPOLLERR`, mio takes
-/// `EPOLLERR` with `EPOLLOUT` for "closed for writing" (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio
-/// never forgets that, and a lane without room would spin. The runtime only sees that this instance is readable.
+/// The runtime cannot watch the socket's writing side itself: a notice in the error queue is an
+/// `EPOLLERR`, mio takes `EPOLLERR` with `EPOLLOUT` for "closed for writing" (`is_write_closed` in
+/// its src/sys/unix/selector/epoll.rs), tokio never forgets that, and a lane without room would
+/// spin. The runtime only sees that this instance is readable.
 #[derive(Debug)]
 pub(super) struct Watch(AsyncFd<Watched>);
 

@@ -1,7 +1,8 @@
-//! The list of lanes that the responder sends to an initiator that asks for it, in one message after the handshake.
+//! The list of lanes that the responder sends to an initiator that asks for it, in one message
+//! after the handshake.
 //!
-//! The message carries the same kind of proof as `Accepted`, which also covers the message itself. It is sealed if the frames of
-//! the lane would be.
+//! The message carries the same kind of proof as `Accepted`, which also covers the message itself.
+//! It is sealed if the frames of the lane would be.
 
 use super::{
     HandshakeError, Joined, Message, PREFIX_LEN, Proved, VERSION,
@@ -60,8 +61,8 @@ pub enum LanesError {
 }
 
 impl Proved {
-    /// The message that tells the initiator of these lanes. The responder sends it behind [`Proved::accept`]. The caller may ask
-    /// for it once: it uses up the lane's seals.
+    /// The message that tells the initiator of these lanes. The responder sends it behind
+    /// [`Proved::accept`]. The caller may ask for it once: it uses up the lane's seals.
     ///
     /// # Panics
     /// If `offers` is empty, or has more than [`MAX_OFFERS`].
@@ -85,10 +86,12 @@ impl Proved {
 }
 
 impl Joined {
-    /// The number of bytes that follow the first [`PREFIX_LEN`] of the message with the list of lanes.
+    /// The number of bytes that follow the first [`PREFIX_LEN`] of the message with the list of
+    /// lanes.
     ///
     /// # Errors
-    /// As [`Message::body_len`], [`LanesError::Count`], and [`HandshakeError::Disorder`] for any other message.
+    /// As [`Message::body_len`], [`LanesError::Count`], and [`HandshakeError::Disorder`] for any
+    /// other message.
     pub fn lanes_len(&self, prefix: &[u8; PREFIX_LEN]) -> Result<usize, HandshakeError> {
         if prefix[..6] != [&MAGIC[..], &[VERSION, LANES]].concat() {
             // Tell another protocol or version from a message out of turn.
@@ -107,7 +110,8 @@ impl Joined {
     /// The responder's lanes, in its order: the first is the lane that carried the question.
     ///
     /// # Errors
-    /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::Lanes`] if the list is invalid.
+    /// [`HandshakeError::Secret`] if the proof is wrong, [`HandshakeError::Lanes`] if the list is
+    /// invalid.
     ///
     /// # Panics
     /// If `body` is not as long as [`Joined::lanes_len`] says.
@@ -204,8 +208,8 @@ fn decode(entry: &[u8; ENTRY_LEN]) -> Result<LaneCandidate, LanesError> {
     })
 }
 
-/// Whether the name may be printed as the name of an interface: the kernel takes it (`dev_valid_name()` of net/core/dev.c), and it
-/// is visible ASCII.
+/// Whether the name may be printed as the name of an interface: the kernel takes it
+/// (`dev_valid_name()` of net/core/dev.c), and it is visible ASCII.
 fn is_name(name: &[u8]) -> bool {
     (1..NAME_LEN).contains(&name.len())
         && name.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'/' | b':'))

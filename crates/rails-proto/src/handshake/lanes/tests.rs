@@ -65,7 +65,8 @@ fn read(joined: &mut Joined, message: &[u8]) -> Result<Vec<LaneCandidate>, Hands
     joined.lanes(&prefix, message[PREFIX_LEN..].to_vec())
 }
 
-/// The initiator's reading of an answer whose first entry was changed before it was signed, by an end that knows the secret.
+/// The initiator's reading of an answer whose first entry was changed before it was signed, by an
+/// end that knows the secret.
 fn read_with(change: impl Fn(&mut [u8; ENTRY_LEN])) -> Result<Vec<LaneCandidate>, HandshakeError> {
     let (mut joined, mut proved) = ends(Mode::PreSharedKey, 1, 1, 3);
     let message = proved.lanes(&[offer(0, "10.0.0.1:1"), offer(1, "10.0.1.1:1")]);

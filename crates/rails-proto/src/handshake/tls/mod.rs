@@ -1,4 +1,5 @@
-//! TLS 1.3 inside the handshake, with the crate's feature `tls`. Without it no value of these types exists.
+//! TLS 1.3 inside the handshake, with the crate's feature `tls`. Without it no value of these types
+//! exists.
 
 #[cfg(not(feature = "tls"))]
 mod absent;

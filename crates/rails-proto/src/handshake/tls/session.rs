@@ -1,4 +1,5 @@
-//! TLS 1.3 inside the handshake: messages of the handshake carry its flights, so an end reads nothing ahead of them.
+//! TLS 1.3 inside the handshake: messages of the handshake carry its flights, so an end reads
+//! nothing ahead of them.
 
 use crate::{
     handshake::{HandshakeError, LONGEST_TLS, Message, transcript::Transcript},
@@ -9,7 +10,8 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerCon
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The initiator's part of TLS, to open a stream: [`Security::tls_client`](crate::security::Security::tls_client) makes it.
+/// The initiator's part of TLS, to open a stream:
+/// [`Security::tls_client`](crate::security::Security::tls_client) makes it.
 #[derive(Clone)]
 pub struct Client {
     config: Arc<ClientConfig>,
@@ -22,7 +24,8 @@ pub struct Client {
 pub struct Server(Arc<ServerConfig>);
 
 impl Client {
-    /// Expects a server of this name. The configuration speaks TLS 1.3 alone, and resumes no session.
+    /// Expects a server of this name. The configuration speaks TLS 1.3 alone, and resumes no
+    /// session.
     pub(crate) fn new(config: Arc<ClientConfig>, name: ServerName<'static>) -> Self {
         Self { config, name }
     }
@@ -53,7 +56,8 @@ impl Session {
         Ok(Self { connection: ServerConnection::new(server.0).map_err(failed)?.into(), received: 0 })
     }
 
-    /// Takes a piece of the peer's flight. After success and after an error, [`Session::flight`] gives the messages to send.
+    /// Takes a piece of the peer's flight. After success and after an error, [`Session::flight`]
+    /// gives the messages to send.
     pub(in crate::handshake) fn handle(&mut self, mut bytes: &[u8]) -> Result<(), HandshakeError> {
         if self.is_done() {
             return Err(HandshakeError::Disorder);
@@ -96,8 +100,8 @@ impl Session {
         shown.iter().map(|certificate| Bytes::copy_from_slice(certificate)).collect()
     }
 
-    /// The secret that both ends of this session share, bound to the hello and the challenge before it (RFC 8446, section
-    /// 7.5).
+    /// The secret that both ends of this session share, bound to the hello and the challenge before
+    /// it (RFC 8446, section 7.5).
     pub(in crate::handshake) fn secret(&self, transcript: &Transcript) -> Result<Secret, HandshakeError> {
         let mut key = Zeroizing::new([0; 32]);
         let context = transcript.hash();
@@ -112,5 +116,6 @@ fn failed(error: rustls::Error) -> HandshakeError {
 
 const EXPORTER: &[u8] = b"EXPORTER-rails-4-stream";
 
-/// The most bytes of TLS that one end takes in a handshake: enough for a chain of a few certificates.
+/// The most bytes of TLS that one end takes in a handshake: enough for a chain of a few
+/// certificates.
 const MAX_TLS: usize = 64 << 10;

@@ -16,13 +16,14 @@ use std::{
     time::Instant,
 };
 
-/// The receiving half of a lane. It decodes frames, reads chunks straight into their final memory, opens them there if they are sealed, and hands both to the
-/// stream.
+/// The receiving half of a lane. It decodes frames, reads chunks straight into their final memory,
+/// opens them there if they are sealed, and hands both to the stream.
 #[derive(Debug)]
 pub(super) struct Receiver<B> {
     lane: LaneId,
     opener: Option<Opener>,
-    /// Bytes read ahead lie in `ahead[start..end]`. Between two calls a lane without any has no such memory.
+    /// Bytes read ahead lie in `ahead[start..end]`. Between two calls a lane without any has no
+    /// such memory.
     ahead: Box<[u8]>,
     start: usize,
     end: usize,
@@ -80,7 +81,8 @@ enum Step {
 #[derive(Debug)]
 enum Memory<B> {
     Own(B),
-    /// The chunk's piece of a message. The lane holds it only while it reads: another lane may bring the same part meanwhile.
+    /// The chunk's piece of a message. The lane holds it only while it reads: another lane may
+    /// bring the same part meanwhile.
     Message,
     /// Another lane has brought the same part. The lane reads the rest into a buffer of its own.
     Ousted(BytesMut),
@@ -104,8 +106,10 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         }
     }
 
-    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and returns the number of bytes, as readv(2) does without waiting: 0 if the
-    /// peer has closed its side, [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the bytes behind a chunk.
+    /// Reads once, and takes the bytes in. `read` fills buffers from the first on and returns the
+    /// number of bytes, as readv(2) does without waiting: 0 if the peer has closed its side,
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there are none. The same call reads ahead the
+    /// bytes behind a chunk.
     ///
     /// # Errors
     /// [`LaneError`]: nothing more can be read from the lane.
@@ -161,8 +165,9 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         self.chunk.as_ref().map(|chunk| chunk.header.length)
     }
 
-    /// The least number of bytes for which the connection is to wake the driver, if it has changed since the last call:
-    /// those that complete a chunk. With fewer the lane can do nothing but copy them.
+    /// The least number of bytes for which the connection is to wake the driver, if it has changed
+    /// since the last call: those that complete a chunk. With fewer the lane can do nothing but
+    /// copy them.
     pub(super) fn take_low_water(&mut self) -> Option<usize> {
         let missing = self.chunk.as_ref().map_or(0, Chunk::missing);
         let tag = if self.opener.is_some() { TAG_LEN } else { 0 };
@@ -170,7 +175,8 @@ impl<B: DerefMut<Target = [u8]>> Receiver<B> {
         (std::mem::replace(&mut self.low_water, low_water) != low_water).then_some(low_water)
     }
 
-    /// The length of the longest message of which parts have arrived since the last call; 0 if none have.
+    /// The length of the longest message of which parts have arrived since the last call; 0 if none
+    /// have.
     pub(super) fn take_longest_message(&mut self) -> u32 {
         std::mem::take(&mut self.longest_message)
     }
@@ -363,7 +369,8 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
         self.header.length as usize - self.filled
     }
 
-    /// Lets `fill` write into the rest of the memory; `fill` returns the number of bytes it has written, and its own result.
+    /// Lets `fill` write into the rest of the memory; `fill` returns the number of bytes it has
+    /// written, and its own result.
     fn fill<S: Stream<Buffer = B>, T>(
         &mut self,
         now: Instant,
@@ -394,7 +401,8 @@ impl<B: DerefMut<Target = [u8]>> Chunk<B> {
     }
 }
 
-/// Chooses the memory of a chunk. It allocates a new message's buffer here, outside the stream's lock.
+/// Chooses the memory of a chunk. It allocates a new message's buffer here, outside the stream's
+/// lock.
 fn place<S: Stream>(
     now: Instant,
     stream: &mut S,
@@ -442,12 +450,13 @@ fn check(
 
 /// The lane reads a shorter chunk before it asks the stream.
 const LITTLE: u32 = 4 << 10;
-/// The bytes that the lane reads ahead: enough for 16 KiB with their frames in one call, and few enough that to copy them into a large chunk costs next to
-/// nothing.
+/// The bytes that the lane reads ahead: enough for 16 KiB with their frames in one call, and few
+/// enough that to copy them into a large chunk costs next to nothing.
 pub const READ_AHEAD: usize = 17 << 10;
 /// Fewer bytes arrive within the time that a wake takes.
 const MIN_AWAITED: usize = 16 << 10;
-/// Of a longer chunk the lane receives pieces of this size, so that it receives one while the peer sends the next.
+/// Of a longer chunk the lane receives pieces of this size, so that it receives one while the peer
+/// sends the next.
 const MAX_AWAITED: usize = 256 << 10;
 
 #[cfg(test)]

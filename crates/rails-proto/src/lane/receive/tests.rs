@@ -34,7 +34,8 @@ impl End {
         Self { connection, lane }
     }
 
-    /// Has a lane receive `arrived` in `portions`, and then the end of its connection. Returns the stream's bytes, the number of chunks, and how the lane ended.
+    /// Has a lane receive `arrived` in `portions`, and then the end of its connection. Returns the
+    /// stream's bytes, the number of chunks, and how the lane ended.
     fn receive(
         mut self,
         opener: Option<Opener>,
@@ -76,7 +77,8 @@ impl End {
     }
 }
 
-/// The bytes of a lane with chunks of these lengths, each behind an acknowledgement of nothing; the stream's bytes; and where the frames begin.
+/// The bytes of a lane with chunks of these lengths, each behind an acknowledgement of nothing; the
+/// stream's bytes; and where the frames begin.
 fn frames(lengths: &[usize], mut seals: Option<Seals>) -> (Vec<u8>, Vec<u8>, Vec<usize>) {
     let (mut sent, mut stream, mut begins) = (Vec::new(), Vec::new(), vec![0]);
     for (index, length) in lengths.iter().enumerate() {

@@ -73,7 +73,8 @@ impl Inbox {
 }
 
 impl Kind {
-    /// Whether a chunk with this content belongs to this packet or message, and states the same about it.
+    /// Whether a chunk with this content belongs to this packet or message, and states the same
+    /// about it.
     fn is_of(&self, content: &Content) -> bool {
         match (self, content) {
             (Self::Packet { packet, .. }, Content::Packet(said)) => packet == said,

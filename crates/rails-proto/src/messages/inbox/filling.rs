@@ -18,22 +18,26 @@ pub(super) enum Claim {
     None,
     /// The piece at `at` of the message that begins at `base`.
     Piece { base: u64, at: u32 },
-    /// Another lane has brought the part. The bytes that this lane had received are in a buffer of its own.
+    /// Another lane has brought the part. The bytes that this lane had received are in a buffer of
+    /// its own.
     Ousted(BytesMut),
 }
 
 /// The memory that a lane fills.
 #[derive(Debug)]
 pub enum Lent {
-    /// The lane's piece of the message. The lane [gives it back](crate::connection::Connection::give_back) before it waits for anything.
+    /// The lane's piece of the message. The lane [gives it
+    /// back](crate::connection::Connection::give_back) before it waits for anything.
     Piece(MessageBuffer),
-    /// A buffer of the lane's own, with the bytes that it had received: another lane has brought the part. The lane reads the rest into this
-    /// buffer, and [hands it in](crate::connection::Connection::handle_content).
+    /// A buffer of the lane's own, with the bytes that it had received: another lane has brought
+    /// the part. The lane reads the rest into this buffer, and [hands it
+    /// in](crate::connection::Connection::handle_content).
     Own(BytesMut),
 }
 
 impl Inbox {
-    /// Lends `lane` the memory that it fills, after [`Place::Message`](super::Place::Message). `None` if it fills no part.
+    /// Lends `lane` the memory that it fills, after [`Place::Message`](super::Place::Message).
+    /// `None` if it fills no part.
     pub fn lend(&mut self, lane: usize) -> Option<Lent> {
         match self.claims.get_mut(lane)? {
             Claim::None => None,
@@ -92,7 +96,8 @@ impl Inbox {
         }
     }
 
-    /// Changes a message in assembly. Notes whether it is whole now, and which lanes have lost their pieces to others.
+    /// Changes a message in assembly. Notes whether it is whole now, and which lanes have lost
+    /// their pieces to others.
     pub(super) fn change<T>(&mut self, base: u64, act: impl FnOnce(&mut Assembly) -> (T, Vec<Ousted>)) -> Option<T> {
         let assembly = self.assembly(base)?;
         let before = assembly.pieces();

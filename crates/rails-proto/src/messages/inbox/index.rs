@@ -19,8 +19,10 @@ impl Index {
         self.bases.insert(number, base);
     }
 
-    /// Whether messages may have these numbers and this place. Within a priority, numbers and places have the same order, and between two messages
-    /// there is room for those with the numbers between theirs. `known` returns the number of messages in the entry at an offset, and the entry's end.
+    /// Whether messages may have these numbers and this place. Within a priority, numbers and
+    /// places have the same order, and between two messages there is room for those with the
+    /// numbers between theirs. `known` returns the number of messages in the entry at an offset,
+    /// and the entry's end.
     pub(super) fn fits(&self, number: u64, count: u32, place: Range<u64>, known: impl Fn(&u64) -> (u32, u64)) -> bool {
         let Some(last) = number.checked_add(count.into()) else { return false };
         let before = self.bases.range(..=number).next_back().map(|(number, base)| {

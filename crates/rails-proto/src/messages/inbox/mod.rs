@@ -6,8 +6,6 @@ mod index;
 #[cfg(test)]
 mod tests;
 
-pub use filling::Lent;
-
 use super::{MessageBuffer, assembly::Assembly, packet_space};
 use crate::{
     chunk::{Content, Packet, Priority},
@@ -18,15 +16,18 @@ use crate::{
 use bytes::Bytes;
 use check::{Found, holds};
 use filling::Claim;
+pub use filling::Lent;
 use index::Index;
 use std::collections::BTreeMap;
 
 /// The receiving side of a stream of messages.
 ///
-/// Packets and large messages lie in the stream's offsets, each in [slots](super::SLOT) of its own, and never outside the window. So the window bounds the
-/// memory, for any peer. When the first part of a large message arrives, the inbox takes the message's one buffer. Each lane then fills its piece of the
-/// buffer ([`Inbox::lend`]), without a copy. A lane reads a part that arrives for the second time into a buffer of its own; the inbox copies it if the
-/// first lane is not done with the part.
+/// Packets and large messages lie in the stream's offsets, each in [slots](super::SLOT) of its own,
+/// and never outside the window. So the window bounds the memory, for any peer. When the first part
+/// of a large message arrives, the inbox takes the message's one buffer. Each lane then fills its
+/// piece of the buffer ([`Inbox::lend`]), without a copy. A lane reads a part that arrives for the
+/// second time into a buffer of its own; the inbox copies it if the first lane is not done with the
+/// part.
 #[derive(Debug)]
 pub struct Inbox {
     window: ReceiveWindow,
@@ -35,9 +36,11 @@ pub struct Inbox {
     indexes: [Index; Priority::LEVELS],
     /// The part that each lane fills.
     claims: Vec<Claim>,
-    /// The number of pieces of all messages. The scheduler of an honest peer has fewer chunks in flight than `max_pieces`.
+    /// The number of pieces of all messages. The scheduler of an honest peer has fewer chunks in
+    /// flight than `max_pieces`.
     pieces: usize,
-    /// The part of the window that unread packets and messages take, including those that have only begun to arrive.
+    /// The part of the window that unread packets and messages take, including those that have only
+    /// begun to arrive.
     held: u64,
 }
 
@@ -73,9 +76,11 @@ enum Large {
 /// The memory for the bytes of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// A buffer of the lane's own, which the lane then [hands in](crate::connection::Connection::handle_content).
+    /// A buffer of the lane's own, which the lane then [hands
+    /// in](crate::connection::Connection::handle_content).
     Own,
-    /// The message's buffer: the lane [borrows](crate::connection::Connection::lend) its piece for as long as it reads without waiting.
+    /// The message's buffer: the lane [borrows](crate::connection::Connection::lend) its piece for
+    /// as long as it reads without waiting.
     Message,
     /// The buffer of a message that begins: the inbox first needs a buffer of so many bytes.
     NeedsBuffer(usize),
@@ -101,7 +106,8 @@ pub enum Delivery {
 }
 
 impl Inbox {
-    /// Creates an empty inbox that holds at most `window` bytes, for a stream that ends at `end`, if that is known.
+    /// Creates an empty inbox that holds at most `window` bytes, for a stream that ends at `end`,
+    /// if that is known.
     pub fn new(window: u64, end: Option<u64>) -> Self {
         Self {
             window: ReceiveWindow::new(window, end),
@@ -113,8 +119,8 @@ impl Inbox {
         }
     }
 
-    /// Checks the header of a chunk that arrives on `lane`, and chooses the memory for its bytes. It takes the buffer of a message that begins from
-    /// `spare`.
+    /// Checks the header of a chunk that arrives on `lane`, and chooses the memory for its bytes.
+    /// It takes the buffer of a message that begins from `spare`.
     ///
     /// # Errors
     /// [`Violation`] if there cannot be such a chunk.
@@ -161,7 +167,8 @@ impl Inbox {
     /// Takes a chunk that arrived in a buffer of its own.
     ///
     /// # Errors
-    /// [`Violation`], as [`Inbox::admit`] finds it, or because a packet does not hold the messages that its header states.
+    /// [`Violation`], as [`Inbox::admit`] finds it, or because a packet does not hold the messages
+    /// that its header states.
     pub fn insert(&mut self, header: &DataHeader, content: &Content, payload: Bytes) -> Result<(), Violation> {
         let length = u64::from(header.length);
         let was_complete = self.is_complete();
@@ -192,7 +199,8 @@ impl Inbox {
         if was_complete { Ok(()) } else { self.check_the_end() }
     }
 
-    /// Takes the most urgent message that is next in its priority, or the packet with it; `None` if there is none yet.
+    /// Takes the most urgent message that is next in its priority, or the packet with it; `None` if
+    /// there is none yet.
     pub fn read(&mut self) -> Option<Delivery> {
         let (priority, base) = self.first_readable()?;
         let item = self.items.get_mut(&base)?;
@@ -251,7 +259,8 @@ impl Inbox {
         self.window.bytes_duplicated()
     }
 
-    /// How many bytes of the window unread packets and messages take, including those that have only begun to arrive.
+    /// How many bytes of the window unread packets and messages take, including those that have
+    /// only begun to arrive.
     pub fn bytes_held(&self) -> u64 {
         self.held
     }
@@ -278,7 +287,8 @@ impl Inbox {
         })
     }
 
-    /// The application has read the entry at `base`. Joins it with read neighbours, and forgets it if everything before it has been read.
+    /// The application has read the entry at `base`. Joins it with read neighbours, and forgets it
+    /// if everything before it has been read.
     fn forget(&mut self, base: u64) {
         let Some(mut item) = self.items.remove(&base) else { return };
         while let Some(next) = self.items.first_entry().filter(|_| base == self.window.bytes_read())

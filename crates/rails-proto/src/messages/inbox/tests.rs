@@ -5,8 +5,7 @@ use crate::{
 };
 use bytes::BytesMut;
 use proptest::prelude::*;
-use rand::rngs::ChaCha8Rng;
-use rand::{RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng, rngs::ChaCha8Rng};
 use std::collections::VecDeque;
 
 const WINDOW: u64 = 64 << 10;
@@ -201,7 +200,8 @@ fn a_peer_that_sends_every_other_byte_is_stopped() {
     assert_eq!(stopped, Some(Violation::Fragmented { most }));
 }
 
-/// A lane gets stuck in the middle of a part; another brings the same part, and the message arrives.
+/// A lane gets stuck in the middle of a part; another brings the same part, and the message
+/// arrives.
 #[test]
 fn a_message_does_not_wait_for_a_stuck_lane() {
     let mut inbox = Inbox::new(WINDOW, None);
@@ -351,7 +351,8 @@ impl World {
     }
 }
 
-/// A copy costs the same, however many messages wait. With a pass over all of them for each, this takes minutes.
+/// A copy costs the same, however many messages wait. With a pass over all of them for each, this
+/// takes minutes.
 #[test]
 fn copies_behind_the_end_of_many_messages() {
     let window = if cfg!(miri) { 64 << 10 } else { 16 << 20 };

@@ -64,8 +64,8 @@ fn reinjection_of_an_overdue_chunk() {
     assert!(scheduler.overdue_at(0).is_some());
 }
 
-/// If other lanes take over every chunk of a lane, its estimate must not stay as fast as it once was: the lane would get long
-/// chunks for ever.
+/// If other lanes take over every chunk of a lane, its estimate must not stay as fast as it once
+/// was: the lane would get long chunks for ever.
 #[test]
 fn late_copies_tell_how_slow_a_lane_is() {
     let mut scheduler = Scheduler::new(Policy::Adaptive.build(), 256 << 10, 64 << 20, 64 << 20, 64 << 20);

@@ -1,8 +1,10 @@
 //! Two connections back to back, whose lanes are lost, stall and come back between any two calls.
 //!
-//! There is no network here: a frame waits in its lane until a step delivers it, and the loss of a lane discards the frames that wait in it. So a byte
-//! counts as delivered only if its lane lasted until the peer had it. The order of events is random, and reaches cases that no link would produce in
-//! ten thousand runs: half of a chunk sent again, then the first lane back, then both lost.
+//! There is no network here: a frame waits in its lane until a step delivers it, and the loss of a
+//! lane discards the frames that wait in it. So a byte counts as delivered only if its lane lasted
+//! until the peer had it. The order of events is random, and reaches cases that no link would
+//! produce in ten thousand runs: half of a chunk sent again, then the first lane back, then both
+//! lost.
 
 mod back_to_back;
 mod log;
@@ -12,8 +14,8 @@ use back_to_back::Pair;
 use proptest::prelude::*;
 use rails_proto::policy::Policy;
 
-/// When all lanes work again, the stream comes to its end, and the peer has every byte once and in order; before that, no undelivered byte counts as
-/// delivered.
+/// When all lanes work again, the stream comes to its end, and the peer has every byte once and in
+/// order; before that, no undelivered byte counts as delivered.
 #[test]
 fn no_byte_is_lost_with_its_lanes() {
     for_each_seed_of(seeds(SEEDS), "no_byte_is_lost_with_its_lanes", 1, || story(false), Story::check);
@@ -51,7 +53,8 @@ enum Step {
         lane: usize,
         chunks: usize,
     },
-    /// As `Send`, and the peer receives and acknowledges all chunks after that time: so the sender learns the rate.
+    /// As `Send`, and the peer receives and acknowledges all chunks after that time: so the sender
+    /// learns the rate.
     Exchange {
         lane: usize,
         chunks: usize,

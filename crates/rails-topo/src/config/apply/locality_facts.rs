@@ -39,8 +39,8 @@ states_locality!(NicFacts, DeviceFacts, PciFacts);
 impl Ledger<'_> {
     /// Sets the locality of a device to that of the file; `of` is the device's key.
     ///
-    /// One half alone would contradict the other one, because queries go by the local CPUs first. So a new node brings
-    /// its CPUs, and CPUs outside the known node bring their own.
+    /// One half alone would contradict the other one, because queries go by the local CPUs first.
+    /// So a new node brings its CPUs, and CPUs outside the known node bring their own.
     pub(super) fn set_locality(
         &mut self,
         of: &str,

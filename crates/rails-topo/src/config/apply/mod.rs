@@ -65,7 +65,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Sets a fact that follows from another one, and may be unknown by it. An equal old value is no change.
+    /// Sets a fact that follows from another one, and may be unknown by it. An equal old value is
+    /// no change.
     fn follow<T: fmt::Display + PartialEq>(
         &mut self,
         fact: String,

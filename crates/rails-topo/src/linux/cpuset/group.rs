@@ -7,13 +7,16 @@ use crate::linux::root::Root;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Group {
     pub(super) version: Version,
-    /// The group's path in its hierarchy, from the topmost group that the process can see; it starts with `/`.
+    /// The group's path in its hierarchy, from the topmost group that the process can see; it
+    /// starts with `/`.
     pub(super) path: String,
 }
 
-/// The groups of the process: one of version 1, if a hierarchy has the controller, and one of version 2.
+/// The groups of the process: one of version 1, if a hierarchy has the controller, and one of
+/// version 2.
 ///
-/// `/proc/self/cpuset` (cpuset(7)) gives the path alone, on kernels and in captures that do not have the other file.
+/// `/proc/self/cpuset` (cpuset(7)) gives the path alone, on kernels and in captures that do not
+/// have the other file.
 pub(super) fn groups(root: &Root) -> Vec<Group> {
     match root.text("proc/self/cgroup") {
         Some(text) => parse(&text),

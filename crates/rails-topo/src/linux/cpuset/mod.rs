@@ -1,4 +1,5 @@
-//! The cpuset of the process: the CPUs and nodes that its control group may use (cgroups(7), cpuset(7)).
+//! The cpuset of the process: the CPUs and nodes that its control group may use (cgroups(7),
+//! cpuset(7)).
 
 mod group;
 mod mount;
@@ -15,7 +16,8 @@ pub(super) struct Cpuset {
     pub(super) nodes: Option<NodeSet>,
 }
 
-/// A hierarchy of control groups that can hold cpusets; both may be mounted, but only one of them has the controller.
+/// A hierarchy of control groups that can hold cpusets; both may be mounted, but only one of them
+/// has the controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
@@ -29,7 +31,8 @@ impl Cpuset {
         found.reduce(|a, b| Self { cpus: both(a.cpus, b.cpus), nodes: both(a.nodes, b.nodes) })
     }
 
-    /// The group's cpuset: its own, or, where it has none of its own, that of the nearest group above it.
+    /// The group's cpuset: its own, or, where it has none of its own, that of the nearest group
+    /// above it.
     fn of_group(root: &Root, group: &Group, mounts: &[Mount]) -> Option<Self> {
         let mounts = mounts.iter().filter(|mount| mount.version == group.version);
         let (mount, mut below) = mounts.filter_map(|mount| Some((mount, mount.below(&group.path)?))).next()?;
@@ -54,7 +57,8 @@ impl Cpuset {
     }
 }
 
-/// The CPUs of isolated partitions, which the topmost group of version 2 lists where it is in sight.
+/// The CPUs of isolated partitions, which the topmost group of version 2 lists where it is in
+/// sight.
 pub(super) fn isolated(root: &Root, mounts: &[Mount]) -> CpuSet {
     let topmost = mounts.iter().find(|mount| mount.version == Version::Two);
     topmost.and_then(|mount| root.value(&format!("{}/cpuset.cpus.isolated", mount.folder))).unwrap_or_default()
@@ -72,8 +76,8 @@ fn both<T: Id>(a: Option<IdSet<T>>, b: Option<IdSet<T>>) -> Option<IdSet<T>> {
     }
 }
 
-/// The set in effect, else the requested one; the second pair of each is that of a mount with the option `noprefix`, as
-/// the file system `cpuset` always has.
+/// The set in effect, else the requested one; the second pair of each is that of a mount with the
+/// option `noprefix`, as the file system `cpuset` always has.
 const FILES_OF_ONE: [(&str, &str); 4] = [
     ("cpuset.effective_cpus", "cpuset.effective_mems"),
     ("effective_cpus", "effective_mems"),

@@ -1,4 +1,5 @@
-//! The mounts of hierarchies of control groups, from `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+//! The mounts of hierarchies of control groups, from `/proc/self/mountinfo`
+//! (proc_pid_mountinfo(5)).
 
 use super::Version;
 use crate::linux::root::Root;
@@ -14,7 +15,8 @@ pub(in crate::linux) struct Mount {
 }
 
 impl Mount {
-    /// The path of a group below the top of this mount: empty, or starting with `/`. None where it is not below.
+    /// The path of a group below the top of this mount: empty, or starting with `/`. None where it
+    /// is not below.
     pub(super) fn below<'a>(&self, path: &'a str) -> Option<&'a str> {
         let path = path.trim_end_matches('/');
         let below = path.strip_prefix(self.top.trim_end_matches('/'))?;
@@ -24,8 +26,8 @@ impl Mount {
 
 /// The mounts of control groups that can have cpusets.
 ///
-/// Captures hold `/proc/mounts` at best (proc_pid_mounts(5)), which does not name the group at the top of a mount: it
-/// is taken for the topmost group.
+/// Captures hold `/proc/mounts` at best (proc_pid_mounts(5)), which does not name the group at the
+/// top of a mount: it is taken for the topmost group.
 pub(in crate::linux) fn mounts(root: &Root) -> Vec<Mount> {
     match root.text("proc/self/mountinfo") {
         Some(text) => text.lines().filter_map(from_mountinfo).collect(),

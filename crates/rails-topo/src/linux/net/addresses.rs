@@ -1,8 +1,8 @@
 //! IP addresses, from `/proc/net/if_inet6`.
 //!
-//! No file states IPv4 addresses by interface: `/proc/net/fib_trie` lists the addresses without interfaces, and
-//! `/proc/net/route` the networks of interfaces without their addresses. Together they tell where an address is in the
-//! network of one interface alone.
+//! No file states IPv4 addresses by interface: `/proc/net/fib_trie` lists the addresses without
+//! interfaces, and `/proc/net/route` the networks of interfaces without their addresses. Together
+//! they tell where an address is in the network of one interface alone.
 
 use super::super::root::Root;
 use crate::InterfaceAddress;
@@ -41,8 +41,8 @@ pub(super) fn of_version_4(root: &Root) -> Vec<(String, InterfaceAddress)> {
     attributed(&local(&file("fib_trie")), &networks(&file("route")))
 }
 
-/// A line `|-- 192.0.2.1` is a local address where the next one is `/32 host LOCAL` (net/ipv4/fib_trie.c). Both tables
-/// of routes can list it.
+/// A line `|-- 192.0.2.1` is a local address where the next one is `/32 host LOCAL`
+/// (net/ipv4/fib_trie.c). Both tables of routes can list it.
 fn local(fib_trie: &str) -> BTreeSet<Ipv4Addr> {
     let pairs = fib_trie.lines().zip(fib_trie.lines().skip(1));
     let local = pairs.filter(|(_, kind)| kind.trim() == "/32 host LOCAL");
@@ -52,8 +52,9 @@ fn local(fib_trie: &str) -> BTreeSet<Ipv4Addr> {
 /// A network without a gateway: its interface, address and mask.
 type Network<'a> = (&'a str, u32, u32);
 
-/// The networks right at an interface. A line has interface, destination, gateway, four numbers, and mask, with
-/// addresses in hexadecimal and in the order of the machine's bytes (net/ipv4/fib_trie.c).
+/// The networks right at an interface. A line has interface, destination, gateway, four numbers,
+/// and mask, with addresses in hexadecimal and in the order of the machine's bytes
+/// (net/ipv4/fib_trie.c).
 fn networks(route: &str) -> Vec<Network<'_>> {
     let network = |line| {
         let fields: Vec<&str> = str::split_whitespace(line).collect();

@@ -1,8 +1,9 @@
 //! The interfaces of the machine, and whether their files are theirs.
 //!
-//! `/sys/class/net` shows the interfaces of the network namespace in which `/sys` was mounted, which may be another
-//! than the one of the thread that reads. The thread's own are those that the kernel lists when it is asked
-//! (getifaddrs(3)); the files of one count as its own where index and hardware address agree.
+//! `/sys/class/net` shows the interfaces of the network namespace in which `/sys` was mounted,
+//! which may be another than the one of the thread that reads. The thread's own are those that the
+//! kernel lists when it is asked (getifaddrs(3)); the files of one count as its own where index and
+//! hardware address agree.
 
 use super::{super::root::Root, NET, addresses};
 use crate::{InterfaceAddress, MacAddress, Nic, NicKind};
@@ -24,7 +25,8 @@ pub(super) struct Interface {
     pub(super) has_files: bool,
 }
 
-/// The interfaces, by name: of this machine those of the thread's namespace, of a tree all that have files.
+/// The interfaces, by name: of this machine those of the thread's namespace, of a tree all that
+/// have files.
 pub(super) fn interfaces(root: &Root) -> Vec<Interface> {
     match of_this_thread(root) {
         Some(nics) => {
@@ -35,8 +37,8 @@ pub(super) fn interfaces(root: &Root) -> Vec<Interface> {
     }
 }
 
-/// The interfaces of the calling thread's network namespace with their addresses, by name, as the kernel lists them;
-/// `None` where it refuses.
+/// The interfaces of the calling thread's network namespace with their addresses, by name, as the
+/// kernel lists them; `None` where it refuses.
 pub(in super::super) fn asked(root: &Root) -> Option<Vec<Nic>> {
     let mut nics: BTreeMap<String, Nic> = BTreeMap::new();
     for found in root.answer(None, getifaddrs().map_err(Into::into))? {
@@ -66,8 +68,8 @@ pub(in super::super) fn asked(root: &Root) -> Option<Vec<Nic>> {
     Some(nics.into_values().filter(|nic| nic.index.is_some()).collect())
 }
 
-/// The interfaces that have files, with the addresses that files state. Of this machine, where the kernel does not list
-/// interfaces, those whose name has the same index when it is looked up.
+/// The interfaces that have files, with the addresses that files state. Of this machine, where the
+/// kernel does not list interfaces, those whose name has the same index when it is looked up.
 fn listed(root: &Root) -> Vec<Interface> {
     let mut addresses = addresses::of_version_6(root);
     if root.is_this_machine() {
@@ -103,8 +105,8 @@ fn of_this_thread(root: &Root) -> Option<Vec<Nic>> {
     root.is_this_machine().then(|| asked(root)).flatten()
 }
 
-/// Whether the files below the name of an interface are its own, and not those of one in another network namespace.
-/// Addresses of other lengths than 48 bits are unknown on both sides.
+/// Whether the files below the name of an interface are its own, and not those of one in another
+/// network namespace. Addresses of other lengths than 48 bits are unknown on both sides.
 pub(in super::super) fn has_its_files(root: &Root, nic: &Nic) -> bool {
     let name = &nic.name;
     nic.index.is_some() && index(root, name) == nic.index && root.value(&format!("{NET}/{name}/address")) == nic.mac

@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 /// The kind of an interface that is made in software, by the name that `ip link` has for it.
 ///
-/// `DEVTYPE` of its `uevent`, if its driver sets one (`SET_NETDEV_DEVTYPE`). Others have a folder or a file of their
-/// own. For the rest (team, veth, macvlan, dummy and more) no file states the kind, and a name is no evidence.
+/// `DEVTYPE` of its `uevent`, if its driver sets one (`SET_NETDEV_DEVTYPE`). Others have a folder
+/// or a file of their own. For the rest (team, veth, macvlan, dummy and more) no file states the
+/// kind, and a name is no evidence.
 pub(super) fn kind(root: &Root, nic: &Nic, vlans: &Vlans) -> Option<String> {
     if nic.kind != NicKind::Virtual {
         return None;
@@ -28,8 +29,8 @@ pub(super) fn kind(root: &Root, nic: &Nic, vlans: &Vlans) -> Option<String> {
 
 /// The interfaces right under this one, by name.
 ///
-/// `lower_*` are links to them since Linux 3.14; before, bonds, bridges and VLANs had files of their own. Interfaces of
-/// another network namespace are in neither.
+/// `lower_*` are links to them since Linux 3.14; before, bonds, bridges and VLANs had files of
+/// their own. Interfaces of another network namespace are in neither.
 pub(super) fn lowers(root: &Root, name: &str, vlans: &Vlans) -> Vec<String> {
     let folder = format!("{NET}/{name}");
     let lower = |file: String| file.strip_prefix("lower_").filter(|lower| !lower.is_empty()).map(str::to_owned);
@@ -45,8 +46,8 @@ pub(super) fn lowers(root: &Root, name: &str, vlans: &Vlans) -> Vec<String> {
     lowers
 }
 
-/// The interface under each VLAN, by name, from `/proc/net/vlan/config` (net/8021q/vlanproc.c: two lines of heads, then
-/// `name | VLAN ID | interface`). Only root may read it.
+/// The interface under each VLAN, by name, from `/proc/net/vlan/config` (net/8021q/vlanproc.c: two
+/// lines of heads, then `name | VLAN ID | interface`). Only root may read it.
 pub(super) struct Vlans(BTreeMap<String, String>);
 
 impl Vlans {

@@ -1,4 +1,5 @@
-//! Network interfaces, from `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net in the kernel's sources).
+//! Network interfaces, from `/sys/class/net` (Documentation/ABI/testing/sysfs-class-net in the
+//! kernel's sources).
 
 mod addresses;
 mod interfaces;
@@ -84,8 +85,8 @@ fn nic(root: &Root, name: &str, device: Option<&DevicePath>, machine: &Surroundi
     }
 }
 
-/// Reads each device's interrupts once, however many interfaces it has: a PCI function can have hundreds, one for each
-/// virtual function's port on its switch.
+/// Reads each device's interrupts once, however many interfaces it has: a PCI function can have
+/// hundreds, one for each virtual function's port on its switch.
 fn add_interrupts(root: &Root, nics: &mut [Nic], of_path: BTreeMap<String, Vec<usize>>) {
     let names = InterruptNames::read(root);
     for (path, indices) in of_path {
@@ -110,7 +111,8 @@ fn kind(root: &Root, name: &str, has_device: bool) -> NicKind {
 
 /// The folder of the device behind the interface, relative to the root.
 ///
-/// A captured tree may hold the interface's link without the device; the link's text still names it.
+/// A captured tree may hold the interface's link without the device; the link's text still names
+/// it.
 fn device_path(root: &Root, name: &str) -> Option<String> {
     root.real_path(&format!("{NET}/{name}/device")).or_else(|| {
         let link = root.link(&format!("{NET}/{name}"))?;
@@ -130,8 +132,8 @@ fn truth(number: u32) -> Option<bool> {
     }
 }
 
-/// `speed` is in Mbit/s. "Unknown" is -1, and in kernels and drivers of all ages also that number without its sign in
-/// 16 or 32 bits (SPEED_UNKNOWN in include/uapi/linux/ethtool.h), and 0.
+/// `speed` is in Mbit/s. "Unknown" is -1, and in kernels and drivers of all ages also that number
+/// without its sign in 16 or 32 bits (SPEED_UNKNOWN in include/uapi/linux/ethtool.h), and 0.
 pub(super) fn speed(megabits: i64) -> Option<Bandwidth> {
     match megabits {
         ..=0 | 0xffff | 0xffff_ffff.. => None,
@@ -139,7 +141,8 @@ pub(super) fn speed(megabits: i64) -> Option<Bandwidth> {
     }
 }
 
-/// `operstate` is RFC 2863's; drivers that do not keep it have `unknown`, and then the carrier decides.
+/// `operstate` is RFC 2863's; drivers that do not keep it have `unknown`, and then the carrier
+/// decides.
 fn up(operstate: Option<&str>, carrier: Option<u32>) -> Option<bool> {
     match operstate {
         Some("up") => Some(true),

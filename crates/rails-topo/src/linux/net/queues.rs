@@ -1,5 +1,5 @@
-//! Queues and how packets are steered to CPUs, from an interface's `queues` (Documentation/networking/scaling.rst in
-//! the kernel's sources).
+//! Queues and how packets are steered to CPUs, from an interface's `queues`
+//! (Documentation/networking/scaling.rst in the kernel's sources).
 
 use super::super::root::Root;
 use crate::{CpuSet, RxQueue, TxQueue};

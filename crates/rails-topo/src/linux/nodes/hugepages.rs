@@ -1,5 +1,5 @@
-//! A node's pools of huge pages, from its `hugepages/hugepages-*kB` (Documentation/admin-guide/mm/hugetlbpage.rst in
-//! the kernel's sources).
+//! A node's pools of huge pages, from its `hugepages/hugepages-*kB`
+//! (Documentation/admin-guide/mm/hugetlbpage.rst in the kernel's sources).
 
 use crate::{DataSize, Hugepages, linux::Root};
 

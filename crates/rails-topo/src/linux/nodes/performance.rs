@@ -4,7 +4,8 @@
 use super::NODES;
 use crate::{Bandwidth, CpuSet, MemoryPerformance, NodeId, NumaNode, linux::Root};
 
-/// The speed of the memory of `node`, seen from the nodes that reach it best; unknown if no such node has CPUs.
+/// The speed of the memory of `node`, seen from the nodes that reach it best; unknown if no such
+/// node has CPUs.
 pub(super) fn of(root: &Root, node: NodeId, nodes: &[NumaNode]) -> Option<MemoryPerformance> {
     ACCESS_CLASSES
         .into_iter()
@@ -32,6 +33,6 @@ fn megabytes_per_second(megabytes: u64) -> Option<Bandwidth> {
     megabytes.checked_mul(8_000_000).map(Bandwidth::bits_per_second)
 }
 
-/// Class 1 has processors alone among its initiators; class 0, the only one of older kernels, has the best initiators
-/// of any kind, as a graphics device may be.
+/// Class 1 has processors alone among its initiators; class 0, the only one of older kernels, has
+/// the best initiators of any kind, as a graphics device may be.
 const ACCESS_CLASSES: [&str; 2] = ["access1", "access0"];

@@ -1,4 +1,5 @@
-//! The kernel's memory tiers (Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers in the kernel's sources).
+//! The kernel's memory tiers (Documentation/ABI/testing/sysfs-kernel-mm-memory-tiers in the
+//! kernel's sources).
 
 use crate::{NodeId, NodeSet, linux::Root};
 

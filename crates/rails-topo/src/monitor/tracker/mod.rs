@@ -1,4 +1,5 @@
-//! The state machine: events become changes, and a list of facts to look at again. No I/O, no clock.
+//! The state machine: events become changes, and a list of facts to look at again. No I/O, no
+//! clock.
 
 use super::{
     Change, Snapshot,
@@ -21,9 +22,9 @@ pub(crate) struct Ticket {
 
 /// Follows the machine.
 ///
-/// Events are handled as they come. A look takes a while, and its facts may be older than later events: so events
-/// during a look are kept, and applied once more to the facts of the look, before those are compared with the known
-/// ones.
+/// Events are handled as they come. A look takes a while, and its facts may be older than later
+/// events: so events during a look are kept, and applied once more to the facts of the look, before
+/// those are compared with the known ones.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     snapshot: Snapshot,
@@ -86,7 +87,8 @@ impl Tracker {
         changes
     }
 
-    /// Handles the facts of a look; returns the changes. Facts of files that could not be read are missing.
+    /// Handles the facts of a look; returns the changes. Facts of files that could not be read are
+    /// missing.
     pub(crate) fn looked(&mut self, now: Instant, ticket: &Ticket, facts: Facts) -> Vec<Change> {
         self.end(ticket);
         let Some(known) = ticket.since.checked_sub(self.before_log) else {
@@ -148,14 +150,16 @@ impl Tracker {
         due.into_iter().map(|looks| Ticket { since, looks }).collect()
     }
 
-    /// The time of the next look without an event before; `None` while looks under way must end first.
+    /// The time of the next look without an event before; `None` while looks under way must end
+    /// first.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let machine = self.machine_at.filter(|_| self.is_free(true));
         let slow = Some(self.slow_at).filter(|_| self.is_free(false));
         machine.into_iter().chain(slow).min()
     }
 
-    /// The slow look took that long: a long one comes seldom, so that it costs at most a two-thousandth of one core.
+    /// The slow look took that long: a long one comes seldom, so that it costs at most a
+    /// two-thousandth of one core.
     pub(crate) fn slow_look_took(&mut self, now: Instant, took: Duration) {
         self.slow_at = self.slow_at.max(now + took * 2000);
     }
@@ -184,7 +188,8 @@ impl Tracker {
         self.log.push_back(event);
     }
 
-    /// CPUs and nodes come and go with packages, cores and caches: those are read after the last change.
+    /// CPUs and nodes come and go with packages, cores and caches: those are read after the last
+    /// change.
     fn settle(&mut self, now: Instant, changes: &[Change]) {
         let moves_structure = |change: &Change| {
             matches!(

@@ -18,7 +18,8 @@ pub(super) struct Block {
     pub(super) anchor: Option<Anchor>,
     /// The least room that it takes, so that blocks of a kind are alike with any text.
     pub(super) least: (f64, f64),
-    /// The wanted ratio of its width to its height; `None` leaves that to the layout of the picture.
+    /// The wanted ratio of its width to its height; `None` leaves that to the layout of the
+    /// picture.
     pub(super) shape: Option<f64>,
 }
 
@@ -175,13 +176,14 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     kept.chain(['…']).collect()
 }
 
-/// The columns of a character in a font of fixed width; Chinese characters take two, and so does, to be safe, every
-/// character outside Latin.
+/// The columns of a character in a font of fixed width; Chinese characters take two, and so does,
+/// to be safe, every character outside Latin.
 fn columns(c: char) -> usize {
     if c < '\u{250}' || c == '…' { 1 } else { 2 }
 }
 
-/// The widest of the usual fixed-width fonts (DejaVu Sans Mono, Menlo) advance by 0.602 of their size.
+/// The widest of the usual fixed-width fonts (DejaVu Sans Mono, Menlo) advance by 0.602 of their
+/// size.
 const CHARACTER: f64 = 0.61;
 /// Columns of a row; a hint has the whole text.
 const LONGEST: usize = 110;

@@ -1,6 +1,7 @@
 //! Areas as SVG: boxes first, the rails' lines over them, and all text on top.
 //!
-//! The library escapes text, but no quotation marks in attributes: only constants and numbers of ours go there.
+//! The library escapes text, but no quotation marks in attributes: only constants and numbers of
+//! ours go there.
 
 use super::{
     Overlay,
@@ -145,8 +146,8 @@ fn rails(layout: &Layout<'_>, overlay: &Overlay) -> Vec<Path> {
     paths
 }
 
-/// The line from a NIC to a PU: between the edges that face each other, along the page where one is above the other,
-/// and else across it.
+/// The line from a NIC to a PU: between the edges that face each other, along the page where one is
+/// above the other, and else across it.
 fn curve(nic: Rect, share: f64, pu: Rect) -> String {
     let (middle_of_pu, along) = (pu.x + pu.width / 2.0, nic.x + nic.width * share);
     let (start, end, is_upright) = if pu.y + pu.height <= nic.y {

@@ -1,7 +1,8 @@
 //! The layout: a pure function from blocks to rectangles.
 //!
-//! Blocks are put in rows as words are in lines, each block's own contents first. The width of a block is chosen so
-//! that it is about as wide as high; the best shape for the picture as a whole is found by trying several.
+//! Blocks are put in rows as words are in lines, each block's own contents first. The width of a
+//! block is chosen so that it is about as wide as high; the best shape for the picture as a whole
+//! is found by trying several.
 
 use super::block::{Block, Cell};
 
@@ -64,7 +65,8 @@ struct Inner {
     measured: Measured,
 }
 
-/// `shape` is the wanted ratio of width to height of everything in the block, `own` that of the block itself.
+/// `shape` is the wanted ratio of width to height of everything in the block, `own` that of the
+/// block itself.
 fn measure(block: &Block, shape: f64, own: f64) -> Measured {
     let gap = block.kind.gap();
     let inside = |one: &Block| measure(one, shape, one.shape.unwrap_or(shape));
@@ -104,7 +106,8 @@ fn measure(block: &Block, shape: f64, own: f64) -> Measured {
     Measured { size, inner: placed }
 }
 
-/// The room that a block of that size takes on a screen of that shape: the less, the larger it is seen.
+/// The room that a block of that size takes on a screen of that shape: the less, the larger it is
+/// seen.
 fn cost((width, height): (f64, f64), shape: f64) -> f64 {
     // Of two that a screen shows equally large, the smaller.
     width.max(height * shape) + (width + height) / 1e3
@@ -128,8 +131,8 @@ fn widths(sections: &[Vec<(f64, f64)>], gap: f64) -> Vec<f64> {
     widths
 }
 
-/// The place of each block, in rows of at most that width (or of one block that is wider); all of a row are as high as
-/// its highest.
+/// The place of each block, in rows of at most that width (or of one block that is wider); all of a
+/// row are as high as its highest.
 fn spots(sizes: &[(f64, f64)], width: f64, gap: f64) -> Vec<Rect> {
     let mut spots: Vec<Rect> = Vec::with_capacity(sizes.len());
     let (mut x, mut y, mut first) = (0.0, 0.0, 0);
@@ -183,7 +186,8 @@ fn place<'a>(block: &'a Block, measured: &Measured, rect: Rect, parent: Option<u
 
 /// Width over height of a browser's window on a usual screen.
 const SCREEN: f64 = 1.7;
-/// The shapes to try for the contents: two packages beside each other should be high, one alone wide.
+/// The shapes to try for the contents: two packages beside each other should be high, one alone
+/// wide.
 const SHAPES: [f64; 10] = [0.5, 0.6, 0.7, 0.85, 1.0, 1.25, 1.7, 2.2, 2.8, 4.0];
 /// The widths to try for each section; of thousands of blocks not every one.
 const MAX_TRIED: usize = 48;

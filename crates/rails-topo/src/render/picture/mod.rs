@@ -1,7 +1,8 @@
 //! The machine as a picture.
 //!
-//! The picture takes three steps, of which the first two draw nothing: facts become blocks in blocks (`scene`), the
-//! blocks get their positions (`layout`), and the layout becomes SVG (`draw`).
+//! The picture takes three steps, of which the first two draw nothing: facts become blocks in
+//! blocks (`scene`), the blocks get their positions (`layout`), and the layout becomes SVG
+//! (`draw`).
 
 mod block;
 mod draw;
@@ -37,12 +38,14 @@ pub struct RailMark {
 }
 
 impl Topology {
-    /// The machine as a picture (an SVG file): packages, dies, nodes, caches, cores and PUs, the NICs and other devices
-    /// beside their localities, with their PCI links, the CPUs of interrupts, and `overlay` over it.
+    /// The machine as a picture (an SVG file): packages, dies, nodes, caches, cores and PUs, the
+    /// NICs and other devices beside their localities, with their PCI links, the CPUs of
+    /// interrupts, and `overlay` over it.
     ///
-    /// The layout suits a screen: equal blocks are in a grid, large machines have smaller blocks with fewer words,
-    /// and the rest of a text shows under the pointer. No fact is in a colour alone. The same machine and overlay give
-    /// the same bytes. Names may hold any text; the file is always well-formed.
+    /// The layout suits a screen: equal blocks are in a grid, large machines have smaller blocks
+    /// with fewer words, and the rest of a text shows under the pointer. No fact is in a colour
+    /// alone. The same machine and overlay give the same bytes. Names may hold any text; the
+    /// file is always well-formed.
     ///
     /// ```
     /// use rails_topo::{Nic, Overlay, RailMark, Topology};

@@ -11,7 +11,8 @@ use crate::{
 use proptest::prelude::*;
 use roxmltree::{Document, Node};
 
-/// Two sockets of 48 cores with four NICs each, of which every one has an interrupt on each of twelve cores beside it.
+/// Two sockets of 48 cores with four NICs each, of which every one has an interrupt on each of
+/// twelve cores beside it.
 fn large() -> (Topology, Overlay) {
     let nic = |index: u32| {
         let node = index / 4;
@@ -160,7 +161,8 @@ fn picture_of_unknown_facts() {
     assert!(texts.iter().any(|text| text == "of unknown locality"), "{texts:?}");
 }
 
-/// Every area lies in the one that holds it, no two of the same holder overlap, and text is inside its own.
+/// Every area lies in the one that holds it, no two of the same holder overlap, and text is inside
+/// its own.
 fn assert_sound(layout: &Layout<'_>) {
     let inside = |inner: Rect, outer: Rect| {
         inner.x >= outer.x - SLACK

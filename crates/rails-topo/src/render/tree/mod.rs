@@ -10,9 +10,9 @@ use crate::{Distances, NodeId, Topology};
 use std::fmt;
 
 impl Topology {
-    /// The machine as an indented text: packages, dies, nodes, caches and cores, then NICs and other devices,
-    /// distances, and the allowed sets. It is for people, and leaves out or cuts short long lists; the model itself (by
-    /// serde) has everything.
+    /// The machine as an indented text: packages, dies, nodes, caches and cores, then NICs and
+    /// other devices, distances, and the allowed sets. It is for people, and leaves out or cuts
+    /// short long lists; the model itself (by serde) has everything.
     pub fn tree(&self) -> Tree<'_> {
         Tree(self)
     }

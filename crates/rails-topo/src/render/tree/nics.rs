@@ -1,4 +1,5 @@
-//! NICs: a line of aligned columns each, and below it the PCI link, addresses, queues and interrupts.
+//! NICs: a line of aligned columns each, and below it the PCI link, addresses, queues and
+//! interrupts.
 
 use super::columns::Columns;
 use crate::{

@@ -1,7 +1,8 @@
-//! Our reader of the kernel's files against hwloc's, on the same captured trees: every field of the model.
+//! Our reader of the kernel's files against hwloc's, on the same captured trees: every field of the
+//! model.
 //!
-//! A difference that `named` does not have fails, and so does a named difference that no longer exists. So every new
-//! field of the model is compared with hwloc by itself.
+//! A difference that `named` does not have fails, and so does a named difference that no longer
+//! exists. So every new field of the model is compared with hwloc by itself.
 
 mod facts;
 mod named;
@@ -17,8 +18,8 @@ use rails_lab::captures::{self, Unpacked};
 use rails_topo::Topology;
 use std::{collections::BTreeSet, path::Path, process::Command};
 
-/// hwloc reads another root only by its environment variables, so the test runs itself again with them set; that run
-/// saves what hwloc sees.
+/// hwloc reads another root only by its environment variables, so the test runs itself again with
+/// them set; that run saves what hwloc sees.
 #[test]
 #[ignore = "reads captured machines: set RAILS_CAPTURES to their folder"]
 fn captured_trees_agree_with_hwloc() {

@@ -6,10 +6,11 @@ use anyhow::Result;
 use rails_lab::{EmulatedLink, LinkLab, LinkLabBuilder};
 use std::time::Duration;
 
-/// Long-distance links: a rate, a round-trip time, random loss and a queue that ends, carried by a thread in user space
+/// Long-distance links: a rate, a round-trip time, random loss and a queue that ends, carried by a
+/// thread in user space
 ///
-/// Runs with one seed lose the same frames. Unplanned drops of an emulated link are counted apart, and printed at the end;
-/// the figures of a run in which there was any are worthless.
+/// Runs with one seed lose the same frames. Unplanned drops of an emulated link are counted apart,
+/// and printed at the end; the figures of a run in which there was any are worthless.
 #[derive(Debug, clap::Args)]
 #[command(after_help = session::AFTER_HELP)]
 pub(crate) struct Args {

@@ -9,7 +9,8 @@ use rails_lab::{LinkLab, Shape};
 #[derive(Debug, clap::Args)]
 #[command(after_help = session::AFTER_HELP)]
 pub(crate) struct Args {
-    /// The rate of each link in Mbit/s, or `unshaped`; `400/128KiB` lets 128 KiB through at once instead of 64
+    /// The rate of each link in Mbit/s, or `unshaped`; `400/128KiB` lets 128 KiB through at once
+    /// instead of 64
     #[arg(long, value_name = "RATE[,RATE...]", value_delimiter = ',', required = true, value_parser = rate::shape)]
     rate: Vec<Shape>,
     #[command(flatten)]

@@ -6,17 +6,17 @@ mod links;
 mod report;
 mod session;
 
-pub(super) use emulated::probability;
-
 use crate::exit::{Exit, Help, Helped};
 use anyhow::Result;
 use clap::Subcommand;
+pub(super) use emulated::probability;
 use rails_lab::LabError;
 
 /// Make links between two network namespaces, or a two-socket machine, and run programs there
 ///
-/// The two sides of links, A and B, are namespaces with interfaces, addresses and TCP stacks of their own, joined by one link or several;
-/// to make them takes root. Nothing of this machine's own network is touched. A lab is there for as long as this runs, and gone however it ends.
+/// The two sides of links, A and B, are namespaces with interfaces, addresses and TCP stacks of
+/// their own, joined by one link or several; to make them takes root. Nothing of this machine's own
+/// network is touched. A lab is there for as long as this runs, and gone however it ends.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -1,4 +1,5 @@
-//! The description of a lab, and the counts of its emulated links, in words. All of it goes to stderr: stdout is the command's.
+//! The description of a lab, and the counts of its emulated links, in words. All of it goes to
+//! stderr: stdout is the command's.
 
 use crate::print;
 use rails_lab::{EmulatedCounters, LabError, LineCounters, LinkLab, Side};

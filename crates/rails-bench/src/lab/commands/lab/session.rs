@@ -26,12 +26,14 @@ pub(crate) struct Programs {
     /// Run this shell command in side B meanwhile; COMMAND starts once it has opened a socket
     #[arg(long, value_name = "COMMAND", requires = "command")]
     serve: Option<String>,
-    /// Run this in side A, and end as it ends; without it, the lab stays until Ctrl-C, SIGTERM or SIGHUP
+    /// Run this in side A, and end as it ends; without it, the lab stays until Ctrl-C, SIGTERM or
+    /// SIGHUP
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// Makes the lab, and takes it down when the command has ended or a signal comes. `what` describes each link.
+/// Makes the lab, and takes it down when the command has ended or a signal comes. `what` describes
+/// each link.
 pub(crate) fn run(programs: Programs, what: Vec<String>, build: impl FnOnce() -> Result<LinkLab>) -> Result<Exit> {
     block_on(async {
         let mut stop = Stop::on_signals()?;
@@ -98,7 +100,8 @@ struct Running {
 }
 
 impl Running {
-    /// Starts the program. In a group of its own it neither has the terminal nor gets its Ctrl-C, and speaks on stderr.
+    /// Starts the program. In a group of its own it neither has the terminal nor gets its Ctrl-C,
+    /// and speaks on stderr.
     fn start(lab: &LinkLab, side: Side, program: &OsStr, arguments: &[OsString], is_group: bool) -> Result<Self> {
         let mut command = Command::from(lab.side(side).command(program));
         command.args(arguments).envs(environment(lab, side)).kill_on_drop(true);
@@ -152,7 +155,8 @@ fn each(lab: &LinkLab, of: impl Fn(usize) -> String) -> String {
     (0..lab.link_count()).map(of).collect::<Vec<_>>().join(",")
 }
 
-/// Whether side B has a listening TCP socket or any UDP one. The namespace is ours alone, so it is the server's.
+/// Whether side B has a listening TCP socket or any UDP one. The namespace is ours alone, so it is
+/// the server's.
 fn has_sockets(lab: &LinkLab) -> Result<bool> {
     let _inside = lab.enter(Side::B)?;
     let lines = |protocol: &str| {
@@ -191,7 +195,8 @@ Exit code: that of COMMAND; 129, 130 and 143 after SIGHUP, Ctrl-C and SIGTERM; 1
 
 /// How long a program has to end by itself.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// How long a server has to end of its own accord when its client has. One that does not is asked to.
+/// How long a server has to end of its own accord when its client has. One that does not is asked
+/// to.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Longer than a server needs to come up, short enough for one that never opens a socket.
 const SOCKET_WAIT: Duration = Duration::from_secs(5);

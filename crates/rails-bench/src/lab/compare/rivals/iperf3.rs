@@ -1,5 +1,6 @@
-//! iperf3: a pair of processes for each link, all at once. Before 3.16 it had one thread at any `-P`, so only processes
-//! measure every version fairly. Its time is in whole seconds; ours is rounded up.
+//! iperf3: a pair of processes for each link, all at once. Before 3.16 it had one thread at any
+//! `-P`, so only processes measure every version fairly. Its time is in whole seconds; ours is
+//! rounded up.
 
 use super::{ContestError, Figures, MeasuredAt, Rival, Testbed, program};
 use crate::lab::compare::peer::Peer;

@@ -6,10 +6,9 @@ mod own;
 mod program;
 mod ucx;
 
-pub(crate) use own::{Own, Running};
-
 use super::{Contender, ContestError, Link, Testbed};
 use own::Keep;
+pub(crate) use own::{Own, Running};
 use rails_lab::Side;
 use serde::Serialize;
 use std::path::Path;
@@ -30,7 +29,8 @@ pub(super) struct Figures {
     pub(super) goodput_bits_per_second: f64,
     pub(super) bytes: u64,
     pub(super) measured_at: MeasuredAt,
-    /// CPU time of the sender and of the receiver while they measured; `None` where it does not say, and that of their whole lives is taken.
+    /// CPU time of the sender and of the receiver while they measured; `None` where it does not
+    /// say, and that of their whole lives is taken.
     pub(super) cpu_seconds: Option<(f64, f64)>,
     pub(super) congestion_control: Vec<String>,
     /// Why the figure is not to be taken at face value.
@@ -57,7 +57,8 @@ pub(super) fn enter(contender: Contender, testbed: &Testbed, ucx: Option<&Path>)
     })
 }
 
-/// How this program carries the bytes for a contender; `None` for those that are programs of others.
+/// How this program carries the bytes for a contender; `None` for those that are programs of
+/// others.
 pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
     let all = || Own::on((0..testbed.links.len()).collect());
     Some(match contender {
@@ -75,8 +76,8 @@ pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
             all().sender(&["--parallel", &connections.to_string()])
         }
         Contender::RailsCeleritas => all().over("celeritas://").both(&["--rate", &rates(testbed)]),
-        // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other addresses,
-        // so the listener has to be on all of them.
+        // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other
+        // addresses, so the listener has to be on all of them.
         Contender::Mptcp => Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
         Contender::Iperf3 | Contender::Ucx => return None,
     })
@@ -89,8 +90,9 @@ fn weights(links: &[Link]) -> String {
     weights.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The rates of Celeritas lanes: on each link a little less than it carries, so that its queue stays empty. Frames have 14
-/// bytes more than the IP packets that these rates count: 1 % of those of 1,500 bytes.
+/// The rates of Celeritas lanes: on each link a little less than it carries, so that its queue
+/// stays empty. Frames have 14 bytes more than the IP packets that these rates count: 1 % of those
+/// of 1,500 bytes.
 fn rates(testbed: &Testbed) -> String {
     let rate = |link: usize| {
         let mbit = testbed.links[link].mbit().unwrap_or(UNSHAPED_MBIT);

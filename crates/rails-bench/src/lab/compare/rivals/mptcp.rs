@@ -46,7 +46,8 @@ pub(crate) fn joins(testbed: &Testbed) -> Result<u64, ContestError> {
     Ok(testbed.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0))
 }
 
-/// A warning where the one connection made since then has not a subflow on every link: no healthy figure tells that.
+/// A warning where the one connection made since then has not a subflow on every link: no healthy
+/// figure tells that.
 pub(crate) fn missing(testbed: &Testbed, joins_before: u64) -> Result<Option<String>, ContestError> {
     let (subflows, links) = (1 + joins(testbed)? - joins_before, testbed.links.len() as u64);
     let warning = || format!("{subflows} subflow(s) on {links} link(s), by the kernel's MPJoinSynAckRx");

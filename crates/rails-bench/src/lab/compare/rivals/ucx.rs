@@ -1,9 +1,10 @@
 //! UCX's own benchmark, over TCP on all links: `ucx_perftest -t tag_bw` with messages of 4 MiB.
 //!
-//! The benchmark sends a number of messages, not for a time; the number is worked out from the links' rates for the
-//! warm-up, and from its earlier rate for every later round. The benchmark prints only the sender's view: messages of
-//! this size are sent by rendezvous, so the receiver has confirmed them, but it is a figure of the sender. The
-//! congestion control of its sockets is the system's, which the testbed sets.
+//! The benchmark sends a number of messages, not for a time; the number is worked out from the
+//! links' rates for the warm-up, and from its earlier rate for every later round. The benchmark
+//! prints only the sender's view: messages of this size are sent by rendezvous, so the receiver has
+//! confirmed them, but it is a figure of the sender. The congestion control of its sockets is the
+//! system's, which the testbed sets.
 
 use super::{ContestError, Figures, MeasuredAt, Rival, Testbed, program};
 use crate::lab::compare::peer::Peer;
@@ -16,7 +17,8 @@ use std::{
 /// A UCX that is installed, or unpacked somewhere.
 pub(super) struct Ucx {
     program: PathBuf,
-    /// The libraries beside it, where they are: a wheel has them there, and no path to them in the program.
+    /// The libraries beside it, where they are: a wheel has them there, and no path to them in the
+    /// program.
     libraries: Option<PathBuf>,
     version: String,
     /// The last figure.
@@ -92,7 +94,8 @@ impl Rival for Ucx {
     }
 }
 
-/// The overall bandwidth of the comma-separated output: a line of names, then one of values in MiB (2^20) per second.
+/// The overall bandwidth of the comma-separated output: a line of names, then one of values in MiB
+/// (2^20) per second.
 fn bits_per_second(output: &str) -> Option<f64> {
     let mut lines = output.lines().skip_while(|line| !line.contains("overall_bw"));
     let column = lines.next()?.split(',').position(|name| name.trim() == "overall_bw")?;

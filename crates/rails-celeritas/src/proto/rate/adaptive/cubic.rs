@@ -48,8 +48,8 @@ impl Cubic {
 
 /// The bits of a packet.
 const PACKET: f64 = 12_000.0;
-/// RFC 9438, sections 4.1 and 4.6: C, beta, and the packets by which the window grows each round trip where Reno's
-/// would grow faster.
+/// RFC 9438, sections 4.1 and 4.6: C, beta, and the packets by which the window grows each round
+/// trip where Reno's would grow faster.
 const GROWTH: f64 = 0.4;
 const KEPT: f64 = 0.7;
 const RENO: f64 = 3.0 * (1.0 - KEPT) / (1.0 + KEPT);

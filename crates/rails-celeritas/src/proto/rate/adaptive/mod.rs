@@ -1,9 +1,9 @@
 //! A rate that is looked for.
 //!
-//! The controller keeps a short queue: it knows the least round trip, and the rate at which its packets pass the
-//! bottleneck. From these it sets the rate so that the queue comes to a target within a few round trips. The target
-//! falls as the rate rises, so that of several connections with one queue the slower ones gain. A loss is no sign of
-//! congestion by itself.
+//! The controller keeps a short queue: it knows the least round trip, and the rate at which its
+//! packets pass the bottleneck. From these it sets the rate so that the queue comes to a target
+//! within a few round trips. The target falls as the rate rises, so that of several connections
+//! with one queue the slower ones gain. A loss is no sign of congestion by itself.
 
 mod cubic;
 mod path;
@@ -120,8 +120,8 @@ impl AdaptiveOptions {
         Self { most: Some(rate), ..self }
     }
 
-    /// The rate with which a connection begins. It doubles in each round trip from there on, until the queue grows.
-    /// Default: 5 Mbit/s.
+    /// The rate with which a connection begins. It doubles in each round trip from there on, until
+    /// the queue grows. Default: 5 Mbit/s.
     pub fn first(self, rate: Bandwidth) -> Self {
         Self { first: rate, ..self }
     }
@@ -258,8 +258,9 @@ impl Adaptive {
         }
     }
 
-    /// A rate that was long not used is no evidence of the path as it is by now (RFC 7661): half of it is forgotten in each
-    /// [`HALF_LIFE`], unless packets have arrived at half of it, and it doubles as at the start.
+    /// A rate that was long not used is no evidence of the path as it is by now (RFC 7661): half of
+    /// it is forgotten in each [`HALF_LIFE`], unless packets have arrived at half of it, and it
+    /// doubles as at the start.
     fn forget_unused(&mut self, now: Instant) {
         let unused = self.used_at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         if unused < HALF_LIFE {
@@ -380,7 +381,8 @@ impl Adaptive {
         self.rate *= REFRESHING;
     }
 
-    /// The time in which this connection's own queue runs empty at a lower rate, and packets tell of it.
+    /// The time in which this connection's own queue runs empty at a lower rate, and packets tell
+    /// of it.
     fn refresh_time(&self) -> Duration {
         self.path.base() + self.path.latest_queue().mul_f64(1.0 / (1.0 - REFRESHING)) + REFRESH_MORE
     }
@@ -453,7 +455,8 @@ impl Adaptive {
         (self.path.empty_round() * 5 / 4).max(packets)
     }
 
-    /// The bytes that may be under way before any have arrived: ten packets at the default first rate (RFC 6928).
+    /// The bytes that may be under way before any have arrived: ten packets at the default first
+    /// rate (RFC 6928).
     fn first_window(&self) -> f64 {
         FIRST_WINDOW.as_secs_f64() * self.options.first.as_bits_per_second() as f64 / 8.0
     }
@@ -499,7 +502,8 @@ fn aged(time: Duration) -> f64 {
 }
 
 impl Path {
-    /// Counts the losses of a round as the path's own. The estimate is as good as one of `memory` packets.
+    /// Counts the losses of a round as the path's own. The estimate is as good as one of `memory`
+    /// packets.
     fn learn(&mut self, round: &Round, memory: f64) {
         let count = round.count();
         if count > 0.0 {
@@ -512,11 +516,12 @@ impl Path {
 
 /// No path is taken to lose more than this without a queue.
 const MAX_PATH_LOSS: f64 = 0.1;
-/// The queue that a connection of [`TARGET_RATE`] wants, beside the tolerance; it goes with the root of the rate.
+/// The queue that a connection of [`TARGET_RATE`] wants, beside the tolerance; it goes with the
+/// root of the rate.
 const TARGET: Duration = Duration::from_micros(1_500);
 const TARGET_RATE: f64 = 500e6;
-/// All targets are below this, a third of the least round trip unless that is shorter than the next, and below that
-/// part of the queue at which packets were dropped in this time.
+/// All targets are below this, a third of the least round trip unless that is shorter than the
+/// next, and below that part of the queue at which packets were dropped in this time.
 const MAX_TARGET: Duration = Duration::from_millis(50);
 const MIN_TARGET: Duration = Duration::from_millis(1);
 const USED_DEPTH: f64 = 0.8;
@@ -544,15 +549,18 @@ const LOSSY_CUT: f64 = 0.05;
 const KNOWN_LOSS: f64 = 200.0;
 /// So many times after each other the queue did not run empty: others fill it.
 const FULL_REFRESHES: u32 = 2;
-/// So many times after each other it did: others have gone. It does once where one of them has just cut its window.
+/// So many times after each other it did: others have gone. It does once where one of them has just
+/// cut its window.
 const EMPTY_REFRESHES: u32 = 2;
-/// A queue above twice the target, and two packets, by this, for this time, may be one that others make.
+/// A queue above twice the target, and two packets, by this, for this time, may be one that others
+/// make.
 const CROWDED_TIME: Duration = Duration::from_millis(500);
 /// The time in which half of a former rate is forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(10);
 /// The packets of a window that lets bursts leave at low rates.
 const MIN_WINDOW: f64 = 10.0;
-/// The time at the first rate in which as many bytes leave as may be under way before the first list.
+/// The time at the first rate in which as many bytes leave as may be under way before the first
+/// list.
 const FIRST_WINDOW: Duration = Duration::from_millis(24);
 /// A round has so many packets, if it does not take too many round trips.
 const ROUND_PACKETS: f64 = 16.0;

@@ -1,4 +1,5 @@
-//! The model of a path: how fast it delivers, how long its round trip is, and which loss it always has.
+//! The model of a path: how fast it delivers, how long its round trip is, and which loss it always
+//! has.
 
 use crate::proto::{receiver::MIN_INTERVAL, sender::Feedback, windowed_min::WindowedMin};
 use std::{
@@ -6,7 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The path, by the error lists of the last seconds. Rates are in bits per second, and count IP packets.
+/// The path, by the error lists of the last seconds. Rates are in bits per second, and count IP
+/// packets.
 #[derive(Debug, Default)]
 pub(super) struct Path {
     /// The lists of the latest round, and the last one before it.
@@ -43,16 +45,17 @@ struct List {
 pub(super) struct Rates {
     /// The rate at which bits have arrived.
     pub(super) delivered: f64,
-    /// The rate at which bits have arrived or were found to be lost: that at which they passed the bottleneck, if it
-    /// has lost none.
+    /// The rate at which bits have arrived or were found to be lost: that at which they passed the
+    /// bottleneck, if it has lost none.
     pub(super) judged: f64,
 }
 
 impl Path {
-    /// Takes an error list, and keeps as many as tell of `span`. Returns whether it is evidence of the path.
+    /// Takes an error list, and keeps as many as tell of `span`. Returns whether it is evidence of
+    /// the path.
     ///
-    /// A list that comes late, and those that come with it, tell of a pause of either end, or of the control channel. If
-    /// the next one is late as well, then the path is slow.
+    /// A list that comes late, and those that come with it, tell of a pause of either end, or of
+    /// the control channel. If the next one is late as well, then the path is slow.
     pub(super) fn handle(&mut self, now: Instant, feedback: &Feedback, rate: f64, span: Duration) -> bool {
         let pause = self.heard_at.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         let patience = LATE_INTERVALS * (self.interval() + Duration::from_secs_f64(self.packet() / rate.max(1.0)));
@@ -102,13 +105,14 @@ impl Path {
         self.least.get().unwrap_or(UNKNOWN_BASE)
     }
 
-    /// The time in which a change of the rate is known to have had its effect: a round trip, and the pause between error
-    /// lists.
+    /// The time in which a change of the rate is known to have had its effect: a round trip, and
+    /// the pause between error lists.
     pub(super) fn round(&self) -> Duration {
         self.latest(3).unwrap_or(self.base()) + self.interval()
     }
 
-    /// The longest that packets have waited in queues, at the least, in the time of half a round trip.
+    /// The longest that packets have waited in queues, at the least, in the time of half a round
+    /// trip.
     pub(super) fn queue(&self, now: Instant) -> Duration {
         let since = now.checked_sub(self.base() / 2);
         let recent = self.samples.iter().rev().enumerate();
@@ -133,9 +137,10 @@ impl Path {
         if self.lists.len() < 3 {
             return None;
         }
-        // A control channel that repeats a lost packet gives the lists behind it at once. They tell of no less time for
-        // that, but of somewhat less than by this end's interval where the round trip has just become longer. The peer
-        // keeps its shorter interval until it hears of that, and its lists come for a round trip more.
+        // A control channel that repeats a lost packet gives the lists behind it at once. They tell of no
+        // less time for that, but of somewhat less than by this end's interval where the round trip
+        // has just become longer. The peer keeps its shorter interval until it hears of that, and
+        // its lists come for a round trip more.
         let interval = self.lists.iter().map(|list| list.interval).min().unwrap_or_default();
         let least = interval * 3 / 4 * (self.lists.len() - 1) as u32;
         let time = last.at.saturating_duration_since(first.at).max(least).as_secs_f64();
@@ -143,7 +148,8 @@ impl Path {
         Some(Rates { delivered: sum(|list| list.delivered), judged: sum(|list| list.judged) })
     }
 
-    /// The time between a change of the rate and its effect, and the pause between error lists, without a queue.
+    /// The time between a change of the rate and its effect, and the pause between error lists,
+    /// without a queue.
     pub(super) fn empty_round(&self) -> Duration {
         self.base() + self.interval()
     }
@@ -170,7 +176,8 @@ const MAX_LISTS: usize = 256;
 mod tests {
     use super::*;
 
-    /// The control channel stands still, and then gives many lists within less time than one of them tells of.
+    /// The control channel stands still, and then gives many lists within less time than one of
+    /// them tells of.
     #[test]
     fn lists_that_come_at_once_tell_of_their_whole_time() {
         let (mut now, ms) = (Instant::now(), Duration::from_millis(1));
@@ -186,7 +193,8 @@ mod tests {
         assert!(path.rates().is_some_and(|rates| rates.judged > 47e6), "{:?}", path.rates());
     }
 
-    /// The least round trip of the old path is forgotten, and lists come at the pause of before for a round trip more.
+    /// The least round trip of the old path is forgotten, and lists come at the pause of before for
+    /// a round trip more.
     #[test]
     fn path_that_has_become_longer_is_as_fast() {
         let (mut now, ms) = (Instant::now(), Duration::from_millis(1));
@@ -214,7 +222,8 @@ mod tests {
         assert!(longer_at.is_some());
     }
 
-    /// Ten packets for each list, of which the second list takes two for lost that the third one regains.
+    /// Ten packets for each list, of which the second list takes two for lost that the third one
+    /// regains.
     #[test]
     fn regained_segments_count_once() {
         let (mut now, ms) = (Instant::now(), Duration::from_millis(1));

@@ -115,7 +115,8 @@ fn blocks(scene: &Scene<'_>, devices: Vec<Device<'_>>) -> Vec<Block> {
     let mut blocks = Vec::new();
     for ((_, root, _), devices) in groups {
         let slots: BTreeSet<_> = devices.iter().filter_map(|device| device.pci).map(slot).collect();
-        // A card may have functions in several slots (virtual ones do), but all are right below the same port.
+        // A card may have functions in several slots (virtual ones do), but all are right below the same
+        // port.
         let above = |pci| scene.topology.pci_device(pci).and_then(|device| device.parent).unwrap_or(slot(pci));
         let ends: BTreeSet<_> = devices.iter().filter_map(|device| device.pci).map(above).collect();
         let count = devices.len();
@@ -174,7 +175,8 @@ fn link(device: &PciDevice) -> Option<Row> {
     phrases::link(device).map(|link| Row::text(10.0, &cut(&link, CARD * 2), tone))
 }
 
-/// The highest bridge above a function, else its own slot: functions with the same one share a link.
+/// The highest bridge above a function, else its own slot: functions with the same one share a
+/// link.
 fn root(topology: &Topology, pci: PciAddress) -> PciAddress {
     let mut at = pci;
     for _ in 0..DEEPEST {

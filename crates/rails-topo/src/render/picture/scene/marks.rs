@@ -99,8 +99,8 @@ impl<'a> Marks<'a> {
         cells
     }
 
-    /// The letters of the interrupts that a PU serves, with their number if there are several, in at most that many
-    /// columns; those of rails come first, in their colour.
+    /// The letters of the interrupts that a PU serves, with their number if there are several, in
+    /// at most that many columns; those of rails come first, in their colour.
     pub(super) fn letters_of(&self, cpu: CpuId, columns: usize) -> Vec<Cell> {
         let served = self.served.get(&cpu).map_or(&[][..], Vec::as_slice);
         let (of_rails, others): (Vec<&Served>, Vec<&Served>) = served.iter().partition(|served| served.rail.is_some());

@@ -11,7 +11,10 @@ use super::{
     Overlay,
     block::{Block, Kind, Row, Tone},
 };
-use crate::{Topology, render::objects::ObjectTree, render::phrases};
+use crate::{
+    Topology,
+    render::{objects::ObjectTree, phrases},
+};
 use devices::Devices;
 use marks::Marks;
 

@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl<'a> Scene<'a> {
-    /// The outermost objects, and the cores and PUs outside of them; devices go to their localities.
+    /// The outermost objects, and the cores and PUs outside of them; devices go to their
+    /// localities.
     pub(super) fn objects(&self, devices: &mut Devices<'a>) -> Vec<Block> {
         let mut blocks: Vec<Block> = self.tree.outermost.iter().map(|object| self.object(object, devices)).collect();
         blocks.extend(self.tree.cores.iter().map(|core| self.core(core)));

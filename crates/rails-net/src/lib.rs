@@ -48,7 +48,8 @@
 //! system call each (`UDP_SEGMENT`, `UDP_GRO`), headers and payload in places of their own. It
 //! falls back to a call for each datagram where the kernel does not segment. [`UdpSettings`] are
 //! its options read back, with the interface's MTU ([`UdpRoute`]) and whether times of sending are
-//! heeded ([`PacingUse`]); [`UdpStats`] are its figures. It is no [`Lane`]: datagrams are lost, and come in any order.
+//! heeded ([`PacingUse`]); [`UdpStats`] are its figures. It is no [`Lane`]: datagrams are lost, and
+//! come in any order.
 //!
 //! # Privileges
 //! None for the defaults. Binding to a device needs none since Linux 5.7, nor does

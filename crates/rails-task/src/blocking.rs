@@ -12,9 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// The threads that block, one for each task that waits for its event, and one that waits for the next such task. That
-/// one starts its successor, so that all are of the class and on the CPUs of the thread that started the first.
-/// Dropping this ends the tasks that wait for their events, and then the threads.
+/// The threads that block, one for each task that waits for its event, and one that waits for the
+/// next such task. That one starts its successor, so that all are of the class and on the CPUs of
+/// the thread that started the first. Dropping this ends the tasks that wait for their events, and
+/// then the threads.
 #[derive(Debug)]
 pub(crate) struct Blockers(Arc<Pool>);
 
@@ -36,7 +37,8 @@ struct PoolState {
     is_closed: bool,
 }
 
-/// The time limit of one wait, after which a thread sees that its task was cancelled or the queues closed.
+/// The time limit of one wait, after which a thread sees that its task was cancelled or the queues
+/// closed.
 const TIME_LIMIT: Duration = Duration::from_millis(100);
 
 impl Blockers {

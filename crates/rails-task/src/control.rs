@@ -104,7 +104,8 @@ impl Triggered {
         }
     }
 
-    /// Waits while the thread is switched off, and heeds a new share. Returns whether the thread goes on then.
+    /// Waits while the thread is switched off, and heeds a new share. Returns whether the thread
+    /// goes on then.
     fn goes_on(&mut self) -> bool {
         let is_off = || !self.control.is_enabled() && !self.control.is_over();
         if is_off() {

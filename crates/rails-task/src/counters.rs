@@ -1,4 +1,5 @@
-//! Counters of queues. Each thread has its own for the queues on its way, so that a run writes to no shared line.
+//! Counters of queues. Each thread has its own for the queues on its way, so that a run writes to
+//! no shared line.
 
 use super::sync::{AtomicU64, Relaxed};
 use std::time::Duration;
@@ -15,7 +16,8 @@ pub struct QueueStats {
     pub run_below: u64,
     /// Runs that began after the task's [deadline](crate::TaskOptions::run_before).
     pub missed: u64,
-    /// The time that tasks waited; `None` unless the queues are [timed](crate::TaskQueuesBuilder::timed).
+    /// The time that tasks waited; `None` unless the queues are
+    /// [timed](crate::TaskQueuesBuilder::timed).
     pub waits: Option<Waits>,
     /// Tasks that wait in the queue.
     pub waiting: usize,
@@ -56,7 +58,8 @@ impl Counters {
         self.longest_wait.store(self.longest_wait.load(Relaxed).max(nanoseconds), Relaxed);
     }
 
-    /// Adds these to the counters of a queue. `is_here` says whether the thread is one of the queue's object.
+    /// Adds these to the counters of a queue. `is_here` says whether the thread is one of the
+    /// queue's object.
     pub(crate) fn add_to(&self, stats: &mut QueueStats, is_here: bool) {
         let runs = if is_here { &mut stats.run_here } else { &mut stats.run_below };
         *runs += self.runs.load(Relaxed);

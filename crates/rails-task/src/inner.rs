@@ -93,8 +93,8 @@ impl Inner {
         }
     }
 
-    /// Forgets the times of a submission whose run begins. Returns the time that it has waited if that is known, and
-    /// whether it has missed its deadline.
+    /// Forgets the times of a submission whose run begins. Returns the time that it has waited if
+    /// that is known, and whether it has missed its deadline.
     #[inline]
     pub(crate) fn take_stamp(&self, is_timed: bool, clock: impl Fn() -> u64) -> (Option<u64>, bool) {
         let due = self.due();
@@ -139,7 +139,8 @@ impl Inner {
         })
     }
 
-    /// Forgets since when the task polls. Returns whether its home's queue is to forget that it polls.
+    /// Forgets since when the task polls. Returns whether its home's queue is to forget that it
+    /// polls.
     #[inline]
     pub(crate) fn end_polling(&self) -> bool {
         self.polls_since.store(NEVER, Relaxed);

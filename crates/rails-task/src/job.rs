@@ -14,8 +14,8 @@ use std::{
 
 /// The cores that may do work for a thread: CPUs, and the queues by which their threads get it.
 ///
-/// A thread has helpers of its own if [`set_current`](Self::set_current) was called on it; libraries that run there ask
-/// for them by [`current`](Self::current).
+/// A thread has helpers of its own if [`set_current`](Self::set_current) was called on it;
+/// libraries that run there ask for them by [`current`](Self::current).
 #[derive(Debug, Clone)]
 pub struct Helpers {
     queues: TaskQueues,
@@ -35,9 +35,9 @@ struct Place {
 
 /// A piece of work on a value of its owner's: made once, and offered as often as wanted.
 ///
-/// The owner offers a value, and takes it back: done by a helper, or untouched, and then the owner does the work. The
-/// owner never waits for a helper. A helper that holds the value may lose its CPU for long, so an owner that cannot
-/// wait keeps the inputs, and does the work again.
+/// The owner offers a value, and takes it back: done by a helper, or untouched, and then the owner
+/// does the work. The owner never waits for a helper. A helper that holds the value may lose its
+/// CPU for long, so an owner that cannot wait keeps the inputs, and does the work again.
 ///
 /// ```
 /// use rails_task::{Helpers, Taken, TaskQueues};
@@ -83,8 +83,8 @@ thread_local! {
 }
 
 impl Helpers {
-    /// Helpers on these CPUs, as far as they have threads that run tasks: [runners](TaskQueues::attach) or
-    /// [workers](crate::Worker).
+    /// Helpers on these CPUs, as far as they have threads that run tasks:
+    /// [runners](TaskQueues::attach) or [workers](crate::Worker).
     ///
     /// # Errors
     /// [`TaskError`].
@@ -95,8 +95,8 @@ impl Helpers {
         Ok(Self { queues: queues.clone(), place: Arc::new(place), load: None })
     }
 
-    /// Moves the helpers to these CPUs, for all clones; on none, they are not wanted. A job that was made before asks
-    /// for the former CPUs.
+    /// Moves the helpers to these CPUs, for all clones; on none, they are not wanted. A job that
+    /// was made before asks for the former CPUs.
     ///
     /// # Errors
     /// [`TaskError`] if the CPUs are not of this machine.
@@ -119,8 +119,8 @@ impl Helpers {
         self.place.moves.load(Relaxed)
     }
 
-    /// Helpers that are wanted only while their thread is busy, which tells when it [sleeps](Self::set_asleep). The
-    /// thread begins awake.
+    /// Helpers that are wanted only while their thread is busy, which tells when it
+    /// [sleeps](Self::set_asleep). The thread begins awake.
     pub fn while_busy(self, now: Instant) -> Self {
         Self { load: Some(Arc::new(Load::new(now))), ..self }
     }
@@ -132,8 +132,9 @@ impl Helpers {
         }
     }
 
-    /// Whether work is to be offered to the helpers, if there are any: always, or [while](Self::while_busy) the thread
-    /// was awake for at least seven eighths of the last millisecond or has not slept for as long.
+    /// Whether work is to be offered to the helpers, if there are any: always, or
+    /// [while](Self::while_busy) the thread was awake for at least seven eighths of the last
+    /// millisecond or has not slept for as long.
     pub fn are_wanted(&self, now: Instant) -> bool {
         self.load.as_ref().is_none_or(|load| load.is_busy(now)) && !self.place.is_nowhere.load(Relaxed)
     }
@@ -163,7 +164,8 @@ impl Helpers {
         self.job_that_tells(work, || {})
     }
 
-    /// Work that the helpers may do. A helper calls `tell` when it has come to the end, and the value can be taken.
+    /// Work that the helpers may do. A helper calls `tell` when it has come to the end, and the
+    /// value can be taken.
     pub fn job_that_tells<T: Send + 'static>(
         &self,
         work: impl Fn(&mut T) + Send + Sync + 'static,
@@ -231,7 +233,8 @@ impl<T> Job<T> {
     /// Offers a value to the helpers, and wakes one of them that sleeps.
     ///
     /// # Errors
-    /// The value, if the last one was not taken back, the queues are full or closed, or the work has panicked before.
+    /// The value, if the last one was not taken back, the queues are full or closed, or the work
+    /// has panicked before.
     pub fn offer(&self, value: T) -> Result<(), T> {
         let mut slot = lock(&self.slot);
         if !matches!(*slot, Slot::Empty) {

@@ -1,19 +1,23 @@
-//! Task queues on the machine's topology: each task runs on its CPU set, by the nearest core that has time.
+//! Task queues on the machine's topology: each task runs on its CPU set, by the nearest core that
+//! has time.
 //!
-//! PIOMan's idea (Trahay and Denis, "A scalable and generic task scheduling system for communication libraries") is a
-//! queue for each object of the machine, from a PU to the whole machine. A task waits in the queue of the smallest
-//! object that covers its CPUs, and threads that have time run the tasks of their object and of those around it.
+//! PIOMan's idea (Trahay and Denis, "A scalable and generic task scheduling system for
+//! communication libraries") is a queue for each object of the machine, from a PU to the whole
+//! machine. A task waits in the queue of the smallest object that covers its CPUs, and threads that
+//! have time run the tasks of their object and of those around it.
 //!
 //! # Map
-//! [`TaskQueues`] are the queues of a machine, whose [`Objects`] form a tree. [`TaskQueues::task`] makes a [`Task`],
-//! which is submitted as often as wanted; [`TaskOptions`] give it a priority, a deadline, or a variant that blocks
-//! instead of polling for long. A [`Job`] is work on a value, which a thread offers to its [`Helpers`] while it is
-//! busy. [`QueueStats`] are the counters of a queue.
+//! [`TaskQueues`] are the queues of a machine, whose [`Objects`] form a tree. [`TaskQueues::task`]
+//! makes a [`Task`], which is submitted as often as wanted; [`TaskOptions`] give it a priority, a
+//! deadline, or a variant that blocks instead of polling for long. A [`Job`] is work on a value,
+//! which a thread offers to its [`Helpers`] while it is busy. [`QueueStats`] are the counters of a
+//! queue.
 //!
-//! Three triggers run tasks. [`TaskQueues::attach`] makes a [`Runner`] of the calling thread, which runs tasks when its
-//! owner says so, and when it waits for one. A [`Worker`] is a thread of its own in the idle class (`SCHED_IDLE`). A
-//! [`TimerTrigger`] takes the CPU from threads that compute, once in each period while a task polls, and at deadlines.
-//! Workers and timers are switched on and off at run time, and limited to a share of a CPU's time.
+//! Three triggers run tasks. [`TaskQueues::attach`] makes a [`Runner`] of the calling thread, which
+//! runs tasks when its owner says so, and when it waits for one. A [`Worker`] is a thread of its
+//! own in the idle class (`SCHED_IDLE`). A [`TimerTrigger`] takes the CPU from threads that
+//! compute, once in each period while a task polls, and at deadlines. Workers and timers are
+//! switched on and off at run time, and limited to a share of a CPU's time.
 //!
 //! # Smallest use
 //! ```
@@ -36,10 +40,10 @@
 //! ```
 //!
 //! # Costs
-//! To submit and run a task allocates nothing, and takes some 60 ns where one atomic addition takes 5 ns (measured by
-//! `cargo bench --bench task_queues`). An empty queue is seen without a lock. Tasks with a deadline, and those whose
-//! CPUs are not all of an object's, are queued under a lock. While nothing is queued, no timer runs, and no thread
-//! wakes.
+//! To submit and run a task allocates nothing, and takes some 60 ns where one atomic addition takes
+//! 5 ns (measured by `cargo bench --bench task_queues`). An empty queue is seen without a lock.
+//! Tasks with a deadline, and those whose CPUs are not all of an object's, are queued under a lock.
+//! While nothing is queued, no timer runs, and no thread wakes.
 //!
 //! # Privileges
 //! None.

@@ -40,8 +40,8 @@ impl Load {
         }
     }
 
-    /// Whether the thread has more to do than it has time: it was awake for seven eighths of the last period, or has
-    /// not slept for as long as a period.
+    /// Whether the thread has more to do than it has time: it was awake for seven eighths of the
+    /// last period, or has not slept for as long as a period.
     pub(crate) fn is_busy(&self, now: Instant) -> bool {
         let since = Duration::from_nanos(self.nanoseconds(now).saturating_sub(self.since.load(Relaxed)));
         match self.is_asleep.load(Relaxed) {

@@ -43,7 +43,8 @@ fn assert_smallest(queues: &TaskQueues, cpus: &CpuSet) {
     assert_eq!(home, smallest, "for CPUs {cpus}");
 }
 
-/// The objects are a tree: each lies inside its parent, beside its siblings, and the PUs are its leaves.
+/// The objects are a tree: each lies inside its parent, beside its siblings, and the PUs are its
+/// leaves.
 fn assert_tree(machine: &Topology, queues: &TaskQueues) {
     let objects = queues.objects();
     for (id, object) in objects.iter() {

@@ -183,7 +183,8 @@ fn blocked_task_is_queued_once() {
         let submitter = thread::spawn(move || submitted.submit());
         let is_blocked = state.block() == End::Blocked;
         let resumes = is_blocked && state.resume();
-        // The task was submitted before it could block, or while it was blocked, or once it was queued again.
+        // The task was submitted before it could block, or while it was blocked, or once it was queued
+        // again.
         let submit = submitter.join().unwrap();
         let pushes = [!is_blocked, resumes, submit == Submit::Queue].into_iter().filter(|pushed| *pushed).count();
         assert_eq!(pushes, 1, "{submit:?}, blocked: {is_blocked}, resumed: {resumes}");

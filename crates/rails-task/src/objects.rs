@@ -43,7 +43,8 @@ pub enum ObjectKind {
 pub struct Objects(Vec<Object>);
 
 impl Objects {
-    /// The objects of the online CPUs. An object that crosses a larger one, as some machines report, has no queue.
+    /// The objects of the online CPUs. An object that crosses a larger one, as some machines
+    /// report, has no queue.
     pub fn of(topology: &Topology) -> Self {
         let online = topology.online_cpus();
         let mut found = vec![(ObjectKind::Machine, online.clone())];

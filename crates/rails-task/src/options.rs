@@ -38,25 +38,29 @@ impl TaskOptions {
         self
     }
 
-    /// The first run after a submission is to begin within this time, which is above zero. Default: no deadline.
+    /// The first run after a submission is to begin within this time, which is above zero. Default:
+    /// no deadline.
     ///
     /// A task whose deadline is over is taken before the others of its queue, and counted as
-    /// [missed](crate::QueueStats::missed). A [`TimerTrigger`](crate::TimerTrigger) runs it at its deadline if no
-    /// other thread has done so. A task that is masked past its deadline misses it. Such a task is queued under a lock,
-    /// and the clock is read when it is submitted and run.
+    /// [missed](crate::QueueStats::missed). A [`TimerTrigger`](crate::TimerTrigger) runs it at its
+    /// deadline if no other thread has done so. A task that is masked past its deadline misses
+    /// it. Such a task is queued under a lock, and the clock is read when it is submitted and
+    /// run.
     pub fn run_before(mut self, time: Duration) -> Self {
         self.run_before = Some(time);
         self
     }
 
-    /// Lets a task that polls block instead once it has polled in vain for the time `after`: threads stop polling it,
-    /// and a thread of its own calls `wait`, which blocks until the event that the task polls for, as `poll(2)` does.
-    /// Then the task runs again, and polls anew. Default: a task polls as long as it wants to.
+    /// Lets a task that polls block instead once it has polled in vain for the time `after`:
+    /// threads stop polling it, and a thread of its own calls `wait`, which blocks until the
+    /// event that the task polls for, as `poll(2)` does. Then the task runs again, and polls
+    /// anew. Default: a task polls as long as it wants to.
     ///
-    /// `wait` gets a time limit, of 100 ms, and returns whether the event has come. A thread calls it again until the
-    /// event comes, the task is submitted or cancelled, or the queues are closed. `wait` runs in the scheduling class
-    /// and on the CPUs of the thread that made the first such task, not on the task's. If the task is submitted while
-    /// `wait` blocks, two threads may call it at a time. If `wait` panics, the task is over.
+    /// `wait` gets a time limit, of 100 ms, and returns whether the event has come. A thread calls
+    /// it again until the event comes, the task is submitted or cancelled, or the queues are
+    /// closed. `wait` runs in the scheduling class and on the CPUs of the thread that made the
+    /// first such task, not on the task's. If the task is submitted while `wait` blocks, two
+    /// threads may call it at a time. If `wait` panics, the task is over.
     pub fn blocking(mut self, after: Duration, wait: impl Fn(Duration) -> bool + Send + Sync + 'static) -> Self {
         self.blocking = Some(Blocking { after, wait: Box::new(wait) });
         self

@@ -17,7 +17,8 @@ use std::{
 pub(crate) struct Queue {
     /// The tasks that every thread of the object may run, by priority.
     rings: [ArrayQueue<Arc<Inner>>; 2],
-    /// The tasks that only some threads of the object may run, with a deadline, or whose ring was full, by priority.
+    /// The tasks that only some threads of the object may run, with a deadline, or whose ring was
+    /// full, by priority.
     others: Mutex<[VecDeque<Arc<Inner>>; 2]>,
     /// The number of `others`, so that an empty list is seen without the lock.
     other_count: AtomicUsize,
@@ -81,9 +82,10 @@ impl Queue {
         self.rings.iter().map(ArrayQueue::len).sum::<usize>() + self.other_count.load(Relaxed)
     }
 
-    /// Takes the tasks that wait and are allowed: those whose deadline is over, then the urgent ones, then the others.
-    /// Tasks that come meanwhile are not among them, unless their deadline is over. Returns whether the pass has come
-    /// to the end, because `goes_on` was true before each task.
+    /// Takes the tasks that wait and are allowed: those whose deadline is over, then the urgent
+    /// ones, then the others. Tasks that come meanwhile are not among them, unless their
+    /// deadline is over. Returns whether the pass has come to the end, because `goes_on` was
+    /// true before each task.
     #[inline]
     pub(crate) fn drain(
         &self,
@@ -124,7 +126,8 @@ impl Queue {
     ) -> bool {
         let mut count = self.others()[priority].len();
         while count > 0 {
-            // A task that has come meanwhile, and is taken instead of one of these, is news: there is another pass.
+            // A task that has come meanwhile, and is taken instead of one of these, is news: there is another
+            // pass.
             count = count.saturating_sub(self.drain_overdue(clock, is_allowed, goes_on, then)[priority]);
             if !goes_on() {
                 return false;
@@ -140,7 +143,8 @@ impl Queue {
         true
     }
 
-    /// Takes the tasks whose deadline is over, the most overdue first. Returns their numbers, by priority.
+    /// Takes the tasks whose deadline is over, the most overdue first. Returns their numbers, by
+    /// priority.
     #[inline]
     fn drain_overdue(
         &self,

@@ -79,7 +79,8 @@ impl Queues {
         self.put_back(inner);
     }
 
-    /// Queues a task again that was held back or has waited for its event: there is always room for it.
+    /// Queues a task again that was held back or has waited for its event: there is always room for
+    /// it.
     pub(crate) fn put_back(&self, inner: &Arc<Inner>) {
         let object = self.push_always(inner);
         self.queue(object).put_back.fetch_add(1, Relaxed);
@@ -88,8 +89,8 @@ impl Queues {
         let _ = self.end_if_closed(inner);
     }
 
-    /// Queues a task again that polls, for the first time or not. A worker goes on with it; if another thread leaves
-    /// it, a worker is woken.
+    /// Queues a task again that polls, for the first time or not. A worker goes on with it; if
+    /// another thread leaves it, a worker is woken.
     pub(crate) fn put_back_polling(&self, inner: &Arc<Inner>, is_by_worker: bool, is_first: bool) {
         let object = self.push_always(inner);
         // The thread that closes the queues finds the task, or this one ends it.
@@ -172,7 +173,8 @@ impl Queues {
         }
     }
 
-    /// A task was put into the queue of an object: the nearest thread that sleeps and may run it is woken.
+    /// A task was put into the queue of an object: the nearest thread that sleeps and may run it is
+    /// woken.
     #[inline]
     fn announce(&self, inner: &Inner, object: ObjectId, near: ObjectId) {
         self.queue(object).news.add();
@@ -219,7 +221,8 @@ impl Queues {
         })
     }
 
-    /// A task that came while the queues were closed may have come behind the others, which were cancelled.
+    /// A task that came while the queues were closed may have come behind the others, which were
+    /// cancelled.
     #[inline]
     fn end_if_closed(&self, inner: &Arc<Inner>) -> Result<(), SubmitError> {
         // The flag is in one order with the news.

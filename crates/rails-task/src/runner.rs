@@ -18,8 +18,9 @@ use rails_bind::{Property, Unheld};
 use rails_topo::CpuSet;
 use std::{cell::Cell, marker::PhantomData, sync::Arc, time::Duration};
 
-/// The calling thread as one that runs tasks: those of the smallest object that covers the thread's CPUs, and of the
-/// objects around it. It never runs one that is not allowed on each of the thread's CPUs.
+/// The calling thread as one that runs tasks: those of the smallest object that covers the thread's
+/// CPUs, and of the objects around it. It never runs one that is not allowed on each of the
+/// thread's CPUs.
 #[derive(Debug)]
 pub struct Runner {
     queues: Arc<Queues>,
@@ -46,11 +47,12 @@ pub struct Pass {
 }
 
 impl TaskQueues {
-    /// Makes the calling thread one that runs tasks. It is woken from [`Runner::sleep`] when a task comes.
+    /// Makes the calling thread one that runs tasks. It is woken from [`Runner::sleep`] when a task
+    /// comes.
     ///
     /// The thread has to stay on its CPUs as long as it runs tasks: bind it before
-    /// ([`rails_bind::thread::bind_current`]). One whose CPUs the system does not tell may be on any CPU of the
-    /// machine, and runs only tasks that are allowed everywhere.
+    /// ([`rails_bind::thread::bind_current`]). One whose CPUs the system does not tell may be on
+    /// any CPU of the machine, and runs only tasks that are allowed everywhere.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -59,9 +61,10 @@ impl TaskQueues {
         self.attach_with(move || thread.unpark())
     }
 
-    /// As [`attach`](Self::attach), for a thread that sleeps in a place of its own, as in the runtime's: `wake` ends a
-    /// sleep there, or the next one if it has not begun. `wake` may not call these queues, which are locked meanwhile.
-    /// [`Runner::begin_sleep`] has to say that the thread may sleep.
+    /// As [`attach`](Self::attach), for a thread that sleeps in a place of its own, as in the
+    /// runtime's: `wake` ends a sleep there, or the next one if it has not begun. `wake` may
+    /// not call these queues, which are locked meanwhile. [`Runner::begin_sleep`] has to say
+    /// that the thread may sleep.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -99,16 +102,16 @@ impl TaskQueues {
 }
 
 impl Runner {
-    /// Runs the tasks that wait in the queue of the thread's object and then in those of the objects around it. Those
-    /// that come meanwhile, polling tasks among them, wait for the next pass. Runs none while the thread's CPUs are
-    /// offline.
+    /// Runs the tasks that wait in the queue of the thread's object and then in those of the
+    /// objects around it. Those that come meanwhile, polling tasks among them, wait for the
+    /// next pass. Runs none while the thread's CPUs are offline.
     #[inline]
     pub fn run(&self) -> Pass {
         self.run_while(|_| true)
     }
 
-    /// As [`run`](Self::run), as long as `goes_on` says so before each task, which gets the pass so far. Tasks that are
-    /// left keep the thread from [sleeping](Self::begin_sleep).
+    /// As [`run`](Self::run), as long as `goes_on` says so before each task, which gets the pass so
+    /// far. Tasks that are left keep the thread from [sleeping](Self::begin_sleep).
     #[inline]
     pub fn run_while(&self, goes_on: impl Fn(&Pass) -> bool) -> Pass {
         let pass = Cell::new(Pass::default());
@@ -136,7 +139,8 @@ impl Runner {
         pass.get()
     }
 
-    /// Submits a task. Of the threads that sleep and may run it, the one nearest to this thread is woken.
+    /// Submits a task. Of the threads that sleep and may run it, the one nearest to this thread is
+    /// woken.
     ///
     /// # Errors
     /// [`SubmitError`].
@@ -155,8 +159,8 @@ impl Runner {
         }
     }
 
-    /// Sleeps until a task comes that this thread may run, or the time is over, if there is a time. The sleep may end
-    /// early.
+    /// Sleeps until a task comes that this thread may run, or the time is over, if there is a time.
+    /// The sleep may end early.
     pub fn sleep(&self, time: Option<Duration>) {
         if !self.begin_sleep() {
             return;
@@ -169,21 +173,22 @@ impl Runner {
         self.end_sleep();
     }
 
-    /// Whether the thread is on its CPUs. The kernel lets a thread run anywhere whose CPUs go offline, also after they
-    /// are back, so this binds the thread again.
+    /// Whether the thread is on its CPUs. The kernel lets a thread run anywhere whose CPUs go
+    /// offline, also after they are back, so this binds the thread again.
     #[inline]
     fn is_in_place(&self) -> bool {
         is_on(&self.sleeper.cpus) || is_bound_again(&self.sleeper.cpus)
     }
 
-    /// Says that the thread is about to sleep. Returns whether it may: there is no task that the last [pass](Self::run)
-    /// has not seen. From then on a task that comes wakes it, and so does the end of the queues; if they are closed
-    /// already, the first call returns `false`.
+    /// Says that the thread is about to sleep. Returns whether it may: there is no task that the
+    /// last [pass](Self::run) has not seen. From then on a task that comes wakes it, and so
+    /// does the end of the queues; if they are closed already, the first call returns `false`.
     pub fn begin_sleep(&self) -> bool {
         self.fall_asleep(|| self.path().zip(&self.seen).any(|(queue, seen)| self.news(queue) != seen.get()))
     }
 
-    /// As [`begin_sleep`](Self::begin_sleep), with other news. The closing of the queues is among them, once.
+    /// As [`begin_sleep`](Self::begin_sleep), with other news. The closing of the queues is among
+    /// them, once.
     pub(crate) fn fall_asleep(&self, has_news: impl FnOnce() -> bool) -> bool {
         let has_news = || self.is_closed() && !self.has_seen_end.replace(true) || has_news();
         self.sleeper.fall_asleep(&self.queues.of_objects, has_news)
@@ -213,8 +218,9 @@ impl Runner {
         }
     }
 
-    /// Says that the thread is awake. Returns whether a task has woken it: no other thread was woken for that task, so
-    /// the caller [runs](Self::run) tasks before it does anything that takes long.
+    /// Says that the thread is awake. Returns whether a task has woken it: no other thread was
+    /// woken for that task, so the caller [runs](Self::run) tasks before it does anything that
+    /// takes long.
     pub fn end_sleep(&self) -> bool {
         !self.sleeper.end_sleep(&self.queues.of_objects)
     }

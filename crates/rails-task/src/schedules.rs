@@ -1,4 +1,5 @@
-//! Queues and triggers in random schedules of their threads, by shuttle: it finds a thread that waits for ever.
+//! Queues and triggers in random schedules of their threads, by shuttle: it finds a thread that
+//! waits for ever.
 
 use crate::{budget, error, objects};
 
@@ -386,7 +387,8 @@ fn timer_runs_tasks_at_their_deadline() {
     });
 }
 
-/// A task polls, and blocks for its event. Meanwhile the event comes, it is cancelled, or the queues are closed.
+/// A task polls, and blocks for its event. Meanwhile the event comes, it is cancelled, or the
+/// queues are closed.
 #[test]
 fn blocked_task_resumes_or_ends() {
     let event_comes = |_: &Machine, _: &Task, event: &AtomicBool| event.store(true, SeqCst);

@@ -53,7 +53,8 @@ impl Sleeper {
         inner.allows(&self.cpus)
     }
 
-    /// The thread falls asleep unless there are news. Returns whether it may. `queues` are those of all objects.
+    /// The thread falls asleep unless there are news. Returns whether it may. `queues` are those of
+    /// all objects.
     pub(crate) fn fall_asleep(&self, queues: &[Queue], has_news: impl FnOnce() -> bool) -> bool {
         self.asleep.fall(self.counts(queues), has_news)
     }

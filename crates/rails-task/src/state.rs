@@ -1,4 +1,5 @@
-//! The state of a task: a queue holds it, a thread runs it, and its owner may submit, mask or cancel it at any time.
+//! The state of a task: a queue holds it, a thread runs it, and its owner may submit, mask or
+//! cancel it at any time.
 
 use super::sync::{AcqRel, Acquire, AtomicU8, Relaxed};
 

@@ -1,5 +1,5 @@
-//! The primitives of the state machines, and the thread's place: the standard library's, for which the models put
-//! loom's and shuttle's.
+//! The primitives of the state machines, and the thread's place: the standard library's, for which
+//! the models put loom's and shuttle's.
 
 pub(crate) use std::{
     sync::{
@@ -13,8 +13,8 @@ pub(crate) use std::{
     thread::{self, Thread},
 };
 
-/// Orders the [`SeqCst`] accesses before it and those behind it. The language orders them anyway, so that nothing is to
-/// be done; loom takes them for [`AcqRel`], and has a fence here.
+/// Orders the [`SeqCst`] accesses before it and those behind it. The language orders them anyway,
+/// so that nothing is to be done; loom takes them for [`AcqRel`], and has a fence here.
 #[inline]
 pub(crate) fn order_accesses() {}
 

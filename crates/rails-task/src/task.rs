@@ -4,8 +4,8 @@ use super::{error::SubmitError, inner::Inner, objects::ObjectId, queues::Queues,
 use rails_topo::CpuSet;
 use std::{fmt, sync::Arc};
 
-/// A piece of work with a CPU set, made once and submitted as often as wanted: a submission allocates nothing. Clones
-/// are the same task.
+/// A piece of work with a CPU set, made once and submitted as often as wanted: a submission
+/// allocates nothing. Clones are the same task.
 #[derive(Clone)]
 pub struct Task {
     pub(crate) inner: Arc<Inner>,
@@ -13,8 +13,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// Puts the task into its queue, and wakes the nearest thread that sleeps and may run it. A task that is queued
-    /// already stays there; one that runs is queued again after its run.
+    /// Puts the task into its queue, and wakes the nearest thread that sleeps and may run it. A
+    /// task that is queued already stays there; one that runs is queued again after its run.
     ///
     /// # Errors
     /// [`SubmitError`]. The task is as before.
@@ -35,7 +35,8 @@ impl Task {
         }
     }
 
-    /// Ends the task: it does not run again. A run that has begun comes to its end. Returns whether it was pending.
+    /// Ends the task: it does not run again. A run that has begun comes to its end. Returns whether
+    /// it was pending.
     pub fn cancel(&self) -> bool {
         let was_pending = self.inner.state.cancel();
         // A thread that runs it does the same at the end.
@@ -44,8 +45,8 @@ impl Task {
         was_pending
     }
 
-    /// Keeps the task from running for now: it may be submitted, and runs once it is masked no more. A run that has
-    /// begun comes to its end.
+    /// Keeps the task from running for now: it may be submitted, and runs once it is masked no
+    /// more. A run that has begun comes to its end.
     pub fn mask(&self) {
         self.inner.state.mask();
     }

@@ -39,8 +39,8 @@ impl TaskQueues {
         TaskQueuesBuilder { room: 256, is_timed: false }
     }
 
-    /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest object that covers
-    /// them. Work that panics ends its task, and nothing else.
+    /// A task that may run on these CPUs and on no others. It waits in the queue of the smallest
+    /// object that covers them. Work that panics ends its task, and nothing else.
     ///
     /// # Errors
     /// [`TaskError`].
@@ -88,13 +88,15 @@ impl TaskQueues {
         &self.queues.objects
     }
 
-    /// The counters of an object's queue, which are not of one instant while tasks are submitted and run.
+    /// The counters of an object's queue, which are not of one instant while tasks are submitted
+    /// and run.
     pub fn stats(&self, object: ObjectId) -> QueueStats {
         self.queues.stats(object)
     }
 
-    /// Takes no more tasks, and cancels those that wait. Runs that have begun come to their end. A masked task may stay
-    /// pending until it is unmasked or cancelled. A thread that blocks for an event ends within its time limit.
+    /// Takes no more tasks, and cancels those that wait. Runs that have begun come to their end. A
+    /// masked task may stay pending until it is unmasked or cancelled. A thread that blocks for
+    /// an event ends within its time limit.
     pub fn close(&self) {
         self.queues.close();
         self.blockers.close();
@@ -109,8 +111,8 @@ impl TaskQueuesBuilder {
         self
     }
 
-    /// Measures how long tasks wait ([`QueueStats::waits`]), by two readings of the clock for each submission, which
-    /// take some 20 ns each. Default: no.
+    /// Measures how long tasks wait ([`QueueStats::waits`]), by two readings of the clock for each
+    /// submission, which take some 20 ns each. Default: no.
     pub fn timed(mut self, is_timed: bool) -> Self {
         self.is_timed = is_timed;
         self

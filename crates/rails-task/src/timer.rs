@@ -11,10 +11,11 @@ use super::{
 use rails_bind::thread::ThreadPlacement;
 use std::time::Duration;
 
-/// A thread that runs the tasks of an object and of those around it once in each period while one of them polls, and at
-/// the [deadline](crate::TaskOptions::run_before) of one that has not run by then. It is bound to the object's CPUs, in
-/// the scheduling class of the thread that started it, so it takes the CPU from threads that compute. While no task
-/// polls or has a deadline it sleeps, without a timer. Dropping it ends it, after the task that it runs.
+/// A thread that runs the tasks of an object and of those around it once in each period while one
+/// of them polls, and at the [deadline](crate::TaskOptions::run_before) of one that has not run by
+/// then. It is bound to the object's CPUs, in the scheduling class of the thread that started it,
+/// so it takes the CPU from threads that compute. While no task polls or has a deadline it sleeps,
+/// without a timer. Dropping it ends it, after the task that it runs.
 #[derive(Debug)]
 pub struct TimerTrigger(TriggerThread);
 
@@ -42,8 +43,8 @@ impl TimerTrigger {
         self.0.object()
     }
 
-    /// Switches the timer on or off. Switched off it runs no task, after the one that it runs, and uses no CPU; tasks
-    /// wait for other threads. Default: on.
+    /// Switches the timer on or off. Switched off it runs no task, after the one that it runs, and
+    /// uses no CPU; tasks wait for other threads. Default: on.
     pub fn set_enabled(&self, is_enabled: bool) {
         self.0.set_enabled(is_enabled);
     }
@@ -53,7 +54,8 @@ impl TimerTrigger {
         self.0.is_enabled()
     }
 
-    /// Limits the timer to a share of one CPU's time, as [`Worker::set_budget`](crate::Worker::set_budget) does.
+    /// Limits the timer to a share of one CPU's time, as
+    /// [`Worker::set_budget`](crate::Worker::set_budget) does.
     ///
     /// # Errors
     /// [`BudgetError`]. The limit is as before.

@@ -1,5 +1,5 @@
-//! Sleep without lost wake-ups: a submitter puts a task into a queue and then looks for sleepers; a thread says that it
-//! sleeps and then looks at the queues. One of them sees the other.
+//! Sleep without lost wake-ups: a submitter puts a task into a queue and then looks for sleepers; a
+//! thread says that it sleeps and then looks at the queues. One of them sees the other.
 
 use super::sync::{AtomicBool, AtomicU64, AtomicUsize, SeqCst, order_accesses};
 
@@ -39,8 +39,8 @@ impl Sleepers {
 }
 
 impl Asleep {
-    /// The thread falls asleep, unless there are news that it does not know. Returns whether it may. The thread is
-    /// counted among the sleepers of each queue whose news it wants.
+    /// The thread falls asleep, unless there are news that it does not know. Returns whether it
+    /// may. The thread is counted among the sleepers of each queue whose news it wants.
     pub(crate) fn fall<'a>(
         &self,
         sleepers: impl Iterator<Item = &'a Sleepers> + Clone,
@@ -62,7 +62,8 @@ impl Asleep {
         self.0.load(SeqCst)
     }
 
-    /// The thread sleeps no more, or the caller is to wake it. Returns whether it slept: one caller alone wakes it.
+    /// The thread sleeps no more, or the caller is to wake it. Returns whether it slept: one caller
+    /// alone wakes it.
     pub(crate) fn wake<'a>(&self, sleepers: impl Iterator<Item = &'a Sleepers>) -> bool {
         let slept = self.0.swap(false, SeqCst);
         if slept {

@@ -10,9 +10,10 @@ use super::{
 };
 use rails_bind::thread::{SchedulingClass, ThreadPlacement};
 
-/// A thread that runs tasks of an object and of those around it: bound to the object's CPUs, and in the idle class
-/// (`SCHED_IDLE`), so that it gets the time that no other thread wants. It polls as long as a task polls, and sleeps
-/// while none is queued. Dropping it ends it, after the task that it runs.
+/// A thread that runs tasks of an object and of those around it: bound to the object's CPUs, and in
+/// the idle class (`SCHED_IDLE`), so that it gets the time that no other thread wants. It polls as
+/// long as a task polls, and sleeps while none is queued. Dropping it ends it, after the task that
+/// it runs.
 #[derive(Debug)]
 pub struct Worker(TriggerThread);
 
@@ -37,8 +38,8 @@ impl Worker {
         self.0.object()
     }
 
-    /// Switches the worker on or off. Switched off it runs no task, after the one that it runs, and uses no CPU; tasks
-    /// wait for other threads. Default: on.
+    /// Switches the worker on or off. Switched off it runs no task, after the one that it runs, and
+    /// uses no CPU; tasks wait for other threads. Default: on.
     pub fn set_enabled(&self, is_enabled: bool) {
         self.0.set_enabled(is_enabled);
     }
@@ -48,9 +49,9 @@ impl Worker {
         self.0.is_enabled()
     }
 
-    /// Limits the worker to a share of one CPU's time: 0.001 to 1. By the thread's own clock, it uses no more than its
-    /// share of 10 ms at once, and then sleeps until its share amounts to the time used. One task is not interrupted.
-    /// Default: 1, no limit.
+    /// Limits the worker to a share of one CPU's time: 0.001 to 1. By the thread's own clock, it
+    /// uses no more than its share of 10 ms at once, and then sleeps until its share amounts to
+    /// the time used. One task is not interrupted. Default: 1, no limit.
     ///
     /// # Errors
     /// [`BudgetError`]. The limit is as before.

@@ -87,8 +87,8 @@ fn cpus_outside_the_machine_are_refused() {
     });
 }
 
-/// A machine with two CPUs behind this thread's. This thread runs no task that only those may run, also if the task
-/// waits in the queue of the whole machine.
+/// A machine with two CPUs behind this thread's. This thread runs no task that only those may run,
+/// also if the task waits in the queue of the whole machine.
 #[test]
 fn partial_set_waits_at_the_object_around_it() {
     let (_, cpu) = here(1);
@@ -211,8 +211,8 @@ fn worker_wakes_and_polls() {
     assert!(task.is_pending(), "nobody runs it");
 }
 
-/// Threads on each CPU and one that may run anywhere, and tasks of every set of two CPUs: none runs outside its set,
-/// and each submission is followed by a run.
+/// Threads on each CPU and one that may run anywhere, and tasks of every set of two CPUs: none runs
+/// outside its set, and each submission is followed by a run.
 #[test]
 fn no_task_runs_outside_its_cpus() {
     let topology = Topology::detect().expect("this machine can be read");

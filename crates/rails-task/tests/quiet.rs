@@ -1,4 +1,5 @@
-//! While nothing is pending, no thread of a trigger wakes. The only test of its process: it looks at all threads.
+//! While nothing is pending, no thread of a trigger wakes. The only test of its process: it looks
+//! at all threads.
 
 use rails_bind::{
     thread::Tid,
@@ -36,7 +37,8 @@ fn triggers_sleep_while_nothing_is_pending() {
     }
 }
 
-/// The threads come to rest: for a tenth of a second, none of them sleeps anew. A timer would have done so 1,000 times.
+/// The threads come to rest: for a tenth of a second, none of them sleeps anew. A timer would have
+/// done so 1,000 times.
 fn assert_still(when: &str) {
     let mut before = sleeps();
     for _ in 0..100 {

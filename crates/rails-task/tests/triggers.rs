@@ -1,4 +1,5 @@
-//! Deadlines, blocking variants, timers, and triggers that are switched off or have a budget, with real threads.
+//! Deadlines, blocking variants, timers, and triggers that are switched off or have a budget, with
+//! real threads.
 
 use rails_bind::thread::bind_current;
 use rails_task::{
@@ -218,7 +219,8 @@ fn worker_that_is_off_runs_nothing() {
     assert_ne!(news.recv().expect("the worker runs it"), owner);
 }
 
-/// A worker that has used its budget for half a minute stands still, until its budget is larger or it is dropped.
+/// A worker that has used its budget for half a minute stands still, until its budget is larger or
+/// it is dropped.
 #[test]
 fn used_budget_is_slept_off() {
     let machine = Machine::here();
@@ -277,7 +279,8 @@ fn task_blocks_once_it_has_polled_in_vain() {
     }
 }
 
-/// Several tasks block at a time, each with its own thread. Some are cancelled, and the others end with the queues.
+/// Several tasks block at a time, each with its own thread. Some are cancelled, and the others end
+/// with the queues.
 #[test]
 fn blocked_tasks_end_when_cancelled_or_closed() {
     let machine = Machine::here();

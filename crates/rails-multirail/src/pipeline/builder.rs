@@ -6,8 +6,7 @@ use super::{
     ends::{Input, Output},
     error::StartError,
     meter::Meter,
-    running::{RunningPipeline, StageTask, StopHandle},
-    sync::AtomicWaker,
+    running::{RunningPipeline, Signals, StageTask},
 };
 use crate::runtime::RailRuntime;
 use rails_bind::memory::{BufferOptions, MemoryError};
@@ -73,8 +72,7 @@ struct Parts<'r> {
     zero: Instant,
     /// The number of stages that have ended.
     ended: Arc<AtomicUsize>,
-    joiner: Arc<AtomicWaker>,
-    stop: StopHandle,
+    signals: Signals,
     stages: Vec<Described<'r>>,
     starts: Vec<Box<dyn FnOnce() -> StageTask + 'r>>,
     /// The first fault of the description.
@@ -115,7 +113,7 @@ impl Pipeline<'_> {
     /// # Errors
     /// [`StartError`], the first fault of the description. No stage has run.
     pub fn start(self) -> Result<RunningPipeline, StartError> {
-        let Parts { builder, joiner, stop, stages, starts, fault, .. } = self.0;
+        let Parts { builder, signals, stages, starts, fault, .. } = self.0;
         if let Some(fault) = fault {
             return Err(fault);
         }
@@ -123,7 +121,7 @@ impl Pipeline<'_> {
         let zero = Instant::now();
         let tasks = starts.into_iter().map(|start| start()).collect();
         let PipelineBuilder { name, end_limit, stall_limit, .. } = builder;
-        Ok(RunningPipeline::new(name, zero, joiner, stop, stages, tasks, end_limit, stall_limit))
+        Ok(RunningPipeline::new(name, zero, signals, stages, tasks, end_limit, stall_limit))
     }
 }
 
@@ -171,14 +169,13 @@ impl PipelineBuilder {
             builder: self,
             zero: Instant::now(),
             ended: Arc::default(),
-            joiner: Arc::default(),
-            stop: StopHandle::default(),
+            signals: Signals::default(),
             stages: Vec::new(),
             starts: Vec::new(),
             fault: None,
         };
         let last = parts.described(name.into(), runtime);
-        let stop = parts.stop.clone();
+        let stop = parts.signals.stop.clone();
         let make = move |output, end: StageEnd| {
             runtime.spawn_local(move || async move { end.after(stop.ends(async { stage(output).await })).await })
         };
@@ -299,7 +296,7 @@ impl Link {
 
 impl<'r> Parts<'r> {
     fn described(&self, name: String, runtime: &'r RailRuntime) -> Described<'r> {
-        Described { runtime, meter: Meter::new(name, self.zero, self.joiner.clone()), buffers: None }
+        Described { runtime, meter: Meter::new(name, self.zero, self.signals.joiner.clone()), buffers: None }
     }
 
     fn end_of(&self, stage: &Described<'_>) -> StageEnd {

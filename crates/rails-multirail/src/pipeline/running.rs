@@ -29,15 +29,22 @@ pub(super) type StageTask = RailTask<Result<(), Box<dyn Error + Send + Sync>>>;
 #[derive(Debug, Clone, Default)]
 pub struct StopHandle(Arc<Notify>);
 
+/// The signals between a pipeline and its stages.
+#[derive(Debug, Default)]
+pub(super) struct Signals {
+    /// Woken by a stage that stops reading.
+    pub(super) joiner: Arc<AtomicWaker>,
+    /// Ends the source.
+    pub(super) stop: StopHandle,
+}
+
 /// A pipeline that runs. Dropping it aborts its stages, each at its next await.
 #[derive(Debug)]
 pub struct RunningPipeline {
     name: String,
     /// The time of the start.
     zero: Instant,
-    /// Woken by a stage that stops reading.
-    joiner: Arc<AtomicWaker>,
-    stop: StopHandle,
+    signals: Signals,
     /// The stages' meters, from the source to the sink; so are the lists below.
     meters: Vec<Arc<Meter>>,
     /// The buffers of each stage's output.
@@ -75,8 +82,7 @@ impl RunningPipeline {
     pub(super) fn new(
         name: String,
         zero: Instant,
-        joiner: Arc<AtomicWaker>,
-        stop: StopHandle,
+        signals: Signals,
         stages: Vec<(Arc<Meter>, Option<Buffers>)>,
         tasks: Vec<StageTask>,
         end_limit: Duration,
@@ -85,7 +91,7 @@ impl RunningPipeline {
         let (meters, buffers) = stages.into_iter().unzip();
         let outcomes = tasks.iter().map(|_| None).collect();
         let aborted = vec![None; tasks.len()];
-        Self { name, zero, joiner, stop, meters, buffers, tasks, outcomes, aborted, end_limit, stall_limit }
+        Self { name, zero, signals, meters, buffers, tasks, outcomes, aborted, end_limit, stall_limit }
     }
 
     /// The figures up to now.
@@ -109,13 +115,13 @@ impl RunningPipeline {
     /// # Panics
     /// As [`join`](Self::join).
     pub async fn stop(self) -> Result<PipelineStats, PipelineError> {
-        self.stop.stop();
+        self.signals.stop.stop();
         self.join().await
     }
 
     /// A handle that stops the pipeline while this is joined.
     pub fn stop_handle(&self) -> StopHandle {
-        self.stop.clone()
+        self.signals.stop.clone()
     }
 
     /// Waits until every stage has ended. If one fails or stalls, this call ends the others, so a
@@ -164,7 +170,7 @@ impl RunningPipeline {
     /// Waits until all stages have ended, or one of them badly, or one has stopped reading.
     async fn until_failure(&mut self) {
         poll_fn(|context| {
-            self.joiner.register(context.waker());
+            self.signals.joiner.register(context.waker());
             self.poll_tasks(context);
             let has_failed = (0..self.meters.len()).any(|stage| self.is_bad(stage));
             if has_failed || self.unended().next().is_none() { Poll::Ready(()) } else { Poll::Pending }

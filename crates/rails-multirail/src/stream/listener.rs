@@ -192,7 +192,8 @@ impl MultiRailListener {
 
     /// Closes the listener: when this returns, the addresses are free again. Streams that wait to
     /// be accepted are aborted, and every [`accept`](Self::accept) ends. Handshakes under way
-    /// go on to their end, or to [`StreamOptions::handshake_timeout`]: they may bring lanes of accepted streams.
+    /// go on to their end, or to [`StreamOptions::handshake_timeout`]: they may bring lanes of
+    /// accepted streams.
     ///
     /// Accepted streams go on, but a lane that they lose cannot come back. Dropping the listener
     /// does the same, in the background.

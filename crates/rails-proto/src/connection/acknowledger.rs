@@ -67,12 +67,14 @@ impl Acknowledger {
         self.sent.complete
     }
 
-    /// Whether the peer is to hear of `limit`, which has moved enough since the last acknowledgement.
+    /// Whether the peer is to hear of `limit`, which has moved enough since the last
+    /// acknowledgement.
     pub(super) fn is_limit_news(&self, limit: u64, window: u64) -> bool {
         limit - self.sent.limit >= part(window, LIMITS_PER_WINDOW)
     }
 
-    /// Gives an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
+    /// Gives an acknowledgement if one is due, or if it says something new and a chunk goes out
+    /// anyway.
     pub(super) fn acknowledge(&mut self, now: Instant, told: Told, has_chunk: bool) -> Option<Ack> {
         let Told { limit, complete, window } = told;
         let is_news = self.chunks > self.sent.chunks;
@@ -87,7 +89,8 @@ impl Acknowledger {
         Some(self.sent)
     }
 
-    /// Whether the chunks that have arrived are to be acknowledged now, with a receive window of `window` bytes.
+    /// Whether the chunks that have arrived are to be acknowledged now, with a receive window of
+    /// `window` bytes.
     fn is_due(&self, now: Instant, window: u64) -> bool {
         self.unacknowledged >= part(window, ACKS_PER_WINDOW) || self.due_at().is_some_and(|at| now >= at)
     }
@@ -100,7 +103,8 @@ impl Default for Acknowledger {
     }
 }
 
-/// A part of the window, at least a byte: else an end with a small window would send acknowledgements without end.
+/// A part of the window, at least a byte: else an end with a small window would send
+/// acknowledgements without end.
 fn part(window: u64, parts: u64) -> u64 {
     (window / parts).max(1)
 }

@@ -30,7 +30,8 @@ impl Connection {
         self.scheduler.unsent().is_finished()
     }
 
-    /// Takes the next bytes in order. `None` if there are none yet, or [no more](Connection::is_read).
+    /// Takes the next bytes in order. `None` if there are none yet, or [no
+    /// more](Connection::is_read).
     pub fn read(&mut self, now: Instant) -> Option<Bytes> {
         self.use_for_bytes(now);
         let bytes = self.incoming.read()?;
@@ -47,8 +48,8 @@ impl Connection {
         self.observe_application(now);
     }
 
-    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good as the others: the
-    /// lane of the writer's own thread.
+    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good
+    /// as the others: the lane of the writer's own thread.
     pub fn prefer(&mut self, near: impl FnOnce() -> Option<LaneId>) {
         self.lanes.prefer(near);
     }
@@ -63,14 +64,15 @@ impl Connection {
         self.incoming.is_finished()
     }
 
-    /// The failure of the stream, if it has failed. The application can still read the bytes that have arrived in
-    /// order.
+    /// The failure of the stream, if it has failed. The application can still read the bytes that
+    /// have arrived in order.
     pub fn failure(&self) -> Option<&Failure> {
         self.ending.failure()
     }
 
-    /// The application drops the stream. The lanes deliver its bytes and then its end, as long as the stream may
-    /// linger. The application had taken `unread` bytes from the stream without reading them.
+    /// The application drops the stream. The lanes deliver its bytes and then its end, as long as
+    /// the stream may linger. The application had taken `unread` bytes from the stream without
+    /// reading them.
     pub fn drop_application(&mut self, now: Instant, unread: u64) {
         self.abandon(now);
         if self.is_over() {
@@ -82,8 +84,8 @@ impl Connection {
         self.stop_reading(unread);
     }
 
-    /// The stream has only to end: its lanes close at the latest when the stream has lingered and had the time to tell
-    /// the peer.
+    /// The stream has only to end: its lanes close at the latest when the stream has lingered and
+    /// had the time to tell the peer.
     pub fn abandon(&mut self, now: Instant) {
         if self.ending.abandon(now) {
             self.wakes.supervisor = true;
@@ -91,9 +93,9 @@ impl Connection {
         }
     }
 
-    /// The application reads no more, and had taken `unread` bytes from the stream without reading them. This end tells
-    /// the peer as soon as the peer has sent bytes that the application has not read. A peer that sends nothing more
-    /// can end its direction as usual.
+    /// The application reads no more, and had taken `unread` bytes from the stream without reading
+    /// them. This end tells the peer as soon as the peer has sent bytes that the application
+    /// has not read. A peer that sends nothing more can end its direction as usual.
     pub fn stop_reading(&mut self, unread: u64) {
         self.ending.stop_reading();
         if unread > 0 || self.incoming.bytes_held() > 0 {
@@ -115,7 +117,8 @@ impl Connection {
         }
     }
 
-    /// Tells the peer that this end reads no more, unless a lane has told it that everything has arrived.
+    /// Tells the peer that this end reads no more, unless a lane has told it that everything has
+    /// arrived.
     pub(super) fn refuse(&mut self, unread: u64) {
         if self.takes_nothing() || self.lanes.have_told_the_end() {
             return;
@@ -130,20 +133,22 @@ impl Connection {
         self.ending.needs_no_lane()
     }
 
-    /// Whether nothing is lost if every lane ends now: the peer has every written byte, and it has ended its own
-    /// direction, or the application reads no more.
+    /// Whether nothing is lost if every lane ends now: the peer has every written byte, and it has
+    /// ended its own direction, or the application reads no more.
     pub fn loses_nothing(&self) -> bool {
         self.bytes_at_risk() == 0 && (self.incoming.is_complete() || self.ending.nobody_reads())
     }
 
-    /// For how long the lanes still deliver written bytes after the application has dropped the stream.
+    /// For how long the lanes still deliver written bytes after the application has dropped the
+    /// stream.
     pub fn linger(&self) -> Duration {
         self.ending.linger()
     }
 
-    /// Whether this end owes its peer nothing: the peer has every written byte and the end, or reads no more. If both
-    /// directions are over, the peer has heard of that too; if the application has dropped the stream, the peer's bytes
-    /// are acknowledged. A stream that has failed owes nothing.
+    /// Whether this end owes its peer nothing: the peer has every written byte and the end, or
+    /// reads no more. If both directions are over, the peer has heard of that too; if the
+    /// application has dropped the stream, the peer's bytes are acknowledged. A stream that has
+    /// failed owes nothing.
     pub fn has_delivered(&self) -> bool {
         let owes_last_acknowledgement = || self.ending.is_dropped() && self.lanes.owe_acknowledgement();
         self.needs_no_lane() || self.is_sending_over() && !self.is_receiving_over() && !owes_last_acknowledgement()
@@ -154,8 +159,8 @@ impl Connection {
         self.ending.write_failure()
     }
 
-    /// Whether the peer has every written byte: it has received all of them and the end, or has read them and reads no
-    /// more.
+    /// Whether the peer has every written byte: it has received all of them and the end, or has
+    /// read them and reads no more.
     pub fn is_sent(&self) -> bool {
         self.scheduler.buffer().is_complete() || self.ending.has_stopped_at_the_end()
     }
@@ -165,12 +170,14 @@ impl Connection {
         self.is_sending_over() && self.is_receiving_over()
     }
 
-    /// The bytes that the peer does not have, if the application has dropped the stream and the stream failed since.
+    /// The bytes that the peer does not have, if the application has dropped the stream and the
+    /// stream failed since.
     pub fn undelivered(&self) -> u64 {
         if self.has_failed() && self.ending.is_dropped() { self.bytes_at_risk() } else { 0 }
     }
 
-    /// How many written bytes the peer does not have, as far as this end knows; none if the peer reads no more.
+    /// How many written bytes the peer does not have, as far as this end knows; none if the peer
+    /// reads no more.
     pub fn bytes_at_risk(&self) -> u64 {
         if self.is_sending_over() {
             return 0;

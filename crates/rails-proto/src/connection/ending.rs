@@ -1,10 +1,10 @@
 //! How a stream ends: finished, dropped, told to stop, given up.
 //!
-//! Each direction ends separately. When the application drops the stream, the lanes still deliver its bytes and then
-//! its end, as long as the stream may linger. This end tells the peer at once that it reads no more
-//! ([`Frame::Stop`](crate::wire::Frame::Stop), as `STOP_SENDING` in RFC 9000): the peer's writes fail, while it still
-//! receives this end's bytes. Only [`Connection::abort`](super::Connection::abort) discards bytes that the peer does
-//! not have yet.
+//! Each direction ends separately. When the application drops the stream, the lanes still deliver
+//! its bytes and then its end, as long as the stream may linger. This end tells the peer at once
+//! that it reads no more ([`Frame::Stop`](crate::wire::Frame::Stop), as `STOP_SENDING` in RFC
+//! 9000): the peer's writes fail, while it still receives this end's bytes. Only
+//! [`Connection::abort`](super::Connection::abort) discards bytes that the peer does not have yet.
 
 use super::Failure;
 use crate::countdown::Countdown;
@@ -13,25 +13,28 @@ use std::time::{Duration, Instant};
 /// The state of a stream's end, beside that of the two directions.
 #[derive(Debug)]
 pub(super) struct Ending {
-    /// For how long the lanes still deliver written bytes after the application has dropped the stream.
+    /// For how long the lanes still deliver written bytes after the application has dropped the
+    /// stream.
     linger: Duration,
     /// The failure of the stream.
     failure: Option<Failure>,
     /// The application reads no more.
     nobody_reads: bool,
-    /// The offset up to which this end has read; set when the peer sends bytes that the application does not read.
+    /// The offset up to which this end has read; set when the peer sends bytes that the application
+    /// does not read.
     read_to: Option<u64>,
     /// The number of written bytes that the peer has not read, if it reads no more.
     stopped: Option<u64>,
     /// The time for which the lanes deliver the bytes of a stream that the application has dropped.
     lingers: Option<Countdown>,
-    /// The time to linger and to tell the peer, since the application abandoned the stream or the stream failed.
+    /// The time to linger and to tell the peer, since the application abandoned the stream or the
+    /// stream failed.
     abandoned: Option<Countdown>,
-    /// The time for the peer of a stream that is done to dial again, since the peer's kernel closed or reset the last
-    /// lane, or that lane left.
+    /// The time for the peer of a stream that is done to dial again, since the peer's kernel closed
+    /// or reset the last lane, or that lane left.
     returns: Option<Countdown>,
-    /// Both ends closed a lane that was not leaving after the stream was done, so the peer knows that the stream is
-    /// done; or the time for that is over.
+    /// Both ends closed a lane that was not leaving after the stream was done, so the peer knows
+    /// that the stream is done; or the time for that is over.
     settled: bool,
 }
 
@@ -42,7 +45,8 @@ impl Ending {
         Self { linger, failure: None, nobody_reads, read_to: None, stopped: None, lingers, abandoned, returns, settled }
     }
 
-    /// For how long the lanes still deliver written bytes after the application has dropped the stream.
+    /// For how long the lanes still deliver written bytes after the application has dropped the
+    /// stream.
     pub(super) fn linger(&self) -> Duration {
         self.linger
     }
@@ -89,7 +93,8 @@ impl Ending {
         self.nobody_reads
     }
 
-    /// This end tells its peer that it has read the bytes before the offset `read`, and reads no more.
+    /// This end tells its peer that it has read the bytes before the offset `read`, and reads no
+    /// more.
     pub(super) fn refuse(&mut self, read: u64) {
         self.read_to = Some(read);
     }
@@ -136,8 +141,9 @@ impl Ending {
         self.settled || self.failure.is_some()
     }
 
-    /// The last lane of a stream that is done has ended, and may have left the peer ignorant of the end. The stream
-    /// waits at most `limit` for the peer to dial again; `rtt` is the lane's round trip.
+    /// The last lane of a stream that is done has ended, and may have left the peer ignorant of the
+    /// end. The stream waits at most `limit` for the peer to dial again; `rtt` is the lane's
+    /// round trip.
     pub(super) fn expect_return(&mut self, now: Instant, rtt: Option<Duration>, limit: Duration) {
         let redial = (REDIAL + REDIAL_ROUND_TRIPS * rtt.unwrap_or_default()).min(limit);
         self.returns = Some(Countdown::new(now, redial.max(MIN_RETURN)));
@@ -148,14 +154,16 @@ impl Ending {
         self.returns = None;
     }
 
-    /// When to [handle](Self::handle) the end of the stream next. `is_done` says whether both directions are over.
+    /// When to [handle](Self::handle) the end of the stream next. `is_done` says whether both
+    /// directions are over.
     pub(super) fn check_at(&self, is_done: bool) -> Option<Instant> {
         let lingers = self.lingers.filter(|_| !is_done && self.failure.is_none());
         let limits = [lingers, self.abandoned, self.returns].into_iter().flatten();
         limits.filter(|limit| !limit.is_over()).map(|limit| limit.check_at()).min()
     }
 
-    /// Counts the time up to `now`. Returns whether the time is over for which a dropped stream lingers.
+    /// Counts the time up to `now`. Returns whether the time is over for which a dropped stream
+    /// lingers.
     pub(super) fn handle(&mut self, now: Instant) -> bool {
         let Self { lingers, abandoned, returns, settled, .. } = self;
         let has_lingered = lingers.as_mut().is_some_and(|limit| limit.count(now));
@@ -166,12 +174,15 @@ impl Ending {
     }
 }
 
-/// A redial whose first packet is lost takes a second (the first timeout of TCP, RFC 6298), the pause before it and the
-/// noise of busy machines included half a second more.
+/// A redial whose first packet is lost takes a second (the first timeout of TCP, RFC 6298), the
+/// pause before it and the noise of busy machines included half a second more.
 const REDIAL: Duration = Duration::from_millis(1500);
-/// Half a round trip until the peer hears of the reset, two and a half until its proof arrives, and one for slow paths.
+/// Half a round trip until the peer hears of the reset, two and a half until its proof arrives, and
+/// one for slow paths.
 const REDIAL_ROUND_TRIPS: u32 = 4;
-/// How long a stream that is done waits at least for a peer that may not know: the round trip may be unknown.
+/// How long a stream that is done waits at least for a peer that may not know: the round trip may
+/// be unknown.
 const MIN_RETURN: Duration = Duration::from_secs(2);
-/// For how long a lane tries to tell the peer that it broke the protocol, or that the linger time is over.
+/// For how long a lane tries to tell the peer that it broke the protocol, or that the linger time
+/// is over.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(1);

@@ -23,8 +23,8 @@ pub struct Event {
 pub enum EventKind {
     /// The lane has joined.
     Joined,
-    /// The lane has stalled. Other lanes send its chunks in flight again, and the scheduler gives it nothing until it
-    /// answers.
+    /// The lane has stalled. Other lanes send its chunks in flight again, and the scheduler gives
+    /// it nothing until it answers.
     Stalled {
         /// The sign by which this end noticed.
         cause: StallCause,
@@ -40,8 +40,8 @@ pub enum EventKind {
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
         after: Duration,
     },
-    /// The lane is up, and the scheduler has given it nothing for a while, though the stream had work: by the
-    /// estimates, other lanes were faster. Probes go on.
+    /// The lane is up, and the scheduler has given it nothing for a while, though the stream had
+    /// work: by the estimates, other lanes were faster. Probes go on.
     Unused {
         /// How long the lane left waiting bytes to other lanes.
         #[serde(rename = "unused_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]
@@ -60,8 +60,8 @@ pub enum EventKind {
         /// Bytes in flight on the lane that the peer had not acknowledged.
         bytes_at_risk: u64,
     },
-    /// The stream has made no progress for a second or more, though it waits for something. The event comes again each
-    /// time that twice as long has passed.
+    /// The stream has made no progress for a second or more, though it waits for something. The
+    /// event comes again each time that twice as long has passed.
     Standstill {
         /// Why there is no progress.
         cause: StandstillCause,
@@ -77,7 +77,8 @@ pub enum EventKind {
     },
     /// No usable lane is left. The stream waits for one.
     Outage,
-    /// The stream delivers again: a lane is usable, and the peer has acknowledged bytes, or none waited for that.
+    /// The stream delivers again: a lane is usable, and the peer has acknowledged bytes, or none
+    /// waited for that.
     Resumed {
         /// How long the outage lasted.
         #[serde(rename = "after_ms", serialize_with = "As::<DurationMilliSecondsWithFrac>::serialize")]

@@ -30,14 +30,15 @@ pub enum Failure {
     LanesLost {
         /// Bytes in flight. Whether they arrived is unknown.
         unacknowledged: u64,
-        /// Bytes from the peer that arrived in order. The application can still read those that it has not read.
+        /// Bytes from the peer that arrived in order. The application can still read those that it
+        /// has not read.
         delivered: u64,
-        /// The number of lanes that joined after the last usable one was lost, and on which the peer acknowledged
-        /// nothing.
+        /// The number of lanes that joined after the last usable one was lost, and on which the
+        /// peer acknowledged nothing.
         joined_in_vain: u32,
     },
-    /// The peer has dropped the stream, or its receiving half, and reads no more. The application can still read the
-    /// peer's bytes.
+    /// The peer has dropped the stream, or its receiving half, and reads no more. The application
+    /// can still read the peer's bytes.
     #[error("the peer dropped the stream and has not read {unread} of the bytes that were written")]
     Stopped {
         /// The number of written bytes that the peer has not read.
@@ -52,8 +53,9 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the path probably carries small packets and swallows large ones (a wrong MTU, and no ICMP that says so):
-    /// handshakes passed again and again, and more than one packet of bytes did not.
+    /// Whether the path probably carries small packets and swallows large ones (a wrong MTU, and no
+    /// ICMP that says so): handshakes passed again and again, and more than one packet of bytes
+    /// did not.
     pub fn suggests_large_packets_lost(&self) -> bool {
         // Every path of IPv6 carries packets of 1,280 bytes (RFC 8200, section 5).
         matches!(self, Self::LanesLost { unacknowledged: 1281.., joined_in_vain: 2.., .. })
@@ -68,7 +70,8 @@ impl Failure {
         }
     }
 
-    /// The reason that this end gives its peer for the end of the stream; `None` if the peer knows it.
+    /// The reason that this end gives its peer for the end of the stream; `None` if the peer knows
+    /// it.
     pub(super) fn reset_reason(&self) -> Option<ResetReason> {
         match self {
             // If the lanes have stalled, the peer gets the reset when they make progress again.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 pub struct WindowUse {
     /// The window's size.
     pub size_bytes: u64,
-    /// For the peer's window: the bytes between its reader and the last byte sent, as far as this end knows. For this
-    /// end's window: the bytes between its reader and the last byte that has arrived.
+    /// For the peer's window: the bytes between its reader and the last byte sent, as far as this
+    /// end knows. For this end's window: the bytes between its reader and the last byte that
+    /// has arrived.
     pub used_bytes: u64,
     /// The maximum so far.
     pub max_used_bytes: u64,
@@ -29,7 +30,8 @@ pub struct Reordered {
 /// The figures of a connection up to now.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
-    /// Bytes that the application has written, and how many of them the peer has read as far as this end knows.
+    /// Bytes that the application has written, and how many of them the peer has read as far as
+    /// this end knows.
     pub sent: (u64, u64),
     /// Bytes that the application has read.
     pub read: u64,
@@ -37,15 +39,17 @@ pub struct Figures {
     pub reissued: Reissued,
     /// Bytes that arrived more than once, and the chunks that held such bytes.
     pub duplicated: ByteCount,
-    /// Bytes that this end keeps for the peer: those that wait for a lane, and those from the first unacknowledged one
-    /// to the last that a lane has taken. At most [`Config::send_buffer`](super::Config::send_buffer) and
+    /// Bytes that this end keeps for the peer: those that wait for a lane, and those from the first
+    /// unacknowledged one to the last that a lane has taken. At most
+    /// [`Config::send_buffer`](super::Config::send_buffer) and
     /// [`Config::max_unacknowledged`](super::Config::max_unacknowledged) together, and one message.
     pub kept: u64,
     /// The peer's window.
     pub sending: WindowUse,
     /// This end's window.
     pub receiving: WindowUse,
-    /// Bytes that wait for missing ones. `None` if the stream carries messages, whose bytes go into place in any order.
+    /// Bytes that wait for missing ones. `None` if the stream carries messages, whose bytes go into
+    /// place in any order.
     pub reordered: Option<Reordered>,
     /// The time that the connection waited, by cause.
     pub stalls: Stalls,
@@ -62,12 +66,14 @@ pub struct LaneFigures {
     pub times: LaneTimes,
     /// Bytes in flight on the lane.
     pub in_flight: u64,
-    /// Bytes per second that the lane carried while it was busy; `None` if the peer has acknowledged none yet.
+    /// Bytes per second that the lane carried while it was busy; `None` if the peer has
+    /// acknowledged none yet.
     pub rate: Option<f64>,
-    /// How long a chunk takes from the moment the lane takes it to its acknowledgement; `None` before the first
-    /// acknowledgement.
+    /// How long a chunk takes from the moment the lane takes it to its acknowledgement; `None`
+    /// before the first acknowledgement.
     pub service: Option<Duration>,
-    /// Whether an event has reported the lane as [unused](super::EventKind::Unused), and it has not been used since.
+    /// Whether an event has reported the lane as [unused](super::EventKind::Unused), and it has not
+    /// been used since.
     pub unused: bool,
 }
 
@@ -136,7 +142,8 @@ impl Connection {
         self.lanes.progress(now, &self.scheduler)
     }
 
-    /// How many bytes the application has written, and how many of them the peer has read as far as this end knows.
+    /// How many bytes the application has written, and how many of them the peer has read as far as
+    /// this end knows.
     pub fn sent(&self) -> (u64, u64) {
         (self.scheduler.unsent().bytes_written(), self.scheduler.window().consumed())
     }

@@ -14,7 +14,8 @@ impl Connection {
         !self.has_failed() && self.in_flight(lane) >= NEEDS_NO_ROOM && self.scheduler.buffer().may_give(lane.0)
     }
 
-    /// The next step of `lane`, which has room. Control frames are appended to `control` and go first.
+    /// The next step of `lane`, which has room. Control frames are appended to `control` and go
+    /// first.
     pub fn poll_transmit(&mut self, now: Instant, lane: LaneId, control: &mut Vec<u8>) -> Transmit {
         let state = &mut self.lanes[lane];
         state.ask();
@@ -70,7 +71,8 @@ impl Connection {
         is_news
     }
 
-    /// Appends an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
+    /// Appends an acknowledgement if one is due, or if it says something new and a chunk goes out
+    /// anyway.
     fn acknowledge(&mut self, now: Instant, lane: LaneId, has_chunk: bool, control: &mut Vec<u8>) -> bool {
         let complete = self.incoming.is_complete() && !self.ending.refuses();
         let told = Told { limit: self.incoming.limit(), complete, window: self.incoming.window() };
@@ -81,7 +83,8 @@ impl Connection {
         true
     }
 
-    /// Appends `Leave` if the lane leaves, and once more when the peer has acknowledged everything sent on it.
+    /// Appends `Leave` if the lane leaves, and once more when the peer has acknowledged everything
+    /// sent on it.
     fn say_leave(&mut self, lane: LaneId, control: &mut Vec<u8>) -> bool {
         if !self.lanes[lane].is_leaving() {
             return false;
@@ -94,8 +97,8 @@ impl Connection {
         says
     }
 
-    /// `lane` has nothing more to send. Idle lanes stand by, unless the stream waits for this lane alone: then drivers
-    /// that do not know yet that a lane is to stand by need not wake it.
+    /// `lane` has nothing more to send. Idle lanes stand by, unless the stream waits for this lane
+    /// alone: then drivers that do not know yet that a lane is to stand by need not wake it.
     fn stand_by_or_down(&mut self, now: Instant, lane: LaneId) {
         let is_waited_for = self.scheduler.lane(lane.0).in_flight() > 0 || !self.scheduler.flight().is_in_flight();
         if is_waited_for && self.lanes.wait_for_one(&self.scheduler) {
@@ -106,8 +109,8 @@ impl Connection {
         }
     }
 
-    /// The longest chunk that the scheduler gives `lane`, which follows the lane's rate. About as much should wait in
-    /// the kernel.
+    /// The longest chunk that the scheduler gives `lane`, which follows the lane's rate. About as
+    /// much should wait in the kernel.
     pub fn chunk_length(&self, lane: LaneId) -> usize {
         self.scheduler.chunk_length(lane.0)
     }
@@ -175,8 +178,8 @@ impl Connection {
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
     pub fn handle_ack(&mut self, now: Instant, lane: LaneId, ack: &Ack) -> Result<(), Violation> {
-        // A late acknowledgement changes nothing: the application knows that the stream failed, or that the peer reads
-        // no more.
+        // A late acknowledgement changes nothing: the application knows that the stream failed, or that the
+        // peer reads no more.
         if self.has_failed() || self.ending.is_stopped() {
             return Ok(());
         }
@@ -243,8 +246,8 @@ impl Connection {
         self.lanes.wake(lane);
     }
 
-    /// Refuses new bytes if the application reads no more. A copy that a lost or slow lane causes does not count: the
-    /// application has read its bytes.
+    /// Refuses new bytes if the application reads no more. A copy that a lost or slow lane causes
+    /// does not count: the application has read its bytes.
     pub(super) fn refuse_what_came(&mut self) {
         if self.ending.nobody_reads() && self.incoming.bytes_held() > 0 {
             self.refuse(0);

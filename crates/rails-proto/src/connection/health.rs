@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-/// The transport's figures of a lane: the kernel sees acknowledgements long before the peer acknowledges a whole chunk.
-/// `None` is unknown.
+/// The transport's figures of a lane: the kernel sees acknowledgements long before the peer
+/// acknowledges a whole chunk. `None` is unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LinkSample {
     /// The smoothed round trip.
     pub rtt: Option<Duration>,
     /// The round trip's mean deviation.
     pub rtt_variation: Option<Duration>,
-    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware address.
+    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware
+    /// address.
     pub min_rtt: Option<Duration>,
     /// The time since the last new acknowledgement; `None` while nothing waits for one.
     pub stalled_for: Option<Duration>,
@@ -24,7 +25,8 @@ pub(super) struct Health {
     /// How long the lane may make no progress before it is stalled.
     progress_timeout: Option<Duration>,
     stalled_since: Option<Instant>,
-    /// The link under the lane is down: the lane is stalled until it is up, even if the transport reports no stall.
+    /// The link under the lane is down: the lane is stalled until it is up, even if the transport
+    /// reports no stall.
     link_is_down: bool,
 }
 
@@ -71,8 +73,8 @@ impl Health {
         is_earlier
     }
 
-    /// Checks whether the lane makes progress, by `sample` of its transport. The lane has made none that the scheduler
-    /// knows of since `progress_at`; `None` if nothing is in flight.
+    /// Checks whether the lane makes progress, by `sample` of its transport. The lane has made none
+    /// that the scheduler knows of since `progress_at`; `None` if nothing is in flight.
     pub(super) fn check(&mut self, now: Instant, sample: &LinkSample, progress_at: Option<Instant>) -> Progress {
         let (rtt, variation) = (sample.rtt.unwrap_or_default(), sample.rtt_variation.unwrap_or_default());
         let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(MIN_PROGRESS_TIMEOUT);
@@ -101,15 +103,15 @@ impl Health {
         self.progress_timeout.unwrap_or(MIN_PROGRESS_TIMEOUT)
     }
 
-    /// The soonest check of a lane on which a chunk now waits for an acknowledgement, unless the lane has a check by
-    /// then.
+    /// The soonest check of a lane on which a chunk now waits for an acknowledgement, unless the
+    /// lane has a check by then.
     pub(super) fn soonest_check(&self, now: Instant) -> Option<Instant> {
         let soon = now + LONGEST_CHECK_INTERVAL;
         self.check_at.is_none_or(|at| at > soon).then_some(soon)
     }
 
-    /// The lane stalls. Returns when to check it next; `None` if the link is down, and an event says when it is up
-    /// again.
+    /// The lane stalls. Returns when to check it next; `None` if the link is down, and an event
+    /// says when it is up again.
     pub(super) fn stall(&mut self, now: Instant) -> Option<Instant> {
         self.stalled_since = Some(now);
         self.check_at = None;
@@ -122,8 +124,8 @@ impl Health {
 
     /// A stalled lane makes progress again. Returns since when it was stalled.
     pub(super) fn restore(&mut self) -> Option<Instant> {
-        // An acknowledgement means that the link is up. If it was sent just before the link went down, the next check
-        // finds that.
+        // An acknowledgement means that the link is up. If it was sent just before the link went down, the
+        // next check finds that.
         (self.link_is_down, self.check_at) = (false, None);
         self.stalled_since.take()
     }
@@ -138,8 +140,8 @@ impl Health {
         std::mem::take(&mut self.link_is_down) && self.is_stalled()
     }
 
-    /// Whether the link went down longer ago than a frame travels, so that a frame that arrives now shows that the link
-    /// is up again, though no event said so.
+    /// Whether the link went down longer ago than a frame travels, so that a frame that arrives now
+    /// shows that the link is up again, though no event said so.
     pub(super) fn is_link_long_down(&self, now: Instant) -> bool {
         self.link_is_down && self.stalled_since.is_some_and(|since| now >= since + self.progress_timeout())
     }
@@ -149,13 +151,14 @@ impl Health {
     }
 }
 
-/// A lane without progress for so many round trips is stalled: a single loss delays an acknowledgement by no more than
-/// two.
+/// A lane without progress for so many round trips is stalled: a single loss delays an
+/// acknowledgement by no more than two.
 const PROGRESS_ROUND_TRIPS: u32 = 3;
-/// No lane stalls sooner than this: a peer may delay an acknowledgement by 40 ms (`TCP_DELACK_MIN` in Linux), and a
-/// busy machine may schedule threads late.
+/// No lane stalls sooner than this: a peer may delay an acknowledgement by 40 ms (`TCP_DELACK_MIN`
+/// in Linux), and a busy machine may schedule threads late.
 const MIN_PROGRESS_TIMEOUT: Duration = Duration::from_millis(60);
-/// The longest time between two checks of a lane with an overdue chunk: the copy on another lane may be overdue too.
+/// The longest time between two checks of a lane with an overdue chunk: the copy on another lane
+/// may be overdue too.
 const LONGEST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// The shortest time between two checks of a lane that is nearly stalled.
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(5);

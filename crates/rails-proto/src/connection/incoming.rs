@@ -26,7 +26,8 @@ pub(super) struct Incoming {
     duplicates: ByteCount,
 }
 
-/// Bytes or messages. The form can change while nothing has arrived and the application has not chosen.
+/// Bytes or messages. The form can change while nothing has arrived and the application has not
+/// chosen.
 #[derive(Debug)]
 enum Received {
     Bytes(Reassembler),
@@ -46,7 +47,8 @@ impl Incoming {
         self.form
     }
 
-    /// The application uses the stream for `form`. The stream takes chunks of that form from here on.
+    /// The application uses the stream for `form`. The stream takes chunks of that form from here
+    /// on.
     ///
     /// # Errors
     /// [`Violation::Form`], if chunks of the other form have arrived.

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     up: bool,
-    /// The lane's last answer was [`Transmit::Idle`](super::Transmit::Idle), and nothing has woken it since.
+    /// The lane's last answer was [`Transmit::Idle`](super::Transmit::Idle), and nothing has woken
+    /// it since.
     idle: bool,
     /// A wake found the lane idle, and the lane has not asked since.
     called: bool,
@@ -39,11 +40,11 @@ pub struct LaneTimeouts {
     pub acknowledge: Option<Instant>,
     /// When the driver checks the lane's progress.
     pub progress: Option<Instant>,
-    /// When the driver calls [`Connection::handle_timeout`](super::Connection::handle_timeout), after which the linger
-    /// time may be over.
+    /// When the driver calls [`Connection::handle_timeout`](super::Connection::handle_timeout),
+    /// after which the linger time may be over.
     pub linger: Option<Instant>,
-    /// Whether the lane ends at once, even with bytes in flight: the application has abandoned the stream, and the
-    /// linger time is over.
+    /// Whether the lane ends at once, even with bytes in flight: the application has abandoned the
+    /// stream, and the linger time is over.
     pub lingered: bool,
     /// Whether the lane ends at once, because another connection has taken its place.
     pub replaced: bool,
@@ -122,7 +123,8 @@ impl Lane {
         self.leave.peer_says(drained);
     }
 
-    /// Whether the lane says `Leave` now. `drained` says whether the peer has acknowledged everything sent on it.
+    /// Whether the lane says `Leave` now. `drained` says whether the peer has acknowledged
+    /// everything sent on it.
     pub(super) fn says_leave(&mut self, drained: bool) -> bool {
         self.leave.says(drained)
     }
@@ -154,7 +156,8 @@ impl Lane {
         &self.acknowledger
     }
 
-    /// Gives an acknowledgement if one is due, or if it says something new and a chunk goes out anyway.
+    /// Gives an acknowledgement if one is due, or if it says something new and a chunk goes out
+    /// anyway.
     pub(super) fn acknowledge(&mut self, now: Instant, told: Told, has_chunk: bool) -> Option<Ack> {
         self.acknowledger.acknowledge(now, told, has_chunk)
     }
@@ -212,8 +215,8 @@ impl Lane {
         self.unused.take_probe()
     }
 
-    /// The stream is at work, and the lane is idle: it checks by `at` whether the others take the work. Returns whether
-    /// that is earlier than the lane knows.
+    /// The stream is at work, and the lane is idle: it checks by `at` whether the others take the
+    /// work. Returns whether that is earlier than the lane knows.
     pub(super) fn stand_by(&mut self, now: Instant, at: Instant) -> bool {
         self.unused.begin(now);
         self.health.check_by(at)
@@ -225,8 +228,8 @@ impl Lane {
         self.health.set_check(None);
     }
 
-    /// The lane stands by, and checks whether the others take the work. Returns whether a probe is due, of a lane that
-    /// `may_probe`.
+    /// The lane stands by, and checks whether the others take the work. Returns whether a probe is
+    /// due, of a lane that `may_probe`.
     pub(super) fn probe_if_due(&mut self, now: Instant, may_probe: bool) -> bool {
         self.unused.begin(now);
         may_probe && self.unused.probe_if_due(now)

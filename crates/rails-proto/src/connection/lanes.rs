@@ -1,6 +1,7 @@
 //! The lanes of a stream, and which of them are to wake.
 //!
-//! Idle lanes stand by while the stream is at work, for lanes whose threads are busy with something else.
+//! Idle lanes stand by while the stream is at work, for lanes whose threads are busy with something
+//! else.
 
 use super::{
     LaneId,
@@ -19,8 +20,8 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
     lanes: Vec<Lane>,
-    /// The slot of the lane that waiting bytes go to first: the one on which the latest chunk has arrived; before any
-    /// has, the one that the writer prefers.
+    /// The slot of the lane that waiting bytes go to first: the one on which the latest chunk has
+    /// arrived; before any has, the one that the writer prefers.
     answering: Option<usize>,
     wakes: LaneWakes,
 }
@@ -46,8 +47,8 @@ impl Lanes {
         usable.map(|(_, lane)| lane.is_idle()).reduce(|one, other| one || other)
     }
 
-    /// Whether the stream waits for nothing but an answer to the bytes in flight on one usable lane. That lane has
-    /// checks of its own.
+    /// Whether the stream waits for nothing but an answer to the bytes in flight on one usable
+    /// lane. That lane has checks of its own.
     pub(super) fn wait_for_one(&self, scheduler: &Scheduler) -> bool {
         let mut at_work = (0..self.lanes.len()).filter(|lane| scheduler.lane(*lane).in_flight() > 0);
         scheduler.unsent().bytes() == 0
@@ -91,7 +92,8 @@ impl Lanes {
 
     // Lanes come and go.
 
-    /// A lane has joined. The peer knows `window` as its first limit. `None` if the stream has too many lanes.
+    /// A lane has joined. The peer knows `window` as its first limit. `None` if the stream has too
+    /// many lanes.
     pub(super) fn join(&mut self, window: u64) -> Option<LaneId> {
         let free = self.lanes.iter().position(|lane| !lane.is_up()).unwrap_or(self.lanes.len());
         if free >= MAX_LANES {
@@ -109,7 +111,8 @@ impl Lanes {
         self[lane] = Lane::default();
     }
 
-    /// Ends the connections with that lane number. Returns whether one of them was leaving the stream.
+    /// Ends the connections with that lane number. Returns whether one of them was leaving the
+    /// stream.
     pub(super) fn replace(&mut self, number: u16, scheduler: &Scheduler) -> bool {
         let mut was_leaving = false;
         let is_earlier = |(index, lane): &(usize, &mut Lane)| lane.is_up() && scheduler.lane(*index).number() == number;
@@ -128,20 +131,22 @@ impl Lanes {
         std::mem::take(&mut self.wakes)
     }
 
-    /// Takes the lanes to wake but those that only a stream needs which waits for more than one lane.
+    /// Takes the lanes to wake but those that only a stream needs which waits for more than one
+    /// lane.
     pub(super) fn take_urgent_wakes(&mut self) -> LaneWakes {
         self.wakes.take_urgent()
     }
 
-    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good as the others.
+    /// Until a chunk has arrived, waiting bytes go to the lane that `near` gives, if it is as good
+    /// as the others.
     pub(super) fn prefer(&mut self, near: impl FnOnce() -> Option<LaneId>) {
         if self.answering.is_none() {
             self.answering = near().map(|lane| lane.0);
         }
     }
 
-    /// A chunk of `length` bytes has arrived whole on `lane`, with a receive window of `window` bytes: wakes the lane
-    /// if an acknowledgement is due.
+    /// A chunk of `length` bytes has arrived whole on `lane`, with a receive window of `window`
+    /// bytes: wakes the lane if an acknowledgement is due.
     pub(super) fn arrived(&mut self, now: Instant, lane: LaneId, length: u32, window: u64) {
         self.answering = Some(lane.0);
         if self[lane].arrived(now, length, window) {
@@ -173,8 +178,8 @@ impl Lanes {
         if work == 0 {
             return;
         }
-        // A lane that another call has woken, and that has room, takes a chunk too: to wake another lane costs more
-        // than it saves.
+        // A lane that another call has woken, and that has room, takes a chunk too: to wake another lane
+        // costs more than it saves.
         for (index, _) in self.lanes.iter().enumerate().filter(|(_, lane)| lane.is_called()) {
             if work > 0 && scheduler.lane(index).in_flight() < NEEDS_NO_ROOM && scheduler.wants(now, index) {
                 work -= 1;
@@ -214,7 +219,8 @@ impl Lanes {
         }
     }
 
-    /// Has the driver check the progress of `lane` by `at`, and wakes a driver that would sleep longer.
+    /// Has the driver check the progress of `lane` by `at`, and wakes a driver that would sleep
+    /// longer.
     pub(super) fn check_by(&mut self, lane: LaneId, at: Instant) {
         if self[lane].check_by(at) {
             self.wakes.set_timer(lane);
@@ -254,8 +260,9 @@ impl Lanes {
         self.wakes.stand_down().for_each(|lane| self[lane].stand_down());
     }
 
-    /// Wakes `lane`, which has nothing in flight, if others have left work undone or its probe is due, and sets its
-    /// next check. Returns for how long the lane has not been used, if an event is to report it.
+    /// Wakes `lane`, which has nothing in flight, if others have left work undone or its probe is
+    /// due, and sets its next check. Returns for how long the lane has not been used, if an
+    /// event is to report it.
     pub(super) fn check_others(&mut self, now: Instant, lane: LaneId, scheduler: &mut Scheduler) -> Option<Duration> {
         if !self[lane].is_idle() || !scheduler.lane(lane.0).is_usable() || !scheduler.buffer().is_at_work() {
             self[lane].stand_down();
@@ -293,8 +300,8 @@ impl IndexMut<LaneId> for Lanes {
     }
 }
 
-/// How often an idle lane checks, while the stream is at work, whether the other lanes take the work. Each check wakes
-/// a thread.
+/// How often an idle lane checks, while the stream is at work, whether the other lanes take the
+/// work. Each check wakes a thread.
 const STAND_BY: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! How a lane leaves a stream: both ends close it when each has acknowledged all that the other sent on it.
+//! How a lane leaves a stream: both ends close it when each has acknowledged all that the other
+//! sent on it.
 
 /// How far a lane has left the stream.
 #[derive(Debug, Default)]
 pub(super) struct Leave {
     has_begun: bool,
-    /// Whether the last `Leave` on this lane said that the peer has acknowledged everything sent on it; `None` before
-    /// the first.
+    /// Whether the last `Leave` on this lane said that the peer has acknowledged everything sent on
+    /// it; `None` before the first.
     sent: Option<bool>,
     /// The peer said that this end has acknowledged everything that it sent on the lane.
     other_drained: bool,
@@ -26,8 +27,8 @@ impl Leave {
         self.other_drained |= drained;
     }
 
-    /// Whether this end says `Leave` on the lane, which leaves: at first, and once more when the peer has acknowledged
-    /// everything sent on the lane.
+    /// Whether this end says `Leave` on the lane, which leaves: at first, and once more when the
+    /// peer has acknowledged everything sent on the lane.
     pub(super) fn says(&mut self, drained: bool) -> bool {
         let says = self.sent != Some(drained) && self.sent != Some(true);
         if says {

@@ -14,11 +14,12 @@ pub enum NoLane {
 }
 
 impl Connection {
-    /// A lane has joined. It replaces an earlier connection with its number. If that connection was leaving the stream,
-    /// the new one leaves too, and tells the peer.
+    /// A lane has joined. It replaces an earlier connection with its number. If that connection was
+    /// leaving the stream, the new one leaves too, and tells the peer.
     ///
     /// # Errors
-    /// [`NoLane`]. Even if the stream has too many lanes, an earlier connection with the number ends.
+    /// [`NoLane`]. Even if the stream has too many lanes, an earlier connection with the number
+    /// ends.
     pub fn lane_up(&mut self, now: Instant, traits: LaneTraits) -> Result<LaneId, NoLane> {
         // A stream that is done may still owe the peer its last acknowledgement.
         if self.has_failed() {
@@ -52,8 +53,8 @@ impl Connection {
         self.scheduler.lane_lost(lane.0);
         self.incoming.release(lane.0);
         self.lanes.remove(lane);
-        // If it was the last lane of a stream that is done, either the peer is gone, or it has still to hear of the end
-        // and dials again soon.
+        // If it was the last lane of a stream that is done, either the peer is gone, or it has still to
+        // hear of the end and dials again soon.
         if (end == LaneEnd::ByPeer || is_leaving) && self.is_done_without_lanes() {
             self.ending.expect_return(now, rtt, self.outage.limit());
             self.wakes.supervisor = true;
@@ -66,8 +67,8 @@ impl Connection {
         self.observe(now);
     }
 
-    /// Takes a lane out of the stream. The scheduler gives it nothing more, and both ends close it when they have
-    /// acknowledged all its chunks.
+    /// Takes a lane out of the stream. The scheduler gives it nothing more, and both ends close it
+    /// when they have acknowledged all its chunks.
     pub fn leave(&mut self, now: Instant, lane: LaneId) {
         if self.lanes[lane].begin_leave() {
             self.scheduler.lane_mut(lane.0).retire();
@@ -78,8 +79,8 @@ impl Connection {
         }
     }
 
-    /// Takes the lane with that number out of the stream: both of its connections, if one is replacing the other.
-    /// Returns whether there is one.
+    /// Takes the lane with that number out of the stream: both of its connections, if one is
+    /// replacing the other. Returns whether there is one.
     pub fn leave_by_number(&mut self, now: Instant, number: u16) -> bool {
         let lanes: Vec<LaneId> = self.lanes().filter(|lane| self.scheduler.lane(lane.0).number() == number).collect();
         lanes.iter().for_each(|lane| self.leave(now, *lane));
@@ -101,9 +102,9 @@ impl Connection {
         self.paths.dialled(number);
     }
 
-    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer
-    /// refused it, if it did. If the peer has refused every lane that was up, and none of them timed out, the stream
-    /// fails: no peer is left.
+    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which
+    /// part of the peer refused it, if it did. If the peer has refused every lane that was up,
+    /// and none of them timed out, the stream fails: no peer is left.
     pub fn dial_failed(&mut self, now: Instant, number: u16, refused: Option<Refused>) {
         self.paths.dial_failed(number, refused);
         self.note_paths(now);

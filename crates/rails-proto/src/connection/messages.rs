@@ -1,8 +1,9 @@
 //! A connection that carries messages.
 //!
-//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`]. Depending on the answer,
-//! it hands the chunk in whole through [`Connection::handle_content`], or reads it straight into the message's buffer,
-//! through [`Connection::lend`] and [`Connection::handle_part`].
+//! The driver hands in chunks with a [content](Content) through [`Connection::admit_content`].
+//! Depending on the answer, it hands the chunk in whole through [`Connection::handle_content`], or
+//! reads it straight into the message's buffer, through [`Connection::lend`] and
+//! [`Connection::handle_part`].
 
 use super::{Connection, LaneId};
 use crate::{
@@ -35,8 +36,8 @@ pub enum NotForMessages {
 impl Connection {
     // The application's side.
 
-    /// Uses the stream for messages from here on. If bytes have arrived already, the stream fails with
-    /// [`Violation::Form`].
+    /// Uses the stream for messages from here on. If bytes have arrived already, the stream fails
+    /// with [`Violation::Form`].
     ///
     /// # Errors
     /// [`NotForMessages`]; the stream is as it was.
@@ -56,15 +57,16 @@ impl Connection {
         Ok(())
     }
 
-    /// The longest message that can be sent, in bytes, and the most bytes that may be on their way: the peer's window,
+    /// The longest message that can be sent, in bytes, and the most bytes that may be on their way:
+    /// the peer's window,
     /// or less ([`Config::max_unacknowledged`](super::Config::max_unacknowledged)).
     pub fn longest_message(&self) -> (u64, u64) {
         let window = self.scheduler.window().size();
         (longest_message(window), window)
     }
 
-    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there are any
-    /// [`Connection::writable_bytes`]. The message may be longer than that.
+    /// Takes a message to send, of at most [`Connection::longest_message`] bytes, while there are
+    /// any [`Connection::writable_bytes`]. The message may be longer than that.
     ///
     /// # Panics
     /// If the stream does not carry messages or is finished.
@@ -74,8 +76,8 @@ impl Connection {
         self.observe_application(now);
     }
 
-    /// Takes the next message, or the packet with the next messages. `None` if there is none yet, or [no
-    /// more](Connection::is_read).
+    /// Takes the next message, or the packet with the next messages. `None` if there is none yet,
+    /// or [no more](Connection::is_read).
     pub fn receive(&mut self, now: Instant) -> Option<Delivery> {
         let delivery = self.incoming.read_message()?;
         self.has_read(now);
@@ -84,8 +86,8 @@ impl Connection {
 
     // The lanes' side.
 
-    /// Checks the header and the content of a chunk of messages before the driver spends memory on the payload, and
-    /// returns the place for the payload.
+    /// Checks the header and the content of a chunk of messages before the driver spends memory on
+    /// the payload, and returns the place for the payload.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -111,7 +113,8 @@ impl Connection {
         Ok(place)
     }
 
-    /// The memory that `lane` reads into, after [`Place::Message`]. `None` if the stream has failed.
+    /// The memory that `lane` reads into, after [`Place::Message`]. `None` if the stream has
+    /// failed.
     pub fn lend(&mut self, lane: LaneId) -> Option<Lent> {
         self.incoming.lend(lane.0)
     }
@@ -119,7 +122,8 @@ impl Connection {
     /// Takes back the memory that `lane` borrowed, with `filled` bytes of it read in all.
     ///
     /// # Errors
-    /// [`Violation`], if the message became whole because another lane brought its part; the stream has failed with it.
+    /// [`Violation`], if the message became whole because another lane brought its part; the stream
+    /// has failed with it.
     pub fn give_back(
         &mut self,
         now: Instant,
@@ -134,7 +138,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes back the memory that `lane` borrowed: the whole part has arrived, with a right checksum.
+    /// Takes back the memory that `lane` borrowed: the whole part has arrived, with a right
+    /// checksum.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.
@@ -154,7 +159,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a chunk of messages that has arrived whole on `lane`, in a buffer of its own, with a right checksum.
+    /// Takes a chunk of messages that has arrived whole on `lane`, in a buffer of its own, with a
+    /// right checksum.
     ///
     /// # Errors
     /// [`Violation`]; the stream has failed with it.

@@ -1,20 +1,23 @@
 //! One end of one stream: both directions, all of its lanes.
 //!
-//! The driver calls [`Connection::lane_up`] when a lane has joined, and [`Connection::lane_down`] when it has ended. In
-//! between, the lane's [protocol](crate::lane) makes all calls for it. One task for all lanes calls
-//! [`Connection::handle_timeout`] at the time that [`Connection::poll_timeout`] names, and takes the
-//! [events](Connection::poll_event).
+//! The driver calls [`Connection::lane_up`] when a lane has joined, and [`Connection::lane_down`]
+//! when it has ended. In between, the lane's [protocol](crate::lane) makes all calls for it. One
+//! task for all lanes calls [`Connection::handle_timeout`] at the time that
+//! [`Connection::poll_timeout`] names, and takes the [events](Connection::poll_event).
 //!
-//! The application writes, finishes, reads. **After each call, the driver wakes every lane and task that
-//! [`Connection::take_wakes`] names**: so written bytes find an idle lane, and a window that opens finds the writer.
+//! The application writes, finishes, reads. **After each call, the driver wakes every lane and task
+//! that [`Connection::take_wakes`] names**: so written bytes find an idle lane, and a window that
+//! opens finds the writer.
 //!
 //! # Parts
-//! [`Connection`] routes calls, frames and timeouts between its parts. A part keeps its fields to itself, takes values,
-//! and returns what happened; no part knows the connection.
-//! - `incoming`: what has arrived, in which form, and the window; the `scheduler` has all that this end sends;
-//! - `lanes`: which lanes are up, idle, to wake or to stand by. A `lane` is made of an `acknowledger`, its `leave`, its
-//!   `health`, the probes of an `unused` lane, and a clock;
-//! - `paths`: how lanes ended, and which of them the peer refuses; `outage`: for how long no lane delivers;
+//! [`Connection`] routes calls, frames and timeouts between its parts. A part keeps its fields to
+//! itself, takes values, and returns what happened; no part knows the connection.
+//! - `incoming`: what has arrived, in which form, and the window; the `scheduler` has all that this
+//!   end sends;
+//! - `lanes`: which lanes are up, idle, to wake or to stand by. A `lane` is made of an
+//!   `acknowledger`, its `leave`, its `health`, the probes of an `unused` lane, and a clock;
+//! - `paths`: how lanes ended, and which of them the peer refuses; `outage`: for how long no lane
+//!   delivers;
 //! - `standstill`: whether the stream makes progress; `stalls`: its time by cause;
 //! - `ending`: how the stream ends, or has failed.
 //!
@@ -45,26 +48,6 @@ mod timeouts;
 mod unused;
 mod wakes;
 
-pub(crate) use ending::FAREWELL;
-pub use event::{Event, EventKind, StallCause};
-pub use failure::Failure;
-pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
-pub use health::LinkSample;
-pub use lane::LaneTimeouts;
-pub use membership::NoLane;
-pub use messages::NotForMessages;
-pub use paths::{LaneEnd, Refused};
-pub use progress::{LaneProgress, LaneState};
-pub use stalls::{LaneTimes, Stalls};
-pub use standstill::StandstillCause;
-pub(crate) use wakes::NEEDS_NO_ROOM;
-pub use wakes::Wakes;
-
-pub use crate::{
-    reassembler::Admission,
-    scheduler::{ByteCount, LaneTraits, Reissued},
-};
-
 use crate::{
     chunk::Chunk,
     parameters::TransportParameters,
@@ -74,22 +57,41 @@ use crate::{
     violation::Violation,
     wire::FRAME_LEN,
 };
+pub use crate::{
+    reassembler::Admission,
+    scheduler::{ByteCount, LaneTraits, Reissued},
+};
 use ending::Ending;
+pub(crate) use ending::FAREWELL;
+pub use event::{Event, EventKind, StallCause};
+pub use failure::Failure;
+pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
+pub use health::LinkSample;
 use incoming::Incoming;
+pub use lane::LaneTimeouts;
 use lanes::Lanes;
+pub use membership::NoLane;
+pub use messages::NotForMessages;
 use outage::Outage;
 use paths::Paths;
+pub use paths::{LaneEnd, Refused};
+pub use progress::{LaneProgress, LaneState};
 use serde::Serialize;
 use stalls::Clocks;
+pub use stalls::{LaneTimes, Stalls};
 use standstill::Standstill;
+pub use standstill::StandstillCause;
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
 };
+pub(crate) use wakes::NEEDS_NO_ROOM;
+pub use wakes::Wakes;
 
-/// A lane's slot at this end of its stream, below [`MAX_LANES`](crate::parameters::MAX_LANES): the lowest that was free
-/// when the lane joined. When the lane has ended, a later lane gets the slot. Scheduler, policy and record know a lane
-/// by its slot. [`LaneTraits::number`] stays the same in all of a lane's connections.
+/// A lane's slot at this end of its stream, below [`MAX_LANES`](crate::parameters::MAX_LANES): the
+/// lowest that was free when the lane joined. When the lane has ended, a later lane gets the slot.
+/// Scheduler, policy and record know a lane by its slot. [`LaneTraits::number`] stays the same in
+/// all of a lane's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct LaneId(pub usize);
@@ -101,14 +103,17 @@ pub struct Config {
     pub longest_chunk: usize,
     /// The number of bytes that may wait for a lane.
     pub send_buffer: usize,
-    /// How far behind the first byte that the peer has not acknowledged this end may send, even if the peer's window is
-    /// larger: this end keeps these bytes, and the peer chooses both its window and when it acknowledges.
+    /// How far behind the first byte that the peer has not acknowledged this end may send, even if
+    /// the peer's window is larger: this end keeps these bytes, and the peer chooses both its
+    /// window and when it acknowledges.
     pub max_unacknowledged: u64,
     /// The parameters that this end tells its peer.
     pub parameters: TransportParameters,
-    /// How long the stream waits without a usable lane before it fails, however it lost the last one.
+    /// How long the stream waits without a usable lane before it fails, however it lost the last
+    /// one.
     pub outage_limit: Duration,
-    /// For how long the lanes still deliver written bytes after the application has dropped the stream.
+    /// For how long the lanes still deliver written bytes after the application has dropped the
+    /// stream.
     pub linger: Duration,
 }
 
@@ -134,15 +139,17 @@ pub struct Connection {
 pub enum Transmit {
     /// Send the appended control frames, then this chunk if there is one.
     Send(Option<Chunk>),
-    /// Nothing to send until the stream wakes the lane, or an [acknowledgement](LaneTimeouts::acknowledge) is due.
+    /// Nothing to send until the stream wakes the lane, or an
+    /// [acknowledgement](LaneTimeouts::acknowledge) is due.
     Idle,
-    /// Nothing more to send at all: close the sending side, and read on until the peer has closed its own.
+    /// Nothing more to send at all: close the sending side, and read on until the peer has closed
+    /// its own.
     Close,
 }
 
 impl Connection {
-    /// Creates one end of a stream, without lanes. It shares its bytes out by `policy`; `theirs` are the peer's
-    /// parameters.
+    /// Creates one end of a stream, without lanes. It shares its bytes out by `policy`; `theirs`
+    /// are the peer's parameters.
     pub fn new(config: Config, policy: Box<dyn StripePolicy>, theirs: TransportParameters) -> Self {
         let longest_chunk = config.longest_chunk.min(theirs.longest_chunk as usize);
         Self {
@@ -166,7 +173,8 @@ impl Connection {
         }
     }
 
-    /// Keeps the newest `capacity` scheduling decisions of this end from here on; see [`record`](crate::record).
+    /// Keeps the newest `capacity` scheduling decisions of this end from here on; see
+    /// [`record`](crate::record).
     pub fn record_decisions(&mut self, capacity: usize) {
         self.scheduler.record_decisions(capacity);
     }
@@ -188,8 +196,8 @@ impl Connection {
         self.incoming.window()
     }
 
-    /// The memory of bytes that have arrived or begun to arrive, and that the application has not read: at most the
-    /// window, and the overhead of each chunk.
+    /// The memory of bytes that have arrived or begun to arrive, and that the application has not
+    /// read: at most the window, and the overhead of each chunk.
     pub fn memory_held(&self) -> u64 {
         self.incoming.memory_held()
     }
@@ -201,8 +209,9 @@ impl Connection {
         self.wakes.take_with(self.lanes.take_wakes())
     }
 
-    /// As [`take_wakes`](Self::take_wakes), without the lanes that are to stand by and without a timer of the stream,
-    /// which a later call names: for a driver that lets a lane send at once, after which the stream may not need them.
+    /// As [`take_wakes`](Self::take_wakes), without the lanes that are to stand by and without a
+    /// timer of the stream, which a later call names: for a driver that lets a lane send at
+    /// once, after which the stream may not need them.
     #[must_use = "the lanes and tasks that it names wait for a wake"]
     pub fn take_urgent_wakes(&mut self) -> Wakes {
         self.wakes.take_with(self.lanes.take_urgent_wakes())

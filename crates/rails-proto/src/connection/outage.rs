@@ -15,14 +15,14 @@ pub(super) struct Outage {
 
 /// A time in which the stream has delivered nothing, since it lost its last usable lane.
 ///
-/// A lane that comes back proves nothing while bytes wait for their acknowledgement: a path that swallows large packets
-/// lets every handshake pass.
+/// A lane that comes back proves nothing while bytes wait for their acknowledgement: a path that
+/// swallows large packets lets every handshake pass.
 #[derive(Debug)]
 struct Ongoing {
     /// When the last usable lane was lost.
     since: Instant,
-    /// The outage limit. It counts the time without a usable lane: a lane that came back has as long as it needs. A
-    /// process that is stopped can neither hear of lanes nor dial them.
+    /// The outage limit. It counts the time without a usable lane: a lane that came back has as
+    /// long as it needs. A process that is stopped can neither hear of lanes nor dial them.
     limit: Countdown,
     /// The limit of a stream whose lanes the peer's kernel has closed or refuses, while it does so.
     shut: Option<Countdown>,
@@ -64,7 +64,8 @@ impl Outage {
         self.ongoing.as_ref().map_or(0, |outage| outage.joined)
     }
 
-    /// Whether the time counts at whose end the stream fails. `is_any_up` says whether a lane is up, even if stalled.
+    /// Whether the time counts at whose end the stream fails. `is_any_up` says whether a lane is
+    /// up, even if stalled.
     pub(super) fn is_counting(&self, is_any_up: bool) -> bool {
         // With an outage limit of zero, the stream still waits for a stalled lane.
         let counts = !self.limit.is_zero() || !is_any_up;
@@ -89,7 +90,8 @@ impl Outage {
         })
     }
 
-    /// Notes when the last usable lane is gone, and when one delivers again. Returns the event, if there is one.
+    /// Notes when the last usable lane is gone, and when one delivers again. Returns the event, if
+    /// there is one.
     pub(super) fn watch(&mut self, now: Instant, delivery: Delivery) -> Option<EventKind> {
         let Delivery { has_lane, delivered, owes_nothing } = delivery;
         match &mut self.ongoing {
@@ -118,8 +120,8 @@ impl Outage {
         None
     }
 
-    /// Notes in an outage whether the peer's kernel has closed or refuses every lane. Returns whether that changes the
-    /// time of the next check.
+    /// Notes in an outage whether the peer's kernel has closed or refuses every lane. Returns
+    /// whether that changes the time of the next check.
     pub(super) fn note_peer(&mut self, now: Instant, is_shut: bool) -> bool {
         let limit = self.limit.min(SHUT_LIMIT);
         let Some(outage) = self.ongoing.as_mut().filter(|outage| outage.shut.is_some() != is_shut) else {
@@ -137,8 +139,9 @@ impl Outage {
     }
 }
 
-/// How long a stream waits whose lanes the peer's kernel has closed or refuses, unless its outage limit is shorter: a
-/// middlebox that was started again has come back by then, and so has a peer that dials.
+/// How long a stream waits whose lanes the peer's kernel has closed or refuses, unless its outage
+/// limit is shorter: a middlebox that was started again has come back by then, and so has a peer
+/// that dials.
 const SHUT_LIMIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -223,7 +226,8 @@ mod tests {
         assert!(!connection.is_barren(lane));
     }
 
-    /// A lane that is back before the limit has as long as it needs, and no more once it has gone too.
+    /// A lane that is back before the limit has as long as it needs, and no more once it has gone
+    /// too.
     #[test]
     fn a_lane_that_came_back_has_its_time() {
         let (mut connection, now) = (connection(), Instant::now());

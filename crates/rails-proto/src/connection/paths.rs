@@ -1,10 +1,12 @@
-//! Conclusions about the peer from the ends of its lanes: it is unreachable, or its process is gone.
+//! Conclusions about the peer from the ends of its lanes: it is unreachable, or its process is
+//! gone.
 //!
-//! A lane that the peer's kernel closes or resets is no goodbye: a middlebox can cut every lane of a stream that goes
-//! on, and so does a peer that gives a lane up and dials it again. So an end without a lane waits: ten seconds where
-//! the peer's kernel has ended or refuses every lane, and [`Config::outage_limit`](super::Config::outage_limit) in any
-//! case. The end that dials may know more: when the peer's process has died, the peer's kernel refuses every new
-//! connection, and this end believes the kernel, as TCP does.
+//! A lane that the peer's kernel closes or resets is no goodbye: a middlebox can cut every lane of
+//! a stream that goes on, and so does a peer that gives a lane up and dials it again. So an end
+//! without a lane waits: ten seconds where the peer's kernel has ended or refuses every lane, and
+//! [`Config::outage_limit`](super::Config::outage_limit) in any case. The end that dials may know
+//! more: when the peer's process has died, the peer's kernel refuses every new connection, and this
+//! end believes the kernel, as TCP does.
 
 /// How a lane ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,8 +30,8 @@ pub enum Refused {
     Stream,
 }
 
-/// The stream's lanes so far, and those that this end dials for the first time, by number: at most as many as a stream
-/// has numbers.
+/// The stream's lanes so far, and those that this end dials for the first time, by number: at most
+/// as many as a stream has numbers.
 #[derive(Debug, Default)]
 pub(super) struct Paths(Vec<Path>);
 
@@ -43,12 +45,14 @@ struct Path {
 enum State {
     /// This end dials the lane for the first time.
     Dialled,
-    /// The lane's first attempt has failed. That says nothing about the peer, and this end goes on dialling.
+    /// The lane's first attempt has failed. That says nothing about the peer, and this end goes on
+    /// dialling.
     Unreached,
     Up,
     /// The lane was lost, and the peer's kernel did not close it.
     Lost,
-    /// The lane was lost, and the peer's kernel refuses the connections that this end has tried since.
+    /// The lane was lost, and the peer's kernel refuses the connections that this end has tried
+    /// since.
     LostAndRefused,
     ClosedByPeer,
     /// The peer refused the lane when this end dialled again.
@@ -81,8 +85,8 @@ impl Paths {
         }
     }
 
-    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which part of the peer
-    /// refused it, if it did.
+    /// This end dialled the lane of that number, and the lane did not come up; `refused` says which
+    /// part of the peer refused it, if it did.
     pub(super) fn dial_failed(&mut self, number: u16, refused: Option<Refused>) {
         let state = self.0.iter().find(|path| path.number == number).map(|path| path.state);
         match (state, refused) {
@@ -97,13 +101,14 @@ impl Paths {
         }
     }
 
-    /// Whether the peer now refuses every lane that was up, and no other lane still waits for its first attempt.
+    /// Whether the peer now refuses every lane that was up, and no other lane still waits for its
+    /// first attempt.
     pub(super) fn are_refused(&self) -> bool {
         self.are_all(|state| state == State::Refused)
     }
 
-    /// Whether the peer's kernel has closed or refuses every lane that was up, and no other lane still waits for its
-    /// first attempt.
+    /// Whether the peer's kernel has closed or refuses every lane that was up, and no other lane
+    /// still waits for its first attempt.
     pub(super) fn are_shut(&self) -> bool {
         self.are_all(|state| matches!(state, State::ClosedByPeer | State::LostAndRefused | State::Refused))
     }
@@ -226,7 +231,8 @@ mod tests {
         }
     }
 
-    /// Creates one end that has every byte and the end of both directions, of which the peer may not have heard.
+    /// Creates one end that has every byte and the end of both directions, of which the peer may
+    /// not have heard.
     fn done(now: Instant) -> (Connection, LaneId) {
         let (mut connection, lanes) = end(1, now);
         connection.finish(now);

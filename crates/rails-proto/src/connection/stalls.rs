@@ -1,23 +1,24 @@
-//! The time of a stream by cause: why it does not send, why its lanes are not busy, and how long readable bytes wait
-//! for the application.
+//! The time of a stream by cause: why it does not send, why its lanes are not busy, and how long
+//! readable bytes wait for the application.
 //!
-//! Each event switches a clock from one cause to another, at the time that the driver gives. While the cause stays the
-//! same, that costs one comparison.
+//! Each event switches a clock from one cause to another, at the time that the driver gives. While
+//! the cause stays the same, that costs one comparison.
 
 use crate::scheduler::Scheduler;
 use serde::Serialize;
 use serde_with::{As, DurationMicroSeconds};
 use std::time::{Duration, Instant};
 
-/// For how long the sending side of a stream had to wait, by cause, and for how long readable bytes waited for the
-/// application.
+/// For how long the sending side of a stream had to wait, by cause, and for how long readable bytes
+/// waited for the application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Stalls {
     /// All written bytes were sent, and the application had not finished.
     #[serde(rename = "nothing_to_send_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub nothing_to_send: Duration,
-    /// Bytes waited, and the peer's window was full, or as many bytes waited for its acknowledgement as this end keeps:
-    /// the peer's application reads more slowly, or a lane is late with the first missing bytes.
+    /// Bytes waited, and the peer's window was full, or as many bytes waited for its
+    /// acknowledgement as this end keeps: the peer's application reads more slowly, or a lane
+    /// is late with the first missing bytes.
     #[serde(rename = "window_full_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub window_full: Duration,
     /// Bytes waited, the window had room, and every usable lane was busy: the links are the limit.
@@ -26,7 +27,8 @@ pub struct Stalls {
     /// Bytes waited, the window had room, and there was no usable lane.
     #[serde(rename = "no_lane_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub no_lane: Duration,
-    /// Bytes were readable, and the application had not read them. This overlaps with the other causes.
+    /// Bytes were readable, and the application had not read them. This overlaps with the other
+    /// causes.
     #[serde(rename = "not_read_us", serialize_with = "As::<DurationMicroSeconds>::serialize")]
     pub not_read: Duration,
 }
@@ -94,13 +96,14 @@ pub(super) struct Clocks {
 pub(super) struct LaneClock(Clock<5>);
 
 impl Clocks {
-    /// Whether the clocks run for these causes: why the sending side does not send more, and whether bytes wait for the
-    /// application.
+    /// Whether the clocks run for these causes: why the sending side does not send more, and
+    /// whether bytes wait for the application.
     pub(super) fn run_for(&self, cause: Cause, is_readable: bool) -> bool {
         self.sending.cause() == Some(cause as usize) && self.unread.cause().is_some() == is_readable
     }
 
-    /// Switches the clocks to these causes at `now`. Returns whether the sending side has another cause than before.
+    /// Switches the clocks to these causes at `now`. Returns whether the sending side has another
+    /// cause than before.
     pub(super) fn switch(&mut self, now: Instant, cause: Cause, is_readable: bool) -> bool {
         let is_new = self.sending.cause() != Some(cause as usize);
         self.sending.switch(now, Some(cause as usize));
@@ -117,8 +120,8 @@ impl Clocks {
 }
 
 impl Cause {
-    /// Why a stream with something to send, or with nothing, does not send more. `is_usable_lane_idle` says whether a
-    /// usable lane is idle; `None` without a usable lane.
+    /// Why a stream with something to send, or with nothing, does not send more.
+    /// `is_usable_lane_idle` says whether a usable lane is idle; `None` without a usable lane.
     pub(super) fn of(scheduler: &Scheduler, is_usable_lane_idle: impl FnOnce() -> Option<bool>) -> Self {
         if scheduler.buffer().lanes_worth_of_work() == 0 {
             return match (scheduler.unsent().bytes(), scheduler.unsent().is_finished()) {
@@ -136,7 +139,8 @@ impl Cause {
 }
 
 impl LaneClock {
-    /// Switches to the activity of a lane at `now`, while the stream does not send more for that cause.
+    /// Switches to the activity of a lane at `now`, while the stream does not send more for that
+    /// cause.
     pub(super) fn switch(&mut self, now: Instant, cause: Cause, is_stalled: bool, is_idle: bool) {
         let doing = match cause {
             _ if is_stalled => Doing::Stalled,
@@ -184,8 +188,8 @@ impl<const N: usize> Clock<N> {
         let mut since = now;
         if let Some((before, began)) = self.running {
             self.spent[before] += now.saturating_duration_since(began);
-            // Drivers read their clocks before they wait for the lock, so `now` may lie before the last switch. No time
-            // counts twice.
+            // Drivers read their clocks before they wait for the lock, so `now` may lie before the last switch.
+            // No time counts twice.
             since = began.max(now);
         }
         self.running = cause.map(|cause| (cause, since));

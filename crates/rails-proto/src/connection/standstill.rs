@@ -1,9 +1,9 @@
 //! Whether a stream that waits for something makes progress, and why it does not.
 //!
-//! A stream that stands still for a second reports it, and again each time that twice as long has passed. While all
-//! that it waits for is an answer on one lane, that lane's own check begins this watch, and so its thread must not be
-//! blocked. An idle stream waits for nothing and sets no timer; the last timer runs out once after the stream has
-//! become idle.
+//! A stream that stands still for a second reports it, and again each time that twice as long has
+//! passed. While all that it waits for is an answer on one lane, that lane's own check begins this
+//! watch, and so its thread must not be blocked. An idle stream waits for nothing and sets no
+//! timer; the last timer runs out once after the stream has become idle.
 
 use crate::{countdown::PAUSE, scheduler::Scheduler};
 use serde::Serialize;
@@ -19,8 +19,8 @@ use std::{
 pub enum StandstillCause {
     /// The stream has no usable lane.
     NoLane,
-    /// One lane holds the bytes that the peer needs next, and nothing else is in flight: on the other lanes, the peer
-    /// has acknowledged everything.
+    /// One lane holds the bytes that the peer needs next, and nothing else is in flight: on the
+    /// other lanes, the peer has acknowledged everything.
     LaneLate {
         /// The lane's number, the same at both ends.
         number: u16,
@@ -29,7 +29,8 @@ pub enum StandstillCause {
     NotAcknowledged,
     /// Bytes wait, and no lane takes them: its thread is blocked, or its socket is full.
     NotTaken,
-    /// The peer has received everything that its window takes, and its application reads none of it.
+    /// The peer has received everything that its window takes, and its application reads none of
+    /// it.
     PeerDoesNotRead,
     /// Bytes have arrived, and none can be read, because those before them have not.
     BytesMissing,
@@ -54,8 +55,8 @@ impl Standstill {
         self.check_at
     }
 
-    /// Checks whether the stream stands still, if the time for that has come. Returns for how long it has, if an event
-    /// is to report it.
+    /// Checks whether the stream stands still, if the time for that has come. Returns for how long
+    /// it has, if an event is to report it.
     pub(super) fn check(&mut self, now: Instant, longest_round_trip: impl FnOnce() -> Duration) -> Option<Duration> {
         let late = self.check_at.and_then(|at| now.checked_duration_since(at))?;
         self.check_at = None;
@@ -78,8 +79,9 @@ impl Standstill {
         Some(stood_for)
     }
 
-    /// Notes whether the stream waits for anything but its application, and whether the checks of one lane cover that:
-    /// then the first of them that finds no progress [begins](Self::begin) the watch.
+    /// Notes whether the stream waits for anything but its application, and whether the checks of
+    /// one lane cover that: then the first of them that finds no progress [begins](Self::begin)
+    /// the watch.
     pub(super) fn watch(&mut self, now: Instant, awaits_progress: bool, is_covered: impl FnOnce() -> bool) {
         if !awaits_progress {
             (self.since, self.told) = (None, false);
@@ -108,13 +110,14 @@ impl Standstill {
         }
     }
 
-    /// Whether the check has a time which the driver does not know yet. The driver gets to know it now.
+    /// Whether the check has a time which the driver does not know yet. The driver gets to know it
+    /// now.
     pub(super) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.is_news)
     }
 
-    /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read. Returns how long a
-    /// standstill lasted which an event has reported.
+    /// The stream made progress at `at`: new bytes were acknowledged, have arrived or were read.
+    /// Returns how long a standstill lasted which an event has reported.
     pub(super) fn moved(&mut self, now: Instant, at: Instant) -> Option<Duration> {
         let since = self.since.filter(|since| *since < at)?;
         self.since = Some(at);
@@ -122,7 +125,8 @@ impl Standstill {
             return None;
         }
         self.check_at = Some(at + FIRST_WARNING);
-        // An event has reported more than up to `at`, where only a check that came later has found the progress.
+        // An event has reported more than up to `at`, where only a check that came later has found the
+        // progress.
         Some(now.saturating_duration_since(since))
     }
 }
@@ -158,8 +162,8 @@ impl fmt::Display for StandstillCause {
     }
 }
 
-/// The shortest standstill that a stream reports: a reinjection takes half a second, and dialling a lane again up to a
-/// second.
+/// The shortest standstill that a stream reports: a reinjection takes half a second, and dialling a
+/// lane again up to a second.
 const FIRST_WARNING: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

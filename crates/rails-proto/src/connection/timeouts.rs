@@ -1,4 +1,5 @@
-//! The timeouts of a stream and its lanes: the time that passes over the parts, and the events that come of it.
+//! The timeouts of a stream and its lanes: the time that passes over the parts, and the events that
+//! come of it.
 
 use super::{
     Connection, Event, EventKind, LaneId, LaneTimeouts, LinkSample, StallCause, StandstillCause, health::Progress,
@@ -64,8 +65,8 @@ impl Connection {
 
     // A lane.
 
-    /// When `lane` has to act without an event. Calls that name the lane may change it. After any other change,
-    /// [`Wakes::lanes`](super::Wakes::lanes) names the lane.
+    /// When `lane` has to act without an event. Calls that name the lane may change it. After any
+    /// other change, [`Wakes::lanes`](super::Wakes::lanes) names the lane.
     pub fn lane_timeouts(&mut self, lane: LaneId) -> LaneTimeouts {
         self.lanes.unset_timer(lane);
         let state = &self.lanes[lane];
@@ -78,14 +79,14 @@ impl Connection {
         }
     }
 
-    /// When `lane` is to be [checked for progress](Connection::check_progress) next; `None` while nothing on it waits
-    /// for an answer.
+    /// When `lane` is to be [checked for progress](Connection::check_progress) next; `None` while
+    /// nothing on it waits for an answer.
     pub(super) fn progress_check_at(&self, lane: LaneId) -> Option<Instant> {
         self.lanes[lane].health().check_at().filter(|_| !self.is_over())
     }
 
-    /// Checks whether `lane` makes progress, by `sample` of its transport. A lane without progress is stalled, and
-    /// others send its chunks again.
+    /// Checks whether `lane` makes progress, by `sample` of its transport. A lane without progress
+    /// is stalled, and others send its chunks again.
     pub fn check_progress(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
         if self.is_over() {
             return;
@@ -127,7 +128,8 @@ impl Connection {
         }
     }
 
-    /// Nothing has come or gone on `lane` for a while: drops a check for which there is no need any more.
+    /// Nothing has come or gone on `lane` for a while: drops a check for which there is no need any
+    /// more.
     pub fn rest(&mut self, lane: LaneId) {
         let is_in_flight = self.scheduler.lane(lane.0).in_flight_chunks() > 0;
         let is_needed =
@@ -144,7 +146,8 @@ impl Connection {
         }
     }
 
-    /// The link under `lane` is up again. The scheduler uses the lane as soon as its transport gets an acknowledgement.
+    /// The link under `lane` is up again. The scheduler uses the lane as soon as its transport gets
+    /// an acknowledgement.
     pub fn link_up(&mut self, now: Instant, lane: LaneId) {
         self.lanes.link_up(now, lane);
     }
@@ -159,7 +162,8 @@ impl Connection {
         self.lanes[lane].health().is_stalled()
     }
 
-    /// Whether `lane` has carried chunks since it joined, and the peer has acknowledged none of them on it.
+    /// Whether `lane` has carried chunks since it joined, and the peer has acknowledged none of
+    /// them on it.
     pub fn is_barren(&self, lane: LaneId) -> bool {
         self.scheduler.lane(lane.0).is_barren()
     }
@@ -197,8 +201,9 @@ impl Connection {
         self.observe(now);
     }
 
-    /// Notes when the transport last got an acknowledgement. A long chunk on a slow lane makes progress, even if it
-    /// takes longer than a second. If all other lanes wait for it, the stream makes none.
+    /// Notes when the transport last got an acknowledgement. A long chunk on a slow lane makes
+    /// progress, even if it takes longer than a second. If all other lanes wait for it, the
+    /// stream makes none.
     fn note_transport(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
         let moved = sample.stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for));
         if let Some(moved) = moved.filter(|_| !self.scheduler.buffer().is_held_up_by(lane.0)) {

@@ -1,4 +1,5 @@
-//! The probes that renew the estimates of a lane to which the scheduler gives nothing while the stream is at work.
+//! The probes that renew the estimates of a lane to which the scheduler gives nothing while the
+//! stream is at work.
 
 use crate::policy::probe_interval;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ pub(super) struct Unused {
 }
 
 impl Unused {
-    /// The policy gave the lane something. It has left waiting bytes to others for `left_to_others` so far.
+    /// The policy gave the lane something. It has left waiting bytes to others for `left_to_others`
+    /// so far.
     pub(super) fn used(&mut self, left_to_others: Duration) {
         *self = Self { left_before: left_to_others, ..Self::default() };
     }
@@ -55,8 +57,8 @@ impl Unused {
         std::mem::take(&mut self.due)
     }
 
-    /// Returns for how long the lane has not been used, if an event is to report it. It has left waiting bytes to
-    /// others for `left_to_others` so far.
+    /// Returns for how long the lane has not been used, if an event is to report it. It has left
+    /// waiting bytes to others for `left_to_others` so far.
     pub(super) fn report(&mut self, left_to_others: Duration) -> Option<Duration> {
         let unused_for = left_to_others.saturating_sub(self.left_before);
         (unused_for >= WORTH_TELLING && !std::mem::replace(&mut self.told, true)).then_some(unused_for)

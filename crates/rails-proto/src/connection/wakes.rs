@@ -1,4 +1,5 @@
-//! The wakes that the driver performs after a call: idle lanes with work, and tasks that wait for the stream.
+//! The wakes that the driver performs after a call: idle lanes with work, and tasks that wait for
+//! the stream.
 
 use super::LaneId;
 
@@ -79,8 +80,8 @@ fn members(set: u64) -> impl Iterator<Item = LaneId> {
     std::iter::successors(Some(set).filter(|set| *set > 0), rest).map(|set| LaneId(set.trailing_zeros() as usize))
 }
 
-/// With fewer bytes in flight, a socket has room under any limit: this is half of the least limit of unsent bytes. The
-/// driver of such a lane need not ask its socket.
+/// With fewer bytes in flight, a socket has room under any limit: this is half of the least limit
+/// of unsent bytes. The driver of such a lane need not ask its socket.
 pub(crate) const NEEDS_NO_ROOM: u64 = 16 << 10;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Tasks on a machine of two nodes, of which a CPU goes away and comes back. Runs inside the NUMA guest, which sets
-//! `RAILS_GUEST=1`.
+//! Tasks on a machine of two nodes, of which a CPU goes away and comes back. Runs inside the NUMA
+//! guest, which sets `RAILS_GUEST=1`.
 
 use rails_bind::thread::{bind_current, current_cpu};
 use rails_task::{Priority, Step, SubmitError, Task, TaskQueues, Worker};
@@ -14,8 +14,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Threads on all CPUs run tasks of many CPU sets until so many have run; `meanwhile` begins once all of them are
-/// bound. Returns the number of runs outside their sets.
+/// Threads on all CPUs run tasks of many CPU sets until so many have run; `meanwhile` begins once
+/// all of them are bound. Returns the number of runs outside their sets.
 fn run_everywhere(topology: &Topology, runs_wanted: u64, meanwhile: impl FnOnce()) -> u64 {
     let queues = TaskQueues::new(topology, 256);
     let cpus: Vec<CpuId> = topology.online_cpus().iter().collect();
@@ -101,7 +101,8 @@ impl Drop for Offline {
     }
 }
 
-/// A worker of a CPU that is offline runs none of its tasks elsewhere, and runs them once it is back.
+/// A worker of a CPU that is offline runs none of its tasks elsewhere, and runs them once it is
+/// back.
 #[test]
 #[ignore = "runs inside the guest: cargo xtask lab"]
 fn guest_cpu_goes_away_and_comes_back() {

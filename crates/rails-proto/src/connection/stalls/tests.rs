@@ -24,7 +24,8 @@ fn connection(window: u64) -> Connection {
     Connection::new(config, Policy::Adaptive.build(), parameters)
 }
 
-/// Asks the stream as a driver does when a lane has room. Returns the chunk's length, if there is one.
+/// Asks the stream as a driver does when a lane has room. Returns the chunk's length, if there is
+/// one.
 fn transmit(connection: &mut Connection, now: Instant, lane: LaneId) -> Option<u32> {
     match connection.poll_transmit(now, lane, &mut Vec::new()) {
         Transmit::Send(chunk) => chunk.map(|chunk| chunk.length),
@@ -39,7 +40,8 @@ fn times_of_a_stream_by_cause() {
     let mut connection = connection(2000);
     let lane = connection.lane_up(at(0), LaneTraits::default()).unwrap();
     assert_eq!(transmit(&mut connection, at(0), lane), None);
-    // The application writes three chunks after 10 ms; the lane is busy with the first for 5 ms, with the second for 3.
+    // The application writes three chunks after 10 ms; the lane is busy with the first for 5 ms, with
+    // the second for 3.
     connection.write(at(10), Bytes::from(vec![1; 3000]));
     assert_eq!(transmit(&mut connection, at(10), lane), Some(1000));
     assert_eq!(transmit(&mut connection, at(15), lane), Some(1000));

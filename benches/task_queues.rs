@@ -11,7 +11,7 @@
 use criterion::{Bencher, Criterion, criterion_group, criterion_main};
 use rails::{
     bind::thread::bind_current,
-    task::{Priority, Runner, Step, Task, TaskOptions, TaskQueues},
+    task::{Runner, Step, Task, TaskOptions, TaskPriority, TaskQueues},
     topo::{CpuId, CpuSet, Topology},
 };
 use std::time::{Duration, Instant};
@@ -24,7 +24,8 @@ fn costs(criterion: &mut Criterion) {
     let runner = queues.attach().expect("it is a CPU of the machine");
     let levels: Vec<_> = queues.objects().path(runner.object()).map(|id| queues.objects().get(id).clone()).collect();
     for object in &levels {
-        let task = queues.task(&object.cpus, Priority::Normal, || Step::Done).expect("they are CPUs of the machine");
+        let task =
+            queues.task(&object.cpus, TaskPriority::Normal, || Step::Done).expect("they are CPUs of the machine");
         measure(criterion, &format!("at its {}", object.kind), &runner, &task);
     }
     let dated = TaskOptions::new().run_before(Duration::from_secs(3600));
@@ -32,7 +33,7 @@ fn costs(criterion: &mut Criterion) {
     measure(criterion, "with a deadline", &runner, &task);
     let queues = TaskQueues::builder().timed(true).build(&topology);
     let runner = queues.attach().expect("it is a CPU of the machine");
-    let task = queues.task(&cpu, Priority::Normal, || Step::Done).expect("it is a CPU of the machine");
+    let task = queues.task(&cpu, TaskPriority::Normal, || Step::Done).expect("it is a CPU of the machine");
     measure(criterion, "timed", &runner, &task);
 }
 

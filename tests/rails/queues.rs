@@ -7,7 +7,7 @@ use rails::{
     multirail::{
         MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Secret, Security, StreamOptions, plan_rails,
     },
-    task::{Helpers, Priority, Step, TaskQueues},
+    task::{Helpers, Step, TaskPriority, TaskQueues},
     topo::{Bandwidth, CpuId, CpuSet, Topology},
 };
 use std::{
@@ -39,7 +39,7 @@ fn run(queues: &TaskQueues, cpus: &CpuSet) -> CpuId {
         *found.lock().unwrap() = thread::current_cpu().ok();
         Step::Done
     };
-    let task = queues.task(cpus, Priority::Normal, work).unwrap();
+    let task = queues.task(cpus, TaskPriority::Normal, work).unwrap();
     task.submit().unwrap();
     let begun = Instant::now();
     while task.is_pending() {
@@ -81,7 +81,7 @@ fn polling_tasks_keep_no_rail_awake() {
         }
     };
     let cpu = CpuSet::single(rail.planned().cpu);
-    let tasks: Vec<_> = (0..40).map(|_| queues.task(&cpu, Priority::Normal, poll()).unwrap()).collect();
+    let tasks: Vec<_> = (0..40).map(|_| queues.task(&cpu, TaskPriority::Normal, poll()).unwrap()).collect();
     tasks.iter().for_each(|task| task.submit().unwrap());
     let begun = Instant::now();
     while *runs.lock().unwrap() == 0 {

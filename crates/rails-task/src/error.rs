@@ -7,7 +7,7 @@ use std::io;
 /// Why a task cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum TaskError {
+pub enum NewTaskError {
     /// The task's CPU set is empty.
     #[error("a task has to be allowed on one CPU at least")]
     NoCpu,

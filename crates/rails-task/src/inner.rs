@@ -2,7 +2,7 @@
 
 use super::{
     objects::ObjectId,
-    options::{Priority, TaskOptions},
+    options::{TaskOptions, TaskPriority},
     state::State,
     sync::{AtomicBool, AtomicU64, Mutex, Relaxed, Thread, thread},
 };
@@ -22,7 +22,7 @@ pub(crate) struct Inner {
     pub(crate) home: ObjectId,
     /// Whether the task may run on all CPUs of its home.
     pub(crate) is_whole: bool,
-    pub(crate) priority: Priority,
+    pub(crate) priority: TaskPriority,
     pub(crate) options: TaskOptions,
     has_panicked: AtomicBool,
     /// The threads that wait for the task's end.

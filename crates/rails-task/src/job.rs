@@ -1,6 +1,6 @@
 //! Work that a thread offers to others, and does itself if they have no time.
 
-use super::{error::TaskError, inner::Step, load::Load, options::Priority, task::Task, task_queues::TaskQueues};
+use super::{error::NewTaskError, inner::Step, load::Load, options::TaskPriority, task::Task, task_queues::TaskQueues};
 use rails_topo::CpuSet;
 use std::{
     cell::RefCell,
@@ -87,8 +87,8 @@ impl Helpers {
     /// [runners](TaskQueues::attach) or [workers](crate::Worker).
     ///
     /// # Errors
-    /// [`TaskError`].
-    pub fn new(queues: &TaskQueues, cpus: &CpuSet) -> Result<Self, TaskError> {
+    /// [`NewTaskError`].
+    pub fn new(queues: &TaskQueues, cpus: &CpuSet) -> Result<Self, NewTaskError> {
         queues.home_of(cpus)?;
         let (is_nowhere, moves) = Default::default();
         let place = Place { cpus: Mutex::new(cpus.clone()), is_nowhere, moves };
@@ -99,8 +99,8 @@ impl Helpers {
     /// was made before asks for the former CPUs.
     ///
     /// # Errors
-    /// [`TaskError`] if the CPUs are not of this machine.
-    pub fn move_to(&self, cpus: &CpuSet) -> Result<(), TaskError> {
+    /// [`NewTaskError`] if the CPUs are not of this machine.
+    pub fn move_to(&self, cpus: &CpuSet) -> Result<(), NewTaskError> {
         self.place.is_nowhere.store(cpus.is_empty(), Relaxed);
         if cpus.is_empty() {
             return Ok(());
@@ -161,12 +161,12 @@ impl Helpers {
 
     /// Work that the helpers may do.
     pub fn job<T: Send + 'static>(&self, work: impl Fn(&mut T) + Send + Sync + 'static) -> Job<T> {
-        self.job_that_tells(work, || {})
+        self.job_with_callback(work, || {})
     }
 
     /// Work that the helpers may do. A helper calls `tell` when it has come to the end, and the
     /// value can be taken.
-    pub fn job_that_tells<T: Send + 'static>(
+    pub fn job_with_callback<T: Send + 'static>(
         &self,
         work: impl Fn(&mut T) + Send + Sync + 'static,
         tell: impl Fn() + Send + Sync + 'static,
@@ -182,7 +182,8 @@ impl Helpers {
             }
             Step::Done
         };
-        let task = self.queues.task(&self.place.lock(), Priority::Normal, run).expect("the helpers' CPUs were checked");
+        let task =
+            self.queues.task(&self.place.lock(), TaskPriority::Normal, run).expect("the helpers' CPUs were checked");
         Job { slot, task }
     }
 }

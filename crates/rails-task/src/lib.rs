@@ -21,13 +21,13 @@
 //!
 //! # Smallest use
 //! ```
-//! use rails_task::{Priority, Step, TaskQueues};
+//! use rails_task::{TaskPriority, Step, TaskQueues};
 //! use rails_topo::Topology;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let topology = Topology::detect()?;
 //! let queues = TaskQueues::new(&topology, 256);
-//! let task = queues.task(topology.online_cpus(), Priority::Normal, || {
+//! let task = queues.task(topology.online_cpus(), TaskPriority::Normal, || {
 //!     println!("it runs on {:?}", rails_bind::thread::current_cpu());
 //!     Step::Done
 //! })?;
@@ -83,11 +83,11 @@ mod model;
 mod schedules;
 
 pub use counters::{QueueStats, Waits};
-pub use error::{AttachError, BudgetError, SubmitError, TaskError};
+pub use error::{AttachError, BudgetError, NewTaskError, SubmitError};
 pub use inner::Step;
 pub use job::{Helpers, Job, Taken};
 pub use objects::{Object, ObjectId, ObjectKind, Objects};
-pub use options::{Priority, TaskOptions};
+pub use options::{TaskOptions, TaskPriority};
 pub use runner::{Pass, Runner};
 pub use task::Task;
 pub use task_queues::{TaskQueues, TaskQueuesBuilder};

@@ -1,6 +1,6 @@
 //! The objects and queues of described machines with CPUs offline, and of captured ones.
 
-use crate::{ObjectKind, Priority, Step, TaskError, TaskQueues, sleeper::Trigger};
+use crate::{NewTaskError, ObjectKind, Step, TaskPriority, TaskQueues, sleeper::Trigger};
 use proptest::{collection::vec, prelude::*, sample::Index};
 use rails_lab::captures::{self, Unpacked};
 use rails_topo::{CpuId, CpuSet, Topology};
@@ -35,7 +35,7 @@ fn some(machine: &Topology, picks: &[Index]) -> CpuSet {
 
 /// The object of these CPUs is the smallest that covers them, by a search through all.
 fn assert_smallest(queues: &TaskQueues, cpus: &CpuSet) {
-    let task = queues.task(cpus, Priority::Normal, || Step::Done).unwrap();
+    let task = queues.task(cpus, TaskPriority::Normal, || Step::Done).unwrap();
     let objects = queues.objects();
     let home = objects.get(task.home());
     let covering = objects.iter().map(|(_, object)| object).filter(|object| cpus.is_subset(&object.cpus));
@@ -88,8 +88,8 @@ proptest! {
         }
         let last = machine.online_cpus().iter().last().unwrap();
         let beyond: CpuSet = [last, CpuId(last.0 + 1)].into_iter().collect();
-        let refused = queues.task(&beyond, Priority::Normal, || Step::Done);
-        let is_refused = matches!(refused, Err(TaskError::Outside { .. }));
+        let refused = queues.task(&beyond, TaskPriority::Normal, || Step::Done);
+        let is_refused = matches!(refused, Err(NewTaskError::Outside { .. }));
         prop_assert!(is_refused || machine.online_cpus().contains(CpuId(last.0 + 1)));
     }
 
@@ -113,7 +113,7 @@ proptest! {
                 counted.fetch_add(1, SeqCst);
                 Step::Done
             };
-            let task = queues.task(&some(&machine, &picks), Priority::Normal, work).unwrap();
+            let task = queues.task(&some(&machine, &picks), TaskPriority::Normal, work).unwrap();
             // A full queue refuses it.
             if task.submit().is_ok() {
                 waiting.push((task, runs));

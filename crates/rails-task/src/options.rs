@@ -5,14 +5,14 @@ use std::{fmt, time::Duration};
 /// Options of a task, for [`TaskQueues::task_with`](crate::TaskQueues::task_with).
 #[derive(Debug, Default)]
 pub struct TaskOptions {
-    pub(crate) priority: Priority,
+    pub(crate) priority: TaskPriority,
     pub(crate) run_before: Option<Duration>,
     pub(crate) blocking: Option<Blocking>,
 }
 
 /// The order of the tasks in one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Priority {
+pub enum TaskPriority {
     /// Tasks that run before the normal ones.
     High,
     /// Tasks in the order in which they were submitted.
@@ -32,8 +32,8 @@ impl TaskOptions {
         Self::default()
     }
 
-    /// The task's place among those in one queue. Default: [`Priority::Normal`].
-    pub fn priority(mut self, priority: Priority) -> Self {
+    /// The task's place among those in one queue. Default: [`TaskPriority::Normal`].
+    pub fn priority(mut self, priority: TaskPriority) -> Self {
         self.priority = priority;
         self
     }
@@ -67,8 +67,8 @@ impl TaskOptions {
     }
 }
 
-impl From<Priority> for TaskOptions {
-    fn from(priority: Priority) -> Self {
+impl From<TaskPriority> for TaskOptions {
+    fn from(priority: TaskPriority) -> Self {
         Self::new().priority(priority)
     }
 }

@@ -3,10 +3,10 @@
 use super::{
     blocking::Blockers,
     counters::QueueStats,
-    error::TaskError,
+    error::NewTaskError,
     inner::{Inner, Step},
     objects::{ObjectId, Objects},
-    options::{Priority, TaskOptions},
+    options::{TaskOptions, TaskPriority},
     queues::Queues,
     task::Task,
 };
@@ -43,32 +43,32 @@ impl TaskQueues {
     /// object that covers them. Work that panics ends its task, and nothing else.
     ///
     /// # Errors
-    /// [`TaskError`].
+    /// [`NewTaskError`].
     pub fn task(
         &self,
         cpus: &CpuSet,
-        priority: Priority,
+        priority: TaskPriority,
         work: impl Fn() -> Step + Send + Sync + 'static,
-    ) -> Result<Task, TaskError> {
+    ) -> Result<Task, NewTaskError> {
         self.task_with(cpus, priority.into(), work)
     }
 
     /// As [`task`](Self::task), with options.
     ///
     /// # Errors
-    /// [`TaskError`].
+    /// [`NewTaskError`].
     pub fn task_with(
         &self,
         cpus: &CpuSet,
         options: TaskOptions,
         work: impl Fn() -> Step + Send + Sync + 'static,
-    ) -> Result<Task, TaskError> {
+    ) -> Result<Task, NewTaskError> {
         let home = self.home_of(cpus)?;
         if options.run_before == Some(Duration::ZERO) {
-            return Err(TaskError::NoTime);
+            return Err(NewTaskError::NoTime);
         }
         if options.blocking.is_some() {
-            self.blockers.ensure_thread().map_err(|error| TaskError::Thread(error.kind()))?;
+            self.blockers.ensure_thread().map_err(|error| NewTaskError::Thread(error.kind()))?;
         }
         let is_whole = self.objects().get(home).cpus == *cpus;
         let inner = Arc::new(Inner::new(cpus.clone(), home, is_whole, options, Box::new(work)));
@@ -76,10 +76,10 @@ impl TaskQueues {
     }
 
     /// The object in whose queue a task for these CPUs waits.
-    pub(crate) fn home_of(&self, cpus: &CpuSet) -> Result<ObjectId, TaskError> {
+    pub(crate) fn home_of(&self, cpus: &CpuSet) -> Result<ObjectId, NewTaskError> {
         self.objects().covering(cpus).ok_or_else(|| match cpus.is_empty() {
-            true => TaskError::NoCpu,
-            false => TaskError::Outside { cpus: cpus.clone(), online: self.queues.online().clone() },
+            true => NewTaskError::NoCpu,
+            false => NewTaskError::Outside { cpus: cpus.clone(), online: self.queues.online().clone() },
         })
     }
 

@@ -1,7 +1,7 @@
 //! A submission and its run allocate nothing.
 
 use rails_bind::thread::bind_current;
-use rails_task::{Priority, Step, TaskOptions, TaskQueues};
+use rails_task::{Step, TaskOptions, TaskPriority, TaskQueues};
 use rails_topo::{CpuSet, Topology};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn submission_and_run_allocate_nothing() {
     let sets: Vec<_> = queues.objects().path(runner.object()).map(|id| queues.objects().get(id).cpus.clone()).collect();
     let mut tasks: Vec<_> = sets
         .iter()
-        .map(|cpus| queues.task(cpus, Priority::Normal, || Step::Done).expect("they are CPUs of the machine"))
+        .map(|cpus| queues.task(cpus, TaskPriority::Normal, || Step::Done).expect("they are CPUs of the machine"))
         .collect();
     tasks.push(queues.task_with(&cpu, dated, || Step::Done).expect("it is a CPU of the machine"));
     let counted = allocation_counter::measure(|| {

@@ -2,7 +2,7 @@
 
 use rails_bind::thread::{SchedulingClass, bind_current, current_cpu, current_tid, scheduling_of};
 use rails_task::{
-    AttachError, ObjectId, Pass, Priority, Runner, Step, SubmitError, Task, TaskError, TaskQueues, Worker,
+    AttachError, NewTaskError, ObjectId, Pass, Runner, Step, SubmitError, Task, TaskPriority, TaskQueues, Worker,
 };
 use rails_topo::{CpuId, CpuSet, Topology};
 use std::{
@@ -38,7 +38,7 @@ fn counting(queues: &TaskQueues, cpus: &CpuSet) -> (Task, Arc<AtomicU64>) {
         runs.fetch_add(1, SeqCst);
         Step::Done
     };
-    (queues.task(cpus, Priority::Normal, work).expect("they are CPUs of the machine"), count)
+    (queues.task(cpus, TaskPriority::Normal, work).expect("they are CPUs of the machine"), count)
 }
 
 #[test]
@@ -53,7 +53,12 @@ fn tasks_run_in_order_the_urgent_ones_first() {
         };
         queues.task(&CpuSet::single(cpu), priority, work).expect("it is a CPU of the machine")
     };
-    let tasks = [("a", Priority::Normal), ("b", Priority::Normal), ("c", Priority::High), ("d", Priority::High)];
+    let tasks = [
+        ("a", TaskPriority::Normal),
+        ("b", TaskPriority::Normal),
+        ("c", TaskPriority::High),
+        ("d", TaskPriority::High),
+    ];
     let tasks = tasks.map(|(name, priority)| task(name, priority));
     on(&queues, cpu, |runner| {
         tasks.iter().for_each(|task| task.submit().expect("there is room"));
@@ -69,11 +74,11 @@ fn tasks_run_in_order_the_urgent_ones_first() {
 #[test]
 fn cpus_outside_the_machine_are_refused() {
     let queues = TaskQueues::new(&Topology::synthetic("package:2 core:2 pu:1", Vec::new()).expect("it is one"), 8);
-    let none = queues.task(&CpuSet::default(), Priority::Normal, || Step::Done);
-    assert_eq!(none.expect_err("it has no CPU"), TaskError::NoCpu);
+    let none = queues.task(&CpuSet::default(), TaskPriority::Normal, || Step::Done);
+    assert_eq!(none.expect_err("it has no CPU"), NewTaskError::NoCpu);
     let outside: CpuSet = "3-4".parse().expect("a set");
-    let refused = queues.task(&outside, Priority::Normal, || Step::Done);
-    assert!(matches!(refused, Err(TaskError::Outside { .. })), "{refused:?}");
+    let refused = queues.task(&outside, TaskPriority::Normal, || Step::Done);
+    assert!(matches!(refused, Err(NewTaskError::Outside { .. })), "{refused:?}");
     let small = TaskQueues::new(&Topology::synthetic("pu:1", Vec::new()).expect("it is one"), 8);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -151,7 +156,7 @@ fn cancelled_and_masked_tasks_do_not_run() {
 fn panic_ends_its_task_alone() {
     let (queues, cpu) = here(8);
     let set = CpuSet::single(cpu);
-    let bad = queues.task(&set, Priority::Normal, || panic!("a task's own fault")).expect("it is a CPU");
+    let bad = queues.task(&set, TaskPriority::Normal, || panic!("a task's own fault")).expect("it is a CPU");
     let (good, count) = counting(&queues, &set);
     on(&queues, cpu, |runner| {
         bad.submit().expect("there is room");
@@ -201,7 +206,7 @@ fn worker_wakes_and_polls() {
         left.store(1000, SeqCst);
         Step::Done
     };
-    let task = queues.task(&CpuSet::single(cpu), Priority::Normal, work).expect("it is a CPU");
+    let task = queues.task(&CpuSet::single(cpu), TaskPriority::Normal, work).expect("it is a CPU");
     for _ in 0..20 {
         task.submit().expect("there is room");
         assert_eq!(news.recv().expect("it runs"), (cpu, SchedulingClass::Idle));
@@ -239,7 +244,7 @@ fn no_task_runs_outside_its_cpus() {
                     counted.fetch_add(1, SeqCst);
                     Step::Done
                 };
-                let task = queues.task(set, Priority::Normal, work).expect("they are CPUs of the machine");
+                let task = queues.task(set, TaskPriority::Normal, work).expect("they are CPUs of the machine");
                 for _ in 0..2_000 {
                     let before = runs.load(SeqCst);
                     while task.submit() == Err(SubmitError::Full) {

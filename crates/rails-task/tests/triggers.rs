@@ -3,8 +3,8 @@
 
 use rails_bind::thread::bind_current;
 use rails_task::{
-    AttachError, BudgetError, ObjectId, Priority, Runner, Step, Task, TaskError, TaskOptions, TaskQueues, TimerTrigger,
-    Worker,
+    AttachError, BudgetError, NewTaskError, ObjectId, Runner, Step, Task, TaskOptions, TaskPriority, TaskQueues,
+    TimerTrigger, Worker,
 };
 use rails_topo::{CpuId, CpuSet, Topology};
 use std::{
@@ -119,10 +119,10 @@ fn overdue_tasks_run_before_the_urgent_ones() {
     };
     let tasks = [
         task("normal", TaskOptions::new()),
-        task("urgent", TaskOptions::new().priority(Priority::High)),
+        task("urgent", TaskOptions::new().priority(TaskPriority::High)),
         task("much later", TaskOptions::new().run_before(HOUR)),
         task("overdue", TaskOptions::new().run_before(NANOSECOND)),
-        task("urgent and later", TaskOptions::new().priority(Priority::High).run_before(HOUR)),
+        task("urgent and later", TaskOptions::new().priority(TaskPriority::High).run_before(HOUR)),
         task("longest overdue", TaskOptions::new().run_before(NANOSECOND)),
     ];
     machine.on_cpu(|runner| {
@@ -148,7 +148,7 @@ fn bad_times_and_shares_are_refused() {
     let machine = Machine::here();
     let cpus = CpuSet::single(machine.cpu);
     let refused = machine.queues.task_with(&cpus, TaskOptions::new().run_before(Duration::ZERO), || Step::Done);
-    assert_eq!(refused.expect_err("it has no time"), TaskError::NoTime);
+    assert_eq!(refused.expect_err("it has no time"), NewTaskError::NoTime);
     let longest = machine.task(TaskOptions::new().run_before(Duration::MAX), || Step::Done);
     machine.on_cpu(|runner| {
         runner.submit(&longest).expect("there is room");

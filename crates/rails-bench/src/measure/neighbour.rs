@@ -10,7 +10,7 @@ use rails_multirail::{
     MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Security, StreamOptions, plan_rails,
     runtime::RailTask,
 };
-use rails_task::{Priority, Step, Task, TaskQueues, TimerTrigger, Worker};
+use rails_task::{Step, Task, TaskPriority, TaskQueues, TimerTrigger, Worker};
 use rails_topo::{CpuId, CpuSet, Topology};
 use serde::Serialize;
 use std::{
@@ -134,7 +134,7 @@ impl Waiting {
 
     /// Submits a task that polls until it is cancelled.
     fn poll(&self) -> Result<Task> {
-        let task = self.queues.task(&CpuSet::single(self.cpu), Priority::Normal, || Step::Again)?;
+        let task = self.queues.task(&CpuSet::single(self.cpu), TaskPriority::Normal, || Step::Again)?;
         task.submit()?;
         Ok(task)
     }

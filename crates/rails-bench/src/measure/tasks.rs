@@ -7,7 +7,7 @@ use rails_bind::{
     BindError, Property, Unheld,
     thread::{ThreadGuard, bind_current},
 };
-use rails_task::{Priority, Runner, Step, Task, TaskQueues};
+use rails_task::{Runner, Step, Task, TaskPriority, TaskQueues};
 use rails_topo::{CpuId, CpuSet, Topology};
 use serde::Serialize;
 use std::{
@@ -94,7 +94,7 @@ pub(crate) fn costs(topology: &Topology, tasks: usize) -> Result<TaskCosts> {
     let is_bound = guard.is_some();
     let clock = Spread::of(tasks, Duration::ZERO, Instant::elapsed).median;
     let measure = |queues: &TaskQueues, cpus: &CpuSet| -> Result<Spread> {
-        let (runner, task) = (queues.attach()?, queues.task(cpus, Priority::Normal, || Step::Done)?);
+        let (runner, task) = (queues.attach()?, queues.task(cpus, TaskPriority::Normal, || Step::Done)?);
         Ok(Spread::of(tasks, clock, |start| {
             submit_and_notice(&runner, &task);
             start.elapsed()
@@ -140,7 +140,7 @@ fn elsewhere(topology: &Topology, cpu: CpuId, clock: Duration, tasks: usize) -> 
         let queues = TaskQueues::new(topology, ROOM);
         let other = Other::start(&queues, cpu, sleeps)?;
         let begins = Arc::clone(&began);
-        let task = queues.task(&CpuSet::single(cpu), Priority::Normal, move || {
+        let task = queues.task(&CpuSet::single(cpu), TaskPriority::Normal, move || {
             begins.store(origin.elapsed().as_nanos() as u64, Relaxed);
             Step::Done
         })?;

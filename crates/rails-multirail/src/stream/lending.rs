@@ -107,7 +107,7 @@ impl Lending {
 
 fn job(helpers: &Helpers, task: &Waker) -> Job<Lent> {
     let task = task.clone();
-    helpers.job_that_tells(Lent::send, move || task.wake_by_ref())
+    helpers.job_with_callback(Lent::send, move || task.wake_by_ref())
 }
 
 impl Lent {

@@ -9,7 +9,7 @@ use rails_multirail::{
     StreamOptions, plan_rails,
     runtime::{RuntimeError, TaskError},
 };
-use rails_task::{Priority, Step, TaskQueues};
+use rails_task::{Step, TaskPriority, TaskQueues};
 use rails_topo::Topology;
 use std::time::Duration;
 use tokio::{
@@ -123,7 +123,7 @@ fn tasks_of_rails_whose_cpus_are_unknown() {
             let rails = Rails::build_with(&plan, |_, runtime| runtime.tasks(&queues)).unwrap();
             assert_eq!(rails.unheld(), [refused(Property::Cpus, "sched_getaffinity", Errno::ENOSYS)]);
             let (ran, runs) = std::sync::mpsc::channel();
-            let task = queues.task(topology.online_cpus(), Priority::Normal, move || {
+            let task = queues.task(topology.online_cpus(), TaskPriority::Normal, move || {
                 ran.send(()).unwrap();
                 Step::Done
             });

@@ -2,7 +2,7 @@
 //! guest, which sets `RAILS_GUEST=1`.
 
 use rails_bind::thread::{bind_current, current_cpu};
-use rails_task::{Priority, Step, SubmitError, Task, TaskQueues, Worker};
+use rails_task::{Step, SubmitError, Task, TaskPriority, TaskQueues, Worker};
 use rails_topo::{CpuId, CpuSet, Topology};
 use std::{
     fs,
@@ -33,7 +33,7 @@ fn run_everywhere(topology: &Topology, runs_wanted: u64, meanwhile: impl FnOnce(
                 }
                 Step::Done
             };
-            queues.task(&set, Priority::Normal, work).expect("its CPUs are online")
+            queues.task(&set, TaskPriority::Normal, work).expect("its CPUs are online")
         })
         .collect();
     let bound = Arc::new(Barrier::new(cpus.len() + 1));
@@ -113,7 +113,7 @@ fn guest_cpu_goes_away_and_comes_back() {
     let worker = Worker::start(&queues, queues.objects().of_cpu(cpu).unwrap()).unwrap();
     let (runs, outside) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (count, strays) = (Arc::clone(&runs), Arc::clone(&outside));
-    let task = queues.task(&CpuSet::single(cpu), Priority::Normal, move || {
+    let task = queues.task(&CpuSet::single(cpu), TaskPriority::Normal, move || {
         count.fetch_add(1, Relaxed);
         strays.fetch_add(u64::from(current_cpu().expect("the kernel tells it") != cpu), Relaxed);
         Step::Done

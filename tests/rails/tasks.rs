@@ -172,6 +172,25 @@ fn the_last_clone_of_a_runtime_ends_it() {
     assert_eq!(dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected));
 }
 
+/// The thread of the work, for which the rail waits, must not wait for the rail.
+#[test]
+fn an_unclaimed_result_may_hold_its_runtime() {
+    let runtime = RailRuntimeBuilder::new("unclaimed", everywhere()).build().unwrap();
+    let (clone, (proceed, wait)) = (runtime.clone(), mpsc::channel::<()>());
+    drop(runtime.compute(move || {
+        wait.recv().unwrap();
+        clone
+    }));
+    let tid = runtime.placement().tid;
+    drop(runtime);
+    let begun = Instant::now();
+    proceed.send(()).unwrap();
+    while thread::affinity_of(tid).is_ok() {
+        assert!(begun.elapsed() < DROP_LIMIT, "the rail waits for a thread that waits for it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[tokio::test]
 async fn a_clone_does_not_keep_the_runtime_of_rails() {
     let (_, rails) = loopback(1);

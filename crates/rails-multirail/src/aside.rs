@@ -80,8 +80,21 @@ impl Threads {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<Option<Aside<T>>> {
+        self.run_or(work, drop)
+    }
+
+    /// As [`run`](Self::run). `unclaimed` drops a result for which no task waits.
+    pub(crate) fn run_or<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+        unclaimed: impl FnOnce(T) + Send + 'static,
+    ) -> io::Result<Option<Aside<T>>> {
         let (done, result) = oneshot::channel();
-        let job: Job = Box::new(move || drop(done.send(catch_unwind(AssertUnwindSafe(work)))));
+        let job: Job = Box::new(move || {
+            if let Err(Ok(result)) = done.send(catch_unwind(AssertUnwindSafe(work))) {
+                unclaimed(result);
+            }
+        });
         let work = Arc::new(Work { job: Mutex::new(Some(job)), is_over: AtomicBool::new(false) });
         match self.0.take(&work) {
             Ok(true) => Ok(Some(Aside { result, work })),

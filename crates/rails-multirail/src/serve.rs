@@ -40,7 +40,7 @@ pub enum ServeError {
     Values {
         /// The number of rails.
         rails: usize,
-        /// The number of values.
+        /// The number of values, of which no more than one more than the rails are counted.
         values: usize,
     },
     /// The address is not known.
@@ -142,7 +142,7 @@ impl Rails {
         Fut: Future + 'static,
         Fut::Output: Send + 'static,
     {
-        let values: Vec<V> = values.into_iter().collect();
+        let values: Vec<V> = values.into_iter().take(self.len() + 1).collect();
         let planned: Vec<_> = self.iter().map(Rail::planned).collect();
         let arrivals = arrivals(&planned);
         if arrivals.is_empty() {

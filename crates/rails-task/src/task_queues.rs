@@ -14,6 +14,8 @@ use rails_topo::{CpuSet, Topology};
 use std::{sync::Arc, time::Duration};
 
 /// The task queues of a machine, one for each [object](crate::Object). Clones are the same queues.
+/// When the last of them and the last [`Runner`](crate::Runner) are dropped, tasks that block are
+/// cancelled.
 #[derive(Debug, Clone)]
 pub struct TaskQueues {
     pub(crate) queues: Arc<Queues>,

@@ -548,13 +548,20 @@ impl RailRuntime {
         if self.is_stopping() {
             return RailTask::refused();
         }
-        let (placement, rail, runtime) =
-            (self.shared.placement.clone(), self.shared.thread_id, self.shared.handle.clone());
-        RailTask::aside(self.shared.beside.run(move || {
+        let (placement, rail) = (self.shared.placement.clone(), self.shared.thread_id);
+        let [runtime, after] = [(); 2].map(|()| self.shared.handle.clone());
+        let work = move || {
             let _inside = runtime.enter();
             let _placed = Beside::of(&placement.get(), rail);
             work()
-        }))
+        };
+        // A result may be the last clone of this runtime, which waits for the thread: its drop must not
+        // wait for the runtime.
+        let unclaimed = move |result| {
+            let _inside = after.enter();
+            drop(result);
+        };
+        RailTask::aside(self.shared.beside.run_or(work, unclaimed))
     }
 
     /// Whether the calling thread is the rail's own.

@@ -91,7 +91,7 @@ pub(crate) struct Course {
     pub(crate) ended_unix_seconds: f64,
     /// The events.
     pub(crate) happenings: Vec<Happened>,
-    /// Delay of the last event; `None` if not all of the events came about.
+    /// The longest delay of an event; `None` if not all of the events came about.
     pub(crate) late_seconds: Option<f64>,
     /// The counts of the sender's interfaces at each look.
     pub(crate) links: Vec<LinkLook>,

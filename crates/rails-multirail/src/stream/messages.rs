@@ -1,6 +1,6 @@
 //! Messages over a stream.
 
-use super::{MultiRailStream, StreamStats, closing, lock, shared::StreamState};
+use super::{MultiRailStream, StreamStats, closing, lock, senders::Sender, shared::StreamState};
 use bytes::Bytes;
 use futures_util::{Sink, Stream};
 use rails_proto::{
@@ -35,8 +35,8 @@ use tokio::task::coop;
 ///   longer than half of it is alone on its way.
 /// - **Ends**: as those of the [stream](MultiRailStream). [`finish`](MessageSender::finish) lets
 ///   the peer receive to the end, and resolves when it has every message. Each half ends its
-///   direction when it is dropped: after the sender is dropped, the peer receives the sent messages
-///   and then the end; after the receiver is dropped, the peer's sends fail. Only
+///   direction when it is dropped: after the sender and its clones are dropped, the peer receives
+///   the sent messages and then the end; after the receiver is dropped, the peer's sends fail. Only
 ///   [`abort`](Self::abort) throws away sent messages.
 #[derive(Debug)]
 pub struct MultiRailMessages {
@@ -44,10 +44,11 @@ pub struct MultiRailMessages {
     receiver: MessageReceiver,
 }
 
-/// The sending half of [`MultiRailMessages`].
-#[derive(Debug)]
+/// The sending half of [`MultiRailMessages`]. Clones send on the same stream, and each may wait for
+/// room; none has a right to the next.
+#[derive(Debug, Clone)]
 pub struct MessageSender {
-    stream: Arc<MultiRailStream>,
+    sender: Sender,
 }
 
 /// The receiving half of [`MultiRailMessages`].
@@ -109,7 +110,7 @@ impl MultiRailStream {
         });
         outcome?;
         let stream = Arc::new(self);
-        let sender = MessageSender { stream: stream.clone() };
+        let sender = MessageSender { sender: Sender::new(stream.clone()) };
         let receiver = MessageReceiver {
             stream,
             packet: Bytes::new(),
@@ -166,12 +167,12 @@ impl MultiRailMessages {
 
     /// The stream's name.
     pub fn id(&self) -> StreamId {
-        self.sender.stream.id()
+        self.sender.stream().id()
     }
 
     /// The number of lanes that are up.
     pub fn lanes_up(&self) -> usize {
-        self.sender.stream.lanes_up()
+        self.sender.stream().lanes_up()
     }
 
     /// The statistics of the stream and its lanes up to now. Bytes are those of the stream: a large
@@ -194,15 +195,19 @@ impl MultiRailMessages {
     /// # Panics
     /// Outside a tokio runtime with time enabled.
     pub async fn close(mut self) -> IoResult<StreamStats> {
-        let shared = self.sender.stream.shared.clone();
-        self.sender.stream.deliver().await?;
+        let shared = self.sender.stream().shared.clone();
+        self.sender.stream().deliver().await?;
         while closing::in_time(&shared, self.receiver.recv()).await?.is_some() {}
-        self.sender.stream.wait_for_lanes().await;
+        self.sender.stream().wait_for_lanes().await;
         Ok(self.stats())
     }
 }
 
 impl MessageSender {
+    fn stream(&self) -> &MultiRailStream {
+        self.sender.stream()
+    }
+
     /// Sends a message: waits until there is room in the send buffer, and then takes the message
     /// whole, without a copy if it is large. A message may be longer than the send buffer.
     ///
@@ -227,8 +232,9 @@ impl MessageSender {
         priority: Priority,
     ) -> Poll<IoResult<()>> {
         let length = message.as_ref().map_or(0, Bytes::len);
-        let shared = &self.stream.shared;
-        shared.poll_as_writer(context, || shared.write(length, |state| self.poll_take(state, message, priority)))
+        self.sender.poll(context, |MultiRailStream { shared, .. }, context| {
+            shared.poll_as_writer(context, || shared.write(length, |state| self.poll_take(state, message, priority)))
+        })
     }
 
     /// Takes the message if there is room for it.
@@ -239,7 +245,7 @@ impl MessageSender {
         priority: Priority,
     ) -> Poll<IoResult<()>> {
         check_length(message.as_ref().map_or(0, Bytes::len), state.connection.longest_message())?;
-        ready!(self.stream.shared.poll_room(state))?;
+        ready!(self.stream().shared.poll_room(state))?;
         if let Some(message) = message.take() {
             state.connection.send(Instant::now(), priority, lock::keep(message));
         }
@@ -254,33 +260,34 @@ impl MessageSender {
     pub fn try_send(&mut self, message: Bytes, priority: Priority) -> Result<(), TrySendError> {
         let (length, mut message) = (message.len(), Some(message));
         // No task waits for this, and one that waits in `send` goes on waiting.
-        match self.stream.shared.write(length, |state| self.poll_take(state, &mut message, priority)) {
+        match self.stream().shared.write(length, |state| self.poll_take(state, &mut message, priority)) {
             Poll::Ready(sent) => Ok(sent?),
             Poll::Pending => Err(TrySendError::Full(message.unwrap_or_default())),
         }
     }
 
-    /// Ends the sending direction, and waits until the peer has all messages in its memory.
+    /// Ends the sending direction, for every clone, and waits until the peer has all messages in
+    /// its memory.
     ///
     /// # Errors
     /// [`StreamError`](crate::StreamError) inside an [`std::io::Error`].
     pub async fn finish(&mut self) -> IoResult<()> {
-        poll_fn(|context| self.stream.poll_delivered(context)).await
+        poll_fn(|context| self.sender.poll(context, MultiRailStream::poll_delivered)).await
     }
 
     /// Gives the stream up at once, in both directions, as [`MultiRailStream::abort`] does.
     pub fn abort(self) {
-        self.stream.shared.with(|state| state.connection.abort(Instant::now()));
+        self.stream().shared.with(|state| state.connection.abort(Instant::now()));
     }
 
     /// The length of the longest message that can be sent, in bytes.
     pub fn longest_message(&self) -> u64 {
-        self.stream.shared.with(|state| state.connection.longest_message().0)
+        self.stream().shared.with(|state| state.connection.longest_message().0)
     }
 
     /// As [`MultiRailMessages::stats`].
     pub fn stats(&self) -> StreamStats {
-        self.stream.stats()
+        self.stream().stats()
     }
 }
 
@@ -330,13 +337,14 @@ impl Sink<(Bytes, Priority)> for MessageSender {
     type Error = IoError;
 
     fn poll_ready(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        let shared = &self.stream.shared;
-        shared.poll_as_writer(context, || shared.with(|state| shared.poll_room(state))).map_ok(drop)
+        self.sender.poll(context, |MultiRailStream { shared, .. }, context| {
+            shared.poll_as_writer(context, || shared.with(|state| shared.poll_room(state))).map_ok(drop)
+        })
     }
 
     /// # Errors
-    /// As [`MessageSender::send`]; [`ErrorKind::WouldBlock`] if the sink was not ready, and the
-    /// message is dropped.
+    /// As [`MessageSender::send`]; [`ErrorKind::WouldBlock`] if the sink was not ready, or
+    /// a clone took the room since, and the message is dropped.
     fn start_send(mut self: Pin<&mut Self>, (message, priority): (Bytes, Priority)) -> IoResult<()> {
         self.try_send(message, priority).map_err(|error| match error {
             TrySendError::Full(_) => ErrorKind::WouldBlock.into(),
@@ -347,12 +355,12 @@ impl Sink<(Bytes, Priority)> for MessageSender {
     /// Lanes send every message as soon as they have room: small ones that wait for others leave at
     /// once.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.stream.shared.send_waiting();
+        self.stream().shared.send_waiting();
         Poll::Ready(Ok(()))
     }
 
     fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<IoResult<()>> {
-        self.stream.poll_delivered(context)
+        self.sender.poll(context, MultiRailStream::poll_delivered)
     }
 }
 
@@ -367,14 +375,6 @@ impl Stream for MessageReceiver {
         let next = ready!(self.poll_recv(context));
         self.has_failed = next.is_err();
         Poll::Ready(next.transpose())
-    }
-}
-
-/// Ends the sending direction as [`finish`](MessageSender::finish) does, without waiting for the
-/// peer.
-impl Drop for MessageSender {
-    fn drop(&mut self) {
-        self.stream.shared.finish();
     }
 }
 

@@ -28,6 +28,7 @@ mod lock;
 mod messages;
 mod patience;
 mod pool;
+mod senders;
 mod shared;
 mod stats;
 mod supervisor;

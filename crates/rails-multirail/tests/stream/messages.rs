@@ -394,6 +394,54 @@ async fn a_send_that_waits_is_woken_beside_try_send() {
     timeout(PATIENCE, woken.0.notified()).await.expect("the task that waits is woken");
 }
 
+/// Each sender waits many times, for the window and the buffer hold a few messages.
+#[tokio::test]
+async fn clones_of_a_sender_wait_side_by_side() {
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(32 << 10);
+    let (near, far) = message_pair(&small).await;
+    let ((sender, _near), (_far, mut receiver)) = (near.split(), far.split());
+    let sending: Vec<_> = (0..8_u8)
+        .map(|name| {
+            let mut sender = sender.clone();
+            tokio::spawn(async move {
+                for number in 0..50_u8 {
+                    let mut message = vec![name; 4_000];
+                    message[0] = number;
+                    sender.send(message.into(), Priority::NORMAL).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    drop(sender);
+    let mut next = [0; 8];
+    while let Some(received) = timeout(PATIENCE, receiver.recv()).await.expect("one after the other").unwrap() {
+        let next = &mut next[usize::from(received.payload[1])];
+        assert_eq!(received.payload[0], *next, "messages of one sender stay in order");
+        *next += 1;
+    }
+    assert_eq!(next, [50; 8], "the stream ends with the last sender");
+    for sending in sending {
+        sending.await.unwrap();
+    }
+}
+
+/// A task that waits to send, and gives up, does not keep the stream from its end.
+#[tokio::test]
+async fn dropped_waiting_senders_end_the_stream() {
+    let small = options().longest_chunk(16 << 10).window(64 << 10).send_buffer(32 << 10);
+    let (near, far) = message_pair(&small).await;
+    let ((mut sender, _near), (_far, mut receiver)) = (near.split(), far.split());
+    let mut clone = sender.clone();
+    let message = Bytes::from(pattern(40 << 10));
+    for sender in [&mut sender, &mut clone] {
+        while timeout(Duration::from_millis(50), sender.send(message.clone(), Priority::NORMAL)).await.is_ok() {}
+    }
+    drop((sender, clone));
+    while let Some(received) = timeout(PATIENCE, receiver.recv()).await.expect("the end comes").unwrap() {
+        assert_eq!(received.payload, message);
+    }
+}
+
 #[tokio::test]
 async fn sink_and_stream_carry_messages() {
     let (near, far) = message_pair(&options()).await;

@@ -1,0 +1,93 @@
+//! The tasks that send messages on one stream, which has a place for one waker alone.
+
+use super::{MultiRailStream, wakers::wake};
+use futures_util::task::AtomicWaker;
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+};
+
+/// One of the senders of a stream's messages.
+#[derive(Debug)]
+pub(super) struct Sender {
+    all: Arc<Senders>,
+    /// The waker of the task that waits to send by this one.
+    waiting: Arc<AtomicWaker>,
+}
+
+/// The senders of a stream's messages. The sending direction ends when the last one is dropped.
+#[derive(Debug)]
+struct Senders {
+    stream: Arc<MultiRailStream>,
+    waiting: Arc<Waiting>,
+}
+
+/// The wakers of all senders. The stream keeps this as its waker, so that it must not keep the
+/// stream.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<Vec<Arc<AtomicWaker>>>);
+
+impl Sender {
+    /// The first sender.
+    pub(super) fn new(stream: Arc<MultiRailStream>) -> Self {
+        Self::among(Arc::new(Senders { stream, waiting: Arc::default() }))
+    }
+
+    fn among(all: Arc<Senders>) -> Self {
+        let waiting = Arc::new(AtomicWaker::new());
+        all.waiting.lock().push(waiting.clone());
+        Self { all, waiting }
+    }
+
+    pub(super) fn stream(&self) -> &MultiRailStream {
+        &self.all.stream
+    }
+
+    /// Polls the stream, which wakes the task of this sender, and those of all others that wait.
+    pub(super) fn poll<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&MultiRailStream, &mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        self.waiting.register(context.waker());
+        let all = Waker::from(self.all.waiting.clone());
+        poll(&self.all.stream, &mut Context::from_waker(&all))
+    }
+}
+
+impl Clone for Sender {
+    fn clone(&self) -> Self {
+        Self::among(self.all.clone())
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.all.waiting.lock().retain(|waiting| !Arc::ptr_eq(waiting, &self.waiting));
+    }
+}
+
+impl Drop for Senders {
+    fn drop(&mut self) {
+        self.stream.shared.finish();
+    }
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<AtomicWaker>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes every sender that waits. Each looks for room anew.
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // A waker may drop a sender, which takes the lock.
+        let waiting = self.lock().clone();
+        waiting.iter().for_each(|waiting| wake(waiting));
+    }
+}

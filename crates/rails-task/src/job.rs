@@ -84,7 +84,7 @@ thread_local! {
 
 impl Helpers {
     /// Helpers on these CPUs, as far as they have threads that run tasks:
-    /// [runners](TaskQueues::attach) or [workers](crate::Worker).
+    /// [runners](TaskQueues::attach) or [idle threads](crate::TaskThread::idle).
     ///
     /// # Errors
     /// [`NewTaskError`].

@@ -14,10 +14,10 @@
 //! queue.
 //!
 //! Three triggers run tasks. [`TaskQueues::attach`] makes a [`Runner`] of the calling thread, which
-//! runs tasks when its owner says so, and when it waits for one. A [`Worker`] is a thread of its
-//! own in the idle class (`SCHED_IDLE`). A [`TimerTrigger`] takes the CPU from threads that
-//! compute, once in each period while a task polls, and at deadlines. Workers and timers are
-//! switched on and off at run time, and limited to a share of a CPU's time.
+//! runs tasks when its owner says so, and when it waits for one. A [`TaskThread`] is a
+//! thread of its own: in the [idle class](TaskThread::idle), or one that takes the CPU from threads
+//! that compute, once in each [period](TaskThread::periodic) while a task polls, and at deadlines.
+//! Both are switched on and off at run time, and limited to a share of a CPU's time.
 //!
 //! # Smallest use
 //! ```
@@ -70,10 +70,8 @@ mod state;
 mod sync;
 mod task;
 mod task_queues;
-mod timer;
-mod trigger;
+mod task_thread;
 mod wakeup;
-mod worker;
 
 #[cfg(test)]
 mod machines;
@@ -91,5 +89,4 @@ pub use options::{TaskOptions, TaskPriority};
 pub use runner::{Pass, Runner};
 pub use task::Task;
 pub use task_queues::{TaskQueues, TaskQueuesBuilder};
-pub use timer::TimerTrigger;
-pub use worker::Worker;
+pub use task_thread::TaskThread;

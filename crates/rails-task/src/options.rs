@@ -42,10 +42,10 @@ impl TaskOptions {
     /// no deadline.
     ///
     /// A task whose deadline is over is taken before the others of its queue, and counted as
-    /// [missed](crate::QueueStats::missed). A [`TimerTrigger`](crate::TimerTrigger) runs it at its
-    /// deadline if no other thread has done so. A task that is masked past its deadline misses
-    /// it. Such a task is queued under a lock, and the clock is read when it is submitted and
-    /// run.
+    /// [missed](crate::QueueStats::missed). A [periodic thread](crate::TaskThread::periodic) runs
+    /// it at its deadline if no other thread has done so. A task that is masked past its
+    /// deadline misses it. Such a task is queued under a lock, and the clock is read when it is
+    /// submitted and run.
     pub fn run_before(mut self, time: Duration) -> Self {
         self.run_before = Some(time);
         self

@@ -98,7 +98,7 @@ impl Queues {
         if !is_by_worker {
             self.queue(object).polling_news.add();
             if self.queue(inner.home).sleepers.are_there() {
-                self.wake(inner, inner.home, |trigger| trigger == Trigger::Worker);
+                self.wake(inner, inner.home, |trigger| trigger == Trigger::Idle);
             }
         }
         if is_first {

@@ -238,8 +238,8 @@ impl Runner {
     /// The news of a queue that keep this thread from sleeping.
     #[inline]
     fn news(&self, queue: &Queue) -> [u64; 2] {
-        let is_worker = self.sleeper.trigger == Trigger::Worker;
-        [queue.news.count(), if is_worker { queue.polling_news.count() } else { 0 }]
+        let is_idle = self.sleeper.trigger == Trigger::Idle;
+        [queue.news.count(), if is_idle { queue.polling_news.count() } else { 0 }]
     }
 
     fn path(&self) -> impl Iterator<Item = &Queue> {
@@ -289,7 +289,7 @@ impl Runner {
         match inner.state.end(true) {
             End::Queue => {
                 pass.polling += 1;
-                self.queues.put_back_polling(inner, self.sleeper.trigger == Trigger::Worker, is_first);
+                self.queues.put_back_polling(inner, self.sleeper.trigger == Trigger::Idle, is_first);
             }
             end => {
                 // The task was cancelled.

@@ -194,8 +194,8 @@ fn quiet() -> Config {
 fn each_submission_is_followed_by_a_run() {
     check(12_000, || {
         let mut machine = Machine::new();
-        let (_, first) = machine.start(Trigger::Worker, "0");
-        machine.start(Trigger::Worker, "1");
+        let (_, first) = machine.start(Trigger::Idle, "0");
+        machine.start(Trigger::Idle, "1");
         let submitters = ["0", "0-1"].map(|cpus| {
             let watched = machine.done(cpus);
             thread::spawn(move || {
@@ -218,7 +218,7 @@ fn each_submission_is_followed_by_a_run() {
 fn no_submission_is_lost() {
     check(18_000, || {
         let mut machine = Machine::new();
-        machine.start(Trigger::Worker, "0");
+        machine.start(Trigger::Idle, "0");
         let watched = Arc::new(machine.done("0"));
         let other = Arc::clone(&watched);
         let submitter = thread::spawn(move || {
@@ -243,7 +243,7 @@ fn no_submission_is_lost() {
 fn cancelled_task_runs_no_more() {
     check(15_000, || {
         let mut machine = Machine::new();
-        machine.start(Trigger::Worker, "0");
+        machine.start(Trigger::Idle, "0");
         let watched = Arc::new(machine.task("0", TaskOptions::new(), || Step::Again));
         let other = Arc::clone(&watched);
         let submitter = thread::spawn(move || {
@@ -264,7 +264,7 @@ fn cancelled_task_runs_no_more() {
 fn masked_task_runs_once_it_is_unmasked() {
     check(15_000, || {
         let mut machine = Machine::new();
-        machine.start(Trigger::Worker, "0");
+        machine.start(Trigger::Idle, "0");
         let watched = Arc::new(machine.done("0"));
         watched.task.mask();
         watched.task.submit().unwrap();
@@ -285,7 +285,7 @@ fn masked_task_runs_once_it_is_unmasked() {
 fn closed_queues_leave_nothing_pending() {
     check(10_000, || {
         let mut machine = Machine::new();
-        machine.start(Trigger::Worker, "0");
+        machine.start(Trigger::Idle, "0");
         machine.start(Trigger::Timer, "0-1");
         let dated = TaskOptions::new().run_before(Duration::from_nanos(1));
         let tasks = [machine.done("0"), machine.task("1", dated, || Step::Done)];
@@ -310,7 +310,7 @@ fn closed_queues_leave_nothing_pending() {
 fn wake_of_a_dropped_runner_is_passed_on() {
     check(5_000, || {
         let mut machine = Machine::new();
-        machine.start(Trigger::Worker, "0");
+        machine.start(Trigger::Idle, "0");
         let queues = machine.queues.clone();
         let leaving = thread::spawn(move || {
             let runner = Machine::attach(&queues, Trigger::Caller, "0");
@@ -330,8 +330,8 @@ fn wake_of_a_dropped_runner_is_passed_on() {
 fn switched_off_trigger_loses_no_task() {
     check(5_000, || {
         let mut machine = Machine::new();
-        let (control, thread) = machine.start(Trigger::Worker, "0");
-        machine.start(Trigger::Worker, "0");
+        let (control, thread) = machine.start(Trigger::Idle, "0");
+        machine.start(Trigger::Idle, "0");
         let (switch, switched) = (Arc::clone(&control), thread.clone());
         let switching = thread::spawn(move || {
             switch.enable(false);
@@ -365,7 +365,7 @@ fn leave_polling_task_to(trigger: Trigger) {
 
 #[test]
 fn worker_goes_on_with_a_task_that_polls() {
-    check(5_000, || leave_polling_task_to(Trigger::Worker));
+    check(5_000, || leave_polling_task_to(Trigger::Idle));
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn blocked_task_resumes_or_ends() {
     for end in ends {
         check(2_500, move || {
             let mut machine = Machine::new();
-            machine.start(Trigger::Worker, "0");
+            machine.start(Trigger::Idle, "0");
             let event = Arc::new(AtomicBool::new(false));
             let (polled, blocked_for) = (Arc::clone(&event), Arc::clone(&event));
             let wait = move |_| {

@@ -27,7 +27,7 @@ pub(crate) enum Trigger {
     /// The thread's owner says when.
     Caller,
     /// The thread's CPU is idle: the thread goes on with tasks that poll.
-    Worker,
+    Idle,
     /// A time has come: tasks that poll and deadlines alone decide when.
     Timer,
 }

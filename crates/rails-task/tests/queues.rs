@@ -2,7 +2,7 @@
 
 use rails_bind::thread::{SchedulingClass, bind_current, current_cpu, current_tid, scheduling_of};
 use rails_task::{
-    AttachError, NewTaskError, ObjectId, Pass, Runner, Step, SubmitError, Task, TaskPriority, TaskQueues, Worker,
+    AttachError, NewTaskError, ObjectId, Pass, Runner, Step, SubmitError, Task, TaskPriority, TaskQueues, TaskThread,
 };
 use rails_topo::{CpuId, CpuSet, Topology};
 use std::{
@@ -193,7 +193,7 @@ fn closed_queues_end_what_waits() {
 fn worker_wakes_and_polls() {
     let (queues, cpu) = here(8);
     let object = queues.objects().of_cpu(cpu).expect("it is one");
-    let worker = Worker::start(&queues, object).expect("it can be placed");
+    let worker = TaskThread::idle(&queues, object).expect("it can be placed");
     assert_eq!(worker.object(), object);
     let (told, news) = mpsc::channel();
     let left = AtomicU64::new(1000);
@@ -227,7 +227,7 @@ fn no_task_runs_outside_its_cpus() {
     let machine = queues.objects().iter().next().map(|(id, _)| id);
     let workers: Vec<_> = workers.into_iter().chain(machine).collect();
     let is_whole = topology.allowed_cpus() == topology.online_cpus();
-    let start = |object: &ObjectId| Worker::start(&queues, *object).expect("it can be placed");
+    let start = |object: &ObjectId| TaskThread::idle(&queues, *object).expect("it can be placed");
     let workers: Vec<_> = workers.iter().take(cpus.len() + usize::from(is_whole)).map(start).collect();
     let has_strayed = Arc::new(AtomicBool::new(false));
     let sets: Vec<CpuSet> =

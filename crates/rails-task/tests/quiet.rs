@@ -5,7 +5,7 @@ use rails_bind::{
     thread::Tid,
     usage::{ThreadUsage, UsageError},
 };
-use rails_task::{Step, TaskOptions, TaskQueues, TimerTrigger, Worker};
+use rails_task::{Step, TaskOptions, TaskQueues, TaskThread};
 use rails_topo::{CpuSet, Topology};
 use std::{collections::BTreeMap, fs, thread, time::Duration};
 
@@ -15,8 +15,8 @@ fn triggers_sleep_while_nothing_is_pending() {
     let queues = TaskQueues::new(&topology, 8);
     let cpu = topology.allowed_cpus().first().expect("one is allowed");
     let object = queues.objects().of_cpu(cpu).expect("it is one of the machine");
-    let worker = Worker::start(&queues, object).expect("it can be placed");
-    let timer = TimerTrigger::start(&queues, object, Duration::from_micros(100)).expect("it can be placed");
+    let worker = TaskThread::idle(&queues, object).expect("it can be placed");
+    let timer = TaskThread::periodic(&queues, object, Duration::from_micros(100)).expect("it can be placed");
     // A task that polls, blocks, has a deadline, and ends.
     let options = TaskOptions::new().run_before(Duration::from_millis(1)).blocking(Duration::ZERO, |_| true);
     let polls = std::sync::atomic::AtomicU64::new(3);

@@ -4,7 +4,7 @@
 use rails_bind::thread::bind_current;
 use rails_task::{
     AttachError, BudgetError, NewTaskError, ObjectId, Runner, Step, Task, TaskOptions, TaskPriority, TaskQueues,
-    TimerTrigger, Worker,
+    TaskThread,
 };
 use rails_topo::{CpuId, CpuSet, Topology};
 use std::{
@@ -154,10 +154,10 @@ fn bad_times_and_shares_are_refused() {
         runner.submit(&longest).expect("there is room");
         runner.wait(&longest);
     });
-    let refused = TimerTrigger::start(&machine.queues, machine.object(), Duration::ZERO);
+    let refused = TaskThread::periodic(&machine.queues, machine.object(), Duration::ZERO);
     assert!(matches!(refused, Err(AttachError::NoPeriod)), "{refused:?}");
-    let timer = TimerTrigger::start(&machine.queues, machine.object(), Duration::MAX).expect("it can be placed");
-    let worker = Worker::start(&machine.queues, machine.object()).expect("it can be placed");
+    let timer = TaskThread::periodic(&machine.queues, machine.object(), Duration::MAX).expect("it can be placed");
+    let worker = TaskThread::idle(&machine.queues, machine.object()).expect("it can be placed");
     for share in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY] {
         let errors = [timer.set_budget(share), worker.set_budget(share)];
         assert!(errors.iter().all(|error| matches!(error, Err(BudgetError { .. }))), "{errors:?}");
@@ -169,7 +169,7 @@ fn bad_times_and_shares_are_refused() {
 #[test]
 fn timer_runs_tasks_at_their_deadlines() {
     let machine = Machine::here();
-    let timer = TimerTrigger::start(&machine.queues, machine.object(), HOUR).expect("it can be placed");
+    let timer = TaskThread::periodic(&machine.queues, machine.object(), HOUR).expect("it can be placed");
     assert_eq!(timer.object(), machine.object());
     let (task, news) = machine.polling(TaskOptions::new().run_before(Duration::from_millis(2)), 1);
     for _ in 0..10 {
@@ -183,7 +183,7 @@ fn timer_runs_tasks_at_their_deadlines() {
 #[test]
 fn timer_polls_what_others_leave() {
     let machine = Machine::here();
-    let timer = TimerTrigger::start(&machine.queues, machine.object(), Duration::from_micros(50));
+    let timer = TaskThread::periodic(&machine.queues, machine.object(), Duration::from_micros(50));
     let _timer = timer.expect("it can be placed");
     let (task, news) = machine.polling(TaskOptions::new(), 20);
     let caller = machine.on_cpu(|runner| {
@@ -197,8 +197,8 @@ fn timer_polls_what_others_leave() {
 #[test]
 fn worker_that_is_off_runs_nothing() {
     let machine = Machine::here();
-    let worker = Worker::start(&machine.queues, machine.object()).expect("it can be placed");
-    let timer = TimerTrigger::start(&machine.queues, machine.object(), Duration::from_micros(50));
+    let worker = TaskThread::idle(&machine.queues, machine.object()).expect("it can be placed");
+    let timer = TaskThread::periodic(&machine.queues, machine.object(), Duration::from_micros(50));
     let timer = timer.expect("it can be placed");
     timer.set_enabled(false);
     worker.set_enabled(false);
@@ -224,7 +224,7 @@ fn worker_that_is_off_runs_nothing() {
 #[test]
 fn used_budget_is_slept_off() {
     let machine = Machine::here();
-    let worker = Worker::start(&machine.queues, machine.object()).expect("it can be placed");
+    let worker = TaskThread::idle(&machine.queues, machine.object()).expect("it can be placed");
     worker.set_budget(0.001).expect("it is a share");
     let (task, news) = machine.polling(TaskOptions::new(), 1);
     let (told, computed) = mpsc::channel();
@@ -266,7 +266,7 @@ fn clock() -> Duration {
 #[test]
 fn task_blocks_once_it_has_polled_in_vain() {
     let machine = Machine::here();
-    let _worker = Worker::start(&machine.queues, machine.object()).expect("it can be placed");
+    let _worker = TaskThread::idle(&machine.queues, machine.object()).expect("it can be placed");
     for after in [Duration::ZERO, Duration::from_micros(200)] {
         let (event, blocked) = Event::new();
         let task = event.task(&machine, after);

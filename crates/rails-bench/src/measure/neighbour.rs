@@ -10,7 +10,7 @@ use rails_multirail::{
     MultiRailListener, MultiRailStream, RailId, RailRequest, Rails, Security, StreamOptions, plan_rails,
     runtime::RailTask,
 };
-use rails_task::{Step, Task, TaskPriority, TaskQueues, TimerTrigger, Worker};
+use rails_task::{Step, Task, TaskPriority, TaskQueues, TaskThread};
 use rails_topo::{CpuId, CpuSet, Topology};
 use serde::Serialize;
 use std::{
@@ -104,8 +104,8 @@ pub(crate) fn overhead(topology: &Topology, time: Duration) -> Result<Overhead> 
 struct Waiting {
     queues: TaskQueues,
     cpu: CpuId,
-    _worker: Worker,
-    _timer: TimerTrigger,
+    _worker: TaskThread,
+    _timer: TaskThread,
     readers: Vec<RailTask<()>>,
     _rails: Rails,
 }
@@ -114,8 +114,8 @@ impl Waiting {
     fn start(topology: &Topology, cpu: CpuId) -> Result<Self> {
         let queues = TaskQueues::new(topology, ROOM);
         let object = queues.objects().of_cpu(cpu).context("the queues have no object for the CPU")?;
-        let worker = Worker::start(&queues, object)?;
-        let timer = TimerTrigger::start(&queues, object, PERIOD)?;
+        let worker = TaskThread::idle(&queues, object)?;
+        let timer = TaskThread::periodic(&queues, object, PERIOD)?;
         let request: RailRequest = format!("127.0.0.1@{cpu}").parse()?;
         let rails = Rails::build_with(&plan_rails(topology, &request)?, |_, runtime| runtime.tasks(&queues))?;
         let runtime = Builder::new_current_thread().enable_all().build()?;

@@ -2,7 +2,7 @@
 //! guest, which sets `RAILS_GUEST=1`.
 
 use rails_bind::thread::{bind_current, current_cpu};
-use rails_task::{Step, SubmitError, Task, TaskPriority, TaskQueues, Worker};
+use rails_task::{Step, SubmitError, Task, TaskPriority, TaskQueues, TaskThread};
 use rails_topo::{CpuId, CpuSet, Topology};
 use std::{
     fs,
@@ -110,7 +110,7 @@ fn guest_cpu_goes_away_and_comes_back() {
     let topology = Topology::detect().unwrap();
     let cpu = topology.online_cpus().last().expect("it has several");
     let queues = TaskQueues::new(&topology, 16);
-    let worker = Worker::start(&queues, queues.objects().of_cpu(cpu).unwrap()).unwrap();
+    let worker = TaskThread::idle(&queues, queues.objects().of_cpu(cpu).unwrap()).unwrap();
     let (runs, outside) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (count, strays) = (Arc::clone(&runs), Arc::clone(&outside));
     let task = queues.task(&CpuSet::single(cpu), TaskPriority::Normal, move || {

@@ -87,7 +87,7 @@ async fn owned_halves_in_two_tasks() {
         pair.far
     });
     let (mut read, mut write) = pair.near.into_split();
-    assert_eq!(read.peer_addr().unwrap(), write.peer_addr().unwrap());
+    assert_eq!(read.stream().peer_addr().unwrap(), write.stream().peer_addr().unwrap());
     let writing = tokio::spawn(async move {
         write.write_all(&expected_there).await.unwrap();
         write

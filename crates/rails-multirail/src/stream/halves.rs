@@ -10,7 +10,6 @@ use std::{
     fmt,
     future::poll_fn,
     io::{IoSlice, Result as IoResult},
-    net::SocketAddr,
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll, ready},
@@ -325,22 +324,6 @@ impl OwnedReadHalf {
     pub fn stream(&self) -> &MultiRailStream {
         &self.stream
     }
-
-    /// As [`MultiRailStream::local_addr`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn local_addr(&self) -> IoResult<SocketAddr> {
-        self.stream.local_addr()
-    }
-
-    /// As [`MultiRailStream::peer_addr`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn peer_addr(&self) -> IoResult<SocketAddr> {
-        self.stream.peer_addr()
-    }
 }
 
 /// Counts the bytes taken from the stream and not copied out as unread. The peer learns of the loss
@@ -407,22 +390,6 @@ impl OwnedWriteHalf {
     /// The stream that this is half of: its name, its addresses, its statistics and events.
     pub fn stream(&self) -> &MultiRailStream {
         &self.stream
-    }
-
-    /// As [`MultiRailStream::local_addr`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn local_addr(&self) -> IoResult<SocketAddr> {
-        self.stream.local_addr()
-    }
-
-    /// As [`MultiRailStream::peer_addr`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn peer_addr(&self) -> IoResult<SocketAddr> {
-        self.stream.peer_addr()
     }
 }
 

@@ -46,6 +46,7 @@ pub mod handshake;
 #[doc(hidden)]
 pub mod internals;
 pub mod lane;
+mod link;
 pub mod messages;
 pub mod opening;
 pub mod pairing;

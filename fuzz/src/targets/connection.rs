@@ -126,13 +126,8 @@ impl End {
             (4, Some(lane)) => connection.handle_leave(self.now, lane, script.flag()),
             (5, Some(lane)) => {
                 let mut time = |most: u64| script.flag().then(|| Duration::from_micros(script.number().min(most)));
-                let sample = LinkSample {
-                    rtt: time(1 << 40),
-                    rtt_variation: time(1 << 40),
-                    min_rtt: time(1 << 40),
-                    stalled_for: time(u64::MAX),
-                };
-                connection.check_progress(self.now, lane, &sample);
+                let link = LinkSample { rtt: time(1 << 40), rtt_variation: time(1 << 40), min_rtt: time(1 << 40) };
+                connection.check_progress(self.now, lane, &link, time(u64::MAX));
                 assert!(
                     connection.lane_timeouts(lane).progress.is_none_or(|at| at > self.now),
                     "the lane's progress is checked without end"

@@ -11,7 +11,7 @@ use super::{
 use crate::RailId;
 use rails_net::Lane;
 use rails_proto::{
-    connection::LaneId,
+    connection::{LaneId, LinkSample},
     lane::{LaneProtocol, TransportSample},
     seal::Seals,
 };
@@ -263,9 +263,7 @@ impl ActiveLane {
     pub(super) fn sample(&self) -> TransportSample {
         let Ok(stats) = self.lane.stats() else { return TransportSample::default() };
         TransportSample {
-            rtt: stats.rtt,
-            rtt_variation: stats.rtt_variation,
-            min_rtt: stats.min_rtt,
+            link: LinkSample { rtt: stats.rtt, rtt_variation: stats.rtt_variation, min_rtt: stats.min_rtt },
             bytes_acknowledged: stats.bytes_acknowledged,
             since_acknowledgement: stats.since_acknowledgement,
             unacknowledged_packets: stats.unacknowledged_packets,

@@ -1,21 +1,7 @@
 //! Checks whether a lane makes progress.
 
+use crate::link::LinkSample;
 use std::time::{Duration, Instant};
-
-/// The transport's figures of a lane: the kernel sees acknowledgements long before the peer
-/// acknowledges a whole chunk. `None` is unknown.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LinkSample {
-    /// The smoothed round trip.
-    pub rtt: Option<Duration>,
-    /// The round trip's mean deviation.
-    pub rtt_variation: Option<Duration>,
-    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware
-    /// address.
-    pub min_rtt: Option<Duration>,
-    /// The time since the last new acknowledgement; `None` while nothing waits for one.
-    pub stalled_for: Option<Duration>,
-}
 
 /// The health of a lane.
 #[derive(Debug, Default)]
@@ -73,12 +59,19 @@ impl Health {
         is_earlier
     }
 
-    /// Checks whether the lane makes progress, by `sample` of its transport. The lane has made none
-    /// that the scheduler knows of since `progress_at`; `None` if nothing is in flight.
-    pub(super) fn check(&mut self, now: Instant, sample: &LinkSample, progress_at: Option<Instant>) -> Progress {
-        let (rtt, variation) = (sample.rtt.unwrap_or_default(), sample.rtt_variation.unwrap_or_default());
+    /// Checks whether the lane makes progress. By its transport, it has made none for
+    /// `stalled_for`, and by the scheduler none since `progress_at`; `None` if nothing is in
+    /// flight.
+    pub(super) fn check(
+        &mut self,
+        now: Instant,
+        link: &LinkSample,
+        stalled_for: Option<Duration>,
+        progress_at: Option<Instant>,
+    ) -> Progress {
+        let (rtt, variation) = (link.rtt.unwrap_or_default(), link.rtt_variation.unwrap_or_default());
         let progress_timeout = (PROGRESS_ROUND_TRIPS * rtt + 4 * variation).max(MIN_PROGRESS_TIMEOUT);
-        let stalled_for = sample.stalled_for.unwrap_or_default();
+        let stalled_for = stalled_for.unwrap_or_default();
         self.progress_timeout = Some(progress_timeout);
         if self.is_stalled() {
             if stalled_for < progress_timeout && !self.link_is_down {

@@ -2,13 +2,13 @@
 
 use super::{
     acknowledger::{Acknowledger, Told},
-    health::{Health, LinkSample, Progress},
+    health::{Health, Progress},
     leave::Leave,
     progress::LaneState,
     stalls::{Cause, LaneClock, LaneTimes},
     unused::Unused,
 };
-use crate::{scheduler::ByteCount, wire::Ack};
+use crate::{link::LinkSample, scheduler::ByteCount, wire::Ack};
 use std::time::{Duration, Instant};
 
 /// The state of a lane, made of parts of its own.
@@ -170,8 +170,14 @@ impl Lane {
     }
 
     /// Checks whether the lane makes progress; see [`Health::check`].
-    pub(super) fn check(&mut self, now: Instant, sample: &LinkSample, progress_at: Option<Instant>) -> Progress {
-        self.health.check(now, sample, progress_at)
+    pub(super) fn check(
+        &mut self,
+        now: Instant,
+        link: &LinkSample,
+        stalled_for: Option<Duration>,
+        progress_at: Option<Instant>,
+    ) -> Progress {
+        self.health.check(now, link, stalled_for, progress_at)
     }
 
     /// Has the lane checked at `at`, or not at all.

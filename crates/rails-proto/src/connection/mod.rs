@@ -58,6 +58,7 @@ use crate::{
     wire::FRAME_LEN,
 };
 pub use crate::{
+    link::LinkSample,
     reassembler::Admission,
     scheduler::{ByteCount, LaneTraits, Reissued},
 };
@@ -66,7 +67,6 @@ pub(crate) use ending::FAREWELL;
 pub use event::{Event, EventKind, StallCause};
 pub use failure::Failure;
 pub use figures::{Figures, LaneFigures, Reordered, WindowUse};
-pub use health::LinkSample;
 use incoming::Incoming;
 pub use lane::LaneTimeouts;
 use lanes::Lanes;

@@ -155,8 +155,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const LIMIT: Duration = Duration::from_secs(900);
     /// A stall ends the use of a lane after so long at the soonest.
-    const STALLED: LinkSample =
-        LinkSample { rtt: Some(MS), rtt_variation: None, min_rtt: Some(MS), stalled_for: Some(Duration::from_secs(1)) };
+    const ROUND_TRIPS: LinkSample = LinkSample { rtt: Some(MS), rtt_variation: None, min_rtt: Some(MS) };
 
     fn connection() -> Connection {
         fixture::end(LIMIT)
@@ -170,7 +169,7 @@ mod tests {
 
     /// The lane carries chunks, and the peer's kernel acknowledges nothing.
     fn stall(connection: &mut Connection, now: Instant, lane: LaneId) {
-        connection.check_progress(now, lane, &STALLED);
+        connection.check_progress(now, lane, &ROUND_TRIPS, Some(Duration::from_secs(1)));
         assert!(connection.is_stalled(lane));
     }
 

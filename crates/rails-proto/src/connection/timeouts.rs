@@ -85,17 +85,16 @@ impl Connection {
         self.lanes[lane].health().check_at().filter(|_| !self.is_over())
     }
 
-    /// Checks whether `lane` makes progress, by `sample` of its transport. A lane without progress
-    /// is stalled, and others send its chunks again.
-    pub fn check_progress(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
+    /// Checks whether `lane` makes progress, by its transport's figures of the link and the time
+    /// since the last new acknowledgement; `None` while nothing waits for one. A lane without
+    /// progress is stalled, and others send its chunks again.
+    pub fn check_progress(&mut self, now: Instant, lane: LaneId, link: &LinkSample, stalled_for: Option<Duration>) {
         if self.is_over() {
             return;
         }
-        if let Some(rtt) = sample.min_rtt.or(sample.rtt) {
-            self.scheduler.lane_mut(lane.0).observe_rtt(rtt);
-        }
+        self.scheduler.lane_mut(lane.0).observe(link);
         let progress_at = self.scheduler.lane(lane.0).progress_at();
-        match self.lanes[lane].check(now, sample, progress_at) {
+        match self.lanes[lane].check(now, link, stalled_for, progress_at) {
             Progress::Stalled => {}
             Progress::Answers => {
                 self.scheduler.restore(lane.0);
@@ -107,12 +106,12 @@ impl Connection {
                     self.tell(now, Some(lane), EventKind::Unused { unused_for, own, others });
                 }
             }
-            Progress::Stops { stalled_for } => {
-                self.note_transport(now, lane, sample);
-                self.stall(now, lane, StallCause::NoProgress, stalled_for);
+            Progress::Stops { stalled_for: stopped_for } => {
+                self.note_transport(now, lane, stalled_for);
+                self.stall(now, lane, StallCause::NoProgress, stopped_for);
             }
             Progress::GoesOn { soonest, is_slow } => {
-                self.note_transport(now, lane, sample);
+                self.note_transport(now, lane, stalled_for);
                 let check_at = self.answer_due(lane).map(|at| at.max(soonest));
                 self.lanes[lane].set_check(check_at);
                 if is_slow {
@@ -204,8 +203,8 @@ impl Connection {
     /// Notes when the transport last got an acknowledgement. A long chunk on a slow lane makes
     /// progress, even if it takes longer than a second. If all other lanes wait for it, the
     /// stream makes none.
-    fn note_transport(&mut self, now: Instant, lane: LaneId, sample: &LinkSample) {
-        let moved = sample.stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for));
+    fn note_transport(&mut self, now: Instant, lane: LaneId, stalled_for: Option<Duration>) {
+        let moved = stalled_for.and_then(|stalled_for| now.checked_sub(stalled_for));
         if let Some(moved) = moved.filter(|_| !self.scheduler.buffer().is_held_up_by(lane.0)) {
             self.has_moved(now, moved);
         }

@@ -7,13 +7,8 @@ use std::time::{Duration, Instant};
 /// A transport's figures of its connection; `None` is unknown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TransportSample {
-    /// The smoothed round trip.
-    pub rtt: Option<Duration>,
-    /// The round trip's mean deviation.
-    pub rtt_variation: Option<Duration>,
-    /// The least recent round trip: one that met no queue, and did not wait for the peer's hardware
-    /// address.
-    pub min_rtt: Option<Duration>,
+    /// The link's round trips.
+    pub link: LinkSample,
     /// The number of this end's bytes that the peer has acknowledged since the connection was made.
     pub bytes_acknowledged: Option<u64>,
     /// The time since the last acknowledgement, even if that acknowledged nothing new.
@@ -51,22 +46,23 @@ impl Progress {
         stream: &mut S,
         sample: &TransportSample,
     ) -> LaneTimeouts {
-        let sample = self.sample(now, sample);
+        let stalled_for = self.stalled_for(now, sample);
         stream.with(|connection| {
-            connection.check_progress(now, self.lane, &sample);
+            connection.check_progress(now, self.lane, &sample.link, stalled_for);
             connection.lane_timeouts(self.lane)
         })
     }
 
-    /// Makes a sample from the transport's figures. The peer's data carries acknowledgements even
-    /// while this end's packets are lost, so only an acknowledgement of new bytes counts. A
-    /// lane whose transport does not give both figures never stalls.
+    /// The time since the last new acknowledgement; `None` while nothing waits for one. The peer's
+    /// data carries acknowledgements even while this end's packets are lost, so only an
+    /// acknowledgement of new bytes counts. A lane whose transport does not give both figures never
+    /// stalls.
     ///
     /// While the peer's window is closed, its host waits for the peer's process, which is busy or
     /// stopped: no other lane would get further. The transport goes on asking. A host that does
     /// not answer has gone, or the way to it has: the lane stalls, and has been silent
     /// since the last answer.
-    fn sample(&mut self, now: Instant, sample: &TransportSample) -> LinkSample {
+    fn stalled_for(&mut self, now: Instant, sample: &TransportSample) -> Option<Duration> {
         let acknowledged = sample.bytes_acknowledged.unwrap_or_default();
         if acknowledged > self.acknowledged || self.since.is_none() {
             self.acknowledged = acknowledged;
@@ -86,12 +82,7 @@ impl Progress {
             Some(silent_for) if is_silent => now.checked_sub(silent_for),
             _ => self.since.filter(|_| is_silent || awaits_news),
         };
-        LinkSample {
-            rtt: sample.rtt,
-            rtt_variation: sample.rtt_variation,
-            min_rtt: sample.min_rtt,
-            stalled_for: since.map(|since| now.saturating_duration_since(since)),
-        }
+        since.map(|since| now.saturating_duration_since(since))
     }
 }
 
@@ -121,18 +112,18 @@ mod tests {
     fn acknowledgements_of_nothing_new() {
         let begin = Instant::now();
         let mut progress = Progress::new(LaneId(0));
-        assert_eq!(progress.sample(begin + 100 * MS, &sample(1_000, 10 * MS)).stalled_for, Some(10 * MS));
+        assert_eq!(progress.stalled_for(begin + 100 * MS, &sample(1_000, 10 * MS)), Some(10 * MS));
         // The peer's data carries acknowledgements of nothing new.
-        assert_eq!(progress.sample(begin + 300 * MS, &sample(1_000, MS)).stalled_for, Some(210 * MS));
-        assert_eq!(progress.sample(begin + 400 * MS, &sample(1_001, 5 * MS)).stalled_for, Some(5 * MS));
+        assert_eq!(progress.stalled_for(begin + 300 * MS, &sample(1_000, MS)), Some(210 * MS));
+        assert_eq!(progress.stalled_for(begin + 400 * MS, &sample(1_001, 5 * MS)), Some(5 * MS));
     }
 
     #[test]
     fn nothing_unacknowledged_is_no_stall() {
         let mut progress = Progress::new(LaneId(0));
         let idle = TransportSample { unacknowledged_packets: Some(0), ..sample(1_000, 900 * MS) };
-        assert_eq!(progress.sample(Instant::now(), &idle).stalled_for, None);
-        assert_eq!(progress.sample(Instant::now(), &TransportSample::default()).stalled_for, None);
+        assert_eq!(progress.stalled_for(Instant::now(), &idle), None);
+        assert_eq!(progress.stalled_for(Instant::now(), &TransportSample::default()), None);
     }
 
     #[test]
@@ -140,8 +131,8 @@ mod tests {
         let begin = Instant::now();
         let mut progress = Progress::new(LaneId(0));
         let at = |bytes| TransportSample { peer_window_bytes: Some(bytes), ..sample(1_000, 31_000 * MS) };
-        assert_eq!(progress.sample(begin + 31_000 * MS, &at(0)).stalled_for, None);
-        assert_eq!(progress.sample(begin + 31_000 * MS, &at(1)).stalled_for, Some(31_000 * MS));
+        assert_eq!(progress.stalled_for(begin + 31_000 * MS, &at(0)), None);
+        assert_eq!(progress.stalled_for(begin + 31_000 * MS, &at(1)), Some(31_000 * MS));
     }
 
     /// The first hop drops each packet, and says so.
@@ -156,7 +147,7 @@ mod tests {
                 unsent_bytes: Some(unsent),
                 ..sample(1_000, 31_000 * MS)
             };
-            progress.sample(begin + 31_000 * MS, &held_back).stalled_for
+            progress.stalled_for(begin + 31_000 * MS, &held_back)
         };
         assert_eq!(at(0, 64_256), None);
         assert_eq!(at(16_384, 0), None, "the peer takes none");
@@ -176,7 +167,7 @@ mod tests {
                 unanswered_probes: Some(unanswered),
                 ..sample(1_000, since)
             };
-            progress.sample(Instant::now() + 31_000 * MS, &closed).stalled_for
+            progress.stalled_for(Instant::now() + 31_000 * MS, &closed)
         };
         assert_eq!(at(1, 1_000 * MS), None);
         assert_eq!(at(2, 2_000 * MS), None);

@@ -19,10 +19,10 @@
 //! --loss`. The scheduler sends probes (`Scheduler::probe`) by itself.
 //!
 //! A new fact about a lane is a field of [`LaneView`]. On its way from the kernel it passes
-//! `TransportStats` (rails-net), `ActiveLane::sample` (rails-multirail), `TransportSample`
-//! (`lane/progress.rs`), `LinkSample` (`connection/health.rs`), a method beside `Lane::observe_rtt`
-//! (`scheduler/lane.rs`), and `Lane::view`, which fills the view. The record writes it: raise
-//! `VERSION` in `record/file.rs`; older records are refused then.
+//! `TransportStats` and a transport that fills it (rails-net), `ActiveLane::sample`
+//! (rails-multirail), [`LinkSample`](crate::connection::LinkSample) (`link.rs`), and
+//! `Lane::observe` and `Lane::view` (`scheduler/lane.rs`). The record writes it: raise `VERSION` in
+//! `record/file.rs`; older records are refused then.
 
 mod adaptive;
 mod fixed;

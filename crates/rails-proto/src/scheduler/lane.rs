@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     chunk::Chunk,
+    link::LinkSample,
     policy::{Cause, ChunkView, LaneView},
 };
 use std::{
@@ -166,9 +167,12 @@ impl Lane {
         self.pace.remaining(now, self.transmissions.bytes_through(sent), oldest)
     }
 
-    /// The driver measured a round trip. The lane keeps the least: the others met queues.
-    pub(crate) fn observe_rtt(&mut self, rtt: Duration) {
-        self.pace.observe_rtt(rtt);
+    /// The transport measured the lane's link. The lane keeps the least round trip: the others met
+    /// queues.
+    pub(crate) fn observe(&mut self, link: &LinkSample) {
+        if let Some(rtt) = link.min_rtt.or(link.rtt) {
+            self.pace.observe_rtt(rtt);
+        }
     }
 
     /// The lane takes no more, and keeps the chunks that it has.

@@ -92,7 +92,7 @@ fn a_lane_that_stalled_while_unused_is_tried() {
         assert!(connection.lane_timeouts(slow).progress.is_some(), "after {at:?}");
         connection.link_down(start + at, slow);
         connection.link_up(start + at + ms(1), slow);
-        connection.check_progress(start + at + ms(1), slow, &LinkSample::default());
+        connection.check_progress(start + at + ms(1), slow, &LinkSample::default(), None);
         assert!(!connection.is_stalled(slow));
     }
 }

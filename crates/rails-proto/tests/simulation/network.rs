@@ -2,7 +2,7 @@
 //! buffer.
 
 use bytes::{Bytes, BytesMut};
-use rails_proto::lane::TransportSample;
+use rails_proto::{connection::LinkSample, lane::TransportSample};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -228,9 +228,11 @@ impl Pipe {
     /// The figures that a transport would give.
     pub(crate) fn sample(&self, now: Instant) -> TransportSample {
         TransportSample {
-            rtt: Some(self.round_trip),
-            rtt_variation: Some(Duration::ZERO),
-            min_rtt: Some(self.round_trip),
+            link: LinkSample {
+                rtt: Some(self.round_trip),
+                rtt_variation: Some(Duration::ZERO),
+                min_rtt: Some(self.round_trip),
+            },
             bytes_acknowledged: Some(self.acknowledged),
             since_acknowledgement: self.progress.map(|at| now.saturating_duration_since(at)),
             unacknowledged_packets: Some((self.held > 0).into()),

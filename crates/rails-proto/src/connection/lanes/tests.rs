@@ -58,7 +58,7 @@ fn a_message_that_is_sent_at_once_wakes_no_other_lane() {
     assert_eq!((connection.poll_timeout(), connection.progress_check_at(other)), (None, None));
     // Without an answer, the lane's own check calls the others.
     let at = connection.progress_check_at(one).expect("a chunk is in flight");
-    connection.check_progress(at, one, &LinkSample::default());
+    connection.check_progress(at, one, &LinkSample::default(), None);
     let (lanes, supervisor) = woken(&mut connection);
     assert!(lanes.contains(&other) && supervisor);
     assert!(connection.poll_timeout().is_some() && connection.progress_check_at(other).is_some());

@@ -100,7 +100,7 @@ fn times_of_an_outage_and_of_a_stalled_lane() {
     // The stalled lane answers, and takes the bytes that the other had.
     connection.link_up(at(30), lanes[0]);
     let sample = LinkSample { rtt: Some(MS), rtt_variation: Some(MS), ..LinkSample::default() };
-    connection.check_progress(at(30), lanes[0], &sample);
+    connection.check_progress(at(30), lanes[0], &sample, None);
     let sent: u32 = std::iter::from_fn(|| transmit(&mut connection, at(31), lanes[0])).sum();
     assert_eq!(sent, 2000, "the lane keeps the chunks that no other lane took");
     let again = connection.figures(at(31)).reissued;

@@ -282,7 +282,7 @@ impl Pair {
     fn restore(&mut self, lane: usize) {
         if let Some(id) = self.lines[lane].ids[0] {
             self.ends[0].link_up(self.now, id);
-            self.ends[0].check_progress(self.now, id, &WELL);
+            self.ends[0].check_progress(self.now, id, &WELL, None);
         }
     }
 
@@ -363,8 +363,7 @@ fn whole(chunk: &Chunk) -> Bytes {
 }
 
 /// The sample of a lane whose transport reports no problem.
-const WELL: LinkSample =
-    LinkSample { rtt: Some(ROUND_TRIP), rtt_variation: None, min_rtt: Some(ROUND_TRIP), stalled_for: None };
+const WELL: LinkSample = LinkSample { rtt: Some(ROUND_TRIP), rtt_variation: None, min_rtt: Some(ROUND_TRIP) };
 const ROUND_TRIP: Duration = Duration::from_micros(200);
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 /// A window of chunks of 16 KiB, several times over.

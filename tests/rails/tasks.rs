@@ -8,7 +8,7 @@ use rails::{
     },
     multirail::{
         RailId, Rails,
-        runtime::{DROP_LIMIT, RailRuntimeBuilder, RailTask, ShutdownError, TaskError},
+        runtime::{DROP_LIMIT, RailRuntime, RailRuntimeBuilder, RailTask, ShutdownError, TaskError},
     },
     topo::CpuSet,
 };
@@ -23,7 +23,7 @@ use std::{
     task::Poll,
     time::{Duration, Instant},
 };
-use tokio::{io::AsyncWriteExt, sync::oneshot::error::TryRecvError, task, time::timeout};
+use tokio::{io::AsyncWriteExt, runtime::Handle, sync::oneshot::error::TryRecvError, task, time::timeout};
 
 #[tokio::test]
 async fn futures_without_send_on_a_rail() {
@@ -175,18 +175,28 @@ fn the_last_clone_of_a_runtime_ends_it() {
 /// The thread of the work, for which the rail waits, must not wait for the rail.
 #[test]
 fn an_unclaimed_result_may_hold_its_runtime() {
+    /// Tells whether the runtime was dropped in a context of tokio, where its drop does not wait.
+    struct Last(Option<RailRuntime>, mpsc::Sender<bool>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.1.send(Handle::try_current().is_ok()).unwrap();
+            drop(self.0.take());
+            self.1.send(true).unwrap();
+        }
+    }
     let runtime = RailRuntimeBuilder::new("unclaimed", everywhere()).build().unwrap();
-    let (clone, (proceed, wait)) = (runtime.clone(), mpsc::channel::<()>());
+    let ((proceed, wait), (told, heard)) = (mpsc::channel::<()>(), mpsc::channel());
+    let last = Last(Some(runtime.clone()), told);
     drop(runtime.compute(move || {
         wait.recv().unwrap();
-        clone
+        last
     }));
     let tid = runtime.placement().tid;
     drop(runtime);
-    let begun = Instant::now();
     proceed.send(()).unwrap();
+    let heard = [(); 2].map(|()| heard.recv_timeout(PATIENCE).unwrap());
+    assert_eq!(heard, [true; 2], "the rail waits for a thread that waits for it");
     while thread::affinity_of(tid).is_ok() {
-        assert!(begun.elapsed() < DROP_LIMIT, "the rail waits for a thread that waits for it");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -90,7 +90,7 @@ fn limits(root: &Path, own: Own) -> String {
 }
 
 /// The folders of the process's control groups, the innermost first. A container may see its own
-/// group in the place of the topmost one, whatever its path.
+/// group as the topmost one, under any path.
 fn group_folders(root: &Path) -> Vec<std::path::PathBuf> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut folders = Vec::new();

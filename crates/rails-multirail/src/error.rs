@@ -45,8 +45,8 @@ pub struct LostLane {
 }
 
 /// Why [`MultiRailStream::close`](crate::MultiRailStream::close) has stopped waiting for the peer.
-/// It comes inside an [`io::Error`] of the kind [`TimedOut`](ErrorKind::TimedOut). The stream then
-/// ends as a dropped one does.
+/// The error comes inside an [`io::Error`] of the kind [`TimedOut`](ErrorKind::TimedOut). The
+/// stream then ends as a dropped one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {

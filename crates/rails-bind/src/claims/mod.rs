@@ -39,8 +39,8 @@
 //! [`Claims::taken`] leaves out the CPUs of a user who holds more by other means, and all locks of
 //! open files, which are no claims. Root is not bound, and overrides the claims of other users:
 //! root's claim of a resource that another user holds is granted, and [`Claims::list`] tells both.
-//! What other users put in the place of the folder or of a file does not keep root from
-//! claiming: it is put aside.
+//! If another user has put a thing in the place of the folder or of a file, root puts that thing
+//! aside, and claims.
 //!
 //! # Limits
 //! Any user can claim any interrupt and queue. The owner of a file of claims, root, and the owner

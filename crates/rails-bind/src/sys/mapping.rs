@@ -120,10 +120,10 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped. `Whole`, parts, pools and their slots hold an `Arc` of the
-        // mapping, so no slice into it is left. Unmapping fails only for ranges that were never
-        // mapped, or if the kernel cannot split an area; both are out of the question for whole
-        // areas.
+        // SAFETY: the range is the one that `mmap` gave. `Whole`, parts, pools and their slots hold an
+        // `Arc` of the mapping, so no slice into it is left. Unmapping fails only for ranges that
+        // were never mapped, or if the kernel cannot split an area; both are out of the question
+        // for whole areas.
         unsafe { libc::munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };
     }
 }

@@ -19,8 +19,8 @@ use std::marker::PhantomData;
 /// # Privileges
 /// As measured on Linux 6.18 and 6.1:
 /// * CPUs and name of a thread of this process: none.
-/// * CPUs of another process's thread: `CAP_SYS_NICE`, or to be its user *and* have every
-///   capability that it has. Its name can be set by its own process only.
+/// * CPUs of another process's thread: `CAP_SYS_NICE`, or the user of that process *and* every
+///   capability that it has. A process alone sets the names of its threads.
 /// * Classes `Fifo` and `RoundRobin`: `CAP_SYS_NICE`, or `RLIMIT_RTPRIO` of at least the priority.
 ///   User 0 without the capability is refused, another user with it is not. A kernel with
 ///   `CONFIG_RT_GROUP_SCHED` also refuses it in a cgroup without real-time budget.

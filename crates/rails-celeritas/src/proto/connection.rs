@@ -316,7 +316,7 @@ impl ConnectionProtocol {
     }
 
     /// A caller waits until both ends have [closed](Event::Closed), and receives nothing any more.
-    /// It gives the peer up that makes no progress for this long: an [`Event::NotClosed`].
+    /// The connection gives up a peer that makes no progress for `limit`: an [`Event::NotClosed`].
     pub fn close(&mut self, now: Instant, limit: Duration) {
         self.finish();
         self.refuse_all(now);

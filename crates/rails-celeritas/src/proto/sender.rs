@@ -526,7 +526,7 @@ impl Sender {
     }
 
     /// When something is to be done without news: see [`handle_timeout`](Self::handle_timeout). The
-    /// peer tells what has arrived within `delay`.
+    /// peer acknowledges segments within `delay`.
     pub fn poll_timeout(&self, delay: Duration) -> Option<Instant> {
         let first = self.passed.first().filter(|first| self.largest.is_some_and(|largest| first.number < largest));
         let lost_at = first.map(|first| first.sent_at + self.round_trip.reordering());

@@ -1,5 +1,5 @@
-//! Packet numbers that are never sent: a peer that names one has not received what it acknowledges
-//! (RFC 9000, section 21.4).
+//! Packet numbers that the sender leaves out: a peer that acknowledges one lies about the packets
+//! that it has received (RFC 9000, section 21.4).
 
 use std::{
     collections::VecDeque,

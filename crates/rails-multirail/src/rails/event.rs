@@ -47,7 +47,7 @@ pub enum RailEventKind {
         error: Arc<MoveError>,
     },
     /// The machine lacks something that the request asks for: there is no other place for the rail.
-    /// It runs on.
+    /// The rail runs on.
     Unmet {
         /// The part of the request.
         reason: String,

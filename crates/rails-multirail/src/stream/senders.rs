@@ -20,6 +20,8 @@ pub(super) struct Sender {
 struct Senders {
     stream: Arc<MultiRailStream>,
     waiting: Arc<Waiting>,
+    /// The stream's waker: `waiting`.
+    waker: Waker,
 }
 
 /// The wakers of all senders. The stream keeps this as its waker, so that it must not keep the
@@ -30,7 +32,9 @@ struct Waiting(Mutex<Vec<Arc<AtomicWaker>>>);
 impl Sender {
     /// The first sender.
     pub(super) fn new(stream: Arc<MultiRailStream>) -> Self {
-        Self::among(Arc::new(Senders { stream, waiting: Arc::default() }))
+        let waiting: Arc<Waiting> = Arc::default();
+        let waker = waiting.clone().into();
+        Self::among(Arc::new(Senders { stream, waiting, waker }))
     }
 
     fn among(all: Arc<Senders>) -> Self {
@@ -50,8 +54,7 @@ impl Sender {
         poll: impl FnOnce(&MultiRailStream, &mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
         self.waiting.register(context.waker());
-        let all = Waker::from(self.all.waiting.clone());
-        poll(&self.all.stream, &mut Context::from_waker(&all))
+        poll(&self.all.stream, &mut Context::from_waker(&self.all.waker))
     }
 }
 

@@ -122,7 +122,7 @@ impl Flight {
         self.now
     }
 
-    /// It is `now`, unless a caller has given a later time.
+    /// Sets the time to `now`, unless a caller has given a later one.
     pub(super) fn advance(&mut self, now: Instant) {
         self.now = self.now.max(Some(now));
     }

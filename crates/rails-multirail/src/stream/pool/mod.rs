@@ -116,7 +116,7 @@ impl Pool {
     }
 
     /// A buffer of `length` bytes for a lane on the calling thread, whose pages come from `node`.
-    /// It may contain the bytes of its last use.
+    /// The buffer may contain the bytes of its last use.
     pub(crate) fn chunk(self: &Arc<Self>, node: Option<NodeId>, length: usize) -> ChunkBuffer {
         // A tiny chunk is copied together with its neighbours, or read at once: its buffer is not worth
         // keeping.

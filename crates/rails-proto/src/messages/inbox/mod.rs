@@ -120,7 +120,7 @@ impl Inbox {
     }
 
     /// Checks the header of a chunk that arrives on `lane`, and chooses the memory for its bytes.
-    /// It takes the buffer of a message that begins from `spare`.
+    /// The buffer of a message that begins comes from `spare`.
     ///
     /// # Errors
     /// [`Violation`] if there cannot be such a chunk.

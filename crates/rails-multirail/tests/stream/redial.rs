@@ -1,6 +1,6 @@
 //! Lanes that come back, are added and are removed.
 
-use crate::util::{Relay, listener, moved, moved_while, options, pattern, rails, relayed_pair_by};
+use crate::util::{Relay, all_joined, listener, moved, moved_while, options, pattern, rails, relayed_pair_by};
 use rails_multirail::{AddLaneError, EventKind, MultiRailStream, RailId, StreamEvent};
 use std::{
     collections::BTreeSet,
@@ -254,6 +254,7 @@ async fn removed_lane_that_is_dialled_again() {
     let (doors, remotes) = Door::before_each(&addresses).await;
     let mut near = MultiRailStream::connect(&rails, &remotes, &options()).await.unwrap();
     let mut far = listening.accept().await.unwrap();
+    all_joined(&near, &far).await;
     let mut events = near.subscribe();
     // The dialling end does not learn that the lane is removed, because the connection is cut.
     doors[0].open.send_replace(false);

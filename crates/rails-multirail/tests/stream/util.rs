@@ -76,6 +76,7 @@ pub(crate) async fn relayed_pair_by(
     let remotes: Vec<SocketAddr> = relays.iter().map(|relay| relay.address).collect();
     let near = MultiRailStream::connect(rails, &remotes, options).await.expect("the relays let it through");
     let far = listener.accept().await.expect("a stream was opened");
+    all_joined(&near, &far).await;
     if lasting {
         // The listener accepts lanes that are dialled again.
         tokio::spawn(async move { listener.accept().await.map(drop) });
@@ -87,7 +88,19 @@ pub(crate) async fn pair(rails: &Rails, options: &StreamOptions) -> (MultiRailSt
     let (listener, addresses) = listener(rails, options).await;
     let near = MultiRailStream::connect(rails, &addresses, options).await.expect("loopback can be connected to");
     let far = listener.accept().await.expect("a stream was opened");
+    all_joined(&near, &far).await;
     (near, far)
+}
+
+/// Waits until the accepted end has every lane of the opened one: `accept` gives the stream with
+/// its first lane.
+pub(crate) async fn all_joined(near: &MultiRailStream, far: &MultiRailStream) {
+    let joined = async {
+        while far.lanes_up() < near.lanes_up() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, joined).await.expect("every lane joins at both ends");
 }
 
 /// The failure of the stream that an error of `std` carries.

@@ -55,12 +55,14 @@ fn path_is_probed() {
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert!(report["capacity_bits_per_second"].as_u64() > Some(1_000_000), "{report}");
     assert!(report["min_rtt_ms"].as_f64() > Some(0.0) && report["mtu_bytes"].as_u64() > Some(1279), "{report}");
-    let rates: Vec<u64> = report["trials"]
+    let mut rates: Vec<u64> = report["trials"]
         .as_array()
         .unwrap()
         .iter()
         .filter_map(|trial| trial["rate_bits_per_second"].as_u64())
         .collect();
+    // A busy machine loses some of a rate, which is then tried again.
+    rates.dedup();
     assert!(rates == [12_000_000, 20_000_000] || rates == [12_000_000], "{rates:?}");
 
     let told = run(probe.into_iter().chain(join));

@@ -4,36 +4,36 @@ use crate::{memory::MemoryPolicy, thread::Tid};
 use rails_topo::{CpuSet, Id, IdSet, NodeSet};
 use std::{fmt, io};
 
-/// A binding that did not happen, or that could not be read.
+/// The error of a binding, or of reading one.
 ///
 /// The answer of the operating system is the [`source`](std::error::Error::source), if there is
 /// one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// The set that was asked for is empty; no call was made.
+    /// The requested set is empty; no call was made.
     #[error("cannot bind {what} to an empty set")]
     EmptySet {
         /// The thing to bind.
         what: &'static str,
     },
 
-    /// None of the CPUs can be used by this thread.
+    /// This thread can use none of the CPUs.
     #[error("no CPU of {requested} can be used{}", because("not online", offline, not_allowed))]
     CpusUnusable {
-        /// The CPUs that were asked for.
+        /// The requested CPUs.
         requested: CpuSet,
         /// The CPUs among them that do not exist or are not online; `None` if unknown.
         offline: Option<CpuSet>,
-        /// The CPUs among them that are online, but outside the thread's cpuset, or just going
-        /// offline; `None` if unknown.
+        /// The CPUs among them that are online, but outside the thread's cpuset, or going offline
+        /// at the moment; `None` if unknown.
         not_allowed: Option<CpuSet>,
     },
 
-    /// Nodes of the policy cannot be used by this thread.
+    /// This thread cannot use nodes of the policy.
     #[error("the policy `{policy}` cannot be set{}", because("without memory", without_memory, not_allowed))]
     NodesUnusable {
-        /// The policy that was asked for.
+        /// The requested policy.
         policy: MemoryPolicy,
         /// Nodes of the policy that do not exist or have no memory; `None` if unknown.
         without_memory: Option<NodeSet>,
@@ -61,8 +61,8 @@ pub enum BindError {
         source: io::Error,
     },
 
-    /// The call was refused (`EPERM`) for want of a privilege, or by a seccomp filter, as
-    /// containers have them.
+    /// The call was refused (`EPERM`) for lack of a privilege, or by a seccomp filter, as in
+    /// containers.
     #[error("{call} was refused for {subject}: it needs {needs}")]
     Denied {
         /// The system call.
@@ -75,7 +75,7 @@ pub enum BindError {
         source: io::Error,
     },
 
-    /// A value that the kernel has no room for; no call was made.
+    /// A value outside the kernel's range; no call was made.
     #[error("{what} {value} is not within {lowest} to {highest}")]
     OutOfRange {
         /// The name of the value.
@@ -104,7 +104,7 @@ pub enum BindError {
         reason: &'static str,
     },
 
-    /// A thread's name can be set by its own process only.
+    /// Only a thread's own process can set its name.
     #[error("thread {tid} is another process's, and only its own process can name it")]
     ForeignName {
         /// The thread.
@@ -132,7 +132,7 @@ pub enum BindError {
         nodes: NodeSet,
     },
 
-    /// A value that a guard put back does not read back.
+    /// A guard put a value back, and another value reads back.
     #[error("the thread's {what} was {former} and could not be put back: it is {now}")]
     NotRestored {
         /// The value that was to be put back.
@@ -171,10 +171,10 @@ impl BindError {
     }
 }
 
-/// The needs of a call that takes no privilege.
+/// The requirement of a call that takes no privilege.
 const UNFILTERED: &str = "a seccomp filter that lets it pass, which those of containers often do not";
 
-/// ` (7 not online, 2-3 outside the thread's cpuset)`, as far as it is known.
+/// ` (7 not online, 2-3 outside the thread's cpuset)`, without the unknown parts.
 fn because<T: Id>(lack: &str, lacking: &Option<IdSet<T>>, not_allowed: &Option<IdSet<T>>) -> String {
     let reasons: Vec<String> = [(lacking, lack), (not_allowed, "outside the thread's cpuset")]
         .into_iter()

@@ -59,7 +59,7 @@
 //! * [`limits`]: the limits by which the system refuses a thread;
 //! * [`usage`]: the usage of threads and of the process, and the CPUs that a thread was seen on;
 //! * [`affinity`]: whether interrupt, thread and memory are beside the NIC, and the paper's way of
-//!   bringing it about.
+//!   putting them there.
 //!
 //! # Features
 //! None for users.

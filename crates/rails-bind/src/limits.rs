@@ -6,10 +6,10 @@ use nix::{
 };
 use std::{fs, io, os::unix::net::UnixStream, path::Path};
 
-/// Adds to the error of a thread that the system did not give the limits that it may have met:
-/// `pids.max` of the process's control groups, `RLIMIT_AS`, `RLIMIT_NPROC` and
-/// `kernel.threads-max`. An error that no limit causes stays as it is. The new error has the kind
-/// of the old one, and the old one as its cause.
+/// Adds to the error of a refused thread the limits that may be the cause: `pids.max` of the
+/// process's control groups, `RLIMIT_AS`, `RLIMIT_NPROC` and `kernel.threads-max`. An error that no
+/// limit causes stays as it is. The new error has the kind of the old one, and the old one as its
+/// cause.
 ///
 /// ```
 /// let thread = std::thread::Builder::new().spawn(|| ()).map_err(rails_bind::limits::name_thread_limits);
@@ -30,14 +30,14 @@ pub fn name_thread_limits(refused: io::Error) -> io::Error {
     io::Error::new(refused.kind(), NoThread { limits: limits(Path::new("/"), own), source: refused })
 }
 
-/// Tries whether descriptors for a tokio runtime are left. The runtime is made with fewer, and
-/// panics where its handler of signals gets none.
+/// Tries whether descriptors for a tokio runtime are left. A runtime is also built with fewer, and
+/// then panics if its signal handler gets none.
 ///
 /// # Errors
 /// The system's, with `RLIMIT_NOFILE` in its words where that is reached.
 pub fn try_runtime_descriptors() -> io::Result<()> {
-    // An epoll instance and its copy, an eventfd, and of the handler of signals a pair of sockets and a
-    // copy.
+    // An epoll instance and its copy, an eventfd, and for the signal handler a pair of sockets and
+    // a copy.
     let pair = |_| UnixStream::pair();
     (0..3).map(pair).collect::<io::Result<Vec<_>>>().map(drop).map_err(|error| {
         match (error.raw_os_error(), getrlimit(Resource::RLIMIT_NOFILE)) {
@@ -65,8 +65,8 @@ struct NoThread {
     source: io::Error,
 }
 
-/// The limits below this root of files, and the process's own, in words. A limit of a control group
-/// that is reached is the only one.
+/// The limits in the files below this root, and the process's own limits, in words. A limit of a
+/// control group that is reached is the only one.
 fn limits(root: &Path, own: Own) -> String {
     let number = |path: &Path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     let mut met = Vec::new();

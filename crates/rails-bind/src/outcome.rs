@@ -26,7 +26,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// Whether all of the request holds.
+    /// Whether the whole request is in effect.
     pub fn is_applied(&self) -> bool {
         matches!(self, Self::Applied(_))
     }

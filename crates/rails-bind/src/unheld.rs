@@ -1,15 +1,13 @@
-//! Placements that the system refused: the property that does not hold, the cause, and the settings
-//! that allow it.
+//! Refused placements: the property that does not hold, the cause, and the settings that allow it.
 
 use crate::{BindError, Outcome};
 use serde::{Deserialize, Serialize};
 use std::{fmt, io};
 
-/// A property of a placement that does not hold. Equal ones have the same cause and the same
-/// remedies.
+/// A property of a placement that does not hold, with its cause.
 ///
 /// A program works without the property, only slower or less evenly.
-/// [`by_refusal`](Self::by_refusal) tells such a refusal from an error of the caller.
+/// [`by_refusal`](Self::by_refusal) separates such a refusal from an error of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Unheld {
@@ -19,7 +17,7 @@ pub struct Unheld {
     pub cause: Cause,
 }
 
-/// A property that a placement has.
+/// A property of a placement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -30,26 +28,26 @@ pub enum Property {
     MemoryPolicy,
 }
 
-/// Why a property does not hold.
+/// The cause for which a property does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
-    /// The system refused a call, as the filters of containers do, and kernels that lack it.
+    /// The system refused a call: the filter of a container, or a kernel without the call.
     Refused {
         /// The system call.
         call: String,
         /// The answer, as in errno(3); `None` if it has no number.
         errno: Option<i32>,
     },
-    /// The system took the request, and another value reads back.
+    /// The system accepted the request, and another value reads back.
     Otherwise {
         /// The request.
         wanted: String,
         /// The value that reads back.
         got: String,
     },
-    /// The thread has not been free since it was moved, and sets the property when it is.
+    /// The thread has been busy since the request, and sets the property when it is free.
     Pending,
 }
 
@@ -64,7 +62,7 @@ pub struct Remedy {
 }
 
 impl Unheld {
-    /// A property without which the thread can do.
+    /// A property that does not hold, and its cause.
     pub fn new(property: Property, cause: Cause) -> Self {
         Self { property, cause }
     }
@@ -86,8 +84,7 @@ impl Unheld {
         }
     }
 
-    /// The property that holds in part, or not at all, as another value than the requested one
-    /// reads back.
+    /// The property, if another value than the requested one was read back.
     pub fn by_outcome<T: fmt::Display>(property: Property, outcome: &Outcome<T>) -> Option<Self> {
         match outcome {
             Outcome::Applied(_) => None,

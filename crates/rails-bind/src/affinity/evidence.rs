@@ -5,32 +5,31 @@ use rails_topo::{CpuId, CpuSet, Nic, NodeId, NodeSet};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The facts of one rail, read back and not planned.
+/// The facts of one rail, as read back.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
-    /// The rail's NIC with its present steering, if known: where it is attached, and to which CPUs
-    /// it hands packets on (RPS).
+    /// The rail's NIC with its present steering, if known: its attachment, and the CPUs to which it
+    /// hands packets on (RPS).
     pub nic: Option<&'a Nic>,
-    /// The interrupts of the rail's lane; each has to be in place.
+    /// The interrupts of the rail's lane; each must be in place.
     pub interrupts: &'a [ObservedInterrupt],
     /// The kernel threads that handle the NIC's packets, if it has any (threaded NAPI).
     pub napi_threads: &'a [ObservedThread],
-    /// The application's threads; each has to be in place.
+    /// The application's threads; each must be in place.
     pub threads: &'a [ObservedThread],
-    /// The application's memory; all of it has to be in place.
+    /// The application's memory; all of it must be in place.
     pub memory: &'a [ObservedMemory],
 }
 
 /// An interrupt, and the CPUs that served it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedInterrupt {
-    /// The CPUs that may serve the interrupt, and those that do by the kernel's statement.
+    /// The CPUs that may serve the interrupt, and those that serve it by the kernel's statement.
     pub status: InterruptStatus,
     /// The interrupt's count on each CPU during the observation; empty if no CPU served it, or
     /// without counts.
     pub served: BTreeMap<CpuId, u64>,
-    /// Whether the kernel refused to move the interrupt; then a fix does not propose that, and
-    /// threads follow it.
+    /// Whether the kernel refused to move the interrupt; then a fix moves threads to it instead.
     pub stays: bool,
 }
 
@@ -59,18 +58,18 @@ pub struct ObservedThread {
 pub struct ObservedMemory {
     /// The memory's owner.
     pub of: MemoryOf,
-    /// The memory's bytes on each node; absent pages are on none.
+    /// The memory's bytes on each node, without absent pages.
     #[serde(rename = "bytes_by_node")]
     pub on: BTreeMap<NodeId, u64>,
 }
 
-/// The owner of memory, which decides how exactly it has to be in place.
+/// The owner of memory, which decides how exactly the memory must be in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryOf {
-    /// Buffers of known addresses: every page has to be in place.
+    /// Buffers of known addresses: every page must be in place.
     Buffers,
-    /// All that is a process's own ([`process::ProcessMemory::own`]), of which a tenth may lie
+    /// All memory of a process's own ([`process::ProcessMemory::own`]), of which a tenth may lie
     /// elsewhere.
     Process {
         /// The process's number.
@@ -87,8 +86,8 @@ impl ObservedInterrupt {
     }
 
     /// The CPUs that serve the interrupt: those with counts, or else those of the kernel's
-    /// statement; if it has not fired since it was moved, those that will serve it. `None` is
-    /// unknown.
+    /// statement; if the interrupt has not fired since it was moved, those that will serve it.
+    /// `None` is unknown.
     pub fn served_on(&self) -> Option<CpuSet> {
         let counted: CpuSet = self.served.iter().filter(|(_, count)| **count > 0).map(|(cpu, _)| *cpu).collect();
         if !counted.is_empty() {
@@ -109,12 +108,12 @@ impl ObservedInterrupt {
 }
 
 impl ObservedMemory {
-    /// The nodes with some of the memory.
+    /// The nodes that hold some of the memory.
     pub fn nodes(&self) -> NodeSet {
         self.on.iter().filter(|(_, bytes)| **bytes > 0).map(|(node, _)| *node).collect()
     }
 
-    /// The nodes that hold more than may lie anywhere.
+    /// The nodes that hold more than the tolerated share.
     pub(super) fn counting_nodes(&self) -> NodeSet {
         match self.of {
             MemoryOf::Buffers => self.nodes(),

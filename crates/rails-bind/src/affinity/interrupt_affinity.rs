@@ -15,7 +15,8 @@ use std::os::fd::AsFd;
 /// The interrupts of a NIC, placed on the processor that it is attached to.
 ///
 /// Dropping this puts the moved interrupts back. Interrupts that may not be moved stay, and
-/// [`ThreadAffinity::to`](super::ThreadAffinity::to) follows them: that takes no privilege.
+/// [`ThreadAffinity::to`](super::ThreadAffinity::to), which takes no privilege, binds a thread to
+/// them.
 #[derive(Debug)]
 #[must_use = "dropping it puts the interrupts back at once"]
 pub struct InterruptAffinity {
@@ -30,18 +31,18 @@ pub struct InterruptAffinity {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InterruptOutcome {
-    /// All interrupts were served where they belong; nothing was changed.
+    /// All interrupts were in place; nothing was changed.
     InPlace,
     /// The other interrupts have been moved, or refused, one by one ([`SettingsGuard::changes`]);
     /// each moves when it next fires.
     Moved(SettingsGuard),
     /// No interrupt could be moved, and each is where it was.
     Refused(ApplyError),
-    /// irqbalance runs, takes no bans, and would move the interrupts back; each is where it was.
+    /// irqbalance runs, accepts no bans, and would move the interrupts back; each is where it was.
     LeftToBalancer(BalancerPlan),
 }
 
-/// Interrupts that cannot be placed.
+/// The error of placing interrupts.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterruptAffinityError {
@@ -73,7 +74,7 @@ impl InterruptAffinity {
     /// [`of_nic`](Self::of_nic) takes both.
     ///
     /// # Privileges
-    /// To move an interrupt takes write permission to its file: user 0 or `CAP_DAC_OVERRIDE`.
+    /// Moving an interrupt takes write permission to its file: user 0 or `CAP_DAC_OVERRIDE`.
     /// Without it the outcome is [`InterruptOutcome::Refused`].
     ///
     /// # Errors
@@ -121,7 +122,7 @@ impl InterruptAffinity {
             LocalCpus::of(topology, &nic).map_err(|reason| InterruptAffinityError::UnknownProcessor { reason })?;
         let mut astray = Vec::new();
         for known in &nic.interrupts {
-            // An interrupt that is about to leave is astray already, and one that is about to come is not.
+            // The CPUs of an interrupt that is about to move are the future ones.
             let served = served(host, known.number)?;
             if !served.is_subset(&local.cpus) {
                 astray.push(known.number);
@@ -185,15 +186,15 @@ fn moved(
     changes: Vec<Change>,
     journal: impl FnOnce() -> Result<Journal, JournalError>,
 ) -> InterruptOutcome {
-    // Where it cannot be seen whether irqbalance runs, the interrupts are moved, as they would be
-    // without it.
+    // If the process list hides whether irqbalance runs, the interrupts are moved, as without it.
     let (plan, changes) = irqbalance::heed(host.root(), changes.clone()).unwrap_or((BalancerPlan::None, changes));
     if changes.is_empty() {
         return InterruptOutcome::LeftToBalancer(plan);
     }
     let journal = journal().map_err(ApplyError::from);
     match journal.and_then(|journal| host.apply(&journal, &changes, Refusals::Report)) {
-        // Without a change there is nothing to put back, and the first refusal stands for all.
+        // If all changes were refused, there is nothing to put back, and the first refusal stands
+        // for all.
         Ok(mut guard) => match guard.take_refusal() {
             Some(error) => InterruptOutcome::Refused(error.into()),
             None => InterruptOutcome::Moved(guard),

@@ -93,7 +93,7 @@ fn seen(interrupts: &[(&ObservedInterrupt, CpuSet)]) -> String {
 enum Seen {
     /// The interrupt was counted there.
     Counted,
-    /// The kernel states the CPU.
+    /// The kernel states that CPU.
     Told,
     /// The interrupt was moved, and has not fired since.
     Pending,

@@ -1,4 +1,4 @@
-//! The three properties of a rail, judged by evidence that was read back.
+//! The three properties of a rail, judged by evidence from the kernel.
 //!
 //! [`assess`] is a pure function of its arguments. The properties are those of the Rails Toolkit
 //! paper, section II.B:
@@ -10,7 +10,7 @@
 //!   thread's CPUs.
 //!
 //! An [`Observer`] gathers the evidence over an interval. [`InterruptAffinity`] and
-//! [`ThreadAffinity`] bring the first two about for a socket, as the paper's Table III does.
+//! [`ThreadAffinity`] establish the first two for a socket, as in the paper's Table III.
 
 mod evidence;
 mod interrupt_affinity;
@@ -72,7 +72,7 @@ pub fn assess(topology: &Topology, evidence: &Evidence<'_>) -> AffinityReport {
 }
 
 impl AffinityReport {
-    /// Whether all three properties are known to hold: whether the rail is a rail.
+    /// Whether all three properties are known to hold, which makes a rail.
     pub fn holds(&self) -> bool {
         self.verdicts().iter().all(|(_, verdict)| verdict.holds())
     }

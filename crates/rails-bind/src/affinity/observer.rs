@@ -19,11 +19,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A NIC's interrupts and some threads, while they are watched.
+/// Watches a NIC's interrupts and some threads.
 ///
-/// [`begin`](Self::begin) the observer, [`look`](Self::look) now and then (or have it
-/// [`watch`](Self::watch)), for at these moments threads are seen on a CPU, and [`end`](Self::end)
-/// it. Interrupts are counted by the kernel, so none is missed.
+/// [`begin`](Self::begin) the observer, [`look`](Self::look) now and then (or let it
+/// [`watch`](Self::watch)), and [`end`](Self::end) it. Each look notes the CPUs of the threads. The
+/// kernel counts the interrupts, so none is missed.
 #[derive(Debug)]
 pub struct Observer {
     host: Host,
@@ -39,7 +39,7 @@ pub struct Observer {
 pub struct Observation {
     /// The NIC, with its present steering.
     pub nic: Option<Nic>,
-    /// The NIC's interrupts, with the counts of each.
+    /// The NIC's interrupts, with their counts.
     pub interrupts: Vec<ObservedInterrupt>,
     /// The kernel threads that handle the NIC's packets, where it has any.
     pub napi_threads: Vec<ObservedThread>,
@@ -59,7 +59,7 @@ pub enum ObserveError {
     /// The socket's NIC is unknown.
     #[error("the socket's NIC is not known")]
     Socket(#[from] SocketError),
-    /// The nodes of buffers could not be seen.
+    /// The nodes of buffers could not be read.
     #[error("it cannot be seen where the buffers lie")]
     Memory(#[from] MemoryError),
     /// The interrupts could not be read.
@@ -92,7 +92,7 @@ struct Watched {
 
 impl Observer {
     /// Begins to observe the interrupts of `nic` and these threads, of any process. `at` is the
-    /// time on any clock that goes forward.
+    /// time of any monotonic clock.
     ///
     /// # Privileges
     /// None, unless `/proc` is mounted with `hidepid`.
@@ -113,14 +113,14 @@ impl Observer {
         })
     }
 
-    /// Looks where the threads are. A thread that has ended leaves the observation.
+    /// Notes the CPU that each thread is on. A thread that has ended leaves the observation.
     pub fn look(&mut self, at: Duration) {
         for watched in [&mut self.napi_threads, &mut self.threads] {
             watched.retain_mut(|watched| watched.look(at).is_ok());
         }
     }
 
-    /// Has all of these look every so often until `time` has passed since `began`, which is the
+    /// Lets all observers look at intervals of `between` until `time` has passed since `began`, the
     /// zero of their clock. The calling thread sleeps in between.
     pub fn watch(observers: &mut [Self], began: Instant, time: Duration, between: Duration) {
         while let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
@@ -191,7 +191,8 @@ impl AffinityReport {
 }
 
 impl ObservedMemory {
-    /// Looks where a buffer lies ([`residency_of`]). Pages that were never touched are on no node.
+    /// Reads the nodes of a buffer ([`residency_of`]). Pages that were never touched are on no
+    /// node.
     ///
     /// # Errors
     /// [`MemoryError`].
@@ -286,8 +287,8 @@ fn napi_threads(host: &Host, nic: &Nic) -> Vec<Tid> {
     numbers.filter_map(Tid::from_raw).filter(is_ours).collect()
 }
 
-/// Every kernel thread is a child of `kthreadd`, which is process 2; any program may take the name
-/// of one.
+/// Every kernel thread is a child of `kthreadd`, process 2; any program may take the name of a
+/// kernel thread.
 fn is_kernel_thread(tid: Tid) -> bool {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     kernel_files::status_field(&status, "PPid") == Some("2")

@@ -13,8 +13,8 @@ use std::os::fd::AsFd;
 /// The wanted distance of a thread from the interrupt.
 ///
 /// The paper's thread affinity is the same processor; its poster distinguishes cores as well: with
-/// TCP a core beside the one that serves the interrupt may be better, as both have work to do, with
-/// UDP the same one.
+/// TCP a core beside the one that serves the interrupt may be better, because both have work to do;
+/// with UDP the same core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Nearness {
     /// On the CPU that serves the interrupt.
@@ -29,24 +29,24 @@ pub enum Nearness {
 
 /// Moves threads to interrupts.
 ///
-/// This type only holds functions, as the paper's class does.
+/// The type only holds functions, like the paper's class.
 #[derive(Debug)]
 pub struct ThreadAffinity(());
 
-/// A thread that could not be moved.
+/// The error of moving a thread.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadAffinityError {
     /// The CPU that serves the interrupt is unknown.
     #[error(transparent)]
     Interrupt(#[from] InterruptError),
-    /// The CPU where the socket's packets come out is unknown.
+    /// The CPU that handles the socket's packets is unknown.
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// The socket has not received anything yet.
     #[error("no packet of the socket has been handled yet, so it is not known on which CPU they are")]
     NoPacketYet,
-    /// No CPU at that distance is known that this process may use.
+    /// This process may use no known CPU at that distance.
     #[error("no CPU that may be used is {nearness:?} to {served}")]
     NoneSoNear {
         /// The wanted distance.
@@ -72,7 +72,7 @@ impl ThreadAffinity {
         Self::near(interrupt, Nearness::SameCpu)
     }
 
-    /// Binds the calling thread to CPUs that are so near to where the interrupts are served.
+    /// Binds the calling thread to the CPUs at that distance from those that serve the interrupts.
     ///
     /// # Privileges
     /// None.
@@ -83,9 +83,9 @@ impl ThreadAffinity {
         bind(interrupt.topology(), interrupt.served_on()?, nearness)
     }
 
-    /// Binds the calling thread to CPUs that are so near to where the packets of a socket come out
-    /// (`SO_INCOMING_CPU`). Neither the binding nor the question takes privilege, so a thread
-    /// can be beside interrupts that may not be moved.
+    /// Binds the calling thread to the CPUs at that distance from the one that handles the packets
+    /// of a socket (`SO_INCOMING_CPU`). Neither the binding nor the query takes privilege, so a
+    /// thread can be beside interrupts that may not be moved.
     ///
     /// # Privileges
     /// None.
@@ -104,7 +104,7 @@ impl ThreadAffinity {
 
 impl Nearness {
     /// The CPUs of the machine at that distance from all of `served`, whether or not this process
-    /// may use them; empty without any, or if the model does not have them.
+    /// may use them; empty if there are none, or if the model does not have the CPUs of `served`.
     pub fn cpus(self, topology: &Topology, served: &CpuSet) -> CpuSet {
         let of_all = |reach: &dyn Fn(rails_topo::CpuId) -> CpuSet| {
             served.iter().fold(CpuSet::new(), |near, cpu| near.union(&reach(cpu)))

@@ -39,8 +39,7 @@ fn of_traffic<'a>(evidence: &Evidence<'a>) -> Vec<&'a ObservedInterrupt> {
     }
 }
 
-/// The CPUs of the interrupts that traffic raises, and of a thread for them: the same for all
-/// threads.
+/// The interrupts that traffic raises, with the CPUs for a thread; the same for all threads.
 struct Traffic {
     interrupts: Vec<Raised>,
     /// The CPUs that will serve all of these interrupts.
@@ -65,7 +64,7 @@ impl Traffic {
                 (on, sharing)
             }),
         };
-        // Interrupts away from the NIC will be beside it, once they have been moved there.
+        // Interrupts away from the NIC will be beside it after their own fix.
         let will_be = |interrupt: &&ObservedInterrupt| {
             let on = interrupt.served_on()?;
             Some(local.filter(|local| !interrupt.stays && !on.is_subset(local)).cloned().unwrap_or(on))
@@ -118,8 +117,8 @@ impl Traffic {
         Verdict::Holds { evidence: format!("{whereabouts}; {}", near.join(", ")) }
     }
 
-    /// The thread goes to the CPUs that will serve the interrupts. Interrupts that stay apart have
-    /// to be moved together first.
+    /// Moves the thread to the CPUs that will serve the interrupts. Interrupts on CPUs too far
+    /// apart must be moved together first.
     fn fix(&self, thread: &ObservedThread) -> Fix {
         let Self { serving, sharing, .. } = self;
         if thread.may_run_on.is_subset(serving) || thread.may_run_on.is_subset(sharing) {
@@ -161,7 +160,7 @@ impl ObservedThread {
     }
 }
 
-/// CPUs that share a core or the last-level cache with some of others.
+/// CPUs that share a core or the last-level cache with any of some CPUs.
 struct Sharing {
     cpus: CpuSet,
     /// Whether the caches of all these CPUs are known.

@@ -4,7 +4,7 @@ use crate::settings::Change;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Whether a property holds, and how that is known.
+/// Whether a property holds, with the evidence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 #[must_use]
@@ -21,7 +21,7 @@ pub enum Verdict {
         /// The fix.
         fix: Fix,
     },
-    /// The evidence is not enough.
+    /// The evidence does not suffice.
     Unknown {
         /// The missing evidence.
         reason: String,
@@ -61,7 +61,7 @@ impl Verdict {
         Self::Unknown { reason: reason.into() }
     }
 
-    /// The verdict on several parts that all have to be in place: broken if one is, else unknown if
+    /// The verdict on several parts that must all be in place: broken if one is, else unknown if
     /// one is.
     pub(super) fn all(verdicts: impl IntoIterator<Item = Self>) -> Self {
         let (mut good, mut bad, mut unknown) = (Vec::new(), Vec::new(), Vec::new());

@@ -9,11 +9,11 @@ use super::{
 };
 use std::{io, process};
 
-/// Resources that this process has for itself until this is dropped, or the process ends, however
-/// it ends. A claim can be sent to any thread.
+/// Resources that this process has for itself until the claim is dropped, or the process ends in
+/// any way. A claim can be sent to any thread.
 ///
-/// A forked child does not have its parent's claims, and dropping its copy of this lets go of
-/// nothing. After execve(2) the process has none.
+/// A forked child does not have its parent's claims, and dropping its copy releases nothing. After
+/// execve(2) the process has no claims.
 #[derive(Debug)]
 #[must_use = "a claim ends when it is dropped"]
 pub struct Claim {
@@ -34,8 +34,8 @@ impl Claim {
         &self.resources
     }
 
-    /// Divides the claim: takes these resources out of it, as a claim of their own. Resources that
-    /// it has not are passed over. All of them stay claimed throughout.
+    /// Divides the claim: takes these resources out, as a claim of their own. Resources outside the
+    /// claim are ignored. All of them stay claimed throughout.
     pub fn split_off(&mut self, part: &Resources) -> Self {
         let mut off = Vec::new();
         for (kind, wanted) in part.by_kind() {
@@ -77,11 +77,11 @@ impl Claim {
         Ok(())
     }
 
-    /// Lets go of the whole claim. Dropping does the same, and logs a failure.
+    /// Releases the whole claim. Dropping does the same, and logs a failure.
     ///
     /// # Errors
-    /// [`ClaimError::File`] if the kernel does not unlock the claim, as for want of memory
-    /// (`ENOLCK`); this process then goes on holding it.
+    /// [`ClaimError::File`] if the kernel does not unlock the claim, as for lack of memory
+    /// (`ENOLCK`); this process then still holds it.
     pub fn release(mut self) -> Result<(), ClaimError> {
         self.let_go()
     }

@@ -4,7 +4,7 @@ use super::{Claims, Holder, Resource};
 use rails_topo::CpuSet;
 use std::{io, path::PathBuf};
 
-/// A claim that was not made, or claims that could not be listed.
+/// The error of making a claim, or of listing claims.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
@@ -17,7 +17,7 @@ pub enum ClaimError {
         by: Box<Holder>,
     },
 
-    /// The user would hold more CPUs than any user but root may. Nothing was claimed.
+    /// The user would hold more CPUs than a user other than root may. Nothing was claimed.
     #[error(
         "user {user} would hold CPUs {holds}, and may hold {max}: `max_cpus_per_user` in {} is another limit, which root \
          sets",
@@ -28,31 +28,29 @@ pub enum ClaimError {
         user: u32,
         /// The CPUs that the processes of that user would hold together.
         holds: CpuSet,
-        /// The most that they may hold.
+        /// The number of CPUs that they may hold.
         max: usize,
     },
 
-    /// The claim is gone: a user removed the file behind it, this process closed a descriptor of
-    /// that file that it had opened by other means, or the claim is the one of the process that
-    /// this process was forked from.
+    /// The claim is lost: a user removed its file, this process closed another descriptor of that
+    /// file, or the claim is that of the process from which this one was forked.
     #[error("this process no longer holds {resource}")]
     Lost {
         /// The first of the resources that is lost.
         resource: Resource,
     },
 
-    /// A number beyond all that can be claimed.
+    /// The number is higher than can be claimed.
     #[error("{resource} cannot be claimed: the highest number is {highest}")]
     OutOfRange {
         /// The resource.
         resource: Resource,
-        /// The highest number of its kind.
+        /// The highest number of the resource's kind.
         highest: u32,
     },
 
-    /// The folder of the claims is not there and cannot be made, or this process may not use it.
-    /// [`Claims::MACHINE`](super::Claims::MACHINE) lies where some distributions let root alone
-    /// write.
+    /// The folder of the claims does not exist and cannot be made, or this process may not use it.
+    /// On some distributions only root may make [`Claims::MACHINE`](super::Claims::MACHINE).
     #[error(
         "cannot {call} {}, the folder of the claims; root makes it for every user by `install -d -m 1777 {}`",
         path.display(), path.display()
@@ -66,8 +64,8 @@ pub enum ClaimError {
         source: io::Error,
     },
 
-    /// There is something else in the place of a file of claims: a link, for example, or a file
-    /// whose owner keeps others from opening it by a lease (`F_SETLEASE`).
+    /// Something other than a regular file is in the place of a file of claims: a link, for
+    /// example, or a file whose owner keeps others from opening it by a lease (`F_SETLEASE`).
     #[error(
         "{} is not a regular file that can be opened, so nothing can be claimed in it; look at it, and remove it",
         path.display()
@@ -77,8 +75,8 @@ pub enum ClaimError {
         path: PathBuf,
     },
 
-    /// A file of claims could not be used. One that others may not write to (its mode is not 666)
-    /// was not made by a claim.
+    /// A file of claims could not be used. A file that others may not write to (mode other than
+    /// 666) was not made by a claim.
     #[error("cannot {call} {}", path.display())]
     File {
         /// The operation.
@@ -89,21 +87,22 @@ pub enum ClaimError {
         source: io::Error,
     },
 
-    /// A process removes the file, or the folder, again and again.
+    /// Another process removes the file, or the folder, again and again.
     #[error("{} was removed or replaced each time that a claim was made in it", path.display())]
     Unsteady {
         /// The file.
         path: PathBuf,
     },
 
-    /// More locks than all claims of a machine would be: a process locks every other byte.
+    /// The file has more locks than all claims of a machine would make: a process locks every other
+    /// byte.
     #[error("{} has more than {most} separate locks; process {} has one of them", path.display(), shown(*pid))]
     Crowded {
         /// The file.
         path: PathBuf,
-        /// The most that are listed.
+        /// The number of locks that are listed at most.
         most: usize,
-        /// A process that has some of them; `None` if it is not visible here.
+        /// A process that holds some of the locks; `None` if it is not visible here.
         pid: Option<u32>,
     },
 }

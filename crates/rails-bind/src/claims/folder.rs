@@ -23,21 +23,21 @@ use std::{
     path::PathBuf,
 };
 
-/// A folder that every user may put files into, and take only his own out of.
+/// A folder in which every user may make files, and remove only their own.
 #[derive(Debug, Clone)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
 }
 
-/// The identity of a file, however it is reached.
+/// The identity of a file, under any path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// The folder while it is open: its files are reached by its descriptor, so that no process can put
-/// another folder in its place in between.
+/// The open folder: files are reached by its descriptor, so that no process can exchange the folder
+/// in between.
 #[derive(Debug)]
 pub(super) struct OpenFolder<'a> {
     folder: &'a Folder,
@@ -45,7 +45,7 @@ pub(super) struct OpenFolder<'a> {
 }
 
 impl Folder {
-    /// Opens the folder; `None` if it is not there.
+    /// Opens the folder; `None` if it does not exist.
     pub(super) fn open(&self) -> Result<Option<OpenFolder<'_>>, ClaimError> {
         // Not by a link: where the kernel protects links in sticky folders (`fs.protected_symlinks`), users
         // would be led to different folders.
@@ -57,9 +57,9 @@ impl Folder {
         }
     }
 
-    /// Opens the folder, and makes it first if it is not there. Root takes it over from another
-    /// user, who could close it or take files out of it, and puts anything else of another user
-    /// aside that has its place.
+    /// Opens the folder, and makes it first if it does not exist. Root takes the folder over from
+    /// another user, who could close it or remove files, and moves anything else of another user
+    /// out of its place.
     pub(super) fn open_or_make(&self) -> Result<OpenFolder<'_>, ClaimError> {
         for _ in 0..TRIES {
             match self.open() {
@@ -80,8 +80,8 @@ impl Folder {
         Err(ClaimError::Unsteady { path: self.path.clone() })
     }
 
-    /// Makes the folder, open to every user from the first moment on: it is made under another
-    /// name, as the umask has a say in the mode of a folder that is made.
+    /// Makes the folder, open to every user from the first moment on: it gets its mode under
+    /// another name, because the umask limits the mode of a new folder.
     fn make(&self) -> io::Result<()> {
         let Some(name) = self.path.file_name() else { return Err(io::ErrorKind::NotFound.into()) };
         if let Some(parent) = self.path.parent() {
@@ -98,7 +98,8 @@ impl Folder {
         }
         let beside = beside?;
         let put = fs::set_permissions(&beside, Permissions::from_mode(0o1777))
-            // An empty folder that another process has just made is replaced unseen; one with files stays.
+            // The rename replaces an empty folder that another process has just made; one with
+            // files stays.
             .and_then(|()| fs::rename(&beside, &self.path));
         if let Err(error) = put {
             // No other process uses it; an empty folder left behind does no harm.
@@ -142,7 +143,7 @@ impl OpenFolder<'_> {
         Ok(())
     }
 
-    /// Moves away, as root, a thing that stands in the place of a file. Returns whether one was
+    /// Moves away, as root, anything else in the place of a file. Returns whether something was
     /// moved.
     pub(super) fn put_aside(&self, page: &Page) -> bool {
         let name = page.file();
@@ -156,7 +157,7 @@ impl OpenFolder<'_> {
         self.folder.path.join(page.file())
     }
 
-    /// The file that has the name; `None` if there is none.
+    /// The identity of the file of that name; `None` if there is none.
     pub(super) fn look(&self, page: &Page) -> Result<Option<FileId>, ClaimError> {
         match fstatat(&self.descriptor, page.file().as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(found) if page.overrides && found.st_uid != ROOT => Ok(None),
@@ -171,11 +172,11 @@ impl OpenFolder<'_> {
     }
 
     /// Opens the file to lock bytes, or else only to see the locks; `None` if there is none. It is
-    /// not made here: where the kernel protects files in sticky folders
+    /// not created here: where the kernel protects files in sticky folders
     /// (`fs.protected_regular`), `O_CREAT` refuses other users' files.
     pub(super) fn open_file(&self, page: &Page, to_lock: bool) -> Result<Option<(FileId, File)>, ClaimError> {
         let access = if to_lock { OFlag::O_RDWR } else { OFlag::O_RDONLY };
-        // `O_NONBLOCK`: to open a pipe would wait for its other end.
+        // `O_NONBLOCK`: opening a pipe would wait for its other end.
         let flags = access | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = match openat(&self.descriptor, page.file().as_str(), flags, Mode::empty()) {
             Ok(descriptor) => File::from(descriptor),
@@ -197,8 +198,8 @@ impl OpenFolder<'_> {
         Ok(Some((FileId { device: metadata.dev(), inode: metadata.ino() }, file)))
     }
 
-    /// Makes the file, unless there is one, or the folder has been removed. As the folder, every
-    /// user can write to it from the first moment on.
+    /// Makes the file, unless there is one, or the folder has been removed. Every user can write to
+    /// the file from the first moment on, as with the folder.
     pub(super) fn make_file(&self, page: &Page) -> Result<(), ClaimError> {
         for _ in 0..TRIES {
             let beside = hidden(page.file().as_ref(), "new");
@@ -239,7 +240,7 @@ fn is_foreign(user: Option<u32>) -> bool {
     user::is_root() && user.is_some_and(|user| user != ROOT)
 }
 
-/// A hidden name beside this one, which no other process can have taken before.
+/// A hidden name beside this one that no other process can have used.
 fn hidden(name: &OsStr, what: &str) -> io::Result<OsString> {
     let mut random = [0; 8];
     getrandom::fill(&mut random)?;
@@ -249,7 +250,7 @@ fn hidden(name: &OsStr, what: &str) -> io::Result<OsString> {
     Ok(hidden)
 }
 
-/// More than the interfaces of a machine whose queues are claimed.
+/// More than any machine has interfaces with claimed queues.
 const MAX_KINDS: usize = 1024;
 
 /// The number of tries of a step that other processes may undo. Each try takes microseconds.

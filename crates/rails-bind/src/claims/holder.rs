@@ -8,11 +8,11 @@ use super::{
 use serde::Serialize;
 use std::{fmt, process};
 
-/// A process, and everything that it holds.
+/// A process, and all resources that it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's process; `None` if it is not visible here, as a container's may not be
+    /// The holder's process; `None` if it is not visible here, as in another container
     /// (pid_namespaces(7)).
     pub pid: Option<u32>,
     /// The holder's command line, shortened, with every control character replaced; `None` if
@@ -21,8 +21,8 @@ pub struct Holder {
     /// The holder's user; `None` if unknown. A process counts as root's only if its real, effective
     /// and saved users are root: a setuid program counts as its caller's.
     pub user: Option<u32>,
-    /// Whether these are locks of an open file (`F_OFD_SETLK`), whose process is unknown. They are
-    /// no claims: those are locks of processes.
+    /// Whether the locks are those of an open file (`F_OFD_SETLK`), whose process is unknown. Such
+    /// locks are no claims: claims are locks of processes.
     pub is_open_file: bool,
     /// The resources that the holder has.
     pub holds: Resources,
@@ -45,8 +45,8 @@ impl Holder {
         self.pid == Some(process::id())
     }
 
-    /// Whether a claim of the calling process overrides those of the holder: root's override those
-    /// of other users, and locks that are no claims. A holder whose user is unknown may be
+    /// Whether a claim of the calling process overrides those of the holder: root's claims override
+    /// those of other users, and locks that are no claims. A holder whose user is unknown may be
     /// root, in a container or outside of one.
     pub fn is_overridden_by_this_process(&self) -> bool {
         user::is_root() && (self.is_open_file || self.user.is_some_and(|user| user != ROOT))
@@ -96,7 +96,7 @@ fn shown(text: &[u8]) -> String {
     shown
 }
 
-/// The most characters of a command line.
+/// The characters of a command line that are shown at most.
 const MAX_SHOWN: usize = 200;
 
 #[cfg(test)]

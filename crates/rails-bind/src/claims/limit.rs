@@ -10,12 +10,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The most CPUs that the processes of one user may hold together. It does not bind root.
+/// The limit on the CPUs that the processes of one user hold together. Root has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UserLimit {
     Unlimited,
-    /// The administrator's limit, or else half of the CPUs, rounded down: as many are left to
-    /// others.
+    /// The administrator's limit, or else half of the CPUs, rounded down.
     Administrators,
     Cpus(usize),
 }
@@ -64,8 +63,7 @@ fn parsed(text: &str) -> Result<Option<usize>, String> {
     Ok(limits.max_cpus_per_user)
 }
 
-/// Whether this is the first time that the process asks for that user, or for locks that are no
-/// user's.
+/// Whether this is the process's first call for that user, or for locks without a user (`None`).
 pub(super) fn is_first_of(user: Option<u32>) -> bool {
     static TOLD: Mutex<BTreeSet<Option<u32>>> = Mutex::new(BTreeSet::new());
     TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(user)

@@ -1,14 +1,14 @@
 //! Claims: CPUs, interrupts and NIC queues that one process at a time has for itself, on the whole
 //! host.
 //!
-//! A claim binds nothing. It keeps two processes, also of different users, from both believing that
-//! a core is theirs. A claim is advisory: it keeps out those that ask.
+//! A claim binds no thread. Claims are advisory: they keep two processes that ask, also of
+//! different users, from using one core.
 //!
 //! # How
 //! The folder [`Claims::MACHINE`] has one file for CPUs, one for interrupts, and one for the
 //! receive queues of each interface; byte N stands for number N, and a claim is a lock on that byte
-//! (fcntl_locking(2)). Nothing is ever written to the files. The kernel drops the lock however its
-//! owner ends, so nothing goes stale, and it says whose lock it is.
+//! (fcntl_locking(2)). Nothing is ever written to the files. The kernel drops the lock when its
+//! owner ends in any way, so no claim goes stale, and names the owner.
 //!
 //! ```no_run
 //! use rails_bind::claims::{ClaimError, Claims, Resource};
@@ -28,8 +28,8 @@
 //!   them gets them.
 //! * Claims of one process exclude each other too, in all of its threads.
 //! * A forked child has none of its parent's claims, and can make its own. As with all locks, a
-//!   child that was forked by a process with several threads may call nothing of this before it
-//!   executes a program.
+//!   child that a process with several threads has forked must not use claims before it executes a
+//!   program.
 //! * Names of interfaces are those of the network namespace: equal names of different namespaces
 //!   exclude each other where they share the folder.
 //!
@@ -37,15 +37,15 @@
 //! A user other than root may hold half of the CPUs that the process may use, rounded down, or as
 //! many as `max_cpus_per_user` in [`Claims::LIMITS`] says. More are not claimed, and
 //! [`Claims::taken`] leaves out the CPUs of a user who holds more by other means, and all locks of
-//! open files, which are no claims. Root is not bound, and overrides the claims of other users:
-//! root's claim of a resource that another user holds is granted, and [`Claims::list`] tells both.
-//! If another user has put a thing in the place of the folder or of a file, root puts that thing
-//! aside, and claims.
+//! open files, which are no claims. Root has no limit, and overrides the claims of other users:
+//! root's claim of a resource that another user holds is granted, and [`Claims::list`] shows both.
+//! If another user has put something else in the place of the folder or of a file, root moves it
+//! away, and claims.
 //!
 //! # Limits
 //! Any user can claim any interrupt and queue. The owner of a file of claims, root, and the owner
-//! of the folder can remove it; claims that were made before are then lost, which [`Claim::check`]
-//! tells. A process that opens and closes such a file by other means loses its claims.
+//! of the folder can remove it; earlier claims are then lost, which [`Claim::check`] reports. A
+//! process that opens and closes such a file itself loses its claims.
 //!
 //! # References
 //! [fcntl_locking(2)](https://man7.org/linux/man-pages/man2/fcntl_locking.2.html)
@@ -88,17 +88,18 @@ pub struct Claims {
     limit: UserLimit,
 }
 
-/// The locks of each process; those of invisible ones together, and those of open files.
+/// The locks of each process; those of all invisible processes together, and those of all open
+/// files together.
 type Holdings = BTreeMap<Owner, Resources>;
 
 impl Claims {
     /// The folder in which every process of the machine makes its claims: in the folder for locks
-    /// (hier(7) has it by its former name, `/var/lock`), which is on a file system in memory.
-    /// There is no other place, since claims in two places would not exclude each other.
+    /// (hier(7) has it by its former name, `/var/lock`), which is on a file system in memory. There
+    /// is no fallback, since claims in two folders would not exclude each other.
     pub const MACHINE: &str = "/run/lock/rails";
 
     /// The file in which root limits the claims of other users on this machine: the line
-    /// `max_cpus_per_user = 4` is for all processes of each.
+    /// `max_cpus_per_user = 4` limits all processes of a user together.
     pub const LIMITS: &str = "/etc/rails/claims.toml";
 
     /// The claims of this machine, in [`Claims::MACHINE`], with the limits of [`Claims::LIMITS`].
@@ -106,14 +107,14 @@ impl Claims {
         Self { limit: UserLimit::Administrators, ..Self::at(Self::MACHINE) }
     }
 
-    /// Claims in this folder, which excludes those alone that use the same: for tests, and for
+    /// Claims in this folder, which only exclude claims in the same folder: for tests, and for
     /// containers that share one. The first claim makes it, open to every user. Users have no
     /// limit.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: Folder { path: folder.into() }, limit: UserLimit::Unlimited }
     }
 
-    /// Sets the most CPUs that all processes of a user other than root may hold together.
+    /// Limits the CPUs that all processes of a user other than root hold together.
     #[must_use]
     pub fn max_cpus_per_user(self, max: usize) -> Self {
         Self { limit: UserLimit::Cpus(max), ..self }
@@ -124,22 +125,22 @@ impl Claims {
         &self.folder.path
     }
 
-    /// Claims all of these resources, or none; no resources are always granted. The call does not
+    /// Claims all of these resources, or none; an empty set is always granted. The call does not
     /// wait.
     ///
     /// # Errors
-    /// [`ClaimError::Held`] names the holder, [`ClaimError::Limit`] the user's limit. The others
+    /// [`ClaimError::Held`] names the holder, [`ClaimError::Limit`] the user's limit. Other errors
     /// say why nothing can be claimed.
     ///
     /// # Privileges
-    /// None where the folder is there. To make [`Claims::MACHINE`] takes write permission to
+    /// None where the folder is there. Making [`Claims::MACHINE`] takes write permission to
     /// `/run/lock`, which every user has on Debian and root alone on Fedora.
     pub fn claim(&self, resources: impl IntoIterator<Item = Resource>) -> Result<Claim, ClaimError> {
         self.claim_instead(resources, &CpuSet::new())
     }
 
-    /// Claims as [`claim`](Self::claim), in the place of CPUs that this process lets go of next:
-    /// they do not count for the user's limit.
+    /// As [`claim`](Self::claim), in place of CPUs that this process releases next: they do not
+    /// count for the user's limit.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
@@ -148,7 +149,7 @@ impl Claims {
         resources: impl IntoIterator<Item = Resource>,
         of: &CpuSet,
     ) -> Result<Claim, ClaimError> {
-        // A number without bound would be memory without bound in the set.
+        // A set takes memory by its largest number, so numbers are bounded first.
         let checked: Result<Resources, ClaimError> = resources.into_iter().map(in_range).collect();
         self.claim_all(checked?, of)
     }
@@ -177,7 +178,7 @@ impl Claims {
         }
     }
 
-    /// Takes all of these numbers or none; those that root overrides in a file of their own.
+    /// Takes all of these numbers or none; overriding claims of root go to a file of their own.
     fn take(
         &self,
         registry: &mut Registry,
@@ -214,7 +215,8 @@ impl Claims {
                     Err(refused) => return Err(refused),
                 }
             }
-            // Each process locks in its file before it looks at the other: of two, one sees the other at least.
+            // Each process locks in its own file before it looks at the other file, so at least one
+            // of two sees the other's lock.
             let by_root = self.held(registry, &kind.overrides(), &others)?;
             let beside = self.held(registry, &kind.page(), &overridden)?;
             let mut in_the_way =
@@ -231,7 +233,7 @@ impl Claims {
     fn held(&self, registry: &Registry, page: &Page, numbers: &Numbers) -> Result<Vec<(Number, Owner)>, ClaimError> {
         let Some(folder) = self.folder.open()? else { return Ok(Vec::new()) };
         let locks = match registry.locked(&folder, page, &spans(numbers)) {
-            // No number is locked in it, and none will be.
+            // Such a file has no locks, and never will.
             Err(ClaimError::NotAFile { .. }) => return Ok(Vec::new()),
             locked => locked?.map(|(_, locks)| locks).unwrap_or_default(),
         };
@@ -239,7 +241,7 @@ impl Claims {
         Ok(locks.into_iter().flat_map(numbers).collect())
     }
 
-    /// Lets go of a claim by which the user would hold too much.
+    /// Releases a claim that would take the user above the limit.
     fn within_limit(&self, claim: Claim, instead_of: &CpuSet) -> Result<Claim, ClaimError> {
         let Some(max) = self.limit.of_claims().filter(|_| !user::is_root() && !claim.resources().cpus().is_empty())
         else {
@@ -259,11 +261,11 @@ impl Claims {
         }
     }
 
-    /// All holders of claims, this process among them, by the number of their process. The call
-    /// takes nothing and makes nothing: without the folder there are none.
+    /// All holders of claims, this process among them, by process number. The call changes nothing:
+    /// without the folder there are none.
     ///
     /// # Errors
-    /// By variant. A link or a pipe in the place of a file is passed over, as nothing can be
+    /// By variant. A link or a pipe in the place of a file is ignored, because nothing can be
     /// claimed in it.
     ///
     /// # Privileges
@@ -274,12 +276,11 @@ impl Claims {
         Ok(holdings.into_iter().map(|(owner, holds)| Holder::of(owner, holds)).collect())
     }
 
-    /// All that is claimed, by other processes or by this one, of the CPUs that this kernel can
-    /// have, of the interrupts, and of the queues of this network namespace's interfaces. A
-    /// user who holds more CPUs than one may counts for none, and a warning names the holder;
-    /// locks of open files, which are no claims, count for nothing. Interrupts and queues with
-    /// more locks than are listed are passed over: any user may have made them, and CPUs can be
-    /// planned all the same.
+    /// All claimed resources, of other processes and of this one, among the CPUs that this kernel
+    /// can have, the interrupts, and the queues of this network namespace's interfaces. The CPUs of
+    /// a user above the limit do not count, and a warning names the holder; nor do locks of open
+    /// files, which are no claims. Interrupts and queues with too many locks to list are ignored:
+    /// any user may have made those, and CPUs can still be planned.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -315,7 +316,7 @@ impl Claims {
         Ok(taken)
     }
 
-    /// The CPUs without those of users who hold too many, and those that are locked without a
+    /// The holdings without the CPUs of users above the limit, and without CPUs locked without a
     /// claim.
     fn without_excess(&self, mut holdings: Holdings) -> Holdings {
         if let Some(holds) = holdings.remove(&Owner::OpenFile)
@@ -354,7 +355,7 @@ impl Claims {
         Ok(found.map(|(owner, _)| self.holder(owner, resource)))
     }
 
-    /// The holdings of each process, to the last lock that can be listed.
+    /// The holdings of each process among all numbers that can be claimed.
     fn all_holdings(&self) -> Result<Holdings, ClaimError> {
         self.holdings(self.folder.kinds()?.into_iter().map(whole))
     }
@@ -382,10 +383,10 @@ impl Claims {
         Ok(holdings)
     }
 
-    /// The process that was found to hold this resource.
+    /// The holder of this resource, whose owner is known.
     fn holder(&self, owner: Owner, resource: &Resource) -> Holder {
-        // Several processes may be invisible. And where the list cannot be had, or has changed already, the
-        // process that was found is still to be named.
+        // Several processes may be invisible. And if the list fails, or has changed since, the
+        // error must still name the owner.
         let listed = owner.pid().and_then(|_| self.all_holdings().ok()?.remove(&owner));
         let mut holds = listed.unwrap_or_default();
         holds.insert(resource.clone());
@@ -393,8 +394,8 @@ impl Claims {
     }
 }
 
-/// All that may be claimed here: no more of the CPUs, and of the files of interfaces, than the
-/// machine has, as any user can lock others.
+/// All numbers that may be claimed here: only the CPUs, and the interfaces' files, that the machine
+/// has, because any user can lock others.
 fn of_this_machine() -> impl Iterator<Item = (Kind, Vec<Span>)> {
     let interfaces = if_nameindex().inspect_err(|error| tracing::warn!(%error, "the interfaces cannot be listed"));
     let names: BTreeSet<InterfaceName> = interfaces

@@ -49,33 +49,33 @@ impl Owner {
         self.pid().and_then(user::of)
     }
 
-    /// Whether root overrides the owner: the process of another user, or an open file, whose locks
+    /// Whether root overrides the owner: a process of another user, or an open file, whose locks
     /// are no claims.
     pub(super) fn is_below_root(self) -> bool {
         self == Self::OpenFile || self.user().is_some_and(|user| user != ROOT)
     }
 }
 
-/// Locks all of these bytes for this process. Returns whether it could: it locks none of them where
-/// another process has locked one.
+/// Locks all of these bytes for this process, or none if another process has locked one. Returns
+/// whether they are locked.
 pub(super) fn lock(file: &File, span: Span) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_SETLK(&record(libc::F_WRLCK, span))) {
         Ok(_) => Ok(true),
-        // fcntl_locking(2): which of the two is left to the system.
+        // fcntl_locking(2) allows either error.
         Err(Errno::EACCES | Errno::EAGAIN) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Unlocks these bytes, as far as this process has locked them.
+/// Unlocks those of these bytes that this process has locked.
 pub(super) fn unlock(file: &File, span: Span) -> io::Result<()> {
     fcntl(file, FcntlArg::F_SETLK(&record(libc::F_UNLCK, span)))?;
     Ok(())
 }
 
 /// A lock on some of these bytes, not necessarily the first. The lock may be this process's own:
-/// the question is asked for the open file (`F_OFD_GETLK`), to which the locks of every process are
-/// another's.
+/// the query is made for the open file (`F_OFD_GETLK`), for which the locks of every process are
+/// foreign.
 pub(super) fn locked(file: &File, span: Span) -> io::Result<Option<Locked>> {
     let mut found = record(libc::F_WRLCK, span);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;
@@ -85,12 +85,12 @@ pub(super) fn locked(file: &File, span: Span) -> io::Result<Option<Locked>> {
     Ok(clipped(&found, span).map(|span| Locked { span, owner: Owner::of(found.l_pid) }))
 }
 
-/// All locks on these bytes, in rising order; the last that was seen if they are more than `most`.
-/// Of several processes that share a lock for reading, which no claim is, the list has one.
+/// All locks on these bytes, in rising order; the last one found as an error if there are more than
+/// `most`. Of several processes that share a read lock, which is no claim, the list has one.
 pub(super) fn all_locked(file: &File, span: Span, most: usize) -> io::Result<Result<Vec<Locked>, Locked>> {
     let mut all = Vec::new();
-    // Each lock divides its span into the one before and the one behind it, so there are at most two
-    // questions and one more for each lock.
+    // Each lock divides its span into the one before and the one behind it, so there are at most
+    // two queries for each lock, and one more.
     let mut unknown = vec![span];
     while let Some(span) = unknown.pop() {
         let Some(found) = locked(file, span)? else { continue };
@@ -121,8 +121,8 @@ fn record(kind: i32, span: Span) -> libc::flock {
     }
 }
 
-/// The part of a lock within the span: a lock may begin before it, and go on to the end of all
-/// files (length 0).
+/// The part of a lock within the span: a lock may begin before the span, and reach to the end of
+/// all files (length 0).
 #[allow(clippy::useless_conversion, reason = "`off_t` has 32 bits on 32-bit machines")]
 fn clipped(found: &libc::flock, span: Span) -> Option<Span> {
     let (start, length) = (i64::from(found.l_start), i64::from(found.l_len));

@@ -3,7 +3,7 @@
 //! Record locks have two traps (fcntl_locking(2)), for which there is one registry for the whole
 //! process. They do not conflict within a process: the registry knows what the process holds. And
 //! closing *any* descriptor of a file drops all locks that the process has on it: the registry has
-//! one descriptor for each file, and closes it never. A file that was removed keeps its descriptor
+//! one descriptor for each file, and never closes it. A file that was removed keeps its descriptor
 //! too, so that no other file gets its inode's number.
 
 use super::{
@@ -23,7 +23,7 @@ use std::{
 
 #[derive(Debug)]
 pub(super) struct Registry {
-    /// The process that `held` is true of.
+    /// The process that holds the locks; a forked child has none of them.
     pid: u32,
     files: BTreeMap<FileId, OpenFile>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Taken {
     pub(super) numbers: Numbers,
 }
 
-/// Why numbers were not taken.
+/// The reason why numbers were not taken.
 #[derive(Debug)]
 pub(super) enum NotTaken {
     Held { number: u32, owner: Owner },
@@ -55,7 +55,7 @@ impl From<ClaimError> for NotTaken {
     }
 }
 
-/// The registry, for one thread at a time.
+/// The registry, locked for the calling thread.
 pub(super) fn registry() -> MutexGuard<'static, Registry> {
     // Nothing is half changed where a panic could leave it.
     let mut registry = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +103,7 @@ impl Registry {
         Err(ClaimError::Unsteady { path }.into())
     }
 
-    /// Lets go of numbers that [`take`](Self::take) has taken.
+    /// Releases numbers that [`take`](Self::take) has taken.
     pub(super) fn let_go(&mut self, taken: &Taken) -> io::Result<()> {
         let open = self.files.get_mut(&taken.file).expect("a file of claims stays open");
         // A lock that the kernel does not drop stays with this process.
@@ -112,7 +112,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The locks on these numbers, by the kernel's account; `None` without a file.
+    /// The locks on these numbers, as the kernel lists them; `None` without a file.
     pub(super) fn locked(
         &self,
         folder: &OpenFolder<'_>,
@@ -124,7 +124,8 @@ impl Registry {
             Some(open) => (file, Opened::Kept(&open.file)),
             None => match folder.open_file(page, false)? {
                 None => return Ok(None),
-                // The file has been replaced by one that this process has open: to close it would drop its locks.
+                // The file has been replaced by one that this process has open: closing it would
+                // drop its locks.
                 Some((file, again)) if self.files.contains_key(&file) => {
                     mem::forget(again);
                     (file, Opened::Kept(&self.files[&file].file))
@@ -161,7 +162,8 @@ impl Registry {
             Entry::Vacant(place) => {
                 place.insert(OpenFile { file, held: Numbers::new() });
             }
-            // The file was put back there in between; to close it would drop the locks of this process.
+            // The file was put back there in between; closing it would drop the locks of this
+            // process.
             Entry::Occupied(_) => mem::forget(file),
         }
         Ok(Some(id))
@@ -188,7 +190,7 @@ impl OpenFile {
             if record_lock::lock(&self.file, span)? {
                 return Ok(None);
             }
-            // The holder may have let go in between.
+            // The holder may have unlocked in between.
             if let Some(found) = record_lock::locked(&self.file, span)? {
                 return Ok(Some((found.span.first, found.owner)));
             }
@@ -207,7 +209,7 @@ fn is_the_one_there(folder: &Folder, page: &Page, file: FileId) -> bool {
     there == Some(file)
 }
 
-/// A file of the registry, or one that is closed again.
+/// A file of the registry, or one that is closed after use.
 enum Opened<'a> {
     Kept(&'a File),
     ForNow(File),
@@ -224,8 +226,8 @@ impl Deref for Opened<'_> {
     }
 }
 
-/// The most locks of a file that are listed: every other CPU of 8,192. To list as many takes half a
-/// second.
+/// The number of locks of a file that are listed at most: every other CPU of 8,192. Listing as many
+/// takes half a second.
 const MAX_LOCKS: usize = 4096;
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry { pid: 0, files: BTreeMap::new() });

@@ -5,11 +5,11 @@ use rails_topo::{CpuId, CpuSet, Id, IdSet};
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt};
 
-/// Something that one process at a time can have for itself.
+/// A resource that one process at a time can have for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Resource {
-    /// A CPU; numbers below 8,192, the most that Linux can be built for (`CONFIG_NR_CPUS`).
+    /// A CPU; numbers below 8,192, the maximum of Linux (`CONFIG_NR_CPUS`).
     Cpu(CpuId),
     /// An interrupt by its number in `/proc/interrupts`, below 65,536.
     Interrupt(u32),
@@ -17,7 +17,7 @@ pub enum Resource {
     Queue {
         /// The interface.
         interface: InterfaceName,
-        /// The queue's index, below 4,096, the most that Linux gives an interface
+        /// The queue's index, below 4,096, the maximum of Linux for an interface
         /// (`rtnl_create_link`).
         index: u32,
     },
@@ -50,8 +50,8 @@ pub(super) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Page {
     pub(super) kind: Kind,
-    /// Whether the file has the claims by which root overrides those of other users. Root's file
-    /// counts, and no other user's of that name.
+    /// Whether the file has the claims by which root overrides those of other users. Only a file
+    /// that root owns counts.
     pub(super) overrides: bool,
 }
 
@@ -214,8 +214,8 @@ impl Kind {
         }
     }
 
-    /// The highest number that can be claimed. It bounds the work and the memory for a file that a
-    /// user has locked from end to end.
+    /// The highest number that can be claimed. The limit bounds the work and the memory for a file
+    /// that a user has locked from end to end.
     pub(super) fn highest(&self) -> u32 {
         match self {
             Self::Cpus => 8192 - 1,

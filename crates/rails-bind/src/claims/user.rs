@@ -7,12 +7,11 @@ use std::{
     io::{self, Read},
 };
 
-/// Whether the rights of root are this process's: its real, effective and saved user is root, and
-/// that of the machine. The root of a user namespace (user_namespaces(7)) is some user outside of
-/// it.
+/// Whether this process is root's: its real, effective and saved user is the machine's root. The
+/// root of a user namespace (user_namespaces(7)) is another user outside of it.
 pub(super) fn is_root() -> bool {
     let is_root = getresuid().is_ok_and(|ids| [ids.real, ids.effective, ids.saved].iter().all(|id| id.is_root()));
-    // Where the namespaces are unknown, there is most likely one.
+    // If the map cannot be read, there is most likely one user namespace.
     is_root && fs::read_to_string("/proc/self/uid_map").map_or(true, |map| is_identity(&map))
 }
 

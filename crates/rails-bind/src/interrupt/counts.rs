@@ -47,12 +47,12 @@ impl InterruptCounts {
 
     /// The counts of the interrupts since `earlier`.
     ///
-    /// - A CPU that was not online then has kept its counts from before it went offline, so its new
-    ///   counts are unknown: it is left out, and [`InterruptCounts::unknown_cpus`] has it. So is a
-    ///   CPU that is not online now.
-    /// - An interrupt that was not there then counts from zero, as does one with a count that is
-    ///   lower than it was: it was made anew. Unless the count was near its end, for the kernel
-    ///   counts to 2^32 and begins again.
+    /// - A CPU that was offline at one of the two readings is left out, and
+    ///   [`InterruptCounts::unknown_cpus`] lists it: an offline CPU keeps its counts, but they
+    ///   cannot be read.
+    /// - An interrupt that `earlier` does not have counts from zero. So does one whose count is
+    ///   lower than before, because it was made anew; unless the count was near 2^32, where the
+    ///   kernel begins again.
     pub fn since(&self, earlier: &Self) -> Self {
         let now: CpuSet = self.cpus.iter().copied().collect();
         let then: CpuSet = earlier.cpus.iter().copied().collect();
@@ -115,8 +115,7 @@ impl InterruptCounts {
     }
 }
 
-/// Whether a count that went back did so by running over its end: no more than half its range lies
-/// between the two.
+/// Whether a count that decreased has wrapped: at most half its range lies between the two.
 fn has_wrapped(now: u64, before: u64) -> bool {
     before < COUNTER_END && (now + COUNTER_END - before) < COUNTER_END / 2
 }

@@ -27,7 +27,7 @@ pub enum Distribution {
     NearestCores,
 }
 
-/// Interrupts that cannot be placed so.
+/// The error of distributing interrupts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistributionError {
@@ -59,7 +59,7 @@ pub enum DistributionError {
         /// The missing CPUs.
         cpus: CpuSet,
     },
-    /// The NIC's place in the machine is unknown, so no core is the nearest.
+    /// The NIC's locality is unknown, so no core is the nearest.
     #[error("it is not known which CPUs are beside {nic}")]
     UnknownLocality {
         /// The interface.
@@ -67,8 +67,8 @@ pub enum DistributionError {
     },
 }
 
-/// The changes that place these interrupts of `nic` so
-/// ([`Host::apply`](crate::settings::Host::apply)).
+/// The changes that distribute these interrupts of `nic`, for
+/// [`Host::apply`](crate::settings::Host::apply).
 ///
 /// The nearest cores are those that this process may use, if there are any beside the NIC, and
 /// otherwise the others: a process's cpuset does not bind an interrupt.

@@ -1,6 +1,6 @@
 //! Interrupts: the CPUs that may serve each, those that do, their counts, and their distribution.
 //!
-//! To move an interrupt is a change of the machine's [`settings`](crate::settings): [`distribute`]
+//! Moving an interrupt is a change of the machine's [`settings`](crate::settings): [`distribute`]
 //! makes the changes.
 
 mod counts;
@@ -16,22 +16,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The CPUs on which an interrupt may be served, and those on which it is, as read.
+/// The CPUs that may serve an interrupt, and those that do, as read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterruptStatus {
     /// The interrupt's number in `/proc/interrupts`.
     pub number: u32,
     /// The CPUs that may serve the interrupt (`smp_affinity_list`), as requested.
     pub requested: CpuSet,
-    /// The CPUs that serve the interrupt (`effective_affinity_list`). Empty while it is not
-    /// started; `None` if the kernel does not state them (before 4.15, or an architecture
+    /// The CPUs that serve the interrupt (`effective_affinity_list`). Empty while the interrupt is
+    /// not started; `None` if the kernel does not state them (before 4.15, or an architecture
     /// without it).
     ///
     /// After a new request these CPUs may stay the same until the interrupt next fires.
     pub effective: Option<CpuSet>,
 }
 
-/// An interrupt's affinity that could not be read.
+/// The error of reading an interrupt's affinity.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterruptError {

@@ -7,15 +7,15 @@ use super::{
 use crate::sys::mapping::Mapping;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The place of a buffer or a pool: asked and changed without having its bytes, from any thread,
-/// while others write to them.
+/// A handle to the placement of a buffer or a pool, which reads and changes it from any thread,
+/// while others write to the bytes.
 ///
-/// A binding is one more owner of the memory, which keeps it mapped.
+/// The memory stays mapped while the handle lives.
 #[derive(Debug, Clone)]
 pub struct MemoryBinding {
     mapping: Arc<Mapping>,
     shape: Shape,
-    /// One rebinding at a time has this, so that each can put back the former policy.
+    /// Held by one rebinding at a time, so that each can put back the former policy.
     turn: Arc<Mutex<()>>,
 }
 
@@ -34,10 +34,11 @@ impl MemoryBinding {
         self.range().residency()
     }
 
-    /// The policy of pages to come, as the kernel states it.
+    /// The policy of future pages, as the kernel states it.
     ///
     /// # Errors
-    /// [`MemoryError::Policy`] for a policy that has no name here, or under a seccomp filter.
+    /// [`MemoryError::Policy`] for a policy without a name in this crate, or under a seccomp
+    /// filter.
     #[doc(alias = "get_mempolicy")]
     pub fn policy(&self) -> Result<MemoryPolicy, MemoryError> {
         self.range().policy()
@@ -52,8 +53,8 @@ impl MemoryBinding {
     ///   that has room.
     /// * `Interleave`, `WeightedInterleave`: each page goes to the node that it would have been
     ///   made on under the policy.
-    /// * `Local`: pages go to the node of the *calling* thread; pages to come, to the node of the
-    ///   thread that touches them first.
+    /// * `Local`: present pages go to the node of the *calling* thread; future pages, to the node
+    ///   of the thread that touches them first.
     /// * `Default`: no page moves.
     ///
     /// A strict policy (`Bind`) makes the absent pages, and is only set when every page lies on its
@@ -78,7 +79,7 @@ impl MemoryBinding {
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
-        // A panic in a rebinding leaves nothing that the lock would protect in disorder.
+        // The lock protects no data, so a panic in a rebinding leaves nothing inconsistent.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

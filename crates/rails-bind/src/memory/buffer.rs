@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-/// A buffer whose own policy decides its nodes, whichever thread touches it; all zeros at first.
+/// A buffer whose own policy decides its nodes, for all threads that touch it; all zeros at first.
 ///
 /// A buffer is mapped for itself, in whole pages: for many small buffers, take a
 /// [`BufferPool`](super::BufferPool).
@@ -107,7 +107,8 @@ impl NumaBuffer {
         &self.state.outcome
     }
 
-    /// A handle to ask where the buffer lies, and to move it, while another thread has its bytes.
+    /// A handle that reads the nodes of the buffer and moves it, also while another thread uses its
+    /// bytes.
     pub fn binding(&self) -> MemoryBinding {
         self.state.binding.clone()
     }

@@ -5,55 +5,54 @@ use crate::{BindError, thread::Tid};
 use rails_topo::NodeSet;
 use std::io;
 
-/// A buffer, a pool or a move that failed, or memory whose nodes could not be read.
+/// The error of making a buffer or a pool, of moving memory, or of reading its nodes.
 ///
 /// The answer of the operating system is the [`source`](std::error::Error::source), if there is
-/// one. Nothing is left half-done: new memory is given back, and moved memory has its former
-/// policy.
+/// one. No call is left half-done: new memory is unmapped, and moved memory has its former policy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// The policy cannot be had: it names no node, or none with memory, or the kernel does not have
+    /// The policy cannot be set: it names no node, or none with memory, or the kernel does not have
     /// it.
     #[error(transparent)]
     Policy(#[from] BindError),
 
-    /// The caller asked for nothing; no call was made.
+    /// The caller passed zero; no call was made.
     #[error("{what} must not be zero")]
     Zero {
         /// The value that was zero.
         what: &'static str,
     },
 
-    /// The request is beyond the machine's memory, even if all of it were free; no call was made.
+    /// The request exceeds the machine's memory, even if all of it were free; no call was made.
     #[error("{bytes} bytes are more than the {existing} bytes of memory{}", on(.nodes))]
     BeyondMemory {
         /// The request; `u128`, because a product of two numbers may be beyond all addresses.
         bytes: u128,
         /// The machine's memory.
         existing: u64,
-        /// The nodes of that memory, where the policy is strict; otherwise it is the machine's.
+        /// The nodes of that memory, if the policy is strict; otherwise it is the machine's.
         nodes: Option<NodeSet>,
     },
 
-    /// A pool does not have so many buffers; no call was made.
+    /// The pool would have too many buffers; no call was made.
     #[error("a pool of {count} buffers is asked for, and has {most} at most")]
     TooManyBuffers {
         /// The request.
         count: usize,
-        /// The most that a pool has.
+        /// The maximum of a pool.
         most: usize,
     },
 
-    /// There is not as much free memory, so that making the pages would end in the OOM killer; no
+    /// There is too little free memory, so that making the pages would end in the OOM killer; no
     /// page was made.
     #[error("{bytes} bytes are more than the {available} bytes available{}", on(.nodes))]
     Exhausted {
-        /// The part of the request that still had to be found.
+        /// The part of the request without a page.
         bytes: u64,
         /// The memory that is free or could be freed: caches count, processes do not.
         available: u64,
-        /// The nodes of that memory, where the policy is strict; otherwise it is the machine's.
+        /// The nodes of that memory, if the policy is strict; otherwise it is the machine's.
         nodes: Option<NodeSet>,
     },
 
@@ -66,8 +65,8 @@ pub enum MemoryError {
         left: u64,
         /// All pages.
         pages: u64,
-        /// The last refusal of the kernel, where there was one; pages that are in use by it can
-        /// also fail silently.
+        /// The last refusal of the kernel, if there was one; pages that the kernel uses can also
+        /// fail silently.
         source: Option<io::Error>,
     },
 
@@ -76,7 +75,7 @@ pub enum MemoryError {
     NoHugePages {
         /// The size of a page, in KiB.
         page_kib: u64,
-        /// The number that was asked for.
+        /// The requested number.
         pages: u64,
         /// The file to which root writes their number.
         file: String,
@@ -87,7 +86,7 @@ pub enum MemoryError {
     /// This machine has no huge pages of this size.
     #[error("this machine has no huge pages of {bytes} bytes, but of: {existing:?}")]
     HugePageSize {
-        /// The size that was asked for.
+        /// The requested size.
         bytes: u64,
         /// The sizes there are, in bytes.
         existing: Vec<u64>,
@@ -139,7 +138,7 @@ pub enum MemoryError {
         call: &'static str,
         /// The process.
         pid: Tid,
-        /// The capability that would do.
+        /// The capability that would allow the call.
         capability: &'static str,
         /// The answer of the kernel.
         source: io::Error,

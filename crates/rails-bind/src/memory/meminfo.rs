@@ -7,7 +7,7 @@ use std::fs;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MemInfo {
     pub(super) existing: u64,
-    /// Free, or in caches that the kernel gives up when asked.
+    /// Memory that is free, or in caches that the kernel can reclaim.
     pub(super) available: u64,
 }
 

@@ -12,10 +12,10 @@
 //! # Strict policies
 //! [`MemoryPolicy::Bind`] allows no other node, and if a thread touches such memory while the nodes
 //! are full, Linux ends a process: the OOM killer strikes, most likely the toucher.
-//! `MADV_POPULATE_WRITE` does not help (seen on Linux 6.1: killed, not `ENOMEM`). So no thread
-//! first touches a strict *buffer*: its pages are made under a policy that prefers the nodes, moved
-//! there if they lie elsewhere, and verified; moving ends in an error where touching ends a process
-//! (`__GFP_THISNODE` allocations do not call the OOM killer, `__alloc_pages_may_oom` in
+//! `MADV_POPULATE_WRITE` does not help (seen on Linux 6.1: killed, not `ENOMEM`). So no thread is
+//! the first to touch a strict *buffer*: its pages are made under a policy that prefers the nodes,
+//! moved there if they lie elsewhere, and verified; moving ends in an error where touching ends a
+//! process (`__GFP_THISNODE` allocations do not call the OOM killer, `__alloc_pages_may_oom` in
 //! mm/page_alloc.c). The strict policy is set when every page lies on its nodes. Until then some
 //! pages may lie on other nodes. A strict policy of a *thread* has no such protection.
 

@@ -12,7 +12,7 @@ use rails_topo::NodeSet;
 use serde::{Deserialize, Serialize};
 use std::{fs, io};
 
-/// The policy and the pages of memory, and whether they are made at the beginning.
+/// The policy and the pages of memory, and when the pages are made.
 ///
 /// # Examples
 /// ```
@@ -53,7 +53,7 @@ pub enum Pages {
     },
 }
 
-/// Memory that was laid as asked.
+/// Memory that was mapped with some options.
 #[derive(Debug)]
 pub(super) struct Laid {
     pub(super) mapping: Mapping,
@@ -86,8 +86,8 @@ impl BufferOptions {
     }
 
     /// Whether all pages are made at once (`MADV_POPULATE_WRITE`, or by touching before Linux
-    /// 5.14), so that no later touch waits for one. Default: no. It costs about half a second a
-    /// GiB of small pages.
+    /// 5.14), so that no later touch waits for one. Default: no. The cost is about half a second
+    /// per GiB of small pages.
     pub fn prefault(mut self, prefault: bool) -> Self {
         self.prefault = prefault;
         self
@@ -108,8 +108,8 @@ impl BufferOptions {
         &self.policy
     }
 
-    /// Maps `bytes`, rounded up to whole pages, with these options; on an error, all of it is given
-    /// back.
+    /// Maps `bytes`, rounded up to whole pages, with these options; on an error, nothing stays
+    /// mapped.
     pub(super) fn lay(&self, bytes: usize) -> Result<Laid, MemoryError> {
         let shape = self.shape()?;
         let raw = effective(&self.policy)?;
@@ -171,7 +171,7 @@ impl BufferOptions {
             Pages::Small | Pages::TransparentHuge => {
                 let mapping = Mapping::new(capacity, shape.unit_bytes).map_err(failed("mmap"))?;
                 match (mapping.advise_huge(self.pages == Pages::TransparentHuge), self.pages) {
-                    // A kernel without huge pages has nothing to be kept from.
+                    // A kernel without huge pages makes only small ones.
                     (Ok(()), _) | (Err(_), Pages::Small) => Ok(mapping),
                     (Err(error), _) => {
                         Err(MemoryError::NoTransparentHugePages { reason: format!("madvise(MADV_HUGEPAGE): {error}") })
@@ -206,7 +206,7 @@ impl Default for BufferOptions {
     }
 }
 
-/// Refuses a request that all free memory would not meet.
+/// Refuses a request that exceeds all memory, free or not.
 pub(super) fn check_existing(bytes: u128, nodes: Option<&NodeSet>) -> Result<(), MemoryError> {
     match nodes.map_or_else(meminfo::of_machine, meminfo::of_nodes) {
         Some(meminfo) if bytes > u128::from(meminfo.existing) => Err(beyond(bytes, meminfo.existing, nodes)),
@@ -223,7 +223,7 @@ fn lock_refused(capacity: usize, source: io::Error) -> MemoryError {
     MemoryError::LockRefused { bytes: capacity as u64, limit: limit.ok().map(|(soft, _)| soft), source }
 }
 
-/// The size of a transparent huge page, if they may be had by asking.
+/// The size of a transparent huge page, if the kernel gives them on request.
 fn transparent_page_bytes() -> Result<usize, MemoryError> {
     let read = |name: &str| {
         let file = format!("/sys/kernel/mm/transparent_hugepage/{name}");

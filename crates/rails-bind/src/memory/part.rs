@@ -43,8 +43,8 @@ impl NumaBuffer {
 }
 
 impl BufferPart {
-    /// A handle to the memory of the whole buffer, to read its nodes and to move it, whichever
-    /// threads have its parts.
+    /// A handle that reads the nodes of the whole buffer and moves it, also while threads use its
+    /// parts.
     pub fn binding(&self) -> MemoryBinding {
         self.state.binding.clone()
     }
@@ -61,7 +61,7 @@ impl BufferPart {
     /// Appends a part that begins where this one ends.
     ///
     /// # Errors
-    /// The other part, where it lies elsewhere.
+    /// The other part, if it begins elsewhere.
     pub fn join(&mut self, behind: Self) -> Result<(), Self> {
         let Self { part, state } = behind;
         self.part.join(part).map_err(|part| Self { part, state })
@@ -71,7 +71,7 @@ impl BufferPart {
     /// [capacity](NumaBuffer::capacity).
     ///
     /// # Errors
-    /// This part, where it is not all of the buffer.
+    /// This part, if it is not all of the buffer.
     pub fn into_whole(self) -> Result<NumaBuffer, Self> {
         let Self { part, state } = self;
         match part.into_whole() {

@@ -22,13 +22,13 @@ use std::{
 /// The pool's memory is one range with a policy, every page of it made at the beginning. So taking
 /// a buffer never waits for a page, and the pool never takes more memory than it was made with:
 /// [`take`](Self::take) does not grow the pool, which would be a system call and unbounded, and
-/// does not wait for a buffer, because only the caller can do that in its own way
-/// ([`poll_take`](Self::poll_take), take from the heap, or stop reading from the network, which
-/// suits a full pool).
+/// does not wait for a buffer, because the caller chooses how to do without one:
+/// [`poll_take`](Self::poll_take), the heap, or to stop reading from the network, which suits a
+/// full pool.
 ///
 /// **A buffer has the bytes of its last owner**, to its full length. Overwrite it, or hand out only
 /// the part that was written; where a rest could reach a reader who may not see it, take the buffer
-/// by [`take_zeroed`](Self::take_zeroed). To zero a buffer of 64 KiB takes 2 to 15 us, to take one
+/// by [`take_zeroed`](Self::take_zeroed). Zeroing a buffer of 64 KiB takes 2 to 15 us, taking one
 /// about 10 ns.
 ///
 /// Clones are handles to the same pool. The memory is given back when all handles and buffers are
@@ -74,7 +74,7 @@ impl BufferPool {
     ///
     /// # Errors
     /// [`MemoryError::Zero`] for no buffers or empty ones; [`MemoryError::BeyondMemory`] if all of
-    /// them together are more than there is; [`MemoryError::TooManyBuffers`] beyond 2^32 - 3;
+    /// them together exceed the machine's memory; [`MemoryError::TooManyBuffers`] beyond 2^32 - 3;
     /// otherwise as [`NumaBuffer::new`](super::NumaBuffer::new).
     pub fn new(buffer_bytes: usize, count: usize, options: &BufferOptions) -> Result<Self, MemoryError> {
         for (number, what) in [(buffer_bytes, "the size of a buffer"), (count, "the number of buffers")] {
@@ -104,15 +104,15 @@ impl BufferPool {
         self.slots.take().map(|slot| PooledBuffer { slot })
     }
 
-    /// A free buffer of zeros, which takes a write to all of it; `None` while all are out.
+    /// A free buffer, filled with zeros; `None` while all are out.
     pub fn take_zeroed(&self) -> Option<PooledBuffer> {
         let mut buffer = self.take()?;
         buffer.fill(0);
         Some(buffer)
     }
 
-    /// A free buffer, with the bytes of its last owner; while all are out, the task is woken once
-    /// one has come back. One task at a time waits for a pool: if several do, only the one that
+    /// A free buffer, with the bytes of its last owner; while all are out, the task is woken when
+    /// one is returned. One task at a time waits for a pool: if several do, only the one that
     /// called last is woken. The pool keeps its waker until then.
     ///
     /// # Examples
@@ -127,8 +127,8 @@ impl BufferPool {
         self.slots.poll_take(context.waker()).map_or(Poll::Pending, |slot| Poll::Ready(PooledBuffer { slot }))
     }
 
-    /// The number of free buffers at this moment; a few more or less while threads take and give
-    /// back.
+    /// The number of free buffers at this moment; a few more or less while threads take and return
+    /// some.
     pub fn available(&self) -> usize {
         self.slots.available()
     }
@@ -149,7 +149,7 @@ impl BufferPool {
         &self.outcome
     }
 
-    /// A handle to ask where the pool's memory lies, and to move it.
+    /// A handle that reads the nodes of the pool's memory and moves it.
     pub fn binding(&self) -> MemoryBinding {
         self.binding.clone()
     }
@@ -222,5 +222,5 @@ impl fmt::Debug for PooledBuffer {
     }
 }
 
-/// The bytes that two processors do not share without slowing each other down.
+/// The unit of memory that slows processors down if two of them write to it.
 const CACHE_LINE: u128 = 64;

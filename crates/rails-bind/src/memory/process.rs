@@ -94,14 +94,14 @@ impl ProcessMemory {
         own
     }
 
-    /// The nodes that hold more than a tenth of the process's own memory. Pages that its program
-    /// loader and its other threads touched lie on their nodes, so that a few pages lie
-    /// elsewhere in any process.
+    /// The nodes that hold more than a tenth of the process's own memory. Pages that the program
+    /// loader and other threads have touched lie on their nodes, so that a few pages of any process
+    /// lie elsewhere.
     pub fn main_nodes(&self) -> NodeSet {
         main_nodes(&self.own())
     }
 
-    /// All bytes, where that many can be counted.
+    /// The sum of all bytes; `None` if it overflows.
     fn total(&self) -> Option<u64> {
         let mut kinds = [&self.anonymous, &self.huge, &self.file].into_iter().flat_map(BTreeMap::values);
         kinds.try_fold(0_u64, |total, bytes| total.checked_add(*bytes))

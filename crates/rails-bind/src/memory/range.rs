@@ -17,7 +17,7 @@ use crate::{
 use rails_topo::{NodeId, NodeSet};
 use std::{collections::BTreeMap, io, thread, time::Duration};
 
-/// A mapping and how its pages are counted.
+/// A mapping, and the units in which its pages move.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range<'a> {
     pub(super) mapping: &'a Mapping,
@@ -36,7 +36,7 @@ pub(super) struct Shape {
 
 /// The outcome of a rebinding, from the nodes of the pages before and after.
 ///
-/// Pages that others make or move at the same time count as well.
+/// Pages that other threads make or move at the same time count as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -45,7 +45,7 @@ pub struct Rebound {
     pub outcome: Outcome<MemoryPolicy>,
     /// The pages that are on another node than they were.
     pub moved: u64,
-    /// The pages that are not where the policy wants them: no room there, or in use by the kernel.
+    /// The pages that are not on a node of the policy: it has no room, or the kernel uses them.
     /// Always 0 for a strict policy, where that is an error instead.
     pub failed: u64,
     /// The nodes of the pages before.
@@ -54,10 +54,11 @@ pub struct Rebound {
     pub after: Residency,
 }
 
-/// The pages that one call moves. A thread that writes to a page on its way waits for the whole
-/// call at most.
+/// The pages that one call moves. A thread that writes to a page that is being moved waits for the
+/// whole call at most.
 const PAGES_PER_MOVE: usize = 512;
-/// Attempts for pages that the kernel holds for a moment, after each right node has had its turn.
+/// Further attempts for pages that the kernel holds for a moment, after one attempt for each node
+/// of the policy.
 const MORE_ATTEMPTS: usize = 5;
 /// The pause before the first of them; each next one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -73,7 +74,7 @@ impl Range<'_> {
         Ok(MemoryPolicy::from_raw(&raw).ok_or(BindError::UnknownPolicy { mode: raw.mode, nodes: raw.nodes })?)
     }
 
-    /// Gives absent pages a place, where the kernel can; under a policy that is not strict.
+    /// Makes absent pages, as far as the kernel can; only under a policy that is not strict.
     pub(super) fn populate(&self) -> Result<(), MemoryError> {
         self.populate_part(0, self.mapping.bytes())
     }
@@ -161,7 +162,7 @@ impl Range<'_> {
         if before.absent() > 0 { self.populate() } else { Ok(()) }
     }
 
-    /// Moves pages until none is on a wrong node or trying again does not help. If every page
+    /// Moves pages until none is on a wrong node, or further attempts fail. If every page
     /// `was_made`, none may be absent either. Returns their nodes then, and the kernel's last
     /// refusal.
     fn settle(&self, targets: &Targets, was_made: bool) -> Result<(Residency, Option<io::Error>), MemoryError> {
@@ -179,7 +180,8 @@ impl Range<'_> {
                 // A huge page moves as a whole, and naming it once is enough; if it has been split, others follow.
                 moves.dedup_by_key(|Move { page, .. }| *page / self.grid().pages_per_unit);
             }
-            // A node without room refuses the call; a page that the kernel holds is left without a word.
+            // A node without room refuses the call; a page that the kernel holds is skipped without
+            // an error.
             if let Some(again) = attempt.checked_sub(targets.turns())
                 && refusal.is_none()
             {

@@ -29,7 +29,7 @@ fn refused_here(
     let not_allowed = with_memory.zip(allowed).map(|(with, allowed)| nodes.intersection(&with).difference(&allowed));
     let all_usable = [&without_memory, &not_allowed].iter().all(|set| set.as_ref().is_some_and(NodeSet::is_empty));
     if all_usable {
-        // Nothing is wrong with the nodes, so it is the mode that this kernel does not know.
+        // The nodes are usable, so this kernel does not know the mode.
         return BindError::Unsupported { call, subject, source };
     }
     BindError::NodesUnusable { policy: policy.clone(), without_memory, not_allowed }

@@ -34,14 +34,14 @@ pub struct Residency {
 pub enum PageState {
     /// On this node.
     OnNode(NodeId),
-    /// Nowhere: never written (also where reading mapped the page of zeros that all processes
+    /// On no node: never written (also where reading mapped the page of zeros that all processes
     /// share), or swapped out, or on its way to another node at this moment.
     Absent,
-    /// On an unknown node: the kernel has marked the page to see its users. That happens to memory
-    /// without a policy of its own while the kernel balances NUMA memory by itself (seen on
-    /// Linux 6.1; later kernels state the node), and ends when the page is used.
+    /// On an unknown node: the kernel has marked the page to see its users, as it does with memory
+    /// without a policy of its own while it balances NUMA memory (seen on Linux 6.1; later kernels
+    /// state the node). The mark ends when the page is used.
     Hidden,
-    /// Unknown, for this reason.
+    /// Unknown, because of an error.
     Unknown {
         /// The `errno` of the page.
         errno: i32,
@@ -91,7 +91,7 @@ fn ask(first: usize, page_bytes: usize, states: &mut [i32]) -> io::Result<()> {
         Ok(())
     };
     thread::scope(|scope| {
-        // Where the system gives no thread, the others ask for that thread's part.
+        // If the system refuses a thread, the others query its part.
         let helper = |_| thread::Builder::new().spawn_scoped(scope, ask).ok();
         let helpers: Vec<_> = (1..parts).filter_map(helper).collect();
         let own = ask();
@@ -116,7 +116,8 @@ impl Residency {
 
     fn from_states(page_bytes: usize, states: Vec<i32>) -> Self {
         let (mut by_node, mut absent, mut unknown) = (BTreeMap::new(), 0, 0);
-        // Neighbours are mostly on the same node, so the map is asked once for each run of them.
+        // Neighbouring pages are mostly on one node, so the map is updated once for each run of
+        // them.
         for run in states.chunk_by(|one, next| one == next) {
             let pages = run.len() as u64;
             match state(run[0]) {
@@ -128,7 +129,7 @@ impl Residency {
         Self { page_bytes, states, by_node, absent, unknown }
     }
 
-    /// The size of a page, in bytes: that of the huge pages where explicit ones were asked for.
+    /// The size of a page, in bytes: that of the huge pages if explicit ones were requested.
     pub fn page_bytes(&self) -> usize {
         self.page_bytes
     }
@@ -168,7 +169,7 @@ impl Residency {
         self.pages_on(node) * self.page_bytes as u64
     }
 
-    /// The number of pages that are nowhere.
+    /// The number of pages that are on no node.
     pub fn absent(&self) -> u64 {
         self.absent
     }
@@ -183,7 +184,8 @@ impl Residency {
         self.absent == 0 && self.unknown == 0 && self.nodes().is_subset(nodes)
     }
 
-    /// The number of pages on another node than before, of those that were and are present.
+    /// The number of pages on another node than before, among those that were present and still
+    /// are.
     pub(super) fn moved_since(&self, before: &Self) -> u64 {
         self.states.iter().zip(&before.states).filter(|(now, then)| **now >= 0 && **then >= 0 && now != then).count()
             as u64

@@ -11,7 +11,7 @@ pub(super) enum Targets {
     Anywhere,
     /// Each page on any of these nodes.
     AnyOf(Vec<NodeId>),
-    /// Unit after unit on the next node of this sequence.
+    /// Each unit on the next node of this sequence.
     InTurn(Vec<NodeId>),
 }
 
@@ -58,7 +58,7 @@ impl Targets {
         }
     }
 
-    /// After as many attempts to move a page, each right node has had its turn.
+    /// The number of attempts after which each node of the policy has been tried.
     pub(super) fn turns(&self) -> usize {
         match self {
             Self::AnyOf(nodes) => nodes.len(),
@@ -66,8 +66,7 @@ impl Targets {
         }
     }
 
-    /// The pages that are on a wrong node. With each `attempt` another of several right nodes is
-    /// tried.
+    /// The pages that are on a wrong node. Each `attempt` tries another node of the policy.
     pub(super) fn moves(&self, residency: &Residency, grid: Grid, attempt: usize) -> Vec<Move> {
         (0..residency.pages() as usize)
             .filter_map(|page| {

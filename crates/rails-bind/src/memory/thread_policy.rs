@@ -11,15 +11,15 @@ use crate::{
 use rails_topo::NodeId;
 use std::{io, marker::PhantomData};
 
-/// A thread's memory policy, until this is dropped.
+/// A guard of a thread's memory policy.
 ///
-/// The guard belongs to its thread and cannot leave it. Dropping it puts the former policy back,
-/// also while a panic unwinds; pages that were touched before stay on their nodes.
+/// The guard cannot leave its thread. Dropping it puts the former policy back, also while a panic
+/// unwinds; pages that were touched before stay on their nodes.
 #[derive(Debug)]
 #[must_use = "dropping the guard puts the former memory policy back at once"]
 pub struct MemoryGuard {
     outcome: Outcome<MemoryPolicy>,
-    /// The policy to put back; `None` once it is back or the new one is kept.
+    /// The policy to put back; `None` once it was put back or the new one is kept.
     previous: Option<RawPolicy>,
     /// Dropping acts on the calling thread, so it must be the thread of the policy.
     not_send: PhantomData<*const ()>,
@@ -38,7 +38,7 @@ pub struct MemoryGuard {
 /// [`BindError::EmptySet`] before any call; [`BindError::NodesUnusable`] if nodes do not exist,
 /// have no memory, or are not allowed and nothing remains; [`BindError::Unsupported`] on a kernel
 /// without NUMA, or without this policy; [`BindError::Denied`] under a seccomp filter. After an
-/// error the thread has the policy it had.
+/// error the thread has its former policy.
 ///
 /// # Examples
 /// ```
@@ -101,8 +101,7 @@ pub fn node_of_page(buffer: &[u8]) -> Result<NodeId, BindError> {
     u32::try_from(node).map(NodeId).map_err(|_| failed(io::Error::other(format!("the kernel answered node {node}"))))
 }
 
-/// The node of a page that the calling thread is the first to touch: the one that its memory policy
-/// leads to.
+/// The node of a page that the calling thread is the first to touch, under its memory policy.
 ///
 /// # Errors
 /// As [`node_of_page`]; [`BindError::Call`] if the kernel gives no page.

@@ -4,15 +4,15 @@ use crate::BindError;
 use rails_topo::NodeId;
 use std::{collections::BTreeMap, fs, io, path::Path};
 
-/// The pages in a row that [`WeightedInterleave`](super::MemoryPolicy::WeightedInterleave) puts on
-/// each node.
+/// The number of successive pages that
+/// [`WeightedInterleave`](super::MemoryPolicy::WeightedInterleave) puts on each node.
 ///
 /// The kernel derives the weights from the nodes' bandwidth, if the firmware states it, else each
 /// is 1; root may change them.
 ///
 /// # Errors
-/// [`BindError::Unsupported`] where the kernel has none (before Linux 6.9); [`BindError::Call`] if
-/// a file cannot be read or holds no number.
+/// [`BindError::Unsupported`] if the kernel has no weights (before Linux 6.9); [`BindError::Call`]
+/// if a file cannot be read or holds no number.
 ///
 /// # References
 /// Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave

@@ -6,13 +6,13 @@ use crate::{sys, thread::Tid};
 pub use open_sockets::{Protocol, Socket, SocketState};
 use std::{fs, io, os::unix::fs::MetadataExt};
 
-/// A process by its number, which need not be ours.
+/// A process, by its number; any process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     pid: Tid,
 }
 
-/// Something of a process that could not be read.
+/// The error of reading facts of a process.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcessError {
@@ -28,7 +28,7 @@ pub enum ProcessError {
     NotPermitted {
         /// The file.
         file: String,
-        /// The capabilities that it takes, as measured.
+        /// The required capabilities, as measured.
         needs: &'static str,
         /// The answer of the operating system.
         source: io::Error,
@@ -59,11 +59,11 @@ pub enum ProcessError {
 /// ends the process; the other threads still run.
 ///
 /// The thread-local values of the calling thread that have a destructor are gone by then, so `hook`
-/// must not use them: neither `tracing` nor `std::thread::current`. A panic in it aborts the
+/// must not use them: neither `tracing` nor `std::thread::current`. A panic in `hook` aborts the
 /// process.
 ///
 /// # Errors
-/// The operating system has no memory for it.
+/// The operating system's, if it has no memory for the hook.
 ///
 /// # References
 /// [atexit(3)](https://man7.org/linux/man-pages/man3/atexit.3.html)
@@ -80,7 +80,7 @@ pub fn exit_at_once(code: i32) -> ! {
 }
 
 impl Process {
-    /// The process of that number; whether it exists shows when it is read.
+    /// The process of that number, which need not exist.
     pub fn of(pid: Tid) -> Self {
         Self { pid }
     }
@@ -90,9 +90,9 @@ impl Process {
         self.pid
     }
 
-    /// The TCP and UDP sockets of the process, IPv4 and IPv6, of its own network namespace; by
-    /// their inode, each once however often it is open. A socket that it opens or closes during
-    /// the call may be missing, and a socket without an address is.
+    /// The TCP and UDP sockets of the process, IPv4 and IPv6, of its own network namespace, by
+    /// inode, each once. A socket that the process opens or closes during the call may be missing;
+    /// a socket without an address is left out.
     ///
     /// # Privileges
     /// None for a process of the same user that may be dumped. For others `CAP_DAC_READ_SEARCH` (or
@@ -109,8 +109,8 @@ impl Process {
         open_sockets::of(self.pid)
     }
 
-    /// Whether the process shares the calling thread's network namespace: its addresses are those
-    /// of the same NICs.
+    /// Whether the process shares the calling thread's network namespace, and so its NICs and
+    /// addresses.
     ///
     /// # Privileges
     /// None for a process of the same user that may be dumped; `CAP_SYS_PTRACE` for others.

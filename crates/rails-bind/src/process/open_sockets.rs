@@ -24,7 +24,7 @@ pub struct Socket {
     pub protocol: Protocol,
     /// The socket's state.
     pub state: SocketState,
-    /// The kernel's number for the socket.
+    /// The kernel's inode number of the socket.
     pub inode: u64,
 }
 
@@ -75,8 +75,8 @@ pub(super) fn of(pid: Tid) -> Result<Vec<Socket>, ProcessError> {
     Ok(sockets)
 }
 
-/// The inodes of a process's open sockets, of any kind. `procfs` passes over descriptors that it
-/// may not read, which would make a closed process one without sockets.
+/// The inodes of a process's open sockets, of any kind. The crate `procfs` skips unreadable
+/// descriptors, so a process that may not be read would seem to have no sockets.
 fn inodes(pid: Tid) -> Result<BTreeSet<u64>, ProcessError> {
     let directory = format!("/proc/{pid}/fd");
     let failed = |source| unreadable(pid, directory.clone(), TO_LIST_AND_LOOK, source);

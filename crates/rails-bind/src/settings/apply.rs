@@ -12,15 +12,14 @@ use std::collections::HashSet;
 /// The reaction to the kernel's refusal of one of several changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusals {
-    /// Changes nothing: earlier changes are put back, and the refusal is the error.
+    /// Earlier changes are put back, and the refusal is the error.
     Fail,
-    /// The others are made all the same, and each refusal is reported ([`SettingState::Refused`]).
-    /// Some interrupts of a NIC may be the kernel's own to place; that is no reason to leave
-    /// the others where they are.
+    /// The other changes are made, and each refusal is reported ([`SettingState::Refused`]). The
+    /// kernel may manage some interrupts of a NIC itself, while others can be moved.
     Report,
 }
 
-/// Settings that were changed, until this is dropped.
+/// A guard of changed settings.
 ///
 /// Dropping the guard puts the former values back, the latest change first, also while a panic
 /// unwinds. A setting that another program has changed since stays, with a warning. Drop the guards
@@ -31,7 +30,7 @@ pub struct SettingsGuard {
     host: Host,
     changes: Vec<Changed>,
     recovered: Vec<Undone>,
-    /// The changes to put back; `None` once they were, or were kept.
+    /// The changes to put back; `None` once they were put back or kept.
     record: Option<LiveRecord>,
 }
 
@@ -56,10 +55,10 @@ pub enum SettingState {
     /// The setting has the requested value, which is in effect.
     Applied,
     /// The setting has the requested value, which is not in effect yet: an interrupt moves when it
-    /// next fires. If the kernel does not state the serving CPUs (`effective` is `None`), it
-    /// remains so.
+    /// next fires. The state stays pending if the kernel does not state the serving CPUs
+    /// (`effective` is `None`).
     Pending {
-        /// The CPUs that have served the interrupt up to here; empty if it is not started.
+        /// The CPUs that served the interrupt so far; empty if it is not started.
         effective: Option<CpuSet>,
     },
     /// The kernel kept a part of the value, without offline CPUs for example.
@@ -71,7 +70,7 @@ pub enum SettingState {
     Refused(SettingError),
 }
 
-/// Why nothing was changed.
+/// The reason why nothing was changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
@@ -95,7 +94,7 @@ pub enum ApplyError {
         by: u32,
     },
 
-    /// The change cannot be written down, so it is not made.
+    /// The change cannot be recorded, so it is not made.
     #[error("nothing is changed that cannot be written down")]
     Journal(#[from] JournalError),
 }
@@ -147,9 +146,9 @@ impl Host {
         Ok(guard)
     }
 
-    /// Gives a setting that another program has changed the value that it had, and reads it back;
-    /// `None` if the setting has that value. No journal records the write: it takes back a
-    /// change that is not this program's.
+    /// Gives a setting that another program has changed its former value again, and reads it back;
+    /// `None` if the setting already has that value. No journal records the write, which reverts
+    /// another program's change.
     ///
     /// # Privileges
     /// The privilege of the setting ([module](super)).
@@ -173,7 +172,8 @@ impl Host {
         let (Setting::InterruptAffinity { interrupt }, Value::Cpus(wanted)) = (setting, wanted) else {
             return Ok(SettingState::Applied);
         };
-        // The affinity could be read a moment ago; where the rest cannot, it is not known to be in effect.
+        // The affinity could be read a moment ago; if the serving CPUs cannot, the change is not
+        // known to be in effect.
         let effective = interrupt::read_under(self.root(), *interrupt).ok().and_then(|status| status.effective);
         match effective {
             Some(cpus) if !cpus.is_empty() && cpus.is_subset(wanted) => Ok(SettingState::Applied),

@@ -4,8 +4,8 @@ use super::{Host, Setting, SettingError};
 use crate::claims::{Claims, Resource};
 
 impl Host {
-    /// Refuses a setting of a resource that another process has claimed: it belongs to that process
-    /// for as long. Root overrides other users.
+    /// Refuses a setting of a resource that another process has claimed. Root overrides other
+    /// users.
     pub(super) fn refuse_claimed(&self, setting: &Setting) -> Result<(), SettingError> {
         let Some(resource) = setting.resource() else { return Ok(()) };
         match self.claims().holder_of(&resource) {
@@ -17,7 +17,8 @@ impl Host {
                 Err(SettingError::Claimed { setting: setting.clone(), resource, by: Box::new(by) })
             }
             Ok(_) => Ok(()),
-            // Claims are advisory: any user can make their folder unusable, and must not stop an administrator by that.
+            // Claims are advisory: any user can make their folder unusable, which must not stop an
+            // administrator.
             Err(error) => {
                 tracing::warn!(%error, %setting, "it is not known whether another process has claimed this");
                 Ok(())
@@ -32,8 +33,7 @@ impl Host {
 }
 
 impl Setting {
-    /// The resource that the setting is of; `None` if that cannot be claimed, or is a process's
-    /// own.
+    /// The resource of the setting; `None` if it cannot be claimed.
     fn resource(&self) -> Option<Resource> {
         match self {
             Self::InterruptAffinity { interrupt } | Self::IrqbalanceBan { interrupt } => {

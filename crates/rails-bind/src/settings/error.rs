@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{io, path::PathBuf};
 
-/// A setting that could not be read or changed.
+/// The error of reading or changing a setting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
@@ -23,7 +23,7 @@ pub enum SettingError {
         path: PathBuf,
     },
 
-    /// The setting is there and cannot be used, as the transmit steering of an interface with a
+    /// The setting exists and cannot be used, as the transmit steering of an interface with a
     /// single queue.
     #[error("{setting} is not supported here")]
     Unsupported {
@@ -85,7 +85,7 @@ pub enum SettingError {
         source: io::Error,
     },
 
-    /// An interrupt must be served, a thread run, and memory lie somewhere.
+    /// The empty set is no value: an interrupt, a thread and memory need a place.
     #[error("{setting} cannot be the empty set")]
     EmptySet {
         /// The setting.
@@ -123,7 +123,7 @@ pub enum SettingError {
         text: String,
     },
 
-    /// The thread could not be bound, or its binding not be read.
+    /// The thread could not be bound, or its binding could not be read.
     #[error("cannot {call} {setting}")]
     Thread {
         /// `read` or `write`.
@@ -134,7 +134,7 @@ pub enum SettingError {
         source: Box<BindError>,
     },
 
-    /// The memory of the process could not be moved, or its nodes not be read.
+    /// The memory of the process could not be moved, or its nodes could not be read.
     #[error("cannot {call} {setting}")]
     Memory {
         /// `read` or `write`.

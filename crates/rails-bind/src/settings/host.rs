@@ -7,8 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// This machine, or a tree of files with its kernel's files. Threads and processes are always those
-/// of this machine.
+/// This machine, or a tree with the kernel's files of a machine. Threads and processes are always
+/// those of this machine.
 #[derive(Debug, Clone)]
 pub struct Host {
     root: PathBuf,
@@ -34,8 +34,8 @@ impl Host {
     ///
     /// # Errors
     /// [`SettingError::NotThere`], [`SettingError::Unsupported`], [`SettingError::Malformed`],
-    /// [`SettingError::Foreign`]; to read takes no privilege, but for the memory of another user's
-    /// process.
+    /// [`SettingError::Foreign`]. Reading takes no privilege, except for the memory of another
+    /// user's process.
     pub fn read(&self, setting: &Setting) -> Result<Value, SettingError> {
         let Some(path) = self.path(setting) else { return self.read_by_call(setting) };
         let text = fs::read_to_string(&path).map_err(|source| unreadable(setting, &path, source))?;
@@ -78,8 +78,8 @@ impl Host {
         Ok(got)
     }
 
-    /// Refuses the file of another interface than the setting names. A tree of files has no other
-    /// interfaces than its own.
+    /// Refuses a file that belongs to another interface than the setting names. In a tree of files
+    /// every interface is its own.
     fn refuse_foreign(&self, setting: &Setting) -> Result<(), SettingError> {
         let is_own =
             |interface: &InterfaceName| self.root != Path::new("/") || rails_topo::sysfs_shows(interface.as_str());
@@ -111,7 +111,7 @@ impl Host {
 }
 
 /// Writes the whole value at once, as the kernel takes it. The file must exist; it is never made.
-/// Truncating means nothing to the kernel's own files, and makes a tree behave like them.
+/// Truncating has no effect on the kernel's files, and makes a tree behave like them.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::OpenOptions::new().write(true).truncate(true).open(path)?.write_all(text.as_bytes())
 }

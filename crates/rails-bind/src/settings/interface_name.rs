@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
-/// The name of a network interface: one that the kernel takes, and so safe as part of a path.
+/// The name of a network interface, as the kernel accepts it, which makes it safe as part of a
+/// path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct InterfaceName(String);
@@ -20,7 +21,7 @@ impl InterfaceName {
     }
 }
 
-/// As `dev_valid_name` in net/core/dev.c has it.
+/// The rule is that of `dev_valid_name` in net/core/dev.c.
 impl FromStr for InterfaceName {
     type Err = InvalidInterfaceName;
 

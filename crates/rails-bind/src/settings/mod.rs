@@ -7,7 +7,7 @@
 //! ([`Journal::undo`]), can put back the changes of a killed process.
 //!
 //! An interrupt or a receive queue that another process has [claimed](crate::claims) stays as it
-//! is, also where a former value is to be put back.
+//! is, also when a former value is put back.
 //!
 //! # Privileges
 //! Measured on Linux 6.18: the affinity of an interrupt takes nothing but write permission to its
@@ -53,15 +53,15 @@ pub enum Setting {
         /// The queue's index.
         queue: u32,
     },
-    /// The flows that a receive queue keeps track of, to hand packets to the CPU of their reader:
-    /// RFS (`rps_flow_cnt`); 0 is off.
+    /// The flows that a receive queue tracks, to hand packets to the CPU of their reader: RFS
+    /// (`rps_flow_cnt`); 0 is off.
     ReceiveFlows {
         /// The interface.
         interface: InterfaceName,
         /// The queue's index.
         queue: u32,
     },
-    /// The flows that the machine keeps track of, without which no queue does
+    /// The flows that the machine tracks, without which no queue tracks any
     /// (`/proc/sys/net/core/rps_sock_flow_entries`); 0 is off. The kernel rounds the number up to a
     /// power of two.
     FlowTable,
@@ -79,25 +79,25 @@ pub enum Setting {
         /// The interface.
         interface: InterfaceName,
     },
-    /// The CPUs that a thread may run on, be it another process's (`sched_setaffinity`).
+    /// The CPUs that a thread of any process may run on (`sched_setaffinity`).
     ThreadAffinity {
         /// The thread.
         thread: Tid,
-        /// The thread's start, in nanoseconds since the machine's: a later thread of the same
-        /// number is another.
+        /// The thread's start, in nanoseconds since the boot, which distinguishes it from a later
+        /// thread of the same number.
         started_ns: u64,
     },
     /// The nodes that the anonymous memory of a process lies on (`migrate_pages`). The former node
-    /// of each page is not kept: to put back a single node moves all pages there, to put back
+    /// of each page is not recorded: putting back a single node moves all pages there, putting back
     /// several moves none.
     ProcessMemory {
         /// The process.
         process: Tid,
-        /// The process's start, as with a thread.
+        /// The process's start, in nanoseconds since the boot.
         started_ns: u64,
     },
-    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it (0): it hears of that
-    /// through its socket, and forgets it when it ends.
+    /// Whether a running irqbalance leaves an interrupt alone (1) or moves it (0). irqbalance
+    /// receives the ban through its socket, and forgets it when it ends.
     IrqbalanceBan {
         /// The interrupt's number.
         interrupt: u32,
@@ -157,7 +157,7 @@ impl Setting {
         }
     }
 
-    /// The kind of the setting's value, and the file's notation of it.
+    /// The kind and the notation of the setting's value.
     fn form(&self) -> Form {
         match self {
             Self::InterruptAffinity { .. } | Self::ThreadAffinity { .. } => Form::CpuList,
@@ -228,12 +228,12 @@ impl Form {
 }
 
 impl Change {
-    /// Has irqbalance leave an interrupt alone.
+    /// A ban of an interrupt from irqbalance.
     pub fn ban(interrupt: u32) -> Self {
         Self { setting: Setting::IrqbalanceBan { interrupt }, value: Value::Number(1) }
     }
 
-    /// The affinity of an interrupt.
+    /// A change of an interrupt's affinity.
     pub fn interrupt(interrupt: u32, cpus: CpuSet) -> Self {
         Self { setting: Setting::InterruptAffinity { interrupt }, value: Value::Cpus(cpus) }
     }
@@ -243,7 +243,7 @@ impl Change {
         matches!(self.setting, Setting::InterruptAffinity { interrupt } if interrupt == number)
     }
 
-    /// The shell command that does the same.
+    /// The shell command that makes the change.
     pub fn command(&self) -> String {
         // A value of the wrong kind is refused when it is applied; here it is shown as it is.
         let text = self.setting.text(&self.value).unwrap_or_else(|| self.value.to_string());
@@ -256,8 +256,8 @@ impl Change {
     }
 }
 
-/// As one word of a shell: the name of an interface may have any characters but blanks, slashes and
-/// colons.
+/// The path as one word of a shell: the name of an interface may have any characters but blanks,
+/// slashes and colons.
 fn quoted(path: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-@+".contains(&byte);
     if path.bytes().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }

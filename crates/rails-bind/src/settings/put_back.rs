@@ -10,7 +10,7 @@ pub(super) struct Entry {
     pub(super) setting: Setting,
     /// The former value.
     pub(super) former: Value,
-    /// The value that we made of the setting, or will.
+    /// The value that this process gave the setting, or will give it.
     pub(super) ours: Value,
     pub(super) progress: Progress,
 }
@@ -28,7 +28,7 @@ pub(super) enum Progress {
 }
 
 impl Entry {
-    /// Whether `now` is our value of the setting.
+    /// Whether `now` is the value that this process gave the setting.
     fn is_ours(&self, now: &Value) -> bool {
         match self.progress {
             Progress::Planned => false,
@@ -66,30 +66,30 @@ pub enum PutBack {
     ChangedSince {
         /// The present value.
         now: Value,
-        /// The value before our change.
+        /// The value before the recorded change.
         former: Value,
     },
-    /// The setting was put back as far as the kernel allows: CPUs of it are offline or not allowed,
-    /// or memory was to go back to several nodes.
+    /// The setting was put back in part: CPUs of the former value are offline or not allowed, or
+    /// memory was on several nodes.
     Partial {
         /// The present value.
         now: Value,
-        /// The value before our change.
+        /// The value before the recorded change.
         former: Value,
     },
     /// The interrupt, interface, queue, thread or process has gone, and the setting with it.
     Gone,
-    /// Another process holds the setting; it is put back when that process has let go.
+    /// Another process holds the setting, which is put back when that process releases it.
     Held {
         /// The holder's process.
         by: u32,
     },
-    /// The setting could not be put back, and is still to be.
+    /// The setting could not be put back yet.
     Failed(SettingError),
 }
 
 impl PutBack {
-    /// Whether nothing is left to be done.
+    /// Whether nothing is left to do.
     pub fn is_final(&self) -> bool {
         !matches!(self, Self::Held { .. } | Self::Failed(_))
     }

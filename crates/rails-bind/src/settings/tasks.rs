@@ -46,7 +46,7 @@ pub(super) fn write(setting: &Setting, value: &Value) -> Result<(), SettingError
     }
 }
 
-/// Fails if the thread has ended, also where another has its number.
+/// Fails if the thread has ended, also if another thread has its number.
 fn still_there(setting: &Setting, tid: Tid, started_ns: u64) -> Result<(), SettingError> {
     match usage::started(tid) {
         Ok(started) if started.as_nanos() == u128::from(started_ns) => Ok(()),

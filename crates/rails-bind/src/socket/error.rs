@@ -2,7 +2,7 @@
 
 use std::{io, net::IpAddr};
 
-/// A socket whose NIC or CPU could not be found.
+/// The error of finding a socket's NIC or CPU.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
@@ -35,8 +35,7 @@ pub enum SocketError {
         source: io::Error,
     },
 
-    /// The route has several next hops, and which of them the kernel chose for this connection is
-    /// not to be seen.
+    /// The route has several next hops, and the kernel's choice for this connection is not visible.
     #[error("the connection leaves by one of {}, and its choice is unknown", interfaces.join(", "))]
     SeveralWays {
         /// The interfaces that the connection may use.

@@ -40,7 +40,7 @@ pub fn nic_of<'a>(socket: &impl AsFd, topology: &'a Topology) -> Result<&'a Nic,
     let (local, peer) = ends(&reference)?;
     same_namespace(socket)?;
     let device = reference.device().map_err(|source| SocketError::call("getsockopt(SO_BINDTODEVICE)", source))?;
-    // A socket that is bound to a device uses no other, so there is nothing to ask.
+    // A socket that is bound to a device uses no other, so no query is needed.
     let name = match device {
         Some(name) => String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned(),
         None => {
@@ -62,8 +62,8 @@ pub fn nic_of<'a>(socket: &impl AsFd, topology: &'a Topology) -> Result<&'a Nic,
 /// The CPU that last handled a packet of this socket in the kernel, or that the socket was set to;
 /// `None` before the first packet.
 ///
-/// Interrupt, steering and all, the packets come out there. A thread that runs there, or beside,
-/// needs no privilege to be where its packets are.
+/// That CPU hands the packets out, after interrupt and steering. A thread needs no privilege to run
+/// there, or beside it.
 ///
 /// # Privileges
 /// None.
@@ -80,9 +80,9 @@ pub fn incoming_cpu(socket: &impl AsFd) -> Result<Option<CpuId>, SocketError> {
         .map_err(|source| SocketError::call("getsockopt(SO_INCOMING_CPU)", source))
 }
 
-/// Sets the CPU whose packets a socket is for. Among listening sockets, or unconnected ones of UDP,
-/// that share a port (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU which
-/// handles it; before Linux 6.2, to any (since 4.6, when groups of such sockets came).
+/// Sets the CPU whose packets a socket should receive. Among listening sockets, or unconnected ones
+/// of UDP, that share a port (`SO_REUSEPORT`), a packet goes to the one that is set to the CPU
+/// which handles it; before Linux 6.2, to any (since 4.6, when groups of such sockets came).
 ///
 /// The call moves no packets: the interrupt decides which CPU handles them. The next packet of a
 /// connected socket writes its own CPU over this one.

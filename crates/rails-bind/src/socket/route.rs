@@ -30,13 +30,13 @@ impl Flow {
         index.ok_or_else(|| self.no_route(io::Error::other("the route names no interface")))
     }
 
-    /// The indices of all interfaces that a connection like this one may have been given, if there
-    /// is a choice which cannot be repeated from here.
+    /// The indices of all interfaces that the kernel may have chosen for a connection like this
+    /// one, if its choice cannot be repeated.
     ///
     /// Where the route has several next hops and ports decide, the kernel draws the port of a TCP
     /// connection that was bound to none at random to choose one, and not the port that the
-    /// connection has in the end (`FLOWI_FLAG_ANY_SPORT`, seen on Linux 6.18). Whether a socket
-    /// was bound to a port is not to be seen either.
+    /// connection has in the end (`FLOWI_FLAG_ANY_SPORT`, seen on Linux 6.18). It is not visible
+    /// either whether a socket was bound to a port.
     pub(super) fn alternatives(&self) -> Result<Vec<u32>, SocketError> {
         if self.protocol_with_ports() != Some(libc::IPPROTO_TCP as u8) || !self.ports_decide() {
             return Ok(Vec::new());
@@ -53,8 +53,8 @@ impl Flow {
         Ok(if interfaces.len() > 1 { interfaces } else { Vec::new() })
     }
 
-    /// Whether more than the addresses decides among next hops. A kernel without the file (before
-    /// 4.12, or without multiple next hops) goes by the addresses.
+    /// Whether ports decide among next hops too, and not only addresses. A kernel without the file
+    /// (before 4.12, or without multiple next hops) goes by the addresses.
     fn ports_decide(&self) -> bool {
         let family = if self.peer.is_ipv4() { "ipv4" } else { "ipv6" };
         // This file is that of the thread's network namespace, whichever process `/proc` is asked by.

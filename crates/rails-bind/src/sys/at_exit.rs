@@ -7,7 +7,7 @@
 
 use std::io;
 
-/// Has the C library call `hook` when the process ends.
+/// Registers `hook` with the C library, which calls it when the process ends.
 pub(crate) fn register(hook: extern "C" fn()) -> io::Result<()> {
     // SAFETY: the call keeps the function's address and touches no memory of ours; the function is safe
     // to call, has the C library's calling convention, and its code is there until the process ends

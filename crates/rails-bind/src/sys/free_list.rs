@@ -1,7 +1,7 @@
-//! The numbers of a pool that are free, on two stacks: takers empty one under a lock that they
-//! alone have, and numbers come back to the other one by a single atomic word. The takers' stack is
-//! filled with all that has come back, once it is empty. So a thread that takes and a thread that
-//! gives back seldom change the same word.
+//! The free numbers of a pool, on two stacks: takers empty one under a lock of their own, and
+//! numbers return to the other one by a single atomic word. Once the takers' stack is empty, it
+//! takes over all returned numbers. So a thread that takes and a thread that gives back seldom
+//! change the same word.
 #![allow(unsafe_code)]
 
 use super::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Mutex, MutexGuard, Relaxed};
@@ -9,7 +9,7 @@ use std::{ops::Deref, sync::PoisonError, task::Waker};
 
 #[derive(Debug)]
 pub(super) struct FreeList {
-    /// By number: the number under it, on its stack.
+    /// For each number, the number below it on its stack.
     under: Box<[AtomicU32]>,
     takers: Padded<Takers>,
     /// A [`Stack`] as a word, or [`AWAITED`], or [`CLOSED`].
@@ -18,15 +18,15 @@ pub(super) struct FreeList {
     waker: Mutex<Option<Waker>>,
 }
 
-/// The end of a number that was out.
+/// The result of returning a number.
 #[derive(Debug)]
 pub(super) enum Put<H> {
     /// The number can be taken.
     Free,
-    /// The number can be taken, and a task waits for one: the caller is to [wake](FreeList::wake)
+    /// The number can be taken, and a task waits for one: the caller must [wake](FreeList::wake)
     /// it.
     Awaited(H),
-    /// The list is closed, and takes no number back.
+    /// The list is closed, and accepts no number.
     Closed,
 }
 
@@ -44,7 +44,7 @@ struct Stack {
     height: u32,
 }
 
-/// On cache lines of its own, of which x86 fetches two at a time.
+/// A value on cache lines of its own, of which x86 fetches two at a time.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<T>(T);
@@ -66,13 +66,13 @@ impl FreeList {
         self.pop(&mut self.lock())
     }
 
-    /// A number, or the waker is woken once one has come back; of several calls without one, the
-    /// last one's waker is.
+    /// A number; without one, the waker is woken when one is returned. Only the waker of the last
+    /// call is kept.
     pub(super) fn poll_take(&self, waker: &Waker) -> Option<u32> {
         if let Some(number) = self.take() {
             return Some(number);
         }
-        // Wakers are cloned, woken and dropped without the lock: that may run any code.
+        // Wakers are cloned, woken and dropped without the lock, because that may run any code.
         let own = waker.clone();
         let (number, former, _unused) = {
             let mut takers = self.lock();
@@ -80,7 +80,8 @@ impl FreeList {
                 Some(number) => (Some(number), None, Some(own)),
                 None => {
                     let former = self.set_waker(Some(own));
-                    // In this order: the thread whose number ends the wait looks for the waker after that.
+                    // The waker is set first: the thread that returns the awaited number looks for
+                    // it afterwards.
                     match self.returned.compare_exchange(EMPTY, AWAITED, AcqRel, Acquire) {
                         Ok(_) | Err(AWAITED) => (None, former, None),
                         Err(_) => (self.pop(&mut takers), former, self.set_waker(None)),
@@ -88,7 +89,7 @@ impl FreeList {
                 }
             }
         };
-        // That number was to end another task's wait, which begins anew.
+        // That number ended another task's wait, which begins anew.
         if let Some(former) = former
             && number.is_some()
             && !former.will_wake(waker)
@@ -98,8 +99,8 @@ impl FreeList {
         number
     }
 
-    /// Gives a number back. `hold` is called before the number can be taken if a task waits for it,
-    /// and the result is handed on.
+    /// Returns a number. If a task waits for it, `hold` is called before the number can be taken,
+    /// and its result is passed on.
     ///
     /// # Safety
     /// The number is out, and the caller has it. The list lives until the number can be taken; it
@@ -144,7 +145,7 @@ impl FreeList {
         self.under.len()
     }
 
-    /// Closes the list to numbers. Returns the count of free ones, which stay free.
+    /// Closes the list to returned numbers. Returns the count of free ones, which stay free.
     pub(super) fn close(&self) -> u32 {
         let returned = Stack::of(self.returned.swap(CLOSED, AcqRel)).height;
         drop(self.set_waker(None));
@@ -196,7 +197,7 @@ impl<T> Deref for Padded<T> {
     }
 }
 
-/// The most numbers: no height is that of the words below.
+/// The maximum count: no height equals that of the words below.
 pub(crate) const MAX: u32 = u32::MAX - 2;
 const EMPTY: u64 = 0;
 const AWAITED: u64 = u64::MAX;

@@ -1,4 +1,4 @@
-//! Anonymous memory of its own: `mmap(2)`, `madvise(2)`, `mlock(2)`.
+//! Anonymous private memory: `mmap(2)`, `madvise(2)`, `mlock(2)`.
 //!
 //! # Safety
 //! A [`Mapping`] owns its range of addresses from `mmap` to `munmap` and gives no code its bytes.
@@ -73,7 +73,7 @@ impl Mapping {
         self.start
     }
 
-    /// Asks for transparent huge pages, or asks for none.
+    /// Requests transparent huge pages, or none.
     pub(crate) fn advise_huge(&self, wanted: bool) -> io::Result<()> {
         let advice = if wanted { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
         self.advise(0, self.bytes, advice)
@@ -151,7 +151,7 @@ impl Whole {
         &self.mapping
     }
 
-    /// Gives the bytes up, for one [`Part`](super::parts::Part) to have them.
+    /// Gives the bytes up to one [`Part`](super::parts::Part).
     pub(super) fn into_mapping(self) -> Arc<Mapping> {
         self.mapping
     }

@@ -31,7 +31,7 @@ use std::{
     task::Waker,
 };
 
-/// The slots of one mapping, for the one that takes them.
+/// The slots of one mapping, for their taker.
 #[derive(Debug)]
 pub(crate) struct SlotPool(Arc<Slots>);
 
@@ -43,7 +43,7 @@ struct Slots {
     free: FreeList,
 }
 
-/// One slot, until this is dropped.
+/// One slot that is taken, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
     /// The reference of the number.
@@ -51,7 +51,7 @@ pub(crate) struct Slot {
     number: u32,
 }
 
-/// The most slots of a mapping.
+/// The maximum number of slots of a mapping.
 pub(crate) const MAX_SLOTS: usize = MAX as usize;
 
 impl SlotPool {
@@ -76,8 +76,8 @@ impl SlotPool {
         self.0.free.take().map(|number| self.slot(number))
     }
 
-    /// A free slot, or the waker is woken once one has come back; of several calls without a slot,
-    /// the last one's is.
+    /// A free slot; without one, the waker is woken when one is returned. Only the waker of the
+    /// last call is kept.
     pub(crate) fn poll_take(&self, waker: &Waker) -> Option<Slot> {
         self.0.free.poll_take(waker).map(|number| self.slot(number))
     }

@@ -11,9 +11,8 @@ use std::fmt;
 /// * One of several CPUs goes offline: `sched_getaffinity` leaves it out
 ///   ([`Narrowed`](Self::Narrowed)) until it is back; then the binding holds again.
 /// * All of them go offline: as soon as the thread is to run, it may run on *every* CPU
-///   ([`Lost`](Self::Lost)), and that stays so when they come back. A thread that sleeps all the
-///   while reads back with no CPU at all, and has its binding again when they are back before it
-///   wakes.
+///   ([`Lost`](Self::Lost)), and that stays so when they come back. A thread that sleeps meanwhile
+///   reads back without any CPU, and keeps its binding if they come back before it wakes.
 ///
 /// In a cpuset of its own (any but the root) the kernel also gives the thread all of the cpuset's
 /// CPUs when one of them goes and comes back, so there hotplug always ends a binding.
@@ -23,7 +22,7 @@ pub enum BindingStatus {
     /// The thread may run on all of the CPUs that it was bound to, and on none that were not asked
     /// for.
     Holds(CpuSet),
-    /// The thread may run on some of the CPUs only, and nowhere else.
+    /// The thread may run on some of the CPUs, and on no others.
     Narrowed {
         /// The CPUs that the thread was bound to.
         bound: CpuSet,
@@ -32,7 +31,7 @@ pub enum BindingStatus {
         /// The missing CPUs that are not online; `None` if unknown.
         offline: Option<CpuSet>,
     },
-    /// The thread may run elsewhere, or nowhere.
+    /// The thread may run on other CPUs, or on none.
     Lost {
         /// The CPUs that the thread was bound to.
         bound: CpuSet,
@@ -61,7 +60,7 @@ impl BindingStatus {
         }
     }
 
-    /// Whether all of the binding holds.
+    /// Whether the whole binding holds.
     pub fn holds(&self) -> bool {
         matches!(self, Self::Holds(_))
     }

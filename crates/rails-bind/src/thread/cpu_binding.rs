@@ -5,16 +5,16 @@ use crate::{BindError, Outcome, kernel_files, sys};
 use rails_topo::CpuSet;
 use std::{io, marker::PhantomData};
 
-/// A bound thread, until this is dropped.
+/// A guard of a bound thread.
 ///
-/// The guard belongs to the bound thread and cannot leave it. Dropping it gives the thread its
-/// former CPUs back, also while a panic unwinds; drop the guards of one thread in the reverse order
-/// of their making, as scopes do.
+/// The guard cannot leave the bound thread. Dropping it gives the thread its former CPUs back, also
+/// while a panic unwinds; drop the guards of one thread in the reverse order of their making, as
+/// scopes do.
 #[derive(Debug)]
 #[must_use = "dropping the guard gives the thread its former CPUs back at once"]
 pub struct ThreadGuard {
     outcome: Outcome<CpuSet>,
-    /// The CPUs to give back; `None` once they are back or the binding is kept.
+    /// The CPUs to give back; `None` once they were given back or the binding is kept.
     previous: Option<CpuSet>,
     /// Dropping acts on the calling thread, so it must be the thread that was bound.
     not_send: PhantomData<*const ()>,
@@ -32,7 +32,7 @@ pub struct ThreadGuard {
 /// # Errors
 /// [`BindError::EmptySet`] before any call; [`BindError::CpusUnusable`] if no CPU of the set is
 /// online and in the thread's cpuset; [`BindError::Denied`] under a seccomp filter. After an error
-/// the thread has the CPUs it had.
+/// the thread has its former CPUs.
 ///
 /// # Examples
 /// ```
@@ -62,7 +62,7 @@ pub fn bind_current(cpus: &CpuSet) -> Result<ThreadGuard, BindError> {
 
 /// The CPUs that a thread of any process may run on.
 ///
-/// Offline CPUs are not in it; it is empty for a thread that sleeps and whose CPUs are all offline.
+/// Offline CPUs are left out; the set is empty for a sleeping thread whose CPUs are all offline.
 ///
 /// # Privileges
 /// None.
@@ -111,8 +111,8 @@ impl ThreadGuard {
         check(Subject::Calling, &self.outcome)
     }
 
-    /// Leaves the thread bound; threads that it spawns from here on inherit the binding, as they do
-    /// anyway.
+    /// Leaves the thread bound. Threads that it spawns inherit the binding, with or without the
+    /// guard.
     pub fn keep(mut self) -> Outcome<CpuSet> {
         self.previous = None;
         self.outcome.clone()
@@ -123,8 +123,8 @@ impl ThreadGuard {
     ///
     /// # Errors
     /// [`BindError::NotRestored`] if some of the former CPUs, [`BindError::CpusUnusable`] if all of
-    /// them are unusable; also for CPUs that are offline just now and that the kernel (Linux
-    /// 6.1) forgets for that reason.
+    /// them are unusable; also for CPUs that are offline at the moment, which Linux 6.1 then
+    /// forgets.
     pub fn restore(mut self) -> Result<(), BindError> {
         let previous = self.previous.take().expect("only `keep` and `restore` take it, and both consume the guard");
         put_back(Subject::Calling, &previous)
@@ -156,7 +156,7 @@ pub(super) fn set(thread: Subject, cpus: &CpuSet) -> Result<(), BindError> {
 }
 
 /// The CPUs to give back later: also offline ones, which `sched_getaffinity` leaves out and the
-/// thread has again when they are back. The longer way is taken only if CPUs are offline at all.
+/// thread has again when they are back. The slower way is taken only if CPUs are offline.
 pub(super) fn kept(thread: Subject) -> Result<CpuSet, BindError> {
     let online = get(thread)?;
     let some_offline = kernel_files::offline_cpus().is_none_or(|offline| !offline.is_empty());
@@ -183,9 +183,9 @@ pub(super) fn put_back(thread: Subject, previous: &CpuSet) -> Result<(), BindErr
     Err(BindError::NotRestored { what: "CPU affinity", former: previous.to_string(), now: now.to_string() })
 }
 
-/// Whether the thread will have `missing`, which are offline, when they are back. Linux 6.1 drops
-/// offline CPUs from a request (seen), later kernels keep them for threads in the root cpuset
-/// (`cpuset_cpus_allowed` in kernel/cgroup/cpuset.c). Numbers without a CPU are no loss.
+/// Whether the thread will have the CPUs `missing`, which are offline, when they come back. Linux
+/// 6.1 drops offline CPUs from a request (seen), later kernels keep them for threads in the root
+/// cpuset (`cpuset_cpus_allowed` in kernel/cgroup/cpuset.c). Numbers without a CPU are no loss.
 fn is_kept(thread: Subject, missing: &CpuSet) -> bool {
     let there = kernel_files::present_cpus().map_or_else(|| missing.clone(), |present| missing.intersection(&present));
     there.is_empty() || kernel_files::cpus_kept_for(&thread.folder()).is_some_and(|kept| there.is_subset(&kept))
@@ -193,7 +193,7 @@ fn is_kept(thread: Subject, missing: &CpuSet) -> bool {
 
 /// `EINVAL`: no CPU of the mask is both active and in the thread's cpuset (`__sched_setaffinity` in
 /// kernel/sched/syscalls.c), so the online ones are not allowed. For CPUs that the thread may use
-/// `now`, that is not the kernel's answer but a filter's.
+/// `now`, a filter gave the answer, not the kernel.
 fn refused(
     thread: Subject,
     cpus: &CpuSet,

@@ -1,4 +1,4 @@
-//! A placed thread, until its guard puts it back as it was.
+//! The guard of a placed thread.
 
 use super::{BindingStatus, Scheduling, Tid, cpu_binding, identity::Subject, name, scheduling};
 use crate::{BindError, Outcome};
@@ -17,8 +17,8 @@ pub struct PlacementOutcome {
     pub name: Option<Outcome<String>>,
 }
 
-/// A placed thread, until this is dropped: then it is put back as it was, in the reverse order,
-/// also while a panic unwinds.
+/// A guard of a placed thread. Dropping it puts the thread's former properties back, in the reverse
+/// order, also while a panic unwinds.
 ///
 /// The guard of the calling thread (`PlacementGuard<Own>`) cannot leave it. The guard of a thread
 /// by number (`PlacementGuard<Other>`) can be sent anywhere, and leaves a later thread of the same
@@ -69,27 +69,27 @@ impl<Whose> PlacementGuard<Whose> {
         std::mem::take(&mut self.outcome)
     }
 
-    /// Puts the thread back as it was, and reads it back. Dropping does the same and can only log a
-    /// failure.
+    /// Puts the thread's former properties back, and reads them back. Dropping does the same and
+    /// can only log a failure.
     ///
     /// # Errors
-    /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if there is no
-    /// way back without privilege; [`BindError::NotRestored`] and [`BindError::CpusUnusable`]
-    /// if the former CPUs are unusable. Every other part is put back nevertheless; of several
-    /// failures, the first is the error.
+    /// [`BindError::NoSuchThread`] if the thread has ended; [`BindError::Denied`] if the way back
+    /// takes a privilege; [`BindError::NotRestored`] and [`BindError::CpusUnusable`] if the former
+    /// CPUs are unusable. Every other part is put back nevertheless; of several failures, the first
+    /// is the error.
     pub fn restore(mut self) -> Result<(), BindError> {
         self.undo.run().map_err(|(_, error)| error)
     }
 }
 
-/// The parts to put back, the latest last.
+/// The properties to put back, the latest last.
 #[derive(Debug)]
 pub(super) struct Undo {
     pub(super) thread: Subject,
     pub(super) steps: Vec<Former>,
 }
 
-/// The former state of a part.
+/// A property with its former value.
 #[derive(Debug)]
 pub(super) enum Former {
     Name(Vec<u8>),

@@ -1,16 +1,16 @@
-//! The identity of a thread, which its number alone is not.
+//! The identity of a thread: its number and its start.
 
 use super::{Tid, current_tid};
 use crate::{BindError, usage};
 use std::{fmt, io, time::Duration};
 
-/// The thread that a call is about.
+/// The thread that a call acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Subject {
     /// The calling thread, which cannot end while it calls.
     Calling,
-    /// A thread by its number and its beginning: the kernel gives the numbers of ended threads to
-    /// new ones.
+    /// A thread by its number and its start: the kernel gives the numbers of ended threads to new
+    /// ones.
     Numbered(Tid, Duration),
 }
 
@@ -44,7 +44,7 @@ impl Subject {
         }
     }
 
-    /// Fails if the thread has ended, also where its number is another thread's by now.
+    /// Fails if the thread has ended, also if another thread has its number.
     pub(super) fn still_there(self) -> Result<(), BindError> {
         match self {
             Self::Calling => Ok(()),

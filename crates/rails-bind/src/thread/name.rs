@@ -10,8 +10,7 @@ use std::{
 /// The longest name, in bytes (`TASK_COMM_LEN` in include/linux/sched.h, less the zero at its end).
 pub(super) const LONGEST: usize = 15;
 
-/// The name of a thread, of any process. Bytes of it that are not UTF-8 come as replacement
-/// characters.
+/// The name of a thread, of any process. Bytes that are not UTF-8 become replacement characters.
 ///
 /// # Privileges
 /// None, unless `/proc` is mounted with `hidepid`.
@@ -35,7 +34,7 @@ pub(super) fn check(name: &str) -> Result<(), BindError> {
     Ok(())
 }
 
-/// The raw name. It need not be UTF-8, and is put back as it was.
+/// The raw name, which need not be UTF-8.
 pub(super) fn read(thread: Subject) -> Result<Vec<u8>, BindError> {
     match thread {
         Subject::Calling => nix::sys::prctl::get_name()

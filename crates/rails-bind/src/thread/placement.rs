@@ -58,18 +58,18 @@ pub fn bind(tid: Tid, cpus: &CpuSet) -> Result<PlacementGuard<Other>, BindError>
 }
 
 impl ThreadPlacement {
-    /// A placement that asks for nothing.
+    /// A placement that requests no property.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The CPUs that the thread may run on. Default: as they are.
+    /// The CPUs that the thread may run on. Default: unchanged.
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// The thread's scheduling class. Default: as it is. A real-time thread that never waits takes
+    /// The thread's scheduling class. Default: unchanged. A real-time thread that never waits takes
     /// its CPU from everything else on it, for 95 % of the time by default
     /// (`/proc/sys/kernel/sched_rt_runtime_us`).
     pub fn class(mut self, class: SchedulingClass) -> Self {
@@ -77,22 +77,22 @@ impl ThreadPlacement {
         self
     }
 
-    /// The thread's nice value, -20 (first) to 19 (last). Default: as it is. Real-time classes have
-    /// none.
+    /// The thread's nice value, -20 (first) to 19 (last). Default: unchanged. Real-time classes
+    /// have none.
     pub fn nice(mut self, nice: i32) -> Self {
         self.nice = Some(nice);
         self
     }
 
-    /// Whether the thread's new threads begin in the usual class. Default: as it is, that is
-    /// usually not, so that the threads of a real-time thread are real-time threads too.
+    /// Whether the thread's new threads begin in the usual class. Default: unchanged; usually they
+    /// do not, so that the threads of a real-time thread are real-time threads too.
     pub fn reset_on_fork(mut self, reset: bool) -> Self {
         self.reset_on_fork = Some(reset);
         self
     }
 
     /// The thread's name, of at most 15 bytes and without a zero byte; a longer one is an error and
-    /// not cut. Default: as is.
+    /// not cut. Default: unchanged.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -103,9 +103,9 @@ impl ThreadPlacement {
     /// # Errors
     /// Before any call: [`BindError::EmptySet`], [`BindError::OutOfRange`],
     /// [`BindError::NameUnusable`], and [`BindError::Contradiction`] for a nice value in a
-    /// real-time class and for classes that can only be read. Then [`BindError::CpusUnusable`],
-    /// and [`BindError::Denied`], which names the privilege. After these the thread is as
-    /// it was; if it is not, the error is [`BindError::HalfUndone`].
+    /// real-time class and for classes that can only be read. Then [`BindError::CpusUnusable`], and
+    /// [`BindError::Denied`], which names the privilege. After these errors the thread is
+    /// unchanged; if it is not, the error is [`BindError::HalfUndone`].
     pub fn apply(&self) -> Result<PlacementGuard<Own>, BindError> {
         self.apply_to_subject(Subject::Calling)
     }
@@ -126,7 +126,7 @@ impl ThreadPlacement {
         match self.carry_out(&mut undo) {
             Ok(outcome) => Ok(PlacementGuard { outcome, undo, whose: PhantomData }),
             Err(failed) => match undo.run() {
-                // Of a thread that has ended there is nothing left to put back.
+                // A thread that has ended has nothing to put back.
                 Ok(()) | Err((_, BindError::NoSuchThread { .. })) => Err(failed),
                 Err((undone, source)) => {
                     Err(BindError::HalfUndone { failed: Box::new(failed), undone, source: Box::new(source) })
@@ -135,8 +135,8 @@ impl ThreadPlacement {
         }
     }
 
-    /// The scheduling comes last: the kernel refuses it most often, and it may not be undone
-    /// without privilege.
+    /// The scheduling comes last: the kernel refuses it most often, and undoing it may take a
+    /// privilege.
     fn carry_out(&self, undo: &mut Undo) -> Result<PlacementOutcome, BindError> {
         let thread = undo.thread;
         let mut outcome = PlacementOutcome::default();
@@ -169,7 +169,7 @@ impl ThreadPlacement {
         if self.nice.is_some() && class.is_real_time() {
             return Err(BindError::Contradiction { reason: NICE_IN_REAL_TIME });
         }
-        // A class that can only be read cannot be set again with something about it changed.
+        // A class that can only be read cannot be set with another nice value or flag.
         class.check()?;
         let nice = self.nice.unwrap_or(now.nice);
         Ok(Scheduling { class, nice, reset_on_fork: self.reset_on_fork.unwrap_or(now.reset_on_fork) })

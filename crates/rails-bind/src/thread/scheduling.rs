@@ -38,8 +38,8 @@ pub fn scheduling_of(tid: Tid) -> Result<Scheduling, BindError> {
     Ok(read(Subject::of(tid)?)?.scheduling())
 }
 
-/// All attributes that the kernel states and takes, so that they can be put back whole, with those
-/// that have no name here.
+/// All attributes that the kernel states and accepts, so that they can be put back as a whole,
+/// including those that this crate has no name for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Former {
     attributes: Attributes,
@@ -62,7 +62,7 @@ pub(super) fn write(thread: Subject, wanted: Scheduling, former: &Former) -> Res
     raw.sched_flags = if wanted.reset_on_fork { RESET_ON_FORK } else { 0 };
     if !wanted.class.is_real_time() {
         raw.sched_nice = wanted.nice;
-        // The length of the thread's slices (Linux 6.12), which zero would set back to the default.
+        // The length of the thread's slices (Linux 6.12), which a zero would reset to the default.
         if !former.scheduling().class.is_real_time() {
             raw.sched_runtime = former.attributes.0.sched_runtime;
         }

@@ -14,7 +14,7 @@ use std::fmt;
 pub enum SchedulingClass {
     /// The usual class, by nice value (`SCHED_OTHER`).
     Other,
-    /// As the usual class, for work without a deadline (`SCHED_BATCH`).
+    /// The usual class for batch work (`SCHED_BATCH`).
     Batch,
     /// For a thread that runs when no other wants the CPU (`SCHED_IDLE`).
     Idle,
@@ -22,11 +22,11 @@ pub enum SchedulingClass {
     Fifo(u8),
     /// Real-time, in turn with threads of its priority, 1 (low) to 99 (`SCHED_RR`).
     RoundRobin(u8),
-    /// Real-time, by deadline (`SCHED_DEADLINE`); it can be read and put back, but not asked for
+    /// Real-time, by deadline (`SCHED_DEADLINE`); it can be read and put back, but not requested
     /// here.
     Deadline,
-    /// A class that has no name here, by the kernel's number; it can be read and put back, but not
-    /// asked for.
+    /// A class without a name in this crate, by the kernel's number; it can be read and put back,
+    /// but not requested.
     Unnamed(u32),
 }
 
@@ -63,8 +63,7 @@ impl SchedulingClass {
         matches!(self, Self::Fifo(_) | Self::RoundRobin(_) | Self::Deadline)
     }
 
-    /// Whether the class can be asked for: its priority is one that it has, and it is not one that
-    /// is only read.
+    /// Checks that the class can be requested: it is not read-only, and its priority is in range.
     pub(super) fn check(self) -> Result<(), BindError> {
         match self {
             Self::Fifo(priority) | Self::RoundRobin(priority) if !(1..=99).contains(&priority) => {

@@ -5,7 +5,7 @@ use crate::kernel_files::status_field;
 use rails_topo::{CpuId, NodeId};
 use std::time::Duration;
 
-/// The fields of `stat` that are of use here (proc_pid_stat(5)); times are in clock ticks.
+/// The used fields of `stat` (proc_pid_stat(5)); times are in clock ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
     pub(super) minor_faults: u64,
@@ -41,7 +41,7 @@ pub(super) fn parse_stat(stat: &str) -> Option<Stat> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace();
     let mut next_field = 3;
-    // The number of fields to skip is known because they are asked for in ascending order.
+    // Fields are read in ascending order, so the number of fields to skip is known.
     let mut field = |number: usize| {
         let text = fields.nth(number - next_field);
         next_field = number + 1;
@@ -108,7 +108,7 @@ pub(super) fn parse_sched(text: &str) -> Sched {
         }
     }
     sched.switches = voluntary.zip(involuntary);
-    // Without a scan nothing was ever measured, and the zeros mean nothing.
+    // Without a scan the kernel has measured nothing, and the zeros are no figures.
     if let (1.., Some(pages_migrated), Some(current)) = (scans, pages_migrated, current)
         && !by_node.is_empty()
     {

@@ -24,27 +24,28 @@ pub struct CpuHistory {
     moves_seen: u64,
 }
 
-/// The evidence of a history for a thread's stay within a set of CPUs.
+/// The evidence of a history on whether a thread stayed within a set of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whereabouts {
-    /// The thread was within at every reading, and did not move unseen.
+    /// Every reading saw the thread within the set, and it made no unseen moves.
     Within,
-    /// The thread was within at every reading, and moved unseen in between, or may have, to unknown
-    /// CPUs. That is no evidence against a binding whose affinity reads back unchanged.
+    /// Every reading saw the thread within the set, but it made, or may have made, unseen moves in
+    /// between, to unknown CPUs. That is no evidence against a binding whose affinity reads back
+    /// unchanged.
     WithinWhenSeen {
         /// The number of unseen moves; `None` if the kernel does not count moves.
         unseen: Option<u64>,
     },
-    /// The thread was seen on these CPUs outside.
+    /// Readings saw the thread on these CPUs outside the set.
     Outside(CpuSet),
 }
 
 impl CpuHistory {
-    /// A history that begins with a reading, taken at `at` on any clock that goes forward.
+    /// A history that begins with a reading, taken at `at` of any monotonic clock.
     ///
-    /// A thread that has not yet run since it was bound may be seen on its former CPU: begin when
-    /// it has.
+    /// A thread that has not run since it was bound may still show its former CPU: begin after it
+    /// has run.
     pub fn begin(at: Duration, usage: ThreadUsage) -> Self {
         let seen = BTreeMap::from([(usage.last_cpu, 1)]);
         Self { first: usage.clone(), last: usage, began_at: at, ended_at: at, seen, moves_seen: 0 }

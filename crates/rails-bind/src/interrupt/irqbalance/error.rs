@@ -3,7 +3,7 @@
 use crate::thread::Tid;
 use std::{io, path::PathBuf};
 
-/// irqbalance cannot be found or cannot be told to leave interrupts alone.
+/// The error of finding irqbalance, or of banning interrupts there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BalancerError {
@@ -19,7 +19,7 @@ pub enum BalancerError {
     /// No visible process is irqbalance, and some processes are hidden.
     #[error("whether irqbalance runs cannot be seen: {why}")]
     Hidden {
-        /// Why processes are hidden.
+        /// The reason why processes are hidden.
         why: &'static str,
     },
 

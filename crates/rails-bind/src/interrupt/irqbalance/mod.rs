@@ -1,4 +1,4 @@
-//! irqbalance, a daemon that moves interrupts: find it, and have it leave some interrupts alone.
+//! irqbalance, a daemon that moves interrupts: finding it, and banning interrupts from it.
 //!
 //! irqbalance looks at all interrupts every ten seconds, and moves those that no ban names.
 //! [`heed`] adjusts changes of interrupts to that.

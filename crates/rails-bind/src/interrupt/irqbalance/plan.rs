@@ -5,8 +5,8 @@ use crate::settings::{Change, Setting};
 use serde::{Deserialize, Serialize};
 use std::{fmt, path::Path};
 
-/// The way to keep interrupts where they are put, by whether irqbalance runs. Its text states the
-/// reason.
+/// The way to keep interrupts in place while irqbalance runs or not. The text of the plan states
+/// the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum BalancerPlan {
@@ -18,8 +18,8 @@ pub enum BalancerPlan {
     Follow,
 }
 
-/// Adjusts changes to a running irqbalance: bans come before them, or, if irqbalance cannot be
-/// told, the changes of interrupts are left out.
+/// Adjusts changes to a running irqbalance: bans come before them, or, if irqbalance accepts no
+/// bans, the changes of interrupts are left out.
 ///
 /// # Errors
 /// As [`Balancer::find`].

@@ -1,9 +1,9 @@
 //! The journal: the record of each change, written before the change, for the process that has to
 //! put it back.
 //!
-//! A folder with one record (a JSON file) per guard, which has the progress of each change. Its
-//! owner holds a lock on the record for as long as it lives; the kernel takes the lock back however
-//! the owner ends, so a record without a lock is a dead process's.
+//! A folder has one record (a JSON file) per guard, with the progress of each change. The owner
+//! locks the record while it lives; the kernel drops the lock when the owner ends in any way, so a
+//! record without a lock belongs to a dead process.
 
 mod file_lock;
 mod record;
@@ -38,7 +38,7 @@ pub enum Undo {
     AbandonedAndKept,
 }
 
-/// A setting of a record that was undone, or was to be.
+/// The result of undoing one setting of a record.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Undone {
@@ -50,7 +50,7 @@ pub struct Undone {
     pub outcome: PutBack,
 }
 
-/// A journal that could not be read or written.
+/// The error of reading or writing a journal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -74,8 +74,8 @@ pub enum JournalError {
         source: io::Error,
     },
 
-    /// Others could put records there, and undoing carries a record out with the privileges of its
-    /// caller.
+    /// Others could put records there, and undoing writes a record's values with the privileges of
+    /// its caller.
     #[error("{} cannot hold a journal: others can write to it (user {owner}, mode {mode:03o})", path.display())]
     OpenToOthers {
         /// The folder.
@@ -86,14 +86,14 @@ pub enum JournalError {
         mode: u32,
     },
 
-    /// Another process is changing settings, and does not come to an end: it may have been stopped.
+    /// Another process is changing settings and does not finish: it may have been stopped.
     #[error("another process has been holding {} for {} s; it may have been stopped", path.display(), PATIENCE.as_secs())]
     Busy {
         /// The lock (`fuser FILE` says whose).
         path: PathBuf,
     },
 
-    /// A record that cannot be read; no change is made while it lies there.
+    /// A record cannot be read; no change is made while it exists.
     #[error("{} is no record of the journal; look at it, and remove it", path.display())]
     Malformed {
         /// The record.
@@ -109,7 +109,7 @@ impl Journal {
     pub const MACHINE: &str = "/run/rails";
 
     /// The machine's journal, [`Journal::MACHINE`]; for a user who may not write there,
-    /// `$XDG_RUNTIME_DIR/rails`. A reboot removes both, and the settings too. A relative
+    /// `$XDG_RUNTIME_DIR/rails`. A reboot removes both, and resets the settings. A relative
     /// `XDG_RUNTIME_DIR` is ignored, as its specification demands.
     ///
     /// # Errors
@@ -128,13 +128,14 @@ impl Journal {
     }
 
     /// The journal in this folder, which is made if it does not exist. This process must be able to
-    /// write to it, and of other users only user 0 may; the folders above it are not checked.
+    /// write to the folder, and no other user but user 0; the folders above it are not checked.
     ///
     /// # Errors
     /// [`JournalError::File`], [`JournalError::OpenToOthers`].
     pub fn at(folder: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let journal = Self { folder: folder.into() };
-        // Any process that can open a file can lock it, even for reading only, and so keep all others out.
+        // The mode keeps others from opening a file: a process that can open one, even for reading,
+        // can lock it and keep all others out.
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&journal.folder);
         made.map_err(|source| file_error("make", &journal.folder, source))?;
         journal.lock_file()?;
@@ -160,8 +161,8 @@ impl Journal {
     /// that another program has changed since, stay; with `force` the latter are put back too.
     ///
     /// # Errors
-    /// [`JournalError`]; that a setting could not be put back is no error here but its
-    /// [`Undone::outcome`], and its record stays.
+    /// [`JournalError`]; a setting that could not be put back is no error: its [`Undone::outcome`]
+    /// says so, and its record stays.
     pub fn undo(&self, host: &Host, which: Undo, force: bool) -> Result<Vec<Undone>, JournalError> {
         self.session()?.undo(host, which, force)
     }
@@ -197,7 +198,7 @@ impl Journal {
             .map_err(|source| file_error("open", &path, source))
     }
 
-    /// Fails if another user than this one and user 0 could put records there.
+    /// Fails if a user other than this one and user 0 could put records there.
     fn is_ours_alone(&self) -> Result<(), JournalError> {
         let path = &self.folder;
         let folder = fs::metadata(path).map_err(|source| file_error("look at", path, source))?;
@@ -210,7 +211,7 @@ impl Journal {
     }
 }
 
-/// The living process that holds a record.
+/// A living process that holds a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LiveHolder {
     /// The process's number, in its own PID namespace.
@@ -228,7 +229,8 @@ pub(super) struct Session<'a> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // A forked child has the file open too; unlocking lets go for both, while closing does not.
+        // A forked child has the file open too; unlocking frees the lock for both, closing does
+        // not.
         let _ = file_lock::unlock(&self.lock);
     }
 }
@@ -244,7 +246,7 @@ impl Session<'_> {
                 continue;
             }
             if found.document.boot != record::boot_id() {
-                // The machine has been started anew since, and its settings with it.
+                // The machine has been rebooted since, which has reset its settings.
                 open.remove()?;
                 continue;
             }
@@ -284,7 +286,7 @@ impl Session<'_> {
         Ok(live)
     }
 
-    /// Writes a record down, and holds it.
+    /// Writes a new record, and locks it.
     pub(super) fn begin(
         &self,
         entries: impl IntoIterator<Item = (Setting, Value, Value)>,
@@ -314,11 +316,11 @@ fn file_error(call: &'static str, path: &Path, source: io::Error) -> JournalErro
 }
 
 const LOCK: &str = "lock";
-/// To change settings takes milliseconds, to move the memory of a large process seconds.
+/// Changing settings takes milliseconds, moving the memory of a large process seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
-/// For [`crate::fuzzing`]: a record that can be read is written as one that reads the same, and can
+/// For [`crate::fuzzing`]: a record that can be read is written so that it reads the same, and can
 /// be shown.
 #[cfg(feature = "fuzzing")]
 pub(super) fn fuzz(bytes: &[u8]) {

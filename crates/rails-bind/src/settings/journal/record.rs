@@ -28,21 +28,21 @@ pub struct Owner {
     pub command: String,
 }
 
-/// The text of a record.
+/// The contents of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Record {
     /// The record's owner.
     pub owner: Owner,
-    /// Whether the owner lives and will put the changes back itself.
+    /// Whether the owner lives, and will put the changes back itself.
     pub is_live: bool,
-    /// Whether the owner meant the changes to stay.
+    /// Whether the owner kept the changes.
     pub is_kept: bool,
     /// The changes: the former and the requested value of each setting.
     pub changes: Vec<(Value, Change)>,
 }
 
-/// A record as it lies on the disk.
+/// A record in its file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Document {
     /// The boot that the settings belong to (`/proc/sys/kernel/random/boot_id`).
@@ -56,7 +56,7 @@ pub(super) struct Document {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) document: Document,
-    /// The record itself, held by this process from here on; `None` if its owner holds it.
+    /// The record, locked by this process; `None` if its owner holds it.
     pub(super) abandoned: Option<Held>,
 }
 
@@ -83,12 +83,12 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Puts another text in the record's place, in one step, and holds that.
+    /// Replaces the record's text in one step, and locks the new file.
     pub(super) fn rewrite(&mut self, document: &Document) -> Result<(), JournalError> {
         let beside = self.path.with_extension("new");
         let failed = |call| move |source| (call, source);
         let write = || {
-            // A killed process may have left a file there, which has no owner.
+            // A killed process may have left an unlocked file there.
             match fs::remove_file(&beside) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(("remove", source)),
                 _ => {}
@@ -115,12 +115,13 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // A forked child has the file open too; unlocking lets go for both, while closing does not.
+        // A forked child has the file open too; unlocking frees the lock for both, closing does
+        // not.
         let _ = file_lock::unlock(&self.lock);
     }
 }
 
-/// A record of this process, held until it is dropped.
+/// A record of this process, locked until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenRecord {
     held: Held,
@@ -157,15 +158,15 @@ impl OpenRecord {
         &self.document.entries
     }
 
-    /// The setting is changed next. The record says so at once, together with the values
-    /// [`made`](Self::made) of the settings before it.
+    /// Records that the setting is changed next, together with the values [`made`](Self::made) of
+    /// the settings before it.
     pub(crate) fn begin(&mut self, setting: &Setting) -> Result<(), JournalError> {
         self.advance(setting, Progress::Changing, None);
         self.settle()
     }
 
-    /// The value that the kernel made of the request, to be written with the next change that
-    /// [begins](Self::begin), or when the record [settles](Self::settle).
+    /// Notes the value that the kernel made of the request, which is written with the next change
+    /// that [begins](Self::begin), or when the record [settles](Self::settle).
     pub(crate) fn made(&mut self, setting: &Setting, got: &Value) {
         self.advance(setting, Progress::Made, Some(got));
     }
@@ -180,8 +181,7 @@ impl OpenRecord {
         }
     }
 
-    /// Leaves out a setting that was not changed: it is not ours to put back, and others may change
-    /// it.
+    /// Removes a setting that was not changed: it must not be put back, and others may change it.
     pub(crate) fn forget(&mut self, setting: &Setting) {
         self.document.entries.retain(|entry| entry.setting != *setting);
         self.is_written = false;
@@ -196,13 +196,13 @@ impl OpenRecord {
         Ok(())
     }
 
-    /// Leaves only these changes to be put back; with none left the record is removed.
+    /// Keeps only these changes for putting back; without any the record is removed.
     pub(crate) fn leave(&mut self, entries: Vec<Entry>) -> Result<(), JournalError> {
         self.document.entries = entries;
         if self.document.entries.is_empty() { self.held.remove() } else { self.held.rewrite(&self.document) }
     }
 
-    /// From here on the record has no owner, and its changes stay.
+    /// Gives the record up: it has no owner from here on, and its changes stay.
     pub(crate) fn keep(mut self) -> Result<(), JournalError> {
         if self.document.entries.is_empty() {
             return self.held.remove();
@@ -220,9 +220,8 @@ fn record_id(folder: &File, sequence: u64) -> io::Result<RecordId> {
     Ok((folder.dev(), folder.ino(), sequence))
 }
 
-/// A record that this process holds, until this is dropped. The lock on a record says that a
-/// process holds it, and not whether that is this one; nor does the number of its process, which
-/// another PID namespace may have too.
+/// A mark that this process holds a record, until it is dropped. The lock on a record does not say
+/// which process holds it; nor does the process number, which another PID namespace may have too.
 #[derive(Debug)]
 struct OwnRecord(RecordId);
 

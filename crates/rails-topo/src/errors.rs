@@ -9,7 +9,7 @@ pub enum DetectError {
     /// The kernel's files could not be read.
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
-    /// The environment has hwloc describe another machine than this one.
+    /// The environment makes hwloc describe another machine than this one.
     #[error(
         "hwloc describes another machine than this one: unset HWLOC_XMLFILE, HWLOC_SYNTHETIC, HWLOC_FSROOT and \
          HWLOC_COMPONENTS"
@@ -132,7 +132,7 @@ pub enum CaptureError {
         /// The answer of the operating system.
         source: io::Error,
     },
-    /// The file is no capture, or one that is not taken.
+    /// The file is no capture, or a capture that is refused.
     #[error("`{path}` cannot be replayed", path = path.display())]
     Invalid {
         /// The file.
@@ -178,19 +178,19 @@ pub enum CaptureFault {
         /// The version that can be read.
         known: u32,
     },
-    /// The archive unpacks to more bytes than may be.
+    /// The archive unpacks to more bytes than the limit.
     #[error("it unpacks to more than {limit} bytes")]
     TooLarge {
-        /// The most there may be.
+        /// The limit.
         limit: u64,
     },
-    /// The archive has more entries than may be.
+    /// The archive has more entries than the limit.
     #[error("it has more than {limit} entries")]
     TooManyEntries {
-        /// The most there may be.
+        /// The limit.
         limit: usize,
     },
-    /// An entry of the capture is not taken.
+    /// An entry of the capture is refused.
     #[error("its entry `{entry}` is not taken: {reason}")]
     Entry {
         /// The entry's path.
@@ -200,7 +200,7 @@ pub enum CaptureFault {
     },
 }
 
-/// A synthetic description is not one.
+/// A synthetic description is malformed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyntheticError {
@@ -222,7 +222,7 @@ pub enum SyntheticError {
         /// The level.
         level: &'static str,
     },
-    /// A level below one that it holds.
+    /// A level stands below a level that it contains.
     #[error("the level `{inner}` holds no `{outer}`")]
     Order {
         /// The level that came first.
@@ -233,16 +233,16 @@ pub enum SyntheticError {
     /// The last level is not `pu`.
     #[error("the last level must be pu, as in core:4 pu:2")]
     NoPus,
-    /// More PUs than a description may make.
+    /// The description makes more PUs than the limit.
     #[error("more than {limit} PUs")]
     TooLarge {
-        /// The most there may be.
+        /// The limit.
         limit: u32,
     },
-    /// More NUMA nodes than a description may make.
+    /// The description makes more NUMA nodes than the limit.
     #[error("more than {limit} NUMA nodes")]
     TooManyNodes {
-        /// The most there may be.
+        /// The limit.
         limit: u32,
     },
     /// Two interfaces of one name.

@@ -61,7 +61,7 @@ impl<'a> Iterator for InterruptLines<'a> {
 }
 
 impl<'a> InterruptLine<'a> {
-    /// The number of times that each CPU has served it, since the machine was started or the
+    /// The number of times that each CPU has served the interrupt, since the boot or since the
     /// interrupt was made.
     pub fn counts(&self) -> impl Iterator<Item = u64> + 'a {
         // `parse` has seen that they are numbers.

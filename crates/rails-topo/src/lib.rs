@@ -48,8 +48,7 @@
 //! - The crate writes nothing, not even to `/sys`, and binds no thread, not even for a moment.
 //! - Unknown facts stay unknown. A node of -1 is not node 0, and a speed of -1 is no speed. A fact
 //!   that cannot be read, or that the CPUs in it contradict, is `None` or absent.
-//! - A captured machine cannot make the reader look outside its own tree, nor take memory without
-//!   bound.
+//! - A captured machine cannot make the reader look outside its own tree, or use unbounded memory.
 //! - There is no `unsafe` code.
 //!
 //! A model is of one moment: a CPU can go offline, a cpuset can shrink, and an interrupt can move

@@ -19,7 +19,7 @@ pub enum SavedError {
         /// The answer of the operating system.
         source: io::Error,
     },
-    /// The file begins as none of the kinds does.
+    /// The first bytes are those of no known kind.
     #[error(
         "`{path}` is no saved machine: neither a capture (.tar.gz), nor a model in JSON, nor hwloc XML, nor a folder",
         path = path.display()
@@ -79,7 +79,7 @@ impl SavedKind {
 }
 
 impl Topology {
-    /// Reads a saved machine of any [kind](SavedKind::of).
+    /// Reads a saved machine of any [kind](SavedKind).
     ///
     /// # Errors
     ///
@@ -110,5 +110,5 @@ fn captured(path: &Path) -> Result<Topology, CaptureError> {
 /// The bytes that decide the kind; white space may come first.
 const LOOKED_AT: u64 = 4096;
 
-/// RFC 1952, 2.3.1.
+/// The first bytes of a gzip file (RFC 1952, 2.3.1).
 const GZIP: [u8; 2] = [0x1f, 0x8b];

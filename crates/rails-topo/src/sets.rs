@@ -3,17 +3,17 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, marker::PhantomData, str::FromStr};
 
-/// The kernel's number of a PU (a hardware thread; Linux calls it a CPU).
+/// The kernel's number for a PU (a hardware thread; Linux calls it a CPU).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CpuId(#[serde(deserialize_with = "number_within_a_set")] pub u32);
 
-/// The kernel's number of a NUMA node.
+/// The kernel's number for a NUMA node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(#[serde(deserialize_with = "number_within_a_set")] pub u32);
 
-/// A set of CPUs. It grows as needed: no limit at 1,024.
+/// A set of CPUs, without a limit at 1,024.
 pub type CpuSet = IdSet<CpuId>;
 
 /// A set of NUMA nodes.
@@ -48,8 +48,8 @@ pub struct ParseSetError {
     pub reason: &'static str,
 }
 
-/// The largest number that is taken from text, in a set or alone, so that no hostile one can ask
-/// for memory without end.
+/// The largest number that is accepted from text, in a set or alone, so that hostile text cannot
+/// use unbounded memory.
 pub(crate) const LARGEST_PARSED: u32 = (1 << 20) - 1;
 
 impl Id for CpuId {
@@ -104,7 +104,7 @@ impl<T: Id> IdSet<T> {
         self.words[word] |= bit;
     }
 
-    /// Takes `id` out.
+    /// Removes `id`.
     pub fn remove(&mut self, id: T) {
         let (word, bit) = position(id);
         if let Some(word) = self.words.get_mut(word) {
@@ -179,7 +179,7 @@ impl<T: Id> IdSet<T> {
         &self.words
     }
 
-    /// The set that such a mask stands for.
+    /// The set of a mask of that layout.
     pub fn from_words(words: impl Into<Vec<u64>>) -> Self {
         let mut set = Self { words: words.into(), of: PhantomData };
         set.trim();

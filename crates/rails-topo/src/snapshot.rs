@@ -18,7 +18,7 @@ pub enum SnapshotError {
         /// The answer of the operating system.
         source: io::Error,
     },
-    /// The file is no JSON, or of something else.
+    /// The file is not JSON, or the JSON is no model.
     #[error("`{path}` is no model of a machine", path = path.display())]
     NotAModel {
         /// The file.

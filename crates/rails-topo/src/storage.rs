@@ -23,7 +23,7 @@ pub struct Storage {
     pub disks: Vec<String>,
 }
 
-/// No disk is known to hold a file.
+/// The reason why no disk is known to hold a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
@@ -70,9 +70,8 @@ impl Storage {
     /// The disks that hold a file or a folder of this machine, or a block device (`/dev/nvme0n1`)
     /// and its disks.
     ///
-    /// The answer is the file system's device (`st_dev`) where that is a block device, and that of
-    /// its mount for btrfs, whose further devices are left out. The backing file of a loop
-    /// device is not looked at.
+    /// The device is the file system's (`st_dev`) if that is a block device, and the mount's for
+    /// btrfs, whose further devices are left out. The backing file of a loop device is ignored.
     ///
     /// ```no_run
     /// use rails_topo::Storage;

@@ -7,7 +7,7 @@ use crate::{
 use std::collections::BTreeSet;
 
 impl Topology {
-    /// The machine of that description, with these interfaces; it needs no hwloc.
+    /// The machine of that description, with these interfaces. Needs no hwloc.
     ///
     /// A description is a list of levels from the outermost to the innermost, each with its number
     /// in one of the level before: `package:2 numa:1 l3:1 core:4 pu:2` has two packages of
@@ -29,7 +29,7 @@ impl Topology {
         let (packages, dies) = (of(Level::Package), of(Level::Die));
         let per_package = |level| (of(level).len() / packages.len().max(1)).max(1) as u32;
         let (cores_per_package, dies_per_package) = (per_package(Level::Core), per_package(Level::Die));
-        // A die that is a whole package is none of its own, as in the readers.
+        // A die that is a whole package is left out, as in the readers.
         let dies = if dies.len() == packages.len() { Vec::new() } else { dies };
         let nodes: Vec<NumaNode> = numbered(of(Level::Numa))
             .map(|(number, cpus)| NumaNode {
@@ -155,7 +155,7 @@ fn levels(description: &str) -> Result<Vec<(Level, u32)>, SyntheticError> {
     }
 }
 
-/// The PUs of each object of a level; numbering depth first makes them ranges of equal length.
+/// The PUs of each object of a level: ranges of equal length, since PUs are numbered depth first.
 fn sets(levels: &[(Level, u32)], level: Level) -> Vec<CpuSet> {
     let total = |wanted| levels.iter().find(|(level, _)| *level == wanted).map(|(_, total)| *total);
     let (Some(objects), Some(pus)) = (total(level), total(Level::Pu)) else { return Vec::new() };
@@ -185,11 +185,10 @@ fn distances(nodes: &[NumaNode]) -> Option<Distances> {
 
 const CACHES: [Level; 3] = [Level::L3, Level::L2, Level::L1];
 
-/// Enough for any machine of today, and little enough that a description cannot ask for memory
-/// without end.
+/// Enough for any machine of today; a bound, so that a description cannot use unbounded memory.
 const MAX_PUS: u32 = 4096;
-/// The most that Linux is built for (`CONFIG_NODES_SHIFT` is at most 10); there is a distance
-/// between any two.
+/// The maximum of Linux (`CONFIG_NODES_SHIFT` is at most 10); memory grows with the square, for the
+/// distances.
 const MAX_NODES: u32 = 1024;
 
 #[cfg(test)]

@@ -14,12 +14,12 @@ pub struct Bandwidth(u64);
 pub struct DataSize(u64);
 
 impl Bandwidth {
-    /// That many bits per second.
+    /// A rate of `bits` per second.
     pub const fn bits_per_second(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// That many megabits (10^6 bits) per second, the unit of `/sys/class/net/*/speed`.
+    /// A rate of `megabits` (10^6 bits) per second, the unit of `/sys/class/net/*/speed`.
     pub const fn mbps(megabits: u64) -> Self {
         Self(megabits * 1_000_000)
     }
@@ -31,7 +31,7 @@ impl Bandwidth {
 }
 
 impl DataSize {
-    /// That many bytes.
+    /// A size of `bytes`.
     pub const fn bytes(bytes: u64) -> Self {
         Self(bytes)
     }
@@ -66,13 +66,13 @@ pub enum ParseQuantityError {
         /// The whole text.
         text: String,
     },
-    /// No such unit of size.
+    /// The text behind the number is no unit of size.
     #[error("`{unit}` is no unit of size; try B, KiB, MiB, GiB, kB, MB or GB")]
     NoUnitOfSize {
         /// The text behind the number.
         unit: String,
     },
-    /// No such unit of rate, or none at all.
+    /// The text has no unit of rate, or an unknown one.
     #[error("`{text}` has no unit of rate; try kbit, Mbit or Gbit (a second)")]
     NoUnitOfRate {
         /// The whole text.
@@ -144,7 +144,7 @@ fn scale_up(text: &str, number: &str, scale: u64) -> Result<u64, ParseQuantityEr
     }
     let fraction: f64 = number.parse().map_err(|_| ParseQuantityError::NoNumber { text: text.to_owned() })?;
     let value = fraction * scale as f64;
-    // Above 2^53 a fraction of a unit cannot be told from its neighbours.
+    // Above 2^53, `f64` does not represent every whole number.
     if value < (1_u64 << 53) as f64 { Ok(value.round() as u64) } else { Err(out_of_range()) }
 }
 

@@ -10,8 +10,8 @@ impl Topology {
     /// unknown. The locality of an interface is its first ancestor that is no I/O object; if
     /// that is the whole of a machine with several nodes, it is unknown.
     ///
-    /// The installed hwloc parses the file, and trusts it: some damaged files crash the process in
-    /// its C code (seen with 2.9.0, whose own `lstopo` crashes too). Read a file of unknown
+    /// The installed hwloc parses and trusts the file: some damaged files crash the process in
+    /// hwloc's C code (seen with 2.9.0, whose own `lstopo` crashes too). Read a file of unknown
     /// origin in a process of its own.
     ///
     /// # Errors

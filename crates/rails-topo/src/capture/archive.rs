@@ -15,7 +15,7 @@ use std::{
 use tar::{Archive, EntryType, Header};
 
 impl Capture {
-    /// Writes the capture to a file; one that is there is written over.
+    /// Writes the capture to a file, and replaces one that exists.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Capture {
     ///
     /// # Errors
     ///
-    /// The errors of `to`.
+    /// The errors of the writer `to`.
     pub fn write(&self, to: impl Write) -> io::Result<()> {
         let mut archive = tar::Builder::new(GzEncoder::new(to, Compression::best()));
         let extra = serde_json::to_vec_pretty(&self.extra)?;
@@ -51,8 +51,8 @@ impl Capture {
         archive.into_inner()?.finish()?.flush()
     }
 
-    /// Reads the `.tar.gz` of a capture from any source: it takes no more than 256 MiB of contents
-    /// and 400,000 entries, and no link in it leads out of it.
+    /// Reads the `.tar.gz` of a capture from any source. The reader takes at most 256 MiB of
+    /// contents and 400,000 entries, and follows no link out of the capture.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl Capture {
 }
 
 impl Topology {
-    /// Reads a capture that [`Capture::save`] made. The kernel's files state all of it, with and
-    /// without the cargo feature `hwloc`.
+    /// Reads a capture that [`Capture::save`] made. All facts come from the kernel's files in the
+    /// capture, with and without the cargo feature `hwloc`.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ fn header(kind: EntryType, size: usize) -> Header {
 /// The limits of a capture.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// The most bytes that it may unpack to.
+    /// The bytes that a capture may unpack to.
     bytes: u64,
     entries: usize,
 }
@@ -165,7 +165,8 @@ fn read_tar(from: &mut impl Read, max_entries: usize) -> Result<Capture, Capture
     Ok(Capture { tree, extra: extra.ok_or(CaptureFault::NotACapture)? })
 }
 
-/// The path as the tree has it.
+/// The path as a [`Tree`] keeps it, without empty components and `.`; an error if it leads out of
+/// the tree.
 fn path_of(bytes: &[u8]) -> Result<String, CaptureFault> {
     let text = String::from_utf8_lossy(bytes);
     let refused = |reason| CaptureFault::Entry { entry: text.chars().take(100).collect(), reason };
@@ -196,7 +197,7 @@ fn read_extra(json: &[u8]) -> Result<Extra, CaptureFault> {
     serde_json::from_slice(json).map_err(failed)
 }
 
-/// Gives an error after so many bytes, however few they were packed into.
+/// A reader that fails after `left` unpacked bytes.
 struct Bounded<R> {
     inner: R,
     left: u64,
@@ -218,10 +219,10 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// The one entry that is no file of the kernel's, at the root beside `sys` and `proc`.
+/// The only entry that is not a file of the kernel, at the root beside `sys` and `proc`.
 const EXTRA: &str = "rails-capture.json";
 
-/// A machine of 2,048 CPUs has about 100,000 files, which a tar makes 100 MiB of.
+/// A machine of 2,048 CPUs has about 100,000 files, which make a tar of 100 MiB.
 const LIMITS: Limits = Limits { bytes: 256 << 20, entries: 400_000 };
 
 /// The longest path of Linux (PATH_MAX).

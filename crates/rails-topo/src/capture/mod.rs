@@ -27,12 +27,12 @@ use tree::Tree;
 /// (IPv4 addresses). Unpacked it is a folder for [`Topology::from_sysfs_root`] and for hwloc
 /// (`HWLOC_FSROOT`).
 ///
-/// # What it tells of a machine
+/// # Facts that a capture reveals
 ///
 /// A capture states the machine's **host name**, the **hardware addresses** of its interfaces,
 /// their **IP addresses**, the name of its cgroup, its mounts, and its processor, devices, drivers
-/// and kernel. It holds no serial numbers, no user data, and of processes the status of the
-/// capturing one alone. [`anonymous`](Self::anonymous) replaces names and addresses, and leaves the
+/// and kernel. A capture holds no serial numbers, no user data, and the status of no process but
+/// the capturing one. [`anonymous`](Self::anonymous) replaces names and addresses, and leaves the
 /// mounts out.
 ///
 /// ```no_run
@@ -89,9 +89,9 @@ impl Capture {
         Ok(Self { tree: kept.tree, extra: Extra { version: VERSION, addresses: None } })
     }
 
-    /// The captured machine: its allowed CPUs and nodes are those of the capturing process.
+    /// The captured machine, with the allowed CPUs and nodes of the capturing process.
     ///
-    /// [`Origin`] and errors call it `path`; nothing is read there.
+    /// [`Origin`] and errors name the machine by `path`; no file is read there.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Capture {
         Ok(topology)
     }
 
-    /// This capture as of a machine of another name, with other hardware and IP addresses.
+    /// This capture with another host name, and other hardware and IP addresses.
     ///
     /// Equal names get equal replacements, and addresses of one network stay in one network.
     /// Everything else stays: the names of the cgroup, of devices and of drivers too. The

@@ -38,7 +38,7 @@ impl<S: Source> Recorder<S> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The path without links of something that exists; the recorder keeps everything on the way.
+    /// The path, without links, of an entry that exists; the recorder keeps all entries on the way.
     fn trace(&self, path: &str, follow_last: bool) -> io::Result<String> {
         let link = |path: &str| match self.look(path)? {
             Entry::Link(target) => Ok(Some(target)),
@@ -47,7 +47,7 @@ impl<S: Source> Recorder<S> {
         without_links(path, follow_last, link)
     }
 
-    /// The entry at a path without links, but for the last component. A folder or a file comes
+    /// The entry at a path of which only the last component may be a link. A folder or a file comes
     /// without its contents.
     fn look(&self, path: &str) -> io::Result<Entry> {
         let known = self.kept().tree.at(path).map(|entry| match entry {
@@ -60,7 +60,7 @@ impl<S: Source> Recorder<S> {
                 let entry = match self.source.kind(path)? {
                     Kind::Folder => Entry::Folder(Default::default()),
                     Kind::Link => Entry::Link(self.source.link(path)?),
-                    // No reader opens a device or a pipe, so that it is as good as an empty file.
+                    // No reader opens a device or a pipe, so an empty file stands for it.
                     Kind::File | Kind::Other => Entry::File(Vec::new()),
                 };
                 self.keep(path, entry.clone());

@@ -8,7 +8,7 @@ use std::{
 
 /// The entries of a capture.
 ///
-/// Links may have any text: as in a folder, none leads out of the tree.
+/// Links may have any text: like a [`Source`] of a folder, the tree follows none out of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     entries: Entries,
@@ -21,16 +21,16 @@ pub(super) type Entries = BTreeMap<String, Entry>;
 pub(super) enum Entry {
     Folder(Entries),
     Link(String),
-    /// A plain file; an empty one was perhaps only seen, which is the same to every reader.
+    /// A plain file; empty also if the recorder saw it and no reader asked for its bytes.
     File(Vec<u8>),
 }
 
 /// The fault of an entry that cannot be put where it should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Misplaced {
-    /// Something in the middle of its path is no folder.
+    /// A component in the middle of the entry's path is no folder.
     BelowNoFolder,
-    /// There is something else already.
+    /// Another entry has the path.
     Taken,
 }
 
@@ -50,8 +50,8 @@ impl Tree {
         })
     }
 
-    /// Puts an entry at a path without links, into a folder that is there already. A folder may
-    /// come again, and a file of which only the beginning was there.
+    /// Puts an entry at a path without links, into a folder that exists. An empty folder leaves the
+    /// folder at its path as it is, and a file replaces its own beginning.
     pub(super) fn insert(&mut self, path: &str, entry: Entry) -> Result<(), Misplaced> {
         let mut folder = &mut self.entries;
         let mut name = path;
@@ -73,7 +73,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Changes the text of each file; `change` gets its path too.
+    /// Calls `edit` with the path and the bytes of each file.
     pub(super) fn edit_files(&mut self, edit: &mut dyn FnMut(&str, &mut Vec<u8>)) {
         edit_below(&mut self.entries, String::new(), edit);
     }

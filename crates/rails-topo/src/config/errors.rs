@@ -18,12 +18,12 @@ pub enum ConfigError {
         /// The answer of the operating system.
         source: io::Error,
     },
-    /// The file is longer than any that people write.
+    /// The file exceeds the limit of 256 KiB.
     #[error("`{path}` is longer than {limit} bytes", path = path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// The most bytes that it may have.
+        /// The bytes that a file may have.
         limit: u64,
     },
     /// The file has a fault.
@@ -44,7 +44,7 @@ pub struct Position {
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// The column in it, in characters from 1.
+    /// The column in the line, in characters from 1.
     pub column: usize,
     /// The key, from the outermost table down (`nic.eth0.node`); empty where there is none.
     pub key: String,
@@ -63,7 +63,7 @@ pub enum Problem {
         /// The kind of the device.
         kind: &'static str,
     },
-    /// A key is no device's address, or no node's number.
+    /// A key is not the address of a device, or not the number of a node.
     #[error("`{name}` is not {expected}")]
     BadName {
         /// The key.
@@ -90,16 +90,16 @@ pub enum Problem {
         /// The CPUs that are online.
         online: CpuSet,
     },
-    /// A list that must not be empty is.
+    /// A list is empty that must not be.
     #[error("the list is empty; leave an unknown list out")]
     Empty,
-    /// CPUs are named, and no figure for them.
+    /// CPUs are named without a figure for them.
     #[error("no figure is given")]
     NothingGiven,
     /// A lane is hidden, and has other facts as well.
     #[error("line {hidden} hides the interface, so its other facts have no use")]
     HiddenToo {
-        /// The line that hides it.
+        /// The line that hides the lane.
         hidden: usize,
     },
     /// A fact is given twice, with two values.
@@ -114,7 +114,7 @@ pub enum Problem {
         /// The key of the other place.
         other: String,
     },
-    /// The local CPUs of a device are none of its node's.
+    /// None of a device's local CPUs is on its node.
     #[error("none of CPUs {cpus} is on node {node} (line {line}), which has CPUs {of_node}")]
     NotOfNode {
         /// The CPUs.
@@ -126,10 +126,10 @@ pub enum Problem {
         /// The node's CPUs.
         of_node: CpuSet,
     },
-    /// A node's distance from itself.
+    /// The file gives a node's distance from itself.
     #[error("a node's distance from itself is 10 by definition")]
     DistanceToItself,
-    /// The machine gives no distances, and the files not all of them.
+    /// The machine gives no distances, and the files do not give all of them.
     #[error(
         "the machine gives no distances, so the files have to give all of them: that from node {from} to node {to} is missing"
     )]

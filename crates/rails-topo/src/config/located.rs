@@ -12,7 +12,7 @@ use toml::{
 /// Bytes of the file's text.
 pub(super) type Span = Range<usize>;
 
-/// A value, and where it stands. Two are equal where their values are.
+/// A value with its position. Two are equal if their values are.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Located<T>(Spanned<T>);

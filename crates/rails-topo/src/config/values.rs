@@ -10,10 +10,10 @@ pub(super) struct Text<T>(pub(super) T);
 
 /// A type whose values are text in a file.
 pub(super) trait FromText: Sized {
-    /// Reads on after "`text` is not".
+    /// The description of a good text, which continues "`text` is not".
     const EXPECTED: &'static str;
-    /// The text by a pattern of ECMA 262; the rest (CPUs that are there) is checked when a file is
-    /// read.
+    /// The form of the text, as a pattern of ECMA 262; all else (that the CPUs exist) is checked
+    /// when a file is read.
     #[cfg(test)]
     const PATTERN: &'static str;
 
@@ -158,7 +158,7 @@ impl<'de> Deserialize<'de> for Added {
 
 impl<'de> Deserialize<'de> for Distance {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Below 10 is reserved, and 255 is out of reach (ACPI 6.5, 5.2.17).
+        // Values below 10 are reserved, and 255 means unreachable (ACPI 6.5, 5.2.17).
         match u64::deserialize(deserializer)? {
             distance @ 10..=254 => Ok(Self(distance)),
             other => Err(de::Error::custom(format_args!("{other} is not a distance from 10 to 254"))),

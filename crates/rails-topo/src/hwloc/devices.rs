@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// The PCI functions, bridges among them.
 ///
-/// A file may describe two of the same address: where they contradict each other, nothing is known.
+/// A file may describe two of the same address: a fact in which they differ is unknown.
 pub(super) fn pci_devices(hwloc: &Hwloc) -> Vec<PciDevice> {
     let mut devices: BTreeMap<PciAddress, PciDevice> = BTreeMap::new();
     let objects = [ObjectType::Bridge, ObjectType::PCIDevice].map(|kind| hwloc.objects_with_type(kind));
@@ -38,7 +38,7 @@ pub(super) fn rdma_devices(hwloc: &Hwloc) -> Vec<RdmaDevice> {
     os_devices(hwloc, &[OSDeviceType::OpenFabrics]).into_iter().map(device).collect()
 }
 
-/// The graphics and computing devices, each once however many names it has.
+/// The graphics and computing devices, each once, also if it has several names.
 pub(super) fn gpus(hwloc: &Hwloc) -> Vec<Gpu> {
     let mut objects = os_devices(hwloc, &[OSDeviceType::GPU, OSDeviceType::CoProcessor]);
     // `:0.0` is a screen, and no name of a device.
@@ -91,7 +91,7 @@ fn pci_device(hwloc: &Hwloc, object: &TopologyObject) -> Option<PciDevice> {
     })
 }
 
-/// The facts that both descriptions have.
+/// The facts in which both descriptions agree.
 fn agreed(one: PciDevice, other: PciDevice) -> PciDevice {
     fn both<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<T> {
         if one == other { one } else { None }
@@ -134,7 +134,7 @@ fn buses(object: &TopologyObject) -> Option<PciBridge> {
     Some(PciBridge { secondary: buses.secondary_bus(), subordinate: buses.subordinate_bus() })
 }
 
-/// A bandwidth from GB/s, of 10^9 bytes; 0 is unknown, as a file's nonsense is.
+/// A bandwidth from GB/s, of 10^9 bytes; 0 and impossible values of a file are unknown.
 fn bandwidth(gigabytes: f32) -> Option<Bandwidth> {
     let bits = (f64::from(gigabytes) * 8e9).round();
     (1.0..1e18).contains(&bits).then(|| Bandwidth::bits_per_second(bits as u64))

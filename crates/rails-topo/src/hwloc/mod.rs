@@ -21,9 +21,9 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Replaces the facts from this machine's files that hwloc knows better.
 ///
-/// The kernel's files decide which objects exist: the online CPUs, and NUMA nodes at all (on a
-/// kernel without NUMA hwloc makes one up). Where hwloc fails, all facts are those of the files,
-/// and the origin says so.
+/// The kernel's files decide which objects exist: the online CPUs, and whether there are NUMA nodes
+/// (on a kernel without NUMA hwloc makes one up). Where hwloc fails, all facts are those of the
+/// files, and the origin says so.
 pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, DetectError> {
     let hwloc = match why_not(root).map_or_else(this_machine, |reason| Err(reason.into())) {
         Ok(hwloc) => hwloc,
@@ -57,15 +57,15 @@ pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, 
     Ok(topology.in_order())
 }
 
-/// Whether hwloc lacks CPUs that the kernel's files have, or nodes of CPUs: it leaves out files
-/// that it cannot open for want of descriptors. Nodes without CPUs, such as the memory of GPUs, it
-/// leaves out by itself.
+/// Whether hwloc lacks CPUs that the kernel's files have, or nodes of CPUs: hwloc leaves out files
+/// that it cannot open for lack of descriptors. It always leaves out nodes without CPUs, such as
+/// the memory of GPUs.
 fn is_cut(topology: &Topology, hwloc: &Hwloc, nodes: &[NumaNode]) -> bool {
     let lacks = |known: &NumaNode| !known.cpus.is_empty() && nodes.iter().all(|node| node.id != known.id);
     !topology.online_cpus.is_subset(&sets::cpus(&hwloc.cpuset())) || topology.nodes.iter().any(lacks)
 }
 
-/// The reason that hwloc cannot be asked for this machine; `None` where it can.
+/// The reason why hwloc cannot describe this machine; `None` if it can.
 ///
 /// hwloc would end the process: hwloc 2 asserts that a folder of nodes lists one (`list_sysfsnode`
 /// in its topology-linux.c). Without the folder of the CPUs it would make CPUs up.
@@ -142,8 +142,8 @@ fn fill_in(nic: &mut Nic, found: Nic, online: &CpuSet) {
 
 /// Takes the locality of a device from hwloc, if the kernel's files do not state it.
 ///
-/// hwloc attaches a device of unknown locality to the whole machine: such a locality does not turn
-/// the kernel's -1 into a node.
+/// hwloc attaches a device of unknown locality to the whole machine: that does not turn the
+/// kernel's -1 into a node.
 fn locate(
     (node, local_cpus): (&mut Option<NodeId>, &mut Option<CpuSet>),
     (found_node, found_cpus): (Option<NodeId>, Option<CpuSet>),
@@ -174,8 +174,8 @@ fn with_known(mut nodes: Vec<NumaNode>, known: &[NumaNode]) -> Vec<NumaNode> {
     nodes
 }
 
-/// Adds the name that computing libraries have for a device, and its model; or a device that the
-/// kernel's files do not have.
+/// Adds to a device the name that computing libraries have for it, and its model; or adds a device
+/// that the kernel's files lack.
 fn name_gpu(gpus: &mut Vec<Gpu>, found: Gpu, online: &CpuSet) {
     let same = |gpu: &&mut Gpu| gpu.name == found.name || (gpu.pci.is_some() && gpu.pci == found.pci);
     match gpus.iter_mut().find(same) {

@@ -28,7 +28,7 @@ pub(super) fn cpus_of(object: &TopologyObject) -> CpuSet {
 /// The locality of a device: its first ancestor that is no I/O object.
 ///
 /// hwloc attaches a device of unknown locality to the whole machine, so on a machine with several
-/// nodes that is unknown.
+/// nodes that ancestor means unknown.
 pub(super) fn locality(hwloc: &Hwloc, device: &TopologyObject) -> (Option<NodeId>, Option<CpuSet>) {
     let Some(ancestor) = device.first_non_io_ancestor() else { return (None, None) };
     let nodes = ancestor.nodeset().map(|bitmap| sets::node_set(&bitmap)).unwrap_or_default();

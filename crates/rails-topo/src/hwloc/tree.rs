@@ -53,9 +53,9 @@ pub(super) fn caches(hwloc: &Hwloc) -> Vec<Cache> {
 
 /// The nodes, by number.
 ///
-/// hwloc gives memory without CPUs the CPUs it is beside, which belong to an ordinary node too.
-/// Linux numbers ordinary nodes first, so among nodes that claim the same CPUs the lowest number
-/// keeps them.
+/// hwloc gives memory without CPUs the nearest CPUs, which belong to an ordinary node too. Linux
+/// numbers ordinary nodes first, so among nodes that claim the same CPUs the lowest number keeps
+/// them.
 pub(super) fn nodes(hwloc: &Hwloc) -> Vec<NumaNode> {
     let node = |object: &TopologyObject| {
         let bytes = match object.attributes() {

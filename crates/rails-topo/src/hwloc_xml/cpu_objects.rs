@@ -25,7 +25,7 @@ pub(super) fn machine(topology: &Topology) -> Object {
             objects.push((GROUP, Object::with_cpus("Group", None, cpus.clone())));
         }
     }
-    // Of two with the same CPUs the higher type is outside.
+    // Of two objects with the same CPUs the one of the higher type is outside.
     objects.sort_by_key(|(rank, object)| (Reverse(object.cpus.as_ref().map_or(0, CpuSet::len)), *rank));
     objects.into_iter().for_each(|(_, object)| machine.insert(object));
     let made_up = [NumaNode::of(NodeId(0), topology.online_cpus.clone())];
@@ -117,7 +117,7 @@ const INSTRUCTION_CACHES: [&str; 3] = ["L1iCache", "L2iCache", "L3iCache"];
 const GROUP: u8 = 0;
 const PACKAGE: u8 = 1;
 const DIE: u8 = 2;
-/// Less two for each level.
+/// The rank of a cache is this, less two for each level.
 const CACHE: u8 = 20;
 const CORE: u8 = 30;
 const PU: u8 = 31;

@@ -3,7 +3,7 @@
 use quick_xml::{Writer, events::BytesText};
 use std::io;
 
-/// An element, with a text or other elements in it.
+/// An element that contains a text or other elements.
 #[derive(Debug)]
 pub(super) struct Element {
     name: &'static str,

@@ -4,7 +4,7 @@ use super::object::Object;
 use crate::{CpuSet, NicKind, NodeId, PciAddress, PciDevice, Topology};
 use std::collections::BTreeMap;
 
-/// Hangs all devices onto the machine.
+/// Attaches all devices to the objects of the machine.
 pub(super) fn hang(topology: &Topology, machine: &mut Object) {
     let mut named = named(topology);
     named.iter_mut().for_each(|device| device.pci = device.pci.filter(|pci| pci.domain <= HIGHEST_DOMAIN));
@@ -62,8 +62,8 @@ fn named(topology: &Topology) -> Vec<Named> {
     nics.chain(rdma).chain(gpus).chain(blocks).collect()
 }
 
-/// The local CPUs of a device; if they are unknown, none, and the device is attached to the whole
-/// machine.
+/// The local CPUs of a device; empty if they are unknown, so that the device is attached to the
+/// whole machine.
 fn cpus_beside(topology: &Topology, local: &Option<CpuSet>, node: Option<NodeId>) -> CpuSet {
     let of_node = || topology.nodes.iter().find(|known| Some(known.id) == node).map(|node| node.cpus.clone());
     local.clone().or_else(of_node).unwrap_or_default()
@@ -98,8 +98,8 @@ impl Bus {
         Self { functions, below, named: BTreeMap::new() }
     }
 
-    /// The functions without one above, by domain, bus, and the CPUs that they are beside: each of
-    /// these is a host bridge's.
+    /// The functions without a bridge above them, by domain, bus and local CPUs: each group belongs
+    /// to a host bridge.
     fn roots(&self, topology: &Topology) -> Vec<((u32, u8, CpuSet), Vec<PciAddress>)> {
         let mut roots: Vec<((u32, u8, CpuSet), Vec<PciAddress>)> = Vec::new();
         for device in self.functions.values().filter(|device| parent(device, &self.functions).is_none()) {
@@ -119,7 +119,7 @@ impl Bus {
         bridge.map_or(address.bus, |bridge| bridge.subordinate.max(address.bus))
     }
 
-    /// A function with all that is below it; each is taken once.
+    /// A function and all functions below it, each of which is taken out once.
     fn function(&mut self, address: PciAddress, depth: u32) -> Object {
         let bridge = self.functions.get(&address).and_then(|device| device.bridge);
         let mut object = Object::io(if bridge.is_some() { "Bridge" } else { "PCIDev" });

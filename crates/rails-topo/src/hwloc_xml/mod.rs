@@ -16,12 +16,11 @@ impl Topology {
     /// hwloc; needs no hwloc.
     ///
     /// [`from_xml`](Self::from_xml) reads from it the same packages, dies, nodes, caches, cores,
-    /// distances, PCI functions, and interfaces with a device. The format has no room for
-    /// queues, interrupts, speeds and addresses of interfaces, virtual interfaces, sets that
-    /// lie partly in another one, and PCI domains above 0xffff. hwloc demands a node, so a
-    /// machine without nodes gets one; a node of unknown memory has none; and a node without CPUs
-    /// is attached to the whole machine, so that hwloc counts it among the nodes of every
-    /// object.
+    /// distances, PCI functions, and interfaces with a device. The format has no room for queues,
+    /// interrupts, speeds and addresses of interfaces, virtual interfaces, sets that lie partly in
+    /// another one, and PCI domains above 0xffff. hwloc demands a node, so a machine without nodes
+    /// gets one; a node of unknown memory is written without a size; and a node without CPUs is
+    /// attached to the whole machine, so that hwloc counts it among the nodes of every object.
     ///
     /// ```
     /// let machine = rails_topo::Topology::synthetic("package:2 numa:1 core:4 pu:2", vec![])?;

@@ -1,4 +1,4 @@
-//! Objects as hwloc has them: each in another one, by its CPUs.
+//! Objects as in hwloc: each in the smallest one that holds its CPUs.
 
 use super::element::Element;
 use crate::{CpuId, CpuSet, NodeSet};
@@ -6,15 +6,15 @@ use crate::{CpuId, CpuSet, NodeSet};
 /// One object and the objects in it.
 #[derive(Debug, Default)]
 pub(super) struct Object {
-    /// hwloc's name of its type.
+    /// hwloc's name for the object's type.
     pub(super) kind: &'static str,
-    /// The kernel's number of it.
+    /// The kernel's number for the object.
     pub(super) os_index: Option<u32>,
     /// `None` for I/O objects.
     pub(super) cpus: Option<CpuSet>,
     pub(super) nodes: NodeSet,
     pub(super) attributes: Vec<(&'static str, String)>,
-    /// Elements that stand before the objects in it.
+    /// Elements that stand before the inner objects.
     pub(super) inner: Vec<Element>,
     pub(super) memory: Vec<Object>,
     pub(super) children: Vec<Object>,
@@ -36,8 +36,8 @@ impl Object {
         self
     }
 
-    /// Puts an object into the smallest one that holds it; all larger ones must be in already. An
-    /// object that lies partly in another is dropped, because a tree has no room for it.
+    /// Puts an object into the smallest one that holds it, after all larger ones. An object that
+    /// lies partly in another is dropped, because a tree cannot hold it.
     pub(super) fn insert(&mut self, object: Object) {
         let Some(cpus) = &object.cpus else { return };
         let touched = |child: &Object| child.cpus.as_ref().is_some_and(|known| known.intersects(cpus));

@@ -5,8 +5,8 @@ use crate::{Interrupt, Nic};
 use std::{cell::OnceCell, collections::BTreeMap};
 
 impl Nic {
-    /// The role of `interrupt`, one of this NIC's: by its name, and by the way in which the driver
-    /// counts.
+    /// The role of `interrupt`, one of this NIC's, by its name and by the driver's way of
+    /// numbering.
     ///
     /// Beyond [`Interrupt::role`] this knows that
     /// - gve's notification blocks are those of the transmit queues first, then those of the
@@ -23,7 +23,7 @@ impl Nic {
     /// - a vector of the interface's own name is for all but the queues where these have vectors of
     ///   their own, and the only interrupt of a NIC is for everything.
     ///
-    /// For all interrupts at once [`interrupt_roles`](Nic::interrupt_roles) is faster.
+    /// [`interrupt_roles`](Nic::interrupt_roles) is faster for all interrupts at once.
     pub fn role_of(&self, interrupt: &Interrupt) -> InterruptRole {
         Counting::of(self).role(interrupt)
     }
@@ -36,8 +36,8 @@ impl Nic {
     }
 }
 
-/// The facts of a NIC's interrupts together. Each is computed on first use: the names of most
-/// drivers need none.
+/// Facts about all of a NIC's interrupts, each computed on first use: the names of most drivers
+/// need none.
 struct Counting<'a> {
     nic: &'a Nic,
     census: OnceCell<Census>,
@@ -45,16 +45,16 @@ struct Counting<'a> {
     lowest: OnceCell<BTreeMap<&'a str, u32>>,
 }
 
-/// The numbers of interrupts by the role that their own names give.
+/// Counts of interrupts, by the role that their own names give.
 #[derive(Default)]
 struct Census {
-    /// The role of queues that the names do not number.
+    /// Interrupts of unnumbered queues.
     shared: u32,
-    /// The role of a receive queue, with or without a transmit queue.
+    /// Interrupts of a receive queue, with or without a transmit queue.
     receiving: u32,
-    /// The role of a transmit queue, with or without a receive queue.
+    /// Interrupts of a transmit queue, with or without a receive queue.
     transmitting: u32,
-    /// The role of a transmit queue alone.
+    /// Interrupts of a transmit queue alone.
     only_transmitting: u32,
 }
 

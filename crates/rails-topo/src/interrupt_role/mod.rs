@@ -37,7 +37,7 @@ pub enum Direction {
 }
 
 impl InterruptRole {
-    /// The queue's index, if it serves one that is known.
+    /// The index of the interrupt's queue, if it is known.
     pub fn queue(self) -> Option<u32> {
         match self {
             Self::Queue { index, .. } => Some(index),
@@ -45,14 +45,14 @@ impl InterruptRole {
         }
     }
 
-    /// Whether packets raise it, be it known of which queue or not.
+    /// Whether the interrupt serves queues, known or unknown.
     pub fn serves_queues(self) -> bool {
         matches!(self, Self::Queue { .. } | Self::Queues(_))
     }
 }
 
 impl Interrupt {
-    /// The role by its own name alone.
+    /// The role by the interrupt's own name alone.
     ///
     /// Known are the names that the drivers mlx5, mlx4, ice, iavf, ixgbe, i40e, igb, igc, e1000e,
     /// idpf, bnxt, ena, gve, mana, virtio, vmxnet3, qede and cxgb4 give, and others that name

@@ -23,8 +23,8 @@ impl Nic {
 }
 
 impl Interrupt {
-    /// The CPUs that serve it, as far as is known: those that do (`effective`), else those that may
-    /// (`affinity`). `None` is unknown.
+    /// The CPUs that serve the interrupt: `effective` if it is known, else `affinity`. `None` is
+    /// unknown.
     pub fn cpus(&self) -> Option<&CpuSet> {
         self.effective.as_ref().or(self.affinity.as_ref())
     }
@@ -43,7 +43,7 @@ struct Direct {
     by_queue: BTreeMap<u32, Claim>,
     /// The interrupts of unknown queues.
     shared: Option<Claim>,
-    /// Whether there is one that may be of anything.
+    /// Whether an interrupt has an unknown role.
     has_unknown: bool,
 }
 
@@ -105,7 +105,8 @@ impl Claim {
     }
 }
 
-/// Whether the longest name of an interface in the name of an interrupt is another's than `own`.
+/// Whether the longest interface name within an interrupt's name is that of another interface than
+/// `own`.
 ///
 /// A vector's name with another interface's name in it states nothing: interfaces are renamed,
 /// interrupts are not.
@@ -122,7 +123,7 @@ fn is_of_another(interrupt: &str, own: &str, on_device: &BTreeSet<&str>) -> bool
     named.max_by_key(|part| (part.len(), *part == own)).is_some_and(|part| part != own)
 }
 
-/// No driver's name has more, and a name from a captured machine may be of any length.
+/// Names that drivers give have fewer words; a name from a captured machine may have any number.
 const MAX_WORDS: usize = 16;
 
 #[cfg(test)]

@@ -19,8 +19,8 @@ pub(super) struct Attachment {
 }
 
 impl Surroundings<'_> {
-    /// The node of a device; firmware that states none leaves -1, and a node that the machine does
-    /// not have is none.
+    /// The node of a device; `None` for firmware's -1, and for a node that the machine does not
+    /// have.
     pub(super) fn node(&self, root: &Root, device: &str) -> Option<NodeId> {
         let node = root.value::<u32>(&format!("{device}/numa_node")).map(NodeId)?;
         self.nodes.iter().any(|known| known.id == node).then_some(node)
@@ -38,7 +38,8 @@ impl Surroundings<'_> {
         (!says_nothing).then_some(cpus)
     }
 
-    /// The attachment of the device at that path: its PCI function's, or, without one, its own.
+    /// The attachment of the device at that path: that of its PCI function, or of the device itself
+    /// without one.
     pub(super) fn attachment(&self, root: &Root, device: &str) -> Attachment {
         let function = pci_function(device);
         let (folder, pci) = function.map_or((device.to_owned(), None), |(folder, pci)| (folder, Some(pci)));

@@ -17,7 +17,7 @@ pub(super) fn devices(root: &Root, machine: &Surroundings<'_>) -> Vec<BlockDevic
         let disk = path.rsplit('/').nth(1)?;
         let is_partition =
             names.binary_search_by(|known| known.as_str().cmp(disk)).is_ok() || file("partition").is_some();
-        // One of several ways to a disk: the kernel hides it and shows the disk.
+        // A path of a multipath disk: the kernel hides the path and shows the disk.
         let is_hidden = file("hidden").is_some_and(|hidden| hidden != "0");
         if is_partition || is_hidden {
             return None;
@@ -41,8 +41,7 @@ pub(super) fn devices(root: &Root, machine: &Surroundings<'_>) -> Vec<BlockDevic
     names.iter().filter_map(device).collect()
 }
 
-/// Without a PCI function (persistent memory) the device states the locality, and not the disk on
-/// it.
+/// Without a PCI function (persistent memory) the device below the disk states the locality.
 fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) -> Attachment {
     let attachment = machine.attachment(root, path);
     match attachment.pci {
@@ -52,7 +51,7 @@ fn of_device(root: &Root, machine: &Surroundings<'_>, name: &str, path: &str) ->
 }
 
 /// The attachment of an NVMe disk that may have several controllers (`nvme-subsys0/nvme0n1`,
-/// `nvme_core.multipath`): the common part of theirs.
+/// `nvme_core.multipath`): the facts that all of them share.
 fn of_controllers(root: &Root, machine: &Surroundings<'_>, disk: &str) -> Option<Attachment> {
     let (subsystem, _) = disk.split_once('/')?;
     let folder = format!("{NVME_SUBSYSTEMS}{subsystem}");

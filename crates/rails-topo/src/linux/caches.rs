@@ -20,7 +20,7 @@ pub(super) fn caches(root: &Root, cpus: &Cpus, cores: &[Core]) -> Vec<Cache> {
             let folder = format!("{folder}/index{index}");
             let Some(mut shared) = shared_with(root, &folder) else { continue };
             if shared.is_empty() {
-                // As on many Itaniums, where it is the core's own.
+                // Many Itaniums leave the mask of the core's own cache empty.
                 shared = core_of(cpu).map_or_else(|| CpuSet::single(cpu), |core| core.cpus.clone());
             }
             let key = (index, shared.intersection(&cpus.online));

@@ -15,7 +15,7 @@ pub(super) struct CpuInfo {
 /// The facts, by CPU.
 pub(super) type ByCpu = BTreeMap<CpuId, CpuInfo>;
 
-/// `/proc/cpuinfo` by CPU: a paragraph for each that runs, of lines `name : value`.
+/// `/proc/cpuinfo` by CPU: a paragraph of lines `name : value` for each online CPU.
 pub(super) fn read(root: &Root) -> ByCpu {
     let mut cpus = ByCpu::new();
     let mut current = None;

@@ -30,7 +30,7 @@ impl Cpus {
             root.numbered(CPUS, "cpu").into_iter().filter(|cpu| *cpu <= LARGEST_PARSED).map(CpuId).collect();
         let listed = root.value::<CpuSet>(&format!("{CPUS}/online")).filter(|cpus| !cpus.is_empty());
         let mut online = listed.unwrap_or_else(|| unlisted(root, &present));
-        // This process runs on one of them.
+        // This process runs on an online CPU, so a list without its CPUs is false.
         let is_true = |online: &CpuSet| Status::read(root).cpus.is_none_or(|own| own.intersects(online));
         if root.is_this_machine() && (online.is_empty() || !is_true(&online)) {
             online = without_their_folder(root);
@@ -118,7 +118,7 @@ fn siblings(root: &Root, cpus: &Cpus, names: &[&str]) -> Vec<CpuSet> {
     let mut served = 0;
     let mut told = Vec::new();
     for cpu in cpus.described.iter() {
-        // The name that served for the last CPU serves for this one: a machine runs one kernel.
+        // The name that the last CPU's folder has comes first: a machine runs one kernel.
         let order = std::iter::once(served).chain((0..names.len()).filter(|index| *index != served));
         let set = |index: usize| Some((index, set_in(root, &format!("{CPUS}/cpu{cpu}/topology/{}", names[index]))?));
         if let Some((index, set)) = order.into_iter().find_map(set) {
@@ -129,7 +129,7 @@ fn siblings(root: &Root, cpus: &Cpus, names: &[&str]) -> Vec<CpuSet> {
     believed(told).into_iter().map(|(cpus, _)| cpus).collect()
 }
 
-/// A list if the name ends so, else a mask.
+/// The set in a file: a list if the file's name ends in `_list`, else a mask.
 fn set_in(root: &Root, path: &str) -> Option<CpuSet> {
     if path.ends_with("_list") { root.value(path) } else { CpuSet::parse_mask(&root.text(path)?).ok() }
 }

@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-/// A folder that is not left.
+/// A folder that confines all paths.
 ///
 /// A captured tree may come from an attacker, and its symlinks may point anywhere: paths out of the
 /// root cannot be read (cap-std: `openat2` with `RESOLVE_BENEATH`).
@@ -24,7 +24,7 @@ impl Folder {
 
 impl Source for Folder {
     fn file(&self, path: &str, longest: u64) -> io::Result<Vec<u8>> {
-        // Opening a FIFO would wait for a writer for ever but for this flag.
+        // Without this flag, opening a FIFO would wait for a writer for ever.
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(nix::libc::O_NONBLOCK);
         let mut file = self.0.open_with(path, &options)?;
@@ -35,8 +35,8 @@ impl Source for Folder {
         let mut page = [0; PAGE];
         let read = file.read(&mut page[..PAGE.min(longest as usize)]).map_err(of_a_driver)?;
         let mut bytes = page[..read].to_vec();
-        // A machine has thousands of these files, and asking each for more than its only line takes its
-        // time.
+        // A machine has thousands of these files, and a second read of each, only to find its end,
+        // takes time.
         if read == PAGE || !path.starts_with("sys/") {
             file.take(longest - read as u64).read_to_end(&mut bytes).map_err(of_a_driver)?;
         }

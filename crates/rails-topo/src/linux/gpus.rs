@@ -7,7 +7,7 @@ use super::{
 use crate::Gpu;
 use std::collections::BTreeMap;
 
-/// The devices, each once however many names it has.
+/// The devices, each once, also if it has several names.
 pub(super) fn gpus(root: &Root, machine: &Surroundings<'_>) -> Vec<Gpu> {
     // The path of a device ends above the name of the class: `.../0000:3b:00.0/drm/card0`.
     let mut devices: BTreeMap<String, String> = BTreeMap::new();

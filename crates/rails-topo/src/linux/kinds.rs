@@ -41,8 +41,8 @@ fn unnamed(sets: Vec<CpuSet>) -> Option<Vec<Named>> {
     (sets.len() > 1).then(|| sets.into_iter().map(|cpus| (cpus, None)).collect())
 }
 
-/// Kinds by the units that count events, where each online CPU has exactly one; one set where all
-/// are alike.
+/// Kinds by performance counters (PMUs), if each online CPU has exactly one; one set if all are
+/// alike.
 fn by_counters(root: &Root, online: &CpuSet) -> Vec<Named> {
     let unit = |name: &'static str| {
         let cpus: CpuSet = root.value(&format!("sys/devices/{name}/cpus"))?;
@@ -63,8 +63,7 @@ fn by_capacity(figures: &Figures<'_>) -> Vec<CpuSet> {
 /// the highest.
 ///
 /// The highest frequency alone is different among cores that are alike, for some of them are better
-/// made ("favoured" or "preferred" cores). hwloc takes 10 % for the most that this makes, and so
-/// does this.
+/// made ("favoured" or "preferred" cores). hwloc allows 10 % for that, and so does this function.
 fn by_frequency(figures: &Figures<'_>) -> Vec<CpuSet> {
     let Some(highest) = figures.of_each::<u64>(MAX_FREQUENCY) else { return Vec::new() };
     let base: BTreeMap<CpuId, u64> = figures.of_each(BASE_FREQUENCY).unwrap_or_default().into_iter().collect();
@@ -73,7 +72,7 @@ fn by_frequency(figures: &Figures<'_>) -> Vec<CpuSet> {
         by_base.entry(base.get(&cpu)).or_default().push((cpu, highest));
     }
     let mut kinds: Vec<(u64, CpuSet)> = by_base.into_values().flat_map(apart).collect();
-    // The order among equals, by the frequency without boost, stays.
+    // Kinds of one highest frequency stay in the order of their frequency without boost.
     kinds.sort_by_key(|(highest, _)| *highest);
     kinds.into_iter().map(|(_, cpus)| cpus).collect()
 }
@@ -91,7 +90,7 @@ fn apart(figures: Vec<(CpuId, u64)>) -> Vec<(u64, CpuSet)> {
     sets
 }
 
-/// CPUs of one figure together.
+/// The CPUs of each figure.
 fn together<T: Ord>(figures: Vec<(CpuId, T)>) -> BTreeMap<T, CpuSet> {
     let mut sets: BTreeMap<T, CpuSet> = BTreeMap::new();
     for (cpu, figure) in figures {
@@ -107,19 +106,20 @@ struct Figures<'a> {
 }
 
 impl Figures<'_> {
-    /// The figure of each of the CPUs, or none. Where the first has none, the others are not asked.
+    /// The figure of each CPU; `None` if one has none. The function stops at the first file that is
+    /// missing.
     fn of_each<T: std::str::FromStr + PartialEq + From<u8>>(&self, file: &str) -> Option<Vec<(CpuId, T)>> {
         let figure = |cpu| Some((cpu, self.root.value::<T>(&format!("{CPUS}/cpu{cpu}/{file}"))?));
         self.cpus.iter().map(|cpu| figure(cpu).filter(|(_, figure)| *figure != T::from(0))).collect()
     }
 
-    /// The least of all.
+    /// The lowest figure; `None` if a CPU has none.
     fn least<T: std::str::FromStr + PartialEq + From<u8> + Ord>(&self, file: &str) -> Option<T> {
         self.of_each(file)?.into_iter().map(|(_, figure)| figure).min()
     }
 }
 
-/// The units that count the events of Intel's hybrid processors, those of the slowest cores first
+/// The PMUs of Intel's hybrid processors, those of the slowest cores first
 /// (Documentation/admin-guide/perf/intel-hybrid.rst in the kernel's sources).
 const COUNTERS: [&str; 3] = ["cpu_lowpower", "cpu_atom", "cpu_core"];
 

@@ -10,7 +10,7 @@ use crate::{PciBridge, PciLink};
 /// The first bytes of a function's configuration space.
 pub(super) struct PciConfig(Vec<u8>);
 
-/// A link as it is, and as it could be at most.
+/// The negotiated link, and the fastest possible one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Links {
     pub(super) negotiated: Option<PciLink>,

@@ -16,8 +16,8 @@ use std::{
 /// in memory.
 ///
 /// Every path is relative to it, and nothing outside it is read. A file that cannot be read is
-/// unknown, but for want of means ([`is_shortage`]), which says nothing of the machine:
-/// [`Root::check`] tells of it after the reading.
+/// unknown. A read that fails for lack of resources ([`is_shortage`]) says nothing about the
+/// machine: [`Root::check`] reports it after the reading.
 ///
 /// Every reading goes through the [`Source`], so that a capture holds all of it: a new way to read
 /// is a method of the source, or made of its methods.
@@ -27,8 +27,8 @@ pub(crate) struct Root {
     unread: Mutex<Option<Unread>>,
 }
 
-/// A file that could not be read for want of means, or, without one, the kernel's list of
-/// interfaces.
+/// A file, or the kernel's list of interfaces if `file` is `None`, that could not be read for lack
+/// of resources.
 struct Unread {
     file: Option<String>,
     error: io::Error,
@@ -50,18 +50,17 @@ impl Root {
         Ok(Self { is_this_machine: true, ..Self::of(folder) })
     }
 
-    /// A view of this root, for a reading that is checked by itself.
+    /// A second handle of this root, whose reads are checked apart.
     #[cfg(feature = "monitor")]
     pub(crate) fn again(&self) -> Self {
         Self { source: Arc::clone(&self.source), is_this_machine: self.is_this_machine, unread: Mutex::default() }
     }
 
-    /// Whether all that was read so far was read for certain; errors call the root `path`.
+    /// Fails if a read so far failed for lack of resources; errors name the root by `path`.
     ///
     /// # Errors
     ///
-    /// [`SysfsError::Unread`] and [`SysfsError::Interfaces`], once for the first that could not be
-    /// read.
+    /// [`SysfsError::Unread`] and [`SysfsError::Interfaces`], once, for the first failed read.
     pub(crate) fn check(&self, path: &Path) -> Result<(), SysfsError> {
         match self.unread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(Unread { file: Some(file), error }) => {
@@ -72,7 +71,7 @@ impl Root {
         }
     }
 
-    /// The answer, if it is one; `file` is `None` for the kernel's list of interfaces.
+    /// The answer, or `None` for an error; `file` is `None` for the kernel's list of interfaces.
     pub(crate) fn answer<T>(&self, file: Option<&str>, answer: io::Result<T>) -> Option<T> {
         let note = |error: io::Error| {
             if is_shortage(&error) {
@@ -102,7 +101,7 @@ impl Root {
         (!text.is_empty()).then(|| text.to_owned())
     }
 
-    /// The file's first bytes, at most so many.
+    /// The file's first bytes, `longest` at most.
     pub(crate) fn bytes(&self, path: &str, longest: u64) -> Option<Vec<u8>> {
         self.answer(Some(path), self.source.file(path, longest))
     }

@@ -5,13 +5,13 @@ use std::io;
 /// A machine's `/sys` and `/proc`: a folder, or a capture in memory.
 ///
 /// Paths are relative to the root. Links are followed, also in the middle of a path, but never out
-/// of the root: such paths do not exist. An error is the answer of the operating system, from which
-/// [`is_shortage`] tells a path that cannot be read now from one that states nothing.
+/// of the root: such paths do not exist. An error is that of the operating system; [`is_shortage`]
+/// separates a path that cannot be read at the moment from one that states nothing.
 pub(crate) trait Source {
-    /// The first bytes of a plain file, at most so many.
+    /// The first bytes of a plain file, `longest` at most.
     fn file(&self, path: &str, longest: u64) -> io::Result<Vec<u8>>;
 
-    /// Whether there is a folder, and nothing else.
+    /// Whether the path is a folder.
     fn is_folder(&self, path: &str) -> io::Result<bool>;
 
     /// The names in a folder, in any order.
@@ -20,17 +20,17 @@ pub(crate) trait Source {
     /// The text of a symlink, whether or not its target exists.
     fn link(&self, path: &str) -> io::Result<String>;
 
-    /// The path without symlinks of something that exists.
+    /// The path, without symlinks, of an entry that exists.
     fn real_path(&self, path: &str) -> io::Result<String>;
 
     /// The kind of the last component of the path itself, a link or no plain file too.
     fn kind(&self, path: &str) -> io::Result<Kind>;
 }
 
-/// The path without links of something that exists.
+/// The path, without symlinks, of an entry that exists.
 ///
-/// `link` has the text of the link at a path whose folders are no links, or `None` where something
-/// else is there. As in a folder that is not left, no link leads out of the root.
+/// `link` gives the text of the link at a path whose folders are no links, or `None` if another
+/// entry is there. No link is followed out of the root.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub(crate) fn without_links(
 /// The most links that Linux follows (path_resolution(7)).
 pub(crate) const MAX_LINKS: usize = 40;
 
-/// Whether the system lacked the means to answer, so that the answer says nothing about the
+/// Whether the system lacked the resources to answer, so that the error says nothing about the
 /// machine.
 ///
 /// All other errors are answers: the file is missing, hidden or closed to this process, or its

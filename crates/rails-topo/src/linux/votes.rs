@@ -1,4 +1,4 @@
-//! Votes among CPUs that name sets as their own.
+//! Votes among CPUs on the sets that they state.
 
 use crate::{CpuId, CpuSet};
 use std::collections::HashMap;

@@ -4,8 +4,8 @@ use super::{Device, Locality, device_localities::PackageLocality, pci_tree::slot
 use crate::{Nic, NodeId, PciAddress};
 use std::fmt;
 
-/// The innermost that two devices share, as far as the model knows: where it knows little of their
-/// PCI functions they may share something further in.
+/// The innermost object that two devices share, as far as the model knows: if it knows little of
+/// their PCI functions they may share a closer one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CommonAncestor {
@@ -16,7 +16,7 @@ pub enum CommonAncestor {
     /// The card: functions of one PCI device, virtual functions of one physical one, or ports of
     /// one switch in a card.
     Card,
-    /// A PCIe switch (or a bridge), by its port closest to them that is above both.
+    /// A PCIe switch (or a bridge), by its lowest port above both.
     Switch(PciAddress),
     /// A port of the root complex.
     RootPort(PciAddress),
@@ -36,8 +36,8 @@ pub enum CommonAncestor {
 }
 
 impl Locality<'_> {
-    /// The innermost object that two devices share, in any order of the two. `None` is unknown:
-    /// nothing states that they share an object, or that they do not.
+    /// The innermost object that two devices share; the order of the two does not matter. `None` is
+    /// unknown: the model states neither that they share an object nor that they do not.
     pub fn common_ancestor(&self, a: &impl Device, b: &impl Device) -> Option<CommonAncestor> {
         self.common_interface(a.as_nic(), b.as_nic())
             .or_else(|| self.common_function(a.pci()?, b.pci()?))

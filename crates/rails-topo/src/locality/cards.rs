@@ -7,37 +7,36 @@ use super::{
 use crate::{Nic, Topology};
 use std::{collections::HashMap, hash::Hash};
 
-/// An interface that shares a part of its path with another: two of them are not two rails.
+/// An interface that shares a part of its path with another, so that the two are not two rails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sharer<'l> {
     /// The interface.
     pub nic: &'l Nic,
-    /// The innermost that the two share: a port, a function, a card, a PCIe switch, or a port of
-    /// the root complex.
+    /// The innermost object that the two share: a port, a function, a card, a PCIe switch, or a
+    /// port of the root complex.
     pub shares: CommonAncestor,
 }
 
 impl<'a> Locality<'a> {
     /// Whether two interfaces of this model are of one card, whose PCI link they share: functions
-    /// of one PCI device (also of one whose virtual functions they are), or interfaces of one
-    /// port or one switch in a card, which drivers name alike (`phys_port_id`,
-    /// `phys_switch_id`). An interface is of one card with itself. `false` if nothing
-    /// states that they are.
+    /// of one PCI device (also of one whose virtual functions they are), or interfaces of one port
+    /// or one switch in a card, which drivers name alike (`phys_port_id`, `phys_switch_id`). An
+    /// interface is of one card with itself. `false` if the model does not state that they are.
     ///
-    /// Cards have several PCI devices too (one in each of two slots, a switch with a NIC below each
-    /// of its ports): unless the driver names them alike, these are only found to share a PCIe
-    /// switch or a root port, or nothing.
+    /// A card may have several PCI devices (one in each of two slots, a switch with a NIC below
+    /// each of its ports): unless the driver names them alike, they count as sharing a PCIe switch
+    /// or a root port, or nothing.
     pub fn same_card(&self, a: &Nic, b: &Nic) -> bool {
         let of = |nic: &Nic| self.nic_index(nic).map(|index| self.cards.cards.group_of[index]);
         of(a).is_some() && of(a) == of(b)
     }
 
     /// The other interfaces that share a card, a PCIe switch or a port of the root complex with
-    /// this one, its card's first. None where there are none, or none is known.
+    /// this one, those of its card first. Empty if there are none, or none is known.
     ///
-    /// A virtual interface (a bond, a VLAN, a bridge) shares nothing by itself: ask for the
-    /// interfaces under it.
+    /// A virtual interface (a bond, a VLAN, a bridge) has no sharers itself: query the interfaces
+    /// under it.
     pub fn sharers(&self, nic: &Nic) -> impl Iterator<Item = Sharer<'a>> {
         let index = self.nic_index(nic);
         let card = index.map(|index| self.cards.cards.group(index)).unwrap_or_default();

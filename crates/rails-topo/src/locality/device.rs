@@ -7,13 +7,13 @@ use crate::{BlockDevice, CpuSet, Gpu, Nic, NodeId, PciAddress, PciDevice, RdmaDe
 ///
 /// NICs, RDMA devices, GPUs, disks and PCI functions implement it, and nothing else does.
 pub trait Device: sealed::Sealed {
-    /// The PCI function behind it.
+    /// The PCI function behind the device.
     fn pci(&self) -> Option<PciAddress>;
-    /// The node of its attachment, by its own statement; `None` is unknown.
+    /// The node of the device's attachment, as the device states it; `None` is unknown.
     fn node(&self) -> Option<NodeId>;
-    /// The device's local CPUs, by its own statement; `None` is unknown.
+    /// The device's local CPUs, as the device states them; `None` is unknown.
     fn local_cpus(&self) -> Option<&CpuSet>;
-    /// The interface, where it is one.
+    /// The interface, if the device is one.
     #[doc(hidden)]
     fn as_nic(&self) -> Option<&Nic> {
         None
@@ -70,7 +70,7 @@ impl Nic {
     /// unknown, those of the PCI function behind it.
     ///
     /// On a machine with one package and at most one node that is every online CPU. `None` is
-    /// unknown. Whether they may be used is another question: see
+    /// unknown. They need not be allowed: see
     /// [`Locality::closest_pus`](crate::Locality::closest_pus).
     pub fn locality(&self, topology: &Topology) -> Option<CpuSet> {
         Stated::of(topology, self).beside(topology)
@@ -79,8 +79,7 @@ impl Nic {
 
 impl Locality<'_> {
     /// The online CPUs beside a device of this model, by the same rule as [`Nic::locality`]; `None`
-    /// is unknown. Whether they may be used is another question: see
-    /// [`closest_pus`](Self::closest_pus).
+    /// is unknown. They need not be allowed: see [`closest_pus`](Self::closest_pus).
     pub fn cpus_beside(&self, device: &impl Device) -> Option<CpuSet> {
         Stated::of(self.topology, device).beside(self.topology)
     }
@@ -90,7 +89,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Devices differ in where they keep the address of their function.
+/// The types differ in the field that holds the address of their function.
 macro_rules! device {
     ($type:ty, $self:ident => $pci:expr $(, $nic:expr)?) => {
         impl sealed::Sealed for $type {}

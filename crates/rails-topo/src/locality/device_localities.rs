@@ -13,17 +13,17 @@ use crate::{CpuSet, NodeId, Topology};
 pub struct ClosestPus<'l> {
     /// All of these PUs; never empty.
     pub cpus: &'l CpuSet,
-    /// Whether they are beside the device. If not, no PU beside it is allowed, and these are on the
-    /// nearest nodes with allowed PUs.
+    /// Whether the PUs are beside the device. If not, no PU beside it is allowed, and these are on
+    /// the nearest nodes with allowed PUs.
     pub beside: bool,
-    /// The distance of these nodes from the device's, as [`Tier::distance`](crate::Tier::distance);
-    /// `None` if the PUs are beside the device, and if the distance is unknown but there is no
-    /// other node to choose.
+    /// The distance of these nodes from the device's node, as
+    /// [`Tier::distance`](crate::Tier::distance); `None` if the PUs are beside the device, or if
+    /// the distance is unknown and there is no other node to choose.
     pub distance: Option<u64>,
 }
 
 impl Locality<'_> {
-    /// The allowed PUs closest to a device. `None` where it is not known which they are.
+    /// The allowed PUs closest to a device; `None` is unknown.
     pub fn closest_pus(&self, device: &impl Device) -> Option<ClosestPus<'_>> {
         let closest = self.device_locality(device)?.closest.as_ref()?;
         Some(ClosestPus { cpus: &closest.cpus, beside: closest.beside, distance: closest.distance })
@@ -40,10 +40,10 @@ impl Locality<'_> {
 pub(super) struct DeviceLocality {
     stated_node: Option<NodeId>,
     stated_cpus: Option<CpuSet>,
-    /// The node it is on, where it is one.
+    /// The node of the locality, if there is exactly one.
     pub(super) node: Option<NodeId>,
     pub(super) package: PackageLocality,
-    /// The index of the nodes' order from it.
+    /// The index of the order of nodes that begins at the locality.
     pub(super) order: Option<usize>,
     closest: Option<Closest>,
 }

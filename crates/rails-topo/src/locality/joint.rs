@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JointBandwidth {
-    /// The most that they carry together, in each direction; `None` if a speed is unknown and no
-    /// link bounds it.
+    /// The bandwidth of all interfaces together, in each direction; `None` if a speed is unknown
+    /// and no link bounds it.
     pub bandwidth: Option<Bandwidth>,
     /// The PCI Express links that carry less than the bandwidth below them, the lower ones first.
     pub narrow: Vec<NarrowLink>,
@@ -22,19 +22,19 @@ pub struct JointBandwidth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NarrowLink {
-    /// The function at its lower end.
+    /// The function at the link's lower end.
     pub function: PciAddress,
     /// The link's bandwidth in each direction.
     pub bandwidth: Bandwidth,
-    /// The bandwidth that comes from below it; `None` is unknown.
+    /// The bandwidth that the devices below the link offer; `None` is unknown.
     pub offered: Option<Bandwidth>,
 }
 
 impl<'a> Locality<'a> {
     /// The bandwidth of these interfaces at once. Each counts once, and interfaces of one physical
-    /// port have the speed of the fastest among them: those with one [name of
-    /// it](Nic::physical_port), and a virtual function with the interface of its physical one.
-    /// A link of unknown bandwidth counts as wide enough.
+    /// port have the speed of the fastest among them. Interfaces with one [`Nic::physical_port`]
+    /// are of one port, and so is a virtual function with the interface of its physical function. A
+    /// link of unknown bandwidth counts as wide enough.
     pub fn joint_bandwidth<'n>(&self, nics: impl IntoIterator<Item = &'n Nic>) -> JointBandwidth {
         let mut ports: BTreeMap<Wire<'_>, Port> = BTreeMap::new();
         for nic in nics {
@@ -87,7 +87,7 @@ struct Port {
     at: Option<At>,
 }
 
-/// A bandwidth, or an unknown one, which is more than any other.
+/// A bandwidth; unknown is more than any other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Offered(u64);
 
@@ -103,7 +103,7 @@ impl Offered {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// The known one of two speeds of one port, or the larger one.
+    /// The larger of two speeds of one port, or the only known one.
     fn faster(self, other: Self) -> Self {
         match (self.known(), other.known()) {
             (Some(a), Some(b)) => Some(a.max(b)).into(),
@@ -143,8 +143,8 @@ impl Flows<'_> {
         *known = known.and(offered);
     }
 
-    /// Passes on everything that has reached the lowest functions, through the links above them,
-    /// until all is up. The functions below one port share its link.
+    /// Passes the bandwidth of the lowest functions through the links above them, until all has
+    /// reached the root complex. The functions below one port share its link.
     fn rise(&mut self) {
         while let Some((&(depth, _), _)) = self.below.last_key_value() {
             let lowest = self.below.split_off(&(depth, 0));
@@ -155,7 +155,7 @@ impl Flows<'_> {
                     let link = Link { function: function.address, bandwidth, offered: Offered::NOTHING, begin };
                     let link = links.entry(port).or_insert(link);
                     link.offered = link.offered.and(offered);
-                    // Of several functions below the port one may state the link.
+                    // Any of the functions below the port may state the link.
                     link.bandwidth = link.bandwidth.or(bandwidth);
                 } else if let Some(parent) = function.parent {
                     self.reach(parent, offered, begin);

@@ -4,7 +4,7 @@ use super::Locality;
 use crate::{CacheKind, CpuId, CpuSet, Topology};
 use std::fmt;
 
-/// Types of objects that PUs can share, from the innermost to the outermost in their usual order; a
+/// Types of objects that PUs can share, in the usual order from the innermost to the outermost; a
 /// machine may nest them otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
@@ -23,7 +23,7 @@ pub enum Level {
     Machine,
 }
 
-/// Something that PUs share.
+/// An object that PUs share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedObject<'l> {
@@ -34,7 +34,7 @@ pub struct SharedObject<'l> {
 }
 
 impl Topology {
-    /// The PUs that share the last-level cache with `cpu`, itself among them.
+    /// The PUs that share the last-level cache with `cpu`, `cpu` included.
     pub fn sharing_last_level_cache(&self, cpu: CpuId) -> Option<&CpuSet> {
         self.caches.iter().rev().find(|cache| cache.cpus.contains(cpu)).map(|cache| &cache.cpus)
     }
@@ -42,14 +42,14 @@ impl Topology {
 
 impl Locality<'_> {
     /// The objects around an online PU, the innermost first: mostly core, caches, die, node,
-    /// package and machine, as far as the model knows them. Objects with the same PUs are in
-    /// the order of [`Level`]. Nothing for a PU that is not online.
+    /// package and machine, as far as the model knows them. Objects with the same PUs are in the
+    /// order of [`Level`]. Empty for a PU that is not online.
     pub fn around(&self, cpu: CpuId) -> impl ExactSizeIterator<Item = SharedObject<'_>> + Clone {
         self.levels.of_cpu(cpu).iter().map(|index| self.levels.shared(*index))
     }
 
-    /// The allowed PUs that share an object of this level with an online one; itself is among them
-    /// if it is allowed. `None` if the model has no such object around it.
+    /// The allowed PUs that share an object of this level with an online PU, including that PU if
+    /// it is allowed. `None` if the model has no such object around it.
     pub fn sharing(&self, cpu: CpuId, level: Level) -> Option<&CpuSet> {
         self.around(cpu).find(|shared| shared.level == level).map(|shared| shared.cpus)
     }
@@ -85,7 +85,7 @@ impl fmt::Display for Level {
 /// The objects of a machine, and the objects around each online PU.
 #[derive(Debug, Clone)]
 pub(super) struct Levels {
-    /// The smallest first, and among equally large ones the innermost level first.
+    /// The objects, the smallest first, and among equally large ones the innermost level first.
     objects: Vec<(Level, CpuSet)>,
     /// The ends of the PUs' parts of `around`, by PU number; each begins where the one before it
     /// ends.

@@ -36,8 +36,8 @@ pub use tiers::{Tier, Tiers};
 /// The locality of the objects and devices of one machine. Made by [`Topology::locality`].
 ///
 /// Making it takes time and memory, about as much as copying the model; queries take neither locks
-/// nor memory, and well below a microsecond each. It is of the model that it was made from: a
-/// device of another model is of unknown place here.
+/// nor memory, and well below a microsecond each. The index describes the model that it was made
+/// from: a device of another model has an unknown locality here.
 ///
 /// # Examples
 ///
@@ -77,7 +77,7 @@ impl Topology {
 }
 
 impl<'a> Locality<'a> {
-    /// The model that it was made from.
+    /// The model that the index was made from.
     pub fn topology(&self) -> &'a Topology {
         self.topology
     }

@@ -3,9 +3,9 @@
 use super::{Device, Locality, pci_tree::At};
 use crate::{Bandwidth, PciAddress};
 
-/// The PCI Express links between a device and the root complex, behind which memory is.
+/// The PCI Express links between a device and the root complex.
 ///
-/// The part between the root complex and the memory is not in it.
+/// The part between the root complex and the memory is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PciPath {

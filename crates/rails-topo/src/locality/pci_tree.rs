@@ -19,9 +19,9 @@ pub(super) type At = usize;
 pub(super) struct Function {
     pub(super) address: PciAddress,
     pub(super) parent: Option<At>,
-    /// The number of bridges above it, as far as they are known.
+    /// The number of known bridges above the function.
     pub(super) depth: u32,
-    /// Whether the way up ends on a root bus, and not where knowledge ends.
+    /// Whether the way up ends on a root bus, and not at a bridge of unknown parent.
     pub(super) reaches_root: bool,
     pub(super) bandwidth: Option<Bandwidth>,
     pub(super) physical_function: Option<PciAddress>,
@@ -29,7 +29,7 @@ pub(super) struct Function {
 
 /// A PCI Express link, seen from the function at its lower end.
 pub(super) struct LinkAbove {
-    /// The port at its upper end.
+    /// The port at the link's upper end.
     pub(super) port: At,
     /// The bandwidth that either end states; `None` is unknown.
     pub(super) bandwidth: Option<Bandwidth>,

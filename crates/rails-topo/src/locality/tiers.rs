@@ -11,8 +11,8 @@ pub struct Tier<'l> {
     /// The distance, relative to the others of the machine (ACPI's SLIT: 10 is a node to itself);
     /// `None` is unknown, and then these may be nearer than the ones before.
     pub distance: Option<u64>,
-    /// All nodes at that distance: first the ones that it is counted from, then by number. Never
-    /// empty.
+    /// All nodes at that distance: first those from which the distance counts, then the others by
+    /// number. Never empty.
     pub nodes: &'l [NodeId],
 }
 
@@ -128,12 +128,12 @@ pub(super) struct Matrix<'a> {
 }
 
 impl Order {
-    /// `to` in the order of the distance from the nearest of `from`.
+    /// The nodes `to`, in the order of their distance from the nearest of `from`.
     pub(super) fn new(matrix: &Matrix<'_>, from: &[NodeId], to: &[NodeId]) -> Self {
         let from_nearest = |to: &NodeId| {
             let mut nearest = None;
             for from in from {
-                // With one distance unknown, so is the least of them.
+                // If one distance is unknown, the lowest is unknown too.
                 let distance = matrix.between(*from, *to)?;
                 nearest = Some(nearest.map_or(distance, |nearest: u64| nearest.min(distance)));
             }
@@ -161,7 +161,7 @@ impl Order {
         Tiers { nodes: &self.nodes, ends: self.ends.iter(), begin: 0 }
     }
 
-    /// The first tier, where its distance is known or there is nothing to choose.
+    /// The first tier, if its distance is known or it is the only one.
     pub(super) fn closest(&self) -> Option<Tier<'_>> {
         self.tiers().next().filter(|tier| tier.distance.is_some() || self.nodes.len() == 1)
     }

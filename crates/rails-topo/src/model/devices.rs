@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 /// An RDMA device (`/sys/class/infiniband`), in hardware or in software.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaDevice {
-    /// The kernel's name of it: `mlx5_0`, `rxe0`.
+    /// The device's name in the kernel: `mlx5_0`, `rxe0`.
     pub name: String,
-    /// The PCI function behind it (`device`); `None` of one in software.
+    /// The PCI function behind the device (`device`); `None` for a device in software.
     pub pci: Option<PciAddress>,
-    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is
-    /// unknown, or no node.
+    /// The node of the device's attachment (`numa_node` of the device behind it, else hwloc's);
+    /// `None` is unknown, or no node.
     pub node: Option<NodeId>,
-    /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
+    /// The CPUs local to the device (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
     /// The device's ports, by number.
     pub ports: Vec<RdmaPort>,
@@ -28,7 +28,7 @@ pub struct RdmaPort {
     /// The network interface of the port (`ports/*/gid_attrs/ndevs/0`, or the only one of the same
     /// function and port); `None` if there is none, or it is unknown.
     pub nic: Option<String>,
-    /// Whether it is active (`state` is `4: ACTIVE`); `None` is unknown.
+    /// Whether the port is active (`state` is `4: ACTIVE`); `None` is unknown.
     pub active: Option<bool>,
     /// `InfiniBand` or `Ethernet` (`link_layer`); `None` is unknown.
     pub link_layer: Option<String>,
@@ -40,25 +40,25 @@ pub struct RdmaPort {
 /// A graphics or computing device: one with a driver of that class (`/sys/class/drm`,
 /// `/sys/class/accel`, `/sys/class/ve`), one that hwloc knows, or a PCI display controller.
 ///
-/// The names of one PCI function are one device. A display controller that no driver made a device
-/// of is called by its PCI address.
+/// The names of one PCI function are one device. A display controller without a driver's device has
+/// its PCI address as its name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
     /// The name: hwloc's (`cuda0`, `nvml0`, `rsmi0`, `ze0`, `opencl0d0`, in this order), else the
     /// kernel's (`card0`, `renderD128`, `accel0`, `ve0`), else the address of its PCI function
     /// (`0000:3b:00.0`).
     pub name: String,
-    /// The PCI function behind it (`device`); `None` is unknown.
+    /// The PCI function behind the device (`device`); `None` is unknown.
     pub pci: Option<PciAddress>,
     /// The device's model, where hwloc has a name for it; `None` is unknown.
     pub model: Option<String>,
-    /// The device's driver (`device/driver`); `None` is unknown. For a device that is called by its
-    /// address, it is the [`PciDevice::driver`].
+    /// The device's driver (`device/driver`); `None` is unknown. For a device named by its address:
+    /// [`PciDevice::driver`].
     pub driver: Option<String>,
-    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is
-    /// unknown, or no node.
+    /// The node of the device's attachment (`numa_node` of the device behind it, else hwloc's);
+    /// `None` is unknown, or no node.
     pub node: Option<NodeId>,
-    /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
+    /// The CPUs local to the device (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
 }
 
@@ -66,10 +66,10 @@ pub struct Gpu {
 /// devices such as `loop0`, `zram0`, `dm-0` and `md0`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockDevice {
-    /// The kernel's name of it: `nvme0n1`, `sda`, `pmem0`.
+    /// The device's name in the kernel: `nvme0n1`, `sda`, `pmem0`.
     pub name: String,
-    /// The PCI function behind it (`device`); `None` where there is none, where none is known, and
-    /// where there are several (NVMe multipath).
+    /// The PCI function behind the device (`device`); `None` if there is none, if none is known,
+    /// and if there are several (NVMe multipath).
     pub pci: Option<PciAddress>,
     /// The size (`size`, in sectors of 512 bytes; hwloc rounds it down to KiB); 0 is a drive
     /// without a medium, `None` is unknown.
@@ -78,10 +78,10 @@ pub struct BlockDevice {
     /// The device's model (`device/model`; hwloc has it from udev, with underscores for spaces);
     /// `None` is unknown.
     pub model: Option<String>,
-    /// The node of its attachment (`numa_node` of the device behind it, else hwloc's); `None` is
-    /// unknown, or no node.
+    /// The node of the device's attachment (`numa_node` of the device behind it, else hwloc's);
+    /// `None` is unknown, or no node.
     pub node: Option<NodeId>,
-    /// CPUs local to it (`local_cpulist` there, else hwloc's); `None` is unknown.
+    /// The CPUs local to the device (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
 }
 
@@ -101,7 +101,7 @@ impl Gpu {
         controllers.map(gpu).collect()
     }
 
-    /// Whether nothing but its PCI address names it.
+    /// Whether the device has no name but its PCI address.
     pub(crate) fn is_unnamed(&self) -> bool {
         self.pci.is_some_and(|pci| pci.to_string() == self.name)
     }

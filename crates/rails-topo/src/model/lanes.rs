@@ -18,21 +18,21 @@ pub struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
-    /// Whether these are all lanes: each way down ends at a device.
+    /// Whether these are all devices under the interface: each way down ends at a device.
     pub fn is_complete(&self) -> bool {
         !self.devices.is_empty() && self.in_software.is_empty() && self.missing.is_empty()
     }
 }
 
 impl Topology {
-    /// The devices that carry the packets of `nic`: itself if it is a device, else the devices at
-    /// the bottom of a bond, team, bridge, VLAN, macvlan or any other interface with lower ones
-    /// ([`Nic::lowers`]), through any depth and each once. A VLAN on a bond has the bond's
-    /// members.
+    /// The devices that carry the packets of `nic`: `nic` itself if it is a device, else the
+    /// devices at the bottom of a bond, team, bridge, VLAN, macvlan or any other interface with
+    /// lower ones ([`Nic::lowers`]), through any depth and each once. A VLAN on a bond has the
+    /// bond's members.
     ///
-    /// A device that lies on another, as a virtual machine's interface of Hyper-V lies on the
-    /// virtual function that does its work, is resolved to that one. Interfaces that lie on
-    /// each other in a ring, which only a made-up machine can have, have no bottom by that way.
+    /// A device above another one (a Hyper-V interface above the virtual function that does its
+    /// work) is resolved to the lower one. A ring of interfaces, which only an invented machine can
+    /// have, has no bottom.
     ///
     /// ```
     /// use rails_topo::{Nic, NicKind, Topology};

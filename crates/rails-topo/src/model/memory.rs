@@ -6,26 +6,25 @@ use serde::{Deserialize, Serialize};
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NumaNode {
-    /// The kernel's number of it (`/sys/devices/system/node/node*`); numbers may have gaps.
+    /// The node's number in the kernel (`/sys/devices/system/node/node*`); numbers may have gaps.
     pub id: NodeId,
-    /// Online PUs local to it (`cpulist`); empty for memory without processors (CXL, HBM). No PU is
-    /// local to two nodes.
+    /// Online PUs local to the node (`cpulist`); empty for memory without processors (CXL, HBM). No
+    /// PU is local to two nodes.
     pub cpus: CpuSet,
     /// The node's memory (`MemTotal` of `meminfo`); `None` is unknown.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<DataSize>,
-    /// The kernel's tier of its memory
-    /// (`/sys/devices/virtual/memory_tiering/memory_tier*/nodelist`, Linux 6.1), else
-    /// hwloc's rank of it (`MemoryTier`, hwloc 2.10): a smaller number is faster memory. `None` if
-    /// neither has one.
+    /// The kernel's tier of the node's memory
+    /// (`/sys/devices/virtual/memory_tiering/memory_tier*/nodelist`, Linux 6.1), else hwloc's rank
+    /// (`MemoryTier`, hwloc 2.10): a smaller number is faster memory. `None` if neither has one.
     pub tier: Option<u32>,
     /// Pools of huge pages, by size (`hugepages/hugepages-*kB`); empty if the kernel has none, or
     /// they are unknown.
     pub hugepages: Vec<Hugepages>,
-    /// The speed of its memory by initiators, the nearest first: ACPI's HMAT from the kernel, with
-    /// one set of initiators (`access1/initiators`, which has processors alone, else
-    /// `access0/initiators`), or hwloc's memory attributes. Empty if the firmware gives no
-    /// figures, or no initiators.
+    /// The speed of the node's memory by initiators, the nearest first: ACPI's HMAT from the
+    /// kernel, with one set of initiators (`access1/initiators`, which has processors alone, else
+    /// `access0/initiators`), or hwloc's memory attributes. Empty if the firmware gives no figures,
+    /// or no initiators.
     pub performance: Vec<MemoryPerformance>,
 }
 
@@ -37,15 +36,14 @@ pub struct Hugepages {
     pub size: DataSize,
     /// The number of pages (`nr_hugepages`); `None` is unknown.
     pub total: Option<u64>,
-    /// The number of free ones (`free_hugepages`); `None` is unknown, as in hwloc's XML files.
+    /// The number of free pages (`free_hugepages`); `None` is unknown, as in hwloc's XML files.
     pub free: Option<u64>,
 }
 
 /// The speed of a node's memory, seen from some CPUs. The figures are the firmware's; a missing one
 /// is `None`, and so is 0.
 ///
-/// hwloc's files of before 2.8 give an average of reads and writes alone, which then stands for
-/// both.
+/// Files of hwloc before 2.8 give only an average of reads and writes, which then stands for both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryPerformance {
     /// The initiators: the online CPUs of the nodes that are linked beside the figures; never
@@ -81,7 +79,7 @@ impl NumaNode {
 }
 
 impl MemoryPerformance {
-    /// Whether any of its figures is known.
+    /// Whether any figure is known.
     pub(crate) fn is_known(&self) -> bool {
         self.read_bandwidth.or(self.write_bandwidth).is_some() || self.read_latency.or(self.write_latency).is_some()
     }

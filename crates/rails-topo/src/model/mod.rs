@@ -1,7 +1,7 @@
 //! The model of a machine.
 //!
 //! Unknown facts are `None`, or an empty list if its documentation states so. The readers guess
-//! nothing, and a contradiction in the source is no fact either.
+//! nothing; a fact that the source contradicts is unknown.
 
 mod address;
 mod devices;

@@ -11,20 +11,22 @@ pub struct Nic {
     /// The name in `/sys/class/net`; the interface's folder there has the files below, unless
     /// another one is named.
     pub name: String,
-    /// The kernel's number of it (`ifindex`), which it keeps when it is renamed; `None` is unknown.
+    /// The interface's index in the kernel (`ifindex`), which a rename does not change; `None` is
+    /// unknown.
     pub index: Option<u32>,
     /// The interface's kind (`type`, and whether there is a `device`).
     pub kind: NicKind,
-    /// The reason of a configuration file for planning to leave it alone; `None` without one.
+    /// The reason, in a configuration file, for which planning leaves the interface alone; `None`
+    /// without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
-    /// PCI address of the device behind it (`device`); `None` where it has none, as in software, or
-    /// none is known.
+    /// PCI address of the device behind the interface (`device`); `None` if there is none, as in
+    /// software, or none is known.
     pub pci: Option<PciAddress>,
     /// The interface's driver (`device/driver`); `None` where it has none, or none is known.
     pub driver: Option<String>,
-    /// The NUMA node of its device (`numa_node` of its PCI function, else hwloc's); `None` is
-    /// unknown (a missing file, or -1).
+    /// The NUMA node of the interface's device (`numa_node` of its PCI function, else hwloc's);
+    /// `None` is unknown (a missing file, or -1).
     pub node: Option<NodeId>,
     /// CPUs local to the device (`local_cpulist` there, else hwloc's); `None` is unknown.
     pub local_cpus: Option<CpuSet>,
@@ -41,23 +43,22 @@ pub struct Nic {
     /// `bond`, `bridge`, `vlan`, `vxlan`, `macvtap`, `tun`, `tap` and others. `None` for a
     /// device, and if the kernel's files do not state it (team, veth and macvlan).
     pub virtual_kind: Option<String>,
-    /// The interfaces right under it (`lower_*`; on old kernels `bonding/slaves`, `brif` and
-    /// `/proc/net/vlan/config`): a bond's members, a bridge's ports, the interface of a VLAN.
-    /// By name; empty if there are none in its network namespace, or they are unknown.
+    /// The interfaces right under this one (`lower_*`; on old kernels `bonding/slaves`, `brif` and
+    /// `/proc/net/vlan/config`): a bond's members, a bridge's ports, the interface of a VLAN. By
+    /// name; empty if there are none in its network namespace, or they are unknown.
     /// [`Topology::lanes_of`](crate::Topology::lanes_of) follows them down to the devices.
     pub lowers: Vec<String>,
     /// The port of the device (`dev_port`), from 0; `None` is unknown, and for an interface without
     /// a device. Drivers of devices with a function for each port leave it 0.
     pub port: Option<u32>,
-    /// A name of the port that all its functions share (`phys_port_id`), in hexadecimal; `None`
-    /// where the driver gives none.
+    /// The driver's identifier of the physical port, which all its functions share
+    /// (`phys_port_id`), in hexadecimal; `None` where the driver gives none.
     pub physical_port: Option<String>,
-    /// A name of the switch that the port is on, in the card (`phys_switch_id`), in hexadecimal;
-    /// `None` where the driver gives none.
+    /// The driver's identifier of the switch in the card that the port is on (`phys_switch_id`), in
+    /// hexadecimal; `None` where the driver gives none.
     pub physical_switch: Option<String>,
-    /// Whether its packets are polled by threads of the kernel and not in the interrupt
-    /// (`threaded`, Linux 5.12; of the whole interface: single queues can differ on newer
-    /// kernels); `None` is unknown.
+    /// Whether kernel threads poll the interface's packets, and not the interrupt (`threaded`,
+    /// Linux 5.12; single queues can differ on newer kernels); `None` is unknown.
     pub threaded_napi: Option<bool>,
     /// Largest packet in bytes (`mtu`); `None` is unknown.
     #[serde(rename = "mtu_bytes")]
@@ -65,8 +66,8 @@ pub struct Nic {
     /// Hardware address (`address`); `None` is unknown, or not one of 48 bits (InfiniBand has 20
     /// bytes).
     pub mac: Option<MacAddress>,
-    /// IP addresses (getifaddrs(3)); from a copy of the kernel's files IPv6 addresses alone
-    /// (`/proc/net/if_inet6`), because no file has others by interface.
+    /// IP addresses (getifaddrs(3)); from a copy of the kernel's files only IPv6 addresses
+    /// (`/proc/net/if_inet6`), because no file lists IPv4 addresses by interface.
     pub addresses: Vec<InterfaceAddress>,
     /// Receive queues, by index (`queues/rx-*`); empty where there are none, or none are known.
     pub rx_queues: Vec<RxQueue>,
@@ -87,9 +88,9 @@ pub enum NicKind {
     Device,
     /// Virtual: veth, bridge, bond, tun, vlan and others.
     Virtual,
-    /// Unknown: `/sys/class/net` does not show it, as where it belongs to another network namespace
-    /// than the interfaces that `/sys` shows. Nothing but its name, index, hardware address,
-    /// addresses and [`Nic::up`] is known.
+    /// `/sys/class/net` does not show the interface, for example because it belongs to another
+    /// network namespace than `/sys`. Only its name, index, hardware address, addresses and
+    /// [`Nic::up`] are known.
     Unknown,
 }
 
@@ -105,7 +106,7 @@ impl NicKind {
 pub struct InterfaceAddress {
     /// The address.
     pub ip: IpAddr,
-    /// Length of its network prefix in bits.
+    /// Length of the network prefix in bits.
     pub prefix_len: u8,
 }
 
@@ -120,9 +121,10 @@ pub struct RxQueue {
     /// The flows that the queue steers to the CPUs of their readers (RFS, `rps_flow_cnt`); 0 is
     /// off, `None` is unknown.
     pub rps_flows: Option<u32>,
-    /// The interrupt of its packets, by the names of all (`/proc/interrupts`): its own, or the one
-    /// that all queues share. It is one of [`Nic::interrupts`]. `None` if there is none, if the
-    /// driver's names do not state it, or if several claim the queue.
+    /// The interrupt of the queue's packets, by the names of the NIC's interrupts
+    /// (`/proc/interrupts`): the queue's own, or the one that all queues share; one of
+    /// [`Nic::interrupts`]. `None` if there is none, if the driver's names do not state it, or if
+    /// several claim the queue.
     pub interrupt: Option<u32>,
 }
 
@@ -143,19 +145,19 @@ pub struct TxQueue {
 pub struct Interrupt {
     /// The interrupt's number in `/proc/interrupts`.
     pub number: u32,
-    /// The name its driver gave it (`/proc/interrupts`); `None` while no driver has asked for it.
+    /// The name that the driver gave the interrupt (`/proc/interrupts`); `None` while no driver has
+    /// requested it.
     pub name: Option<String>,
-    /// The CPUs that may serve it (`smp_affinity_list`), as requested. `None` is unknown, never the
-    /// empty set.
+    /// The CPUs that may serve the interrupt (`smp_affinity_list`), as requested. `None` is
+    /// unknown, never the empty set.
     pub affinity: Option<CpuSet>,
-    /// The CPUs that serve it (`effective_affinity_list`); after a new request they change with the
-    /// next interrupt. `None` is unknown, or not in use yet; never the empty set.
+    /// The CPUs that serve the interrupt (`effective_affinity_list`); after a new request they
+    /// change when it next fires. `None` is unknown, or not in use yet; never the empty set.
     pub effective: Option<CpuSet>,
 }
 
 impl Nic {
-    /// A device of that name of which nothing else is known, for tests and for machines that are
-    /// only described.
+    /// A device of that name without any other fact, for tests and for described machines.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),

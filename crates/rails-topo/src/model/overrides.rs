@@ -22,7 +22,7 @@ pub struct Override {
     pub follows_from: Option<String>,
     /// The file, as it was named.
     pub file: PathBuf,
-    /// The line in it, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
     /// The column in the line, in characters from 1.
     pub column: usize,

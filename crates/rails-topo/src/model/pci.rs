@@ -18,21 +18,21 @@ pub struct PciDevice {
     pub class: Option<u32>,
     /// The function's vendor (`vendor`).
     pub vendor: Option<u16>,
-    /// The vendor's number of it (`device`).
+    /// The device id that the vendor gave (`device`).
     pub device: Option<u16>,
-    /// The nearest bridge above it that is among the machine's functions; `None` on a root bus.
-    /// Going up from one to the next ends.
+    /// The nearest bridge above the function that is among the machine's functions; `None` on a
+    /// root bus. Parents form no circle.
     pub parent: Option<PciAddress>,
-    /// The buses behind it, where it is a bridge.
+    /// The buses behind the function, if it is a bridge.
     pub bridge: Option<PciBridge>,
-    /// The negotiated link at its port (`current_link_speed`, `current_link_width`; before Linux
-    /// 4.13 the link status of `config`, which only root may read). It leads up; but the link
-    /// of a root port, or of a lower port of a switch, leads down. So both ends of a link state
-    /// the same. `None` without a link, as in the processor itself, on virtual machines and in
-    /// an empty slot, and if it is unknown.
+    /// The negotiated link at the function's port (`current_link_speed`, `current_link_width`;
+    /// before Linux 4.13 the link status of `config`, which only root may read). The link leads up;
+    /// but that of a root port, or of a lower port of a switch, leads down, so both ends of a link
+    /// state the same. `None` if the link is unknown, and without a link, as in the processor
+    /// itself, on virtual machines and in an empty slot.
     pub link: Option<PciLink>,
-    /// The fastest link that the port could have (`max_link_speed`, `max_link_width`): a slower
-    /// [`PciDevice::link`] is held back by its other end, or saves power.
+    /// The fastest link that the port could have (`max_link_speed`, `max_link_width`): the other
+    /// end holds a slower [`PciDevice::link`] back, or it saves power.
     pub max_link: Option<PciLink>,
     /// The bandwidth of the link in each direction: by [`PciLink::bandwidth`], or from hwloc's
     /// file. `None` is unknown.
@@ -40,25 +40,25 @@ pub struct PciDevice {
     pub bandwidth: Option<Bandwidth>,
     /// The function's driver (`driver`); `None` where it has none.
     pub driver: Option<String>,
-    /// The node of its attachment (`numa_node`, else hwloc's); `None` is unknown (-1, or no such
-    /// node).
+    /// The node of the function's attachment (`numa_node`, else hwloc's); `None` is unknown (-1, or
+    /// no such node).
     pub node: Option<NodeId>,
-    /// CPUs local to it (`local_cpulist`, else hwloc's); `None` is unknown, and so is every CPU of
-    /// a machine of several places.
+    /// The CPUs local to the function (`local_cpulist`, else hwloc's); `None` is unknown, also if
+    /// the kernel lists all CPUs of a machine of several nodes or packages.
     pub local_cpus: Option<CpuSet>,
     /// The physical function of a virtual one (`physfn`).
     pub physical_function: Option<PciAddress>,
-    /// Virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` if there cannot be any, or they
-    /// are unknown.
+    /// Virtual functions (`sriov_numvfs`, `sriov_totalvfs`); `None` if the function cannot have
+    /// any, or they are unknown.
     pub virtual_functions: Option<VirtualFunctions>,
 }
 
 /// The buses behind a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciBridge {
-    /// The bus right behind it (`secondary_bus_number`).
+    /// The bus right behind the bridge (`secondary_bus_number`).
     pub secondary: u8,
-    /// The highest bus behind it (`subordinate_bus_number`).
+    /// The highest bus behind the bridge (`subordinate_bus_number`).
     pub subordinate: u8,
 }
 
@@ -75,14 +75,14 @@ pub struct PciLink {
 /// The counts of a physical function's virtual ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualFunctions {
-    /// The number that are there.
+    /// The number of functions that are enabled.
     pub enabled: u16,
-    /// The number that there could be.
+    /// The number of functions that can be enabled.
     pub total: u16,
 }
 
 impl PciDevice {
-    /// A function of that address of which nothing else is known.
+    /// A function of that address without any other fact.
     pub fn at(address: PciAddress) -> Self {
         Self {
             address,
@@ -102,7 +102,7 @@ impl PciDevice {
         }
     }
 
-    /// Whether its base class is 03h, "display controller" (PCI Code and ID Assignment
+    /// Whether the function's base class is 03h, "display controller" (PCI Code and ID Assignment
     /// Specification): graphics cards, and cards that only compute.
     pub(crate) fn is_display_controller(&self) -> bool {
         self.class.is_some_and(|class| class >> 16 == 0x03)
@@ -110,8 +110,8 @@ impl PciDevice {
 }
 
 impl PciLink {
-    /// A link of that many millions of transfers and that many lanes, of which there are 32 at
-    /// most.
+    /// A link of that many millions of transfers per second, and of that many lanes; `None` for
+    /// more than 32 lanes.
     pub(crate) fn of(speed: u32, width: u32) -> Option<Self> {
         let width = u8::try_from(width).ok().filter(|width| (1..=32).contains(width))?;
         (speed > 0).then_some(Self { speed, width })

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Package {
-    /// The kernel's number of it (`topology/physical_package_id`); `None` without one.
+    /// The package's number in the kernel (`topology/physical_package_id`); `None` without one.
     pub id: Option<u32>,
     /// Online PUs (`topology/package_cpus_list`, `core_siblings_list` before Linux 5.3); never
     /// empty.
@@ -18,7 +18,7 @@ pub struct Package {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Die {
-    /// The kernel's number of it within its package (`topology/die_id`); `None` without one.
+    /// The die's number within its package (`topology/die_id`); `None` without one.
     pub id: Option<u32>,
     /// The die's online PUs (`topology/die_cpus_list`); never empty, and inside one package.
     pub cpus: CpuSet,
@@ -27,14 +27,14 @@ pub struct Die {
 /// A cache and the PUs that share it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// 1 for L1, 2 for L2 and so on (`cache/index*/level`).
+    /// The cache's level: 1 for L1, 2 for L2 and so on (`cache/index*/level`).
     pub level: u8,
     /// The contents (`cache/index*/type`).
     pub kind: CacheKind,
     /// The cache's size (`cache/index*/size`); `None` is unknown.
     #[serde(rename = "size_bytes")]
     pub size: Option<DataSize>,
-    /// The online PUs that share it (`cache/index*/shared_cpu_list`); never empty.
+    /// The online PUs that share the cache (`cache/index*/shared_cpu_list`); never empty.
     pub cpus: CpuSet,
 }
 
@@ -54,7 +54,7 @@ pub enum CacheKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Core {
-    /// The kernel's number of it within its package (`topology/core_id`); `None` without one.
+    /// The core's number within its package (`topology/core_id`); `None` without one.
     pub id: Option<u32>,
     /// The core's online PUs (`topology/core_cpus_list`, `thread_siblings_list` before Linux 5.3);
     /// never empty.
@@ -69,19 +69,19 @@ pub struct CoreKind {
     /// The kind's rank by speed: 0 is the slowest kind, and the most thrifty one. `None` if the
     /// order of the kinds is unknown, as in some of hwloc's XML files.
     pub efficiency: Option<u32>,
-    /// The kernel's name of them: `cpu_core`, `cpu_atom` and `cpu_lowpower` of Intel's hybrid
-    /// processors (`/sys/devices/cpu_core/cpus`; `CoreType` in hwloc's XML files, in the
-    /// kernel's words if it has some). `None` without a name.
+    /// The kernel's name for the kind: `cpu_core`, `cpu_atom` and `cpu_lowpower` of Intel's hybrid
+    /// processors (`/sys/devices/cpu_core/cpus`; `CoreType` in hwloc's XML files, in the kernel's
+    /// words if there are any). `None` without a name.
     pub name: Option<String>,
-    /// The capacity, of which the fastest have 1,024 (`cpu_capacity`, on Arm and hybrid x86); the
-    /// least among them. `None` where the kernel gives none for some of them.
+    /// The capacity, 1,024 for the fastest CPUs (`cpu_capacity`, on Arm and hybrid x86); the lowest
+    /// within the kind. `None` where the kernel gives none for some of them.
     pub capacity: Option<u32>,
     /// The highest frequency in kHz (`cpufreq/cpuinfo_max_freq`) that all of them reach. `None`
     /// where there is no frequency driver; hwloc's XML files give whole MHz.
     #[serde(rename = "max_frequency_khz")]
     pub max_frequency: Option<u64>,
-    /// The frequency without boost in kHz (`cpufreq/base_frequency`), the least among them. `None`
-    /// is unknown.
+    /// The frequency without boost in kHz (`cpufreq/base_frequency`), the lowest within the kind.
+    /// `None` is unknown.
     #[serde(rename = "base_frequency_khz")]
     pub base_frequency: Option<u64>,
 }

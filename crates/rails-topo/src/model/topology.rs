@@ -60,8 +60,8 @@ impl Topology {
         &self.nodes
     }
 
-    /// Distances between nodes (`/sys/devices/system/node/node*/distance`); `None` where there is
-    /// one node, where the source gives none, or not one from every node to every node.
+    /// Distances between nodes (`/sys/devices/system/node/node*/distance`); `None` if there is one
+    /// node, or if the source does not give one from every node to every node.
     pub fn distances(&self) -> Option<&Distances> {
         self.distances.as_ref()
     }
@@ -79,10 +79,10 @@ impl Topology {
     /// The kinds of cores, the slowest first; empty if all cores are alike, or nothing
     /// distinguishes them.
     ///
-    /// The first source that covers every online PU decides: Intel's units that count events
+    /// The first source that covers every online PU decides: Intel's performance counters (PMUs)
     /// (`/sys/devices/cpu_core`, `cpu_atom`, `cpu_lowpower`), `cpu_capacity`, and frequencies.
-    /// Frequencies that are less than 10 % apart count as one, because single cores are
-    /// "favoured" on machines whose cores are alike. An hwloc XML file holds hwloc's own kinds.
+    /// Frequencies that are less than 10 % apart count as one, because single cores are "favoured"
+    /// on machines whose cores are alike. An hwloc XML file holds hwloc's own kinds.
     pub fn core_kinds(&self) -> &[CoreKind] {
         &self.core_kinds
     }

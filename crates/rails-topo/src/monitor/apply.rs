@@ -3,7 +3,7 @@
 use super::Change;
 use crate::{CpuSet, Nic, NodeSet, Topology};
 
-/// Makes the model as it is after the change; of memory blocks it knows nothing.
+/// Applies the change to the model, which has no memory blocks.
 pub(super) fn apply(topology: &mut Topology, change: &Change) {
     match change {
         Change::CpuOffline { cpu } => topology.online_cpus.remove(*cpu),
@@ -31,7 +31,7 @@ pub(super) fn apply(topology: &mut Topology, change: &Change) {
     }
 }
 
-/// Makes the interfaces as they are after the change; other changes do nothing to them.
+/// Applies the change to the interfaces; changes of other objects are ignored.
 pub(super) fn apply_to_nics(nics: &mut Vec<Nic>, change: &Change) {
     let named = |nics: &mut Vec<Nic>, name: &str, set: &dyn Fn(&mut Nic)| {
         if let Some(nic) = nics.iter_mut().find(|nic| nic.name == name) {

@@ -36,7 +36,7 @@ pub enum Change {
         /// The node.
         node: NodeId,
     },
-    /// A NUMA node is there.
+    /// A NUMA node came online.
     NodeOnline {
         /// The node; at first only its memory is known, and the rest follows as
         /// [`Change::Structure`].
@@ -47,7 +47,7 @@ pub enum Change {
     NodeMemory {
         /// The node.
         node: NodeId,
-        /// All its memory (`MemTotal` in its `meminfo`); `None` is unknown.
+        /// All memory of the node (`MemTotal` in its `meminfo`); `None` is unknown.
         #[serde(rename = "memory_bytes")]
         memory: Option<DataSize>,
     },
@@ -78,21 +78,21 @@ pub enum Change {
         /// The nodes that are allowed now.
         added: NodeSet,
     },
-    /// A network interface is there. By rtnetlink.
+    /// A network interface was added. By rtnetlink.
     NicAdded {
         /// The interface, as it was read.
         nic: Box<Nic>,
     },
-    /// A network interface is there no more. By rtnetlink.
+    /// A network interface was removed. By rtnetlink.
     NicRemoved {
         /// The interface.
         nic: String,
     },
-    /// A network interface has another name. By rtnetlink.
+    /// A network interface was renamed. By rtnetlink.
     NicRenamed {
-        /// The name it had.
+        /// The former name.
         from: String,
-        /// The name it has.
+        /// The new name.
         to: String,
     },
     /// A link went up or down, or its carrier came or went. From rtnetlink; the kernel may report
@@ -100,12 +100,12 @@ pub enum Change {
     NicLink {
         /// The interface.
         nic: String,
-        /// Whether it is up, as in [`Nic::up`].
+        /// Whether the link is up, as in [`Nic::up`].
         up: Option<bool>,
-        /// Whether it has a carrier, as in [`Nic::carrier`].
+        /// Whether the link has a carrier, as in [`Nic::carrier`].
         carrier: Option<bool>,
     },
-    /// A link has another speed. Looked at after any rtnetlink message about the interface.
+    /// A link has another speed. Read after any rtnetlink message about the interface.
     NicSpeed {
         /// The interface.
         nic: String,
@@ -113,7 +113,7 @@ pub enum Change {
         #[serde(rename = "speed_bits_per_second")]
         speed: Option<Bandwidth>,
     },
-    /// Packets of an interface have another greatest length. By rtnetlink.
+    /// An interface has another MTU. By rtnetlink.
     NicMtu {
         /// The interface.
         nic: String,
@@ -136,8 +136,8 @@ pub enum Change {
         /// The address.
         address: InterfaceAddress,
     },
-    /// An interface has other interrupts, or they have other names. Seen whenever interfaces are
-    /// read again, which nothing but their coming and going causes.
+    /// An interface has other interrupts, or they have other names. Found when interfaces are read
+    /// again, which happens only when one comes or goes.
     NicInterrupts {
         /// The interface.
         nic: String,
@@ -148,13 +148,13 @@ pub enum Change {
     InterruptMoved {
         /// The interrupt's number.
         number: u32,
-        /// The CPUs that may serve it, as in [`Interrupt::affinity`].
+        /// The CPUs that may serve the interrupt, as in [`Interrupt::affinity`].
         affinity: Option<CpuSet>,
-        /// The CPUs that serve it, as in [`Interrupt::effective`].
+        /// The CPUs that serve the interrupt, as in [`Interrupt::effective`].
         effective: Option<CpuSet>,
-        /// Whether this process announced it
-        /// ([`Monitor::expect_interrupt`](super::Monitor::expect_interrupt)); if not,
-        /// another program moved it.
+        /// Whether this process announced the move
+        /// ([`Monitor::expect_interrupt`](super::Monitor::expect_interrupt)); if not, another
+        /// program moved the interrupt.
         expected: bool,
     },
     /// Another part of the model has changed: packages, caches, PCI, queues. A fresh snapshot has

@@ -37,11 +37,11 @@ impl CpusetWatch {
         root.text(CGROUP).is_some_and(|cgroup| cgroup != self.cgroup)
     }
 
-    /// Waits for a write to one of them. Cancel safe.
+    /// Waits for a write to a watched file. Cancel safe.
     pub(super) async fn written(&self) -> io::Result<()> {
         loop {
             self.inotify.readable().await?;
-            // Which file it was is of no importance. A name would be as long as 255 bytes.
+            // It does not matter which file was written. A name has up to 255 bytes.
             match self.inotify.try_read(&mut [0; 4096]) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

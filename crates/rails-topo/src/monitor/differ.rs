@@ -85,7 +85,7 @@ fn nics(old: &[Nic], new: &[Nic]) -> Vec<Change> {
     changes
 }
 
-/// Interfaces that were removed, renamed and added, in an order that keeps names unique on the way.
+/// The interfaces that were removed, renamed and added, in an order in which names stay unique.
 fn comings_and_goings(old: &[Nic], new: &[Nic]) -> Vec<Change> {
     let same = |a: &Nic, b: &Nic| match (a.index, b.index) {
         (Some(a), Some(b)) => a == b,
@@ -112,7 +112,7 @@ fn comings_and_goings(old: &[Nic], new: &[Nic]) -> Vec<Change> {
         names.insert(&to.name);
         changes.push(Change::NicRenamed { from: from.name.clone(), to: to.name.clone() });
     }
-    // Names that went round in a circle, through a name that no model has.
+    // Renames in a circle take a detour over a name that neither model has.
     changes.extend(renamed.iter().map(|(from, _)| removed(&from.name)));
     changes.extend(renamed.iter().map(|(_, to)| added(to)));
     let is_new = |nic: &&Nic| !old.iter().any(|other| same(other, nic));
@@ -146,7 +146,7 @@ fn identities(interrupts: &[Interrupt]) -> Vec<(u32, &Option<String>)> {
     interrupts.iter().map(|interrupt| (interrupt.number, &interrupt.name)).collect()
 }
 
-/// Whether they are equal but for the order of their addresses.
+/// Whether the interfaces are equal but for the order of their addresses.
 fn same_but_addresses(a: &[Nic], b: &[Nic]) -> bool {
     let same = |(a, b): (&Nic, &Nic)| {
         a.addresses.len() == b.addresses.len()
@@ -162,7 +162,7 @@ mod tests {
     use crate::{Bandwidth, CpuId, DataSize, NodeId};
     use proptest::prelude::*;
 
-    /// The facts that typed changes have.
+    /// The facts for which there are typed changes.
     fn spoken_of(topology: &Topology) -> impl PartialEq + std::fmt::Debug + use<> {
         let nic = |nic: &Nic| {
             let mut addresses = nic.addresses.clone();

@@ -7,26 +7,26 @@ use super::{
 };
 use crate::{CpuId, CpuSet, InterfaceAddress, Nic};
 
-/// An event from a source. Each is a fact, and no difference: a repeated one changes nothing.
+/// An event from a source. It states a fact, not a difference: a repeated event changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// A CPU is on- or offline now.
+    /// A CPU went online or offline.
     Cpu { cpu: CpuId, online: bool },
-    /// A memory block is on- or offline now.
+    /// A memory block went online or offline.
     MemoryBlock { block: MemoryBlockId, online: bool },
-    /// Something about NUMA nodes.
+    /// NUMA nodes or their memory may have changed.
     Nodes,
-    /// An interface is there, in this state.
+    /// An interface has this state.
     Link(LinkState),
-    /// An interface is gone.
+    /// An interface was removed.
     LinkGone { index: u32 },
-    /// An interface has an address, or has it no more.
+    /// An interface got or lost an address.
     Address { index: u32, address: InterfaceAddress, present: bool },
     /// A file of this process's cpuset was written.
     Cpuset,
     /// The kernel dropped messages.
     Lost,
-    /// The facts that a look has found.
+    /// The facts that a reading has found.
     Facts(Box<Facts>),
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct LinkState {
     pub(crate) mtu: Option<u32>,
 }
 
-/// Takes the snapshot past the event.
+/// Applies the event to the snapshot.
 pub(super) fn advance(snapshot: &mut Snapshot, event: &Event, wanted: &mut Looks) -> Vec<Change> {
     let mut changes = Vec::new();
     match event {
@@ -104,7 +104,7 @@ fn link_changes(snapshot: &Snapshot, nic: &Nic, state: &LinkState) -> Vec<Change
     let mut now = nic.clone();
     let mut changes = Vec::new();
     if let Some(name) = state.name.as_ref().filter(|name| **name != nic.name) {
-        // The former holder of that name has lost it, whether or not an event has said so.
+        // The interface that had the name has lost it, whether or not an event said so.
         if snapshot.topology.nic(name).is_some() {
             changes.push(Change::NicRemoved { nic: name.clone() });
         }

@@ -10,16 +10,16 @@ use std::{
     path::Path,
 };
 
-/// The facts to look at.
+/// The facts to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Looks {
     /// Everything.
     pub(crate) machine: bool,
     /// The online CPUs, and the allowed sets.
     pub(crate) cpus: bool,
-    /// The nodes that there are, and the size of their memory.
+    /// The nodes, and the size of their memory.
     pub(crate) nodes: bool,
-    /// The interfaces that there are.
+    /// The interfaces.
     pub(crate) nics: bool,
     /// The CPUs of interrupts.
     pub(crate) interrupts: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Looks at these too.
+    /// Adds these facts to those to be read.
     pub(super) fn add(&mut self, other: &Self) {
         self.machine |= other.machine;
         self.cpus |= other.cpus;
@@ -39,7 +39,7 @@ impl Looks {
     }
 }
 
-/// The facts of a look; one that was not looked at, or could not be read, is `None` or absent.
+/// The facts of a reading; a fact that was not wanted, or could not be read, is `None` or absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) machine: Option<Box<Snapshot>>,
@@ -54,7 +54,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Looks at the wanted facts.
+    /// Reads the wanted facts.
     pub(crate) fn look(root: &Root, looks: &Looks, known: &Topology) -> Result<Self, DetectError> {
         let root = &root.again();
         if looks.machine {
@@ -88,7 +88,8 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Reads everything. The files of the small looks are read as there, so that both agree.
+    /// Reads everything. The files of partial readings are read in the same way, so that both
+    /// agree.
     pub(crate) fn of_the_machine(root: &Root) -> Result<Snapshot, DetectError> {
         let root = &root.again();
         let topology = Topology::detect()?;
@@ -99,7 +100,7 @@ impl Facts {
         Ok(facts.on_top_of(&Snapshot { topology, memory_blocks }))
     }
 
-    /// The snapshot with these facts in it.
+    /// The snapshot, updated with these facts.
     pub(super) fn on_top_of(&self, snapshot: &Snapshot) -> Snapshot {
         if let Some(machine) = &self.machine {
             return (**machine).clone();
@@ -152,8 +153,7 @@ fn keep_place(nic: &mut Nic, known: &Topology) {
     }
 }
 
-/// The nodes as they are known, with the memory that they have now; of nodes that are new nothing
-/// else is known yet.
+/// The known nodes with their present memory; a new node has no other fact yet.
 fn nodes(root: &Root, known: &[NumaNode]) -> Option<Vec<NumaNode>> {
     const NODES: &str = "sys/devices/system/node";
     let online: NodeSet = root.value(&format!("{NODES}/online"))?;
@@ -167,7 +167,7 @@ fn nodes(root: &Root, known: &[NumaNode]) -> Option<Vec<NumaNode>> {
     Some(online.iter().map(node).collect())
 }
 
-/// The blocks that are online (Documentation/admin-guide/mm/memory-hotplug.rst in the kernel's
+/// The online memory blocks (Documentation/admin-guide/mm/memory-hotplug.rst in the kernel's
 /// sources).
 fn memory_blocks(root: &Root) -> Option<MemoryBlockSet> {
     const BLOCKS: &str = "sys/devices/system/memory";
@@ -178,7 +178,7 @@ fn memory_blocks(root: &Root) -> Option<MemoryBlockSet> {
     (!numbers.is_empty()).then_some(online)
 }
 
-/// An interrupt and its CPUs; `None` where it is gone.
+/// An interrupt and its CPUs; `None` if it no longer exists.
 fn interrupt(root: &Root, number: u32) -> Option<(u32, Served)> {
     let served = linux::served(root, number);
     served.0.is_some().then_some((number, served))

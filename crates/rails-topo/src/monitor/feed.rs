@@ -16,7 +16,7 @@ use tokio_stream::wrappers::{BroadcastStream, errors::BroadcastStreamRecvError};
 /// A change, and the time at which the monitor learned of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped {
-    /// The time of the clock on the wall, in JSON as seconds and nanoseconds since 1970.
+    /// The wall-clock time, in JSON as seconds and nanoseconds since 1970.
     pub at: SystemTime,
     /// The change.
     pub change: Change,
@@ -25,14 +25,14 @@ pub struct Stamped {
 /// An update for a subscriber.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
-    /// Something has changed.
+    /// A change.
     Change(Arc<Stamped>),
-    /// The subscriber has not read in time: the snapshot stands for the changes that are no longer
-    /// kept. Later updates follow on it.
+    /// The subscriber has not read in time: the snapshot replaces the changes that are no longer
+    /// kept, and later updates continue from it.
     Lagged {
         /// The number of changes left out.
         missed: u64,
-        /// The machine, with all of them in it.
+        /// The machine after these changes.
         snapshot: Arc<Snapshot>,
     },
 }
@@ -84,7 +84,7 @@ impl Feed {
         }
     }
 
-    /// Ends the subscriptions once they have been read; only the first end counts.
+    /// Ends each subscription after its last change; only the first call counts.
     pub(super) fn end(&self, error: Option<MonitorError>) {
         let mut state = self.lock();
         if state.sender.take().is_some() {
@@ -102,7 +102,7 @@ impl Feed {
         Changes { feed: Arc::clone(self), stream, next, start, ended: false }
     }
 
-    /// A panic in between leaves no half of a change: each is published by plain moves.
+    /// A panic leaves no half-published change: each is published by plain moves.
     fn lock(&self) -> MutexGuard<'_, FeedState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,7 +117,7 @@ impl FeedState {
 }
 
 impl Changes {
-    /// The machine at the time of the subscription; the changes follow on it without a gap.
+    /// The machine at the time of the subscription; the changes continue from it without a gap.
     pub fn start(&self) -> &Arc<Snapshot> {
         &self.start
     }
@@ -143,7 +143,7 @@ impl Stream for Changes {
                 Some(Ok(Update::Change(stamped)))
             }
             Some(Err(BroadcastStreamRecvError::Lagged(_))) => {
-                // The snapshot has the changes that are still kept, too.
+                // The snapshot also includes the changes that are still kept.
                 let state = this.feed.lock();
                 let missed = state.published - this.next;
                 (this.stream, this.next) = (state.stream(), state.published);

@@ -18,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! # Where it comes from
+//! # Sources
 //!
 //! | change | source | reported within |
 //! |---|---|---|
@@ -30,9 +30,9 @@
 //! | allowed sets by `taskset`, or by a move into another cgroup; interrupts | the slow look: the kernel has no event | 5 s, unless set otherwise |
 //! | everything else (packages, caches, PCI) | the machine is read again half a second after the last CPU or node | a second or so |
 //!
-//! Changes of one source come in the order in which they happened. Between sources only the order
-//! of arrival holds: a CPU that goes offline and a link that goes down within the same millisecond
-//! may come the other way round.
+//! Changes of one source keep their order. Between sources only the order of arrival holds: a CPU
+//! that goes offline and a link that goes down within one millisecond may be reported the other way
+//! round.
 //!
 //! In containers without the host's user namespace no uevents arrive: there the slow look finds
 //! CPUs and nodes, and memory blocks stay unknown. The slow look stands in for a source that the
@@ -41,11 +41,12 @@
 //!
 //! # Files of facts
 //!
-//! The monitor reports the kernel's facts. An application lays the user's files
-//! ([`config`](crate::config)) over a snapshot by [`config::apply`](crate::config::apply()): a file
-//! may name a device that has just gone, which is an error of the file and does not end the watch.
+//! The monitor reports the kernel's facts. An application applies the user's files
+//! ([`config`](crate::config)) to a snapshot by [`config::apply`](crate::config::apply()): a file
+//! may name a device that has just been removed, which is an error of the file and does not end the
+//! monitor.
 //!
-//! # What it costs
+//! # Cost
 //!
 //! Between events only the slow look runs: it reads four files, one for each node, and two for each
 //! interrupt of a NIC. If it takes longer than a two-thousandth of its interval, the interval
@@ -99,7 +100,7 @@ pub struct MonitorOptions {
     kept_changes: usize,
 }
 
-/// Follows this machine for as long as it lives.
+/// Follows this machine until it is dropped.
 #[derive(Debug)]
 pub struct Monitor {
     feed: Arc<Feed>,
@@ -115,7 +116,7 @@ pub enum MonitorError {
     /// A source of events failed, or could not be opened ([`Monitor::refused`]).
     #[error("{source_name} failed")]
     Source {
-        /// Which: `uevents`, `rtnetlink` or `inotify`.
+        /// The source: `uevents`, `rtnetlink` or `inotify`.
         source_name: &'static str,
         /// The answer of the operating system.
         source: io::Error,
@@ -197,7 +198,7 @@ impl Monitor {
         self.feed.subscribe()
     }
 
-    /// The machine as it is known now.
+    /// The machine as the monitor knows it at the moment.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.feed.snapshot()
     }
@@ -222,12 +223,12 @@ impl Drop for Monitor {
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing {
-    /// A datagram of the kernel's uevents; whether it means something.
+    /// Parses a datagram of the kernel's uevents. Returns whether it is an event.
     pub fn uevent(datagram: &[u8]) -> bool {
         super::uevent::Uevent::parse(datagram).and_then(|uevent| uevent.event()).is_some()
     }
 
-    /// A datagram of rtnetlink; how much it means.
+    /// Parses a datagram of rtnetlink. Returns the number of its events.
     pub fn rtnetlink(datagram: &[u8]) -> usize {
         super::rtnetlink::events(datagram).len()
     }

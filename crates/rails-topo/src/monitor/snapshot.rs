@@ -14,7 +14,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Applies a change. A change of something that is not there changes nothing.
+    /// Applies a change. A change of an object that the model does not have changes nothing.
     ///
     /// A CPU that goes offline leaves the online and the allowed ones; packages, cores and caches
     /// follow when the machine is read again.

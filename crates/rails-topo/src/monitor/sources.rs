@@ -17,9 +17,9 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Opens the sources, and returns why some could not be opened: address families that are not
-    /// allowed (systemd's `RestrictAddressFamilies=`), or too many watches on the machine
-    /// (`/proc/sys/fs/inotify/max_user_instances`).
+    /// Opens the sources, and returns the errors of those that could not be opened: address
+    /// families that are not allowed (systemd's `RestrictAddressFamilies=`), or too many watches on
+    /// the machine (`/proc/sys/fs/inotify/max_user_instances`).
     pub(super) fn open(root: &Root) -> (Self, Vec<MonitorError>) {
         let mut refused = Vec::new();
         let sources = Self {
@@ -45,7 +45,7 @@ impl Sources {
         }
     }
 
-    /// The next events; they may be none of importance. Cancel safe.
+    /// The next events; possibly none. Cancel safe.
     pub(super) async fn told(&mut self) -> Result<Vec<Event>, MonitorError> {
         tokio::select! {
             biased;
@@ -60,7 +60,7 @@ fn kept<T>(opened: io::Result<T>, source_name: &'static str, refused: &mut Vec<M
     opened.map_err(|source| refused.push(failed(source_name)(source))).ok()
 }
 
-/// The next datagram of a source that is there.
+/// The next datagram of a source; waits for ever without one.
 async fn next(socket: &mut Option<TokioSocket>) -> io::Result<(Vec<u8>, SocketAddr)> {
     match socket {
         Some(socket) => socket.recv_from_full().await,
@@ -68,7 +68,7 @@ async fn next(socket: &mut Option<TokioSocket>) -> io::Result<(Vec<u8>, SocketAd
     }
 }
 
-/// The next write to a file that is watched.
+/// The next write to a watched file; waits for ever without a watch.
 async fn written(watch: &Option<CpusetWatch>) -> io::Result<()> {
     match watch {
         Some(watch) => watch.written().await,
@@ -91,7 +91,7 @@ fn received(
     events: impl Fn(&[u8]) -> Vec<Event>,
 ) -> io::Result<Vec<Event>> {
     match datagram {
-        // Port 0 is the kernel's (netlink(7)): root can send to our port, and may send anything.
+        // Port 0 is the kernel's (netlink(7)): root can send anything to our port.
         Ok((bytes, sender)) if sender.port_number() == 0 => Ok(events(&bytes)),
         Ok(_) => Ok(Vec::new()),
         Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => Ok(vec![Event::Lost]),

@@ -91,7 +91,7 @@ impl Task {
         Ok(())
     }
 
-    /// Warns once a minute at most: each look fails while descriptors are short.
+    /// Warns once a minute at most: each reading fails while descriptors are short.
     fn warn(&mut self, now: Instant, error: &DetectError) {
         if self.warned.is_none_or(|warned| now >= warned + BETWEEN_WARNINGS) {
             self.warned = Some(now);
@@ -119,8 +119,8 @@ impl Task {
     }
 }
 
-/// Looks on a thread of its own, because a driver may take its time to state the speed of its link;
-/// on the calling one where the system gives no thread. `None` if the look panicked.
+/// Reads on a thread of its own, because a driver may take long to state the speed of its link; on
+/// the calling thread if the system gives no other. `None` if the reading panicked.
 pub(super) async fn aside<T: Send + 'static>(look: impl Fn() -> T + Send + Sync + 'static) -> Option<T> {
     let look = Arc::new(look);
     let there = Arc::clone(&look);
@@ -135,5 +135,5 @@ pub(super) async fn aside<T: Send + 'static>(look: impl Fn() -> T + Send + Sync 
     }
 }
 
-/// The time between two warnings of looks that fail.
+/// The time between two warnings of failed readings.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);

@@ -3,18 +3,18 @@
 use super::{Event, MemoryBlockId};
 use crate::CpuId;
 
-/// A message of the kernel: `ACTION@PATH`, then `KEY=VALUE` each, all ended by a zero byte.
+/// A message of the kernel: `ACTION@PATH`, then `KEY=VALUE` strings, each ended by a zero byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Uevent<'a> {
-    /// `add`, `remove`, `online`, `offline`, `change`, `move`, `bind`, `unbind`.
+    /// The action: `add`, `remove`, `online`, `offline`, `change`, `move`, `bind`, `unbind`.
     pub(crate) action: &'a str,
     /// The device, below `/sys`: `/devices/system/cpu/cpu3`.
     pub(crate) path: &'a str,
     /// The subsystem of the device.
     pub(crate) subsystem: Option<&'a str>,
-    /// Whether a program requested it by writing to a device's `uevent` file, as `udevadm trigger`
-    /// does: then nothing has happened (Documentation/ABI/testing/sysfs-uevent in the kernel's
-    /// sources).
+    /// Whether a program requested the message by writing to a device's `uevent` file, as `udevadm
+    /// trigger` does: then nothing has happened (Documentation/ABI/testing/sysfs-uevent in the
+    /// kernel's sources).
     pub(crate) is_synthetic: bool,
 }
 
@@ -69,8 +69,7 @@ impl<'a> Uevent<'a> {
 /// The kernel's messages are shorter: `UEVENT_BUFFER_SIZE` is 2,048, with the header on top.
 const LONGEST: usize = 8192;
 
-/// The largest number of a CPU or a block that is believed; sets take memory by their largest
-/// number.
+/// The largest accepted number of a CPU or a block; a set's memory grows with its largest number.
 const LARGEST: u32 = (1 << 20) - 1;
 
 #[cfg(test)]

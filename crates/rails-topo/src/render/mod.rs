@@ -1,4 +1,4 @@
-//! The model for people: a text for the terminal, and a picture.
+//! The model in a form for people: a text for the terminal, and a picture.
 
 mod objects;
 mod phrases;

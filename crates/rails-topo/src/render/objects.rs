@@ -23,7 +23,7 @@ pub(super) struct Object<'a> {
     pub(super) cpus: &'a CpuSet,
     /// The objects right below, in the order of first PUs.
     pub(super) inner: Vec<Object<'a>>,
-    /// The cores that none of these holds.
+    /// The cores that none of the inner objects holds.
     pub(super) cores: Vec<&'a Core>,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum ObjectType<'a> {
     Package(&'a Package),
     Die(&'a Die),
     Node(&'a NumaNode),
-    /// Caches that the same PUs share, the last level first; more than one core has them.
+    /// Caches that the same PUs of several cores share, the last level first.
     Caches(Vec<&'a Cache>),
 }
 
@@ -63,8 +63,8 @@ impl<'a> ObjectTree<'a> {
         Self { outermost: nest(flat, &outer, cores), cores: without_object, loose, private }
     }
 
-    /// These cores in groups of equally many PUs and equal caches of their own, in the order of
-    /// their first cores.
+    /// The cores in groups of equal PU counts and equal private caches, in the order of their first
+    /// cores.
     pub(super) fn groups<'c>(&self, cores: &[&'c Core]) -> Vec<Vec<&'c Core>> {
         let mut groups: Vec<Vec<&Core>> = Vec::new();
         let mut known = BTreeMap::new();
@@ -79,7 +79,7 @@ impl<'a> ObjectTree<'a> {
         groups
     }
 
-    /// The caches that are this core's alone, the last level first.
+    /// The private caches of this core, the last level first.
     pub(super) fn private(&self, core: &Core) -> &[&'a Cache] {
         core.cpus.first().and_then(|cpu| self.private.get(&cpu)).map_or(&[], Vec::as_slice)
     }
@@ -124,7 +124,7 @@ fn holds(outer: &Object<'_>, inner: &Object<'_>) -> bool {
     is_in(inner.cpus, outer.cpus) && (inner.cpus != outer.cpus || outer.object_type.rank() < inner.object_type.rank())
 }
 
-/// Whether all of these PUs are in the other set, and there are any; mostly the first one decides.
+/// Whether the set is not empty and lies within the other one; mostly the first PU decides.
 fn is_in(cpus: &CpuSet, outer: &CpuSet) -> bool {
     cpus.first().is_some_and(|first| outer.contains(first)) && cpus.is_subset(outer)
 }

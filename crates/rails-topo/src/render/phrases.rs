@@ -6,8 +6,8 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// A name as it may be shown: others choose names, and characters that move a cursor, end a line or
-/// turn the direction of writing have no place in a terminal, nor, most of them, in XML (XML 1.0,
+/// A name that is safe to show. Names come from outside; characters that move a cursor, end a line
+/// or turn the direction of writing must not reach a terminal, and most of them not XML (XML 1.0,
 /// production 2).
 pub(super) fn plain(name: &str) -> Cow<'_, str> {
     let harmful = |c: char| {
@@ -85,7 +85,7 @@ pub(super) fn cache(cache: &Cache) -> String {
     format!("L{}{kind} {size}", cache.level)
 }
 
-/// The caches of a core that it shares with none; empty where no size is known.
+/// The private caches of a core; empty if no size is known.
 pub(super) fn private_caches(caches: &[&Cache]) -> String {
     let known = caches.iter().filter(|one| one.size.is_some()).take(MAX_CACHES);
     known.map(|one| cache(one)).collect::<Vec<_>>().join(", ")
@@ -137,7 +137,7 @@ pub(super) fn name_of_kind(kind: &CoreKind) -> String {
     }
 }
 
-/// Whether the interface carries packets, and if not, why.
+/// The state of the interface: up, or the reason why it carries no packets.
 pub(super) fn state(nic: &Nic) -> &'static str {
     match (nic.up, nic.carrier) {
         (Some(true), _) => "up",
@@ -168,7 +168,7 @@ pub(super) fn link(device: &PciDevice) -> Option<String> {
     Some(format!("PCIe {is}{wider}"))
 }
 
-/// The link that the device could have, where the one it has carries less.
+/// The fastest possible link of the device, if the present one is slower.
 pub(super) fn narrowed(device: &PciDevice) -> Option<PciLink> {
     let (link, most) = (device.link?, device.max_link?);
     (link.bandwidth() < most.bandwidth()).then_some(most)
@@ -179,8 +179,7 @@ fn lanes(link: PciLink) -> String {
     format!("{speed} GT/s x{} ({:.0} Gbit/s)", link.width, link.bandwidth().as_bits_per_second() as f64 / 1e9)
 }
 
-/// The facts of a GPU: its model and its driver. Of one without a driver: the kind of its PCI
-/// function.
+/// The facts of a GPU: its model and its driver, or without a driver the kind of its PCI function.
 pub(super) fn gpu(topology: &Topology, gpu: &Gpu) -> Vec<String> {
     let mut facts: Vec<String> = Vec::new();
     let function = gpu.pci.and_then(|pci| topology.pci_device(pci)).filter(|_| gpu.is_unnamed());
@@ -207,7 +206,7 @@ fn display_controller(device: &PciDevice) -> Option<&'static str> {
     }
 }
 
-/// A number of something, with the plural that English has.
+/// A count and a noun, in the plural unless the count is 1.
 pub(super) fn count(number: usize, one: &str) -> String {
     format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
@@ -234,8 +233,7 @@ pub(super) fn size(size: Option<DataSize>) -> String {
 const LONGEST_SET: usize = 44;
 /// A core of a real machine has fewer caches.
 const MAX_CACHES: usize = 8;
-/// A set takes memory and time by the largest number in it, and firmware may number cores as it
-/// likes.
+/// A set's memory and time grow with its largest number, and firmware may number cores as it likes.
 const LARGEST_SHOWN: u32 = 1 << 16;
 
 #[cfg(test)]

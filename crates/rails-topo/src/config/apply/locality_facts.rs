@@ -17,7 +17,7 @@ pub(super) struct LocalityFacts<'a> {
     local_cpus: Option<&'a Located<Text<CpuSet>>>,
 }
 
-/// The fields of the model that hold it.
+/// The fields of the model that hold a device's locality.
 pub(super) struct LocalityFields<'a> {
     pub(super) pci: Option<PciAddress>,
     pub(super) node: &'a mut Option<NodeId>,

@@ -13,7 +13,7 @@ use super::{
 use crate::{CpuSet, NodeId, NumaNode, Override, PciAddress, Topology};
 use std::fmt;
 
-/// The machine with the facts of the file. It reads its arguments alone.
+/// The machine with the facts of the file. Does no I/O.
 ///
 /// # Errors
 /// [`ConfigError::Wrong`] for the first fault; the given machine does not change.
@@ -65,8 +65,8 @@ impl Ledger<'_> {
         }
     }
 
-    /// Sets a fact that follows from another one, and may be unknown by it. An equal old value is
-    /// no change.
+    /// Sets a fact that follows from another one, which may also make it unknown. An equal old
+    /// value is no change.
     fn follow<T: fmt::Display + PartialEq>(
         &mut self,
         fact: String,
@@ -85,7 +85,7 @@ impl Ledger<'_> {
         *slot = value;
     }
 
-    /// Remembers a change.
+    /// Records a change.
     fn note(&mut self, fact: String, at: &Span, old: Option<String>, new: Option<String>) {
         let Position { file, line, column, key } = self.config.position(at, fact);
         self.overrides.push(Override { fact: key, old, new, follows_from: None, file, line, column });
@@ -107,7 +107,7 @@ impl Ledger<'_> {
         found.ok_or_else(|| self.config.wrong(at, key, Problem::NoSuchNode { node, there: there() }))
     }
 
-    /// The error that one fact has two values in the file.
+    /// The error for a fact that has two values in the file.
     fn contradiction(&self, key: &str, at: &Span, values: [String; 2], earlier: &Position) -> ConfigError {
         let [here, there] = values;
         let problem = Problem::Contradiction { here, there, line: earlier.line, other: earlier.key.clone() };

@@ -107,7 +107,7 @@ impl NicFacts {
     }
 }
 
-/// Addresses as text; none is unknown.
+/// Addresses as text; `None` (unknown) without any.
 fn list(addresses: &[InterfaceAddress]) -> Option<String> {
     let texts: Vec<String> = addresses.iter().map(|address| format!("{}/{}", address.ip, address.prefix_len)).collect();
     (!texts.is_empty()).then(|| texts.join(", "))

@@ -1,9 +1,9 @@
 //! The interfaces of the machine, and whether their files are theirs.
 //!
 //! `/sys/class/net` shows the interfaces of the network namespace in which `/sys` was mounted,
-//! which may be another than the one of the thread that reads. The thread's own are those that the
-//! kernel lists when it is asked (getifaddrs(3)); the files of one count as its own where index and
-//! hardware address agree.
+//! which may be another than the one of the thread that reads. The kernel lists those of the
+//! thread's namespace (getifaddrs(3)); files count as an interface's own where index and hardware
+//! address agree.
 
 use super::{super::root::Root, NET, addresses};
 use crate::{InterfaceAddress, MacAddress, Nic, NicKind};
@@ -19,9 +19,9 @@ use std::{
 
 /// An interface.
 pub(super) struct Interface {
-    /// All that is known of it without its files.
+    /// The facts that are known without the interface's files.
     pub(super) nic: Nic,
-    /// Whether the files below its name are its own.
+    /// Whether the files below the interface's name are its own.
     pub(super) has_files: bool,
 }
 
@@ -64,7 +64,7 @@ pub(in super::super) fn asked(root: &Root) -> Option<Vec<Nic>> {
             nic.addresses.push(InterfaceAddress { ip, prefix_len: prefix_len(mask) });
         }
     }
-    // A link that has gone between the two lists that the answer is made of has left its addresses.
+    // The answer is made of two lists; a link that went between the two has left its addresses.
     Some(nics.into_values().filter(|nic| nic.index.is_some()).collect())
 }
 
@@ -77,7 +77,7 @@ fn listed(root: &Root) -> Vec<Interface> {
             addresses.entry(name).or_default().push(address);
         }
     }
-    // Plain files stand among them too, such as `bonding_masters`.
+    // The folder also has plain files, such as `bonding_masters`.
     let is_interface = |name: &String| {
         let path = format!("{NET}/{name}");
         root.is_dir(&path) || root.link(&path).is_some()

@@ -123,7 +123,7 @@ fn device_path(root: &Root, name: &str) -> Option<String> {
     })
 }
 
-/// A truth as the kernel writes it: 0 or 1.
+/// A boolean as the kernel writes it: 0 or 1.
 fn truth(number: u32) -> Option<bool> {
     match number {
         0 => Some(false),

@@ -4,7 +4,7 @@
 use super::super::root::Root;
 use crate::{CpuSet, RxQueue, TxQueue};
 
-/// The receive queues, by index; which interrupts they have is not known here.
+/// The receive queues, by index, without their interrupts.
 pub(super) fn receive(root: &Root, folder: &str) -> Vec<RxQueue> {
     let queue = |index| RxQueue {
         index,
@@ -15,7 +15,7 @@ pub(super) fn receive(root: &Root, folder: &str) -> Vec<RxQueue> {
     root.numbered(folder, "rx-").into_iter().map(queue).collect()
 }
 
-/// The transmit queues, by index; which interrupts they have is not known here.
+/// The transmit queues, by index, without their interrupts.
 pub(super) fn transmit(root: &Root, folder: &str) -> Vec<TxQueue> {
     let queue =
         |index| TxQueue { index, xps_cpus: mask(root, &format!("{folder}/tx-{index}/xps_cpus")), interrupt: None };

@@ -12,8 +12,8 @@ use tiers::Tiers;
 /// The folder of the nodes; a kernel without NUMA has none.
 const NODES: &str = "sys/devices/system/node";
 
-/// The nodes, with their online CPUs. If nodes claim the same CPU, which no machine has, the lowest
-/// number keeps it.
+/// The nodes, with their online CPUs. If two nodes claim one CPU, which no real machine does, the
+/// lower number keeps it.
 pub(super) fn nodes(root: &Root, cpus: &Cpus) -> Vec<NumaNode> {
     let tiers = Tiers::read(root);
     let mut claimed = CpuSet::new();

@@ -6,20 +6,19 @@ use crate::CpuId;
 #[derive(Debug, Clone)]
 pub(super) struct Block {
     pub(super) kind: Kind,
-    /// The block's own text, on top.
+    /// The rows of the block's own text, on top.
     pub(super) rows: Vec<Row>,
-    /// All its facts, shown while the pointer is on it.
+    /// All facts of the block, shown while the pointer is on it.
     pub(super) hint: String,
-    /// The blocks in it: sections below each other, the blocks of each in rows.
+    /// The inner blocks: sections below each other, the blocks of each in rows.
     pub(super) sections: Vec<Vec<Block>>,
-    /// The rails that it belongs to, by their place in the overlay.
+    /// The rails that the block belongs to, by their index in the overlay.
     pub(super) rails: Vec<usize>,
     /// The end of the lines of rails.
     pub(super) anchor: Option<Anchor>,
-    /// The least room that it takes, so that blocks of a kind are alike with any text.
+    /// The minimum width and height, so that blocks of a kind are alike with any text.
     pub(super) least: (f64, f64),
-    /// The wanted ratio of its width to its height; `None` leaves that to the layout of the
-    /// picture.
+    /// The wanted ratio of width to height; `None` leaves it to the layout.
     pub(super) shape: Option<f64>,
 }
 
@@ -42,9 +41,9 @@ pub(super) enum Kind {
     Nic,
     /// Any other device.
     Device,
-    /// Holds blocks that are together for want of a place.
+    /// Blocks of unknown locality.
     Group,
-    /// An explanation.
+    /// An entry of the legend.
     Key,
 }
 
@@ -84,7 +83,7 @@ pub(super) enum Tone {
     Plain,
     Bold,
     Dim,
-    /// Something is not as it could be.
+    /// A fact that could be better, such as a narrow link.
     Warning,
     /// In a small frame: the letter of a NIC's interrupts.
     Tag,

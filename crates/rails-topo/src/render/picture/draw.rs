@@ -173,7 +173,7 @@ fn rectangle(rect: Rect) -> Rectangle {
         .set("height", rounded(rect.height))
 }
 
-/// A length to a hundredth of a pixel, which no eye sees.
+/// A length, rounded to a hundredth of a pixel.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -10,7 +10,7 @@ use super::block::{Block, Cell};
 pub(super) struct Layout<'a> {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// Every block comes after the one that holds it.
+    /// The areas; each comes after the one that holds it.
     pub(super) areas: Vec<Area<'a>>,
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Layout<'a> {
 pub(super) struct Area<'a> {
     pub(super) block: &'a Block,
     pub(super) rect: Rect,
-    /// The area that holds it.
+    /// The index of the area that holds this one.
     #[cfg_attr(not(test), expect(dead_code, reason = "the tests hold areas against those around them"))]
     pub(super) parent: Option<usize>,
     pub(super) texts: Vec<Text<'a>>,
@@ -28,7 +28,7 @@ pub(super) struct Area<'a> {
 pub(super) struct Text<'a> {
     pub(super) cell: &'a Cell,
     pub(super) size: f64,
-    /// The room that it takes at most.
+    /// The rectangle that bounds the text.
     pub(super) rect: Rect,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn layout(block: &Block) -> Layout<'_> {
     Layout { width, height, areas }
 }
 
-/// A block's size, and where in it its contents are.
+/// A block's size, and the positions of its contents.
 struct Measured {
     size: (f64, f64),
     inner: Vec<Vec<Inner>>,
@@ -60,7 +60,7 @@ struct Measured {
 
 struct Inner {
     at: (f64, f64),
-    /// The height of the highest of its row, where it holds anything.
+    /// The height of the highest block of the row, if the block has contents.
     height: f64,
     measured: Measured,
 }
@@ -106,14 +106,14 @@ fn measure(block: &Block, shape: f64, own: f64) -> Measured {
     Measured { size, inner: placed }
 }
 
-/// The room that a block of that size takes on a screen of that shape: the less, the larger it is
-/// seen.
+/// The share of a screen of that shape that a block of that size takes: the less, the larger the
+/// block appears.
 fn cost((width, height): (f64, f64), shape: f64) -> f64 {
-    // Of two that a screen shows equally large, the smaller.
+    // Of two blocks that fill a screen equally, the smaller is better.
     width.max(height * shape) + (width + height) / 1e3
 }
 
-/// The widths worth trying: those at which one more block fits into the first row of a section.
+/// The widths to try: those at which one more block fits into the first row of a section.
 fn widths(sections: &[Vec<(f64, f64)>], gap: f64) -> Vec<f64> {
     let mut widths = Vec::new();
     for sizes in sections {
@@ -131,8 +131,8 @@ fn widths(sections: &[Vec<(f64, f64)>], gap: f64) -> Vec<f64> {
     widths
 }
 
-/// The place of each block, in rows of at most that width (or of one block that is wider); all of a
-/// row are as high as its highest.
+/// The place of each block, in rows of at most that width (or of a single wider block); all blocks
+/// of a row are as high as the highest.
 fn spots(sizes: &[(f64, f64)], width: f64, gap: f64) -> Vec<Rect> {
     let mut spots: Vec<Rect> = Vec::with_capacity(sizes.len());
     let (mut x, mut y, mut first) = (0.0, 0.0, 0);
@@ -147,13 +147,13 @@ fn spots(sizes: &[(f64, f64)], width: f64, gap: f64) -> Vec<Rect> {
     spots
 }
 
-/// The size of them all.
+/// The size that the blocks take together.
 fn extent(spots: &[Rect]) -> (f64, f64) {
     let furthest = |(x, y): (f64, f64), spot: &Rect| (x.max(spot.x + spot.width), y.max(spot.y + spot.height));
     spots.iter().fold((0.0, 0.0), furthest)
 }
 
-/// Makes all of a row as high as its highest, and returns that height.
+/// Makes all blocks of a row as high as the highest, and returns that height.
 fn level(row: &mut [Rect]) -> f64 {
     let height = row.iter().map(|rect| rect.height).fold(0.0, f64::max);
     row.iter_mut().for_each(|rect| rect.height = height);
@@ -189,7 +189,7 @@ const SCREEN: f64 = 1.7;
 /// The shapes to try for the contents: two packages beside each other should be high, one alone
 /// wide.
 const SHAPES: [f64; 10] = [0.5, 0.6, 0.7, 0.85, 1.0, 1.25, 1.7, 2.2, 2.8, 4.0];
-/// The widths to try for each section; of thousands of blocks not every one.
+/// The number of widths to try for each section, however many blocks it has.
 const MAX_TRIED: usize = 48;
 /// Sums of the same widths in another order differ in their last digits.
 const ROUNDING: f64 = 1e-6;

@@ -25,15 +25,15 @@ pub struct Overlay {
 /// A rail, as far as a picture shows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RailMark {
-    /// A short name such as `R0`: it stands on all parts of the rail.
+    /// A short name such as `R0`, which marks all parts of the rail.
     pub name: String,
-    /// The interface that its lane uses; `None` where that is not known.
+    /// The interface that the rail's lane uses; `None` if it is unknown.
     pub nic: Option<String>,
-    /// The CPUs that its threads are bound to.
+    /// The CPUs that the rail's threads are bound to.
     pub cpus: CpuSet,
-    /// The node that its memory is on; `None` where there are no nodes, or it is not known.
+    /// The node of the rail's memory; `None` if there are no nodes, or it is unknown.
     pub node: Option<NodeId>,
-    /// The interrupts that bring its packets, by their numbers in `/proc/interrupts`.
+    /// The interrupts of the rail's packets, by their numbers in `/proc/interrupts`.
     pub interrupts: Vec<u32>,
 }
 
@@ -43,9 +43,9 @@ impl Topology {
     /// interrupts, and `overlay` over it.
     ///
     /// The layout suits a screen: equal blocks are in a grid, large machines have smaller blocks
-    /// with fewer words, and the rest of a text shows under the pointer. No fact is in a colour
-    /// alone. The same machine and overlay give the same bytes. Names may hold any text; the
-    /// file is always well-formed.
+    /// with fewer words, and the rest of a text shows under the pointer. No fact depends on colour
+    /// alone. The same machine and overlay give the same bytes. Names may hold any text; the file
+    /// is always well-formed.
     ///
     /// ```
     /// use rails_topo::{Nic, Overlay, RailMark, Topology};

@@ -2,8 +2,8 @@
 //!
 //! The colours are those of Okabe and Ito ("Color Universal Design", 2008), which people with any
 //! of the usual kinds of colour blindness distinguish, without black and without the yellow that is
-//! lost on white. No fact is in a colour alone: all parts of a rail have its name, and lines of the
-//! same colour differ in their dashes.
+//! lost on white. No fact depends on colour alone: all parts of a rail have its name, and lines of
+//! the same colour differ in their dashes.
 
 /// A rail's colour.
 pub(super) fn colour(rail: usize) -> &'static str {

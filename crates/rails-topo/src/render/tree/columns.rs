@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-/// Lines of cells; every column but the last of a line is as wide as its widest cell.
+/// Lines of cells. A column is as wide as its widest cell, except for the last cell of a line.
 #[derive(Default)]
 pub(super) struct Columns(Vec<Line>);
 
 enum Line {
     Cells(Vec<String>),
-    /// A line that belongs to the one above and keeps no columns.
+    /// A line without columns that belongs to the one above.
     Note(String),
 }
 

@@ -37,8 +37,8 @@ pub(super) fn write(f: &mut fmt::Formatter<'_>, topology: &Topology) -> fmt::Res
     Ok(())
 }
 
-/// Many of them are virtual and have no locality, so an unknown one is an empty cell but for a PCI
-/// device.
+/// Many devices are virtual and have no locality, so an unknown locality is an empty cell except
+/// for a PCI device.
 fn row(name: &str, pci: Option<PciAddress>, node: Option<NodeId>, facts: String) -> Vec<String> {
     let unknown = if pci.is_some() { "node unknown" } else { "" };
     let node = node.map_or(unknown.to_owned(), |node| format!("node {node}"));

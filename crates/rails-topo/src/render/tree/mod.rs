@@ -11,8 +11,8 @@ use std::fmt;
 
 impl Topology {
     /// The machine as an indented text: packages, dies, nodes, caches and cores, then NICs and
-    /// other devices, distances, and the allowed sets. It is for people, and leaves out or cuts
-    /// short long lists; the model itself (by serde) has everything.
+    /// other devices, distances, and the allowed sets. The text is for people: long lists are cut.
+    /// The model itself (by serde) has everything.
     pub fn tree(&self) -> Tree<'_> {
         Tree(self)
     }

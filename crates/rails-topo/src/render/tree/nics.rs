@@ -179,7 +179,7 @@ fn served(interrupt: &Interrupt) -> String {
     }
 }
 
-/// The first few, and how many more there are.
+/// The first few items, and the number of the rest.
 fn list(items: impl Iterator<Item = String>, most: usize) -> String {
     let mut items: Vec<String> = items.collect();
     if items.len() > most {
@@ -190,7 +190,7 @@ fn list(items: impl Iterator<Item = String>, most: usize) -> String {
     items.join(", ")
 }
 
-/// The most that a reader takes in at a glance; the JSON has all.
+/// The longest lists that a reader takes in at a glance; the JSON has all.
 const MAX_ADDRESSES: usize = 6;
 const MAX_NAMES: usize = 16;
 const MAX_QUEUES: usize = 4;

@@ -1,4 +1,4 @@
-//! The parts that the blocks of NICs and of other devices have in common.
+//! Parts that the blocks of NICs and of other devices share.
 
 use crate::render::{
     phrases,
@@ -13,7 +13,7 @@ pub(super) fn more(names: Vec<String>, what: &str) -> Option<Block> {
     (!names.is_empty()).then_some(block)
 }
 
-/// The link, and the link that it could be, each in a line of its own.
+/// The present and the fastest possible link, each on its own line.
 pub(super) fn in_two(link: String) -> Vec<String> {
     link.split(", ").map(str::to_owned).collect()
 }

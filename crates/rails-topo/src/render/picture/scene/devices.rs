@@ -147,7 +147,7 @@ fn one_group(scene: &Scene<'_>, devices: Vec<Device<'_>>) -> Vec<Block> {
     blocks
 }
 
-/// Devices that are no NICs; of many only the first, and how many more there are.
+/// Devices other than NICs; of many only the first, and the number of the rest.
 fn others(devices: Vec<Device<'_>>) -> Vec<Block> {
     let mut shown = Vec::new();
     let mut left_out = Vec::new();
@@ -175,8 +175,8 @@ fn link(device: &PciDevice) -> Option<Row> {
     phrases::link(device).map(|link| Row::text(10.0, &cut(&link, CARD * 2), tone))
 }
 
-/// The highest bridge above a function, else its own slot: functions with the same one share a
-/// link.
+/// The highest bridge above a function, else the function's own slot: functions with the same root
+/// share a link.
 fn root(topology: &Topology, pci: PciAddress) -> PciAddress {
     let mut at = pci;
     for _ in 0..DEEPEST {
@@ -188,7 +188,7 @@ fn root(topology: &Topology, pci: PciAddress) -> PciAddress {
     if at == pci { slot(pci) } else { at }
 }
 
-/// All functions of one device together.
+/// The address of function 0, which stands for all functions of a device.
 fn slot(pci: PciAddress) -> PciAddress {
     PciAddress { function: 0, ..pci }
 }
@@ -202,5 +202,5 @@ fn slots_in_words(slots: &BTreeSet<PciAddress>) -> String {
 const FLAT: f64 = 3.0;
 /// Blocks of one group.
 const MAX_OTHERS: usize = 12;
-/// Bridges above one function; more is a circle.
+/// Bridges above one function; more of them form a circle.
 const DEEPEST: usize = 32;

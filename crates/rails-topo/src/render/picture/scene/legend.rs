@@ -6,7 +6,7 @@ use super::{
 };
 use crate::render::phrases::{self, plain};
 
-/// The legend, where there is anything to explain.
+/// The legend; `None` if there is nothing to explain.
 pub(super) fn legend(scene: &Scene<'_>) -> Option<Block> {
     let rails = rails(scene);
     let signs = signs(scene);
@@ -15,7 +15,7 @@ pub(super) fn legend(scene: &Scene<'_>) -> Option<Block> {
     (!is_empty).then(|| Block { shape: Some(FLAT), ..Block::new(Kind::Group, heading).section(rails).section(signs) })
 }
 
-/// Each rail, with all that it is made of.
+/// Each rail, with all its parts.
 fn rails(scene: &Scene<'_>) -> Vec<Block> {
     let mut blocks = Vec::new();
     for (index, rail) in scene.overlay.rails.iter().enumerate() {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The marks of a picture.
 pub(super) struct Marks<'a> {
     overlay: &'a Overlay,
-    /// The letters of NICs of which it is known where interrupts are served, by the NICs' names.
+    /// The letters of NICs whose serving CPUs are known, by the NICs' names.
     letters: BTreeMap<String, String>,
     /// The interrupts served on each PU.
     served: BTreeMap<CpuId, Vec<Served>>,
@@ -21,7 +21,7 @@ struct Served {
     nic: String,
     letter: String,
     count: usize,
-    /// The rail of one of them.
+    /// The rail of one of these interrupts.
     rail: Option<usize>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Marks<'a> {
         self.letters.get(&nic.name).map(String::as_str)
     }
 
-    /// Whether any interrupt is marked anywhere.
+    /// Whether any PU is marked with an interrupt.
     pub(super) fn has_letters(&self) -> bool {
         !self.letters.is_empty()
     }
@@ -88,7 +88,7 @@ impl<'a> Marks<'a> {
         cut(&plain(&self.overlay.rails[rail].name), LONGEST_NAME)
     }
 
-    /// The names of rails, each in a frame; at most that many, and then how many more there are.
+    /// The names of rails, each in a frame: the first ones, and the number of the rest.
     pub(super) fn frames(&self, rails: &[usize], most: usize) -> Vec<Cell> {
         let shown = if rails.len() <= most { most } else { most.saturating_sub(1) };
         let mut cells: Vec<Cell> =
@@ -176,7 +176,7 @@ fn letter(index: usize) -> String {
     }
 }
 
-/// An interrupt that may be served on more CPUs than these is not served anywhere in particular.
+/// An interrupt that more CPUs than these may serve gets no mark.
 const MAX_CPUS: usize = 8;
 /// The longest name in columns.
 const LONGEST_NAME: usize = 8;

@@ -39,7 +39,7 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// Puts devices below the objects, or, where there is room for words, wherever there is room.
+    /// Puts devices below the objects, or, in a detailed picture, beside them.
     fn sections(&self, block: Block, mut objects: Vec<Block>, devices: Vec<Block>) -> Block {
         match self.detail {
             Detail::Wide => block.section(objects).section(devices),
@@ -77,7 +77,7 @@ pub(super) fn scene(topology: &Topology, overlay: &Overlay) -> Block {
     picture.section(objects.into_iter().chain(rest).collect())
 }
 
-/// A fact that is the same for every core stands once.
+/// The caches of the cores, if they are the same for every core and so are shown once.
 fn same_caches(tree: &ObjectTree<'_>, topology: &Topology) -> Option<String> {
     let words = |core| phrases::private_caches(tree.private(core));
     let mut all = topology.cores().iter().map(words);
@@ -96,5 +96,5 @@ fn counts(topology: &Topology) -> String {
     counted.join(", ")
 }
 
-/// With more PUs than these a screen has no room for words on each.
+/// Pictures with more PUs than these have no room for words on each PU.
 const CLOSE: usize = 40;

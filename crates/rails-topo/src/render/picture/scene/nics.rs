@@ -10,7 +10,7 @@ use crate::{
     render::phrases::{self, plain},
 };
 
-/// A block for each NIC; of very many only for the important ones.
+/// A block for each NIC; of very many NICs only for the important ones.
 pub(super) fn thinned(scene: &Scene<'_>, mut nics: Vec<&Nic>, block: impl Fn(&Nic) -> Block) -> Vec<Block> {
     let marked = scene.marks.nics();
     let mut left_out = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn hardware(scene: &Scene<'_>, nic: &Nic) -> Block {
     finish(scene, nic, block, facts.into_iter().map(|(fact, _)| fact))
 }
 
-/// An interface that is made of others, or of nothing.
+/// A virtual interface, with those under it.
 pub(super) fn in_software(scene: &Scene<'_>, nic: &Nic) -> Block {
     let kind = match nic.kind {
         NicKind::Loopback => "loopback".into(),

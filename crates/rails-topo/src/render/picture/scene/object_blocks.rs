@@ -63,7 +63,7 @@ impl<'a> Scene<'a> {
             first.push(Cell::new(&cpus, Tone::Dim));
         }
         let mut rows = vec![Row::of(size, first)];
-        // A cache's CPUs are visible in it.
+        // The block of a cache contains those of its PUs; a node may have none.
         if kind == Kind::Node {
             rows.extend(facts.iter().skip(1).map(|fact| Row::text(10.0, fact, Tone::Dim)));
             rows.push(Row::text(10.0, &cpus, Tone::Dim));
@@ -103,7 +103,7 @@ impl<'a> Scene<'a> {
                 bar.least.0 = BAR;
                 bar
             };
-            // One below the other, as they lie between the core and its memory.
+            // The caches stand below each other, as they lie between the core and its memory.
             for cache in caches {
                 block = block.section(vec![bar(phrases::cache(cache))]);
             }
@@ -113,7 +113,7 @@ impl<'a> Scene<'a> {
         block.section(core.cpus.iter().map(|cpu| self.pu(cpu)).collect())
     }
 
-    /// The kind of the core of a PU, by its place among the kinds and by name.
+    /// The kind of a PU's core: its index among the kinds, and its name.
     pub(super) fn kind_of(&self, cpu: CpuId) -> Option<(usize, String)> {
         let kinds = self.topology.core_kinds().iter().enumerate();
         let mut of_cpu = kinds.filter(|(_, kind)| kind.cpus.contains(cpu));

@@ -25,8 +25,8 @@ pub struct SocketOptionError {
 }
 
 impl SocketOptionError {
-    /// The capability that the value needs, if the operating system refused it for want of that
-    /// capability.
+    /// The capability that the value needs, if the operating system refused the value for lack of
+    /// it.
     pub fn wants_privilege(&self) -> Option<&'static str> {
         let is_privileged = matches!(self.option, "SO_BUSY_POLL" | "TCP_CONGESTION");
         (is_privileged && self.source.raw_os_error() == Some(libc::EPERM)).then_some("CAP_NET_ADMIN")
@@ -37,7 +37,7 @@ impl SocketOptionError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindEndError {
-    /// The device does not exist, its name is not valid, or the process may not use it.
+    /// The device does not exist, has an invalid name, or may not be used by the process.
     #[error("cannot bind to device `{device}`")]
     Device {
         /// The interface's name.
@@ -46,7 +46,7 @@ pub enum BindEndError {
         source: io::Error,
     },
 
-    /// The address is not of this machine, or its port is taken.
+    /// The address is not one of this machine, or the port is in use.
     #[error("cannot bind to {address}")]
     Address {
         /// The address; port 0 stands for any.
@@ -99,16 +99,17 @@ pub enum ConnectError {
         source: io::Error,
     },
 
-    /// The connection met itself: the kernel chose the remote port for the local end too, as no
-    /// process listens on that port of this machine (RFC 9293, section 3.5, simultaneous open).
-    /// Another attempt gets another port.
+    /// A self-connection: the kernel chose the remote port for the local end too, as no process
+    /// listens on that port of this machine (RFC 9293, section 3.5, simultaneous open). Another
+    /// attempt gets another port.
     #[error("no process listens on {address}: a connection to it came from the same port and met itself")]
     Itself {
         /// The address of both ends.
         address: SocketAddr,
     },
 
-    /// The call failed in another way: no route, no descriptors, a name space without the network.
+    /// The call failed in another way: no route, no descriptors, a network namespace without
+    /// interfaces.
     #[error("{call} failed from {local} to {remote}")]
     Call {
         /// The system call.
@@ -166,7 +167,7 @@ pub enum ListenError {
     },
 }
 
-/// A connection could not be accepted. The listener goes on if
+/// A connection could not be accepted. The listener continues if
 /// [`is_transient`](Self::is_transient).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -7,13 +7,13 @@ pub(crate) fn index_of(name: &str) -> Option<u32> {
     nix::net::if_::if_nametoindex(name).ok()
 }
 
-/// The name of the interface of this network namespace that has that index, if one has.
+/// The name of the interface of that index in this network namespace, if there is one.
 pub(crate) fn name_of(index: u32) -> Option<String> {
     // nix gives an empty name for an index that no interface has.
     nix::net::if_::if_indextoname(index).ok()?.into_string().ok().filter(|name| !name.is_empty())
 }
 
-/// The interface that has this address, if one has.
+/// The name of the interface that has this address, if there is one.
 pub(crate) fn holder_of(address: IpAddr) -> io::Result<Option<String>> {
     let mut interfaces = nix::ifaddrs::getifaddrs()?;
     let holder = interfaces.find(|interface| {

@@ -5,7 +5,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage, link::LinkFlags};
 use netlink_sys::{AsyncSocket, AsyncSocketExt, SocketAddr, TokioSocket, protocols::NETLINK_ROUTE};
 use std::{fmt, io};
 
-/// Receives the changes of this network namespace's links from rtnetlink's link group
+/// Receives the changes of this network namespace's links from the link group of rtnetlink
 /// ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)).
 ///
 /// A link is up if the administrator has set it up and it has a carrier. Both ends of a cable
@@ -15,7 +15,7 @@ use std::{fmt, io};
 /// silence earlier.
 pub struct LinkWatch(TokioSocket);
 
-/// The state of a link after a change of that state, or of another attribute of the link.
+/// The state of a link after a change of the state, or of another attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkChange {
     /// The interface's number (`if_nametoindex(3)`).
@@ -46,7 +46,7 @@ impl LinkWatch {
     ///
     /// # Errors
     /// The kernel's: `ENOBUFS` if changes came faster than the caller read them. Some are lost
-    /// then, and the next call goes on.
+    /// then, and the next call continues.
     pub async fn changed(&mut self) -> io::Result<Vec<LinkChange>> {
         let (datagram, _) = self.0.recv_from_full().await?;
         Ok(changes(&datagram))

@@ -14,10 +14,11 @@ pub enum LocalEnd {
     /// The kernel's routes decide.
     #[default]
     Any,
-    /// An address of this machine. The routes still choose the NIC of its packets, which can be
-    /// another's (with several NICs in one network, or without rules by source address).
+    /// An address of this machine. The routes still choose the NIC of the packets, which need not
+    /// be the one with the address (with several NICs in one network, or without rules by source
+    /// address).
     Address(IpAddr),
-    /// An interface, by name (`SO_BINDTODEVICE`): packets leave and arrive by it and no other.
+    /// An interface, by name (`SO_BINDTODEVICE`): packets leave and arrive only by that interface.
     Device(String),
     /// An interface, and one of its addresses. A lane to a peer of the other address family is
     /// bound to the interface alone.

@@ -1,5 +1,6 @@
-//! Questions to the kernel about routes, links and queueing disciplines
-//! ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)), in the calling thread's network namespace.
+//! Queries of the kernel's routes, links and queueing disciplines
+//! ([rtnetlink(7)](https://man7.org/linux/man-pages/man7/rtnetlink.7.html)), in the calling
+//! thread's network namespace.
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
@@ -23,8 +24,8 @@ pub(crate) struct Qdisc {
     pub(crate) parent: TcHandle,
 }
 
-/// The interface by which packets to `remote` leave from `local` (if it is specified) and by
-/// `device`.
+/// The interface by which packets to `remote` leave, from the address `local` (if it is specified)
+/// and by `device`.
 pub(crate) fn route(remote: SocketAddr, local: IpAddr, device: Option<u32>) -> io::Result<u32> {
     let mut question = RouteMessage::default();
     let (family, bits) = if remote.is_ipv4() { (AddressFamily::Inet, 32) } else { (AddressFamily::Inet6, 128) };
@@ -35,7 +36,7 @@ pub(crate) fn route(remote: SocketAddr, local: IpAddr, device: Option<u32>) -> i
         question.header.source_prefix_length = bits;
         question.attributes.push(RouteAttribute::Source(RouteAddress::from(local)));
     }
-    // A link-local address is one on a link, which its scope names.
+    // A link-local address belongs to a link, which the scope names.
     let scope = match remote {
         SocketAddr::V6(v6) if v6.scope_id() != 0 => Some(v6.scope_id()),
         _ => None,
@@ -91,8 +92,8 @@ pub(crate) fn qdiscs(index: u32) -> io::Result<Vec<Qdisc>> {
     Ok(answers.collect())
 }
 
-/// Asks one question. The kernel answers before the call that sends it returns, and a long answer
-/// as it is read, so no call waits for another process.
+/// Sends one query. The kernel answers before the sending call returns, and continues a long answer
+/// while it is read, so no call waits for another process.
 fn ask(question: RouteNetlinkMessage, flags: u16) -> io::Result<Vec<RouteNetlinkMessage>> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;

@@ -1,4 +1,4 @@
-//! Warnings that every connection would repeat.
+//! A rate limit for warnings that every connection would repeat.
 
 use std::{
     collections::BTreeMap,
@@ -6,11 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Decides which of many equal warnings are logged: the first of each cause, and then one a minute
-/// at most.
+/// Decides which of many equal warnings to log: the first of each cause, and then one a minute at
+/// most.
 ///
-/// A `Repeated` remembers 64 causes. A further one takes the place of the cause that was logged
-/// longest ago.
+/// A `Repeated` remembers 64 causes. A further cause replaces the one that was logged longest ago.
 #[derive(Debug, Default)]
 pub struct Repeated(Mutex<BTreeMap<String, Told>>);
 
@@ -21,13 +20,13 @@ struct Told {
 }
 
 impl Repeated {
-    /// No warning was logged yet.
+    /// A rate limit without logged warnings.
     pub const fn new() -> Self {
         Self(Mutex::new(BTreeMap::new()))
     }
 
-    /// Whether a warning of that cause is to be logged at `now`. If so, gives the number of those
-    /// that were left out since the last one.
+    /// If a warning of that cause should be logged at `now`: the number of those left out since the
+    /// last one. `None` if it should not.
     pub fn due(&self, now: Instant, cause: &str) -> Option<u64> {
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(told) = causes.get_mut(cause) {
@@ -49,7 +48,7 @@ impl Repeated {
 
 /// The time between two warnings of one cause.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// The causes that are remembered: a peer may choose a part of the text.
+/// The bound on remembered causes: a peer may choose a part of the text.
 const MAX_CAUSES: usize = 64;
 
 #[cfg(test)]

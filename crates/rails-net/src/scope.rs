@@ -11,7 +11,7 @@ use std::{
 /// `fd00::1`, `fe80::1%eth0` or `fe80::1%2` (RFC 4007, section 11).
 ///
 /// A link-local address is valid on one link only, so a socket takes it together with an interface
-/// of this machine. A peer has other interfaces: none goes over the wire.
+/// of this machine. The interface is local: it is never sent to a peer.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ pub struct ScopedAddress {
     interface: Option<String>,
 }
 
-/// A text that is no address, or an address without its interface.
+/// The text is no address, or the interface is wrong or missing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScopeError {
@@ -40,7 +40,7 @@ pub enum ScopeError {
         /// The standard library's error.
         source: AddrParseError,
     },
-    /// The part behind the `%` can be no interface's name.
+    /// The part behind the `%` cannot be the name of an interface.
     #[error("`{interface}` can be no interface's name in `{text}`; with a port it is [ADDRESS%INTERFACE]:PORT")]
     Name {
         /// The text.
@@ -53,7 +53,7 @@ pub enum ScopeError {
     NotLinkLocal {
         /// The address.
         ip: IpAddr,
-        /// The interface that was named.
+        /// The interface in the text.
         interface: String,
     },
     /// This machine, or the thread's network namespace, has no such interface.

@@ -39,8 +39,8 @@ pub(crate) fn bind_local(socket: &Socket, local: &LocalEnd, remote: SocketAddr) 
     }
 }
 
-/// The local address of a connection to `remote`, on the interface of its scope: both ends of a
-/// link have that scope.
+/// The local address of a connection to `remote`, with the scope of `remote` if the local address
+/// is link-local: both ends are on one link.
 fn beside(address: IpAddr, remote: SocketAddr) -> SocketAddr {
     match (address, remote) {
         (IpAddr::V6(ip), SocketAddr::V6(remote)) if ip.is_unicast_link_local() => {
@@ -64,9 +64,9 @@ pub(crate) fn set(
     result.map_err(|source| SocketOptionError { call: "setsockopt", option, value: Some(value.to_string()), source })
 }
 
-/// Sets an option that only improves a socket. Where the kernel lacks the option, or a filter
-/// refuses the call with whatever error it likes, the socket goes without the option, unless the
-/// caller has asked for it by name; the settings that are read back say so.
+/// Sets an option that only improves a socket. If the kernel lacks the option, or a filter refuses
+/// the call with any error, the socket is used without it, unless the caller requested it; the
+/// settings that are read back show that.
 pub(crate) fn prefer(
     option: &'static str,
     value: impl fmt::Display,
@@ -85,8 +85,8 @@ pub(crate) fn prefer(
     }
 }
 
-/// Whether the system has no such option, which some systems report by EINVAL, or lets no process
-/// of this kind use it.
+/// Whether the system does not have the option, which some systems report as EINVAL, or refuses it
+/// to this process.
 pub(crate) fn is_refused(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

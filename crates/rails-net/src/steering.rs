@@ -5,13 +5,13 @@ use rails_topo::CpuSet;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
 
-/// The arrival of the packets whose connections a socket is to accept.
+/// The CPUs and the interface of the packets whose connections a socket accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Arrival {
     /// The CPUs that handle the packets.
     pub cpus: CpuSet,
-    /// The name of the interface that they come by; `None` is any, as is an interface that does not
-    /// exist.
+    /// The name of the interface by which they arrive; `None`, or an interface that does not exist,
+    /// is any.
     pub interface: Option<String>,
 }
 
@@ -28,12 +28,12 @@ pub struct SteeredListeners {
 }
 
 /// Listens on `local` with one socket for each arrival (`SO_REUSEPORT`). The kernel gives each
-/// connection to one of them: to the first one of whose CPUs handles the connection's first packet;
-/// if there is none, to the one whose interface the packet came by, if it is the only one with that
-/// interface; else by a hash of the addresses and ports.
+/// connection to one of them: to the first one whose CPUs include the one that handles the
+/// connection's first packet; else to the only one with the interface by which the packet came;
+/// else by a hash of the addresses and ports.
 ///
-/// No other socket listens there: an address at which one listens, in this process or another, is
-/// in use. Later sockets of the same user with `SO_REUSEPORT` can still join.
+/// The address must be free: one on which another socket listens, of this process or another, is in
+/// use. Later sockets of the same user with `SO_REUSEPORT` can still join.
 ///
 /// A connection that waits in a socket's queue when that socket is closed is reset by the kernel,
 /// unless `net.ipv4.tcp_migrate_req` is set. After that the last socket takes the closed one's
@@ -58,8 +58,8 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
         let socket = socket.map_err(failed("socket"))?;
         socket.set_nonblocking(true).map_err(failed("fcntl"))?;
         socket::prefer("SO_REUSEADDR", true, false, socket.set_reuse_address(true))?;
-        // The first socket binds alone, and shares the address after that: so it fails if another service
-        // listens there.
+        // The first socket binds without `SO_REUSEPORT`, and sets it afterwards, so that binding
+        // fails if another service listens there.
         let is_first = listeners.is_empty();
         if is_first {
             socket::bind_address(&socket, local)?;
@@ -90,8 +90,8 @@ pub fn listen_steered(local: SocketAddr, arrivals: &[Arrival]) -> Result<Steered
     Ok(SteeredListeners { listeners, local: bound, steering })
 }
 
-/// The choice as a classic BPF program, by the CPUs and the interface of each socket. It returns
-/// the index of a socket, or one too many for the kernel's hash.
+/// The classic BPF program that chooses by the CPUs and the interface of each socket. The program
+/// returns the index of a socket, or the number of sockets for the kernel's hash.
 fn program(places: &[(CpuSet, Option<u32>)]) -> Vec<libc::sock_filter> {
     let give = |index: usize| statement(libc::BPF_RET | libc::BPF_K, index as u32);
     let mut program = vec![load(libc::SKF_AD_CPU)];
@@ -109,12 +109,12 @@ fn program(places: &[(CpuSet, Option<u32>)]) -> Vec<libc::sock_filter> {
     program
 }
 
-/// Loads a figure about the packet.
+/// Loads a value of the packet.
 fn load(figure: libc::c_int) -> libc::sock_filter {
     statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (libc::SKF_AD_OFF + figure).cast_unsigned())
 }
 
-/// Skips the next instruction unless the figure equals `value`.
+/// Skips the next instruction unless the loaded value equals `value`.
 fn unless_equal(value: u32) -> libc::sock_filter {
     libc::sock_filter { jf: 1, ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value) }
 }
@@ -123,7 +123,7 @@ fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// The most connections that wait in each socket's queue; `net.core.somaxconn` bounds it.
+/// The limit on the connections that wait in each socket's queue; `net.core.somaxconn` bounds it.
 const BACKLOG: i32 = 4096;
 
 #[cfg(test)]

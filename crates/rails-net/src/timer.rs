@@ -16,7 +16,7 @@ use std::{
 use tokio::io::{Interest, unix::AsyncFd};
 
 /// A timer of the kernel (`timerfd_create(2)`), watched by the runtime. tokio's own timers fire up
-/// to a millisecond late, in which a line of 10 Gbit/s carries 1.25 MB.
+/// to a millisecond late, the time of 1.25 MB at 10 Gbit/s.
 #[derive(Debug)]
 pub struct Timer {
     fd: AsyncFd<TimerDescriptor>,
@@ -28,7 +28,7 @@ impl Timer {
     /// A timer on the calling thread's runtime, not set.
     ///
     /// # Errors
-    /// The kernel's, mostly that there are too many descriptors.
+    /// The kernel's, mostly for too many descriptors.
     ///
     /// # Panics
     /// Outside of a tokio runtime with I/O enabled.
@@ -45,11 +45,11 @@ impl Timer {
             return Ok(());
         }
         self.set = None;
-        // A report of the last time says nothing of this one; a look at it would take a call.
+        // A report of the former setting is cleared; reading the timer would take a call.
         let _ = self.fd.try_io(Interest::READABLE, |_| Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         let timer = &self.fd.get_ref().timer();
         match at {
-            // A time of zero would switch it off.
+            // A time of zero would switch the timer off.
             Some(at) => {
                 let wait = at.saturating_duration_since(now).max(Duration::from_nanos(1));
                 timer.set(Expiration::OneShot(TimeSpec::from_duration(wait)), TimerSetTimeFlags::empty())?;
@@ -60,7 +60,8 @@ impl Timer {
         Ok(())
     }
 
-    /// Waits until the timer has fired, once for each setting. It remembers the latest caller.
+    /// Waits until the timer has fired, once for each setting. The waker of the latest caller is
+    /// kept.
     ///
     /// # Errors
     /// The runtime's, when it shuts down.

@@ -19,9 +19,9 @@ use std::{
 /// A transport of lanes between two hosts: it connects lanes at one end, and accepts them at the
 /// other.
 ///
-/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type;
-/// users of this trait do not know them. The repository's `docs/decisions/transport-trait.md` lists
-/// the files of a new one.
+/// [`TcpTransport`](crate::TcpTransport) is one. A transport's options belong to its own type, and
+/// not to this trait. The repository's `docs/decisions/transport-trait.md` lists the files of a new
+/// one.
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// The transport's name in addresses such as `tcp://10.0.0.1:7575` (RFC 3986, section 3.1): a
     /// lower-case letter, then lower-case letters, digits, `+`, `-` and `.`, at most 15
@@ -57,8 +57,8 @@ pub trait Acceptor: fmt::Debug + Send + 'static {
     fn poll_accept(&mut self, context: &mut Context<'_>) -> Poll<Result<IncomingLane, AcceptError>>;
 }
 
-/// A lane that a peer has opened, and that has no runtime yet: the rail that will drive it
-/// [opens](Self::open) it. Dropping it closes the lane.
+/// A lane that a peer has opened, without a runtime yet: the rail that will drive the lane
+/// [opens](Self::open) it. Dropping the value closes the lane.
 pub struct IncomingLane {
     local: SocketAddr,
     peer: SocketAddr,
@@ -78,7 +78,7 @@ impl IncomingLane {
         Self { local, peer, open: Box::new(open) }
     }
 
-    /// The local address that the peer has called.
+    /// The local address to which the peer has connected.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
@@ -161,8 +161,8 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// lane.
     fn try_submit(&self, control: &[u8], payload: &[Bytes]) -> io::Result<usize>;
 
-    /// Whether one thread may submit while another receives, and neither waits for the other, also
-    /// if one of them loses its CPU within the call. Default: no.
+    /// Whether one thread may submit while another receives, without either waiting for the other,
+    /// also if one loses its CPU within the call. Default: no.
     fn submits_beside_receiving(&self) -> bool {
         false
     }
@@ -173,17 +173,17 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The lane's, if it has failed.
     fn poll_submit_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Waits until the lane would soon begin to send further bytes, because few wait in it unsent.
-    /// The scheduler chooses the bytes then, and not before. The driver does not call this
-    /// while less than 16 KiB of the lane are unacknowledged.
+    /// Waits until few bytes wait unsent in the lane, so that it would soon begin to send further
+    /// ones. The scheduler chooses the bytes only then. The driver does not call this while less
+    /// than 16 KiB of the lane are unacknowledged.
     ///
     /// # Errors
     /// The lane's, if it has failed. A failed lane may also be ready, so that the next submit gives
     /// the error.
     fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// The most bytes that may wait unsent in the lane before it has no [room](Self::poll_room), as
-    /// set when it was opened; `None` if the transport has no such limit to set.
+    /// The unsent bytes at which the lane has no [room](Self::poll_room) any more, as set when it
+    /// was opened; `None` if the transport has no such limit to set.
     ///
     /// The default is `None`: right for a transport in which no bytes wait unsent, and for one
     /// whose limit is fixed.
@@ -191,9 +191,9 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Limits the bytes that may wait unsent from now on, for a lane whose speed differs from the
-    /// expected one. A hint: the driver calls it only if [`max_unsent`](Self::max_unsent) gives
-    /// a size, and never exceeds that size. The default does nothing.
+    /// Sets the limit on unsent bytes, for a lane whose speed differs from the expected one. A
+    /// hint: the driver calls it only if [`max_unsent`](Self::max_unsent) gives a size, and never
+    /// exceeds that size. The default does nothing.
     ///
     /// # Errors
     /// The transport's. An error ends the lane.
@@ -223,10 +223,10 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     /// The lane's, if it has failed.
     fn poll_receive_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Has [`poll_receive_ready`](Self::poll_receive_ready) wait until this many bytes have
-    /// arrived, the lane has ended or the transport can hold no more bytes; until the first
-    /// call it waits for one byte. Arrived bytes that are enough now wake the waker. A hint:
-    /// the transport may be ready earlier. The default does nothing.
+    /// Makes [`poll_receive_ready`](Self::poll_receive_ready) wait until this many bytes have
+    /// arrived, the lane has ended or the transport can hold no more bytes; until the first call it
+    /// waits for one byte. Arrived bytes that are enough now wake the waker. A hint: the transport
+    /// may be ready earlier. The default does nothing.
     ///
     /// # Errors
     /// The transport's. An error ends the lane.
@@ -251,16 +251,16 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
         self.stats()
     }
 
-    /// The index of the interface that the lane leaves by, by which [`LinkWatch`](crate::LinkWatch)
-    /// names links; `None` if there is none, or it is unknown. Without it the stream notices a
-    /// link that went down only by the silence of its lane.
+    /// The index of the lane's interface, by which [`LinkWatch`](crate::LinkWatch) identifies
+    /// links; `None` if there is none, or it is unknown. Without an index the stream notices a link
+    /// that went down only by the silence of its lane.
     fn link_index(&self) -> Option<u32> {
         None
     }
 
-    /// Has the calling thread's runtime call the wakers from now on. A pending poll of before is
-    /// forgotten: the caller polls again. The default does nothing: right for a transport whose
-    /// wakers no runtime calls.
+    /// Registers the lane with the calling thread's runtime, which calls the wakers from then on.
+    /// An earlier pending poll is forgotten: the caller polls again. The default does nothing:
+    /// right for a transport whose wakers no runtime calls.
     ///
     /// # Errors
     /// The transport's. The lane goes on as before.
@@ -272,7 +272,7 @@ pub trait Lane: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Figures of a lane that mean the same for every transport.
+/// Figures of a lane with one meaning for all transports.
 ///
 /// A figure that a transport does not know is `None`, and never zero. Serialized names carry their
 /// units. Another crate starts from the default, in which every figure is unknown, and sets those
@@ -286,7 +286,7 @@ pub struct TransportStats {
     /// Mean deviation of the round-trip time.
     #[serde(rename = "rtt_variation_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt_variation: Option<Duration>,
-    /// Least round-trip time seen lately.
+    /// Minimum round-trip time seen lately.
     #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub min_rtt: Option<Duration>,
     /// Packets sent and not acknowledged. A lane without this figure or
@@ -296,18 +296,18 @@ pub struct TransportStats {
     /// Bytes that the peer has acknowledged since the lane was opened. It may differ by a few for
     /// the lane's beginning and end: only its growth matters.
     pub bytes_acknowledged: Option<u64>,
-    /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before.
+    /// Time since the last acknowledgement of the peer, duplicates included.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
-    /// Bytes that the peer's host takes at the moment; zero while the peer's application does not
+    /// Bytes that the peer's host accepts at the moment; zero while the peer's application does not
     /// read. A lane whose peer takes nothing has not stalled, unless the host does not answer
     /// [probes](Self::unanswered_probes).
     pub peer_window_bytes: Option<u64>,
-    /// Probes of the peer's host since it last answered anything. A lane with three has stalled, if
-    /// the stream waits for an answer.
+    /// Probes of the peer's host since it last answered a packet. A lane with three unanswered
+    /// probes has stalled, if the stream waits for an answer.
     pub unanswered_probes: Option<u64>,
-    /// Bytes that wait in the transport to be sent. A lane with some, whose peer takes them, stalls
-    /// as one with packets in flight does: this host drops its packets.
+    /// Bytes that wait in the transport to be sent. A lane with unsent bytes that its peer would
+    /// accept stalls as one with packets in flight does: this host drops its packets.
     pub unsent_bytes: Option<u64>,
     /// Rate of the latest delivery.
     #[serde(rename = "rate_bits_per_second")]

@@ -25,7 +25,8 @@ impl DatagramSocket {
         &self.0
     }
 
-    /// Has the calling thread's runtime watch the socket for arrivals. An error hands it back.
+    /// Registers the socket with the calling thread's runtime, for arrivals. An error hands it
+    /// back.
     pub(crate) fn attach(self) -> Result<AsyncFd<Self>, (Self, io::Error)> {
         // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor,
         // and it must remain open and refer to the same underlying file description for the entire

@@ -33,7 +33,7 @@ impl Watched {
         Ok(Self(epoll))
     }
 
-    /// Has the kernel report when the socket has room, once: at once if it has some. An earlier
+    /// Requests one report of room on the socket; it comes at once if there is room. An earlier
     /// report is forgotten.
     pub(crate) fn arm(&self, socket: impl AsFd) -> io::Result<()> {
         self.take();
@@ -52,7 +52,7 @@ impl Watched {
         registered.map_err(|error| error.into_parts().1)
     }
 
-    /// Takes the reports so far, so that later ones are an edge again. Returns whether there was
+    /// Consumes the reports so far, so that later ones are an edge again. Returns whether there was
     /// one.
     pub(crate) fn take(&self) -> bool {
         self.0.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).is_ok_and(|reports| reports > 0)

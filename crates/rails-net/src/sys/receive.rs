@@ -1,7 +1,7 @@
 //! `recvmsg(2)` and `recvmmsg(2)`, with all of the kernel's facts about a datagram on the stack.
 //!
-//! `nix::sys::socket::recvmmsg` takes headers that were made before, and gives the kernel less room
-//! for control messages by each call.
+//! `nix::sys::socket::recvmmsg` reuses its headers, and leaves the kernel less room for control
+//! messages with each call.
 //!
 //! # Safety
 //! nix does not fit, and socket2 and the standard library do not wrap `recvmmsg`. The blocks argue
@@ -18,9 +18,9 @@ use std::{
 
 /// A datagram, or a train of them, that was received.
 pub(crate) struct Arrived<'a> {
-    /// The bytes in its buffers.
+    /// The number of bytes in the buffers.
     pub(crate) bytes: usize,
-    /// Whether its buffers were too small, or the room for control messages was.
+    /// Whether the buffers, or the room for control messages, were too small.
     pub(crate) is_truncated: bool,
     /// The sender's `struct sockaddr`.
     pub(crate) name: &'a [u8],
@@ -28,7 +28,7 @@ pub(crate) struct Arrived<'a> {
     pub(crate) control: &'a [u8],
 }
 
-/// Room for the kernel's facts about a datagram. Control messages are aligned as their headers.
+/// Room for the kernel's facts about a datagram, aligned as the headers of control messages.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Told {
@@ -92,7 +92,7 @@ impl Default for Told {
 }
 
 impl Told {
-    /// Has a header for the kernel point here and to the buffers.
+    /// Points a message header to this room and to the buffers.
     fn describe(&mut self, header: &mut libc::msghdr, buffers: &mut [IoSliceMut<'_>]) {
         header.msg_name = from_mut(&mut self.name).cast();
         header.msg_namelen = NAME_LEN as libc::socklen_t;
@@ -109,14 +109,14 @@ impl Told {
         Arrived {
             bytes,
             is_truncated: header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
-            // The kernel tells the length of a whole address, also of one that it has cut.
+            // The kernel states the length of the whole address, also if it has cut the address.
             name: &self.name[..NAME_LEN.min(header.msg_namelen as usize)],
             control: &self.control[..CONTROL_LEN.min(control_len)],
         }
     }
 }
 
-/// The most trains of one call.
+/// The maximum number of trains of one call.
 pub(crate) const MAX_TRAINS: usize = 16;
 /// A `struct sockaddr_in6`, the longest address of UDP.
 const NAME_LEN: usize = size_of::<libc::sockaddr_in6>();

@@ -9,8 +9,8 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Attaches a classic BPF program to the group of a listening socket. It returns the index of a
-/// socket in the group.
+/// Attaches a classic BPF program to the group of a listening socket. The program returns the index
+/// of a socket in the group.
 pub(crate) fn attach_filter(socket: impl AsFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let Ok(len) = u16::try_from(program.len()) else { return Err(io::ErrorKind::InvalidInput.into()) };
     let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };

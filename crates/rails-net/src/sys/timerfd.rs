@@ -25,7 +25,7 @@ impl TimerDescriptor {
         &self.0
     }
 
-    /// Has the calling thread's runtime watch the timer.
+    /// Registers the timer with the calling thread's runtime.
     pub(crate) fn attach(self) -> io::Result<AsyncFd<Self>> {
         // SAFETY: "The file descriptor returned by inner.as_raw_fd() must be a valid, open file descriptor,
         // and it must remain open and refer to the same underlying file description for the entire

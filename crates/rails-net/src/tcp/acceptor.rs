@@ -22,10 +22,10 @@ pub struct TcpAcceptor {
 
 impl TcpTransport {
     /// Listens on `local`; for port 0 the kernel chooses a port, which [`TcpAcceptor::local_addr`]
-    /// has.
+    /// returns.
     ///
-    /// A device in [`local`](Self::local) also applies here: connections come in by it alone. An
-    /// address in it must be that of `local`.
+    /// A device in [`local`](Self::local) also applies here: only connections by that device are
+    /// accepted. An address there must equal that of `local`.
     ///
     /// # Errors
     /// [`ListenError::LocalEnd`] for an address that this machine does not have or that is in use,
@@ -66,11 +66,10 @@ impl TcpAcceptor {
         self.local
     }
 
-    /// Waits for the next lane, which is on the caller's runtime.
+    /// Waits for the next lane, which belongs to the caller's runtime.
     ///
     /// # Errors
-    /// After an error that [`is_transient`](AcceptError::is_transient) the listener goes on as
-    /// before.
+    /// After an error that [`is_transient`](AcceptError::is_transient) the listener continues.
     ///
     /// # Cancellation
     /// Dropping the future loses no connection.
@@ -105,7 +104,7 @@ impl Acceptor for TcpAcceptor {
     }
 }
 
-/// The local address that the peer has called, also for a listener on a wildcard address.
+/// The local address to which the peer has connected, also for a listener on a wildcard address.
 fn called(stream: &TcpStream, peer: SocketAddr, listening: SocketAddr) -> Result<SocketAddr, AcceptError> {
     let failed = |source| lost(listening, StatsError::Call { call: "getsockname", local: listening, peer, source });
     stream.local_addr().map_err(failed)

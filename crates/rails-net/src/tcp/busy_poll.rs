@@ -17,12 +17,12 @@ impl BusyPoll {
         Self { time, idle_since: Mutex::new(None) }
     }
 
-    /// Notes a use of the lane: the time begins anew at the next idle poll.
+    /// Notes a use of the lane: the polling time begins anew at the next idle poll.
     pub(crate) fn note_use(&self) {
         *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Whether a lane without bytes at `now` polls again at once.
+    /// Whether a lane that has no bytes at `now` polls again at once.
     pub(crate) fn goes_on(&self, now: Instant) -> bool {
         let mut idle_since = self.idle_since.lock().unwrap_or_else(PoisonError::into_inner);
         now.saturating_duration_since(*idle_since.get_or_insert(now)) < self.time

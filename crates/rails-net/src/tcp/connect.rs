@@ -37,8 +37,8 @@ impl TcpTransport {
     fn lane(&self, stream: TcpStream, remote: SocketAddr) -> Result<TcpLane, ConnectError> {
         let local = stream.local_addr().map_err(|source| self.failed("getsockname", remote, source))?;
         if local == remote {
-            // A reset leaves no TIME_WAIT, which would keep the port from the listener that should have it. The
-            // socket closes all the same where the option is refused.
+            // A reset leaves no TIME_WAIT, which would keep the port from its listener. If the
+            // option is refused, the socket is closed without it.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
             return Err(ConnectError::Itself { address: remote });
         }

@@ -32,7 +32,7 @@ use tokio::{io::Interest, net::TcpStream};
 /// read back.
 #[derive(Debug)]
 pub struct TcpLane {
-    /// Another runtime replaces it when it takes the lane over.
+    /// Replaced when another runtime takes the lane over.
     stream: RwLock<TcpStream>,
     local: SocketAddr,
     peer: SocketAddr,
@@ -47,7 +47,7 @@ pub struct TcpLane {
 #[serde(tag = "option", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Deviation {
-    /// `SO_SNDBUF`: cut by `net.core.wmem_max`, or raised to the kernel's least.
+    /// `SO_SNDBUF`: cut by `net.core.wmem_max`, or raised to the kernel's minimum.
     SendBuffer {
         /// The requested value.
         #[serde(rename = "wanted_bytes")]
@@ -56,7 +56,7 @@ pub enum Deviation {
         #[serde(rename = "got_bytes")]
         got: DataSize,
     },
-    /// `SO_RCVBUF`: cut by `net.core.rmem_max`, or raised to the kernel's least.
+    /// `SO_RCVBUF`: cut by `net.core.rmem_max`, or raised to the kernel's minimum.
     ReceiveBuffer {
         /// The requested value.
         #[serde(rename = "wanted_bytes")]
@@ -65,7 +65,7 @@ pub enum Deviation {
         #[serde(rename = "got_bytes")]
         got: DataSize,
     },
-    /// `TCP_CONGESTION`: a route to the peer prescribes another (`ip route ... congctl`).
+    /// `TCP_CONGESTION`: a route to the peer prescribes another algorithm (`ip route ... congctl`).
     Congestion {
         /// The requested value.
         wanted: String,
@@ -89,7 +89,8 @@ pub struct TcpSettings {
     /// or the tuned one. `None` where a filter keeps it from being read.
     #[serde(rename = "receive_buffer_bytes")]
     pub receive_buffer: Option<DataSize>,
-    /// The most bytes that wait unsent; `None` is the system's `net.ipv4.tcp_notsent_lowat`.
+    /// The unsent bytes at which the socket stops being writable; `None` is the system's
+    /// `net.ipv4.tcp_notsent_lowat`.
     #[serde(rename = "not_sent_lowat_bytes")]
     pub not_sent_lowat: Option<DataSize>,
     /// The probes of a silent peer; `None` is none.
@@ -119,7 +120,7 @@ impl TcpLane {
     ) -> Result<Self, SocketOptionError> {
         let deviations = deviations(&SockRef::from(&stream), options)?;
         for deviation in &deviations {
-            // The kernel treats the options of every lane alike.
+            // The kernel changes the options of every lane alike, so the warning is rate limited.
             match CHANGED.due(Instant::now(), &deviation.to_string()) {
                 Some(left_out) => {
                     tracing::warn!(%local, %peer, %deviation, left_out, "the kernel changed an option of a lane");
@@ -171,14 +172,14 @@ impl TcpLane {
         TcpStats::read(&*self.stream(), self.local, self.peer)
     }
 
-    /// The counters of sending without copies; `None` if the lane does not
+    /// The counters of sending without copies; `None` if the lane copies
     /// ([`TcpTransport::zero_copy`]).
     pub fn zero_copy_stats(&self) -> Option<ZeroCopyStats> {
         self.zero_copy.as_ref().map(ZeroCopySender::stats)
     }
 
-    /// The interface that this end's address is on, or that the lane is bound to; `None` if the
-    /// address is on none now, as with those of 127.0.0.0/8 that no interface lists.
+    /// The interface that this end's address is on, or that the lane is bound to; `None` if no
+    /// interface lists the address, as with most of 127.0.0.0/8.
     ///
     /// Unless the lane is bound to a device, the routes may send its packets by another interface.
     ///
@@ -200,7 +201,7 @@ impl TcpLane {
         interfaces::index_of(&name)
     }
 
-    /// The stream, to read and write by.
+    /// The stream, for reading and writing.
     pub fn get_mut(&mut self) -> &mut TcpStream {
         self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -209,8 +210,8 @@ impl TcpLane {
         self.stream.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the calling thread's runtime report the socket's readiness (`dup(2)`: a runtime knows a
-    /// socket by its descriptor). On an error nothing has changed.
+    /// Registers the socket with the calling thread's runtime (`dup(2)`: a runtime knows a socket
+    /// by its descriptor). After an error nothing has changed.
     pub(super) fn register_here(&self) -> io::Result<()> {
         let copy = self.stream().as_fd().try_clone_to_owned()?;
         let stream = TcpStream::from_std(copy.into())?;
@@ -226,8 +227,8 @@ impl TcpLane {
         self.stream.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the most bytes that may wait unsent in the kernel before the socket takes no more
-    /// (`TCP_NOTSENT_LOWAT`, tcp(7)), for a lane whose speed differs from the expected one.
+    /// Changes the number of bytes that may wait unsent in the kernel before the socket accepts no
+    /// more (`TCP_NOTSENT_LOWAT`, tcp(7)), for a lane whose speed differs from the expected one.
     ///
     /// # Errors
     /// The kernel's.
@@ -236,10 +237,10 @@ impl TcpLane {
         SockRef::from(&*self.stream()).set_tcp_notsent_lowat(bytes)
     }
 
-    /// Changes the least number of arrived bytes for which the socket is readable (`SO_RCVLOWAT`,
-    /// socket(7)), up to an eighth of the present receive buffer (`SO_RCVBUF`): the bytes that
-    /// wait take the peer's window, and the kernel lets the buffer grow with the bytes that are
-    /// read in a round trip.
+    /// Changes the minimum number of arrived bytes for which the socket is readable (`SO_RCVLOWAT`,
+    /// socket(7)), up to an eighth of the present receive buffer (`SO_RCVBUF`): the bytes that wait
+    /// take the peer's window, and the kernel lets the buffer grow with the bytes that are read in
+    /// a round trip.
     ///
     /// # Errors
     /// The kernel's.
@@ -253,7 +254,7 @@ impl TcpLane {
     /// Waits until the kernel takes more bytes: the socket's buffer has room, and fewer bytes wait
     /// unsent than half of [`not_sent_lowat`](TcpTransport::not_sent_lowat) (`poll(2)` with
     /// `POLLOUT`; `tcp_stream_memory_free` in include/net/tcp.h). So the caller can choose the
-    /// bytes when they can be sent, and not before.
+    /// bytes at the last moment.
     ///
     /// Cancel safe.
     ///
@@ -302,7 +303,7 @@ impl fmt::Display for Deviation {
     }
 }
 
-/// A receive buffer has room for as many low-water marks.
+/// The size of the receive buffer is at least this many low-water marks.
 const LOW_WATERS: usize = 8;
 
 fn ask_for_room(socket: BorrowedFd<'_>) -> io::Result<()> {

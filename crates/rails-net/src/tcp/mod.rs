@@ -111,7 +111,7 @@ impl Lane for TcpLane {
         });
         let received = match (short, received) {
             (Some(count), _) => Ok(count),
-            // The busy poll may have found bytes of which the runtime has not heard yet.
+            // The busy poll may have found bytes that no event has reported to the runtime yet.
             (None, Err(error)) if error.kind() == io::ErrorKind::WouldBlock && self.busy_poll.is_some() => {
                 read(&stream, buffers)
             }
@@ -197,7 +197,8 @@ impl TcpLane {
     }
 }
 
-/// Calls `send` with both as one list of slices. A short list needs no heap memory.
+/// Calls `send` with `control` and `payload` as one list of slices. A short list needs no heap
+/// memory.
 fn with_slices<T>(control: &[u8], payload: &[Bytes], send: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
     if payload.len() < FEW {
         let mut slices = [IoSlice::new(&[]); FEW];

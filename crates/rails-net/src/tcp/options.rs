@@ -96,8 +96,8 @@ impl TcpTransport {
         }
     }
 
-    /// The local end of lanes. A listener takes its address from [`listen`](Self::listen) and only
-    /// the device from here.
+    /// The local end of lanes. A listener has its address from [`listen`](Self::listen), and takes
+    /// only the device from here.
     ///
     /// # Default
     /// [`LocalEnd::Any`].
@@ -109,9 +109,9 @@ impl TcpTransport {
         self
     }
 
-    /// The CPU that this socket's packets are expected on (`SO_INCOMING_CPU`): of several listeners
-    /// that share a port ([`reuse_port`](Self::reuse_port)), the kernel prefers the one of the
-    /// CPU that received the packet. It moves no interrupt.
+    /// The CPU that is expected to handle this socket's packets (`SO_INCOMING_CPU`): of several
+    /// listeners that share a port ([`reuse_port`](Self::reuse_port)), the kernel prefers the one
+    /// with the CPU that received the packet. The option moves no interrupt.
     ///
     /// # Default
     /// None: the kernel notes the CPU of the last packet.
@@ -156,12 +156,12 @@ impl TcpTransport {
     }
 
     /// The unsent bytes in the kernel at which the socket stops being writable
-    /// (`TCP_NOTSENT_LOWAT`). A lane of a stream sets less where it needs less.
+    /// (`TCP_NOTSENT_LOWAT`). A stream lowers the limit of a lane that needs less.
     ///
     /// # Default
     /// 1 MiB: two chunks of 512 KiB, one on its way and one in reserve. Zero is refused when the
-    /// lane is opened. None leaves the system's `net.ipv4.tcp_notsent_lowat`, which is no limit
-    /// unless someone set it.
+    /// lane is opened. None leaves the system's `net.ipv4.tcp_notsent_lowat`, which is unlimited by
+    /// default.
     ///
     /// # Cost
     /// Bytes that wait in the kernel belong to this lane, even if another is free: more of them
@@ -200,8 +200,8 @@ impl TcpTransport {
     }
 
     /// Whether [`Lane::try_submit`](crate::Lane::try_submit) sends large payload straight from its
-    /// memory, without the kernel copying it (`MSG_ZEROCOPY`). That memory is kept until the
-    /// kernel is done with it, also beyond the lane's end.
+    /// memory, without the kernel copying it (`MSG_ZEROCOPY`). The lane keeps that memory until the
+    /// kernel is done with it, also beyond its own end.
     ///
     /// # Default
     /// None: the kernel copies payload.
@@ -252,7 +252,7 @@ impl TcpTransport {
         self
     }
 
-    /// The longest time to establish a connection.
+    /// The timeout for establishing a connection.
     ///
     /// # Default
     /// 10 s.
@@ -264,8 +264,8 @@ impl TcpTransport {
     /// The probes of a silent peer (`SO_KEEPALIVE`).
     ///
     /// # Default
-    /// After 10 s of silence, every 5 s, three times. With `None` there are no probes, so only a
-    /// send notices that a peer has vanished.
+    /// After 10 s of silence, every 5 s, three times. `None` sends no probes, so only a send
+    /// notices that a peer has vanished.
     pub fn keepalive(mut self, keepalive: impl Into<Option<KeepAlive>>) -> Self {
         self.keepalive = keepalive.into();
         self
@@ -291,9 +291,9 @@ impl TcpTransport {
         self
     }
 
-    /// The most payload of a segment, in both directions (`TCP_MAXSEG`, 88 to 32,767 bytes): on a
-    /// path that drops larger packets than its interfaces without a word, TCP repeats one that
-    /// is too large for ever.
+    /// The maximum payload of a segment, in both directions (`TCP_MAXSEG`, 88 to 32,767 bytes): on
+    /// a path that silently drops packets above some size, TCP would repeat a larger segment for
+    /// ever.
     ///
     /// # Default
     /// None: as much as the interfaces and ICMP allow. Opening a lane with a size outside of the
@@ -316,7 +316,7 @@ impl TcpTransport {
     /// avoid that.
     ///
     /// # Default
-    /// 1 s, the least that Linux takes; the most is 120 s. None: the system's
+    /// 1 s, the minimum of Linux; the maximum is 120 s. None: the system's
     /// (`net.ipv4.tcp_rto_max_ms`, 120 s).
     ///
     /// Before Linux 6.15 the option does not exist, and lanes work without it;
@@ -336,7 +336,7 @@ impl TcpTransport {
         self
     }
 
-    /// Whether a listener may take a port whose former connections are still closing
+    /// Whether a listener may bind a port whose former connections are still closing
     /// (`SO_REUSEADDR`).
     ///
     /// # Default
@@ -359,7 +359,7 @@ impl TcpTransport {
         self
     }
 
-    /// The most connections that wait to be accepted; `net.core.somaxconn` cuts it.
+    /// The limit on connections that wait to be accepted; `net.core.somaxconn` cuts it.
     ///
     /// # Default
     /// 1,024.
@@ -368,11 +368,11 @@ impl TcpTransport {
         self
     }
 
-    /// Whether lanes go without every option that the system refuses, as they go without those at
-    /// their defaults. For a caller that sets options which its user has not asked for.
+    /// Whether lanes are opened without any option that the system refuses, as they are without
+    /// refused options at their defaults. For a caller whose user has not requested the options.
     ///
     /// # Default
-    /// Off: an option of another value than its default that is refused is an error.
+    /// Off: a refused option with another value than its default is an error.
     pub fn leave_out_refused(mut self, on: bool) -> Self {
         self.leaves_out_refused = on;
         self
@@ -393,7 +393,7 @@ impl Default for KeepAlive {
     }
 }
 
-/// Durations as whole seconds, the kernel's unit for them.
+/// Serializes durations as whole seconds, the kernel's unit for them.
 mod seconds {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::time::Duration;

@@ -10,8 +10,8 @@ use socket2::{SockRef, Socket, TcpKeepalive};
 use std::{io, time::Duration};
 
 /// Sets the options of every lane. Accepted sockets inherit them from their listener. Those at
-/// their defaults, and all where the caller says so, only improve a lane, which goes without them
-/// where the system refuses them.
+/// their defaults, and all with `leave_out_refused`, only improve a lane, which works without them
+/// if the system refuses them.
 ///
 /// Buffer sizes must be set before the connection is established, because the handshake fixes the
 /// window scale (tcp(7)).
@@ -39,7 +39,7 @@ pub(crate) fn set_options(socket: &Socket, options: &TcpTransport) -> Result<(),
         prefer("TCP_CONGESTION", format_args!("`{name}`"), required, socket.set_tcp_congestion(name.as_bytes()))?;
     }
     if let Some(KeepAlive { idle, interval, probes }) = options.keepalive {
-        // Each of the three switches SO_KEEPALIVE on too.
+        // Each of the three also switches SO_KEEPALIVE on.
         let set_one = |option, value: String, one| {
             prefer(option, value, required && options.keepalive != defaults.keepalive, socket.set_tcp_keepalive(&one))
         };
@@ -91,7 +91,7 @@ pub(crate) fn rto_max(socket: &SockRef<'_>) -> Result<Option<Duration>, SocketOp
     Ok(milliseconds.and_then(|milliseconds| u64::try_from(milliseconds).ok()).map(Duration::from_millis))
 }
 
-/// The most bytes that wait unsent; `None` is the system's.
+/// The unsent bytes at which the socket stops being writable; `None` is the system's.
 pub(crate) fn not_sent_lowat(socket: &SockRef<'_>) -> Result<Option<DataSize>, SocketOptionError> {
     let bytes = get("TCP_NOTSENT_LOWAT", socket.tcp_notsent_lowat())?;
     Ok(Some(DataSize::bytes(bytes.into())).filter(|_| bytes != 0))
@@ -130,8 +130,8 @@ pub(crate) fn congestion(socket: &SockRef<'_>) -> Result<Option<String>, SocketO
     Ok(padded.map(|padded| String::from_utf8_lossy(&name(padded)).into_owned()))
 }
 
-/// Refuses zero, which the kernel takes for "the system's value" in these options, and a caller
-/// does not mean.
+/// Refuses zero, which the kernel takes for "the system's value" in these options, and which no
+/// caller means.
 fn not_zero<N: Default + PartialEq>(value: N) -> io::Result<N> {
     if value == N::default() { Err(io::Error::from_raw_os_error(libc::EINVAL)) } else { Ok(value) }
 }

@@ -34,11 +34,11 @@ pub struct TcpStats {
     /// Mean deviation of the round-trip time.
     #[serde(rename = "rtt_variation_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub rtt_variation: Option<Duration>,
-    /// Least round-trip time seen lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes).
+    /// Minimum round-trip time seen lately (`net.ipv4.tcp_min_rtt_wlen`, 5 minutes).
     #[serde(rename = "min_rtt_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub min_rtt: Option<Duration>,
-    /// Time since the last acknowledgement of the peer, also one of bytes acknowledged before. The
-    /// kernel counts in its own ticks, of 1 to 10 ms.
+    /// Time since the last acknowledgement of the peer, duplicates included. The kernel counts in
+    /// its own ticks, of 1 to 10 ms.
     #[serde(rename = "since_acknowledgement_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub since_acknowledgement: Option<Duration>,
 
@@ -58,14 +58,14 @@ pub struct TcpStats {
     pub retransmitted_segments: u32,
     /// Segments sent and not acknowledged.
     pub unacked_segments: u32,
-    /// Probes of a window that has no room, or of a silent peer, since the peer's host last
-    /// answered anything. A host that lives answers, whatever its processes do.
+    /// Probes of a zero window, or of a silent peer, since the peer's host last answered a packet.
+    /// A living host answers, also if its processes do not run.
     pub unanswered_probes: u8,
     /// Segments that the kernel takes for lost.
     pub lost_segments: u32,
     /// Congestion window.
     pub congestion_window_segments: u32,
-    /// The peer's receive window, as it last stated it. Zero while the peer's application reads
+    /// The peer's receive window, as last advertised. Zero while the peer's application reads
     /// nothing.
     pub peer_window_bytes: Option<u32>,
     /// Payload of the largest segment to send.
@@ -83,13 +83,14 @@ pub struct TcpStats {
     /// Rate at which the kernel paces sending; `None` also if it does not pace.
     #[serde(rename = "pacing_rate_bits_per_second")]
     pub pacing_rate: Option<Bandwidth>,
-    /// Time with data to send or unacknowledged.
+    /// Time with unsent or unacknowledged data.
     #[serde(rename = "busy_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub busy: Option<Duration>,
-    /// Time of this in which the peer's window held sending back: the receiver was too slow.
+    /// The part of that time in which the peer's window held sending back: the receiver was too
+    /// slow.
     #[serde(rename = "receive_window_limited_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub receive_window_limited: Option<Duration>,
-    /// Time of this in which the send buffer was too small.
+    /// The part of that time in which the send buffer was too small.
     #[serde(rename = "send_buffer_limited_us", serialize_with = "As::<Option<DurationMicroSeconds>>::serialize")]
     pub send_buffer_limited: Option<Duration>,
 }
@@ -112,7 +113,7 @@ pub enum TcpState {
     LastAck,
     Listen,
     Closing,
-    /// A state that this crate has no name for.
+    /// A state without a name in this crate.
     Other(u8),
 }
 
@@ -174,8 +175,7 @@ impl TcpStats {
 
 /// Whether the peer's host has answered all packets of a TCP socket, or one of them within that
 /// time (in steps of the kernel's timer, up to 10 ms): those with bytes, and the probes of a closed
-/// window or of an idle connection. Such a host lives, also while its process is stopped. A host
-/// that is gone answers no packet that was sent since.
+/// window or of an idle connection. Such a host is alive, also while its process is stopped.
 ///
 /// # Errors
 /// The kernel's.
@@ -185,7 +185,7 @@ pub fn is_answered(socket: &impl AsFd, within: Duration) -> io::Result<bool> {
 
 fn is_alive(info: &TcpInfo, within: Duration) -> bool {
     let is_all_answered = info.u32(Field::UNACKED) == Some(0) && info.u8(Field::PROBES) == Some(0);
-    // Where packets leave all the time, the latest ones are always on their way.
+    // On a busy connection the latest packets are always unanswered.
     is_all_answered || info.u32(Field::LAST_ACK_RECV).is_some_and(|ms| Duration::from_millis(ms.into()) < within)
 }
 

@@ -10,8 +10,8 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// The socket, which a runtime may watch for arrivals.
 ///
-/// The socket's writing side is not watched here: the kernel reports room after every datagram that
-/// has left, and each report would wake the thread.
+/// The writing side is not watched here: the kernel reports room after every sent datagram, and
+/// each report would wake the thread.
 #[derive(Debug)]
 pub(super) struct Arrivals(Option<Watching>);
 
@@ -22,7 +22,7 @@ enum Watching {
 }
 
 impl Arrivals {
-    /// The calling thread's runtime watches.
+    /// The socket, watched by the calling thread's runtime.
     pub(super) fn of(socket: UdpSocket) -> io::Result<Self> {
         let socket = DatagramSocket::new(socket);
         Ok(Self(Some(Watching::Runtime(socket.attach().map_err(|(_, error)| error)?))))
@@ -35,12 +35,12 @@ impl Arrivals {
         }
     }
 
-    /// Whether a runtime watches.
+    /// Whether a runtime watches the socket.
     pub(super) fn are_watched(&self) -> bool {
         matches!(self.watching(), Watching::Runtime(_))
     }
 
-    /// Has the calling thread's runtime watch, or no runtime.
+    /// Registers the socket with the calling thread's runtime, or deregisters it.
     pub(super) fn watch(&mut self, is_watched: bool) -> io::Result<()> {
         let (watching, outcome) = match (self.0.take().expect(HERE), is_watched) {
             (Watching::Runtime(watched), false) => (Watching::Nobody(watched.into_inner()), Ok(())),
@@ -71,7 +71,7 @@ impl Arrivals {
         }
     }
 
-    /// Calls `receive`, unless the runtime knows that nothing has come since it failed last.
+    /// Calls `receive`, unless the runtime knows that no datagram has come since the last failure.
     pub(super) fn try_receive<T>(&self, receive: impl FnOnce(&UdpSocket) -> io::Result<T>) -> io::Result<T> {
         match self.watching() {
             Watching::Runtime(watched) => watched.try_io(Interest::READABLE, |socket| receive(socket.socket())),
@@ -84,5 +84,5 @@ impl Arrivals {
     }
 }
 
-/// Only [`Arrivals::watch`] takes the socket out, for its own time.
+/// Only [`Arrivals::watch`] takes the socket out, and puts it back.
 const HERE: &str = "the socket is here";

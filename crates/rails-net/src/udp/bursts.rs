@@ -1,4 +1,4 @@
-//! Bursts of equal datagrams, also where the kernel does not segment.
+//! Bursts of equal datagrams, with or without the kernel's segmentation.
 
 use super::slices::with_part;
 use std::{
@@ -10,7 +10,7 @@ use std::{
 /// A socket's knowledge of the kernel's segmentation.
 #[derive(Debug)]
 pub(super) struct Bursts {
-    /// Whether bursts are given to the kernel whole.
+    /// Whether the kernel gets bursts as a whole.
     segmentation: AtomicBool,
     max_segments: AtomicU16,
 }
@@ -41,10 +41,10 @@ impl Bursts {
     }
 
     /// Sends the slices as datagrams of `segment` bytes, the last of which may be shorter; `kernel`
-    /// is one `sendmsg`, with the size at which it has to cut.
+    /// makes one `sendmsg` call, with the size at which the kernel cuts.
     ///
-    /// Returns the bytes of the datagrams that the kernel took: all of them, or the first ones. An
-    /// error means that it took none.
+    /// Returns the bytes of the datagrams that the kernel accepted: all of them, or the first ones.
+    /// After an error the kernel has accepted none.
     pub(super) fn send(
         &self,
         slices: &[IoSlice<'_>],
@@ -84,8 +84,8 @@ impl Bursts {
         self.send_singly(slices, total, segment, kernel)
     }
 
-    /// Makes a call for each datagram, up to the first error. A datagram that the kernel takes
-    /// alone proves that its error was about segmentation: before Linux 6.14, a datagram above
+    /// Makes a call for each datagram, up to the first error. A single datagram that the kernel
+    /// accepts proves that the error was about segmentation: before Linux 6.14, a datagram above
     /// the interface's MTU is the same error in a burst.
     fn send_singly(
         &self,

@@ -26,13 +26,13 @@ pub enum UdpError {
         source: io::Error,
     },
 
-    /// The call failed in another way: no descriptors, a name space without the network, an
-    /// interface that is gone.
+    /// The call failed in another way: no descriptors, a network namespace without interfaces, a
+    /// removed interface.
     #[error("{call} failed for a UDP socket with {address}")]
     Call {
         /// The system call, or the kind of netlink message.
         call: &'static str,
-        /// The address that the call is about: the remote one if there is one, else the local one.
+        /// The remote address if there is one, else the local one.
         address: SocketAddr,
         /// The error of the operating system.
         source: io::Error,

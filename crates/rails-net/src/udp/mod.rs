@@ -3,7 +3,7 @@
 //! [`UdpOptions`] opens a [`UdpSocket`]. Sending gives the kernel one list of slices, `[header,
 //! payload]` for each datagram, and the size at which the kernel cuts it (`UDP_SEGMENT`). Receiving
 //! scatters datagrams that the kernel has coalesced (`UDP_GRO`) into such a list, so payload may
-//! land where it stays.
+//! land in its final place.
 //!
 //! The socket is the bottom of a transport: it neither repeats datagrams nor bounds their rate.
 

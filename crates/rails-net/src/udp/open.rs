@@ -71,7 +71,7 @@ impl UdpOptions {
         Ok(socket)
     }
 
-    /// The deviations show sizes that the system refuses, as they show sizes that it cuts.
+    /// The deviations show sizes that the system refuses or cuts.
     fn set_buffers(&self, socket: &Socket) -> Result<(), UdpError> {
         if let Some(size) = self.send_buffer {
             prefer("SO_SNDBUF", size, false, socket.set_send_buffer_size(c_int(size)))?;
@@ -136,7 +136,7 @@ impl UdpOptions {
     /// Gives the socket to the runtime.
     fn finish(&self, socket: Socket, address: SocketAddr) -> Result<UdpSocket, UdpError> {
         let deviations = self.deviations(&socket)?;
-        // The option is read and not set: a socket's size would also cut datagrams that are sent as one.
+        // The option is read and not set: a size on the socket would also cut single datagrams.
         let segmentation = self.segmentation && SocketOption::UDP_SEGMENT.get(&socket).is_ok();
         let failed = |source| UdpError::Call { call: "epoll_ctl", address, source };
         let room = Room::of(&socket).map_err(failed)?;

@@ -52,7 +52,8 @@ pub enum Ecn {
     /// Not-ECT: the sender does not heed marks, so routers drop and never mark.
     #[default]
     NotCapable = 0,
-    /// ECT(1): capable, and by [RFC 9331](https://www.rfc-editor.org/rfc/rfc9331) in want of low latency.
+    /// ECT(1): capable, and by [RFC 9331](https://www.rfc-editor.org/rfc/rfc9331) a request for low
+    /// latency.
     Capable1 = 1,
     /// ECT(0): capable.
     Capable0 = 2,
@@ -136,9 +137,8 @@ impl UdpOptions {
     }
 
     /// Bytes that the kernel may hold for receiving (`SO_RCVBUF`). The kernel drops and counts
-    /// datagrams that do not fit ([`Received::dropped`](crate::Received::dropped)). Its own
-    /// bookkeeping counts too: a datagram alone in its buffer may take several times its
-    /// length.
+    /// datagrams that do not fit ([`Received::dropped`](crate::Received::dropped)). The kernel's
+    /// bookkeeping counts too: a small datagram may take several times its length.
     ///
     /// # Default
     /// None: the system's `net.core.rmem_default`, mostly 208 KiB, which a fast sender fills within
@@ -167,7 +167,7 @@ impl UdpOptions {
         self
     }
 
-    /// Whether the kernel hands out a train of equal datagrams at once (`UDP_GRO`, Linux 5.0), with
+    /// Whether the kernel delivers a train of equal datagrams at once (`UDP_GRO`, Linux 5.0), with
     /// their size ([`Received::segment_bytes`](crate::Received::segment_bytes)).
     ///
     /// # Default
@@ -181,7 +181,7 @@ impl UdpOptions {
         self
     }
 
-    /// The most routers that a datagram may pass (`IP_TTL`, `IPV6_UNICAST_HOPS`).
+    /// The number of routers that a datagram may pass (`IP_TTL`, `IPV6_UNICAST_HOPS`).
     ///
     /// # Default
     /// None: the system's (`net.ipv4.ip_default_ttl`, or the router's advertisement), mostly 64.
@@ -194,8 +194,8 @@ impl UdpOptions {
     /// `IPV6_TCLASS`).
     ///
     /// # Default
-    /// [`Ecn::NotCapable`]. A sender that says to be capable must slow down when the receiver tells
-    /// it of marks.
+    /// [`Ecn::NotCapable`]. A sender that declares itself capable must slow down when the receiver
+    /// reports marks.
     pub fn ecn(mut self, codepoint: Ecn) -> Self {
         self.ecn = codepoint;
         self

@@ -33,9 +33,9 @@ pub enum PacingUse {
         /// The queueing discipline that holds datagrams back: `fq` or `etf`.
         qdisc: String,
     },
-    /// The options do not ask for it.
+    /// The options do not request pacing.
     Off,
-    /// The socket is neither connected nor bound to a device, so its interface is not known.
+    /// The socket is neither connected nor bound to a device, so its interface is unknown.
     NoRoute,
     /// The interface's queueing disciplines do not all heed the time, so some datagrams would leave
     /// at once.
@@ -71,7 +71,7 @@ pub(super) struct Pacer {
 }
 
 impl PacingUse {
-    /// Whether times are heeded.
+    /// Whether the kernel heeds times.
     pub fn is_in_use(&self) -> bool {
         matches!(self, Self::InUse { .. })
     }
@@ -122,8 +122,8 @@ impl Pacer {
         if clock == NO_CLOCK {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // An `Instant` does not tell its clock's time, so the distance from now is put on top of the
-        // clock's.
+        // An `Instant` does not reveal its clock's time, so its distance from now is added to the
+        // time of the clock.
         let now = clock_gettime(ClockId::from_raw(clock))?;
         let now = now.tv_sec() as i128 * 1_000_000_000 + i128::from(now.tv_nsec());
         let here = Instant::now();

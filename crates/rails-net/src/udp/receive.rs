@@ -13,7 +13,7 @@ use std::{
 };
 
 impl UdpSocket {
-    /// The most datagrams or trains of one call.
+    /// The maximum number of datagrams or trains of one call.
     pub const MAX_TRAINS: usize = receive::MAX_TRAINS;
 
     /// Polls for datagrams. Reports of ICMP alone do not wake the caller; the next send or receive
@@ -32,8 +32,7 @@ impl UdpSocket {
     /// 65,527) long. Bytes that do not fit into the buffers are lost
     /// ([`Received::is_truncated`]).
     ///
-    /// Datagrams of other senders that came before the socket was connected to its peer are
-    /// received too.
+    /// Datagrams that other senders sent before the socket was connected are received too.
     ///
     /// # Errors
     /// * [`WouldBlock`](io::ErrorKind::WouldBlock): none waits.
@@ -52,12 +51,12 @@ impl UdpSocket {
     }
 
     /// As [`try_receive`](Self::try_receive), for several datagrams or trains at once: each goes
-    /// into a list of buffers of its own, in their order. Adds those that came to `received`:
-    /// one or more, and at most [`MAX_TRAINS`](Self::MAX_TRAINS). Where the kernel does not
-    /// take such a call, one comes by each.
+    /// into a list of buffers of its own, in their order. Appends the received ones to `received`:
+    /// one or more, and at most [`MAX_TRAINS`](Self::MAX_TRAINS). If the kernel does not have the
+    /// call, each call receives one.
     ///
     /// # Errors
-    /// Those of [`try_receive`](Self::try_receive); no train has come then.
+    /// Those of [`try_receive`](Self::try_receive); no train was received then.
     ///
     /// # References
     /// [recvmmsg(2)](https://man7.org/linux/man-pages/man2/recvmmsg.2.html)

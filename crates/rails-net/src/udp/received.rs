@@ -26,13 +26,13 @@ pub struct Received {
     /// the descriptor that the caller has switched on, such as `SO_TIMESTAMPING`.
     pub is_truncated: bool,
     /// Datagrams that the kernel had dropped since the socket was opened when this one arrived,
-    /// mostly for want of room in the socket's buffer (`SO_RXQ_OVFL`); it wraps around. A train
-    /// that was coalesced before it was dropped counts as one.
+    /// mostly for lack of room in the socket's buffer (`SO_RXQ_OVFL`); the count wraps around. A
+    /// train that was coalesced before it was dropped counts as one.
     pub dropped: u32,
 }
 
 impl Received {
-    /// The facts of what has arrived; `None` without a sender.
+    /// The facts of an arrived datagram or train; `None` without a sender.
     pub(super) fn of(arrived: &Arrived<'_>) -> Option<Self> {
         let mut train = Self {
             bytes: arrived.bytes,
@@ -40,7 +40,8 @@ impl Received {
             from: address(arrived.name)?,
             ecn: None,
             is_truncated: arrived.is_truncated,
-            // The kernel counts from the socket's start, and tells the count unless it is zero (`sock_recv_drops`).
+            // The kernel counts since the socket was opened, and reports the count unless it is
+            // zero (`sock_recv_drops`).
             dropped: 0,
         };
         for (level, kind, data) in messages(arrived.control) {

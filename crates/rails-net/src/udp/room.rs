@@ -13,10 +13,10 @@ use tokio::io::unix::AsyncFd;
 /// watches the instance.
 ///
 /// The runtime cannot watch the socket's writing side itself. The kernel reports room after every
-/// datagram that has left, which would wake the thread each time (`sock_wfree` in net/core/sock.c).
-/// And a report of ICMP is an `EPOLLERR`, mio takes `EPOLLERR` with `EPOLLOUT` for "closed for
-/// writing" (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio never forgets that,
-/// and a task without room would spin.
+/// sent datagram, which would wake the thread each time (`sock_wfree` in net/core/sock.c). And a
+/// report of ICMP is an `EPOLLERR`, mio takes `EPOLLERR` with `EPOLLOUT` for "closed for writing"
+/// (`is_write_closed` in its src/sys/unix/selector/epoll.rs), tokio never forgets that, and a task
+/// without room would spin.
 #[derive(Debug)]
 pub(super) struct Room {
     watched: AsyncFd<Watched>,
@@ -32,9 +32,9 @@ impl Room {
     pub(super) fn poll(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.is_awaited.load(Relaxed) {
             let mut guard = ready!(self.watched.poll_read_ready(context))?;
-            // A report that comes after this line is one of the next edge.
+            // A report after this line belongs to the next edge.
             guard.clear_ready();
-            // The edge may be that of a report which was forgotten.
+            // The edge may come from a report that was cleared.
             if guard.get_inner().take() {
                 self.is_awaited.store(false, Relaxed);
             }
@@ -42,8 +42,8 @@ impl Room {
         Poll::Ready(Ok(()))
     }
 
-    /// Calls `send`. If it takes nothing for want of room, the kernel reports the next room, also
-    /// one that has come since.
+    /// Calls `send`. If it fails for lack of room, arms the kernel's report of room, which also
+    /// covers room that has come since.
     pub(super) fn try_send(&self, socket: impl AsFd, send: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let outcome = send();
         if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {

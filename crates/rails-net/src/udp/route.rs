@@ -12,11 +12,11 @@ pub struct UdpRoute {
     pub index: u32,
     /// The interface's name.
     pub interface: String,
-    /// The interface's MTU: the most bytes of an IP packet.
+    /// The interface's MTU: the bytes of the largest IP packet.
     #[serde(rename = "mtu_bytes")]
     pub mtu: DataSize,
-    /// The most payload of one datagram that the interface takes, without the headers of IP and
-    /// UDP; the path may take less.
+    /// The payload of the largest datagram that fits the interface's MTU, without the headers of IP
+    /// and UDP; the path may carry less.
     #[serde(rename = "max_payload_bytes")]
     pub max_payload: DataSize,
 }

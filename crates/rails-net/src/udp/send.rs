@@ -15,22 +15,22 @@ use std::{
 };
 
 impl UdpSocket {
-    /// The most bytes of one burst: those of an IPv4 datagram, since the kernel builds one and cuts
-    /// it.
+    /// The maximum bytes of one burst: those of an IPv4 datagram, since the kernel builds one and
+    /// cuts it.
     pub const MAX_BURST_BYTES: usize = Bursts::MAX_BURST_BYTES;
 
-    /// The most datagrams of one burst (`UDP_MAX_SEGMENTS` in include/linux/udp.h, since Linux
-    /// 6.9).
+    /// The maximum number of datagrams of one burst (`UDP_MAX_SEGMENTS` in include/linux/udp.h,
+    /// since Linux 6.9).
     pub const MAX_SEGMENTS: u16 = Bursts::MAX_SEGMENTS;
 
-    /// The most datagrams that older kernels take at once. A socket finds out:
+    /// The maximum number of datagrams of one burst on older kernels. A socket detects the limit:
     /// [`max_segments`](Self::max_segments).
     pub const FEWER_SEGMENTS: u16 = Bursts::FEWER_SEGMENTS;
 
-    /// The most slices of one call (`UIO_MAXIOV` in include/uapi/linux/uio.h).
+    /// The maximum number of slices of one call (`UIO_MAXIOV` in include/uapi/linux/uio.h).
     pub const MAX_SLICES: usize = Bursts::MAX_SLICES;
 
-    /// The most datagrams that the kernel takes at once, as far as the socket knows:
+    /// The datagrams that the kernel takes at once at most, as far as the socket knows:
     /// [`MAX_SEGMENTS`] until a longer burst than [`FEWER_SEGMENTS`] was refused.
     ///
     /// [`MAX_SEGMENTS`]: Self::MAX_SEGMENTS
@@ -39,8 +39,8 @@ impl UdpSocket {
         self.bursts.max_segments()
     }
 
-    /// Polls for room to send. A failure to come, such as a report of ICMP, is room too: the next
-    /// send gives the error.
+    /// Polls for room to send. A pending error, such as a report of ICMP, counts as room: the next
+    /// send returns it.
     ///
     /// # Errors
     /// The runtime's, when it shuts down.
@@ -50,12 +50,12 @@ impl UdpSocket {
 
     /// Sends the slices, one after the other, as datagrams of `segment_bytes`, the last of which
     /// may be shorter; without `segment_bytes`, as one datagram. They go to `to`, or to the
-    /// connected peer. The kernel holds them back until `at`, all of them at once: cut bursts
-    /// to the granularity of the times.
+    /// connected peer. The kernel holds the whole burst back until `at`: cut bursts to the
+    /// granularity of the times.
     ///
-    /// Returns the bytes of the datagrams that the kernel took. They are the first ones; where the
-    /// kernel does not segment, or takes fewer at once, they may not be all. No datagram is
-    /// taken in part, and after an error none is.
+    /// Returns the bytes of the datagrams that the kernel took. Those are the first datagrams, and
+    /// not always all, if the kernel does not segment or takes fewer at once. No datagram is taken
+    /// in part, and after an error none is.
     ///
     /// Slices need not end where datagrams do. The call neither blocks nor allocates memory, except
     /// where the kernel does not segment and a datagram has more than 16 slices.

@@ -20,13 +20,13 @@ pub struct UdpSettings {
     /// The size of the receive buffer with the kernel's own bookkeeping: twice the requested size.
     #[serde(rename = "receive_buffer_bytes")]
     pub receive_buffer: DataSize,
-    /// Whether bursts are given to the kernel whole: it knows `UDP_SEGMENT`, and has refused no
-    /// burst yet.
+    /// Whether the kernel gets bursts as a whole: it has `UDP_SEGMENT`, and has refused no burst
+    /// yet.
     pub segmentation: bool,
-    /// Whether the kernel hands out trains of datagrams; `None` if it cannot tell (before Linux
-    /// 5.13).
+    /// Whether the kernel hands out trains of datagrams; `None` if the kernel does not say (before
+    /// Linux 5.13).
     pub coalescing: Option<bool>,
-    /// The most routers that a datagram may pass.
+    /// The number of routers that a datagram may pass.
     pub hop_limit: u32,
     /// The codepoint of Explicit Congestion Notification that datagrams are sent with.
     pub ecn: Ecn,
@@ -68,10 +68,10 @@ impl UdpSocket {
     }
 
     /// The interface by which datagrams leave: that of the route to the peer, or the device that
-    /// the socket is bound to. `None` if there is neither.
+    /// the socket is bound to. `None` without either.
     ///
-    /// Each call asks the kernel by netlink; a route may change while the socket is used. Call it
-    /// on a thread in the socket's own network namespace. Rules by mark, port or user may send
+    /// Each call queries the kernel by netlink; a route may change while the socket is used. Call
+    /// it on a thread in the socket's own network namespace. Rules by mark, port or user may send
     /// datagrams another way.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::{io::IoSlice, ops::Range};
 
-/// Calls `send` with the slices of these bytes. A part of few slices needs no heap memory.
+/// Calls `send` with the slices of the part. A part of few slices needs no heap memory.
 pub(super) fn with_part<T>(slices: &[IoSlice<'_>], part: Range<usize>, send: impl FnOnce(&[IoSlice<'_>]) -> T) -> T {
     let mut few = [IoSlice::new(&[]); FEW];
     let mut count = 0;

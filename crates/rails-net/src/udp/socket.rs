@@ -56,7 +56,7 @@ pub struct UdpSocket {
     pub(super) bursts: Bursts,
     pub(super) pacer: Pacer,
     pub(super) counters: Counters,
-    /// The kernel does not take calls that receive several trains.
+    /// Whether the kernel lacks calls that receive several trains.
     pub(super) receives_singly: AtomicBool,
 }
 
@@ -82,14 +82,14 @@ impl UdpSocket {
         }
     }
 
-    /// Connects the socket, also one that is connected, as after a NAT has given the peer another
-    /// address. From now on the socket sends to `remote` by default, receives only from there,
-    /// and decides anew whether it paces.
+    /// Connects the socket, or connects it anew, as after a NAT has given the peer another address.
+    /// From now on the socket sends to `remote` by default, receives only from there, and decides
+    /// anew whether it paces.
     ///
     /// The local port stays, and so does a local address that an earlier connect has chosen.
-    /// Datagrams that wait in the buffer stay too, whoever sent them.
+    /// Datagrams in the buffer stay too, from all senders.
     ///
-    /// Call it on a thread in the socket's own network namespace: the route is asked for there.
+    /// Call it on a thread in the socket's own network namespace: the route is looked up there.
     ///
     /// # Errors
     /// [`UdpError::LocalEnd`] if `remote` is of the other address family, [`UdpError::Connect`] if
@@ -108,7 +108,7 @@ impl UdpSocket {
     /// Moves the socket to the calling thread's runtime.
     ///
     /// # Errors
-    /// The kernel's, mostly that there are too many descriptors. The socket is closed then.
+    /// The kernel's, mostly for too many descriptors. The socket is closed then.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver (`enable_all`).
@@ -117,14 +117,14 @@ impl UdpSocket {
         Ok(Self { arrivals: self.arrivals.register_here()?, room, ..self })
     }
 
-    /// Has the calling thread's runtime watch for arrivals, as it does at first, or no runtime.
-    /// While none watches, [`poll_receive_ready`](Self::poll_receive_ready) is never ready, and
-    /// [`try_receive`](Self::try_receive) asks the kernel each time. A caller that comes back
-    /// at times of its own, while datagrams come one by one, so takes several for one wake of
-    /// its thread.
+    /// Makes the calling thread's runtime watch for arrivals, as a new socket's does, or no
+    /// runtime. While none watches, [`poll_receive_ready`](Self::poll_receive_ready) is never
+    /// ready, and [`try_receive`](Self::try_receive) asks the kernel each time. A caller that reads
+    /// at its own intervals so receives several datagrams for one wake of its thread, although they
+    /// come one by one.
     ///
     /// # Errors
-    /// The kernel's, mostly that there are too many descriptors to watch. No runtime watches then.
+    /// The kernel's, mostly for too many descriptors to watch. No runtime watches then.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its I/O driver (`enable_all`).
@@ -142,7 +142,7 @@ impl UdpSocket {
         &self.deviations
     }
 
-    /// Whether [`try_send`](Self::try_send) takes times, and why not.
+    /// Whether [`try_send`](Self::try_send) accepts times, and why not.
     pub fn pacing(&self) -> PacingUse {
         self.pacer.in_use()
     }

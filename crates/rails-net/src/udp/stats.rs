@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Counts of a UDP socket's sending and receiving since it was opened, kept by the socket itself.
 ///
-/// The counters are read one by one, so a call under way may be counted in part.
+/// The counters are read one by one, so a concurrent call may be counted in part.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct UdpStats {
@@ -17,9 +17,9 @@ pub struct UdpStats {
     pub bytes_sent: u64,
     /// System calls that sent, or tried to.
     pub send_calls: u64,
-    /// The most datagrams that one call sent.
+    /// The largest number of datagrams that one call sent.
     pub largest_burst_sent_datagrams: u64,
-    /// Bursts that the kernel refused to segment; more than one only where the socket learned of a
+    /// Bursts that the kernel refused to segment; more than one only if the socket detected a
     /// smaller limit first.
     pub segmentation_refused: u64,
     /// Sends that failed with `EMSGSIZE`.
@@ -32,14 +32,14 @@ pub struct UdpStats {
     pub bytes_received: u64,
     /// System calls that received, or tried to.
     pub receive_calls: u64,
-    /// The most datagrams that one call received.
+    /// The largest number of datagrams that one call received.
     pub largest_burst_received_datagrams: u64,
     /// Datagrams and trains of which the kernel cut something off
     /// ([`Received::is_truncated`](crate::Received)).
     pub truncated: u64,
-    /// Datagrams that the kernel dropped for want of room in the socket's buffer, or with a wrong
-    /// checksum (`SO_RXQ_OVFL`). The next datagram that arrives brings the count, so drops at
-    /// the end stay unknown. A train that was coalesced before it was dropped counts as one.
+    /// Datagrams that the kernel dropped for lack of room in the socket's buffer, or with a wrong
+    /// checksum (`SO_RXQ_OVFL`). The count arrives with the next datagram, so drops after the last
+    /// one stay unknown. A train that was coalesced before it was dropped counts as one.
     pub overflow_drops: u32,
 }
 
@@ -96,7 +96,7 @@ impl Counters {
         self.segmentation_refused.fetch_add(refused.into(), Relaxed);
     }
 
-    /// Counts a call that received that much, or nothing.
+    /// Counts a receiving call, successful or not.
     pub(super) fn received(&self, count: &Count) {
         self.receive_calls.fetch_add(1, Relaxed);
         if count.datagrams > 0 {

@@ -1,4 +1,4 @@
-//! The record of sends whose memory the kernel may still read. It has no socket and no clock.
+//! The record of sends whose memory the kernel may still read. No I/O, no clock.
 
 use super::ZeroCopyStats;
 use std::collections::VecDeque;
@@ -44,10 +44,10 @@ impl<K> Ledger<K> {
     }
 
     /// Notes that the kernel is done with the sends from number `low` to `high`, and whether it has
-    /// `copied` them. Gives back their memory.
+    /// `copied` them. Returns their memory.
     pub(super) fn complete(&mut self, low: u32, high: u32, copied: bool) -> Vec<K> {
         let mut released = Vec::new();
-        // The range ignores numbers of sends that are completed, or do not exist yet.
+        // Numbers of completed sends, or of sends that do not exist yet, are ignored.
         let from = low.wrapping_sub(self.first) as usize;
         let to = from.saturating_add(high.wrapping_sub(low) as usize);
         for send in self.sends.iter_mut().take(to.saturating_add(1)).skip(from) {
@@ -69,7 +69,7 @@ impl<K> Ledger<K> {
     }
 }
 
-/// The number of copied sends in a row after which the lane stops asking for none: one or two
+/// The number of copied sends in a row after which the lane stops requesting zero copy: one or two
 /// copies may come from a packet tap, or from a shortage of memory.
 const PATIENCE: u32 = 16;
 

@@ -67,7 +67,7 @@ impl ZeroCopy {
         Self { least: DataSize::bytes(32 << 10), max_outstanding: DataSize::bytes(16 << 20) }
     }
 
-    /// The least payload to send without a copy.
+    /// The minimum payload to send without a copy.
     ///
     /// # Default
     /// 32 KiB. Pinning pages and the notices cost about as much as copying 10 KB, by the kernel's
@@ -77,7 +77,7 @@ impl ZeroCopy {
         self
     }
 
-    /// The most bytes that the lane keeps for the kernel to read. A send that would exceed it is
+    /// The bytes that the lane keeps for the kernel at most. A send that would exceed the limit is
     /// copied.
     ///
     /// # Default
@@ -112,7 +112,7 @@ struct Owed {
     socket: Arc<OwnedFd>,
     options: ZeroCopy,
     state: Mutex<SendState>,
-    /// Whether another owner uses the socket further.
+    /// Whether another owner keeps using the socket.
     left: AtomicBool,
     tended: Tended,
 }
@@ -163,7 +163,7 @@ impl ZeroCopySender {
         loop {
             match watch::ask(&self.owed.socket)? {
                 Writable::Yes => return Poll::Ready(Ok(())),
-                // Without a notice it is an error of the socket, which the next write gives.
+                // Without a notice there is an error of the socket, which the next write returns.
                 Writable::Error if !self.owed.settle() => return Poll::Ready(Ok(())),
                 Writable::Error => {}
                 Writable::No => ready!(self.watch.poll_changed(context))?,
@@ -183,7 +183,7 @@ impl ZeroCopySender {
         self.owed.lock().ledger.stats
     }
 
-    /// Notes that another owner uses the socket further, without its lane.
+    /// Notes that another owner keeps using the socket, without the lane.
     pub(crate) fn leave(&self) {
         self.owed.left.store(true, Relaxed);
     }
@@ -238,12 +238,12 @@ impl Owed {
         Some(sent)
     }
 
-    /// Frees the memory that the kernel is done with, and returns whether there was a notice.
+    /// Frees the memory that the kernel is done with. Returns whether there was a notice.
     fn settle(&self) -> bool {
         let released = settle(&mut self.lock().ledger, self.socket.as_fd());
         let is_told = !released.is_empty();
         if is_told {
-            // Dropping memory may run foreign code, which must find the lock free.
+            // Dropping memory may run foreign code, so the lock is released first.
             let emptied: Vec<_> = released.into_iter().map(Kept::emptied).collect();
             self.lock().spare.extend(emptied);
         }
@@ -280,8 +280,8 @@ impl Kept {
     }
 }
 
-/// Drops the bytes. A panic of their owner's destructor frees no other memory, which the kernel may
-/// still read.
+/// Drops the bytes. A panic of their owner's destructor must not free other memory, which the
+/// kernel may still read.
 fn drop_caught(bytes: Bytes) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(move || drop(bytes))) {
         // The panic's own destructor may panic too.
@@ -300,5 +300,5 @@ fn settle(ledger: &mut Ledger<Kept>, socket: BorrowedFd<'_>) -> Vec<Kept> {
     released
 }
 
-/// The most outstanding sends. A partial send counts too, and each keeps memory of its own.
+/// The limit on outstanding sends. A partial send counts too, and each keeps memory of its own.
 const MAX_SENDS: usize = 1024;

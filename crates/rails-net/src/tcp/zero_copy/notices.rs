@@ -28,7 +28,7 @@ pub(super) fn next(socket: BorrowedFd<'_>) -> Option<Notice> {
         let message = match recvmsg::<()>(socket.as_raw_fd(), &mut [], Some(&mut space), flags) {
             Ok(message) => message,
             Err(Errno::EINTR) => continue,
-            // Mostly EAGAIN. Any other error also occurs at the next write.
+            // Mostly EAGAIN; the next write returns any other error.
             Err(_) => return None,
         };
         let notice = message.cmsgs().ok()?.find_map(|control| match control {

@@ -11,17 +11,17 @@ use std::{
 };
 
 /// The socket of a closed lane, and the memory that the kernel may still send from. If the memory
-/// were freed before the kernel is done with it, the kernel would send its next content.
+/// were freed before, the kernel would send what it holds next.
 #[derive(Debug)]
 pub(super) struct Orphan {
     pub(super) socket: Arc<OwnedFd>,
     pub(super) ledger: Ledger<Kept>,
-    /// Whether the connection may be cut: no other owner uses it.
+    /// Whether the connection may be cut, because no other owner uses it.
     pub(super) may_be_cut: bool,
 }
 
-/// The right of a lane to leave an orphan. A thread waits for orphans as long as a lane may leave
-/// one or one is left: the end of a lane is too late to find that there is no thread to be had, and
+/// The right of a lane to leave an orphan. A thread waits for orphans while one is left or a lane
+/// may leave one: at the end of a lane it is too late to find that the system refuses a thread, and
 /// a task would end with its runtime.
 #[derive(Debug)]
 pub(super) struct Tended(());
@@ -29,16 +29,16 @@ pub(super) struct Tended(());
 /// All orphans of the process, and the state of the thread that waits for them.
 #[derive(Debug)]
 struct Orphans {
-    /// Each orphan with the time when its connection is cut.
+    /// The orphans, each with the time at which its connection is cut.
     waiting: Vec<(Orphan, Instant)>,
-    /// The number of lanes that may leave one.
+    /// The number of lanes that may leave an orphan.
     lanes: usize,
     /// Whether the thread runs.
     is_tended: bool,
 }
 
 static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { waiting: Vec::new(), lanes: 0, is_tended: false });
-/// Notified when an orphan comes, and when a lane has ended.
+/// Notified when an orphan is added, and when a lane has ended.
 static CHANGED: Condvar = Condvar::new();
 
 impl Tended {
@@ -85,13 +85,13 @@ fn tend() {
         drop(orphans);
         thread::sleep(pause);
         pause = (2 * pause).min(LONGEST_PAUSE);
-        // Dropping memory may run foreign code, which must find the lock free.
+        // Dropping memory may run foreign code, so the lock is released first.
         let mut waiting = mem::take(&mut lock().waiting);
         let now = Instant::now();
         waiting.retain_mut(|(orphan, deadline)| {
             settle(&mut orphan.ledger, orphan.socket.as_fd()).into_iter().for_each(|kept| drop(kept.emptied()));
             if now >= *deadline && mem::take(&mut orphan.may_be_cut) {
-                // This cuts the connection and throws away its unsent bytes. The notices for them come as usual.
+                // Disconnecting discards the unsent bytes. Their notices come as usual.
                 if let Err(error) = sys::disconnect::disconnect(orphan.socket.as_fd()) {
                     tracing::warn!(%error, "the connection of a closed lane cannot be cut");
                 }
@@ -106,7 +106,7 @@ fn lock() -> MutexGuard<'static, Orphans> {
     ORPHANS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The longest time for the kernel to send the memory of a closed lane.
+/// The time that the kernel has to send the memory of a closed lane.
 const GRACE: Duration = Duration::from_secs(20);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);

@@ -27,7 +27,7 @@ impl Watch {
         Ok(Self(watched.attach()?))
     }
 
-    /// Waits until the socket has changed since this was last ready: it has room, or notices.
+    /// Waits until the socket has room or notices since the last call that was ready.
     pub(super) fn poll_changed(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut ready = ready!(self.0.poll_read_ready(context))?;
         self.0.get_ref().take();
@@ -39,7 +39,7 @@ impl Watch {
 /// The result of `poll(2)` for a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writable {
-    /// The socket takes more bytes, or has ended, which the next write finds out.
+    /// The socket accepts bytes, or has ended, which the next write reports.
     Yes,
     /// The socket takes no bytes, and has notices or an error.
     Error,

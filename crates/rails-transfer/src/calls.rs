@@ -1,5 +1,5 @@
-//! The calls that a file system may refuse. A copy goes on without their guarantees, and says so
-//! once.
+//! The calls that a file system may refuse. A copy then continues without the guarantee, and
+//! reports that once.
 
 use crate::{
     guarantee::{Guarantee, Lacking},
@@ -40,10 +40,10 @@ pub(crate) struct Access {
     pub(crate) names: u64,
 }
 
-/// Asks for each guarantee, and remembers those that were refused.
+/// Requests each guarantee, and records those that were refused.
 pub(crate) struct Guarantees {
     calls: Calls,
-    /// Whether a refusal is a failure.
+    /// Whether a refused guarantee is a failure.
     is_strict: bool,
     observer: Arc<dyn Observer>,
     lacking: Vec<Lacking>,
@@ -65,8 +65,8 @@ impl Calls {
 }
 
 impl Access {
-    /// Whether the file is this process's alone: its owner, anyone who may write to it, and anyone
-    /// with another name for it could read or change the bytes that arrive.
+    /// Whether only this process's user can change the file: another owner, another user with write
+    /// permission, or another hard link could change the arriving bytes.
     pub(crate) fn is_ours_alone(self) -> bool {
         self.user == nix::unistd::geteuid().as_raw() && self.mode & 0o022 == 0 && self.names == 1
     }
@@ -94,16 +94,16 @@ impl Guarantees {
             io::ErrorKind::WouldBlock => Reason::new(BUSY),
             _ => because("lock the part file")(error),
         };
-        // Both, as another receiver may be refused either of them, and a lock of one kind does not see the
-        // other.
+        // Takes both kinds of lock: another receiver may be refused either of them, and a lock of
+        // one kind does not see the other.
         let has_record_lock = match (self.calls.record_lock)(part) {
             Err(error) if refuses(&error) => false,
             locked => locked.map(|()| true).map_err(failed)?,
         };
         let mut locked = (self.calls.lock)(part);
         if has_record_lock && locked.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // A file system whose server has one kind of lock alone (CIFS) takes the first for another's. There
-            // the second is enough.
+            // A file system whose server has a single kind of lock (CIFS) sees the first lock as
+            // another owner's. There the second is enough.
             (self.calls.record_unlock)(part).map_err(failed)?;
             locked = (self.calls.lock)(part);
         }
@@ -138,18 +138,20 @@ impl Guarantees {
         (self.calls.access)(file).map_err(because("inspect the file"))
     }
 
-    /// Goes on with a part that is not ours alone, on a file system that shows every file so.
+    /// Continues with a part that others seem to be able to change, on a file system that shows all
+    /// files like that.
     pub(crate) fn without_owner(&mut self, access: Access) -> Result<(), Reason> {
         let error = io::Error::new(io::ErrorKind::Unsupported, format!("it reads back as {access}"));
         self.without(Guarantee::Owner, "make a part file that is ours alone", error)
     }
 
-    /// Goes on where a folder may not be opened to put its names on disk.
+    /// Continues although a folder may not be opened to put its names on disk.
     pub(crate) fn without_sync(&mut self, error: io::Error) -> Result<(), Reason> {
         self.without(Guarantee::Sync, "open the folder to put it on disk", error)
     }
 
-    /// Goes on without a guarantee if the error says that it cannot be had, and if that is allowed.
+    /// Continues without a guarantee if the error means that the call is unavailable, and if that
+    /// is allowed.
     fn without(&mut self, guarantee: Guarantee, doing: &'static str, error: io::Error) -> Result<(), Reason> {
         if self.is_strict || !refuses(&error) {
             return Err(because(doing)(error));
@@ -163,8 +165,8 @@ impl Guarantees {
     }
 }
 
-/// Whether the error says that a call is not to be had here, rather than that it was tried and
-/// failed, as EIO, ENOSPC and EDQUOT do.
+/// Whether the error means that a call is unavailable here, and not that it failed (EIO, ENOSPC,
+/// EDQUOT).
 ///
 /// Reported of flock(2): ENOSYS (Lustre without `-o flock`), ENOLCK (NFS without lockd), EPERM
 /// (filters); of fchmod(2): EPERM (vfat, CIFS), EOPNOTSUPP; of fsync(2) on a folder: EINVAL (CIFS,
@@ -177,7 +179,7 @@ pub(crate) fn refuses(error: &io::Error) -> bool {
     }
 }
 
-/// Names the receiver, the step and the cause.
+/// The error as a [`Reason`] that names the receiver, the step and the cause.
 pub(crate) fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
     move |error| {
         let too_many = error.raw_os_error() == Some(Errno::EMFILE as i32);
@@ -186,9 +188,9 @@ pub(crate) fn because(doing: &'static str) -> impl Fn(io::Error) -> Reason {
     }
 }
 
-/// Locks all of a file for writing, as long as it is open, or frees it (`F_OFD_SETLK`, fcntl(2)).
+/// Locks all of a file for writing, while it is open, or unlocks it (`F_OFD_SETLK`, fcntl(2)).
 fn set_record_lock(file: &File, kind: libc::c_int) -> io::Result<()> {
-    // From the beginning, and of length 0, which reaches to the end of all files.
+    // The length 0 reaches to the end of all files.
     let all = libc::flock { l_type: kind as _, l_whence: libc::SEEK_SET as _, l_start: 0, l_len: 0, l_pid: 0 };
     fcntl(file, FcntlArg::F_OFD_SETLK(&all))?;
     Ok(())

@@ -9,7 +9,7 @@ use crate::{
 };
 use std::{ffi::OsString, io, path::PathBuf};
 
-/// Why [`send`](crate::send) gave up.
+/// The reason why [`send`](crate::send) failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -45,7 +45,7 @@ pub enum SendError {
         /// The source named second.
         second: PathBuf,
     },
-    /// The receiver will not take the batch.
+    /// The receiver refuses the batch.
     #[error("the receiver refused: {0}")]
     Refused(Reason),
     /// The stream failed, or its bytes are not this protocol.
@@ -56,7 +56,7 @@ pub enum SendError {
     Thread(#[from] ThreadError),
 }
 
-/// Why [`receive`](crate::receive) gave up.
+/// The reason why [`receive`](crate::receive) failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -71,25 +71,26 @@ pub enum ReceiveError {
     /// The stream failed, or its bytes are not this protocol.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// There is no thread to write files. The sender hears of it where none could be had.
+    /// There is no thread to write files. If the system refuses the thread, the sender receives the
+    /// reason.
     #[error("no thread writes the files")]
     Thread(#[from] ThreadError),
 }
 
-/// Why a transfer has no thread for its files.
+/// The reason why a transfer has no thread for its files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadError {
-    /// The process, its user or its control group has as many threads as it may have, or no memory
-    /// for a further one.
+    /// The process, its user or its control group is at a limit on threads, or out of memory for
+    /// one.
     #[error("none can be had: `pids.max` of the control group, RLIMIT_NPROC and kernel.threads-max limit them")]
     Spawn(#[source] io::Error),
-    /// The thread panicked: the observer may have.
+    /// The thread panicked, perhaps in the observer.
     #[error("it panicked")]
     Panicked,
 }
 
-/// A stream that failed, or that carries something else than this protocol.
+/// The stream failed, or carries another protocol.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -101,7 +102,7 @@ pub enum WireError {
         /// The stream's error.
         source: io::Error,
     },
-    /// The stream ended before the batch did; running the transfer again goes on from here.
+    /// The stream ended before the batch was complete; another transfer continues from here.
     #[error("the stream ended before the transfer was complete")]
     Cut,
     /// The first bytes are not this protocol's.
@@ -116,14 +117,14 @@ pub enum WireError {
     /// Two senders, or two receivers, were connected.
     #[error("the peer has the same role: one must send and one receive")]
     SameRole,
-    /// A frame is longer than its kind may be; nothing was allocated for it.
+    /// A frame exceeds the length of its kind; no memory was allocated for it.
     #[error(
         "a frame of kind {kind} claims {len} bytes; a message has 1 to {MAX_CONTROL}, a data block 1 to {MAX_BLOCK}"
     )]
     FrameLength {
         /// The frame's kind byte.
         kind: u8,
-        /// The length it claims, in bytes.
+        /// The length in the frame's header, in bytes.
         len: u32,
     },
     /// A frame of a kind that does not exist.
@@ -135,21 +136,21 @@ pub enum WireError {
     /// A control frame that holds no message.
     #[error("a message cannot be decoded")]
     Message(#[source] postcard::Error),
-    /// A message that must not come at this point.
+    /// The peer broke the protocol.
     #[error("the peer broke the protocol: {0}")]
     Violation(#[from] Violation),
 }
 
-/// A well-formed message or block at a point where it must not be.
+/// A well-formed message or block that the protocol does not allow in this state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Entries are numbered by one.
+    /// An entry does not have the next number.
     #[error("entry {got} was opened where {expected} comes next")]
     Sequence {
-        /// The number that came.
+        /// The received number.
         got: u64,
-        /// The number that had to come.
+        /// The expected number.
         expected: u64,
     },
     /// The message does not fit the state.
@@ -160,13 +161,13 @@ pub enum Violation {
     Entry {
         /// The message.
         what: &'static str,
-        /// The entry it names.
+        /// The entry that the message names.
         id: u64,
     },
-    /// More entries open, or more answers under way, than the window allows.
+    /// More entries are open, or more answers under way, than the window allows.
     #[error("more than {WINDOW} entries are open")]
     Window,
-    /// A file starts at an offset that was not on offer.
+    /// A file starts at an offset that the receiver did not offer.
     #[error("entry {id} starts at {offset}, where the receiver holds no prefix of that length")]
     Offset {
         /// The entry.

@@ -3,7 +3,7 @@
 //! A frame is one kind byte, the payload's length as a little-endian `u32`, and the payload. A
 //! greeting is 8 bytes of magic, the version, and the role.
 
-/// Which end of the protocol this one is.
+/// The role of an end of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Sender = b'S' as isize,
@@ -17,12 +17,12 @@ pub(crate) enum Frame<M> {
     Block(Vec<u8>),
 }
 
-/// A data block that carries room for its own frame header, so that it goes out in one write.
+/// A data block with room for its frame header, so that one write sends both.
 #[derive(Debug, Default)]
 pub(crate) struct Block(Vec<u8>);
 
 impl Block {
-    /// Empties the block and gives the room for `len` bytes of payload, at most [`MAX_BLOCK`].
+    /// Empties the block, and returns its room for `len` bytes of payload, at most [`MAX_BLOCK`].
     pub(crate) fn payload_mut(&mut self, len: usize) -> &mut [u8] {
         assert!((1..=MAX_BLOCK).contains(&len), "a block of {len} bytes does not exist");
         self.0.resize(HEADER_LEN + len, 0);
@@ -49,8 +49,8 @@ pub(crate) fn header(kind: u8, len: usize) -> [u8; HEADER_LEN] {
 
 /// The version in the greeting. Versions are not negotiated: both peers must name the same one.
 pub(crate) const VERSION: u16 = 1;
-/// The longest control message. The largest that is ever sent, an offer with a path of 4096 bytes,
-/// is half of it.
+/// The limit on a control message. The largest message, an offer with a path of 4096 bytes, has
+/// half of it.
 pub(crate) const MAX_CONTROL: usize = 8 * 1024;
 /// The longest payload of a data block.
 pub(crate) const MAX_BLOCK: usize = 1024 * 1024;

@@ -22,8 +22,7 @@ pub fn message(bytes: &[u8]) {
     one::<FromReceiver>(bytes);
 }
 
-/// Everything that a sender says of a batch with a folder and a file in it, and everything that a
-/// receiver answers.
+/// All frames of a sender for a batch with a folder and a file in it, and all frames of a receiver.
 pub fn seeds() -> (Vec<u8>, Vec<u8>) {
     let path = |name: &str| RelPath::parse(name).expect("it is a path");
     let digest = Digest::from(blake3::hash(b"abc"));

@@ -4,7 +4,7 @@ use crate::reason::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A guarantee that the receiver's file system refused, and that the batch went on without.
+/// A guarantee that the receiver's file system refused, and without which the batch continued.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lacking {
     /// The guarantee.
@@ -13,19 +13,19 @@ pub struct Lacking {
     pub cause: Reason,
 }
 
-/// A property of a copy that some file systems and sandboxes cannot give. What arrived is verified
-/// all the same.
+/// A property of a copy that some file systems and sandboxes cannot give. Files are verified with
+/// or without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Guarantee {
-    /// Two receivers that write one file keep each other out, by a record lock (fcntl(2)) and by
-    /// flock(2), or by one of them.
+    /// Two receivers of one file exclude each other, by a record lock (fcntl(2)) and by flock(2),
+    /// or by one of them.
     Lock,
     /// An unfinished file belongs to the receiver's user, and no other user may write to it.
     Owner,
     /// Files and folders have the sender's mode.
     Mode,
-    /// A file that is confirmed outlasts a crash of the machine (fsync(2)).
+    /// A confirmed file survives a crash of the machine (fsync(2)).
     Sync,
 }
 

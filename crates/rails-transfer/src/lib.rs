@@ -4,7 +4,7 @@
 //! One stream carries one batch. [`send`] walks its sources, offers every entry, and streams the
 //! bytes that the peer lacks; [`receive`] writes below one folder. Any `AsyncRead + AsyncWrite` is
 //! a stream: a striped stream between rails, a TCP connection, a pipe. Each of the two runs a
-//! thread of its own for the disk and the hash.
+//! thread for the disk and the hash.
 //!
 //! # Example
 //! Two ends of a TCP connection, one after the other: the second batch finds the file there

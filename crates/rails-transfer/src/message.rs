@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Digest([u8; 32]);
 
-/// The contents of a batch, counted before anything is sent.
+/// The contents of a batch, counted before the first byte is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Number of regular files.
@@ -23,13 +23,13 @@ pub struct Totals {
 /// opened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FromSender {
-    /// First, and once.
+    /// The contents of the batch; the first message, sent once.
     Totals(Totals),
-    /// Something named by the sources could not be read, and so is not part of the batch.
+    /// A file or folder of the sources could not be read, and so is not part of the batch.
     Unreadable { reason: Reason },
     /// Opens an entry: make this folder.
     Folder { id: u64, path: RelPath },
-    /// Opens an entry: a file that could be sent.
+    /// Opens an entry: a file that the sender can send.
     Offer { id: u64, path: RelPath, size: u64, mode: u32 },
     /// Opens an entry: this folder's contents are complete; give it its mode.
     Seal { id: u64, path: RelPath, mode: u32 },
@@ -37,27 +37,27 @@ pub(crate) enum FromSender {
     Start { id: u64, offset: u64 },
     /// All of the file's blocks were sent, and this is the digest of the whole file.
     Finish { id: u64, digest: Digest },
-    /// The file that the receiver has is the same.
+    /// The receiver's file is equal, and stays.
     Keep { id: u64 },
-    /// This file will not be completed; allowed instead of `Start` and instead of `Finish`.
+    /// The sender gives this file up; allowed in place of `Start` and of `Finish`.
     Abort { id: u64, reason: Reason },
-    /// There are no further entries.
+    /// The last message: there are no further entries.
     Done,
 }
 
 /// A message from the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FromReceiver {
-    /// The receiver cannot take the batch at all, or cannot put its names on disk.
+    /// The receiver cannot receive the batch, or cannot put its names on disk.
     Refuse { reason: Reason },
-    /// Answers an offer with the bytes that are there already.
+    /// Answers an offer with the bytes that the receiver already has.
     Held { id: u64, held: Held },
-    /// The last word on an entry.
+    /// The outcome of an entry; the last message about it.
     Settled { id: u64, outcome: Settled },
     /// Everything is settled and on disk; the answer to `Done`.
     Bye,
-    /// Before `Bye`, to a sender that marks modes by [`HEARS_LACKING`]: a guarantee that the file
-    /// system refused.
+    /// Sent before `Bye`, to a sender that marks modes with [`HEARS_LACKING`]: a guarantee that the
+    /// file system refused.
     Lacking { lacking: Lacking },
 }
 
@@ -77,18 +77,18 @@ pub(crate) struct Prefix {
     pub(crate) digest: Digest,
 }
 
-/// How an entry ended at the receiver.
+/// The outcome of an entry at the receiver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Settled {
     /// The file is whole, verified and under its final name.
     Stored { digest: Digest },
-    /// The file that was there stays.
+    /// The receiver's own file stays.
     Kept,
-    /// The folder is there, or has its mode.
+    /// The folder exists, or has its mode.
     Made,
-    /// The sender took it back.
+    /// The sender gave the file up.
     Aborted,
-    /// The receiver could not.
+    /// The receiver failed.
     Failed { reason: Reason },
 }
 
@@ -120,8 +120,8 @@ impl fmt::Debug for Digest {
 
 /// Appends the message's bytes.
 pub(crate) fn encode<M: Serialize>(message: &M, onto: Vec<u8>) -> Vec<u8> {
-    // Serializing into a growing vector fails only for types without a known length, of which there is
-    // none here.
+    // Serializing into a growing vector fails only for types without a known length, and no message
+    // has one.
     postcard::to_extend(message, onto).expect("a message has a length known beforehand")
 }
 
@@ -136,8 +136,8 @@ pub(crate) fn decode<M: DeserializeOwned>(bytes: &[u8]) -> Result<M, postcard::E
 /// Read, write and execute for owner, group and others; the set-id and sticky bits are not carried
 /// to another machine, where the owner is another one.
 pub(crate) const MODE_BITS: u32 = 0o777;
-/// A bit beside a mode's: the sender takes `Lacking`. A receiver that does not know it heeds a
-/// mode's nine bits alone.
+/// A bit beside those of a mode: the sender accepts `Lacking`. An older receiver uses only the nine
+/// bits of a mode.
 pub(crate) const HEARS_LACKING: u32 = 1 << 31;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The path of an entry below the receiving folder: once it exists it is safe to use.
+//! The path of an entry below the receiving folder; a parsed path is safe to use.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -83,7 +83,8 @@ impl RelPath {
     }
 }
 
-/// Safe to print: control characters are escaped, other bytes that are not UTF-8 are replaced.
+/// A text that is safe to print: control characters are escaped, and bytes that are not UTF-8 are
+/// replaced.
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in String::from_utf8_lossy(&self.0).chars() {
@@ -113,12 +114,11 @@ impl From<RelPath> for Vec<u8> {
     }
 }
 
-/// Why bytes are not a [`RelPath`].
+/// The reason why bytes are not a [`RelPath`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// Nothing between two slashes, or nothing at all; an absolute path begins with such a
-    /// component.
+    /// A component is empty, as the first one of an absolute path; or the path is empty.
     #[error("the path is absolute or has an empty component")]
     Empty,
     /// A component is `.` or `..`.
@@ -142,7 +142,7 @@ pub enum PathError {
     /// The path has too many components.
     #[error("the path has more than {MAX_DEPTH} components")]
     TooDeep,
-    /// A component is a name that the receiver keeps for unfinished files.
+    /// A component is a name that the receiver reserves for unfinished files.
     #[error("the path has a component of the form `.NAME.rails-part`, which is kept for unfinished files")]
     Reserved,
 }
@@ -164,7 +164,7 @@ fn check_component(component: &[u8]) -> Result<(), PathError> {
 const MAX_COMPONENT: usize = 255;
 /// PATH_MAX of `linux/limits.h`.
 const MAX_PATH: usize = 4096;
-/// Deep enough for every real tree; a bound so that a peer cannot have thousands of folders opened
+/// Deep enough for every real tree; the bound keeps a peer from having thousands of folders opened
 /// for one path.
 const MAX_DEPTH: usize = 256;
 const PART_SUFFIX: &[u8] = b".rails-part";

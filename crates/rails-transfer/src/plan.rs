@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-/// Everything that a batch will offer, in the order in which it will.
+/// All entries that a batch will offer, in the order of the offers.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// A folder comes before its contents.
@@ -54,24 +54,24 @@ impl Entry {
 pub(crate) enum What {
     Folder,
     File {
-        /// Where it is at the sender.
+        /// The file's place at the sender.
         source: Place,
         /// The file's size when it was listed, in bytes.
         size: u64,
     },
 }
 
-/// Where a file is at the sender.
+/// The place of a file at the sender.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
-    /// Named by the caller, who means the target of a link of that name.
+    /// A path that the caller named; a link stands for its target.
     Named(PathBuf),
-    /// Below a folder that the caller named. It is looked for from there, so that no folder on the
-    /// way that became a link leads elsewhere.
+    /// A path below a folder that the caller named, opened from that folder's handle, so that no
+    /// folder on the way that became a link leads elsewhere.
     Below(Arc<Dir>, PathBuf),
 }
 
-/// Walks the sources. Everything that makes the batch impossible is found here, before a byte is
+/// Walks the sources. All errors that make the batch impossible are found here, before a byte is
 /// sent.
 ///
 /// A folder arrives under its own name, with its contents; a source that ends in `.` or `..`, or is
@@ -100,8 +100,8 @@ pub(crate) fn plan(sources: &[PathBuf]) -> Result<Plan, SendError> {
 }
 
 impl Plan {
-    /// Adds a folder with all that is below it. Everything is reached from the folder's handle, so
-    /// that the length of its own path, and links that folders turn into, make no difference.
+    /// Adds a folder with all entries below it. Entries are opened from the folder's handle, so
+    /// that neither the length of its own path nor folders that turn into links matter.
     fn walk(&mut self, source: &Path, base: Option<&RelPath>) -> Result<(), SendError> {
         let failed = |error| SendError::Source { path: source.to_owned(), source: error };
         let root = Arc::new(Dir::open_ambient_dir(source, ambient_authority()).map_err(failed)?);
@@ -109,7 +109,7 @@ impl Plan {
             self.claim(base, source)?;
             self.add_folder(base.clone(), root.dir_metadata().map_err(failed)?.mode());
         }
-        // The paths that are left, from the root, the next one last.
+        // The remaining paths, relative to the root, the next one last.
         let mut left = list(&root, Path::new("")).map_err(failed)?;
         while let Some(inside) = left.pop() {
             let at = source.join(&inside);
@@ -119,7 +119,7 @@ impl Plan {
                     self.skipped.push(Skipped { source: at, reason: Reason::new(error) });
                     continue;
                 }
-                // With a folder go its contents, whose paths are longer still.
+                // A folder is left out with its contents, whose paths are longer still.
                 Err(error) => {
                     self.unreadable("send", &at, error);
                     continue;
@@ -179,15 +179,15 @@ impl Plan {
 
 /// The name under which a source arrives; `None` for one that stands for its contents.
 fn own_name(source: &Path) -> Option<&std::ffi::OsStr> {
-    // `Path` drops a final `.`, so that it has to be looked for in the bytes.
+    // `Path` drops a final `.`, so the bytes are examined.
     let bytes = source.as_os_str().as_bytes();
     if bytes == b"." || bytes.ends_with(b"/.") { None } else { source.file_name() }
 }
 
-/// The paths of a folder's entries, from the root, in descending order: two runs over one tree
-/// offer the same entries in the same order.
+/// The paths of a folder's entries, relative to the root, in descending order: two runs over one
+/// tree offer the same entries in the same order.
 fn list(root: &Dir, folder: &Path) -> io::Result<Vec<PathBuf>> {
-    // `.` because the empty path names nothing; not as a link, which the folder may have become since
+    // The empty path is opened as `.`. Links are not followed: the folder may have become one since
     // it was inspected.
     let name = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut options = OpenOptions::new();
@@ -205,7 +205,7 @@ fn below(base: Option<&RelPath>, inside: &Path) -> Result<RelPath, PathError> {
     RelPath::parse(bytes)
 }
 
-/// A path to be read by a person: the beginning and the end of a long one.
+/// A path for people: of a long one, the beginning and the end.
 fn short(path: &Path) -> String {
     let text: Vec<char> = path.to_string_lossy().chars().collect();
     if text.len() <= 2 * SHOWN {

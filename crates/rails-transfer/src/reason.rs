@@ -1,9 +1,9 @@
-//! Why something failed.
+//! The reason of a failure.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why something failed, in words meant for a person; it comes from the peer as often as not.
+/// The reason of a failure in words for people, of this end or of the peer.
 ///
 /// At most 1024 bytes, without control characters, so that it is safe to print.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

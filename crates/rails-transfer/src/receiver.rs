@@ -31,8 +31,8 @@ use tokio::{
 /// end. When this returns, with or without an error, no thread of it is writing any more; when the
 /// future is dropped, the thread ends by itself a moment later.
 ///
-/// No runtime is needed beyond the one that `stream` needs. No time limit is applied: the stream's
-/// owner decides how long a silent peer is waited for.
+/// No runtime is needed beyond the one that `stream` needs. There is no time limit: the stream's
+/// owner decides how long to wait for a silent peer.
 ///
 /// # Deadlock
 /// Frames go to the disk thread, which never waits for the answers it gives: they go into a queue
@@ -126,8 +126,8 @@ impl ReceiveOptions {
             }
         };
 
-        // Three things go on until one fails or all are through: frames in, answers out, and the thread
-        // between.
+        // Three parts run until one fails or all are done: reading frames, writing answers, and the
+        // thread between.
         let mut reading = Box::pin(read_frames(&mut reader, work));
         let mut writing = Box::pin(write_answers(&mut writer, answers));
         let (mut has_read, mut has_written, mut worked) = (false, false, None);
@@ -152,8 +152,8 @@ impl ReceiveOptions {
                 _ => {}
             }
         };
-        // Without frames to come the thread ends, and leaves its files in order; without a reader of its
-        // answers it digests no file to its end.
+        // Without further frames the thread ends, and leaves its files in order; without a reader
+        // of its answers it stops digesting a file.
         drop(reading);
         drop(writing);
         let worked = match worked {
@@ -175,7 +175,7 @@ impl ReceiveOptions {
     }
 }
 
-/// Tells the sender, as far as the stream lets us, why nothing will be taken.
+/// Sends the sender the reason of the refusal, as far as the stream allows.
 async fn refuse<W: AsyncWrite + Unpin>(writer: &mut FrameWriter<W>, error: &ReceiveError) {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
     let reason = Reason::new(format_args!("{error}{cause}"));
@@ -192,14 +192,14 @@ async fn read_frames<R: AsyncRead + Unpin>(
     loop {
         let frame = reader.frame().await?;
         let is_last = frame == Frame::Message(FromSender::Done);
-        // A thread that no longer listens has failed, and its result says why.
+        // A thread that dropped its end has failed, and its result says why.
         if work.send(frame).await.is_err() || is_last {
             return Ok(());
         }
     }
 }
 
-/// Writes answers until the disk thread has none left; flushes when none is waiting.
+/// Writes answers until the disk thread has ended; flushes when none is waiting.
 async fn write_answers<W: AsyncWrite + Unpin>(
     writer: &mut FrameWriter<W>,
     mut answers: mpsc::Receiver<FromReceiver>,
@@ -213,7 +213,7 @@ async fn write_answers<W: AsyncWrite + Unpin>(
     writer.flush().await
 }
 
-/// The disk thread: takes every frame in the order in which it came.
+/// The disk thread, which handles the frames in order.
 struct Worker {
     store: Store,
     inbound: Inbound,
@@ -222,7 +222,7 @@ struct Worker {
     answers: mpsc::Sender<FromReceiver>,
     used: sync_mpsc::Sender<Vec<u8>>,
     observer: Arc<dyn Observer>,
-    /// Whether the sender takes `Lacking`.
+    /// Whether the sender accepts `Lacking`.
     hears_lacking: bool,
     summary: ReceiveSummary,
 }
@@ -257,7 +257,7 @@ impl Worker {
                 break Err(violation);
             }
         };
-        // Every unfinished file stays as a part.
+        // Unfinished files stay as parts.
         std::mem::take(&mut self.files).into_values().for_each(|file| file.file.park());
         self.observer.waits(true);
         match outcome {
@@ -403,7 +403,7 @@ impl Worker {
     fn on_done(&mut self) -> Result<(), Violation> {
         self.inbound.on_done()?;
         let Err(reason) = self.store.sync() else {
-            // All other answers have been read by a peer that keeps to the protocol, so that there is room for
+            // A peer that keeps to the protocol has read all other answers, so there is room for
             // these.
             for lacking in self.store.guarantees.lacking().iter().filter(|_| self.hears_lacking) {
                 self.answer(FromReceiver::Lacking { lacking: lacking.clone() })?;
@@ -437,12 +437,12 @@ impl Worker {
         self.answer(FromReceiver::Settled { id, outcome })
     }
 
-    /// Queues an answer without waiting; a full queue is a peer that opened more than the window
-    /// allows.
+    /// Queues an answer without waiting; a full queue means that the peer opened more than the
+    /// window allows.
     fn answer(&self, answer: FromReceiver) -> Result<(), Violation> {
         match self.answers.try_send(answer) {
             Err(mpsc::error::TrySendError::Full(_)) => Err(Violation::Window),
-            // No task writes answers any more; the reading half is about to end as well.
+            // The task that writes answers has ended; the reading half is about to end too.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
         }
     }

@@ -29,13 +29,13 @@ use tokio::{
 
 /// Sends files and folders over `stream`, whose peer runs [`receive`](crate::receive).
 ///
-/// A file arrives under its name, a folder under its name with all that it holds; a source that
-/// ends in `.` or `..` stands for its contents. A link named as a source is followed; links and
-/// special files below a source are left out and reported. The stream is shut down at the end.
+/// A file arrives under its name, a folder under its name with its contents; a source that ends in
+/// `.` or `..` stands for its contents. A link named as a source is followed; links and special
+/// files below a source are left out and reported. The stream is shut down at the end.
 ///
 /// No runtime is needed beyond the one that `stream` needs. When the future is dropped, the
-/// transfer is cut: a later one goes on from there. No time limit is applied: the owner of the
-/// stream decides how long a silent peer is waited for.
+/// transfer is cut, and a later one continues from there. There is no time limit: the stream's
+/// owner decides how long to wait for a silent peer.
 ///
 /// # Deadlock
 /// Each end reads in every state of its writing: here, answers go into a queue that has room for as
@@ -54,8 +54,7 @@ where
     let sources = sources.to_vec();
     let plan = thread::run(move || plan(&sources))?.result().await??;
     let (reader, disk) = source::channels();
-    // The thread ends when `disk` is dropped; nothing of it outlives the transfer but the end of one
-    // read.
+    // The thread ends when `disk` is dropped, at the latest after one more read.
     let mut reading = thread::run(move || reader.run())?;
     observer.totals(&plan.totals);
     plan.skipped.iter().for_each(|skip| observer.skipped(&skip.source, &skip.reason));
@@ -70,7 +69,8 @@ where
     let (answers_in, answers) = mpsc::channel(MAX_ANSWERS);
     let sending = Sending::new(writer, disk, answers, plan, observer);
     tokio::select! {
-        // Reading first: when a peer refuses and closes, its reason is worth more than our broken pipe.
+        // Reading comes first: when a peer refuses and closes, its reason is worth more than our
+        // broken pipe.
         biased;
         Err(error) = read_answers(reader, answers_in) => Err(error),
         Err(error) = reading.result() => Err(error.into()),
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// Reads answers until the last word.
+/// Reads answers up to the last one.
 async fn read_answers<R>(mut reader: FrameReader<R>, answers: mpsc::Sender<FromReceiver>) -> Result<(), SendError>
 where
     R: AsyncRead + Unpin,
@@ -90,7 +90,8 @@ where
             Frame::Block(_) => return Err(WireError::from(Violation::Unexpected("a data block")).into()),
         };
         let is_last = answer == FromReceiver::Bye;
-        // Never waits: see "Deadlock" above. A full queue is a peer that answers more than it was asked.
+        // Never waits: see "Deadlock" above. A full queue means that the peer sent more answers
+        // than requests.
         if let Err(mpsc::error::TrySendError::Full(_)) = answers.try_send(answer) {
             return Err(WireError::from(Violation::Window).into());
         }
@@ -100,7 +101,7 @@ where
     }
 }
 
-/// The sender's task, all but the reading of answers.
+/// The sender's task, without the reading of answers.
 struct Sending<W> {
     writer: FrameWriter<W>,
     disk: Handles,
@@ -109,17 +110,17 @@ struct Sending<W> {
 
     /// The batch.
     plan: Plan,
-    /// How many of the plan's entries have been opened.
+    /// The number of the plan's entries that have been opened.
     opened: usize,
-    /// How many of the plan's entries, counted from the end, have been passed over in search of
-    /// folders to seal.
+    /// The number of the plan's entries, from the end, that the search for folders to seal has
+    /// passed.
     sealed: usize,
 
     /// The open entries.
     outbound: Outbound,
-    /// The files that the disk thread has to do with.
+    /// The files that the disk thread is working on.
     files: BTreeMap<u64, Running>,
-    /// The plan's files that changed while they were read, and are to be offered once more.
+    /// The plan's files that changed while they were read, and will be offered once more.
     again: VecDeque<usize>,
     /// The plan's files that were offered twice.
     offered_again: BTreeSet<usize>,
@@ -133,7 +134,7 @@ struct Sending<W> {
 struct Running {
     stop: Arc<AtomicBool>,
     resumed_at: u64,
-    /// Known once the file has been read.
+    /// The file's digest, once it has been read.
     digest: Option<Digest>,
 }
 
@@ -243,7 +244,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         })
     }
 
-    /// Waits for something to do. Flushes only when there is nothing to do at once.
+    /// Waits for the next step. Flushes only if none is ready.
     async fn next_step(&mut self) -> Result<Step, SendError> {
         if let Ok(answer) = self.answers.try_recv() {
             return Ok(Step::Answer(answer));
@@ -252,8 +253,8 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
             return Ok(Step::Disk(event));
         }
         self.writer.flush().await?;
-        // The reading half ends only after the last word, and the disk thread only after us: where a
-        // channel is closed, the end of the one behind it is about to be reported by `send`.
+        // The reading half ends only after the last answer, and the disk thread only after this
+        // task: if a channel is closed, `send` is about to report the failure behind it.
         tokio::select! {
             Some(answer) = self.answers.recv() => Ok(Step::Answer(answer)),
             Some(event) = self.disk.events.recv() => Ok(Step::Disk(event)),
@@ -274,7 +275,8 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     }
 
     fn on_lacking(&mut self, lacking: Lacking) {
-        // Each once: the peer decides how many there are, and must not fill our memory with them.
+        // Each is kept once: the peer decides how many it sends, and must not fill this end's
+        // memory.
         if self.summary.lacking.iter().all(|known| known.guarantee != lacking.guarantee) {
             self.summary.lacking.push(lacking);
         }
@@ -288,7 +290,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         let stop = Arc::new(AtomicBool::new(false));
         let job = Job { id, source: source.clone(), size: *size, held, stop: Arc::clone(&stop) };
         self.files.insert(id, Running { stop, resumed_at: 0, digest: None });
-        // A thread that died is noticed by its closed channel of events.
+        // A thread that has ended is noticed by its closed channel of events.
         let _ = self.disk.jobs.send(job);
         Ok(())
     }
@@ -296,7 +298,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
     fn on_settled(&mut self, id: u64, outcome: Settled) -> Result<(), WireError> {
         let index = self.outbound.on_settled(id, &outcome)?;
         let entry = &self.plan.entries[index];
-        // A file that failed at the receiver while it is still being read here stays until it is taken
+        // A file that failed at the receiver while it is being read here stays until it is taken
         // back.
         if self.outbound.is_lost(id) {
             self.files[&id].stop.store(true, Ordering::Relaxed);
@@ -314,13 +316,13 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
                 self.observer.finished(path, size, Outcome::AlreadyThere);
                 self.summary.files.push(SentFile { path: path.clone(), size, digest, how: How::AlreadyThere });
             }
-            // The seal of a folder that was counted when it was made.
+            // The seal of a folder, which was counted when the folder was made.
             Settled::Made if self.sealed > 0 => {}
             Settled::Made => {
                 self.summary.folders += 1;
                 self.observer.finished(path, 0, Outcome::Made);
             }
-            // Our own failure was noted when we took the file back.
+            // The failure was noted when this end gave the file up.
             Settled::Aborted => {}
             Settled::Failed { reason } => self.fail(index, &reason),
         }
@@ -383,7 +385,7 @@ impl<W: AsyncWrite + Unpin> Sending<W> {
         }
     }
 
-    /// Ends a file that failed here, if it has not failed at the receiver.
+    /// Aborts a file that failed here, unless it has failed at the receiver.
     async fn take_back(&mut self, id: u64, index: usize, reason: Reason) -> Result<(), WireError> {
         if !self.outbound.is_lost(id) {
             self.fail(index, &reason);

@@ -22,12 +22,12 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// A file to read, now that the receiver has named the bytes that it holds.
+/// A file to read, after the receiver has named the bytes that it holds.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) id: u64,
     pub(crate) source: Place,
-    /// The size that was offered.
+    /// The offered size.
     pub(crate) size: u64,
     pub(crate) held: Held,
     /// Set when the receiver has given up on the file.
@@ -53,12 +53,11 @@ pub(crate) enum Event {
         id: u64,
         digest: Digest,
     },
-    /// The file changed since it was listed: the bytes that were read may never have been in it at
-    /// one time.
+    /// The file changed since it was listed: the bytes may be of several versions.
     Changed {
         id: u64,
         reason: Reason,
-        /// The file's size in bytes and its mode at this time, if it is still a file.
+        /// The present size in bytes and mode, if it is still a file.
         listed: Option<(u64, u32)>,
     },
     /// The file cannot be sent, or was stopped.
@@ -72,11 +71,11 @@ pub(crate) enum Event {
 pub(crate) struct Handles {
     pub(crate) jobs: sync_mpsc::Sender<Job>,
     pub(crate) events: mpsc::Receiver<Event>,
-    /// Where sent blocks go to be filled again.
+    /// Returns sent blocks, which are filled again.
     pub(crate) used: sync_mpsc::Sender<Block>,
 }
 
-/// Makes the thread's half and its owner's half.
+/// The thread's half and its owner's half.
 pub(crate) fn channels() -> (Reader, Handles) {
     let (jobs_in, jobs) = sync_mpsc::channel();
     let (events, events_out) = mpsc::channel(READ_AHEAD);
@@ -91,13 +90,13 @@ pub(crate) struct Reader {
     used: sync_mpsc::Receiver<Block>,
 }
 
-/// Why a file was not read to its end.
+/// The reason why a file was not read to its end.
 enum Stop {
-    /// This file's own failure.
+    /// The file could not be read.
     Failed(Reason),
     /// The file changed.
     Changed(Reason),
-    /// The thread's owner listens no more.
+    /// The thread's owner has dropped its half.
     Closed,
 }
 
@@ -146,7 +145,7 @@ impl Reader {
         self.tell(Event::Finish { id: job.id, digest })
     }
 
-    /// Reads from `offset` to the end; gives the digest of the whole file.
+    /// Reads from `offset` to the end; returns the digest of the whole file.
     fn stream(&self, job: &Job, file: &mut File, mut hasher: blake3::Hasher, offset: u64) -> Result<Digest, Stop> {
         file.seek(SeekFrom::Start(offset)).map_err(|error| failed("seek in", &error))?;
         self.tell(Event::Start { id: job.id, offset })?;
@@ -195,14 +194,14 @@ impl Reader {
     }
 }
 
-/// Properties of a file that are others once its bytes are.
+/// Properties of a file that change with its bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     identity: Identity,
     size: u64,
-    /// Seconds and nanoseconds of the last change of the bytes, and of the last change of anything;
-    /// no call can set the second.
+    /// The last change of the bytes (mtime), in seconds and nanoseconds.
     modified: (i64, i64),
+    /// The last change of bytes or attributes (ctime), which no call can set.
     changed: (i64, i64),
 }
 
@@ -219,19 +218,19 @@ impl Stamp {
         }
     }
 
-    /// How long a change could still get the times that the file has already, by this time since
-    /// 1970.
+    /// The time during which a change could still get the file's present times, at `now` since
+    /// 1970; `None` if it could not.
     fn is_fresh_for(&self, now: Duration) -> Option<Duration> {
         let (seconds, nanos) = self.modified.max(self.changed);
         let last = Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanos).ok()?);
         let tick = if self.modified.1 == 0 && self.changed.1 == 0 { COARSE_TICK } else { TICK };
-        // A time to come is that of another clock.
+        // A time in the future is that of another clock.
         let age = now.checked_sub(last)?;
         tick.checked_sub(age).filter(|left| !left.is_zero())
     }
 }
 
-/// Opens the file as it was listed.
+/// Opens the file, and checks that it is the listed one.
 fn open(job: &Job) -> Result<(File, Stamp), Stop> {
     // Between listing and opening, a file may have become a pipe, whose opening would wait for a
     // writer, or a link. `O_NONBLOCK` means nothing to a regular file (open(2)).
@@ -269,8 +268,8 @@ fn open(job: &Job) -> Result<(File, Stamp), Stop> {
     Ok((file, stamp))
 }
 
-/// Makes sure that the bytes that were read since the file was opened are those of the file that
-/// has the name.
+/// Checks that the bytes that were read since the file was opened are those of the file that has
+/// the name.
 fn unchanged(job: &Job, file: &File, stamp: &Stamp) -> Result<(), Stop> {
     if named(job).ok() != Some(stamp.identity) {
         return Err(Stop::Changed(Reason::new("sender: the file was replaced while it was sent")));
@@ -331,7 +330,7 @@ fn read_some(file: &mut File, into: &mut [u8]) -> Result<usize, Stop> {
 }
 
 fn stopped(job: &Job) -> Result<(), Stop> {
-    // Relaxed: nothing is read on the strength of the flag, it only saves work.
+    // Relaxed, because the flag only saves work.
     if job.stop.load(Ordering::Relaxed) {
         return Err(Stop::Failed(Reason::new("sender: stopped because the receiver gave up")));
     }
@@ -342,17 +341,17 @@ fn failed(doing: &str, error: &io::Error) -> Stop {
     Stop::Failed(Reason::new(format_args!("sender: cannot {doing} the file: {error}")))
 }
 
-/// Bytes in one block: large enough that per-block work vanishes, small enough to stay in the
-/// second-level cache between the read, the hash and the write. Below the protocol's limit of 1
+/// The bytes of a block: large enough that work per block does not matter, small enough to stay in
+/// the second-level cache between the read, the hash and the write. Below the protocol's limit of 1
 /// MiB.
 const BLOCK: usize = 256 * 1024;
-/// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, and
-/// 10 ms a tick's longest time.
+/// Two ticks of the slowest clock: up to Linux 6.12 a file's times are those of the last tick, of
+/// at most 10 ms.
 const TICK: Duration = Duration::from_millis(20);
 /// The tick of file systems whose times are whole seconds (ext4 with inodes of 128 bytes), or every
 /// second one (vfat).
 const COARSE_TICK: Duration = Duration::from_secs(2);
-/// A file that has changed again after so many ticks is being written.
+/// A file that still changes after so many ticks is being written.
 const MAX_LOOKS: u32 = 3;
 /// Blocks read ahead of the stream: 2 MiB of memory.
 const READ_AHEAD: usize = 8;

@@ -1,8 +1,8 @@
-//! The receiver's files: everything below one folder, and nothing outside it.
+//! The receiver's files, all below one folder.
 //!
 //! Only [`Store::open`] uses ambient authority; all else goes through `cap_std` handles, for which
 //! the kernel (`openat2(2)` with `RESOLVE_BENEATH`) refuses every path that leads out, by `..` or
-//! by a link. A failure is a [`Reason`], because it concerns one entry and both peers hear of it.
+//! by a link. A failure is a [`Reason`], because it concerns one entry and both peers report it.
 
 use crate::{
     calls::{Access, BUSY, Guarantees, because, refuses},
@@ -29,25 +29,25 @@ use std::{
 /// The receiving folder.
 pub(crate) struct Store {
     root: Dir,
-    /// The guarantees of the file system, or of several below the folder.
+    /// The guarantees of the file systems below the folder.
     pub(crate) guarantees: Guarantees,
 }
 
-/// A file that is on offer or being written.
+/// A file that is offered or being written.
 #[derive(Debug)]
 pub(crate) struct Incoming {
-    /// The folder that holds it.
+    /// The folder that holds the file.
     dir: Dir,
     name: OsString,
     part_name: OsString,
     /// Nine permission bits.
     mode: u32,
-    /// The file under the final name, if it was worth a comparison.
+    /// The file under the final name, if it may be equal.
     whole: Option<File>,
     part: Option<Part>,
 }
 
-/// The unfinished file, locked as long as this lives.
+/// The unfinished file, locked until it is dropped.
 #[derive(Debug)]
 struct Part {
     file: File,
@@ -56,14 +56,13 @@ struct Part {
 }
 
 impl Store {
-    /// Opens the receiving folder, which is made if it is not there.
+    /// Opens the receiving folder, and makes it if it does not exist.
     pub(crate) fn open(into: &Path, guarantees: Guarantees) -> io::Result<Self> {
         make_folder(into)?;
         Ok(Self { root: Dir::open_ambient_dir(into, ambient_authority())?, guarantees })
     }
 
-    /// Makes a folder, private to us until it is sealed; one that is there already is taken as it
-    /// is.
+    /// Makes a folder, private to this user until it is sealed; an existing one stays as it is.
     pub(crate) fn make_folder(&self, path: &RelPath) -> Result<(), Reason> {
         let above = self.folder_of(path)?;
         let made = inside(&above, || above.create_dir_with(path.name(), DirBuilder::new().mode(PRIVATE_FOLDER)));
@@ -94,8 +93,8 @@ impl Store {
         }
     }
 
-    /// Finds the bytes of an offered file that are there, while the sender awaits the answer, and
-    /// locks its unfinished part.
+    /// Finds the existing bytes of an offered file, and locks its unfinished part; stops if the
+    /// sender no longer awaits the answer.
     pub(crate) fn look(
         &mut self,
         path: &RelPath,
@@ -121,7 +120,7 @@ impl Store {
 }
 
 impl Incoming {
-    /// Begins to write at `offset`, which is 0 or the length of the prefix that was reported.
+    /// Begins to write at `offset`, which is 0 or the length of the reported prefix.
     pub(crate) fn start(&mut self, offset: u64, guarantees: &mut Guarantees) -> Result<(), Reason> {
         self.whole = None;
         let part = match &mut self.part {
@@ -145,7 +144,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Verifies the written file, puts it on disk, and only then gives it its final name.
+    /// Verifies the written file, puts it on disk, and then gives it its final name.
     pub(crate) fn finish(mut self, expected: Digest, guarantees: &mut Guarantees) -> Result<(), Reason> {
         let part = self.part.as_ref().expect("a file is finished after it is started");
         let digest = Digest::from(part.hasher.finalize());
@@ -165,15 +164,15 @@ impl Incoming {
             self.discard();
             return Err(because("rename the part file to its final name")(error));
         }
-        // The mode comes after the name: a crash between the two leaves a whole file that is too private,
-        // which the next run mends (see `keep`). The other way round it could leave a part that no
-        // run may write on.
+        // The mode comes after the name: a crash between the two leaves a complete file that is too
+        // private, which the next run repairs (see `keep`). The other order could leave a part that
+        // no run may write to.
         let part = self.part.take().expect("a file is finished after it is started");
         guarantees.set_mode(&part.file, self.mode, "set the file's mode")?;
         guarantees.sync(&part.file, "put the file's mode on disk")
     }
 
-    /// Leaves the file that is there, but gives it the sender's mode, and clears away an old part.
+    /// Keeps the existing file, gives it the sender's mode, and removes an old part.
     pub(crate) fn keep(mut self, guarantees: &mut Guarantees) -> Result<(), Reason> {
         if self.part.is_some() {
             self.discard();
@@ -182,12 +181,12 @@ impl Incoming {
         if guarantees.access(whole)?.mode & MODE_BITS != self.mode {
             guarantees.set_mode(whole, self.mode, "set the mode of the file that is there")?;
         }
-        // The bytes read may be in memory alone, if the machine stopped before an earlier run had synced
+        // The bytes may be in memory only, if an earlier run was interrupted before it had synced
         // them to disk.
         guarantees.sync(whole, "put the file that is there on disk")
     }
 
-    /// Stops writing and leaves the part for a later run, unless it holds nothing.
+    /// Stops writing, and leaves the part for a later run unless it is empty.
     pub(crate) fn park(mut self) {
         if self.part.as_ref().is_some_and(|part| part.len == 0) {
             self.discard();
@@ -196,7 +195,7 @@ impl Incoming {
 
     /// Removes the part, whose lock is still held: no other receiver is writing to it.
     fn discard(&mut self) {
-        // Where this fails too, the part stays and the next run compares it before it uses it.
+        // If this fails too, the part stays, and the next run compares it before it uses it.
         let _ = inside(&self.dir, || self.dir.remove_file(&self.part_name));
         self.part = None;
     }
@@ -213,8 +212,8 @@ impl Incoming {
             Ok(there) if !there.is_file() || there.len() != size => return Ok(None),
             Ok(_) => {}
         }
-        // A file that we may not read may still be replaced. Since it was looked at it may have become a
-        // pipe, whose opening would wait for a writer.
+        // A file that may not be read can still be replaced. Since the inspection it may have
+        // become a pipe, whose opening would wait for a writer.
         let mut options = OpenOptions::new();
         let options = options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
         let Ok(file) = inside(&self.dir, || self.dir.open_with(&self.name, options)) else { return Ok(None) };
@@ -240,7 +239,7 @@ impl Incoming {
         let len = file.metadata().map_err(because("inspect the part file"))?.len();
         let mut hasher = blake3::Hasher::new();
         if len > size {
-            // The part is of another file; `start` will empty it. Any length but 0 makes it do so.
+            // The part is of another file. A length other than 0 makes `start` empty it.
             self.part = Some(Part { file, hasher, len });
             return Ok(None);
         }
@@ -250,7 +249,7 @@ impl Incoming {
         Ok((len > 0).then_some(Prefix { len, digest }))
     }
 
-    /// Opens and locks the part that is there, if one is.
+    /// Opens and locks the existing part, if there is one.
     fn open_part(&self, guarantees: &mut Guarantees) -> Result<Option<File>, Reason> {
         let open = || self.dir.open_with(&self.part_name, OpenOptions::new().read(true).write(true));
         let file = match inside(&self.dir, open) {
@@ -262,8 +261,8 @@ impl Incoming {
         if access.is_ours_alone() {
             return Ok(Some(file));
         }
-        // Some file systems show every file as somebody's, or as open to all: vfat, CIFS and 9p as they are
-        // mounted, NFS to root.
+        // Some file systems show every file as another user's, or as open to all: vfat, CIFS and 9p
+        // by mount options, NFS to root.
         if self.access_of_a_new_file(guarantees) == Some(access) {
             guarantees.without_owner(access)?;
             return Ok(Some(file));
@@ -295,16 +294,16 @@ impl Incoming {
         Ok(inside(&self.dir, || self.dir.open_with(name, &options))?.into_std())
     }
 
-    /// Who may change a file that this process makes here; `None` where it cannot make one.
+    /// Who may change a file that this process makes here; `None` if it cannot make one.
     fn access_of_a_new_file(&self, guarantees: &Guarantees) -> Option<Access> {
-        // No file's part has this name: the digest of a name stands in the place of the word.
+        // No part has this name: parts with that suffix have a digest in place of `probe`.
         let name = OsString::from(format!(".probe-{}.rails-part-long", std::process::id()));
         let access = guarantees.access(&self.create_private(&name).ok()?);
         let _ = inside(&self.dir, || self.dir.remove_file(&name));
         access.ok()
     }
 
-    /// Locks the part against other receivers, and makes sure that it still is the part.
+    /// Locks the part against other receivers, and checks that it still is the part.
     fn lock(&self, file: &File, guarantees: &mut Guarantees) -> Result<(), Reason> {
         guarantees.lock(file)?;
         // Between opening and locking, the receiver that held the lock may have renamed the part to its
@@ -321,8 +320,8 @@ impl Incoming {
     }
 }
 
-/// Looks into a folder or changes its names. Where the folder's mode forbids that to its owner, who
-/// we are, once more with u+rwx added for the time of the call.
+/// Calls `call`, which reads or changes the names of a folder. If the folder's mode forbids that to
+/// its owner, and the process is the owner, calls it again with u+rwx added meanwhile.
 fn inside<T>(dir: &Dir, call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match call() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match Writable::make(dir) {
@@ -333,7 +332,7 @@ fn inside<T>(dir: &Dir, call: impl Fn() -> io::Result<T>) -> io::Result<T> {
     }
 }
 
-/// A folder that its owner may list and write in, until this is dropped.
+/// A guard that lets the owner list and write in a folder.
 struct Writable<'a> {
     dir: &'a Dir,
     /// The folder's own mode.
@@ -341,8 +340,7 @@ struct Writable<'a> {
 }
 
 impl<'a> Writable<'a> {
-    /// Adds to the mode; `None` where the mode is not the obstacle, or not ours to change and to
-    /// put back.
+    /// Adds to the mode; `None` if the mode is not the obstacle, or cannot be changed and put back.
     fn make(dir: &'a Dir) -> Option<Self> {
         let there = dir.dir_metadata().ok()?;
         let (user, mode) = (there.uid(), there.mode() & 0o7777);
@@ -360,7 +358,7 @@ impl<'a> Writable<'a> {
 
 impl Drop for Writable<'_> {
     fn drop(&mut self) {
-        // Where this fails, the folder has its mode again when it is sealed.
+        // If this fails, sealing the folder sets its mode.
         let _ = set_mode(self.dir, self.mode);
     }
 }
@@ -376,8 +374,8 @@ fn set_mode(dir: &Dir, mode: u32) -> io::Result<()> {
     fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(mode))
 }
 
-/// Hashes up to `len` bytes; gives how many there were. An error once the sender is gone: a large
-/// file takes minutes.
+/// Hashes up to `len` bytes, and returns their number. Fails once the sender is gone: a large file
+/// takes minutes.
 fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn Fn() -> bool) -> io::Result<u64> {
     let mut buffer = vec![0; HASH_BUFFER];
     let mut hashed = 0;
@@ -399,8 +397,8 @@ fn hash(file: &mut File, hasher: &mut blake3::Hasher, len: u64, is_awaited: &dyn
     Ok(hashed)
 }
 
-/// Makes a folder with those above it, and puts their names on disk where that may be done; one
-/// that is there is left as it is.
+/// Makes a folder and its parents, and puts their names on disk if that is allowed; existing
+/// folders stay as they are.
 ///
 /// # Errors
 /// The system's error.
@@ -408,7 +406,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
         folder.ancestors().take_while(|above| !above.as_os_str().is_empty() && !above.exists()).collect();
     std::fs::create_dir_all(folder).map_err(|error| match error.kind() {
-        // The name is taken by something else.
+        // Something other than a folder has the name.
         io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
         _ => error,
     })?;
@@ -425,7 +423,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 /// Only the owner reads an unfinished file, even one whose final mode is wider.
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
-/// An owner's rights to list a folder and to change its names.
+/// The owner's permissions to list a folder and to change its names.
 const OWNER_ALL: u32 = 0o700;
 const SET_GROUP_ID: u32 = 0o2000;
 const HASH_BUFFER: usize = 256 * 1024;

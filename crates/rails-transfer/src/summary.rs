@@ -7,23 +7,23 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct SendSummary {
-    /// The files that are now whole at the receiver, in the order in which it confirmed them.
+    /// The files that the receiver confirmed, in the order of the confirmations.
     pub files: Vec<SentFile>,
-    /// Number of folders that are there.
+    /// Number of folders that exist at the receiver.
     pub folders: u64,
-    /// File bytes that went over the stream; a resumed file counts from where it was resumed.
+    /// File bytes that were sent; of a resumed file those from the resumed offset on.
     pub bytes_sent: u64,
     /// The failures, of the sender and of the receiver.
     pub failures: Vec<Failure>,
     /// The entries that were left out on purpose.
     pub skipped: Vec<Skipped>,
-    /// The guarantees that the receiver's file system refused, each once, if the receiver is of a
-    /// release that tells.
+    /// The guarantees that the receiver's file system refused, each once, if the receiver's release
+    /// reports them.
     pub lacking: Vec<Lacking>,
 }
 
 impl SendSummary {
-    /// Whether nothing failed. Entries left out on purpose do not count against it, nor does a
+    /// Whether no entry failed. Entries left out on purpose do not count against it, nor does a
     /// guarantee that is lacking.
     pub fn is_complete(&self) -> bool {
         self.failures.is_empty()
@@ -38,14 +38,14 @@ pub struct ReceiveSummary {
     pub stored: u64,
     /// Number of files that were there already.
     pub already_there: u64,
-    /// Number of folders that are there.
+    /// Number of folders that exist at the receiver.
     pub folders: u64,
     /// File bytes that came over the stream and were written.
     pub bytes_received: u64,
     /// Number of failures, of the sender and of the receiver.
     pub failed: u64,
-    /// The first 1000 of them: a peer decides how many there are, and must not fill our memory with
-    /// them.
+    /// The first 1000 failures: a peer decides how many there are, and must not fill this end's
+    /// memory.
     pub failures: Vec<Failure>,
     /// The guarantees that the file system refused, each once: what arrived is verified, but lacks
     /// them.
@@ -53,12 +53,12 @@ pub struct ReceiveSummary {
 }
 
 impl ReceiveSummary {
-    /// Whether nothing failed. A guarantee that is lacking does not count against it.
+    /// Whether no entry failed. A guarantee that is lacking does not count against it.
     pub fn is_complete(&self) -> bool {
         self.failed == 0
     }
 
-    /// An entry failed. One that failed before, and that the sender offered again, counts once.
+    /// An entry failed. An entry that the sender offered again after a failure counts once.
     pub(crate) fn fail(&mut self, path: Option<&RelPath>, reason: &Reason) {
         if let Some(path) = path {
             self.arrived(path);
@@ -70,7 +70,7 @@ impl ReceiveSummary {
         }
     }
 
-    /// A file has arrived: if the sender took it back and offered it again, that was no failure.
+    /// A file has arrived: an earlier attempt that the sender gave up was no failure.
     pub(crate) fn arrived(&mut self, path: &RelPath) {
         let failed = |failure: &Failure| failure.path.as_deref() == Some(path.as_path());
         if let Some(at) = self.failures.iter().position(failed) {
@@ -80,7 +80,7 @@ impl ReceiveSummary {
     }
 }
 
-/// One file that arrived.
+/// A file that arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentFile {
     /// The path below the receiving folder.
@@ -89,23 +89,23 @@ pub struct SentFile {
     pub size: u64,
     /// The BLAKE3 on which both peers agree.
     pub digest: Digest,
-    /// Whether and from where it was sent.
+    /// Whether the file was sent, and from which offset.
     pub how: How,
 }
 
-/// How a file came to be at the receiver.
+/// The way in which the receiver got a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// The file's bytes were sent from this offset on.
     Sent {
-        /// 0 for a file that was sent whole.
+        /// The offset of the first sent byte; 0 for a file that was sent from the start.
         resumed_at: u64,
     },
     /// The file was there already, with the same size and digest.
     AlreadyThere,
 }
 
-/// Something that failed.
+/// A failure of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The entry's path below the receiving folder; `None` for a source that never became an entry,
@@ -115,12 +115,12 @@ pub struct Failure {
     pub reason: Reason,
 }
 
-/// Something left out on purpose.
+/// An entry that was left out on purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Where it is at the sender.
+    /// The entry's place at the sender.
     pub source: PathBuf,
-    /// Why it was left out.
+    /// The reason why the entry was left out.
     pub reason: Reason,
 }
 

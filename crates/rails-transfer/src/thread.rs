@@ -4,11 +4,11 @@ use crate::error::ThreadError;
 use std::thread::Builder;
 use tokio::sync::oneshot;
 
-/// Work on a thread of its own.
+/// A job on a thread of its own.
 pub(crate) struct Running<T>(oneshot::Receiver<T>);
 
-/// Begins work on a thread of its own. A runtime's pool for such work panics where no thread can be
-/// had.
+/// Starts a job on a thread of its own. A runtime's pool of blocking threads panics if the system
+/// refuses one.
 pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<Running<T>, ThreadError> {
     let (result, running) = oneshot::channel();
     let work = move || {
@@ -20,7 +20,7 @@ pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 impl<T> Running<T> {
-    /// Waits for the result. May be dropped and called again.
+    /// Waits for the result. Cancel safe.
     pub(crate) async fn result(&mut self) -> Result<T, ThreadError> {
         (&mut self.0).await.map_err(|_| ThreadError::Panicked)
     }

@@ -49,8 +49,8 @@ where
         reader.inner.read_exact(&mut greeting).await.map_err(reading)?;
         check_greeting(&greeting, role)
     };
-    // Both are finished, so that a peer of another version hears ours even though we do not like its
-    // own.
+    // Both exchanges finish, so that a peer of another version receives this end's version before
+    // the error.
     let (said, heard) = tokio::join!(say, hear);
     heard.and(said)
 }
@@ -72,7 +72,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             KIND_BLOCK => MAX_BLOCK,
             kind => return Err(WireError::FrameKind { kind }),
         };
-        // The claimed length is checked before a byte is allocated for it.
+        // The length is checked before memory is allocated for it.
         let Some(len) = usize::try_from(len).ok().filter(|len| (1..=most).contains(len)) else {
             return Err(WireError::FrameLength { kind, len });
         };
@@ -87,8 +87,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         message::decode(&self.control).map(Frame::Message).map_err(WireError::Message)
     }
 
-    /// Waits until the peer closes, and drops the rest of its bytes: the last step of an orderly
-    /// end.
+    /// Reads and drops bytes until the peer closes: the last step of an orderly end.
     pub(crate) async fn drain(&mut self) {
         let mut rest = [0; 256];
         while matches!(self.inner.read(&mut rest).await, Ok(1..)) {}
@@ -118,12 +117,12 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.inner.write_all(block.as_bytes()).await.map_err(writing)
     }
 
-    /// Hands everything written to the stream.
+    /// Passes all written bytes to the stream.
     pub(crate) async fn flush(&mut self) -> Result<(), WireError> {
         self.inner.flush().await.map_err(writing)
     }
 
-    /// Says that nothing further will be written.
+    /// Ends the writing side.
     pub(crate) async fn shutdown(&mut self) -> Result<(), WireError> {
         self.inner.shutdown().await.map_err(writing)
     }
@@ -156,7 +155,7 @@ fn writing(source: io::Error) -> WireError {
     WireError::Io { doing: "writing", source }
 }
 
-/// Gathers small messages into one write; blocks are larger and pass it by.
+/// The buffer that gathers small messages into one write; blocks are larger and bypass it.
 const BUFFER: usize = 64 * 1024;
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 use crate::{error::Violation, message::Held, proto::WINDOW};
 use std::collections::BTreeMap;
 
-/// Which entries the receiver has open, which file the blocks belong to, and how many bytes it
-/// still lacks.
+/// The receiver's open entries, the file that blocks belong to, and the bytes that it still lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Inbound {
     has_totals: bool,
@@ -14,12 +13,12 @@ pub(crate) struct Inbound {
     current: Option<Current>,
 }
 
-/// The fate of the current file's bytes.
+/// The use of the current file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// The bytes belong to the file.
     Write,
-    /// The file has failed here; the bytes under way are read and dropped.
+    /// The file has failed here: bytes under way are read and dropped.
     Discard,
 }
 
@@ -86,12 +85,12 @@ impl Inbound {
         Ok(())
     }
 
-    /// A block of `len` bytes came; gives the file it belongs to.
+    /// A block of `len` bytes came; returns the file that it belongs to.
     pub(crate) fn on_block(&mut self, len: usize) -> Result<(u64, Fate), Violation> {
         let current = self.current.as_mut().ok_or(Violation::Unexpected("a data block"))?;
         let (id, size) = (current.id, current.size);
         let len = u64::try_from(len).map_err(|_| Violation::Length { id, size })?;
-        // The difference cannot underflow: `reached` only ever grows up to `size`.
+        // The difference cannot underflow: `reached` grows up to `size` only.
         if len > size - current.reached {
             return Err(Violation::Length { id, size });
         }

@@ -1,8 +1,9 @@
-//! The next step that either peer may take, decided without I/O.
+//! The steps that each peer may take next. No I/O.
 //!
 //! [`Outbound`] is the sender's view of the open entries, [`Inbound`] the receiver's, [`choose`]
-//! the rule by which a file is kept, resumed or sent from the start. The drivers feed them messages
-//! and carry out what they allow; any other message of a peer is a [`Violation`](crate::Violation).
+//! the rule by which a file is kept, resumed or sent from the start. The drivers pass messages in,
+//! and carry out the allowed steps; any other message of a peer is a
+//! [`Violation`](crate::Violation).
 
 mod inbound;
 mod outbound;
@@ -12,10 +13,10 @@ pub(crate) use inbound::{Fate, Inbound};
 pub(crate) use outbound::{Kind, Outbound};
 pub(crate) use resume::{Choice, choose, prefix_to_check};
 
-/// How many entries may be open at once: offered by the sender and not yet settled by the receiver.
+/// The limit on open entries: offered by the sender and not yet settled by the receiver.
 pub(crate) const WINDOW: usize = 64;
 
-/// How many answers can be under way: two for each open entry, and the last word.
+/// The limit on answers under way: two for each open entry, and the final one.
 ///
 /// The sender counts an entry as open until it has *read* the settling answer, so a receiver that
 /// queues its answers never holds more than this many, however slowly the sender reads.

@@ -7,9 +7,9 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// The entries that the sender has open, and the message that each of them awaits.
+/// The sender's open entries, and the message that each of them awaits.
 ///
-/// An entry closes when both peers are through with it: the receiver has settled it and, for a file
+/// An entry closes when both peers are done with it: the receiver has settled it and, for a file
 /// that was answered, the sender has ended it with `Finish`, `Keep` or `Abort`.
 #[derive(Debug, Default)]
 pub(crate) struct Outbound {
@@ -38,7 +38,7 @@ struct Slot {
 enum Stage {
     Simple,
     Offered,
-    /// The receiver has named its bytes; the sender owes an end.
+    /// The receiver has named its bytes; the sender must end the file.
     Answered,
     Started,
     Finished(Digest),
@@ -52,12 +52,12 @@ impl Outbound {
         self.open.len() < WINDOW
     }
 
-    /// Whether everything opened is closed.
+    /// Whether no entry is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Opens the caller's `entry` and gives its number on the wire.
+    /// Opens the caller's `entry`, and returns its number on the wire.
     pub(crate) fn open(&mut self, entry: usize, kind: Kind) -> u64 {
         assert!(self.has_room(), "an entry was opened past the window");
         let id = self.next_id;
@@ -67,7 +67,7 @@ impl Outbound {
         id
     }
 
-    /// The receiver has named its bytes; gives the caller's entry.
+    /// The receiver has named its bytes; returns the caller's entry.
     pub(crate) fn on_held(&mut self, id: u64) -> Result<usize, Violation> {
         match self.open.get_mut(&id) {
             Some(slot) if slot.stage == Stage::Offered => {
@@ -78,7 +78,7 @@ impl Outbound {
         }
     }
 
-    /// The receiver settled the entry; gives the caller's entry.
+    /// The receiver settled the entry; returns the caller's entry.
     pub(crate) fn on_settled(&mut self, id: u64, outcome: &Settled) -> Result<usize, Violation> {
         let slot = match self.open.get_mut(&id) {
             Some(slot) if !slot.settled => slot,
@@ -90,7 +90,7 @@ impl Outbound {
             }
             (Settled::Stored { .. }, Stage::Finished(_)) => true,
             (Settled::Kept, Stage::Kept) | (Settled::Made, Stage::Simple) | (Settled::Aborted, Stage::Aborted) => true,
-            // A file that was answered is the sender's move, so it cannot fail before that move.
+            // After an answer the sender has the next move, so the file cannot fail before it.
             (Settled::Failed { .. }, stage) => stage != Stage::Answered,
             _ => false,
         };
@@ -108,7 +108,7 @@ impl Outbound {
         self.open.get(&id).map(|slot| slot.entry)
     }
 
-    /// Whether the receiver has given up on a file that the sender is still to end.
+    /// Whether the receiver has given up on a file that the sender must still end.
     pub(crate) fn is_lost(&self, id: u64) -> bool {
         self.open.get(&id).is_some_and(|slot| slot.settled)
     }

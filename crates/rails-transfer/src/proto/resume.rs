@@ -11,13 +11,13 @@ pub(crate) enum Choice {
     From(u64),
 }
 
-/// The length of the receiver's prefix if it is worth comparing with ours.
+/// The length of the receiver's prefix, if it can be one of the sender's file.
 pub(crate) fn prefix_to_check(held: &Held, size: u64) -> Option<u64> {
     held.part.map(|part| part.len).filter(|len| (1..=size).contains(len))
 }
 
-/// Chooses, given the digests of our own file: of its first [`prefix_to_check`] bytes, and of all
-/// of it (needed only where the receiver holds a whole file).
+/// Chooses by the digests of the sender's file: of its first [`prefix_to_check`] bytes, and of all
+/// of it (needed only if the receiver holds a whole file).
 pub(crate) fn choose(held: &Held, size: u64, prefix: Option<Digest>, whole: Option<Digest>) -> Choice {
     if held.whole.is_some() && held.whole == whole {
         return Choice::Keep;

@@ -18,7 +18,7 @@ pub struct LinkLabBuilder {
 }
 
 impl LinkLab {
-    /// A lab yet without links.
+    /// A builder without links.
     pub fn builder() -> LinkLabBuilder {
         LinkLabBuilder::default()
     }
@@ -38,7 +38,7 @@ impl LinkLabBuilder {
     }
 
     /// Adds a link of this shape that goes through a bridge, as two machines at a switch are
-    /// joined: where one end goes down, the other keeps its carrier.
+    /// joined: if one end goes down, the other keeps its carrier.
     pub fn bridged(mut self, shape: Shape) -> Self {
         self.links.push(Description::Bridged(shape));
         self
@@ -50,10 +50,9 @@ impl LinkLabBuilder {
         self
     }
 
-    /// Tells the ends of emulated links each other's hardware address once and for all, for tests
-    /// that count every frame: an ARP frame would draw from the losses too. By default the ends
-    /// ask, as on a cable, so the first packet after a link has come up may wait: for a second
-    /// where a question is lost.
+    /// Gives the ends of emulated links permanent neighbour entries, for tests that count every
+    /// frame: an ARP frame would draw from the losses too. By default the ends use ARP, so the
+    /// first packet after a link has come up may wait, for a second if a request is lost.
     pub fn known_neighbours(mut self) -> Self {
         self.known_neighbours = true;
         self
@@ -85,7 +84,7 @@ impl LinkLabBuilder {
         let (pid, lab) = (process::id(), NEXT_LAB.fetch_add(1, Ordering::Relaxed));
         let [a, b] =
             Side::BOTH.map(|side| Namespace::new(NamespaceName { pid, lab, side }.to_string(), tools.ip.clone()));
-        // The keeper comes first: from here on every way out of this function cleans up.
+        // The keeper starts first: from here on every return cleans up.
         let keeper = Keeper::start(&tools.ip, [a.name(), b.name()])?;
         let mut lab =
             LinkLab { tools, a, b, links: Vec::new(), known_neighbours: self.known_neighbours, _keeper: keeper };

@@ -22,7 +22,7 @@ const MEMORY: &str = "/dev/shm";
 ///
 /// # Panics
 ///
-/// Where there are none.
+/// If there are none.
 pub fn trees() -> Vec<PathBuf> {
     let more = if folder().join("more").is_dir() { files("more", ".tar.bz2") } else { Vec::new() };
     [files("sysfs", ".tar.bz2"), more].concat()
@@ -32,18 +32,18 @@ pub fn trees() -> Vec<PathBuf> {
 ///
 /// # Panics
 ///
-/// Where there are none.
+/// If there are none.
 pub fn xml_files() -> Vec<PathBuf> {
     files("xml", ".xml")
 }
 
-/// The packed tree of that name, whether or not it is there.
+/// The packed tree of that name, which need not exist.
 pub fn tree(name: &str) -> PathBuf {
     let more = folder().join("more").join(name);
     if more.exists() { more } else { folder().join("sysfs").join(name) }
 }
 
-/// The XML file of that name, whether or not it is there.
+/// The XML file of that name, which need not exist.
 pub fn xml_file(name: &str) -> PathBuf {
     folder().join("xml").join(name)
 }
@@ -58,7 +58,7 @@ pub fn is_of_hwloc_3(file: &Path) -> bool {
     text.contains("<topology version=\"3.")
 }
 
-/// The folder, whether or not it is there.
+/// The folder, which need not exist.
 pub fn folder() -> PathBuf {
     named().unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/topologies"))
 }
@@ -68,7 +68,7 @@ pub fn named() -> Option<PathBuf> {
     env::var_os(CAPTURES).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// A packed tree, unpacked until it is dropped.
+/// An unpacked tree, deleted on drop.
 #[derive(Debug)]
 pub struct Unpacked {
     _folder: TempDir,
@@ -76,20 +76,20 @@ pub struct Unpacked {
 }
 
 impl Unpacked {
-    /// Unpacks a tree into a folder of its own, with `tar`, which calls bzip2. The folder lies in
-    /// memory where it can: a tree is up to ten thousand small files, over which a disk was
-    /// seen to take 25 s, and memory 0.4 s.
+    /// Unpacks a tree into a new folder, with `tar`, which calls bzip2. The folder lies in memory
+    /// if possible: a tree is up to ten thousand small files, over which a disk was seen to take 25
+    /// s, and memory 0.4 s.
     ///
     /// # Panics
     ///
-    /// Where that fails.
+    /// If that fails.
     pub fn of(archive: &Path) -> Self {
         let folder = TempDir::new_in(MEMORY).or_else(|_| TempDir::new()).expect("there is room for a folder");
         let packed = archive.display();
         run(Command::new("tar").arg("-xjf").arg(archive).arg("-C").arg(folder.path()));
         let mut inside = fs::read_dir(folder.path()).expect("it was just made");
         let root = inside.next().unwrap_or_else(|| panic!("{packed} is empty")).expect("it can be read").path();
-        // Some folders were captured without the right to look, or to write, into them.
+        // Some folders were captured without permission to read or write them.
         run(Command::new("chmod").args(["-R", "u+rwX"]).arg(&root));
         Self { _folder: folder, root }
     }

@@ -21,7 +21,7 @@ pub struct InterfaceCounters {
     pub rx_packets: u64,
     /// Packets received with an error.
     pub rx_errors: u64,
-    /// Packets received and dropped for want of room.
+    /// Packets received and dropped for lack of room.
     pub rx_dropped: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
@@ -29,8 +29,8 @@ pub struct InterfaceCounters {
     pub tx_packets: u64,
     /// Packets that could not be sent.
     pub tx_errors: u64,
-    /// Packets dropped by the device on their way out. A token bucket's drops are not among them;
-    /// `tc -s` has those.
+    /// Packets dropped by the device on their way out. Drops of a token bucket are not included;
+    /// `tc -s` shows those.
     pub tx_dropped: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{EmulatedLink, LabError, Shape};
 
-/// A link as asked for.
+/// A requested link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Description {
     Veth(Shape),

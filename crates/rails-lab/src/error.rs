@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The process is not root, so it may not make network namespaces.
+    /// The process is not root, and so may not make network namespaces.
     #[error("network namespaces need root, and the effective user id is {euid}")]
     NotRoot {
         /// The effective user id of this process.
@@ -28,27 +28,27 @@ pub enum LabError {
         /// The package of the usual distributions that holds it.
         package: &'static str,
     },
-    /// A lab without links joins nothing.
+    /// The lab has no links.
     #[error("a lab needs at least one link")]
     NoLinks,
     /// More links than the address plan has room for.
     #[error("a lab has at most {max} links, and {wanted} were asked for", max = crate::MAX_LINKS)]
     TooManyLinks {
-        /// The number that was asked for.
+        /// The number that was requested.
         wanted: usize,
     },
-    /// A shape that no token bucket can have.
+    /// No token bucket can have the shape.
     #[error("a link cannot be shaped to {shape:?}: {reason}")]
     BadShape {
-        /// The shape as asked for.
+        /// The shape as requested.
         shape: crate::Shape,
         /// The fault.
         reason: &'static str,
     },
-    /// An emulated link that cannot be.
+    /// The values of an emulated link are impossible.
     #[error("{link} cannot be emulated: {reason}")]
     BadEmulatedLink {
-        /// The link as asked for.
+        /// The link as requested.
         link: crate::EmulatedLink,
         /// The fault.
         reason: &'static str,
@@ -79,12 +79,12 @@ pub enum LabError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// An emulated link carries nothing, because one of its TAP devices was taken away.
+    /// An emulated link carries no frames any more, because one of its TAP devices was removed.
     #[error("the emulation of link {link} has ended")]
     EmulationEnded {
         /// The link's number.
         link: usize,
-        /// The error of its thread.
+        /// The error of the link's thread.
         source: io::Error,
     },
     /// A program or a file failed.

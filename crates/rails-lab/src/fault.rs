@@ -1,17 +1,17 @@
-//! Faults of a link that its ends do not see.
+//! Faults of a link that its ends cannot see.
 
 use crate::{LabError, LinkLab, Side, system::output};
 
 impl LinkLab {
     /// Drops every packet that arrives on a link at one end, or lets them through again. Neither
-    /// end hears of it: the sender's interface takes its packets, carrier stays on, and only
-    /// the acknowledgements are missing. One end alone makes a one-way black hole, both a full
-    /// one. Works for veth pairs and emulated links, on top of any shape.
+    /// end notices: the sender's interface accepts packets, the carrier stays on, and only the
+    /// acknowledgements are missing. One end alone makes a one-way black hole, both a full one.
+    /// Works for veth pairs and emulated links, on top of any shape.
     ///
     /// # Errors
     ///
     /// [`LabError::System`] when `tc` refuses, as where the kernel lacks `clsact` or `cls_bpf`, or
-    /// the fault is in place already.
+    /// the fault already exists.
     ///
     /// # References
     ///
@@ -32,9 +32,9 @@ impl LinkLab {
     }
 
     /// Drops the packets above that many bytes, Ethernet headers included, that arrive on a link at
-    /// one end, as a path with a wrong MTU does whose ICMP is filtered; `None` lets them
-    /// through again. Over a veth pair the kernel hands packets that it has not cut into
-    /// segments yet: take an emulated link where segments count.
+    /// one end, as does a path with a wrong MTU whose ICMP is filtered; `None` lets them through
+    /// again. Over a veth pair the kernel hands packets that it has not cut into segments yet: take
+    /// an emulated link where segments count.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl LinkLab {
         self.set_filter(side, link, above.is_some(), &program)
     }
 
-    /// Has a classic BPF program judge the packets that arrive, or takes it away.
+    /// Attaches a classic BPF program that filters the arriving packets, or removes it.
     fn set_filter(&self, side: Side, link: usize, on: bool, program: &str) -> Result<(), LabError> {
         let (namespace, interface) = (self.side(side).name(), self.interface(side, link));
         if !on {
@@ -56,13 +56,13 @@ impl LinkLab {
         self.tools.tc(filter.into_iter().chain(["bpf", "direct-action", "bytecode", program]))
     }
 
-    /// Has the kernel reset every TCP connection from side A to side B over a link. The link goes
-    /// on as before.
+    /// Makes the kernel reset every TCP connection from side A to side B over a link. The link
+    /// stays as it is.
     ///
     /// # Errors
     ///
     /// [`LabError::System`] when `ss` fails, as where the kernel lacks `CONFIG_INET_DIAG_DESTROY`.
-    /// That no connection is there is no error.
+    /// A link without connections is no error.
     ///
     /// # References
     ///

@@ -1,4 +1,4 @@
-//! The process that outlives a lab's owner by just enough to clean up after it.
+//! The process that outlives a lab's owner to clean up after it.
 
 use crate::{LabError, system::SystemError};
 use std::{
@@ -26,7 +26,7 @@ impl Keeper {
             .args(namespaces)
             .current_dir("/")
             .stdin(Stdio::piped())
-            // Inherited outputs would keep a pipeline open that waits for the owner's end.
+            // Inherited outputs would keep a shell's pipeline open after the owner's end.
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
@@ -37,10 +37,10 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// Sends the keeper home: the owner is alive and has cleaned up by itself.
+    /// Ends the keeper: the owner is alive and has cleaned up.
     fn drop(&mut self) {
         if let Some(mut pipe) = self.child.stdin.take() {
-            // The write fails only when the keeper is gone already, and then there is nothing to send home.
+            // The write fails only if the keeper has already ended.
             let _ = pipe.write_all(b"done\n");
         }
         let _ = self.child.wait();

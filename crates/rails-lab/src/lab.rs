@@ -25,7 +25,7 @@ use std::{
 /// links; deleted when dropped.
 ///
 /// Links are counted from 0 in the order they were asked for. Link `i` is the subnet
-/// `10.77.<i>.0/24` of its own: side A has `.1`, side B `.2`. IPv6 is off inside, since nothing
+/// `10.77.<i>.0/24` of its own: side A has `.1`, side B `.2`. IPv6 is off inside, since no program
 /// would wait for its duplicate address detection. Loopback is up at both ends.
 ///
 /// Methods that take a link's number panic when the lab has no such link.
@@ -45,7 +45,7 @@ pub struct LinkLab {
 pub(crate) struct Link {
     interface_a: String,
     interface_b: String,
-    /// The emulation; a veth pair carries its frames itself.
+    /// The emulation; `None` for a veth pair, whose frames the kernel carries.
     emulated: Option<Running>,
 }
 
@@ -56,7 +56,7 @@ struct Running {
 }
 
 impl LinkLab {
-    /// Says whether labs can be built here.
+    /// Checks whether labs can be built here.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl LinkLab {
     }
 
     /// Deletes the namespaces of labs whose owner is dead, and returns their names. Every build
-    /// does it too.
+    /// sweeps too.
     ///
     /// # Errors
     ///
@@ -133,9 +133,9 @@ impl LinkLab {
     }
 
     /// Changes an emulated link in both directions, also while it carries traffic. Frames that it
-    /// took before arrive as they would have, and none overtakes another; so on an emulated
-    /// link that became shorter, the first ones arrive in a bunch. The losses are drawn on from
-    /// where they were, unless the seed is another.
+    /// accepted before arrive as before, and none overtakes another; so on an emulated link that
+    /// became shorter, the first frames arrive in a bunch. The sequence of losses continues, unless
+    /// the seed changes.
     ///
     /// # Errors
     ///
@@ -173,8 +173,8 @@ impl LinkLab {
         Ok(())
     }
 
-    /// The traffic of a link, seen from one end. It costs no process: the current thread enters the
-    /// namespace for the time of one read.
+    /// The traffic of a link, seen from one end. No process is started: the current thread enters
+    /// the namespace for one read.
     ///
     /// # Errors
     ///
@@ -186,9 +186,9 @@ impl LinkLab {
         InterfaceCounters::parse(&text, interface)
     }
 
-    /// The counts of an emulated link's frames, each way. The kernel's count of frames that never
-    /// reached the link's thread is among it, so an emulated link with
-    /// [`EmulatedCounters::unplanned_drops`] of 0 followed its plan exactly.
+    /// The counts of an emulated link's frames, by direction. They include the kernel's count of
+    /// frames that never reached the link's thread, so an emulated link with
+    /// [`EmulatedCounters::unplanned_drops`] of 0 has behaved exactly as set.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl LinkLab {
         self.tools.ip(device.into_iter().chain(change))
     }
 
-    /// Tells one end of an emulated link the other's hardware address, so that it never asks.
+    /// Gives one end of an emulated link a neighbour entry for the other, so that it sends no ARP.
     fn introduce_neighbour(&self, side: Side, link: usize) -> Result<(), LabError> {
         let other = self.address(side.other(), link).to_string();
         let hardware = name::hardware_address(side.other(), name::octet(link));
@@ -242,11 +242,11 @@ impl LinkLab {
         self.tools.ip(["-n", name, "link", "set", "dev", "lo", "up"])
     }
 
-    /// Interfaces made later take the default, so this comes before the links.
+    /// Later interfaces inherit the default, so it is set before the links are made.
     fn disable_ipv6(&self, side: Side) -> Result<(), LabError> {
         let _inside = self.enter(side)?;
         match fs::write(DISABLE_IPV6, "1") {
-            // A kernel without IPv6 has nothing to switch off.
+            // A kernel without IPv6 does not have the file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             answer => Ok(answer.map_err(file_error("write", DISABLE_IPV6))?),
         }
@@ -258,7 +258,7 @@ impl LinkLab {
         self.finish_veth(interface_a, interface_b, shape)
     }
 
-    /// Side A keeps the bridge, and has no part in the forwarding.
+    /// The bridge is in side A's namespace, which takes no part in the forwarding.
     pub(crate) fn make_bridged(&mut self, shape: Shape) -> Result<(), LabError> {
         let [interface_a, interface_b] = self.next_interfaces();
         let index = self.links.len();
@@ -271,14 +271,14 @@ impl LinkLab {
         for port in &ports {
             self.tools.ip(inside.into_iter().chain(["link", "set", "dev", port, "master", &bridge, "up"]))?;
         }
-        // With ARP the bridge would say that the addresses of its namespace are its own (`arp_ignore` of
+        // With ARP the bridge would answer for all addresses of its namespace (`arp_ignore` of
         // ip-sysctl).
         self.tools.ip(inside.into_iter().chain(["link", "set", "dev", &bridge, "arp", "off", "up"]))?;
         self.finish_veth(interface_a, interface_b, shape)
     }
 
-    /// Makes a veth pair between side A and `there`. The pair is born inside, so its names never
-    /// clash with the machine's own interfaces.
+    /// Makes a veth pair between side A and `there`. The pair is made inside the namespaces, so its
+    /// names never clash with the machine's own interfaces.
     fn make_pair(&self, here: &str, peer: &str, there: &Namespace) -> Result<(), LabError> {
         let pair = ["link", "add", here, "type", "veth", "peer", "name", peer, "netns", there.name()];
         self.tools.ip(["-n", self.a.name()].into_iter().chain(pair))
@@ -306,7 +306,8 @@ impl LinkLab {
         self.links.push(Link { interface_a, interface_b, emulated });
         for side in Side::BOTH {
             self.set_device(side, index, ["address", &name::hardware_address(side, name::octet(index))])?;
-            // A TAP never makes its queue wait, so none is needed, and a system's default may pace or drop.
+            // A TAP accepts every frame at once and needs no qdisc, while the system's default may
+            // pace or drop.
             let device = ["-n", self.side(side).name(), "qdisc", "replace", "dev", self.interface(side, index)];
             self.tools.tc(device.into_iter().chain(["root", "noqueue"]))?;
         }
@@ -337,14 +338,14 @@ impl Drop for LinkLab {
         // alive.
         self.links.clear();
         for side in Side::BOTH {
-            // A lab that failed half-way lacks one or both, and a drop cannot report; a namespace that stays
-            // for another reason is stale once this process ends, and swept by the next build.
+            // A half-built lab lacks one or both namespaces, and a drop cannot report errors. The
+            // next build after this process has ended sweeps a namespace that is left.
             let _ = self.tools.ip(["netns", "del", self.side(side).name()]);
         }
     }
 }
 
-/// Finds the programs that a lab needs, and whether the kernel allows it.
+/// Finds the programs that a lab needs, and checks that the kernel allows labs.
 pub(crate) fn check() -> Result<Tools, LabError> {
     check_root(geteuid())?;
     let tools = Tools::find()?;

@@ -48,7 +48,7 @@ impl fmt::Display for Side {
 pub(crate) struct NamespaceName {
     /// The process that owns the lab. Never 0, which kill(2) would take for a process group.
     pub(crate) pid: u32,
-    /// Counts the labs of that process.
+    /// The lab's number within that process.
     pub(crate) lab: u32,
     pub(crate) side: Side,
 }
@@ -59,8 +59,7 @@ impl fmt::Display for NamespaceName {
     }
 }
 
-/// Reads exactly the form that [`fmt::Display`] writes, so that a sweep takes no other namespace
-/// for ours.
+/// Reads exactly the form that [`fmt::Display`] writes, so that a sweep deletes no other namespace.
 impl FromStr for NamespaceName {
     type Err = NotOurs;
 
@@ -105,7 +104,7 @@ pub(crate) fn address(side: Side, link: u8) -> IpAddr {
 }
 
 /// The hardware address of an emulated link's end: locally administered, and the same in every lab,
-/// so that the ends need not ask.
+/// so that it is known without ARP.
 pub(crate) fn hardware_address(side: Side, link: u8) -> String {
     format!("02:72:61:69:{link:02x}:0{}", 1 + side as u8)
 }

@@ -17,7 +17,7 @@ use std::{
 
 /// One end of a lab.
 ///
-/// A handle only: a clone may go to another thread and may outlive its lab, after which entering
+/// The value is a handle: a clone may go to another thread and may outlive its lab; then entering
 /// fails.
 #[derive(Debug, Clone)]
 pub struct Namespace {
@@ -38,9 +38,9 @@ impl Namespace {
     /// A command that runs `program` in this namespace, with `/sys` showing the namespace's
     /// interfaces.
     ///
-    /// The child's pid is the program's own: `ip netns exec` replaces itself. A program that is not
-    /// there therefore shows as a failure and a message of `ip` (whose exit status differs by
-    /// version), not as an error of `spawn`.
+    /// The child's pid is the program's own: `ip netns exec` replaces itself. So a missing program
+    /// is reported by a message and an exit status of `ip` (which differs by version), not by an
+    /// error of `spawn`.
     ///
     /// # References
     ///
@@ -54,10 +54,10 @@ impl Namespace {
     /// Moves the current thread into this namespace until the guard is dropped.
     ///
     /// Sockets belong to the namespace their thread was in when it opened them, and stay there.
-    /// Threads started while the guard is held are in this namespace for good, so a tokio
-    /// runtime that is built and run under the guard lives inside with all its workers.
-    /// `/proc/thread-self/net` and `/proc/sys/net` follow the thread; **`/sys` does
-    /// not**: it keeps showing the interfaces of the namespace it was mounted in.
+    /// Threads started while the guard is held stay in this namespace, so a tokio runtime that is
+    /// built and run under the guard is inside with all its workers. `/proc/thread-self/net` and
+    /// `/proc/sys/net` follow the thread; **`/sys` does not**: it keeps showing the interfaces of
+    /// the namespace it was mounted in.
     ///
     /// # Errors
     ///
@@ -81,14 +81,14 @@ impl Namespace {
     }
 }
 
-/// Keeps the current thread inside a namespace; dropping it brings the thread back to where it was.
+/// A guard that keeps the current thread inside a namespace; dropping it moves the thread back.
 ///
 /// Guards that are held at the same time on one thread must be dropped in the reverse order.
 ///
 /// # Panics
 ///
-/// Dropping panics when the thread cannot be brought back (it gave up `CAP_SYS_ADMIN` meanwhile): a
-/// thread that goes on in the wrong network would be worse.
+/// Dropping panics if the thread cannot be moved back (it gave up `CAP_SYS_ADMIN` meanwhile):
+/// continuing in the wrong network would be worse.
 #[derive(Debug)]
 #[must_use = "the thread leaves the namespace when this is dropped"]
 pub struct Entered {
@@ -110,7 +110,7 @@ fn open(path: &Path) -> Result<File, SystemError> {
     File::open(path).map_err(file_error("open", path))
 }
 
-/// Tries to make a namespace on a thread of its own, where it ends at once.
+/// Tries to make a namespace, on a thread of its own, with which the namespace ends at once.
 pub(crate) fn check_allowed() -> Result<(), LabError> {
     let answer = thread::Builder::new()
         .name("netns-check".into())

@@ -17,7 +17,7 @@ use std::{
 };
 use tempfile::Builder;
 
-/// A place that gives a process less than its parent has, as containers and service managers do.
+/// Restrictions of a process, as those of containers and service managers.
 ///
 /// # Privileges
 ///
@@ -35,7 +35,7 @@ pub struct Sandbox {
     user: Option<u32>,
 }
 
-/// Calls that are refused, as seccompiler's JSON has them.
+/// Refused calls, in the form of seccompiler's JSON.
 #[derive(Debug, Clone)]
 struct Filter {
     errno: Errno,
@@ -45,20 +45,19 @@ struct Filter {
 /// A mount that covers files.
 #[derive(Debug, Clone)]
 enum Cover {
-    /// An empty folder or file lies over this one.
+    /// An empty folder or file covers this one.
     Empty(PathBuf),
-    /// `/proc` shows processes and nothing else.
+    /// `/proc` shows only processes.
     Processes,
 }
 
 impl Sandbox {
-    /// A sandbox that gives all that its parent has.
+    /// A sandbox without restrictions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Answers these calls with `errno`. A sandbox that refuses `prctl` or `seccomp` refuses them
-    /// last.
+    /// Answers these calls with `errno`. Filters against `prctl` and `seccomp` are installed last.
     pub fn deny(mut self, errno: Errno, calls: &[&str]) -> Self {
         self.filters.push(Filter { errno, calls: calls.iter().map(|call| json!({ "syscall": call })).collect() });
         self
@@ -73,14 +72,14 @@ impl Sandbox {
         self
     }
 
-    /// Covers a folder with an empty folder, or a file with an empty file; in the order of these
-    /// calls.
+    /// Covers a folder with an empty folder, or a file with an empty file, in the order of the
+    /// calls of this method.
     pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
         self.covers.push(Cover::Empty(path.into()));
         self
     }
 
-    /// Shows processes in `/proc`, and nothing else, as systemd's `ProcSubset=pid` does.
+    /// Shows only processes in `/proc`, as systemd's `ProcSubset=pid` does.
     pub fn only_processes(mut self) -> Self {
         self.covers.push(Cover::Processes);
         self
@@ -92,38 +91,38 @@ impl Sandbox {
         self
     }
 
-    /// Allows the user so many processes and threads altogether (`RLIMIT_NPROC`, by which the
-    /// kernel does not hold root).
+    /// Limits the processes and threads of the user (`RLIMIT_NPROC`, which does not limit root).
     pub fn max_processes(mut self, count: u64) -> Self {
         self.limits.push(format!("--nproc={count}"));
         self
     }
 
-    /// Allows files to grow to so many bytes (`RLIMIT_FSIZE`).
+    /// Limits the size of files in bytes (`RLIMIT_FSIZE`).
     pub fn max_file_size(mut self, bytes: u64) -> Self {
         self.limits.push(format!("--fsize={bytes}"));
         self
     }
 
-    /// Allows descriptors with smaller numbers than this alone (`RLIMIT_NOFILE`).
+    /// Limits the numbers of descriptors: all are below `count` (`RLIMIT_NOFILE`).
     pub fn max_descriptors(mut self, count: u64) -> Self {
         self.limits.push(format!("--nofile={count}"));
         self
     }
 
-    /// Starts a program inside, without standard input and with both outputs piped. Of `command` it
-    /// takes the program, its arguments, its folder, and the variables that are set or removed.
+    /// Starts a program inside, without standard input and with both outputs piped. Of `command`,
+    /// only the program, its arguments, its folder, and the changes of variables are used.
     ///
     /// # Panics
     ///
-    /// Where the kernel refuses the sandbox, or the program cannot be started.
+    /// If the kernel refuses the sandbox, or the program cannot be started.
     pub fn spawn(&self, command: &Command) -> Child {
         let mut command = self.limited(command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        // Mounts and filters belong to the thread, which gives them to its children and ends with them.
+        // Mounts and filters belong to the thread, which passes them on to its children, and end
+        // with it.
         let inside = || {
             self.enter();
             command.spawn().unwrap_or_else(|error| panic!("{command:?} cannot be started: {error}"))
@@ -140,13 +139,13 @@ impl Sandbox {
         self.spawn(command).wait_with_output().expect("its outputs are piped")
     }
 
-    /// Runs `test` inside: the program of tests runs its test called `name`, which calls this, once
-    /// more, and alone. The second run ends here. A test may call it with several sandboxes,
-    /// one after the other.
+    /// Runs `test` inside: the test binary starts itself again inside, with only the test `name`,
+    /// which must be the caller. That second run calls `test`, and ends here. A test may call
+    /// `rerun` with several sandboxes, one after the other.
     ///
     /// # Panics
     ///
-    /// Where the test fails, with all that it said, and as [`spawn`](Self::spawn).
+    /// If the test fails, with its output, and as [`spawn`](Self::spawn).
     pub fn rerun(&self, name: &str, test: impl FnOnce()) {
         let this = format!("{self:?}");
         match env::var(INSIDE) {
@@ -184,7 +183,7 @@ impl Sandbox {
         limited
     }
 
-    /// Brings the calling thread inside, for good.
+    /// Moves the calling thread inside, permanently.
     fn enter(&self) {
         if !self.covers.is_empty() {
             unshare(CloneFlags::CLONE_NEWNS).expect("root may make a mount namespace");
@@ -212,7 +211,7 @@ impl Cover {
                 attach(Some(Path::new("tmpfs")), path, Some("mode=755"), MsFlags::empty())
             }
             Self::Empty(path) => {
-                // The mount keeps the file after its name has gone.
+                // The mount keeps the file after it is unlinked.
                 let readable = Permissions::from_mode(0o444);
                 let empty = Builder::new().permissions(readable).tempfile().expect("there is a temporary folder");
                 attach(Some(empty.path()), path, None, MsFlags::MS_BIND);
@@ -228,5 +227,6 @@ fn attach(source: Option<&Path>, target: &Path, options: Option<&str>, flags: Ms
 
 /// Names the sandbox in which a test runs.
 const INSIDE: &str = "RAILS_TEST_SANDBOX";
-/// The exit code of a test that has passed inside; a program that has no such test ends with 0.
+/// The exit code of a test that has passed inside; a test binary without a test of that name exits
+/// with 0.
 const PASSED: i32 = 86;

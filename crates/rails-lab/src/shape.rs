@@ -1,4 +1,4 @@
-//! The shape of a link: as the kernel has it, or held to a rate.
+//! The shape of a link: unshaped, or limited to a rate.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, time::Duration};
@@ -13,7 +13,7 @@ pub enum Shape {
     /// The kernel's default for a veth pair: no queue, as fast as the CPU copies.
     #[default]
     Unshaped,
-    /// Held to a rate by a token bucket on the egress of each end.
+    /// Limited to a rate by a token bucket on the egress of each end.
     Rate {
         /// Megabits (10^6 bits) per second, Ethernet headers included, so TCP's goodput is about
         /// 4.5 % below it.
@@ -21,7 +21,7 @@ pub enum Shape {
         /// Bytes that may leave at once after a pause. Packets that segmentation offload made
         /// larger are split.
         burst_bytes: u32,
-        /// The longest a packet may wait in the bucket's queue; a packet that would wait longer is
+        /// The longest wait of a packet in the bucket's queue; a packet that would wait longer is
         /// dropped.
         latency: Duration,
     },
@@ -41,7 +41,7 @@ impl Shape {
         }
     }
 
-    /// Refuses the values that `tc` would refuse too, with the reason in terms of the shape.
+    /// Refuses the values that `tc` would refuse, with the reason in terms of the shape.
     pub(crate) fn validate(self) -> Result<(), &'static str> {
         let Self::Rate { mbit, burst_bytes, latency } = self else { return Ok(()) };
         let reason = if mbit == 0 || mbit > MAX_MBIT {

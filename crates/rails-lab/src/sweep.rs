@@ -11,7 +11,7 @@ pub(crate) fn sweep(tools: &Tools) -> Result<Vec<String>, LabError> {
         let name = name.to_string();
         match tools.ip(["netns", "del", &name]) {
             Ok(()) => removed.push(name),
-            // Another process swept, or the owner's keeper was at work, at the same time.
+            // Another process, or the owner's keeper, has deleted it at the same time.
             Err(_) if !Path::new(NAMESPACES).join(&name).exists() => {}
             Err(error) => return Err(error),
         }

@@ -42,7 +42,8 @@ pub enum SystemError {
     },
 }
 
-/// Runs to the end and hands out its standard output; anything but success is an error.
+/// Runs the command to its end, and returns its standard output; any status but success is an
+/// error.
 pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>, SystemError> {
     let output = command
         .stdin(Stdio::null())
@@ -61,7 +62,7 @@ pub(crate) fn file_error(call: &'static str, path: impl AsRef<Path>) -> impl Fn(
     move |source| SystemError::File { call, path: path.clone(), source }
 }
 
-/// The command as one would type it; nothing here holds blanks, so nothing is quoted.
+/// The command as typed in a shell; no word here has blanks, so none is quoted.
 fn command_line(command: &Command) -> String {
     let words: Vec<OsString> =
         std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_owned).collect();

@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-/// The paths of the programs that a lab is built with.
+/// The paths of `ip` and `tc`.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     pub(crate) ip: PathBuf,

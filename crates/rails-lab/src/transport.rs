@@ -10,24 +10,23 @@ use std::{collections::HashMap, fs, io};
 /// The TCP counts of one end's kernel since the lab was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransportCounters {
-    /// Segments that were sent again (`RetransSegs` of `Tcp` in `/proc/net/snmp`), of every
-    /// connection.
+    /// Retransmitted segments (`RetransSegs` of `Tcp` in `/proc/net/snmp`), of every connection.
     pub retransmitted_segments: u64,
-    /// Subflows of MPTCP that joined a connection besides its first, as the end sees it that asked
-    /// for them (`MPJoinSynAckRx` of `MPTcpExt` in `/proc/net/netstat`); `None` where the
+    /// Subflows of MPTCP that joined a connection, besides the first one, counted at the end that
+    /// requested them (`MPJoinSynAckRx` of `MPTcpExt` in `/proc/net/netstat`); `None` where the
     /// kernel has no MPTCP.
     pub mptcp_joins: Option<u64>,
 }
 
 impl LinkLab {
-    /// Makes this the congestion control of every connection over the links, at both ends, also
-    /// where a socket asks for another: an attribute of the links' routes. (The sysctl of a
-    /// namespace takes only those that the whole machine allows to everyone, and not every
-    /// program has an option for it.) A link that goes down loses it with its route.
+    /// Makes this the congestion control of every connection over the links, at both ends, also if
+    /// a socket requests another: an attribute of the links' routes. (The sysctl of a namespace
+    /// takes only those that the whole machine allows to everyone, and not every program has an
+    /// option for it.) A link that goes down loses it with its route.
     ///
     /// # Errors
     ///
-    /// [`LabError::System`] when `ip` refuses, as where the kernel does not have it.
+    /// [`LabError::System`] when `ip` refuses, for example because the kernel does not have it.
     ///
     /// # References
     ///
@@ -36,7 +35,7 @@ impl LinkLab {
         for (side, link) in Side::BOTH.into_iter().flat_map(|side| (0..self.link_count()).map(move |link| (side, link)))
         {
             let address = self.address(side, link).to_string();
-            // The kernel takes the network from an address with host bits as a mistake.
+            // The kernel refuses a route to an address with host bits.
             let (network, _) = address.rsplit_once('.').expect("links have IPv4 addresses");
             let network = format!("{network}.0/24");
             let route = ["-n", self.side(side).name(), "route", "replace", &network, "dev", self.interface(side, link)];
@@ -87,8 +86,8 @@ impl LinkLab {
         Ok(TransportCounters { retransmitted_segments, mptcp_joins })
     }
 
-    /// Whether a program at one end listens on a TCP port, so that one that says nothing can be
-    /// waited for.
+    /// Whether a program at one end listens on a TCP port, to wait for a program that prints
+    /// nothing.
     ///
     /// # Errors
     ///

@@ -4,15 +4,15 @@ use crate::Side;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// The counts of an emulated link since it was made, each way.
+/// The counts of an emulated link since it was made, by direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmulatedCounters {
     /// The counts of frames that A sends.
     pub from_a: LineCounters,
     /// The counts of frames that B sends.
     pub from_b: LineCounters,
-    /// Whether the link's thread has a real-time class (`CAP_SYS_NICE`). Without it a busy machine
-    /// makes it late.
+    /// Whether the link's thread has a real-time class (`CAP_SYS_NICE`). Without one a busy machine
+    /// delays the thread.
     pub is_realtime: bool,
 }
 
@@ -25,14 +25,14 @@ impl EmulatedCounters {
         }
     }
 
-    /// The frames that either direction lost for no reason the link was given. A measurement over
-    /// an emulated link is void unless this is 0.
+    /// The frames that either direction lost for a reason other than the link's settings. A
+    /// measurement over an emulated link is void unless this is 0.
     pub fn unplanned_drops(&self) -> u64 {
         self.from_a.unplanned_drops() + self.from_b.unplanned_drops()
     }
 }
 
-/// One direction of an emulated link. Frames are counted once: carried, dropped for one reason, or
+/// One direction of an emulated link. Each frame counts once: delivered, dropped for one reason, or
 /// under way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LineCounters {
@@ -40,7 +40,7 @@ pub struct LineCounters {
     pub frames: u64,
     /// Bytes of these frames, Ethernet headers included.
     pub bytes: u64,
-    /// Frames that were accepted and have yet to arrive.
+    /// Frames that were accepted and are still under way.
     pub under_way: u64,
     /// Frames lost by the probability of loss.
     pub lost: u64,
@@ -53,25 +53,25 @@ pub struct LineCounters {
     pub overrun: u64,
     /// Frames that the kernel refused at the other end. Not planned.
     pub refused: u64,
-    /// The most that a frame was delivered after the instant at which it was due. A thread that is
-    /// late also takes frames late, and in one batch frames that came spread out; where this
-    /// comes near the queue's length, the queue may have been full for that reason alone.
+    /// The longest delay of a delivery past its due instant. A late thread also takes frames late,
+    /// and in a burst; if this delay is near the queue's length, the queue may have been full for
+    /// that reason alone.
     pub greatest_lateness: Duration,
 }
 
 impl LineCounters {
-    /// The frames that went for no reason the link was given.
+    /// The frames that went for a reason other than the link's settings.
     pub fn unplanned_drops(&self) -> u64 {
         self.overrun + self.refused
     }
 }
 
-/// Separates the drops of an emulated link's ends while one of them was down from their other
+/// Separates the drops at an emulated link's ends during outages, while an end was down, from other
 /// drops.
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
     is_down: [bool; 2],
-    /// The ends' own counts of drops when the outage began, if there is one.
+    /// The ends' counts of drops when the present outage began, if there is one.
     began: Option<[u64; 2]>,
     before: [u64; 2],
 }
@@ -88,7 +88,7 @@ impl Outages {
         }
     }
 
-    /// The part of `dropped` that the outages account for.
+    /// The part of `dropped` that fell into outages.
     pub(crate) fn dropped(&self, dropped: [u64; 2]) -> [u64; 2] {
         let began = self.began.unwrap_or(dropped);
         [0, 1].map(|end| self.before[end] + dropped[end].saturating_sub(began[end]))

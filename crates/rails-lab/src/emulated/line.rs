@@ -5,7 +5,7 @@ use crate::Side;
 use rand::{Rng, SeedableRng, rngs::ChaCha8Rng};
 use std::time::Duration;
 
-/// Decides about the frames of one direction, in the order in which they come.
+/// Decides the fate of the frames of one direction, in the order of arrival.
 ///
 /// A line holds no frame and reads no clock. Instants are times since the link began, and never go
 /// back.
@@ -14,9 +14,9 @@ pub(crate) struct Line {
     link: EmulatedLink,
     from: Side,
     random: ChaCha8Rng,
-    /// The time at which the last bit that was let in will have left.
+    /// The time at which the last bit that was accepted will have left.
     free: Duration,
-    /// The time at which the last frame that was let in will arrive.
+    /// The time at which the last frame that was accepted will arrive.
     last_arrival: Duration,
 }
 
@@ -37,9 +37,8 @@ impl Line {
         Self { link, from, random, free: Duration::ZERO, last_arrival: Duration::ZERO }
     }
 
-    /// Changes the link. Frames that were let in arrive as they would have; those that follow on an
-    /// emulated link that became shorter do not overtake them. The losses are drawn on from
-    /// where they were, unless the seed is another.
+    /// Changes the link. Accepted frames arrive as before; later ones do not overtake them on a
+    /// link that became shorter. The sequence of losses continues, unless the seed changes.
     pub(crate) fn change(&mut self, link: EmulatedLink) {
         if link.seed != self.link.seed {
             self.random = random(link.seed, self.from);
@@ -48,8 +47,8 @@ impl Line {
     }
 
     pub(crate) fn offer(&mut self, now: Duration, bytes: usize) -> Fate {
-        // One draw for each frame, also for one that is dropped, so that the n-th frame's does not depend
-        // on the queue.
+        // Each frame takes one draw, also a dropped one, so that the n-th frame's draw does not
+        // depend on the queue.
         let is_lost = uniform(self.random.next_u64()) < self.link.loss[self.from as usize];
         let starts = self.free.max(now);
         if starts - now > self.link.longest_wait() {
@@ -71,7 +70,7 @@ fn random(seed: u64, from: Side) -> ChaCha8Rng {
     random
 }
 
-/// The upper 53 bits as a number from 0 to below 1, each as likely as the other.
+/// The upper 53 bits as a uniform number from 0 to below 1.
 fn uniform(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -20,8 +20,8 @@ pub(crate) use thread::Carrier;
 /// A link of a rate, a round-trip time, a queue that ends, and a probability of loss, both ways
 /// alike.
 ///
-/// The kernel's own way to this is netem, which not every kernel has. An emulated link is a thread
-/// that moves Ethernet frames between two TAP devices, one at each end.
+/// The kernel's own means is netem, which not every kernel has. An emulated link is a thread that
+/// moves Ethernet frames between two TAP devices, one at each end.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct EmulatedLink {
     seed: u64,
 }
 
-/// The most that may be ahead of a frame that still gets in.
+/// The limit on the bytes ahead of an accepted frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum Queue {
     Time(Duration),
@@ -62,35 +62,35 @@ impl EmulatedLink {
         Self { bits_per_second: bits, rtt: Duration::ZERO, queue: Queue::Time(DEFAULT_QUEUE), loss: [0.0; 2], seed: 0 }
     }
 
-    /// The time that light takes there and back: each direction delays every frame by half of it,
-    /// besides the time that the frame waits in the queue and takes to be sent at the rate. At
-    /// most 20 s; default 0.
+    /// The round-trip time of the line: each direction delays every frame by half of it, in
+    /// addition to the frame's time in the queue and its transmission time. At most 20 s; default
+    /// 0.
     pub const fn rtt(mut self, rtt: Duration) -> Self {
         self.rtt = rtt;
         self
     }
 
-    /// The longest a frame waits for its turn to be sent; a frame that would wait longer is dropped
-    /// (tail drop). At most 10 s; default 20 ms.
+    /// The longest wait of a frame in the queue; a frame that would wait longer is dropped (tail
+    /// drop). At most 10 s; default 20 ms.
     pub const fn queue(mut self, longest: Duration) -> Self {
         self.queue = Queue::Time(longest);
         self
     }
 
-    /// The queue's limit in bytes that are ahead of a frame, so that it keeps its size at any rate.
+    /// The queue's limit in bytes ahead of a frame, which does not depend on the rate.
     pub const fn queue_bytes(mut self, bytes: u64) -> Self {
         self.queue = Queue::Bytes(bytes);
         self
     }
 
-    /// The probability with which each frame is lost under way, in both directions, independently:
-    /// 0 to 1; default 0.
+    /// The probability that a frame is lost, independently of others, in both directions: 0 to 1;
+    /// default 0.
     pub const fn loss(mut self, probability: f64) -> Self {
         self.loss = [probability; 2];
         self
     }
 
-    /// The probability of loss for the frames that leave one side only.
+    /// The probability of loss for the frames from one side only.
     pub const fn loss_from(mut self, side: Side, probability: f64) -> Self {
         self.loss[side as usize] = probability;
         self
@@ -103,7 +103,7 @@ impl EmulatedLink {
         self
     }
 
-    /// Refuses values that no emulated link can have, with the reason.
+    /// Refuses impossible values, with the reason.
     pub(crate) fn validate(self) -> Result<(), &'static str> {
         let reason = if !(MIN_BITS_PER_SECOND..=MAX_BITS_PER_SECOND).contains(&self.bits_per_second) {
             "the rate is outside 10 kbit/s to 10 Gbit/s"

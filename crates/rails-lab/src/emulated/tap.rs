@@ -3,12 +3,12 @@
 use crate::{LabError, namespace::Namespace};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
-/// Makes a TAP device in a namespace and opens it, not yet up. It is gone when the descriptor is
-/// closed, also by a crash.
+/// Makes a TAP device in a namespace and opens it, not yet up. The device disappears when the
+/// descriptor is closed, also by a crash.
 ///
 /// Offloads stay off, so that a frame is the same as on a cable: at most the MTU long, checksums
-/// complete. A real link would count, lose and delay the same frames; the price is a read and a
-/// write for each.
+/// complete. The link counts, loses and delays the frames that a real one would; the price is a
+/// read and a write for each.
 ///
 /// # References
 ///
@@ -28,7 +28,7 @@ pub(crate) fn open(namespace: &Namespace, interface: &str) -> Result<SyncDevice,
     Ok(tap)
 }
 
-/// The frames that the kernel holds until the link's thread comes: 0.2 s of full frames at 500
+/// The frames that the kernel holds until the link's thread reads them: 0.2 s of full frames at 500
 /// Mbit/s, far more than a window of TCP sends at once there. The default of 1000 overflows when a
 /// sender opens its window after an idle time.
 const QUEUE_FRAMES: u32 = 8192;

@@ -36,7 +36,7 @@ pub(crate) struct Carrier {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The state that the thread shares with its owner. The thread holds it for a turn, never while it
+/// The state that the thread shares with its owner. The thread locks it for a turn, never while it
 /// sleeps.
 #[derive(Debug)]
 struct SharedLink {
@@ -74,7 +74,7 @@ impl Carrier {
         Ok(Self { shared, stop, thread: Some(thread) })
     }
 
-    /// Changes the link from the next frame on, both ways at the same instant.
+    /// Changes both directions of the link at once, from the next frame on.
     pub(crate) fn change(&self, link: EmulatedLink) -> Result<(), Errno> {
         let mut shared = self.alive()?;
         shared.lines.iter_mut().for_each(|line| line.change(link));
@@ -98,10 +98,10 @@ impl Carrier {
 impl Drop for Carrier {
     /// The devices are closed, and therefore gone, when this returns.
     fn drop(&mut self) {
-        // The write cannot fail: the counter is far from full.
+        // The write cannot fail: the eventfd's counter is far from its maximum.
         let _ = self.stop.write(1);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was reported by the thread.
+            // The thread has reported its own panic.
             let _ = thread.join();
         }
     }
@@ -112,20 +112,20 @@ struct Worker {
     taps: [SyncDevice; 2],
     shared: Arc<Mutex<SharedLink>>,
     stop: Arc<EventFd>,
-    /// The frames from A and from B that have yet to arrive, in order.
+    /// The frames from A and from B that are under way, in order.
     flying: [VecDeque<Flying>; 2],
     began: Instant,
     buffer: Box<[u8; LONGEST_FRAME]>,
 }
 
-/// A frame, and when it is due.
+/// A frame, with the instant at which it is due.
 struct Flying {
     due: Duration,
     frame: Box<[u8]>,
 }
 
 impl Worker {
-    /// Runs until the carrier says stop, or a device goes away.
+    /// Runs until the carrier stops it, or a device disappears.
     fn run(&mut self) -> Result<(), Errno> {
         // By default the kernel may let a thread oversleep by 50 us: PR_SET_TIMERSLACK of prctl(2).
         set_timerslack(1)?;
@@ -149,8 +149,8 @@ impl Worker {
         }
     }
 
-    /// Takes the frames that have come and delivers those that are due; says whether both devices
-    /// were found empty.
+    /// Reads the arrived frames and delivers those that are due. Returns whether both devices are
+    /// empty.
     fn turn(&mut self) -> Result<bool, Errno> {
         let shared = self.shared.clone();
         let mut shared = lock(&shared);
@@ -164,8 +164,8 @@ impl Worker {
         Ok(is_drained)
     }
 
-    /// Takes some frames from a side; says whether there were no more. It stops after a batch, so
-    /// that frames that are due do not wait until a sender pauses.
+    /// Reads some frames of a side. Returns whether there were no more. A batch is bounded, so that
+    /// due frames do not wait until a sender pauses.
     fn take(&mut self, from: usize, shared: &mut SharedLink) -> Result<bool, Errno> {
         for _ in 0..BATCH {
             let length = match self.taps[from].recv(&mut self.buffer[..]) {
@@ -214,8 +214,8 @@ impl Worker {
     }
 }
 
-/// Lets the thread run before everything of the ordinary class: a busy machine shall not be part of
-/// the delay. Says whether the kernel allowed it (`CAP_SYS_NICE`).
+/// Gives the thread a real-time class, so that a busy machine does not add to the delay. Returns
+/// whether the kernel allowed it (`CAP_SYS_NICE`).
 fn enter_realtime() -> bool {
     let lowest = ThreadPriority::from_posix(ScheduleParams { sched_priority: 1 });
     let fifo = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo);
@@ -223,8 +223,8 @@ fn enter_realtime() -> bool {
 }
 
 fn lock(shared: &Mutex<SharedLink>) -> MutexGuard<'_, SharedLink> {
-    // Counters and lines are whole between any two statements, so a panic elsewhere leaves nothing half
-    // done.
+    // Counters and lines are consistent between any two statements, so a panic leaves no half-made
+    // change.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -239,5 +239,5 @@ const LONGEST_FRAME: usize = 1 << 16;
 /// 500 Mbit/s the sleep takes it from 80 % to 45 % of a core (measured; 200 us saves little more).
 /// A frame may be that late on an idle machine.
 const REST: Duration = Duration::from_micros(100);
-/// At about 1 us a frame, nothing that is due waits longer than some tens of microseconds for it.
+/// The frames of a batch. At about 1 us each, a due frame waits some tens of microseconds at most.
 const BATCH: usize = 32;

@@ -11,8 +11,8 @@ use std::{fs, io, path::Path, process::Command};
 /// The two NICs of one node with the cable between them, inside a guest.
 ///
 /// The far NIC is in a network namespace of its own, so that traffic between the two addresses
-/// takes the cable. Dropping the cable gives the far NIC back and deletes the namespace, and takes
-/// the near NIC's address away.
+/// takes the cable. Dropping the cable returns the far NIC, deletes the namespace, and removes the
+/// near NIC's address.
 #[derive(Debug)]
 pub struct Cable {
     tools: Tools,
@@ -29,7 +29,7 @@ impl Cable {
     ///
     /// # Errors
     ///
-    /// [`LabError`] where `ip` fails, most likely because the cable is plugged already.
+    /// [`LabError`] if `ip` fails, most likely because the cable is already plugged.
     ///
     /// # Panics
     ///
@@ -54,7 +54,7 @@ impl Cable {
         if is_new {
             tools.ip(["netns", "add", namespace.name()])?;
         }
-        // From here on every way out gives the NICs back.
+        // From here on every return gives the NICs back.
         let cable = Self { tools, node, near, far, namespace, owns_namespace: is_new };
         let (name, ip) = (cable.namespace.name(), &cable.tools);
         ip.ip(["link", "set", &cable.far, "netns", name])?;
@@ -63,7 +63,7 @@ impl Cable {
         ip.ip(["link", "set", &cable.near, "up"])?;
         ip.ip(["-n", name, "address", "add", &format!("{}/24", cable.far_address()), "dev", &cable.far])?;
         ip.ip(["-n", name, "link", "set", &cable.far, "up"])?;
-        // The first packet waits for the neighbour's address, and a link that has just come up may lose it.
+        // The first packet waits for ARP, and a link that has just come up may lose it.
         cable.ping(1)?;
         Ok(cable)
     }
@@ -93,8 +93,8 @@ impl Cable {
         &self.namespace
     }
 
-    /// Sends `count` small packets there and back one after the other, each an interrupt or two at
-    /// both ends.
+    /// Sends `count` small packets to the far NIC and back, one after the other; each raises an
+    /// interrupt or two at both ends.
     ///
     /// # Errors
     ///
@@ -108,9 +108,9 @@ impl Cable {
 
 impl Drop for Cable {
     fn drop(&mut self) {
-        // A namespace lives on while a socket of it does, so the NIC is sent home, to where process 1 is.
-        // Where another cable's drop has done that, or plugging failed half-way, there is nothing
-        // to do, and a drop cannot report.
+        // A namespace outlives its name while a socket is in it, so the NIC is moved back to the
+        // namespace of process 1. The call fails if another cable's drop has done that, or plugging
+        // failed half-way; a drop cannot report errors.
         let _ = self.tools.ip(["-n", self.namespace.name(), "link", "set", &self.far, "netns", "1"]);
         if self.owns_namespace {
             let _ = self.tools.ip(["netns", "del", self.namespace.name()]);

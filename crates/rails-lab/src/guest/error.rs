@@ -8,7 +8,7 @@ use std::{ffi::OsString, fmt, path::PathBuf, time::Duration};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuestError {
-    /// The guest shares its owner's root file system and emulates one architecture only.
+    /// The guest shares its owner's root file system, and emulates x86_64 only.
     #[error("the guest is an x86_64 machine on the root file system of its owner, which is {found}")]
     Architecture {
         /// The owner's architecture.
@@ -25,21 +25,21 @@ pub enum GuestError {
     OutOfRange {
         /// The setting.
         what: &'static str,
-        /// The value as set.
+        /// The value as given.
         value: u64,
         /// The values that are possible.
         range: &'static str,
     },
-    /// A name of an environment variable that no shell takes.
+    /// The name of an environment variable is not valid in a shell.
     #[error("the environment variable {name:?} cannot be passed to the guest")]
     BadVariable {
-        /// The name as set.
+        /// The name as given.
         name: String,
     },
-    /// A path that cannot be the same in the guest.
+    /// A path is relative, and so cannot be the same in the guest.
     #[error("the path {} is not absolute", path.display())]
     RelativePath {
-        /// The path as set.
+        /// The path as given.
         path: PathBuf,
     },
     /// The command has no words, or one with a byte of value zero.
@@ -51,13 +51,13 @@ pub enum GuestError {
     /// Neither the caller nor the environment names a cache folder.
     #[error("no cache folder: neither was one set, nor do XDG_CACHE_HOME or HOME name an absolute path")]
     NoCache,
-    /// No kernel is to be had.
+    /// No kernel is available.
     #[error("no kernel for the guest: {reason}")]
     NoKernel {
-        /// The missing part, and the help.
+        /// The missing part, and a remedy.
         reason: String,
     },
-    /// A program is neither installed nor to be had.
+    /// A program is neither installed nor available as a package.
     #[error("no program {program} for the guest; it is not installed, and its package cannot be fetched")]
     NoProgram {
         /// The program.
@@ -76,7 +76,7 @@ pub enum GuestError {
     /// A program or a file failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The guest did not get as far as starting the command.
+    /// The guest did not start the command.
     #[error("the guest did not come up: {reason}{console}")]
     NotUp {
         /// The failure, as far as it is known.
@@ -84,13 +84,13 @@ pub enum GuestError {
         /// The last lines of the console.
         console: Console,
     },
-    /// The guest's kernel gave up.
+    /// The guest's kernel panicked.
     #[error("the guest's kernel panicked{console}")]
     Panicked {
         /// The lines of the console around the panic.
         console: Console,
     },
-    /// The guest took longer than it was given.
+    /// The guest exceeded its time limit.
     #[error("the guest was ended at its time limit of {limit:?}, {}{console}", if *up { "its command running" } else { "before it came up" })]
     TimedOut {
         /// The limit.
@@ -147,7 +147,7 @@ impl fmt::Display for Console {
     }
 }
 
-/// A kernel's report of a panic, with its registers and its call trace, has about so many.
+/// About the number of lines of a panic report, with registers and call trace.
 const LINES: usize = 40;
 /// The kernel prints the cause of a panic right before it.
 const LINES_BEFORE: usize = 10;

@@ -13,7 +13,7 @@ use std::{
 };
 use tempfile::Builder;
 
-/// The cache's kernel, fetched where it is not there yet.
+/// The cache's kernel, fetched if it is missing.
 pub(crate) fn cached_or_fetched(cache: &Path) -> Result<Kernel, GuestError> {
     let target = cache.join("kernel");
     let cached = || Kernel::cached(&target);
@@ -21,7 +21,7 @@ pub(crate) fn cached_or_fetched(cache: &Path) -> Result<Kernel, GuestError> {
 }
 
 /// A program that the owner has not installed, from Debian's package of the same name: the folder
-/// that the package is unpacked in. The libraries that it takes must be the owner's.
+/// that the package is unpacked in. The owner must have the libraries of the program.
 pub(crate) fn cached_or_fetched_program(cache: &Path, name: &str) -> Result<PathBuf, GuestError> {
     let target = cache.join(format!("program-{name}"));
     let cached = || target.is_dir().then(|| target.clone());
@@ -32,11 +32,11 @@ pub(crate) fn cached_or_fetched_program(cache: &Path, name: &str) -> Result<Path
     })
 }
 
-/// The kernel or package that `cached` finds, or else the one that `put_together` makes.
+/// The kernel or package that `cached` finds, or else a new one by `put_together`.
 ///
 /// The new one is made in a folder of another name, which is renamed when it is complete, under a
-/// lock that the kernel takes away from a process that dies. So two runs fetch it once, and a
-/// half-finished fetch is never taken for complete.
+/// lock that the kernel drops when its process dies. So two runs fetch it once, and a half-finished
+/// fetch never counts as complete.
 fn once<T>(
     cache: &Path,
     target: &Path,
@@ -79,19 +79,19 @@ fn fetch(work: &Path) -> Result<(), GuestError> {
     make(&kernel.join("lib"))?;
     let image = only(&unpacked.join("boot"), |name| name.starts_with("vmlinuz-"))?;
     fs::rename(&image, kernel.join(IMAGE)).map_err(file_error("rename", &image))?;
-    // Debian moved the modules below /usr with its release 13.
+    // Debian 13 has the modules below /usr, earlier releases do not.
     let old = unpacked.join(MODULES);
     let modules = if old.is_dir() { old } else { unpacked.join("usr").join(MODULES) };
     fs::rename(&modules, kernel.join(MODULES)).map_err(file_error("rename", &modules))?;
 
     let release = only(&kernel.join(MODULES), |_| true)?;
     output(tool(Tool::Depmod)?.arg("-b").arg(&kernel).args(release.file_name()))?;
-    // Where kmod was built to look below /usr, it does so under `-d` as well.
+    // A kmod that was built to look below /usr does so under `-d` too.
     let link = kernel.join("usr");
     Ok(std::os::unix::fs::symlink(".", &link).map_err(file_error("symlink", &link))?)
 }
 
-/// The package that Debian's own name for its newest kernel stands for.
+/// The kernel package on which Debian's metapackage depends.
 fn package() -> Result<String, GuestError> {
     let answer = output(Command::new("apt-cache").args(["depends", META])).map_err(no_package)?;
     let answer = String::from_utf8_lossy(&answer).into_owned();
@@ -111,8 +111,8 @@ fn no_package(error: impl std::fmt::Display) -> GuestError {
     GuestError::NoKernel { reason: format!("{error}; {ADVICE}") }
 }
 
-/// Removes what a killed run left; no other run is at work while we hold the lock. A kernel that is
-/// not complete (a part was deleted) is in the way as well.
+/// Removes the leftovers of a killed run; no other run is active while this process holds the lock.
+/// An incomplete kernel (with a part deleted) is removed too.
 fn remove_leftovers(cache: &Path, target: &Path) -> Result<(), GuestError> {
     for entry in fs::read_dir(cache).map_err(file_error("readdir", cache))? {
         let path = entry.map_err(file_error("readdir", cache))?.path();
@@ -124,7 +124,7 @@ fn remove_leftovers(cache: &Path, target: &Path) -> Result<(), GuestError> {
     Ok(())
 }
 
-/// The one entry of this folder with such a name.
+/// The only entry of this folder whose name satisfies `such`.
 fn only(folder: &Path, such: impl Fn(&str) -> bool) -> Result<PathBuf, GuestError> {
     let entries = fs::read_dir(folder).map_err(file_error("readdir", folder))?;
     let mut found = entries.flatten().filter(|entry| such(&entry.file_name().to_string_lossy()));

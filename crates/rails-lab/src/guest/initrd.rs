@@ -19,12 +19,12 @@ pub(crate) struct Job {
     pub(crate) words: Vec<OsString>,
     pub(crate) environment: Vec<(String, OsString)>,
     pub(crate) folder: PathBuf,
-    /// Paths of the owner's that stay visible where a tmpfs covers them.
+    /// Paths of the owner that stay visible below a tmpfs.
     pub(crate) shown: Vec<PathBuf>,
 }
 
 impl Job {
-    /// The script that becomes the command: no shell looks at its words again.
+    /// The script that executes the command, whose words no other shell interprets.
     fn command(&self) -> Vec<u8> {
         let mut script = b"cd ".to_vec();
         script.extend(quoted(self.folder.as_os_str()));
@@ -54,7 +54,7 @@ impl Job {
     }
 }
 
-/// Writes the archive, uncompressed: it is read once, from memory.
+/// Writes the archive, uncompressed because it is read once, from memory.
 pub(crate) fn write(to: impl Write, busybox: &Path, kernel: &Kernel, job: &Job) -> Result<(), GuestError> {
     let mut files = vec![
         ("init".to_owned(), INIT.to_vec()),
@@ -85,8 +85,7 @@ fn archive(mut to: impl Write, files: &[(String, Vec<u8>)]) -> io::Result<()> {
     newc::trailer(to)?.flush()
 }
 
-/// busybox cannot tell a compressed module from a plain one on every kernel, so they are unpacked
-/// here.
+/// busybox does not load compressed modules on every kernel, so they are unpacked here.
 fn uncompressed(module: &Path) -> Result<Vec<u8>, SystemError> {
     let program = match module.extension().and_then(OsStr::to_str) {
         Some("xz") => "xz",
@@ -101,7 +100,7 @@ fn read(path: &Path) -> Result<Vec<u8>, SystemError> {
     fs::read(path).map_err(file_error("read", path))
 }
 
-/// The word as a POSIX shell reads it back, with any bytes in it.
+/// The word, quoted for a POSIX shell; it may have any bytes.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let mut quoted = b"'".to_vec();
     for byte in word.as_bytes() {

@@ -13,19 +13,17 @@ pub fn inside() -> bool {
 ///
 /// # Panics
 ///
-/// When this process does not run [`inside`] a guest, with a sentence that says how to run the
-/// test.
+/// Outside a guest ([`inside`]), with instructions for running the test.
 #[track_caller]
 pub fn require() {
     assert!(inside(), "this test needs the two-socket guest, and this is not it; run: cargo xtask lab");
 }
 
-/// Loads a module of the guest's kernel, with its dependencies; one that is loaded already is left
-/// alone.
+/// Loads a module of the guest's kernel, with its dependencies; a loaded module stays.
 ///
 /// # Errors
 ///
-/// [`GuestError::NoKernel`] outside a guest, [`GuestError::System`] with modprobe's words when it
+/// [`GuestError::NoKernel`] outside a guest, [`GuestError::System`] with modprobe's message if it
 /// fails.
 ///
 /// # Privileges
@@ -42,11 +40,11 @@ pub fn load_module(name: &str) -> Result<(), GuestError> {
     Ok(output(Command::new(modprobe).arg("-d").arg(base).arg(name)).map(drop)?)
 }
 
-/// Has the kernel drop its cached pages of files that are on disk, so that their memory is free.
+/// Makes the kernel drop its clean cached pages, so that their memory is free.
 ///
 /// # Errors
 ///
-/// [`GuestError::System`] where the file of the kernel cannot be written.
+/// [`GuestError::System`] if the file `drop_caches` cannot be written.
 ///
 /// # Privileges
 ///

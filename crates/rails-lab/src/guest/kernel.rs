@@ -16,7 +16,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Takes a kernel that was named, after a look at whether it is one.
+    /// The kernel that the caller named, after a check of its files.
     pub(crate) fn named(image: &Path, modules: &Path) -> Result<Self, GuestError> {
         let kernel = Self { image: image.to_owned(), modules: modules.to_owned() };
         let reason = if !image.is_file() {
@@ -31,14 +31,14 @@ impl Kernel {
         Err(GuestError::NoKernel { reason })
     }
 
-    /// The kernel in this folder of the cache, which is there as a whole or not at all.
+    /// The kernel in this folder of the cache; `None` unless it is complete.
     pub(crate) fn cached(folder: &Path) -> Option<Self> {
         let mut releases = fs::read_dir(folder.join(MODULES)).ok()?;
         let modules = releases.next()?.ok()?.path();
         Self::named(&folder.join(IMAGE), &modules).ok()
     }
 
-    /// The folder to name to `modprobe -d`, which looks into `lib/modules/RELEASE` below it.
+    /// The folder for `modprobe -d`, which looks into `lib/modules/RELEASE` below it.
     pub(crate) fn base(&self) -> Option<&Path> {
         let parent = self.modules.parent()?;
         parent.ends_with(MODULES).then(|| parent.parent()?.parent()).flatten()

@@ -71,7 +71,7 @@ pub(crate) fn arguments(name: &str, size: Size, files: &Files<'_>) -> Vec<OsStri
     }
 
     line.add("-kernel", files.kernel).add("-initrd", &files.initrd);
-    // A panic restarts at once, and a restart ends the emulator. Mitigations cost time and guard
+    // A panic reboots at once, and a reboot ends the emulator. Mitigations cost time and protect
     // nothing here.
     line.add("-append", "console=ttyS0 quiet panic=-1 mitigations=off");
     line.0
@@ -92,7 +92,7 @@ fn file(id: &str, path: &Path) -> OsString {
     of_file("file", &format!("id={id}"), "path", path)
 }
 
-/// A device that is a file. A comma in a value is doubled (qemu(1), "-object").
+/// A device backed by a file. A comma in a value is doubled (qemu(1), "-object").
 fn of_file(driver: &str, name: &str, key: &str, path: &Path) -> OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut value = format!("{driver},{name},{key}=").into_bytes();
@@ -102,8 +102,7 @@ fn of_file(driver: &str, name: &str, key: &str, path: &Path) -> OsString {
     OsString::from_vec(value)
 }
 
-/// A NIC's node and the cable it is plugged to; its place in [`NICS`] is the last byte of its
-/// address, from 1.
+/// A NIC's node and cable; its index in [`NICS`], from 1, is the last byte of its hardware address.
 #[derive(Debug, Clone, Copy)]
 struct Nic {
     node: u32,

@@ -73,7 +73,7 @@ pub struct Guest {
     size: Size,
     time_limit: Duration,
     cache: PathBuf,
-    /// The image and the modules' folder, where they were named.
+    /// The image and the modules' folder, if the caller named them.
     kernel: Option<(PathBuf, PathBuf)>,
     environment: Vec<(String, OsString)>,
     folder: PathBuf,
@@ -82,7 +82,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A machine with two cores and 1 GiB on each node, unless the caller sets others.
+    /// A builder of a machine, by default with two cores and 1 GiB on each node.
     pub fn builder() -> GuestBuilder {
         GuestBuilder::default()
     }
@@ -104,10 +104,10 @@ impl Guest {
         if missing.is_empty() { Ok(()) } else { Err(GuestError::Missing { missing }) }
     }
 
-    /// Checks, and fetches the kernel into the cache where it is not there yet (Debian's, about 70
-    /// MB, 400 MB on disk), and [programs](GuestBuilder::program) likewise.
+    /// Checks, and fetches the kernel into the cache if it is missing (Debian's, about 70 MB, 400
+    /// MB on disk), and [programs](GuestBuilder::program) likewise.
     ///
-    /// [`Guest::run`] does so by itself; done before, it tells a guest that cannot be had from one
+    /// [`Guest::run`] does so too; a separate call separates a guest that is unavailable from one
     /// that fails.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl Guest {
         }
     }
 
-    /// The folders of the packages whose programs the owner has not installed.
+    /// The folders of fetched packages, for programs that the owner has not installed.
     fn borrowed_programs(&self) -> Result<Vec<PathBuf>, GuestError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let missing = self.programs.iter().filter(|name| !crate::tool::is_installed(name, &path));
@@ -162,7 +162,8 @@ impl Guest {
         shown.extend_from_slice(borrowed);
         shown.extend(kernel.base().map(Path::to_owned));
         shown.extend(program.is_absolute().then(|| program.to_owned()));
-        // A path below another is there with it; mounting it again would fail on a read-only file system.
+        // A path below another is visible with it; mounting it again would fail on a read-only file
+        // system.
         let all = shown.clone();
         shown.retain(|path| !all.iter().any(|above| path != above && path.starts_with(above)));
         shown.sort();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// modules.dep(5)
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    /// Modules by name; the file and the files it needs are relative to the folder of the two.
+    /// Modules by name; paths are relative to the folder of the two files.
     loadable: BTreeMap<String, Module>,
     builtin: BTreeSet<String>,
 }
@@ -21,7 +21,7 @@ struct Module {
 }
 
 impl Modules {
-    /// Lines that are not `FILE: FILE...` are passed over.
+    /// Lines that are not `FILE: FILE...` are ignored.
     pub(crate) fn parse(dep: &str, builtin: &str) -> Self {
         let entry = |line: &str| {
             let (file, needs) = line.split_once(':')?;
@@ -34,10 +34,10 @@ impl Modules {
         }
     }
 
-    /// The files to load for these modules, each after all that it needs and none twice. A module
-    /// that is built in needs no file.
+    /// The files to load for these modules, each once, after the files that it depends on. A
+    /// built-in module needs no file.
     ///
-    /// The error is the module that the kernel has in neither way.
+    /// The error is a module that the kernel does not have.
     pub(crate) fn load_order<'a>(&'a self, wanted: &[&str]) -> Result<Vec<&'a str>, String> {
         let mut order = Vec::new();
         let mut seen = BTreeSet::new();
@@ -60,7 +60,8 @@ impl Modules {
     }
 }
 
-/// `kernel/net/9p/9pnet-virtio.ko.xz` is `9pnet_virtio`: to the kernel, both strokes are one.
+/// `kernel/net/9p/9pnet-virtio.ko.xz` is `9pnet_virtio`: the kernel does not distinguish hyphen and
+/// underscore.
 fn name(file: &str) -> String {
     let base = file.rsplit('/').next().unwrap_or(file);
     base.split(".ko").next().unwrap_or(base).replace('-', "_")

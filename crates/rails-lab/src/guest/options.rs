@@ -33,7 +33,7 @@ impl Default for GuestBuilder {
 }
 
 impl GuestBuilder {
-    /// The cores of each of the two nodes, 1 to 32. Default: 2. Each costs the owner a thread.
+    /// The cores of each of the two nodes, 1 to 32. Default: 2. Each core costs the owner a thread.
     pub fn cores_per_node(mut self, cores: u32) -> Self {
         self.size.cores_per_node = cores;
         self
@@ -53,9 +53,8 @@ impl GuestBuilder {
         self
     }
 
-    /// The folder where the kernel is kept, as an absolute path. Default: `rails-lab` in the user's
-    /// cache folder, which is `$XDG_CACHE_HOME` or `~/.cache` (XDG Base Directory
-    /// Specification).
+    /// The folder that caches the kernel, as an absolute path. Default: `rails-lab` in the user's
+    /// cache folder, which is `$XDG_CACHE_HOME` or `~/.cache` (XDG Base Directory Specification).
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cache = Some(folder.into());
         self
@@ -81,17 +80,16 @@ impl GuestBuilder {
         self
     }
 
-    /// Keeps an absolute path of the owner's visible should it lie below `/tmp` or `/run`, which
-    /// are empty in the guest. Default: the working directory, the kernel's modules, and the
-    /// command's program.
+    /// Keeps an absolute path of the owner visible, also below `/tmp` or `/run`, which are empty in
+    /// the guest. Default: the working directory, the kernel's modules, and the command's program.
     pub fn show(mut self, path: impl Into<PathBuf>) -> Self {
         self.shown.push(path.into());
         self
     }
 
-    /// Puts a program on the guest's `PATH`, by a name that is its Debian package's too. Where the
-    /// owner has not installed it, the package is fetched into the cache and unpacked there;
-    /// nothing is installed at the owner. Default: none.
+    /// Puts a program on the guest's `PATH`, by its name, which its Debian package must share. If
+    /// the owner has not installed it, the package is fetched into the cache and unpacked there;
+    /// the owner's system does not change. Default: none.
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.programs.push(name.into());
         self
@@ -137,7 +135,7 @@ impl GuestBuilder {
     }
 }
 
-/// A name as the shell's grammar has it (POSIX, Shell Command Language, 2.10.2 rule 7).
+/// Whether the name is one by the shell's grammar (POSIX, Shell Command Language, 2.10.2 rule 7).
 fn is_variable(name: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     name.bytes().next().is_some_and(letter) && name.bytes().all(|byte| letter(byte) || byte.is_ascii_digit())

@@ -9,7 +9,7 @@ use std::{
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-/// A program that a keeper runs, and kills when its owner says so, drops this, or dies.
+/// A program that a keeper runs, and kills when the owner ends it, drops this value, or dies.
 ///
 /// The keeper is a shell that waits on a pipe whose other end only the owner holds, so the kernel
 /// itself reports the owner's end. The shell is the program's parent, so its signal hits no other
@@ -39,7 +39,7 @@ impl Kept {
         Ok(Self { keeper })
     }
 
-    /// The program's output; it ends when the program does. To be taken once.
+    /// The program's output, which ends with the program. Can be taken once.
     pub(crate) fn output(&mut self) -> ChildStdout {
         self.keeper.stdout.take().expect("the output is taken once")
     }
@@ -47,7 +47,7 @@ impl Kept {
     /// Ends the program, if it has not ended by itself, and waits for it.
     pub(crate) fn end(&mut self) -> io::Result<ExitStatus> {
         if let Some(mut pipe) = self.keeper.stdin.take() {
-            // The write fails only when the keeper is gone already.
+            // The write fails only if the keeper has ended.
             let _ = pipe.write_all(b"end\n");
         }
         self.keeper.wait()
@@ -60,8 +60,8 @@ impl Drop for Kept {
     }
 }
 
-/// `read` succeeds on a line and fails at the end of the pipe. The keeper lets go of the output, so
-/// that the owner sees its end when the program ends.
+/// `read` succeeds on a line and fails at the end of the pipe. The keeper closes its copy of the
+/// output, so that the owner sees its end when the program ends.
 const SCRIPT: &str = r#"
 scratch=$1; shift
 "$@" </dev/null &

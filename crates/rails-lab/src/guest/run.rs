@@ -1,4 +1,4 @@
-//! One boot, from the files it takes to how it ended.
+//! One boot, from its files to its outcome.
 
 use super::{
     Guest, GuestError,
@@ -79,7 +79,7 @@ pub(crate) fn run(
         .map_err(|source| SystemError::Spawn { command: qemu.display().to_string(), source })?;
     let lines = read_lines(kept.output())?;
     let in_time = pass_on(&lines, deadline, &mut sink);
-    // The reader's remaining lines are of no use; it ends with the emulator.
+    // Dropping the receiver discards further lines; the reader ends with the emulator.
     drop(lines);
     let ended = kept.end().map_err(file_error("wait", &qemu))?;
 
@@ -112,7 +112,7 @@ fn job(guest: &Guest, kernel: &Kernel, words: Vec<OsString>) -> Result<Job, Gues
     })
 }
 
-/// The folders of programs: the owner's, and those that were fetched for the guest.
+/// The guest's `PATH`: the owner's folders of programs, and those of fetched packages.
 fn path(borrowed: &[PathBuf]) -> OsString {
     let mut path = OsString::from(PATH);
     for folder in borrowed.iter().flat_map(|package| ["usr/sbin", "usr/bin"].map(|folder| package.join(folder))) {
@@ -122,7 +122,7 @@ fn path(borrowed: &[PathBuf]) -> OsString {
     path
 }
 
-/// Reads on a thread of its own, so that the owner can stop waiting.
+/// Reads the output on a thread of its own, so that the owner can stop waiting.
 fn read_lines(output: ChildStdout) -> Result<Receiver<Vec<u8>>, GuestError> {
     let (sender, receiver) = sync_channel(LINES_AHEAD);
     let mut output = BufReader::new(output);
@@ -140,7 +140,7 @@ fn read_lines(output: ChildStdout) -> Result<Receiver<Vec<u8>>, GuestError> {
     Ok(receiver)
 }
 
-/// Hands out lines until there are no more, or time is up, which is `false`.
+/// Passes lines to the sink until there are no more. Returns `false` if the deadline passed first.
 fn pass_on(lines: &Receiver<Vec<u8>>, deadline: Instant, sink: &mut impl FnMut(&[u8])) -> bool {
     loop {
         match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -151,8 +151,7 @@ fn pass_on(lines: &Receiver<Vec<u8>>, deadline: Instant, sink: &mut impl FnMut(&
     }
 }
 
-/// The verdict by all that is known. A status that was reported counts, however the machine ended
-/// after it.
+/// The outcome of the boot. A reported exit status counts, also if the machine failed afterwards.
 fn verdict(
     progress: Progress,
     limit: Option<Duration>,
@@ -175,7 +174,7 @@ fn verdict(
     }
 }
 
-/// Tells the boots of one owner apart, in the emulator's name.
+/// Numbers the boots of one owner, for the emulator's name.
 static BOOTS: AtomicU32 = AtomicU32::new(0);
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const HOME: &str = "/run/rails-guest/home";
@@ -184,7 +183,7 @@ const DISK_BYTES: u64 = 16 << 20;
 /// The line that the kernel's panic() prints (kernel/panic.c).
 const PANIC: &str = "Kernel panic - not syncing";
 const LONGEST_LINE: u64 = 65_536;
-/// The guest waits for its owner when so many lines were not taken.
+/// The lines that are buffered before the guest waits for its owner.
 const LINES_AHEAD: usize = 256;
 
 #[cfg(test)]

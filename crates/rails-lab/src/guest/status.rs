@@ -1,9 +1,9 @@
 //! The guest's reports on its status port.
 
-/// The guest's progress, as its last line says.
+/// The guest's progress, by the last line on its status port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The guest has said nothing.
+    /// The guest has reported no status.
     Silent,
     /// The guest could not be set up; this step failed.
     Failed(String),
@@ -14,8 +14,8 @@ pub(crate) enum Progress {
 }
 
 impl Progress {
-    /// Reads the port's lines `failed WHAT`, `up` and `exit STATUS`. The last of them that is
-    /// complete and understood counts; a line that was cut off, or is none of these, does not.
+    /// Reads the port's lines `failed WHAT`, `up` and `exit STATUS`. The last complete line of
+    /// these forms counts; others are ignored.
     pub(crate) fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let complete = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));

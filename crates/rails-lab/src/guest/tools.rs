@@ -12,9 +12,9 @@ use std::{
 pub enum Tool {
     /// The emulator.
     Qemu,
-    /// The guest's first program, which must need no library: nothing else is there yet.
+    /// The guest's first program, statically linked: there are no libraries yet.
     StaticBusybox,
-    /// Writes down which kernel module needs which.
+    /// Records the dependencies of kernel modules.
     Depmod,
     /// Loads kernel modules.
     Modprobe,
@@ -25,9 +25,9 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// Programs that every guest takes.
+    /// Programs that every guest needs.
     pub const ALWAYS: [Self; 4] = [Self::Qemu, Self::StaticBusybox, Self::Depmod, Self::Modprobe];
-    /// Programs that fetch a kernel, where none was named and none lies in the cache.
+    /// Programs that fetch a kernel, if none was named and none is cached.
     pub const TO_FETCH: [Self; 2] = [Self::Apt, Self::Dpkg];
 
     /// The program's file, along `PATH` and where distributions keep programs for root.
@@ -66,8 +66,7 @@ fn is_static(file: &Path) -> bool {
     fs::read(file).is_ok_and(|bytes| names_an_interpreter(&bytes) == Some(false))
 }
 
-/// Whether a 64-bit little-endian ELF file asks for a dynamic loader; `None` where it is no such
-/// file.
+/// Whether a 64-bit little-endian ELF file requests a dynamic loader; `None` for other files.
 ///
 /// # References
 ///

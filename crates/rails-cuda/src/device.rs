@@ -24,7 +24,7 @@ pub fn device_names() -> Result<Vec<String>, CudaError> {
     (0..driver.device_count()?).map(|ordinal| driver.device_name(ordinal)).collect()
 }
 
-/// The choices for a device.
+/// The options of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaOptions {
     frame_bytes: usize,
@@ -33,8 +33,7 @@ pub struct CudaOptions {
 }
 
 impl CudaOptions {
-    /// Options for frames of at most that many bytes. A longer one is an error when it is
-    /// submitted.
+    /// Options for frames of at most `frame_bytes` bytes. Submitting a longer frame is an error.
     pub fn new(frame_bytes: usize) -> Self {
         Self { frame_bytes, ordinal: 0, depth: DEPTH }
     }
@@ -46,16 +45,16 @@ impl CudaOptions {
         self
     }
 
-    /// The most frames under way at a time. By default 3: one on its way to the device, one there,
-    /// and one on its way back. Each takes the bytes of the longest frame twice, as page-locked
-    /// memory of the host and on the device.
+    /// The number of frames under way at a time. By default 3: one on its way to the device, one
+    /// there, and one on its way back. Each takes the bytes of the longest frame twice: page-locked
+    /// on the host, and on the device.
     pub fn depth(mut self, depth: NonZeroUsize) -> Self {
         self.depth = depth;
         self
     }
 }
 
-/// A GPU that swaps red and blue of the pixels of frames, as
+/// A GPU that swaps the red and the blue of the pixels of frames, as
 /// [`swap_red_and_blue`](rails_multirail::pipeline::device::swap_red_and_blue) does on the host:
 /// bytes behind the last whole pixel stay as they are.
 ///
@@ -63,16 +62,16 @@ impl CudaOptions {
 /// kernel changes it on the device, and a copy engine brings it back; each frame under way has a
 /// stream of its own, so that one frame's copies go on beside another one's computation. The thread
 /// of the stage makes two copies of each frame, to and from the page-locked memory, and is free for
-/// the rest of the time. Another thread of the name `rails-cuda` sleeps until a frame is done, and
+/// the rest of the time. Another thread, named `rails-cuda`, sleeps until a frame is done, and
 /// wakes the task.
 ///
-/// Make it on the thread of its stage: its page-locked memory lies on that thread's node
-/// ([`staging_residency`](Self::staging_residency) reads it back), and the thread that waits has
-/// the same CPUs. Making it takes as long as the driver needs to set the device up, often a good
-/// part of a second, and blocks meanwhile.
+/// Make the device on the thread of its stage: the page-locked memory lies on that thread's node
+/// ([`staging_residency`](Self::staging_residency) reads it back), and the waiting thread has the
+/// same CPUs. [`new`](Self::new) blocks while the driver sets the device up, often a good part of a
+/// second.
 ///
-/// After an error of the driver it takes no further frame ([`CudaError::Broken`]). Dropping it
-/// waits until the device has done with the frames under way.
+/// After an error of the driver the device accepts no further frame ([`CudaError::Broken`]).
+/// Dropping the value waits until the frames under way are done.
 #[derive(Debug)]
 pub struct CudaDevice<B> {
     ring: Ring<B, Slot>,
@@ -84,11 +83,11 @@ impl<B> CudaDevice<B> {
     /// Sets the device up, with its memory.
     ///
     /// # Privileges
-    /// None but access to the device's files (`/dev/nvidia*`).
+    /// Access to the device's files (`/dev/nvidia*`).
     ///
     /// # Errors
-    /// Any but those of frames: [`CudaError::NoDriver`] on a machine without one. After an error
-    /// nothing is left.
+    /// All variants but those about frames: [`CudaError::NoDriver`] on a machine without a driver.
+    /// After an error no resource is left.
     pub fn new(options: &CudaOptions) -> Result<Self, CudaError> {
         Self::of(CudaDriver::load()?, options)
     }
@@ -137,8 +136,8 @@ impl<B: AsMut<[u8]>> FrameDevice<B> for CudaDevice<B> {
     }
 }
 
-/// Buffers on the node of this thread, which makes their pages here: each of whole pages, since
-/// pages are locked.
+/// Buffers on the node of this thread, which touches their pages first. Each has whole pages,
+/// because pages are locked.
 fn staging(frame_bytes: usize, depth: usize) -> Result<BufferPool, CudaError> {
     let whole_pages = frame_bytes.checked_next_multiple_of(LARGEST_PAGE).unwrap_or(usize::MAX);
     let options = BufferOptions::new().policy(MemoryPolicy::Local);
@@ -151,8 +150,7 @@ fn staging(frame_bytes: usize, depth: usize) -> Result<BufferPool, CudaError> {
 
 /// Frames under way at a time.
 const DEPTH: NonZeroUsize = NonZeroUsize::new(3).expect("it is not 0");
-/// The largest base page of the kernel's (aarch64 has 4, 16 or 64 KiB), of which every other one is
-/// a part.
+/// The largest base page of any kernel (aarch64 has 4, 16 or 64 KiB), a multiple of the others.
 const LARGEST_PAGE: usize = 64 << 10;
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use rails_bind::memory::MemoryError;
 use std::{error::Error, fmt, io};
 
-/// A device that could not be made, or a frame that it did not change.
+/// The error of making a device, or of a frame.
 ///
 /// The answer of the driver or of the operating system is the [`source`](Error::source), if there
 /// is one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {
-    /// There is no driver on this machine, or it is of another architecture.
+    /// This machine has no driver, or one of another architecture.
     #[error(
         "no CUDA driver: libcuda.so.1 cannot be loaded; install NVIDIA's driver, or have the container given the GPU \
          (docker run --gpus all)"
@@ -32,7 +32,7 @@ pub enum CudaError {
     /// The driver has no device of this number.
     #[error("no CUDA device {ordinal}: the driver has {count}, numbered from 0")]
     NoDevice {
-        /// The number that was asked for.
+        /// The requested number.
         ordinal: u32,
         /// The number of devices.
         count: u32,
@@ -43,7 +43,7 @@ pub enum CudaError {
     Call {
         /// The function of the driver.
         call: &'static str,
-        /// The device, memory or frame that it was about.
+        /// The device, memory or frame of the call.
         subject: String,
         /// The driver's answer.
         source: CudaStatus,
@@ -54,13 +54,13 @@ pub enum CudaError {
     Kernel {
         /// The device.
         ordinal: u32,
-        /// The messages of the driver's compiler; empty where it said nothing.
+        /// The messages of the driver's compiler; empty if it printed none.
         log: String,
         /// The driver's answer.
         source: CudaStatus,
     },
 
-    /// There is no memory on the host to stage the frames.
+    /// The host has no memory to stage the frames.
     #[error("no staging memory for {depth} frames of {frame_bytes} bytes")]
     Staging {
         /// Frames under way at a time.
@@ -78,26 +78,26 @@ pub enum CudaError {
         source: io::Error,
     },
 
-    /// A frame is longer than the device was made for. The device takes further frames.
+    /// A frame is longer than the device was made for. The device accepts further frames.
     #[error("a frame has {frame_bytes} bytes, and the device was made for {longest} at most")]
     FrameTooLong {
         /// The length of the frame.
         frame_bytes: usize,
-        /// The longest that the device takes.
+        /// The length of the longest frame.
         longest: usize,
     },
 
-    /// A frame gave other bytes when it came back from the device than when it went there.
+    /// The slice of a frame's bytes has another length after the device's work than before.
     #[error("a frame had {submitted} bytes when it was submitted, and has {now} now")]
     FrameChanged {
-        /// The length when it went.
+        /// The length at submission.
         submitted: usize,
-        /// The length when it came back.
+        /// The length afterwards.
         now: usize,
     },
 
-    /// As many frames as the device takes are under way. The device takes further ones when they
-    /// have come back.
+    /// The maximum number of frames is under way. The device accepts further ones when some are
+    /// done.
     #[error("{depth} frames are under way, and the device takes no more at a time")]
     Full {
         /// Frames under way at a time.
@@ -117,7 +117,7 @@ pub struct CudaStatus {
     /// The code's name, such as `CUDA_ERROR_OUT_OF_MEMORY`; `None` for a code that the driver does
     /// not know.
     pub name: Option<String>,
-    /// The code's description, likewise.
+    /// The code's description; `None` for a code that the driver does not know.
     pub text: Option<String>,
 }
 

@@ -19,15 +19,15 @@
 //! ```
 //!
 //! # Without a GPU
-//! Nothing of CUDA is needed to build: the driver, `libcuda.so.1` of CUDA 11.0 (release 450) or
-//! newer, is loaded when a device is made, and its absence is [`CudaError::NoDriver`]. The driver
-//! compiles the kernel for the device that is there.
+//! Building needs nothing of CUDA: the driver, `libcuda.so.1` of CUDA 11.0 (release 450) or newer,
+//! is loaded when a device is made, and its absence is [`CudaError::NoDriver`]. The driver compiles
+//! the kernel for the device that is there.
 //!
 //! # Memory
 //! Frames go through page-locked memory of the device's own, at the price of two copies by the CPU.
 //! Locking the pages of the frames themselves would save the copies; but a frame is any
-//! `AsMut<[u8]>`, and the device would not hear when its memory goes, which must not happen while
-//! its pages are locked.
+//! `AsMut<[u8]>`, and the device would not notice when its memory is freed, which must not happen
+//! while its pages are locked.
 
 mod device;
 mod error;

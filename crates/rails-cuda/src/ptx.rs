@@ -1,8 +1,8 @@
-//! The kernel's text, run by an interpreter of the instructions in it: what can be known of it
-//! without a GPU.
+//! The kernel's text, run by an interpreter of the instructions in it: a test of the kernel without
+//! a GPU.
 //!
-//! The interpreter does as the PTX ISA says, and accepts nothing that the kernel does not use. It
-//! is no assembler: the driver's may refuse what this takes.
+//! The interpreter follows the PTX ISA, and accepts only the instructions that the kernel uses. The
+//! driver's assembler may refuse a text that this one accepts.
 
 use proptest::prelude::*;
 use rails_multirail::pipeline::device::swap_red_and_blue;

@@ -1,5 +1,4 @@
-//! The slots of a device in turn: the frame in each, the thread that waits for them, and the order
-//! of it all.
+//! The slots of a device in turn: their frames, the thread that waits for them, and the order.
 //!
 //! The ring knows nothing of CUDA, and its tests have a fake device. A thread waits for the device,
 //! rather than a function that the driver calls (`cuLaunchHostFunc`): the driver does not call it
@@ -19,15 +18,15 @@ use tokio::sync::mpsc as results;
 
 /// A place for one frame at a time, at the host and on the device.
 pub(crate) trait Slot {
-    /// The memory at the host. It is asked for while the slot is idle: at first, and after it has
+    /// The memory at the host. Called only while the slot is idle: at first, and after it has
     /// settled.
     fn staging(&mut self) -> &mut [u8];
 
-    /// Has the device take that many bytes, whole pixels, from the memory at the host, change them,
-    /// and bring them back. Returns at once.
+    /// Starts the device's work: it copies that many bytes, whole pixels, from the memory at the
+    /// host, changes them, and copies them back. Returns at once.
     fn begin(&mut self, bytes: usize) -> Result<(), CudaError>;
 
-    /// Takes the memory at the host back. Called after a wait for the slot was over.
+    /// Takes the memory at the host back. Called after the wait for the slot.
     fn settle(&mut self) -> Result<(), CudaError>;
 }
 
@@ -37,16 +36,16 @@ pub(crate) struct Ring<B, S> {
     slots: Vec<S>,
     /// The bytes of the longest frame.
     longest: usize,
-    /// The frames under way, the oldest first, with the length that each had.
+    /// The frames under way, the oldest first, with their lengths at submission.
     frames: VecDeque<(B, usize)>,
     /// The slot of the oldest frame; the later ones are in those after it.
     oldest: usize,
-    /// Gives the thread the slots to wait for; `None` from the beginning of the end on.
+    /// Sends the thread the slots to wait for; `None` once the ring is being dropped.
     begun: Option<SyncSender<usize>>,
     /// The results of those waits, in the same order.
     over: results::Receiver<Result<(), CudaError>>,
     waiter: Option<JoinHandle<()>>,
-    /// After an error of the device it is unknown which memory it uses.
+    /// Whether the device has failed, after which it is unknown which memory it uses.
     is_broken: bool,
 }
 
@@ -60,7 +59,7 @@ impl<B, S> Ring<B, S> {
         mut wait: impl FnMut(usize) -> Result<(), CudaError> + Send + 'static,
     ) -> io::Result<Self> {
         let depth = slots.len();
-        // Both have room for every frame under way, so that neither end ever waits for it.
+        // Both channels have room for every frame under way, so that no sender waits.
         let (begun, beginnings) = mpsc::sync_channel(depth);
         let (results, over) = results::channel(depth);
         let waiter = thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
@@ -75,14 +74,14 @@ impl<B, S> Ring<B, S> {
         Ok(Self { slots, longest, frames, oldest: 0, begun: Some(begun), over, waiter: Some(waiter), is_broken: false })
     }
 
-    /// The most frames that can be under way.
+    /// The number of frames that can be under way.
     pub(crate) fn depth(&self) -> NonZeroUsize {
         NonZeroUsize::new(self.slots.len()).expect("a ring has a slot")
     }
 }
 
 impl<B: AsMut<[u8]>, S: Slot> Ring<B, S> {
-    /// Begins with a frame. An error drops it.
+    /// Submits a frame. An error drops it.
     pub(crate) fn submit(&mut self, mut frame: B) -> Result<(), CudaError> {
         let depth = self.slots.len();
         if self.is_broken {
@@ -110,8 +109,8 @@ impl<B: AsMut<[u8]>, S: Slot> Ring<B, S> {
         Ok(())
     }
 
-    /// The oldest frame once the device has done with it. An error drops it. Without a frame under
-    /// way it is pending.
+    /// The oldest frame, once the device is done with it. An error drops it. Pending without a
+    /// frame under way.
     pub(crate) fn poll_done(&mut self, context: &mut Context<'_>) -> Poll<Result<B, CudaError>> {
         let result = ready!(self.over.poll_recv(context)).expect("the thread waits as long as this exists");
         let (frame, frame_bytes) = self.frames.pop_front().expect("each result is that of a frame");
@@ -124,13 +123,14 @@ impl<B: AsMut<[u8]>, S: Slot> Ring<B, S> {
 }
 
 impl<B, S> Drop for Ring<B, S> {
-    /// Waits until the device has done with every frame; the slots are dropped after that.
+    /// Waits until the device is done with every frame; the slots are dropped after that.
     fn drop(&mut self) {
         self.begun = None;
         // A waker may drop a task on the waiting thread, and the ring with it. Slots wait by themselves
         // then.
         if let Some(waiter) = self.waiter.take().filter(|waiter| waiter.thread().id() != thread::current().id()) {
-            // The thread ends when it has waited for each slot that was begun. Its panic was printed.
+            // The thread ends when it has waited for each slot at work. A panic of the thread was
+            // printed.
             let _ = waiter.join();
         }
     }
@@ -147,7 +147,7 @@ fn filled<B: AsMut<[u8]>>(mut frame: B, submitted: usize, staging: &[u8]) -> Res
     Ok(frame)
 }
 
-/// The bytes of the whole pixels in so many bytes; those behind them stay as they are.
+/// The bytes of the whole pixels in `bytes`; a rest stays as it is.
 fn whole_pixels(bytes: usize) -> usize {
     bytes - bytes % PIXEL_BYTES
 }

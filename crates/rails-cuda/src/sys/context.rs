@@ -13,7 +13,7 @@ use super::driver::{CUcontext, CUdevice, CudaDriver};
 use crate::CudaError;
 use std::{ptr, sync::Arc};
 
-/// A device's primary context, which all of the process share.
+/// A device's primary context, which all code of the process shares.
 #[derive(Debug)]
 pub(crate) struct Context {
     driver: &'static CudaDriver,
@@ -43,8 +43,8 @@ impl Context {
         self.ordinal
     }
 
-    /// Has this context be the calling thread's current one during `calls`. The thread then has its
-    /// former one again, so that other users of CUDA on it see no change.
+    /// Makes this context the calling thread's current one during `calls`. Afterwards the thread
+    /// has its former one again, so that other users of CUDA see no change.
     pub(super) fn run<R>(
         &self,
         calls: impl FnOnce(&'static CudaDriver) -> Result<R, CudaError>,

@@ -1,4 +1,4 @@
-//! The functions of CUDA's driver, loaded from `libcuda.so.1` where it is.
+//! The functions of CUDA's driver, loaded from `libcuda.so.1` if it exists.
 //!
 //! The declarations are here rather than in a crate: a Rust `enum` for the driver's codes, which
 //! generated ones have, is undefined behaviour when a newer driver answers with a code that is not
@@ -102,7 +102,7 @@ macro_rules! table {
         /// The driver's functions.
         pub(crate) struct CudaDriver {
             $(pub(super) $name: unsafe extern "C" fn($($kind),*) -> CUresult,)*
-            /// Keeps the functions where they are.
+            /// Keeps the library loaded.
             pub(super) _library: Library,
         }
 

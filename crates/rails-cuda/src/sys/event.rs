@@ -27,7 +27,7 @@ unsafe impl Sync for Event {}
 
 impl Event {
     pub(super) fn new(context: &Arc<Context>) -> Result<Self, CudaError> {
-        // A thread that waits sleeps, rather than spins; no caller asks for times.
+        // A waiting thread sleeps rather than spins; no caller needs times.
         let flags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
         let handle = context.run(|driver| {
             let mut handle = ptr::null_mut();
@@ -49,7 +49,7 @@ impl Event {
         })
     }
 
-    /// Whether the device is beyond the latest mark; also if there was none.
+    /// Whether the device is beyond the latest mark; true without a mark.
     pub(super) fn is_over(&self) -> Result<bool, CudaError> {
         self.context.run(|driver| {
             // SAFETY: the event is valid, and the call changes nothing.

@@ -36,7 +36,7 @@ unsafe impl Send for Kernel {}
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    /// Has the driver compile the kernel for the device.
+    /// Makes the driver compile the kernel for the device.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Arc<Self>, CudaError> {
         let ordinal = context.ordinal();
         let module = context.run(|driver| {
@@ -62,7 +62,7 @@ impl Kernel {
             }
             Ok(module)
         })?;
-        // From here on the module is unloaded also after an error.
+        // From here on an error unloads the module too.
         let mut kernel = Self { context: context.clone(), module, function: ptr::null_mut() };
         kernel.function = context.run(|driver| {
             let mut function = ptr::null_mut();
@@ -74,7 +74,7 @@ impl Kernel {
         Ok(Arc::new(kernel))
     }
 
-    /// Puts the kernel for so many pixels, at least one, into the stream.
+    /// Enqueues the kernel for that many pixels, at least one, in the stream.
     ///
     /// # Safety
     /// From the address on are that many pixels of device memory of this context, which nothing
@@ -125,8 +125,7 @@ impl Drop for Kernel {
     }
 }
 
-/// The blocks for so many pixels: one thread for each, up to a number at which every device is
-/// busy.
+/// The blocks for that many pixels: one thread each, up to a number at which every device is busy.
 fn grid(pixels: u64) -> c_uint {
     pixels.div_ceil(THREADS.into()).clamp(1, MAX_BLOCKS.into()) as c_uint
 }
@@ -137,7 +136,7 @@ const IMAGE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("../sw
     Ok(image) => image,
     Err(_) => panic!("the text of the kernel has a zero in it"),
 };
-/// The name of the function in it.
+/// The name of the function in the image.
 const NAME: &CStr = c"swap_red_and_blue";
 /// The threads of a block.
 const THREADS: c_uint = 256;

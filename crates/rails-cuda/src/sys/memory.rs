@@ -52,7 +52,8 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// A buffer whose pages the driver has locked, so that the device copies from and to it by itself.
+/// A buffer whose pages the driver has locked, so that the device's copy engine accesses it
+/// directly.
 pub(super) struct Pinned {
     context: Arc<Context>,
     buffer: ManuallyDrop<PooledBuffer>,
@@ -73,7 +74,7 @@ impl Pinned {
     }
 }
 
-/// Writes no bytes, which the device may be writing.
+/// Prints no bytes, because the device may be writing them.
 impl fmt::Debug for Pinned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pinned").field("context", &self.context).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! One frame's place: memory at both ends, a stream, and a mark at the end of its work.
+//! The resources of one frame: memory at both ends, a stream, and an event at the end of its work.
 //!
 //! # Safety
 //! **From [`begin`](ring::Slot::begin) on, the device may read and write the slot's memory**, at
@@ -37,9 +37,9 @@ pub(crate) struct Slot {
 enum SlotState {
     /// The device uses nothing of the slot.
     Idle,
-    /// The device may use it until it is beyond the mark.
+    /// The device may use the slot until it is beyond the mark.
     UnderWay,
-    /// The device may use it, and there may be no mark at the end of that.
+    /// The device may use the slot, and there may be no mark at the end of that.
     Unmarked,
 }
 

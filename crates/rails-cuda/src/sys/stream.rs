@@ -35,7 +35,7 @@ impl Stream {
         Ok(Self { context: context.clone(), handle })
     }
 
-    /// The handle, for calls that put work into the stream and keep it until that is over.
+    /// The handle, for calls that enqueue work; the caller keeps the stream until the work is over.
     pub(super) fn handle(&self) -> CUstream {
         self.handle
     }

@@ -1,5 +1,5 @@
-//! Streams that come to a command which listens: greeted as they come, and then taken one at a
-//! time. A stream whose peer has not said its purpose yet makes room for the next at a limit
+//! The incoming streams of a listening command: greeted concurrently, and then taken one at a time.
+//! At a limit, a stream whose peer has not stated its purpose makes room for the next
 //! ([`rails_proto::admission`]).
 
 use crate::{
@@ -25,40 +25,41 @@ use tokio::{
     time::sleep,
 };
 
-/// A listener whose streams are greeted.
+/// A listener whose streams an [`Admission`] greets.
 pub(crate) trait Door: Send + 'static {
-    /// A stream as it is greeted.
+    /// The type of a stream that is greeted.
     type Guest: Guest;
 
-    /// Waits for the next stream, and gives it with its peer's address. Cancel safe.
+    /// Waits for the next stream, and returns it with its peer's address. Cancel safe.
     ///
     /// # Errors
-    /// Why nothing listens any more. The fault of one stream is none: [`Guest::begin`] finds it.
+    /// The reason why the listener has closed. The fault of one stream is no error here:
+    /// [`Guest::begin`] reports it.
     fn accept(&self) -> impl Future<Output = Result<(Arrived<Self>, IpAddr), ListenerClosed>> + Send;
 }
 
-/// A stream as it comes to a door.
+/// A stream as the listener accepts it.
 type Arrived<D> = <<D as Door>::Guest as Guest>::Arrived;
 
-/// A stream that is greeted.
+/// A stream that can be greeted.
 pub(crate) trait Guest: Send + Sized + 'static {
-    /// The stream as it comes.
+    /// The stream as the listener accepts it.
     type Arrived: Guest;
 
-    /// Makes a stream that has come ready for its greeting.
+    /// Prepares an accepted stream for its greeting.
     ///
     /// # Errors
-    /// Why the stream cannot be greeted.
+    /// The reason why the stream cannot be greeted.
     fn begin(arrived: Self::Arrived) -> Result<Self, Misfit>;
 
-    /// Hears the peer's purpose, as [`purpose::greet`] does.
+    /// Exchanges purposes with the peer, as [`purpose::greet`] does.
     fn greet(&mut self, ours: Purpose) -> impl Future<Output = Result<(), Misfit>> + Send;
 
-    /// Resets the stream, and waits until its peer was told.
+    /// Resets the stream, and waits until its lanes have closed, three seconds at most.
     fn see_off(self) -> impl Future<Output = ()> + Send;
 }
 
-/// The queue before a command that takes one stream at a time.
+/// The queue of a command that takes one stream at a time.
 pub(crate) struct Admission<G = MultiRailStream> {
     waiting: mpsc::Receiver<Result<G, ListenerClosed>>,
     over: watch::Sender<bool>,
@@ -66,8 +67,7 @@ pub(crate) struct Admission<G = MultiRailStream> {
 }
 
 impl<G: Guest> Admission<G> {
-    /// Greets every stream of the listener, as a command of this purpose, on the runtime that
-    /// calls.
+    /// Greets every stream of the listener with this purpose, on the calling runtime.
     pub(crate) fn of(door: impl Door<Guest = G>, purpose: Purpose) -> Self {
         let (queue, waiting) = mpsc::channel(MAX_WAITING);
         let (over, is_over) = watch::channel(false);
@@ -76,8 +76,7 @@ impl<G: Guest> Admission<G> {
     }
 
     /// The next stream from a peer that runs the counterpart of this command. The stream waits for
-    /// its turn. `tell` reports each stream that does not fit, and no call sees it. Cancel
-    /// safe.
+    /// its turn. Streams that do not fit are reported by `tell` and left out. Cancel safe.
     ///
     /// # Errors
     /// [`ListenerClosed`] or [`HostGone`]: [no stream comes](is_last) any more.
@@ -90,7 +89,7 @@ impl<G: Guest> Admission<G> {
         !self.waiting.is_empty()
     }
 
-    /// Resets the streams that still wait, so that each of their peers hears of it at once.
+    /// Resets the waiting streams, so that their peers notice at once.
     pub(crate) async fn dismiss(mut self) {
         self.over.send_replace(true);
         self.waiting.close();
@@ -112,21 +111,19 @@ impl<G: Guest> Admission<G> {
 #[error("the task that greets streams has ended")]
 pub(crate) struct HostGone;
 
-/// Whether a command that takes streams gets none after this error: it was stopped, or nothing
-/// listens any more.
+/// Whether no stream follows this error: the command was stopped, or the listener has closed.
 fn is_last(error: &anyhow::Error) -> bool {
     error.is::<Stopped>() || error.is::<ListenerClosed>() || error.is::<HostGone>()
 }
 
-/// Whether a command that takes streams, or one with `--once`, takes another after this error. A
-/// sender that goes away is its own misfortune; one that has gone before its turn, or that has
-/// given way to another, does not count.
+/// Whether a command, with `--once` or without, takes another stream after this error. With
+/// `--once` only a sender that left before its turn, or that gave way to another, is passed over.
 pub(crate) fn is_passed_over(error: &anyhow::Error, once: bool) -> bool {
     !is_last(error) && (!once || error.is::<NoTurn>() || GaveWay::is_why(error))
 }
 
-/// Tells the user why a stream got no turn: of each reason once a minute at most, as strangers
-/// choose how many there are.
+/// Logs the reason why a stream got no turn, once a minute per reason at most, because strangers
+/// decide how many there are.
 fn tell(fault: &anyhow::Error) {
     match FAULTS.due(Instant::now(), &format!("{fault:#}")) {
         Some(_) => drop(explain(fault)),
@@ -134,9 +131,8 @@ fn tell(fault: &anyhow::Error) {
     }
 }
 
-/// Takes streams from the listener until the queue is given up, and holds the listener as long:
-/// lanes that were lost come back to it. A listener that ends by itself costs no stream that has
-/// come.
+/// Accepts streams until the queue is given up, and keeps the listener as long, because lost lanes
+/// reconnect to it. If the listener closes by itself, streams that have come are still taken.
 async fn host<D: Door>(
     door: D,
     purpose: Purpose,
@@ -151,7 +147,7 @@ async fn host<D: Door>(
             && leaving.is_empty()
             && let Some(closed) = closed.take()
         {
-            // The command may take no further stream.
+            // The send fails if the command takes no further stream.
             let _ = queue.send(Err(closed)).await;
             return;
         }
@@ -173,21 +169,21 @@ async fn host<D: Door>(
                     let place = match places.enter(peer, false, evict) {
                         Entry::Free(place) => place,
                         Entry::Instead { id, evicted, .. } => {
-                            // The call fails where the greeting has just ended.
+                            // The send fails if the greeting has just ended.
                             let _ = evicted.send(());
                             id
                         }
                         Entry::Refused(_) => unreachable!("none of those who are greeted has proved itself"),
                     };
                     let greeted = tokio::spawn(greet::<D::Guest>(arrived, purpose, told, over.clone()));
-                    // A panic is the fault of this stream alone.
+                    // A panic ends this stream only.
                     greeting.spawn(async move { (place, greeted.await.unwrap_or_else(|panic| Some(Err(panic.into())))) });
                 }
                 Err(error) => closed = Some(error),
             }
         }
     }
-    // A stream that has not been accepted yet is reset as the others are.
+    // Streams that were not accepted yet are reset like the others.
     drop(queue);
     while closed.is_none()
         && let Some(Ok((arrived, _))) = at_once(door.accept()).await
@@ -202,8 +198,8 @@ async fn host<D: Door>(
     leaving.join_all().await;
 }
 
-/// Greets a stream. Gives the stream or its fault, and `None` where it was reset without one: it
-/// had to make room, or the queue is given up.
+/// Greets a stream. Returns the stream or its fault, and `None` if the stream was reset without
+/// one, because it had to make room or the queue is given up.
 async fn greet<G: Guest>(
     arrived: G::Arrived,
     purpose: Purpose,
@@ -230,9 +226,9 @@ async fn greet<G: Guest>(
     Some(Err(misfit?.helped(purpose)))
 }
 
-/// Puts a stream that was greeted into the queue.
+/// Puts a greeted stream into the queue, or resets it.
 async fn queue_up<G: Guest>(guest: G, queue: mpsc::Sender<Result<G, ListenerClosed>>) {
-    // The queue may have been given up.
+    // The reservation fails if the queue has been given up.
     match queue.reserve().await {
         Ok(place) => place.send(Ok(guest)),
         Err(_) => guest.see_off().await,
@@ -241,11 +237,11 @@ async fn queue_up<G: Guest>(guest: G, queue: mpsc::Sender<Result<G, ListenerClos
 
 /// Waits until the queue is given up.
 async fn given_up(mut over: watch::Receiver<bool>) {
-    // The wait fails where the queue is gone, which is as good.
+    // The wait fails if the queue is gone, which means the same.
     let _ = over.wait_for(|over| *over).await;
 }
 
-/// The first value, if it comes without waiting.
+/// The output of `what`, if it is ready at once.
 async fn at_once<T>(what: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
@@ -334,7 +330,7 @@ impl Guest for TcpLane {
         purpose::greet(self.get_mut(), ours).await
     }
 
-    /// Closing a socket tells the peer.
+    /// Dropping the socket closes it, which the peer notices.
     async fn see_off(self) {}
 }
 
@@ -349,14 +345,14 @@ impl Guest for TcpStream {
         purpose::greet(self, ours).await
     }
 
-    /// Closing a socket tells the peer.
+    /// Dropping the socket closes it, which the peer notices.
     async fn see_off(self) {}
 }
 
-/// Waits for a while where a listening socket accepts no connection at present.
+/// Pauses after a transient accept error.
 ///
 /// # Errors
-/// [`ListenerClosed`] where it never will.
+/// [`ListenerClosed`] after a permanent one.
 pub(crate) async fn wait_out(error: AcceptError) -> Result<(), ListenerClosed> {
     if !error.is_transient() {
         return Err(ListenerClosed::Accept(Arc::new(error)));
@@ -365,23 +361,23 @@ pub(crate) async fn wait_out(error: AcceptError) -> Result<(), ListenerClosed> {
     if let Some(left_out) = SHORTAGES.due(Instant::now(), &error) {
         tracing::warn!(error, left_out, "a connection was not accepted");
     }
-    // Where the process has no descriptor left, trying again at once would spin.
+    // Without a free descriptor, an immediate retry would spin.
     sleep(PAUSE).await;
     Ok(())
 }
 
-/// The reasons why streams got no turn, as they were told.
+/// The logged reasons why streams got no turn.
 static FAULTS: Repeated = Repeated::new();
-/// The reasons why no connection was accepted, as they were told.
+/// The logged reasons why no connection was accepted.
 static SHORTAGES: Repeated = Repeated::new();
-/// So many may wait for their turn, and as many for a place in that queue; the others wait in the
+/// The length of the queue. As many again may wait for a place in it; further streams wait in the
 /// listener.
 const MAX_WAITING: usize = 64;
-/// The most streams that are greeted at a time.
+/// The limit on streams that are greeted at a time.
 const MAX_GREETED: usize = 256;
-/// The most streams of one peer that are greeted at a time.
+/// The limit on streams of one peer that are greeted at a time.
 const MAX_GREETED_PER_PEER: usize = 64;
-/// The pause of a listening socket that cannot accept.
+/// The pause after a failed accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

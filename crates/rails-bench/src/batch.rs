@@ -1,10 +1,10 @@
 //! One batch of files over one stream: driven, timed, and reported with the figures of its rails.
 //!
-//! The driver is a task of the program's own runtime, beside the rails and not on the first of
-//! them, which would then have a lane and the driver to serve. Measured with `demo --size 1GiB` on
-//! a busy machine of two cores, both ends in one process, files in memory, 12 runs of each in turn:
-//! with two rails it was the faster of the two ways in 10 of 12 pairs, by 15% in the median; with
-//! one rail in 6 of 12, which is no difference. Not measured on a machine with cores to spare.
+//! The driver is a task of the program's own runtime, and not of the first rail's, which would then
+//! serve a lane and the driver. Measured with `demo --size 1GiB` on a busy machine of two cores,
+//! both ends in one process, files in memory, 12 runs of each in turn: with two rails it was the
+//! faster of the two ways in 10 of 12 pairs, by 15% in the median; with one rail in 6 of 12, which
+//! is no difference. Not measured on a machine with cores to spare.
 
 use crate::{
     endpoint::Endpoint,
@@ -29,13 +29,13 @@ use std::{
 /// The end of a batch.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
-    /// The result, or the signal that ended the batch before it was through.
+    /// The result, or the signal that ended the batch early.
     pub(crate) summary: Result<T, Signal>,
-    /// From the first word to the last.
+    /// The time from the greeting to the end.
     pub(crate) time: Duration,
-    /// How the stream was kept.
+    /// The security of the stream.
     pub(crate) security: Mode,
-    /// The work of this end's rails for it.
+    /// The work of this end's rails for the batch.
     pub(crate) side: Side,
 }
 
@@ -78,14 +78,13 @@ pub(crate) async fn receive(
 /// A transfer under way over a borrowed stream.
 type Transfer<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-/// The cause that ends a batch before it is through.
+/// The cause that ends a batch early.
 enum Cut {
     Signal(Signal),
     GaveWay(GaveWay),
 }
 
-/// Lets a task transfer a batch, up to its end, a signal, or the end of its turn, and closes the
-/// stream.
+/// Runs a transfer to its end, a signal, or the end of its turn, and closes the stream.
 async fn carry<T, E>(
     end: &Endpoint,
     mut stream: MultiRailStream,
@@ -101,7 +100,7 @@ where
     let driver = tokio::spawn(async move {
         let begin = Instant::now();
         let ended = tokio::select! {
-            // First, so that the end of a peer that had the same signal is not taken for the cause.
+            // Signals come first: the peer may have ended by the same signal.
             biased;
             signal = stop.requested() => Err(Cut::Signal(signal)),
             transferred = transfer(&mut stream) => Ok(transferred),
@@ -120,12 +119,12 @@ where
 }
 
 impl Endpoint {
-    /// Closes the stream, in order where its batch is complete and by a reset otherwise, and
-    /// reports the figures of this end's rails since `baseline`.
+    /// Closes the stream in order if the batch is complete, and resets it otherwise. Reports the
+    /// figures of this end's rails since `baseline`.
     async fn close(&self, stream: MultiRailStream, baseline: &Baseline, in_order: bool) -> Side {
         let mut stats = stream.stats();
         if in_order {
-            // The batch is complete and verified, so a lane that does not close well spoils nothing.
+            // The batch is complete and verified, so a failed close does not matter.
             match stream.close().await {
                 Ok(last) => stats = last,
                 Err(error) => tracing::info!(%error, "the stream did not close in order"),

@@ -13,7 +13,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// The files that are believed; every command has these flags.
+/// The configuration files, which every command takes.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct ConfigArgs {
     /// Believe this TOML file about the machine, after the system's and the user's; may be given
@@ -29,14 +29,14 @@ pub(crate) struct ConfigArgs {
 static ARGS: OnceLock<ConfigArgs> = OnceLock::new();
 
 impl ConfigArgs {
-    /// Makes this the configuration from now on. Only the first call counts: a process has one
-    /// command line.
+    /// Stores this configuration for the process. Only the first call counts, because a process has
+    /// one command line.
     pub(crate) fn hold(self) {
         let _ = ARGS.set(self);
     }
 }
 
-/// This machine with all that the files say of it.
+/// This machine with the facts of the files.
 pub(crate) fn of_this_machine(topology: Topology, more: &[PathBuf]) -> Result<Topology> {
     let args = ARGS.get().cloned().unwrap_or_default();
     let files = if args.no_config { Vec::new() } else { usual_files() };
@@ -46,14 +46,13 @@ pub(crate) fn of_this_machine(topology: Topology, more: &[PathBuf]) -> Result<To
     named(topology, &args, more)
 }
 
-/// Another machine, with the files that were named for it: those of the system and the user are
-/// about this one.
+/// Another machine, with the files named for it; those of the system and the user are about this
+/// machine.
 pub(crate) fn of_another(topology: Topology, more: &[PathBuf]) -> Result<Topology> {
     named(topology, &ARGS.get().cloned().unwrap_or_default(), more)
 }
 
-/// Whether a file is one of facts about a machine, and not a machine: files of several kinds stand
-/// behind one flag.
+/// Whether a file states facts about a machine and is not a machine itself: one flag takes both.
 pub(crate) fn is_toml(path: &Path) -> bool {
     let is_named_so = path.extension().is_some_and(|extension| extension == "toml");
     // Errors in a file with a TOML name are reported when it is read.

@@ -3,8 +3,7 @@
 use serde::Serializer;
 use std::time::Duration;
 
-/// Reads `19ms`, `1.5s`, `250us` or `0`: a number and its unit, which only nothing at all needs
-/// not.
+/// Reads `19ms`, `1.5s`, `250us` or `0`: a number and its unit; only 0 needs none.
 ///
 /// # Errors
 /// The fault of the text.

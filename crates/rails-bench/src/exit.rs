@@ -1,4 +1,4 @@
-//! How the program ends: its exit code, and its message when something went wrong.
+//! The end of the program: its exit code, and its error message.
 
 use crate::print;
 use nix::libc;
@@ -9,20 +9,20 @@ use rails_multirail::{
 use rails_net::{BindEndError, ConnectError};
 use std::{error::Error, fmt, io, process::ExitCode, sync::Arc};
 
-/// How a command ended that was carried out.
+/// The result of a command that ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// All is well: 0.
+    /// The command succeeded: 0.
     Done,
-    /// Something failed, and was said: 1.
+    /// Something failed, and was reported: 1.
     Failed,
-    /// A signal asked for the end.
+    /// A signal ended the command.
     Signal(Signal),
-    /// A command that was run for the user ended with this code.
+    /// A program that the command ran ended with this code.
     Command(u8),
 }
 
-/// A signal that asks a program to end.
+/// A signal that ends a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// SIGINT, Ctrl-C.
@@ -36,7 +36,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The exit code that a shell gives of a program that the signal ended: 128 and its number.
+    /// A shell's exit code for a program that the signal ended: 128 and its number.
     pub fn code(self) -> u8 {
         match self {
             Self::HangUp => 129,
@@ -58,8 +58,8 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Prints the failure, its cause and a remedy to stderr, and gives the exit code: 2 where the
-/// command line is to be changed, 1 otherwise.
+/// Prints the failure, its cause and a remedy to stderr. Returns the exit code: 2 if the command
+/// line is wrong, 1 otherwise.
 pub fn explain(error: &anyhow::Error) -> ExitCode {
     print::note(format_args!("error: {error:#}"));
     match error.downcast_ref::<Helped>() {
@@ -79,7 +79,7 @@ pub fn explain(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Whether a stream failed whose path probably swallows large packets.
+/// Whether a stream failed because its path probably drops large packets.
 fn suggests_large_packets_lost(error: &anyhow::Error) -> bool {
     // An `io::Error` passes its inner error over in a chain.
     let inner = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()?.get_ref());
@@ -87,7 +87,7 @@ fn suggests_large_packets_lost(error: &anyhow::Error) -> bool {
     streams.any(|stream| stream.failure.suggests_large_packets_lost())
 }
 
-/// The connection that was not made, of all lanes the first one's.
+/// The connection error of the first lane that has one.
 fn unmade<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a ConnectError> {
     let lane = |lane: &'a Arc<FailedLane>| match &lane.error {
         JoinError::Connect(error) => Some(error),
@@ -99,7 +99,7 @@ fn unmade<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a ConnectError> {
     }
 }
 
-/// A remedy for a connection that this machine did not make.
+/// A remedy for a connection that this machine refused to make.
 pub(crate) fn help_for_connection(error: &ConnectError) -> Option<&'static str> {
     let (ConnectError::Call { source, .. } | ConnectError::LocalEnd(BindEndError::Address { source, .. })) = error
     else {
@@ -118,7 +118,7 @@ pub(crate) fn help_for_connection(error: &ConnectError) -> Option<&'static str> 
     }
 }
 
-/// An error, and a remedy for its reader. It reads as the error itself.
+/// An error with a remedy for the user. The text is that of the error.
 #[derive(Debug)]
 pub(crate) struct Helped {
     error: anyhow::Error,
@@ -156,7 +156,7 @@ impl Error for Helped {
     }
 }
 
-/// The exit code of clap, too.
+/// The exit code of a wrong command line, as clap's.
 const USAGE: u8 = 2;
 
 #[cfg(test)]

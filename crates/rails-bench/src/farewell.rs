@@ -1,5 +1,4 @@
-//! The end of a stream that ends before its time: the peer hears of it at once, and does not find
-//! out by waiting.
+//! Resets of streams that end early, so that the peer notices at once and not by a timeout.
 
 use rails_multirail::{MultiRailMessages, MultiRailStream, StreamEvent};
 use std::{io, time::Duration};
@@ -8,18 +7,18 @@ use tokio::{
     time::timeout,
 };
 
-/// Tells when the last of a stream is gone: its lanes have sent their last frames, and are closed.
+/// Waits for the end of a stream: its lanes have sent their last frames, and are closed.
 #[derive(Debug)]
 pub(crate) struct Farewell(Receiver<StreamEvent>);
 
 impl Farewell {
-    /// Of a stream that is still held.
+    /// The events of a stream that is still open.
     pub(crate) fn of(stream: &MultiRailStream) -> Self {
         Self(stream.subscribe())
     }
 
-    /// Waits until the stream is gone, for three seconds at most: a lane whose peer takes nothing
-    /// more keeps no process alive.
+    /// Waits until the stream's lanes have closed, for [`LONGEST`] at most: a lane whose peer
+    /// accepts no bytes does not keep the process alive.
     pub(crate) async fn said(mut self) {
         // The channel of a stream's events is closed with the last of its lanes.
         let gone = async { while !matches!(self.0.recv().await, Err(RecvError::Closed)) {} };
@@ -39,25 +38,25 @@ impl Conversation {
     /// Uses a stream for messages.
     ///
     /// # Errors
-    /// Why it cannot be used for them.
+    /// The reason why the stream cannot carry messages.
     pub(crate) fn over(stream: MultiRailStream) -> io::Result<Self> {
         let farewell = Farewell::of(&stream);
         Ok(Self { messages: stream.into_messages()?, farewell })
     }
 
-    /// Resets the stream, and waits until its peer was told.
+    /// Resets the stream, and waits until its lanes have closed, [`LONGEST`] at most.
     pub(crate) async fn reset(self) {
         self.messages.abort();
         self.farewell.said().await;
     }
 }
 
-/// Resets a stream, and waits until its peer was told.
+/// Resets a stream, and waits until its lanes have closed, [`LONGEST`] at most.
 pub(crate) async fn reset(stream: MultiRailStream) {
     let farewell = Farewell::of(&stream);
     stream.abort();
     farewell.said().await;
 }
 
-/// The time to tell a peer: milliseconds are enough, but not on a machine that has much else to do.
+/// The time to send a reset: milliseconds on an idle machine, more on a busy one.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3);

@@ -38,7 +38,7 @@ pub fn rivals_output(bytes: &[u8]) {
     lab::compare::fuzz(bytes);
 }
 
-/// Answers round trips, however a peer asks for them; gives how many messages were answered.
+/// Answers round trips of any bytes of a peer. Returns the number of messages answered.
 ///
 /// # Errors
 /// The stream failed, or the peer announced messages of no bytes or of more than [`LONGEST`].
@@ -46,5 +46,5 @@ pub async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Re
     latency::answer(stream).await
 }
 
-/// The longest message that is answered.
+/// The length of the longest message that is answered.
 pub const LONGEST: u32 = latency::LONGEST;

@@ -1,11 +1,11 @@
-//! Which journal is meant.
+//! The choice of a journal.
 
 use crate::exit::Help;
 use anyhow::{Context, Result};
 use rails_bind::settings::Journal;
 use std::path::{Path, PathBuf};
 
-/// Where changes of the machine are written down.
+/// The flag for the journal of changes.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct JournalArgs {
     /// Folder in which changes of the machine are written down [default: /run/rails, or
@@ -15,7 +15,7 @@ pub(crate) struct JournalArgs {
 }
 
 impl JournalArgs {
-    /// The journal, made if it is not there.
+    /// The journal, made if it does not exist.
     pub(crate) fn open(&self) -> Result<Journal> {
         let journal = match &self.journal {
             Some(folder) => Journal::at(folder).context("--journal"),
@@ -24,7 +24,7 @@ impl JournalArgs {
         journal.map_err(|error| error.help("`--journal DIR` names a folder that nobody else can write to"))
     }
 
-    /// A note on an empty journal: a user who may not read the machine's has a journal of his own.
+    /// A note about an empty journal: a user who may not read the machine's has another journal.
     pub(crate) fn where_else(&self, journal: &Journal) -> Option<String> {
         let machine = Path::new(Journal::MACHINE);
         let is_another = self.journal.is_none() && journal.folder() != machine && machine.exists();

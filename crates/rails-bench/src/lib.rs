@@ -2,9 +2,9 @@
 //! errors.
 //!
 //! `commands` has one file for each command, and the other modules hold the parts that commands
-//! share. `measure` sends from memory to memory. `lab`, with the feature of that name, makes
-//! network namespaces. The crate `rails-transfer` moves the files; the command line gives it a
-//! striped stream.
+//! share. `measure` measures streams from memory to memory. `lab`, with the feature of that name,
+//! makes network namespaces. The crate `rails-transfer` moves the files; the command line gives it
+//! a striped stream.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]

@@ -1,11 +1,11 @@
-//! Which machine is meant: this one, or one that was saved.
+//! The choice of a machine: this one, or a saved one.
 
 use crate::config;
 use anyhow::{Context, Result, bail};
 use rails_topo::{NicKind, Topology};
 use std::{fmt, path::PathBuf};
 
-/// Where the machine is read from.
+/// The flag for the source of the machine.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct MachineArgs {
     /// Read a saved machine instead of this one: a capture (`topo capture`), a model (`topo
@@ -17,7 +17,7 @@ pub(crate) struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// Whether it is the machine that this runs on.
+    /// Whether it is this machine.
     pub(crate) fn is_this_machine(&self) -> bool {
         self.topology.iter().all(|file| config::is_toml(file))
     }
@@ -37,7 +37,7 @@ impl MachineArgs {
     }
 }
 
-/// The machine that this runs on, with the files that describe it.
+/// This machine, with the user's files of facts.
 pub(crate) fn this_machine() -> Result<Topology> {
     config::of_this_machine(detected()?, &[])
 }

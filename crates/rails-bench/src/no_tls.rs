@@ -1,4 +1,4 @@
-//! The command line of a build without TLS: no flags of it.
+//! The command line of a build without TLS, which has none of its flags.
 
 use anyhow::Result;
 use rails_multirail::Security;

@@ -1,4 +1,4 @@
-//! Where rails are placed: the flags, the request that they make, and the rails that are built from
+//! The placement of rails: the flags, the request that they make, and the rails that are built from
 //! it.
 
 use crate::{config, exit::Help, machine::MachineArgs};
@@ -73,13 +73,14 @@ pub(crate) struct RailsArgs {
 }
 
 impl RailsArgs {
-    /// The request for these rails, placed as the flags say.
+    /// The request for these rails, with the placement of the flags.
     pub(crate) fn of(&self, rails: &RailRequest) -> RailRequest {
         self.placement.of(rails)
     }
 
-    /// Has the rails follow the machine, unless the flags forbid it. Rails that cannot, for want of
-    /// a thread, stay where they are; an error only if interrupts are to be put back.
+    /// Makes the rails follow the machine, unless the flags forbid it. If the system refuses the
+    /// thread, the rails stay where they are, which is an error only if interrupts should be put
+    /// back.
     pub(crate) fn follow(&self, rails: &Rails, request: &RailRequest) -> Result<()> {
         if self.no_follow {
             return Ok(());
@@ -97,7 +98,7 @@ impl RailsArgs {
     }
 }
 
-/// Completes the machine by the user's facts. If they do not fit it, it is as it was the last time.
+/// Adds the user's facts to a machine. If they do not fit it, the result is the last one.
 fn with_facts() -> impl Fn(Topology) -> Topology {
     let last: Mutex<Option<Topology>> = Mutex::default();
     move |topology| {
@@ -117,7 +118,7 @@ fn with_facts() -> impl Fn(Topology) -> Topology {
 }
 
 impl PlacementArgs {
-    /// The request for these rails, placed as the flags say.
+    /// The request for these rails, with the placement of the flags.
     pub(crate) fn of(&self, rails: &RailRequest) -> RailRequest {
         let mut request = rails.clone();
         request.exclusive = self.exclusive;
@@ -135,8 +136,8 @@ impl PlacementArgs {
     }
 }
 
-/// Plans rails of a machine; on this one, around the CPUs that others have claimed. `flag` has
-/// asked for them.
+/// Plans rails of a machine; on this one, around the CPUs that others have claimed. Errors name
+/// `flag`.
 pub(crate) fn plan_on(
     machine: &MachineArgs,
     topology: &Topology,
@@ -149,8 +150,7 @@ pub(crate) fn plan_on(
     }
 }
 
-/// Plans rails of this machine, around the CPUs that others have claimed. `flag` has asked for
-/// them.
+/// Plans rails of this machine, around the CPUs that others have claimed. Errors name `flag`.
 fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<RailPlan> {
     let mut request = request.clone();
     request.claimed = Claims::machine().taken().unwrap_or_else(|error| {
@@ -175,7 +175,7 @@ fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Resul
     }
     request.claimed = Resources::default();
     let help = match error {
-        // The claims are not, or not alone, in the way.
+        // The claims are not the only obstacle.
         _ if plan_rails(topology, &request).is_err() => None,
         PlanError::NoNic | PlanError::TooFewNics { .. } => Some(CONFLICT.to_owned()),
         PlanError::TooFewCores { .. } | PlanError::CpusTaken { .. } => Some(claimed_by(&holders_on(topology))),
@@ -188,15 +188,15 @@ fn plan(topology: &Topology, request: &RailRequest, flag: &'static str) -> Resul
     })
 }
 
-/// Builds rails of this machine, around the CPUs that others have claimed. `flag` has asked for
-/// them.
+/// Builds rails of this machine, around the CPUs that others have claimed. Errors name `flag`.
 pub(crate) fn build(topology: &Topology, request: &RailRequest, flag: &'static str) -> Result<(RailPlan, Rails)> {
     let mut tries = 1..TRIES;
     loop {
         let plan = plan(topology, request, flag)?;
         match build_with_tasks(topology, &plan) {
             Ok(rails) => return Ok((plan, rails)),
-            // Somebody has claimed a core after the plan was made; the next plan leaves it out.
+            // Another process has claimed a core since the plan was made; the next plan leaves that
+            // core out.
             Err(error) if is_core_claimed(&error) && tries.next().is_some() => {}
             Err(error) => return Err(not_built(error).context(flag)),
         }
@@ -208,25 +208,25 @@ pub(crate) fn build_planned(plan: &RailPlan) -> Result<Rails> {
     Rails::build(plan).map_err(not_built)
 }
 
-/// The properties that rails of that plan would not have on this machine, as a trial says.
+/// The properties that this system refuses rails of that plan, by a trial.
 ///
 /// # Errors
-/// If the request cannot do without them.
+/// If the request requires them.
 pub(crate) fn tried(plan: &RailPlan, request: &RailRequest) -> Result<Vec<Unheld>> {
     match Rails::try_placement(plan) {
         Err(error) if request.requires_placement => Err(error.into()),
-        // The plan stands; building it tells the error.
+        // The trial failed; building the plan reports the error.
         tried => Ok(tried.unwrap_or_default()),
     }
 }
 
-/// A property that does not hold, and below it the settings that allow it.
+/// A property that does not hold, with the settings that allow it on the lines below.
 pub(crate) fn with_remedies(unheld: &Unheld) -> String {
     let remedies = unheld.remedies().iter().map(|remedy| format!("          {remedy}\n"));
     std::iter::once(format!("{unheld}\n")).chain(remedies).collect()
 }
 
-/// Rails of several cores, of which the further ones help the first.
+/// Builds rails, with task queues if a rail has several cores, the further of which help the first.
 fn build_with_tasks(topology: &Topology, plan: &RailPlan) -> Result<Rails, RuntimeError> {
     if plan.rails.iter().all(|rail| rail.task_cpus.is_empty()) {
         return Rails::build(plan);
@@ -239,7 +239,7 @@ fn is_core_claimed(error: &RuntimeError) -> bool {
     matches!(error, RuntimeError::Claim(ClaimError::Held { resource: Resource::Cpu(_), .. }))
 }
 
-/// Adds the next step to a conflict.
+/// Adds a remedy to a conflict of claims.
 fn not_built(error: RuntimeError) -> Error {
     let is_conflict = matches!(error, RuntimeError::Claim(ClaimError::Held { .. }));
     let error = Error::new(error);
@@ -249,8 +249,7 @@ fn not_built(error: RuntimeError) -> Error {
     error
 }
 
-/// Names the processes whose cores the rails share, or override the claims of, as there are no
-/// others for them.
+/// Names the processes whose claimed cores the rails use, because there are no others.
 fn warn_of_holders(topology: &Topology, plan: &RailPlan, claimed: &CpuSet) {
     let cores = |cpus: &CpuSet| {
         let cores = cpus.iter().filter_map(|cpu| topology.core_of_cpu(cpu));
@@ -271,12 +270,12 @@ fn holders_on(topology: &Topology) -> Vec<Holder> {
         let mut cores = cpus.iter().filter_map(|cpu| topology.core_of_cpu(cpu));
         cores.any(|core| core.cpus.intersects(topology.allowed_cpus()))
     };
-    // The plan's error stands also without them.
+    // The plan's error does not need the holders.
     let holders = Claims::machine().list().unwrap_or_default();
     holders.into_iter().filter(|holder| is_here(holder.holds.cpus())).collect()
 }
 
-/// The remedy where claims leave too few cores.
+/// The remedy if claims leave too few cores.
 fn claimed_by(holders: &[Holder]) -> String {
     match holders.is_empty() {
         true => "the cores were claimed a moment ago and are free again: try once more".to_owned(),
@@ -284,7 +283,7 @@ fn claimed_by(holders: &[Holder]) -> String {
     }
 }
 
-/// The first holders, and how many more there are.
+/// The first holders, and the number of the rest.
 fn named(holders: &[Holder]) -> String {
     let named: Vec<String> = holders.iter().take(MAX_NAMED).map(Holder::to_string).collect();
     let more = match holders.len().saturating_sub(MAX_NAMED) {
@@ -294,15 +293,15 @@ fn named(holders: &[Holder]) -> String {
     named.join("; ") + &more
 }
 
-/// The remedy where another process has claimed what exclusive rails need.
+/// The remedy if another process has claimed resources of exclusive rails.
 const CONFLICT: &str =
     "`rails-bench rails` lists all claims; wait until that process ends, or ask for other cores or another NIC";
-/// How often rails are planned. Each further time takes another process that claims a core just
-/// then.
+/// The number of times that rails are planned: each further one takes a process that claims a core
+/// in between.
 const TRIES: usize = 16;
 /// The room of each queue, for tasks by which cores help each other.
 const TASKS: usize = 256;
-/// How many holders of cores an error names.
+/// The number of holders that an error names.
 const MAX_NAMED: usize = 4;
 
 #[cfg(test)]

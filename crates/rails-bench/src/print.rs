@@ -9,14 +9,13 @@ use std::{
     sync::LazyLock,
 };
 
-/// Every progress bar is one of these, so that lines can be written between them.
+/// All progress bars, so that lines can be written between them.
 pub(crate) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
 /// Writes a result to stdout.
 ///
 /// # Errors
-/// The operating system's error. A reader that has gone away (`rails-bench topo | head -1`) is
-/// none.
+/// The operating system's error. A reader that is gone (`rails-bench topo | head -1`) is no error.
 pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
     let written = BARS.suspend(|| {
         let mut out = io::stdout().lock();
@@ -29,14 +28,14 @@ pub(crate) fn result(text: impl fmt::Display) -> io::Result<()> {
     }
 }
 
-/// Writes a line to stderr. A failure is dropped: there is no other place to report it.
+/// Writes a line to stderr. A failure is ignored, because there is no other place to report it.
 pub(crate) fn note(line: impl fmt::Display) {
     BARS.suspend(|| {
         let _ = writeln!(io::stderr(), "{line}");
     });
 }
 
-/// A table whose first columns name a case, and whose other ones have figures.
+/// A table whose first `names` columns name a case, and whose others have figures.
 pub(crate) fn table(names: usize, header: impl Into<Row>) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
@@ -46,7 +45,7 @@ pub(crate) fn table(names: usize, header: impl Into<Row>) -> Table {
 }
 
 /// Prints trace events to stderr, one line each: warnings, from the rails crates also debugging
-/// (`-v`) and tracing (`-vv`). The environment has no say in it.
+/// (`-v`) and tracing (`-vv`). Environment variables have no effect.
 pub(crate) fn traces(verbose: u8) {
     use tracing_subscriber::{
         Layer,
@@ -65,7 +64,7 @@ pub(crate) fn traces(verbose: u8) {
         .with_ansi(io::stderr().is_terminal())
         .with_writer(|| BetweenBars)
         .with_filter(Targets::new().with_default(LevelFilter::WARN).with_target("rails", ours));
-    // The call fails where a subscriber is set already, which then is as good.
+    // The call fails if a subscriber is already set, which then serves.
     let _ = tracing_subscriber::registry().with(lines).try_init();
 }
 

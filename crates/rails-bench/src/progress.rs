@@ -1,4 +1,4 @@
-//! Shows how a transfer gets on: a bar on a terminal, otherwise a line for each file.
+//! The progress of a transfer: a bar on a terminal, otherwise a line for each file.
 
 use crate::{print, thread, turn::Waits};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -21,7 +21,7 @@ pub(crate) struct Progress {
     show: Show,
     /// Files under way.
     open: Mutex<BTreeMap<String, File>>,
-    /// Of a receiver.
+    /// The waits of a receiver.
     pub(crate) waits: Waits,
 }
 
@@ -40,7 +40,7 @@ struct File {
 }
 
 impl Progress {
-    /// A bar where stderr is a terminal, or else a line for each file; neither if `quiet`.
+    /// A bar if stderr is a terminal, else a line for each file; neither if `quiet`.
     pub(crate) fn new(quiet: bool) -> Self {
         let show = match (quiet, std::io::stderr().is_terminal()) {
             (true, _) => Show::Nothing,
@@ -50,7 +50,7 @@ impl Progress {
         Self::showing(show)
     }
 
-    /// A bar where stderr is a terminal; nothing otherwise, or if `quiet`.
+    /// A bar if stderr is a terminal; nothing otherwise, or if `quiet`.
     pub(crate) fn bar_only(quiet: bool) -> Self {
         Self::showing(if !quiet && std::io::stderr().is_terminal() { Show::Bar } else { Show::Nothing })
     }
@@ -59,7 +59,7 @@ impl Progress {
         Self { bar: bar(show), show, open: Mutex::default(), waits: Waits::new() }
     }
 
-    /// A bar over `size` bytes of one thing; nothing where there is no terminal.
+    /// A bar over `size` bytes; nothing without a terminal.
     pub(crate) fn of(what: &'static str, size: u64, quiet: bool) -> ProgressBar {
         let progress = Self::bar_only(quiet);
         progress.bar.set_length(size);
@@ -67,12 +67,12 @@ impl Progress {
         progress.bar
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// Files that have begun and not ended, and how far they came.
+    /// The unfinished files, with their progress.
     pub(crate) fn unfinished(&self) -> Vec<String> {
         let told = |(path, file): (&String, &File)| {
             format!("{path} ({} of {})", DataSize::bytes(file.done), DataSize::bytes(file.size))
@@ -104,7 +104,7 @@ impl Observer for Progress {
         self.bar.inc(resumed_at);
         self.bar.set_message(path.to_string());
         let before = self.open().insert(path.to_string(), File { done: resumed_at, size });
-        // A file that changed while it was read begins again, and its bytes go by twice.
+        // A file that changed while it was read starts again, and its bytes are counted twice.
         if let Some(before) = before {
             self.bar.inc_length(before.done);
         }
@@ -162,7 +162,8 @@ fn bar(show: Show) -> ProgressBar {
     .expect("the template is well formed")
     .progress_chars("=> ");
     let bar = print::BARS.add(ProgressBar::new(0).with_style(style));
-    // The bar's own ticker panics where no thread can be had. A bar without one moves when bytes do.
+    // The bar's own ticker panics if the system refuses a thread. Without this thread the bar is
+    // drawn when bytes move.
     let drawn = bar.downgrade();
     let _ = thread::start("bar", move || {
         while drawn.upgrade().is_some_and(|bar| !bar.is_finished()) {

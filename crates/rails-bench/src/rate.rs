@@ -2,7 +2,7 @@
 
 use rails_topo::{Bandwidth, ParseQuantityError};
 
-/// A rate as people write it: not zero, and no more than a line carries.
+/// Reads a rate: not zero, and no higher than any line's.
 ///
 /// # Errors
 /// The fault of the text.
@@ -15,7 +15,7 @@ pub(crate) fn parse(text: &str) -> Result<Bandwidth, String> {
     }
 }
 
-/// Bits a second.
+/// The limit in bits a second.
 const MAX: u64 = 1_000_000_000_000_000;
 
 #[cfg(test)]

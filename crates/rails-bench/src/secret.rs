@@ -1,5 +1,4 @@
-//! How streams are kept: by a secret from a file or from the environment, by TLS, or not at all on
-//! purpose.
+//! The security of streams: a secret from a file or the environment, TLS, or explicitly none.
 
 use crate::{exit::Helped, print};
 use anyhow::{Context, Result};
@@ -32,8 +31,8 @@ pub(crate) struct JoinArgs {
 }
 
 impl JoinArgs {
-    /// How streams are protected, where `tls` is the outcome of TLS's flags, and the flag that
-    /// decided. Warns on stderr of unsafe choices about it.
+    /// The security of streams, and the flag that chose it; `tls` is the choice of TLS's flags.
+    /// Warns on stderr of unsafe choices.
     pub(crate) fn security(&self, tls: Option<(&'static str, Security)>) -> Result<Security> {
         match (tls, env::var_os(VARIABLE)) {
             (Some((_, tls)), None) => Ok(tls),
@@ -52,7 +51,7 @@ impl JoinArgs {
         }
     }
 
-    /// The secret that both ends share; `None` where there is to be none.
+    /// The secret that both ends share; `None` if there is none.
     fn secret(&self) -> Result<Option<Secret>> {
         match (&self.secret_file, env::var_os(VARIABLE), self.insecure) {
             (Some(path), None, false) => {
@@ -123,5 +122,5 @@ fn pre_shared(mut secret: Vec<u8>, from: &str) -> Result<Secret> {
 /// The variable with the secret, where it stands in no file.
 const VARIABLE: &str = "RAILS_SECRET";
 
-/// A file longer than this was not meant.
+/// The limit on the file: a longer one was chosen by mistake.
 const LONGEST: u64 = 64 << 10;

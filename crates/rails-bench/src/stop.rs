@@ -1,5 +1,4 @@
-//! Signals that ask for an end: the first ends the work under way in order, the second ends the
-//! program.
+//! Signals that end the program: the first ends the work in order, the second the process.
 
 use crate::{
     exit::Signal,
@@ -14,15 +13,15 @@ use tokio::{
     time::timeout,
 };
 
-/// Whether the user, or the service manager, wants an end of it. Clones hear of it as well.
+/// The requests of the user, or of the service manager, to end. Clones receive them too.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop(watch::Receiver<Option<Signal>>);
 
 impl Stop {
-    /// Takes SIGINT, SIGTERM, SIGHUP and SIGXCPU over from now on, but for those that the program
-    /// was started to ignore, as nohup(1) does, and a shell for jobs in the background. A write
-    /// past RLIMIT_FSIZE is an error from now on, and not the end (SIGXFSZ). Must be called
-    /// inside a runtime with a thread of its own for the second signal.
+    /// Handles SIGINT, SIGTERM, SIGHUP and SIGXCPU from now on, except those that the program was
+    /// started to ignore, as by nohup(1), or by a shell in the background. From now on a write past
+    /// RLIMIT_FSIZE is an error and does not end the program (SIGXFSZ). Must be called inside a
+    /// runtime with a thread of its own for the second signal.
     ///
     /// # Errors
     /// The operating system's error.
@@ -37,9 +36,10 @@ impl Stop {
             let stop = stop.clone();
             tokio::spawn(async move {
                 while arrived.recv().await.is_some() {
-                    // The kernel repeats SIGXCPU each second, up to the hard limit; no user asks again.
+                    // The kernel repeats SIGXCPU each second, up to the hard limit, so a second one
+                    // is no new request.
                     if stop.send_replace(Some(asked)).is_some() && asked != Signal::CpuTime {
-                        // Streams that were dropped are not waited for.
+                        // Does not wait for dropped streams.
                         rails_bind::process::exit_at_once(asked.code().into());
                     }
                 }
@@ -66,21 +66,21 @@ impl Stop {
     /// Runs work that holds no stream, unless a signal comes first.
     ///
     /// # Errors
-    /// [`Stopped`], or how the work failed.
+    /// [`Stopped`], or the work's failure.
     pub(crate) async fn or<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
-            // First, so that the end of a peer that had the same signal is not taken for the cause.
+            // Signals come first: the peer may have ended by the same signal.
             biased;
             signal = self.requested() => Err(Stopped(signal).into()),
             done = work => done,
         }
     }
 
-    /// Opens a stream. Where a signal comes first, a stream that is opened a moment later all the
-    /// same is reset, and its peer told.
+    /// Opens a stream. If a signal comes first, a stream that is still opened a moment later is
+    /// reset.
     ///
     /// # Errors
-    /// [`Stopped`], or why no stream was opened.
+    /// [`Stopped`], or the reason why no stream was opened.
     pub(crate) async fn unless_opened<T>(
         &mut self,
         open: impl Future<Output = Result<(MultiRailStream, T)>>,
@@ -97,11 +97,11 @@ impl Stop {
         }
     }
 
-    /// Runs work on a stream, and gives the stream back. Where a signal or a failure comes first,
-    /// the stream is reset, and its peer told.
+    /// Runs work on a stream, and returns the stream. If a signal or a failure comes first, the
+    /// stream is reset.
     ///
     /// # Errors
-    /// [`Stopped`], or how the work failed.
+    /// [`Stopped`], or the work's failure.
     pub(crate) async fn unless<T>(
         &mut self,
         mut stream: MultiRailStream,
@@ -134,13 +134,14 @@ impl Stop {
         }
     }
 
-    /// The signal that came already.
+    /// The signal, if one has come.
     pub(crate) fn so_far(&self) -> Option<Signal> {
         *self.0.borrow()
     }
 }
 
-/// A signal ended it. As the error of a command it is the command's [`Exit`](crate::Exit).
+/// A signal ended the work. As the error of a command it becomes the command's
+/// [`Exit`](crate::Exit).
 #[derive(Debug, thiserror::Error)]
 #[error("a signal ended it")]
 pub(crate) struct Stopped(pub(crate) Signal);
@@ -154,11 +155,11 @@ fn kind(signal: Signal) -> SignalKind {
     }
 }
 
-/// The signals that a process ignores: a bit for each, that of signal 1 the lowest.
+/// The signals that a process ignores, as a mask whose lowest bit is signal 1.
 struct Ignored(u64);
 
 impl Ignored {
-    /// Of this process; none where `/proc` is hidden.
+    /// The mask of this process; empty if `/proc` is hidden.
     fn by_this_process() -> Self {
         // proc_pid_status(5): a mask in hexadecimal.
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Threads of the program, which say so where they cannot be had.
+//! Threads of the program, with errors that name the limits of a refused one.
 
 use anyhow::{Context, Result};
 use rails_bind::limits::name_thread_limits;
@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 /// Starts a thread for this work.
 ///
 /// # Errors
-/// The system's, with the limits that it may have met.
+/// The system's, with the limits that may be the cause.
 pub(crate) fn start<T: Send + 'static>(work: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>> {
     let thread = Builder::new().name(work.to_owned()).spawn(run).map_err(name_thread_limits);
     thread.with_context(|| format!("no thread for `{work}`"))
 }
 
-/// The result of this work on a thread of its own. A runtime's pool for such work panics where no
-/// thread can be had.
+/// The result of this work on a thread of its own. A runtime's pool of blocking threads panics if
+/// the system refuses one.
 ///
 /// # Errors
 /// As [`start`].
@@ -29,8 +29,8 @@ pub(crate) async fn aside<T: Send + 'static>(work: &str, run: impl FnOnce() -> T
     result.await.with_context(|| format!("the thread for `{work}` has panicked"))
 }
 
-/// Tries whether a thread for each CPU can be had, besides those that run. A multi-thread runtime
-/// panics where none can.
+/// Tries whether the system gives one more thread per CPU. A multi-thread runtime panics if it does
+/// not.
 ///
 /// # Errors
 /// As [`start`].

@@ -12,7 +12,7 @@ use std::{
 
 /// One end's flags of TLS.
 pub(crate) trait TlsArgs: clap::Args {
-    /// TLS, where it is asked for: and the flag that did so.
+    /// TLS, if it is requested, and the flag that requested it.
     fn security(&self) -> Result<Option<(&'static str, Security)>>;
 }
 

@@ -1,4 +1,4 @@
-//! The turn of a batch, which ends early where its sender stands still and another waits.
+//! The turn of a batch, which ends early if its sender stalls and another waits.
 
 use anyhow::Error;
 use rails_proto::countdown::Countdown;
@@ -9,31 +9,31 @@ use std::{
 };
 use tokio::time::sleep_until;
 
-/// The waits of a receiver for its sender, as the receiver tells of them.
+/// The waits of a receiver for its sender, as the receiver reports them.
 #[derive(Debug)]
 pub(crate) struct Waits(Mutex<Wait>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wait {
-    /// How often the receiver has begun or ended to wait.
+    /// The number of times that the receiver began or ended a wait.
     count: u64,
     goes_on: bool,
 }
 
 impl Waits {
-    /// Of a receiver that waits for the sender's greeting.
+    /// The waits of a receiver that waits for the sender's greeting.
     pub(crate) fn new() -> Self {
         Self(Mutex::new(Wait { count: 0, goes_on: true }))
     }
 
-    /// The receiver begins or ends to wait.
+    /// Notes that the receiver begins or ends a wait.
     pub(crate) fn tell(&self, goes_on: bool) {
         let mut wait = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *wait = Wait { count: wait.count + 1, goes_on };
     }
 
-    /// Waits until one wait has lasted for `limit`, and `is_claimed` says that another sender waits
-    /// for the turn.
+    /// Completes when one wait has lasted for `limit`, and another sender waits for the turn
+    /// (`is_claimed`).
     pub(crate) async fn last(&self, limit: Duration, is_claimed: impl Fn() -> bool) {
         let wait = || *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut standing = Standing::new(Instant::now(), limit, wait());
@@ -46,8 +46,8 @@ impl Waits {
     }
 }
 
-/// How long one wait has lasted. A time in which this process is stopped does not count, except for
-/// an eighth of the limit at most.
+/// Measures how long one wait lasts. Time in which this process is stopped counts for an eighth of
+/// the limit at most.
 struct Standing {
     wait: Wait,
     limit: Duration,
@@ -60,12 +60,13 @@ impl Standing {
         Self { wait, limit, left: Countdown::new(now, limit), looked_at: now }
     }
 
-    /// When to [look](Self::look) next. Another sender may claim the turn long after the limit.
+    /// The time of the next [look](Self::look). Another sender may claim the turn long after the
+    /// limit.
     fn look_at(&self) -> Instant {
         if self.left.is_over() { self.looked_at + self.limit / 8 } else { self.left.check_at() }
     }
 
-    /// Whether this is still the wait of the last look, and has lasted for the limit.
+    /// Whether `wait` is that of the last look, and has lasted for the limit.
     fn look(&mut self, now: Instant, wait: Wait) -> bool {
         if wait != self.wait || !wait.goes_on {
             *self = Self::new(now, self.limit, wait);
@@ -75,7 +76,7 @@ impl Standing {
     }
 }
 
-/// A batch has ended before it was complete, because another sender waited.
+/// The batch ended early, because another sender waited.
 #[derive(Debug, thiserror::Error)]
 #[error("nothing came from {peer} for {} s, and it gave way to another sender", limit.as_secs_f64())]
 pub(crate) struct GaveWay {
@@ -84,7 +85,7 @@ pub(crate) struct GaveWay {
 }
 
 impl GaveWay {
-    /// Whether this is why a batch was not received.
+    /// Whether this is the reason why a batch was not received.
     pub(crate) fn is_why(error: &Error) -> bool {
         error.chain().any(|cause| cause.is::<Self>())
     }

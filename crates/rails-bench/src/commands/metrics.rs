@@ -3,7 +3,7 @@
 use anyhow::Result;
 use rails_multirail::StreamStats;
 
-/// Where the statistics go.
+/// The destination of the statistics.
 #[derive(Debug, clap::Args)]
 pub(super) struct MetricsArgs {
     /// Write the statistics of each stream and its lanes to this file when it ends, in place of the
@@ -14,7 +14,7 @@ pub(super) struct MetricsArgs {
 }
 
 impl MetricsArgs {
-    /// Writes the statistics where `--prometheus` says, if it does.
+    /// Writes the statistics to the destination of `--prometheus`, if it was given.
     #[cfg(feature = "prometheus")]
     pub(super) fn write(&self, stats: Option<&StreamStats>) -> Result<()> {
         use anyhow::Context;
@@ -27,7 +27,7 @@ impl MetricsArgs {
         std::fs::write(to, text).with_context(|| format!("--prometheus: cannot write {}", to.display()))
     }
 
-    /// Nothing: this build has no Prometheus.
+    /// Does nothing: this build is without Prometheus.
     #[cfg(not(feature = "prometheus"))]
     pub(super) fn write(&self, _: Option<&StreamStats>) -> Result<()> {
         Ok(())

@@ -23,11 +23,11 @@ use std::{convert::Infallible, fs, path::Path, time::Duration};
 use tokio::sync::oneshot;
 
 /// Runs a command to its end on the calling thread. A second thread has the signals, so that the
-/// program can be ended while the first is busy. A third that the runtime has begun something long
-/// on, such as a name to resolve, keeps the process alive no longer than `farewell::LONGEST`.
+/// program can be ended while the first is busy. A third, on which the runtime runs a blocking call
+/// such as resolving a name, keeps the process alive for `farewell::LONGEST` at most.
 ///
-/// The second thread is not a worker of a multi-thread runtime, which panics where no thread can be
-/// had.
+/// The second thread is not a worker of a multi-thread runtime, which panics if the system refuses
+/// a thread.
 pub(crate) fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     try_runtime_descriptors().context("no tokio runtime")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no tokio runtime")?;
@@ -57,7 +57,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Writes a stream's decisions where `--record-decisions` says, if it does.
+/// Writes a stream's decisions to the file of `--record-decisions`, if it was given.
 fn write_decisions(to: Option<&Path>, decisions: &Decisions) -> Result<()> {
     let (Some(to), Some(record)) = (to, decisions.take()) else { return Ok(()) };
     fs::write(to, record.to_string()).with_context(|| format!("--record-decisions: cannot write {}", to.display()))

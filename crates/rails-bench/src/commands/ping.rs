@@ -89,7 +89,8 @@ pub(super) enum Over {
 }
 
 impl Over {
-    /// As the flags say. Must be called inside a runtime, as TCP's options are tried on a socket.
+    /// The carrier that the flags choose. Must be called inside a runtime, because TCP's options
+    /// are tried on a socket.
     pub(super) fn chosen<T: TlsArgs>(
         options: &StreamArgs<T>,
         plain: bool,
@@ -105,7 +106,7 @@ impl Over {
     }
 }
 
-/// Sends messages of each length so many times, and prints how long it took.
+/// Sends messages of each length, and prints the times of the round trips.
 pub(super) async fn ask(
     endpoint: &Endpoint,
     remotes: &Remotes,
@@ -198,7 +199,7 @@ async fn answer_all(source: &mut Source, on: (Application, &Rail), once: bool, s
     }
 }
 
-/// Where messages come from.
+/// The source of messages.
 enum Source {
     Plain(Admission<TcpLane>),
     Mptcp(Admission<TcpStream>),
@@ -279,7 +280,7 @@ impl Source {
         }
     }
 
-    /// Sees those off that still wait.
+    /// Resets the streams that still wait.
     async fn close(self) {
         match self {
             Self::Plain(guests) => guests.dismiss().await,
@@ -296,7 +297,7 @@ async fn ask_socket(stream: &mut TcpStream, sizes: &[u32], count: u32) -> Result
     Ok(latency::ask(stream, sizes, count).await?)
 }
 
-/// Gives one socket its turn, and answers over it; gives how many messages there were.
+/// Gives one socket its turn, and answers over it. Returns the number of messages.
 async fn answer_socket(stream: &mut TcpStream) -> Result<u64> {
     purpose::give_turn(stream).await?;
     Ok(latency::answer(stream).await?)

@@ -69,7 +69,7 @@ async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, m
     let mut search = Search::new(most);
     let shared = SharedRate::new(search.next().unwrap_or(most))?;
     let options = CeleritasOptions::shared(&shared, NonZeroU32::MIN).security(security);
-    // All messages are the same block.
+    // All messages share one block, so the limit on unsent bytes costs no memory.
     let options = options.max_unsent(DataSize::bytes(u64::MAX));
     let report = stop.or(async {
         let connect = async |to: LaneAddress| options.connect(to.socket).await;
@@ -90,12 +90,12 @@ async fn measure(to: Remotes, security: Security, most: Bandwidth, json: bool, m
 async fn attempt(connection: &Connection, rate: Bandwidth) -> Result<Trial> {
     let block = Bytes::from(vec![0; BLOCK]);
     let time = (8 * connection.stats().round_trip).max(MIN_TIME);
-    // Enough to send for the whole time, and for the round trip behind it.
+    // The bytes for the whole time and one more round trip.
     let bytes = rate.as_bits_per_second() as f64 / 8.0 * (2.0 * time.as_secs_f64());
     let count = (bytes / BLOCK as f64).ceil() as usize;
     let sending: Result<Vec<_>, _> = (0..count).map(|_| connection.try_send(vec![block.clone()])).collect();
     let sending = sending?;
-    // The queue of the path has the time to fill.
+    // Waits until the queue of the path has filled.
     sleep(time / 2).await;
     let (begin, before) = (Instant::now(), connection.stats());
     sleep(time).await;
@@ -163,7 +163,7 @@ async fn answer(address: LaneAddress, security: Security, once: bool, mut stop: 
     }
 }
 
-/// Receives until the peer has gone.
+/// Receives and drops messages until the peer closes.
 async fn swallow(connection: Connection) -> Result<()> {
     loop {
         match connection.receive().await {
@@ -186,7 +186,7 @@ fn not_connected(failed: Vec<(LaneAddress, OpenConnectionError)>, to: &Remotes) 
         | OpenConnectionError::Handshake { .. } => Some("give both ends the same secret, or both --insecure"),
         _ => None,
     });
-    // Each names its address.
+    // Each error names its address.
     let errors = failed.into_iter().map(|(_, error)| format!("{:#}", anyhow::Error::new(error)));
     let error = anyhow!("--to {to}: {}", errors.collect::<Vec<_>>().join("; "));
     match help {
@@ -196,7 +196,7 @@ fn not_connected(failed: Vec<(LaneAddress, OpenConnectionError)>, to: &Remotes) 
 }
 
 const BLOCK: usize = 64 << 10;
-/// The least time of a trial.
+/// The minimum time of a trial.
 const MIN_TIME: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

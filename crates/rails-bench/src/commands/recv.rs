@@ -99,7 +99,7 @@ async fn batches(args: &Args, end: &Endpoint, guests: &mut Admission, stop: &mut
     }
 }
 
-/// Takes one batch, which gives way where its sender stands still and another claims the turn.
+/// Takes one batch, which gives way if its sender stalls and another waits for the turn.
 async fn receive(
     args: &Args,
     end: &Endpoint,
@@ -120,7 +120,7 @@ async fn receive(
     let batch = tokio::select! {
         batch = &mut batch => batch,
         () = progress.waits.last(limit, is_claimed) => {
-            // The call fails where the batch has just ended.
+            // The send fails if the batch has just ended.
             let _ = end_turn.send(GaveWay { peer, limit });
             batch.await
         }
@@ -144,7 +144,7 @@ async fn receive(
     }
 }
 
-/// Reads the time for which a batch may stand still.
+/// Reads the time for which a batch may stall.
 fn idle_timeout(text: &str) -> Result<Duration> {
     let time = seconds(text)?;
     ensure!(time >= Duration::from_millis(100), "it is from 0.1 to 86400, which is a day");

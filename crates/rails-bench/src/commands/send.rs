@@ -65,8 +65,7 @@ pub(crate) fn run(args: Args, details: bool) -> Result<Exit> {
 async fn send(args: Args, details: bool) -> Result<Exit> {
     let mut stop = Stop::on_signals()?;
     let options = args.stream.options()?;
-    // Looked for again when they are sent; here so that a slip of the pen needs no receiver to be
-    // found.
+    // The transfer opens the files again; the check finds a typing error without a receiver.
     for file in &args.files {
         std::fs::metadata(file).with_context(|| format!("cannot send {}", file.display()))?;
     }

@@ -66,15 +66,15 @@ pub(crate) struct Args {
     stream: StreamArgs<ServerTls>,
 }
 
-/// One measurement as the receiver saw it.
+/// The receiver's report of a measurement.
 #[derive(Serialize)]
 struct Report {
     bytes: u64,
     seconds: f64,
     receiver_goodput_bits_per_second: f64,
-    /// The place of the first byte that was another than the one sent, where `--check` found one.
+    /// The offset of the first wrong byte, if `--check` found one.
     wrong_at: Option<u64>,
-    /// How the stream was kept; none of plain flows.
+    /// The security of the stream; `None` for plain flows.
     security: Option<String>,
     receiver: Side,
     #[serde(skip_serializing_if = "Option::is_none")]

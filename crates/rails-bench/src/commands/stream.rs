@@ -145,5 +145,5 @@ async fn measure(args: &Args, endpoint: &Endpoint, remotes: &Remotes, details: b
 }
 
 const DEFAULT_TIME: Duration = Duration::from_secs(10);
-/// How many decisions are kept, with the events between them.
+/// The number of decisions and events that are kept.
 const RECORDED: usize = 1 << 16;

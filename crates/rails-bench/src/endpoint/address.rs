@@ -24,7 +24,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         let (scheme, text) = Scheme::split(text).map_err(|error| error.to_string())?;
         let ip = |text: &str| text.parse::<ScopedAddress>();
-        // An IPv6 address without brackets has colons of its own, and no port.
+        // An IPv6 address without brackets contains colons, and has no port.
         match ip(text) {
             Ok(address) => return Ok(Self { scheme, host: Host::Ip(address), port: DEFAULT_PORT }),
             Err(error) if text.contains('%') && !text.starts_with('[') => return Err(error.to_string()),
@@ -32,7 +32,7 @@ impl FromStr for Address {
         }
         let port = |digits: &str| digits.parse().map_err(|_| format!("`{digits}` is no port (0 to 65535)"));
         if let Some(rest) = text.strip_prefix('[') {
-            // An interface's name may have a bracket.
+            // An interface's name may contain a bracket.
             let (address, rest) = rest.rsplit_once(']').ok_or_else(|| format!("`{text}` has no closing bracket"))?;
             let address = ip(address).map_err(|error| error.to_string())?;
             if address.ip().is_ipv4() {

@@ -40,7 +40,7 @@ impl CeleritasArgs {
         Ok(transport)
     }
 
-    /// No rate is above that of the fastest interface, as far as their speeds are known.
+    /// Refuses a rate above the speed of the fastest interface, if speeds are known.
     fn check(&self) -> Result<()> {
         if self.rate.is_empty() {
             return Ok(());

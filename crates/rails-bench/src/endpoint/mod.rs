@@ -37,7 +37,7 @@ use std::{io, net::SocketAddr, time::Duration};
 pub(crate) use striping::StripingArgs;
 use tcp::TcpArgs;
 
-/// One end of streams: its rails, and how it behaves.
+/// One end of streams: its rails and its options.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub(crate) topology: Topology,
@@ -45,7 +45,7 @@ pub(crate) struct Endpoint {
     pub(crate) options: StreamOptions,
     /// Notes on the rails as a whole.
     pub(crate) notes: Vec<String>,
-    /// The rails towards the addresses of the peer, where the routes have chosen them.
+    /// The rails that the routes to the peer's addresses have chosen, if they have.
     routes: Option<Routes>,
 }
 
@@ -87,12 +87,12 @@ enum DriverArg {
 }
 
 impl<T: TlsArgs> StreamArgs<T> {
-    /// The congestion control that was asked for.
+    /// The requested congestion control.
     pub(crate) fn congestion(&self) -> Option<&str> {
         self.tcp.congestion()
     }
 
-    /// TCP as the options say. Must be called inside a runtime, as it tries them on a socket.
+    /// TCP with the options. Must be called inside a runtime, because it tries them on a socket.
     pub(crate) fn tcp(&self) -> Result<TcpTransport> {
         self.tcp.transport()
     }
@@ -106,7 +106,8 @@ impl<T: TlsArgs> StreamArgs<T> {
         }
     }
 
-    /// The options. Must be called inside a runtime, as it tries the lanes' options on a socket.
+    /// The stream's options. Must be called inside a runtime, because it tries the lanes' options
+    /// on a socket.
     pub(crate) fn options(&self) -> Result<StreamOptions> {
         let security = self.join.security(self.tls.security()?)?;
         let celeritas = self.celeritas.transport(&security)?;
@@ -139,8 +140,8 @@ impl Endpoint {
         Self::following(topology, &rails, placement, options, "--listen")
     }
 
-    /// An end that opens streams to `remotes`: the rails of `from`, or else for each name one on
-    /// each NIC that the routing table leads to its addresses by.
+    /// An end that opens streams to `remotes`: the rails of `from`, or else, for each name, one
+    /// rail on each NIC by which the routes to its addresses lead.
     pub(crate) fn calling(
         remotes: &Remotes,
         from: Option<&RailRequest>,
@@ -162,13 +163,13 @@ impl Endpoint {
         }
     }
 
-    /// This end, sharing bytes out as `striping` says.
+    /// This end with the striping options.
     pub(crate) fn striping(mut self, striping: &StripingArgs) -> Result<Self> {
         self.options = striping.applied(self.options, &self.rails)?;
         Ok(self)
     }
 
-    /// Listens, and says where.
+    /// Listens, and prints the addresses.
     pub(crate) async fn listen(&self, addresses: &[LaneAddress]) -> Result<MultiRailListener> {
         let listener = MultiRailListener::bind(&self.rails, addresses, &self.options).await;
         let listener = listener.map_err(|error| not_listening(error.into(), addresses))?;
@@ -176,7 +177,7 @@ impl Endpoint {
         Ok(listener)
     }
 
-    /// Rails on the loopback interface: that many, or one per core and at least two.
+    /// An end with rails on the loopback interface: that many, or one per core and at least two.
     pub(crate) fn on_loopback(topology: Topology, rails: Option<usize>, options: StreamOptions) -> Result<Self> {
         Self::build(topology, &RailRequest::loopback(rails), options, "--rails")
     }
@@ -195,7 +196,7 @@ impl Endpoint {
         Ok(end)
     }
 
-    /// An end with rails of its own. `flag` has asked for them.
+    /// An end with rails of its own. Errors name `flag`.
     fn build(topology: Topology, request: &RailRequest, options: StreamOptions, flag: &'static str) -> Result<Self> {
         let (plan, rails) = placement::build(&topology, request, flag)?;
         Ok(Self::new(topology, plan, rails, options))
@@ -222,12 +223,13 @@ fn window(text: &str) -> Result<u64> {
     Ok(window)
 }
 
-/// Says on stderr where this end listens: with port 0 that is how the other gets to know.
+/// Prints to stderr where this end listens, which is how another program learns a port that the
+/// kernel chose.
 pub(crate) fn say_listening(addresses: &[LaneAddress]) {
     print::note(format_args!("listening on {}", listed(addresses)));
 }
 
-/// Names the flag, and adds a remedy where the address is the cause.
+/// Adds the flag's name to an error, and a remedy if the address is the cause.
 pub(crate) fn not_listening(error: anyhow::Error, addresses: &[LaneAddress]) -> anyhow::Error {
     let error = error.context(format!("--listen {}", listed(addresses)));
     match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error()) {
@@ -241,7 +243,7 @@ fn listed(addresses: &[LaneAddress]) -> String {
     addresses.iter().map(LaneAddress::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Names the flag, and adds a remedy where the lanes' errors tell one.
+/// Adds the flag's name to an error, and a remedy if the lanes' errors suggest one.
 fn not_connected(error: OpenError, remotes: &Remotes, peer: &str) -> anyhow::Error {
     let help = match &error {
         OpenError::AllFailed { lanes } => lanes.iter().find_map(|lane| help_for(&lane.error, peer)),
@@ -288,10 +290,10 @@ pub(crate) async fn addresses_of(flag: &str, addresses: &[Address]) -> Result<Ve
     Ok(Remotes::of(flag, addresses).await?.firsts())
 }
 
-/// The address of a plain flow, which is of TCP.
+/// The address of a plain flow, which must be of TCP.
 ///
 /// # Errors
-/// Where it is of another transport.
+/// For an address of another transport.
 pub(crate) fn socket(address: &LaneAddress) -> Result<SocketAddr> {
     ensure!(address.scheme == Scheme::TCP, "{address}: plain flows go over TCP alone");
     Ok(address.socket)

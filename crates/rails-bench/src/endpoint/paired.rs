@@ -1,4 +1,4 @@
-//! Which lanes were paired, and which of them came up.
+//! The paired lanes, and those of them that connected.
 
 use super::{Endpoint, Remotes, help_for, not_connected};
 use crate::{
@@ -11,7 +11,7 @@ use rails_multirail::{LaneAddress, MultiRailStream, Pairing, PlanLanesError, err
 use serde::Serialize;
 use std::fmt;
 
-/// The pairing of two ends, and how its lanes fared.
+/// The pairing of two ends, with the results of its lanes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Paired {
     #[serde(flatten)]
@@ -29,8 +29,8 @@ struct Failed {
 }
 
 impl Endpoint {
-    /// Opens a stream for this purpose, says so to the peer, and waits for the stream's turn there.
-    /// Says over which lanes it goes.
+    /// Opens a stream for this purpose, greets the peer, and waits for the stream's turn. Prints
+    /// the lanes.
     pub(crate) async fn open(
         &self,
         remotes: &Remotes,
@@ -46,9 +46,8 @@ impl Endpoint {
         Ok((stream, paired))
     }
 
-    /// Opens a stream on which nothing was said yet: where one name or address is given and several
-    /// rails, the peer is asked for its lanes and they are paired, otherwise rails and
-    /// addresses are taken in order.
+    /// Opens a stream without a greeting. With one name or address and several rails, asks the peer
+    /// for its lanes and pairs them; otherwise takes rails and addresses in order.
     pub(crate) async fn connect(
         &self,
         remotes: &Remotes,
@@ -109,7 +108,7 @@ impl Paired {
         Self { pairing, lanes_up, failed: failed.map(told).collect() }
     }
 
-    /// Whether every lane that was paired connects, and there is one.
+    /// Whether there are paired lanes, and all of them connected.
     pub(crate) fn is_complete(&self) -> bool {
         self.lanes_up > 0 && self.lanes_up == self.pairing.pairs.len()
     }

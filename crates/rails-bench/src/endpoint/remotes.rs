@@ -9,15 +9,15 @@ use anyhow::Result;
 use rails_multirail::{LaneAddress, ResolveError, limit_names};
 use std::fmt;
 
-/// The addresses of a peer: of each name that the command line has, all of them.
+/// The addresses of a peer: all addresses of each name on the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Remotes(Vec<Vec<LaneAddress>>);
 
 impl Remotes {
-    /// Resolves the names in a flag.
+    /// Resolves the names of a flag.
     ///
     /// # Errors
-    /// Where a name is not known, or there is none; the error names the flag.
+    /// If a name is unknown, or there is no name; the error names the flag.
     pub(crate) async fn of(flag: &str, addresses: &[Address]) -> Result<Self> {
         if addresses.is_empty() {
             return Err(Helped::usage(format_args!("{flag}: no address"), format!("for example `{flag} 10.0.0.1`")));
@@ -51,8 +51,8 @@ impl Remotes {
         self.0.iter().filter_map(|addresses| addresses.first().copied()).collect()
     }
 
-    /// These names with at most `max` addresses in all, as far as each keeps one. A note tells of
-    /// those that are left out.
+    /// These names with at most `max` addresses in all, but at least one each. A note lists those
+    /// left out.
     pub(crate) fn limited(mut self, flag: &str, max: usize) -> Self {
         let left_out = limit_names(&mut self.0, max);
         if left_out > 0 {

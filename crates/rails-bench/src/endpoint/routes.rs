@@ -1,4 +1,4 @@
-//! The rails towards the addresses of a peer, as the routing table leads.
+//! The rails towards a peer's addresses, by the routing table.
 
 use crate::exit::Help;
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ pub(super) struct Routes(Vec<Route>);
 #[derive(Debug)]
 struct Route {
     remote: SocketAddr,
-    /// The address that packets leave from, and its network.
+    /// The local address of the packets, and its network.
     local: IpAddr,
     prefix_len: Option<u8>,
     rail: RailId,
@@ -64,8 +64,8 @@ impl Routes {
         rails
     }
 
-    /// A lane to each address of these names, from the rail that the route leads by. `offers` are
-    /// those of all rails.
+    /// A lane to each address of these names, from the rail of its route. `offers` are the
+    /// candidates of all rails.
     pub(super) fn pairing(&self, offers: &[LaneCandidate], names: &[Vec<LaneAddress>]) -> Pairing {
         let mut pairing = in_order(&[], &[]);
         let mut remotes = 0..;
@@ -87,7 +87,7 @@ impl Routes {
     }
 }
 
-/// The address that the routing table has packets to `remote` leave from.
+/// The local address from which packets to `remote` leave, by the routing table.
 pub(super) fn local_address(remote: SocketAddr) -> Result<IpAddr> {
     let found = rails_net::local_address_towards(remote);
     found.with_context(|| format!("--to {remote}: no route leads there")).map_err(|error| {

@@ -1,11 +1,11 @@
-//! How the end that opens a stream shares its bytes out.
+//! The flags of striping, for the end that opens a stream.
 
 use crate::exit::Helped;
 use anyhow::Result;
 use clap::ValueEnum;
 use rails_multirail::{MAX_LANES, Policy, Rails, StreamOptions};
 
-/// How bytes are shared among the lanes; only the end that opens the stream says so.
+/// The sharing of bytes among the lanes, which only the end that opens the stream decides.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct StripingArgs {
     /// How the bytes are shared out among the lanes
@@ -41,7 +41,7 @@ impl StripingArgs {
         }
     }
 
-    /// The most addresses that a stream has lanes to.
+    /// The number of addresses to which a stream can have lanes.
     pub(crate) fn max_addresses(&self) -> usize {
         MAX_LANES / usize::from(self.parallel)
     }
@@ -72,7 +72,8 @@ impl StripingArgs {
     }
 }
 
-/// In Mbit/s; a guess would be no better than equal shares, which are a policy of their own.
+/// The speed of the rail's link in Mbit/s. An unknown speed is an error: for equal shares there is
+/// a policy.
 fn speed(rail: &rails_multirail::Rail) -> Result<u32> {
     let speed = rail.planned().speed.map(|speed| speed.as_bits_per_second() / 1_000_000).filter(|mbit| *mbit > 0);
     speed.map(|mbit| u32::try_from(mbit).unwrap_or(u32::MAX)).ok_or_else(|| {

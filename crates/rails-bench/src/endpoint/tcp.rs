@@ -34,12 +34,12 @@ pub(crate) struct TcpArgs {
 }
 
 impl TcpArgs {
-    /// The congestion control that was asked for.
+    /// The requested congestion control.
     pub(super) fn congestion(&self) -> Option<&str> {
         self.congestion.as_deref()
     }
 
-    /// TCP with these options. Must be called inside a runtime, as it tries them on a socket.
+    /// TCP with these options. Must be called inside a runtime, because it tries them on a socket.
     pub(super) fn transport(&self) -> Result<TcpTransport> {
         let lane = TcpTransport::new().congestion(self.congestion());
         let lane = lane.zero_copy(self.zerocopy.then(ZeroCopy::new)).busy_poll(self.busy_poll);
@@ -63,7 +63,7 @@ impl TcpArgs {
     }
 }
 
-/// A size of segments that Linux takes (`TCP_MIN_MSS` and `MAX_TCP_WINDOW`).
+/// A segment size that Linux accepts (`TCP_MIN_MSS` and `MAX_TCP_WINDOW`).
 fn segment(text: &str) -> Result<DataSize, String> {
     let size = size::parse(text)?;
     let fits = (88..=32_767).contains(&size.as_bytes());

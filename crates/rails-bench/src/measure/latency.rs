@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 use std::{io, time::Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// How long round trips of messages of one size took, in microseconds.
+/// The times of round trips of messages of one size, in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RoundTrips {
-    /// Length of each message.
+    /// The length of each message.
     pub(crate) bytes: u32,
-    /// How many were measured.
+    /// The number of measured round trips.
     pub(crate) count: u32,
-    /// The shortest.
+    /// The shortest time.
     pub(crate) min_us: f64,
-    /// Half of them were no longer.
+    /// The median.
     pub(crate) p50_us: f64,
-    /// 99 of 100 were no longer.
+    /// The 99th percentile.
     pub(crate) p99_us: f64,
-    /// The longest.
+    /// The longest time.
     pub(crate) max_us: f64,
-    /// Each of them in the order they were made, in nanoseconds.
+    /// All times in order, in nanoseconds.
     pub(crate) each_ns: Vec<u64>,
 }
 
-/// Sends messages of each size, one at a time, and waits for each to come back; a tenth as many
-/// before are not counted.
+/// Sends messages of each size, one at a time, and waits for each to come back. A tenth as many are
+/// sent before, and not counted.
 ///
 /// # Errors
-/// How the stream failed; [`io::ErrorKind::InvalidData`] where something else came back.
+/// The stream's failure; [`io::ErrorKind::InvalidData`] if other bytes came back.
 pub(crate) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     sizes: &[u32],
@@ -63,7 +63,7 @@ pub(crate) async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
 /// As [`ask`], with the messages of a stream.
 ///
 /// # Errors
-/// How the stream failed; [`io::ErrorKind::InvalidData`] where something else came back.
+/// The stream's failure; [`io::ErrorKind::InvalidData`] if other bytes came back.
 pub(crate) async fn ask_messages(
     messages: &mut MultiRailMessages,
     sizes: &[u32],
@@ -90,10 +90,10 @@ pub(crate) async fn ask_messages(
     Ok(figures)
 }
 
-/// Sends every message of a stream back, until the peer has no more; gives how many there were.
+/// Sends every message of a stream back, to the stream's end. Returns the number of messages.
 ///
 /// # Errors
-/// How the stream failed.
+/// The stream's failure.
 pub(crate) async fn answer_messages(messages: &mut MultiRailMessages) -> io::Result<u64> {
     let mut answered = 0;
     while let Some(message) = messages.recv().await? {
@@ -103,12 +103,11 @@ pub(crate) async fn answer_messages(messages: &mut MultiRailMessages) -> io::Res
     Ok(answered)
 }
 
-/// Sends every message back when it is whole, until the peer has no more; gives how many there
-/// were.
+/// Sends every complete message back, to the stream's end. Returns the number of messages.
 ///
 /// # Errors
-/// How the stream failed; [`io::ErrorKind::InvalidData`] where messages of no bytes or of more than
-/// 16 MiB are announced.
+/// The stream's failure; [`io::ErrorKind::InvalidData`] if the peer announces messages of no bytes
+/// or of more than 16 MiB.
 pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> io::Result<u64> {
     let mut answered = 0;
     loop {
@@ -123,7 +122,7 @@ pub(crate) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) ->
         }
         let number = |at| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let (bytes, count) = (number(0), number(4));
-        // Empty ones would be answered without waiting for anything, four billion times.
+        // Empty messages would be answered without waiting, up to four billion times.
         if !(1..=LONGEST).contains(&bytes) {
             let why = format!("a message has 1 to {LONGEST} bytes, not {bytes}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, why));
@@ -154,8 +153,8 @@ impl RoundTrips {
     }
 }
 
-/// The value that this share of them, from 0 to 1, does not exceed (nearest rank); `None` where
-/// there are none.
+/// The value that this share of the values, from 0 to 1, does not exceed (nearest rank); `None` of
+/// none.
 fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
     let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
     sorted.get(rank.min(sorted.len()).checked_sub(1)?).copied()
@@ -172,7 +171,7 @@ fn header(bytes: u32, count: u32) -> [u8; 8] {
     header
 }
 
-/// The longest message that is answered.
+/// The length of the longest message that is answered.
 pub(crate) const LONGEST: u32 = 16 << 20;
 
 #[cfg(test)]

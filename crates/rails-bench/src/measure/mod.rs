@@ -1,10 +1,9 @@
-//! Memory-to-memory measurement: a source that sends as fast as it can, a sink that counts, and the
-//! reports of both.
+//! Memory-to-memory measurements: a source that sends as fast as it can, a sink that counts, and
+//! the reports of both.
 //!
 //! The receiver's figures are the ones reported: bytes that its application read, from when it told
-//! the source to begin to the last of them, by its own clock. So nothing is counted that was under
-//! way before the time was. It sends the figures back over the stream that was measured, behind the
-//! last byte.
+//! the source to begin to the last of them, by its own clock. So no byte counts that was under way
+//! before. The receiver sends its figures back over the measured stream, after the last byte.
 
 pub(crate) mod latency;
 pub(crate) mod mptcp;
@@ -24,10 +23,10 @@ use serde::{Deserialize, Serialize};
 use series::{Recorder, Series};
 use std::time::{Duration, Instant};
 
-/// How much is sent.
+/// The amount to send.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Amount {
-    /// For this long.
+    /// Bytes for this time.
     Time(Duration),
     /// This many bytes.
     Bytes(u64),
@@ -36,18 +35,18 @@ pub(crate) enum Amount {
 /// The counts of a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Count {
-    /// Bytes that were read.
+    /// The number of bytes that were read.
     pub(crate) bytes: u64,
-    /// When the source was told to begin, after the sink's own zero.
+    /// The time at which the source was told to begin, since the sink's zero.
     pub(crate) first_seconds: f64,
-    /// When the last byte was read.
+    /// The time at which the last byte was read, since the sink's zero.
     pub(crate) last_seconds: f64,
-    /// The place of the first byte that was another than the one sent there, where that was looked
-    /// at; of several flows, that of any of them.
+    /// The offset of the first wrong byte, if the bytes were checked; of several flows, that of any
+    /// of them.
     pub(crate) wrong_at: Option<u64>,
 }
 
-/// Deals out blocks to send until the amount is reached.
+/// Hands out blocks to send until the amount is reached.
 #[derive(Debug)]
 pub(crate) struct Supply {
     pattern: Pattern,
@@ -57,7 +56,7 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    /// A supply of incompressible bytes; it starts now.
+    /// A supply of incompressible bytes, whose time starts now.
     pub(crate) fn start(amount: Amount) -> Self {
         Self { pattern: Pattern::new(b""), amount, start: Instant::now(), dealt: 0 }
     }
@@ -75,7 +74,7 @@ impl Supply {
         Some(block)
     }
 
-    /// How many bytes were dealt out.
+    /// The number of bytes handed out.
     pub(crate) fn dealt(&self) -> u64 {
         self.dealt
     }
@@ -86,11 +85,11 @@ impl Supply {
 pub(crate) struct Received {
     /// The bytes that arrived.
     pub(crate) count: Count,
-    /// The rate of their arrival; of several flows, while all of them ran.
+    /// The rate of arrival; of several flows, while all of them ran.
     pub(crate) goodput_bits_per_second: f64,
     /// The work of this end.
     pub(crate) side: report::Side,
-    /// Their arrivals over time, if these were to be written down.
+    /// The arrivals over time, if they were recorded.
     pub(crate) series: Option<Series>,
     /// The statistics of a striped stream's receiving end, as it closed.
     pub(crate) stats: Option<rails_multirail::StreamStats>,
@@ -105,32 +104,32 @@ pub(crate) struct Counter {
     checker: Option<Checker>,
 }
 
-/// The work of a receiver besides counting.
+/// Work of a receiver besides counting.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Watch {
-    /// The receiver writes down the bytes of each such interval.
+    /// The receiver records the bytes of each interval of this length.
     pub(crate) interval: Option<Duration>,
-    /// The receiver looks whether every byte is the one that was sent at its place.
+    /// The receiver compares every byte with the one that was sent there.
     pub(crate) check: bool,
 }
 
 impl Counter {
-    /// Nothing yet, and the source may begin; times are counted from `zero`.
+    /// A counter of no bytes; the source may begin. Times count from `zero`.
     pub(crate) fn start(zero: Instant) -> Self {
         Self { zero, count: Count::none(zero.elapsed().as_secs_f64()), recorder: None, checker: None }
     }
 
-    /// Writes down as well how it arrives.
+    /// Also records the arrivals over time.
     pub(crate) fn recorded(self, recorder: Option<Recorder>) -> Self {
         Self { recorder, ..self }
     }
 
-    /// Looks at the bytes as well.
+    /// Also checks the bytes.
     pub(crate) fn checked(self, check: bool) -> Self {
         Self { checker: check.then(|| Checker::new(b"")), ..self }
     }
 
-    /// The record.
+    /// The recorded arrivals.
     pub(crate) fn series(self) -> Option<Series> {
         self.recorder.map(Recorder::finish)
     }
@@ -155,7 +154,7 @@ impl Counter {
 }
 
 impl Count {
-    /// Several flows taken together: all their bytes, from the first turn to the last byte.
+    /// The counts of several flows together: all bytes, from the first turn to the last byte.
     pub(crate) fn together(counts: &[Self]) -> Self {
         Self {
             bytes: counts.iter().map(|count| count.bytes).sum(),
@@ -169,19 +168,18 @@ impl Count {
         Self { bytes: 0, first_seconds: now, last_seconds: now, wrong_at: None }
     }
 
-    /// From the source's turn to the last byte.
+    /// The time from the source's turn to the last byte.
     pub(crate) fn seconds(&self) -> f64 {
         self.last_seconds - self.first_seconds
     }
 
-    /// Bytes over time; 0 where there was no time between the first and the last.
+    /// Bytes over time; 0 without a time between the first and the last.
     pub(crate) fn bits_per_second(&self) -> f64 {
         if self.seconds() > 0.0 { self.bytes as f64 * 8.0 / self.seconds() } else { 0.0 }
     }
 }
 
-/// The longest report of a receiver that is read: a few hundred bytes for each of at most 64 rails
-/// and lanes.
+/// The limit on a receiver's report: a few hundred bytes for each of at most 64 rails and lanes.
 pub(crate) const LONGEST_RECEIPT: u64 = 1 << 20;
 
 /// The bytes that the application writes and reads at a time, striped or plain.

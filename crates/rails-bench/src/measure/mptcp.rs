@@ -1,6 +1,6 @@
 //! One socket of the kernel's Multipath TCP from memory to memory: an ordinary tokio program whose
-//! sockets were made with another protocol number. Which subflows the kernel adds is the path
-//! manager's decision (`ip mptcp`); nothing here knows of them.
+//! sockets have another protocol number. The path manager (`ip mptcp`) decides which subflows the
+//! kernel adds; they are invisible here.
 //!
 //! References: RFC 8684; `Documentation/networking/mptcp.rst`.
 
@@ -29,10 +29,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Sends from the first rail's address to `remote`, and gives the measurement.
+/// Sends from the first rail's address to `remote`, and returns the measurement.
 ///
 /// # Errors
-/// How the connection failed; where the kernel has no MPTCP, that its protocol is not supported.
+/// The connection's failure; without MPTCP in the kernel, that the protocol is not supported.
 pub(crate) async fn send(
     rails: &Rails,
     remote: SocketAddr,
@@ -71,7 +71,7 @@ pub(crate) async fn send(
 #[derive(Debug)]
 pub(crate) struct Listener(std::net::TcpListener);
 
-/// The connections that have come, each of which waits for its turn.
+/// The incoming connections, each of which waits for its turn.
 pub(crate) struct Sink {
     guests: Admission<TcpStream>,
     zero: Instant,
@@ -81,7 +81,7 @@ impl Listener {
     /// Listens on an address.
     ///
     /// # Errors
-    /// The kernel's refusal; [`io::ErrorKind::Unsupported`] or `EPROTONOSUPPORT` where it has no
+    /// The kernel's refusal; [`io::ErrorKind::Unsupported`] or `EPROTONOSUPPORT` if it has no
     /// MPTCP.
     pub(crate) fn bind(address: SocketAddr, congestion: Option<&str>) -> io::Result<Self> {
         let socket = socket(address, congestion)?;
@@ -91,15 +91,15 @@ impl Listener {
         Ok(Self(socket.into()))
     }
 
-    /// Where it listens.
+    /// The listening address.
     ///
     /// # Errors
-    /// The kernel's refusal to tell.
+    /// The kernel's error.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
-    /// Greets every connection, on the runtime that calls.
+    /// Greets every connection, on the calling runtime.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -141,7 +141,7 @@ impl Sink {
     /// Takes one connection on the first rail, counts, and reports to the sender.
     ///
     /// # Errors
-    /// How the connection failed.
+    /// The connection's failure.
     pub(crate) async fn receive(&mut self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         let (rail, zero) = (first(rails)?, self.zero);
         let mut stream = self.guests.next().await?;
@@ -169,10 +169,10 @@ impl Sink {
     }
 }
 
-/// Connects from a rail's address, on the runtime that runs this.
+/// Connects from a rail's address, on the calling runtime.
 ///
 /// # Errors
-/// The kernel's refusal; `EPROTONOSUPPORT` where it has no MPTCP.
+/// The kernel's refusal; `EPROTONOSUPPORT` if it has no MPTCP.
 pub(crate) fn connect(
     rail: &Rail,
     remote: SocketAddr,
@@ -194,13 +194,14 @@ fn socket(address: SocketAddr, congestion: Option<&str>) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     if let Some(name) = congestion {
-        // The kernel hands it to every subflow (net/mptcp/sockopt.c, mptcp_setsockopt_sol_tcp_congestion).
+        // The kernel passes the option on to every subflow (net/mptcp/sockopt.c,
+        // mptcp_setsockopt_sol_tcp_congestion).
         socket.set_tcp_congestion(name.as_bytes())?;
     }
     Ok(socket)
 }
 
-/// The report before bytes flow; a socket that is closed knows its peer no more.
+/// The report at the start: a closed socket does not know its peer.
 fn report(stream: &TcpStream) -> io::Result<LaneReport> {
     let congestion = SockRef::from(stream).tcp_congestion()?;
     let name = String::from_utf8_lossy(&congestion).trim_end_matches('\0').to_owned();

@@ -1,5 +1,4 @@
-//! The cost of rails and tasks that wait, to a thread that computes on their CPU and to a CPU that
-//! is idle.
+//! The cost of waiting rails and tasks for a computing thread on their CPU, and for an idle CPU.
 
 use super::work::Work;
 use crate::duration::{microseconds, nanoseconds};
@@ -25,23 +24,23 @@ use tokio::{io::AsyncReadExt, runtime::Builder};
 pub(crate) struct Overhead {
     /// The CPU.
     pub(crate) cpu: CpuId,
-    /// The streams of the rail, which both ends read in vain.
+    /// The number of streams of the rail, both ends of which wait for bytes.
     pub(crate) streams: usize,
     /// The period of the timer.
     #[serde(rename = "timer_ns", serialize_with = "nanoseconds")]
     pub(crate) timer: Duration,
-    /// The time of a fixed amount of work alone on the CPU, by round.
+    /// The times of a fixed amount of work alone on the CPU, by round.
     pub(crate) alone_us: Vec<f64>,
-    /// The time of that work beside the rail, whose queues, worker and timer have no task.
+    /// The times of that work beside the rail, whose queues, worker and timer have no task.
     pub(crate) beside_rail_us: Vec<f64>,
-    /// The time of that work while a task polls as well, in the queue of the CPU.
+    /// The times of that work while a task in the CPU's queue polls too.
     pub(crate) beside_polling_us: Vec<f64>,
-    /// How often the task has polled during all of these.
+    /// The number of polls of the task during that.
     pub(crate) polls: u64,
     /// CPU time of this process while the rail, its queues, worker and timer have nothing to do, as
     /// a share of one CPU.
     pub(crate) idle_share: f64,
-    /// The time over which that was watched.
+    /// The time over which the idle share was measured.
     #[serde(rename = "idle_ns", serialize_with = "nanoseconds")]
     pub(crate) idle: Duration,
 }
@@ -58,7 +57,7 @@ impl Overhead {
     }
 }
 
-/// Measures the cost, over about this time for each figure.
+/// Measures the cost, for about this time per figure.
 pub(crate) fn overhead(topology: &Topology, time: Duration) -> Result<Overhead> {
     let cpu = topology.allowed_cpus().first().context("there is no CPU")?;
     let (mut alone_us, mut beside_rail_us, mut beside_polling_us) = (Vec::new(), Vec::new(), Vec::new());
@@ -67,7 +66,7 @@ pub(crate) fn overhead(topology: &Topology, time: Duration) -> Result<Overhead> 
     let (mut polls, mut waiting) = (0, None);
     for _ in 0..ROUNDS {
         drop(waiting.take());
-        // The kernel ends its part of the teardown, and the last threads end.
+        // Waits for the kernel's teardown, and for the last threads to end.
         thread::sleep(REST);
         alone_us.push(microseconds(work.run()));
         let waiting = waiting.insert(Waiting::start(topology, cpu)?);
@@ -79,7 +78,7 @@ pub(crate) fn overhead(topology: &Topology, time: Duration) -> Result<Overhead> 
         polling.cancel();
     }
     drop(guard);
-    // The thread of the last task goes to sleep.
+    // Waits until the thread of the last task sleeps.
     thread::sleep(REST);
     let (start, before) = (Instant::now(), cpu_time()?);
     thread::sleep(time);
@@ -99,7 +98,7 @@ pub(crate) fn overhead(topology: &Topology, time: Duration) -> Result<Overhead> 
     })
 }
 
-/// A rail on a CPU that waits: its tasks, which read from streams in vain, and the worker and the
+/// A rail on a CPU that waits: its tasks, which wait for bytes of streams, and the worker and the
 /// timer of its CPU's queue.
 struct Waiting {
     queues: TaskQueues,
@@ -153,7 +152,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Opens the streams, from the rail to itself; gives both ends of each.
+/// Opens the streams, from the rail to itself. Returns both ends of each.
 async fn connect(rails: &Rails) -> Result<Vec<MultiRailStream>> {
     let options = StreamOptions::new(Security::insecure());
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -180,7 +179,7 @@ fn cpu_time() -> Result<Duration> {
     Ok(Duration::from_micros(micros(usage.user_time()) + micros(usage.system_time())))
 }
 
-/// Rounds; an odd number has a middle one.
+/// The number of rounds, odd so that the median is one of them.
 const ROUNDS: usize = 25;
 /// Streams of the rail.
 const STREAMS: usize = 16;

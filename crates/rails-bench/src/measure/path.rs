@@ -1,14 +1,13 @@
-//! The capacity of a path: rates are tried, each twice the last, until the path gives less than is
+//! The capacity of a path: the search tries rates, each twice the last, until less arrives than is
 //! sent.
 //!
-//! The search decides without I/O: the command sends at the rates that it names, and tells it the
-//! outcome.
+//! No I/O: the command sends at the rates of the search, and passes the outcomes in.
 
 use rails_topo::Bandwidth;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
-/// One rate that was tried.
+/// A rate that was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Trial {
     /// The rate, which counts IP packets.
@@ -19,7 +18,7 @@ pub(crate) struct Trial {
     pub(crate) arrived: Bandwidth,
     /// The share of packets that were lost.
     pub(crate) loss: f64,
-    /// The smoothed round trip at its end.
+    /// The smoothed round trip at the end of the trial.
     #[serde(rename = "rtt_ms", serialize_with = "milliseconds")]
     pub(crate) rtt: Duration,
 }
@@ -30,29 +29,28 @@ pub(crate) struct Search {
     most: Bandwidth,
     next: Option<Bandwidth>,
     trials: Vec<Trial>,
-    /// A rate that the path did not carry was tried.
+    /// Whether a trial exceeded the path's capacity.
     is_exceeded: bool,
 }
 
 /// A path's figures.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct PathReport {
-    /// The rate of IP packets that it carries.
+    /// The rate of IP packets that the path carries.
     #[serde(rename = "capacity_bits_per_second")]
     pub(crate) capacity: Bandwidth,
-    /// Whether it may carry more: the highest rate that was allowed has arrived as a whole.
+    /// Whether the path may carry more: the highest allowed rate arrived completely.
     pub(crate) may_carry_more: bool,
-    /// The least round trip.
+    /// The minimum round trip.
     #[serde(rename = "min_rtt_ms", serialize_with = "milliseconds")]
     pub(crate) min_rtt: Duration,
-    /// The smoothed round trip at the highest rate that was tried: with the queue that the path
-    /// has.
+    /// The smoothed round trip at the highest tried rate, which includes the path's queue.
     #[serde(rename = "busy_rtt_ms", serialize_with = "milliseconds")]
     pub(crate) busy_rtt: Duration,
     /// The share of packets that were lost while the path was not full; that of the first trial, if
     /// all of them filled it.
     pub(crate) loss: f64,
-    /// The largest IP packet that it carries, as far as the interfaces let it be tried.
+    /// The largest IP packet that the path carries, up to the MTU of the interfaces.
     pub(crate) mtu_bytes: u32,
     /// All trials, in order.
     pub(crate) trials: Vec<Trial>,
@@ -64,7 +62,7 @@ impl Search {
         Self { most, next: Some(FIRST.min(most)), trials: Vec::new(), is_exceeded: false }
     }
 
-    /// The next rate to be tried; `None` at the end.
+    /// The next rate to try; `None` at the end.
     pub(crate) fn next(&self) -> Option<Bandwidth> {
         self.next
     }
@@ -80,13 +78,13 @@ impl Search {
         self.is_exceeded = !carries;
         self.next = match carries {
             true if trial.rate < self.most => Some(Bandwidth::bits_per_second(bits.saturating_mul(2)).min(self.most)),
-            // Another program may have had the CPU.
+            // Another program may have delayed this one, so the rate is tried again.
             false if tried < TRIES => Some(trial.rate),
             _ => None,
         };
     }
 
-    /// The figures, once no rate is left to be tried.
+    /// The figures, once all rates are tried.
     pub(crate) fn report(self, min_rtt: Duration, mtu_bytes: u32) -> PathReport {
         let arrived = self.trials.iter().map(|trial| trial.arrived);
         let last = self.trials.last().map(|last| last.rate).filter(|_| self.is_exceeded);
@@ -109,9 +107,9 @@ fn milliseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, 
 
 /// The first rate: ten segments in a hundredth of a second.
 const FIRST: Bandwidth = Bandwidth::mbps(12);
-/// How often a rate is tried that the path does not seem to carry.
+/// The number of trials of a rate that the path does not seem to carry.
 const TRIES: usize = 2;
-/// A path carries a rate if such a share of it arrives: bursts and timers are not exact.
+/// A path carries a rate if this share of it arrives, since bursts and timers are not exact.
 const WHOLE: f64 = 0.93;
 
 #[cfg(test)]

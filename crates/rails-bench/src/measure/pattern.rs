@@ -1,12 +1,10 @@
-//! The bytes that are sent: such that no link could compress them, and that a receiver knows which
-//! belongs where.
+//! The sent bytes: incompressible, and known to the receiver at every offset.
 
 use super::BLOCK;
 use bytes::Bytes;
 
-/// The bytes to send, block by block. Each block is the same bytes from another place on, so that
-/// neither a block nor a chunk of one can be exchanged for another unnoticed, and sending needs no
-/// copy.
+/// The bytes to send, block by block. Each block is a part of the same bytes from another offset
+/// on, so that swapped blocks or chunks are noticed, and sending needs no copy.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     bytes: Bytes,
@@ -56,7 +54,7 @@ impl Checker {
         }
     }
 
-    /// Where the first byte was that was another than the one sent.
+    /// The offset of the first wrong byte.
     pub(crate) fn wrong_at(&self) -> Option<u64> {
         self.wrong_at
     }

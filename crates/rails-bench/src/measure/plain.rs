@@ -1,10 +1,9 @@
-//! Independent tokio TCP flows from memory to memory: the rate of the links without any of this
-//! project's work, and so the ceiling that striping is measured against. The flows run on the same
-//! pinned runtimes, with the same buffers and socket options, as the lanes of a stream would.
+//! Independent tokio TCP flows from memory to memory: the rate of the links without striping, and
+//! so its ceiling. The flows run on the same pinned runtimes, with the same buffers and socket
+//! options, as the lanes of a stream would.
 //!
-//! The goodput of several flows covers the time while all of them ran: a slow one may still be
-//! draining its socket's buffer when the others have long ended, and by itself none of them is the
-//! ceiling of anything.
+//! The goodput of several flows covers the time while all of them ran: a slow one may still drain
+//! its socket's buffer long after the others have ended.
 
 use super::{
     Amount, BLOCK, Count, Counter, LONGEST_RECEIPT, Received, Supply, Watch,
@@ -38,15 +37,15 @@ use tokio::{
 pub(super) struct Receipt {
     pub(super) count: Count,
     pub(super) side: Option<Side>,
-    /// How fast all of them were while all of them ran.
+    /// The rate of all flows while all of them ran.
     pub(super) goodput_bits_per_second: f64,
 }
 
-/// Opens one flow from each rail to the address of the same number, sends on all of them, and gives
-/// the measurement.
+/// Opens one flow from each rail to the address of the same number, sends on all of them, and
+/// returns the measurement.
 ///
 /// # Errors
-/// How a flow failed.
+/// A flow's failure.
 pub(crate) async fn send(
     rails: &Rails,
     remotes: &[SocketAddr],
@@ -100,7 +99,7 @@ struct Place {
     rail: RailId,
     local: SocketAddr,
     guests: Admission<TcpLane>,
-    /// The flow of the next measurement, if it has come before that of another address.
+    /// The flow of the next measurement, if it has come before those of other addresses.
     flow: Option<TcpLane>,
 }
 
@@ -124,7 +123,7 @@ impl Listeners {
         Ok(Self { places, zero: Instant::now() })
     }
 
-    /// The addresses that are listened on.
+    /// The listening addresses.
     pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
         self.places.iter().map(|place| place.local).collect()
     }
@@ -132,17 +131,17 @@ impl Listeners {
     /// Takes one flow on each address, counts, and reports on each when all have ended.
     ///
     /// # Errors
-    /// How a flow failed.
+    /// A flow's failure.
     pub(crate) async fn receive(&mut self, rails: &Rails, topology: &Topology, watch: Watch) -> Result<Received> {
         for place in &mut self.places {
-            // A fault of another connection costs no flow that has come.
+            // A flow that has come stays if another connection fails.
             if place.flow.is_none() {
                 place.flow = Some(place.guests.next().await?);
             }
         }
-        // All of them count from when the first came.
+        // All flows count from the arrival of the first.
         let begun: Arc<OnceLock<Recorder>> = Arc::default();
-        // Where one of them fails, the others end too.
+        // If one flow fails, the others end too.
         let (_others, is_over) = watch::channel(());
         let sinks = self.places.iter_mut().filter_map(|place| Some((place.rail, place.flow.take()?)));
         let sinks = sinks.map(|(rail, mut lane)| {
@@ -190,7 +189,7 @@ impl Listeners {
     }
 }
 
-/// Sends one flow, and gives the sink's report.
+/// Sends one flow, and returns the sink's report.
 async fn source(remote: SocketAddr, from: TcpTransport, amount: Amount) -> Result<(LaneReport, Vec<u8>)> {
     let mut lane = from.connect(remote).await?;
     approach(lane.get_mut()).await?;
@@ -198,10 +197,10 @@ async fn source(remote: SocketAddr, from: TcpTransport, amount: Amount) -> Resul
     Ok((lane_report(&lane, sent, 0), receipt))
 }
 
-/// Sends the amount on a socket; gives how much that was, and the sink's report.
+/// Sends the amount on a socket. Returns the number of bytes, and the sink's report.
 pub(super) async fn give(stream: &mut TcpStream, amount: Amount) -> io::Result<(u64, Vec<u8>)> {
-    // Until everything is sent the socket's end is a reset: a sink must not take a sender that was
-    // ended for one that is done.
+    // Until all bytes are sent, closing the socket is a reset: the sink must not take a killed
+    // sender for a finished one.
     SockRef::from(&*stream).set_linger(Some(Duration::ZERO))?;
     let mut supply = Supply::start(amount);
     let mut sent = 0;
@@ -222,7 +221,7 @@ pub(super) async fn approach(stream: &mut TcpStream) -> Result<()> {
     purpose::await_turn(stream).await.context("the peer did not come to this flow")
 }
 
-/// Does the work, unless another flow fails.
+/// Runs the work, unless another flow fails.
 async fn unless_over<T>(mut over: watch::Receiver<()>, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         _ = over.changed() => anyhow::bail!("another flow failed"),
@@ -246,5 +245,5 @@ fn lane_report(lane: &TcpLane, bytes_sent: u64, bytes_received: u64) -> LaneRepo
     LaneReport::new((lane.local_addr(), lane.peer_addr()), carried, Lane::stats(lane).ok().as_ref())
 }
 
-/// Small beside a measurement, and large beside a flow's read.
+/// The interval of the record: short for a measurement, long for a read.
 const FINE: Duration = Duration::from_millis(10);

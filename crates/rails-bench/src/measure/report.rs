@@ -12,15 +12,16 @@ use std::net::SocketAddr;
 pub(crate) struct Measurement {
     /// The carrier of the bytes.
     pub(crate) transport: Transport,
-    /// How the stream was kept: `insecure`, `psk`, `psk encrypted` or `tls`; `None` of plain flows.
+    /// The security of the stream: `insecure`, `psk`, `psk encrypted` or `tls`; `None` for plain
+    /// flows.
     pub(crate) security: Option<String>,
     /// Bytes that the sending application wrote.
     pub(crate) bytes_written: u64,
     /// Bytes that the receiving application read.
     pub(crate) bytes: u64,
-    /// From its first byte to its last, by the receiver's clock.
+    /// The time from the source's turn to the last byte, by the receiver's clock.
     pub(crate) seconds: f64,
-    /// The two above, divided; of several plain flows, over the time while all of them ran.
+    /// Bytes over seconds, in bits; of several plain flows, over the time while all of them ran.
     pub(crate) receiver_goodput_bits_per_second: f64,
     /// The sending process.
     pub(crate) sender: Side,
@@ -37,9 +38,9 @@ pub(crate) struct Measurement {
 pub(crate) enum Transport {
     /// One striped stream.
     Rails {
-        /// How its bytes were shared out.
+        /// The policy that shared the bytes out.
         policy: Policy,
-        /// Which threads of the sender drove its lanes.
+        /// The threads of the sender that drove the lanes.
         driver: Driver,
     },
     /// Independent tokio TCP flows, one per lane, with nothing of this project between the
@@ -52,7 +53,7 @@ pub(crate) enum Transport {
 /// One of the two processes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Side {
-    /// Kernel release, where the machine says it.
+    /// Kernel release, if it is known.
     pub(crate) kernel: Option<String>,
     /// Version of this program.
     pub(crate) version: String,
@@ -67,22 +68,24 @@ pub(crate) struct Side {
     pub(crate) unheld: Vec<Unheld>,
 }
 
-/// One rail of a side, as it was found to be.
+/// One rail of a side, as read back.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct RailReport {
     /// The rail's number.
     pub(crate) rail: RailId,
-    /// The interface of the rail's lane, where the plan knows it.
+    /// The interface of the rail's lane, if the plan has one.
     pub(crate) interface: Option<String>,
-    /// The CPUs that its thread may run on (`sched_getaffinity`, read after the measurement).
+    /// The CPUs that the rail's thread may run on (`sched_getaffinity`, read after the
+    /// measurement).
     pub(crate) cpus: Option<CpuSet>,
-    /// The thread's memory policy as `get_mempolicy` read it back, where it is set.
+    /// The thread's memory policy, as read back by `get_mempolicy`.
     pub(crate) memory_policy: String,
     /// The node of the memory that the thread was the first to touch (`get_mempolicy`).
     pub(crate) memory_node: Option<NodeId>,
-    /// CPU time of its thread while it measured; `None` where the kernel does not account it.
+    /// CPU time of the rail's thread during the measurement; `None` if the kernel does not account
+    /// for it.
     pub(crate) cpu_seconds: Option<f64>,
-    /// Which of the three affinities hold.
+    /// The verdicts on the three affinities.
     pub(crate) affinity: AffinityReport,
     /// The rail's lanes.
     pub(crate) lanes: Vec<LaneReport>,
@@ -95,21 +98,21 @@ pub(crate) struct LaneReport {
     pub(crate) local: SocketAddr,
     /// The peer's address.
     pub(crate) remote: SocketAddr,
-    /// Bytes of the stream that this end sent on it.
+    /// Bytes of the stream that this end sent on the lane.
     pub(crate) bytes_sent: u64,
-    /// Bytes of the stream that arrived on it.
+    /// Bytes of the stream that arrived on the lane.
     pub(crate) bytes_received: u64,
-    /// Segments that its TCP sent again, through all the connections that it had.
+    /// Segments that TCP retransmitted, on all connections of the lane.
     pub(crate) retransmitted_segments: Option<u64>,
     /// The lane's smoothed round-trip time.
     pub(crate) rtt_us: Option<u64>,
     /// The lane's congestion control.
     pub(crate) congestion_control: Option<String>,
-    /// How the lane was lost, if it was.
+    /// The reason why the lane was lost, if it was.
     pub(crate) lost: Option<String>,
 }
 
-/// CPU time up to a moment, so that a measurement can state its own.
+/// CPU time at a moment, as the baseline of a measurement.
 #[derive(Debug)]
 pub(crate) struct Baseline {
     process: Option<f64>,
@@ -117,14 +120,14 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// The use up to now.
+    /// The CPU time up to now.
     pub(crate) fn take(rails: &Rails) -> Self {
         Self { process: process_seconds(), rails: rails.iter().map(rail_seconds).collect() }
     }
 }
 
 impl Side {
-    /// This process, since `baseline`.
+    /// The report of this process since `baseline`.
     pub(crate) fn since(baseline: &Baseline, topology: &Topology, rails: &Rails, lanes: &[LaneReportOn]) -> Self {
         let cpu_seconds = process_seconds().zip(baseline.process).map_or(0.0, |(now, before)| now - before);
         let reports = rails.iter().zip(&baseline.rails).map(|(rail, before)| {
@@ -157,8 +160,8 @@ impl Side {
 }
 
 impl LaneReport {
-    /// A lane between these addresses that sent and received so many bytes and was not lost, with
-    /// the transport's figures of it.
+    /// The report of a lane between these addresses that was not lost, with its bytes and the
+    /// transport's figures.
     pub(crate) fn new(
         (local, remote): (SocketAddr, SocketAddr),
         (bytes_sent, bytes_received): (u64, u64),
@@ -177,7 +180,7 @@ impl LaneReport {
     }
 }
 
-/// A lane and the rail it ran on.
+/// A lane, and the rail that it ran on.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneReportOn {
     /// The rail.

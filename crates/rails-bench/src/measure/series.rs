@@ -1,4 +1,4 @@
-//! Arrivals in the course of time.
+//! Arrivals over time.
 
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -6,26 +6,26 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Bytes that the receiving application read in each interval, and the pauses between its reads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Series {
-    /// When the first interval began, by the receiver's wall clock.
+    /// The start of the first interval, by the receiver's wall clock.
     pub(crate) start_unix_seconds: f64,
-    /// How long each interval is.
+    /// The length of each interval.
     pub(crate) interval_seconds: f64,
-    /// Bytes of each.
+    /// The bytes of each interval.
     pub(crate) bytes: Vec<u64>,
-    /// Every time longer than an interval in which nothing was read, between two reads.
+    /// All times longer than an interval between two reads.
     pub(crate) pauses: Vec<Pause>,
 }
 
-/// A time in which nothing was read.
+/// A time without a read.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Pause {
-    /// When it began, after the first interval began.
+    /// The start of the pause, since the first interval began.
     pub(crate) start_seconds: f64,
-    /// How long it was.
+    /// The length of the pause.
     pub(crate) seconds: f64,
 }
 
-/// Writes a series down.
+/// Records a series.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
     zero: Instant,
@@ -35,9 +35,9 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts now.
+    /// A record that starts now.
     pub(crate) fn start(interval: Duration) -> Self {
-        // A clock before 1970 tells no time, and then only the distances count.
+        // A clock before 1970 is wrong; then only differences of times mean anything.
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let series = Series {
             start_unix_seconds: start.as_secs_f64(),
@@ -74,8 +74,8 @@ impl Recorder {
 }
 
 impl Series {
-    /// Independent flows taken together, all counted from the same time; pauses of one are not
-    /// pauses of all, so those that are left are whole intervals in which none read anything.
+    /// The series of independent flows together, all counted from one time. A pause of one flow is
+    /// none of all, so the pauses are the whole intervals without any read.
     pub(crate) fn together(all: Vec<Self>) -> Option<Self> {
         let mut all = all.into_iter();
         let mut sum = all.next()?;
@@ -101,8 +101,8 @@ impl Series {
     }
 
     /// The rate of independent flows, all counted from the same time, while all of them ran: bytes
-    /// of the intervals after the one in which the last began and before the one in which the
-    /// first ended. `None` where there are none such.
+    /// of the intervals after the one in which the last began and before the one in which the first
+    /// ended. `None` without such intervals.
     pub(crate) fn bits_per_second_together(all: &[Self]) -> Option<f64> {
         let busy = |bytes: &u64| *bytes > 0;
         let begun = all.iter().map(|series| series.bytes.iter().position(busy)).max()??;

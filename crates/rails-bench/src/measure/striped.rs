@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 use std::time::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The report of a sink to its source when it has read everything.
+/// The report of a sink to its source, after the last byte.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Receipt {
     count: Count,
     side: Side,
 }
 
-/// Sends on `stream`, whose turn it is, and gives the whole measurement. The application runs on
+/// Sends on `stream`, whose turn it is, and returns the whole measurement. The application runs on
 /// the first rail, so that on one rail it costs no switch between threads, as in a program that was
 /// written for rails.
 ///
 /// # Errors
-/// How the stream failed.
+/// The stream's failure.
 pub(crate) async fn send(
     stream: MultiRailStream,
     amount: Amount,
@@ -68,7 +68,7 @@ pub(crate) async fn send(
 /// Gives `stream` its turn, reads it to its end, and reports to the source.
 ///
 /// # Errors
-/// How the stream failed.
+/// The stream's failure.
 pub(crate) async fn receive(
     stream: MultiRailStream,
     topology: &Topology,

@@ -1,5 +1,5 @@
-//! The cost of an empty task: submitted, run and noticed on one core, beside others that poll, and
-//! on another core.
+//! The cost of an empty task, from its submission to the notice of its end: on one core, beside
+//! other cores that poll, and on another core.
 
 use crate::duration::nanoseconds;
 use anyhow::{Context, Result};
@@ -25,14 +25,13 @@ use std::{
 pub(crate) struct TaskCosts {
     /// The CPU of the thread that submits.
     pub(crate) cpu: CpuId,
-    /// Whether the threads are bound to their CPUs. Where the system refuses that, a task of the
-    /// whole machine is all that is measured.
+    /// Whether the threads are bound to their CPUs. If the system refuses that, only a task of the
+    /// whole machine is measured.
     pub(crate) is_bound: bool,
-    /// The time that a reading of the clock takes, which is taken off all others.
+    /// The time of a clock reading, which is subtracted from all other times.
     #[serde(rename = "clock_ns", serialize_with = "nanoseconds")]
     pub(crate) clock: Duration,
-    /// A task that waits at each object around that CPU, the innermost first: submitted, run and
-    /// noticed by one thread.
+    /// The cost of a task at each object around that CPU, the innermost first, by one thread.
     pub(crate) levels: Vec<LevelCost>,
     /// The cost while threads on other CPUs look for tasks all the time, at the innermost object
     /// and at the machine.
@@ -55,13 +54,13 @@ pub(crate) struct LevelCost {
 pub(crate) struct CostBeside {
     /// The number of these threads.
     pub(crate) pollers: usize,
-    /// Of a task for the submitter's CPU.
+    /// The cost of a task for the submitter's CPU.
     pub(crate) own: Spread,
-    /// Of a task for any CPU, which may run on each of them.
+    /// The cost of a task for any CPU.
     pub(crate) machine: Spread,
 }
 
-/// The time to another CPU.
+/// The time until a task begins on another CPU.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct CostElsewhere {
     /// The other CPU.
@@ -72,25 +71,25 @@ pub(crate) struct CostElsewhere {
     pub(crate) asleep: Spread,
 }
 
-/// Times of one task each.
+/// The spread of the times of single tasks.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Spread {
     #[serde(rename = "min_ns", serialize_with = "nanoseconds")]
     pub(crate) least: Duration,
     #[serde(rename = "median_ns", serialize_with = "nanoseconds")]
     pub(crate) median: Duration,
-    /// The 99th of 100.
+    /// The 99th percentile.
     #[serde(rename = "p99_ns", serialize_with = "nanoseconds")]
     pub(crate) late: Duration,
     pub(crate) samples: usize,
 }
 
-/// Measures the costs on this machine, with so many tasks for each figure.
+/// Measures the costs on this machine, with `tasks` tasks for each figure.
 pub(crate) fn costs(topology: &Topology, tasks: usize) -> Result<TaskCosts> {
     let cpus: Vec<CpuId> = topology.allowed_cpus().iter().collect();
     let cpu = *cpus.first().context("there is no CPU")?;
     let guard = bound(cpu).context("the submitting thread cannot be bound")?;
-    // A thread that may run anywhere runs no task of some CPUs alone.
+    // A thread that is not bound runs no task of a subset of the CPUs.
     let is_bound = guard.is_some();
     let clock = Spread::of(tasks, Duration::ZERO, Instant::elapsed).median;
     let measure = |queues: &TaskQueues, cpus: &CpuSet| -> Result<Spread> {
@@ -146,7 +145,7 @@ fn elsewhere(topology: &Topology, cpu: CpuId, clock: Duration, tasks: usize) -> 
         })?;
         let spread = Spread::of(tasks, clock, |_| {
             if sleeps {
-                // The other thread falls asleep meanwhile.
+                // Waits until the other thread sleeps.
                 thread::sleep(REST);
             }
             let start = origin.elapsed();
@@ -167,7 +166,7 @@ fn elsewhere(topology: &Topology, cpu: CpuId, clock: Duration, tasks: usize) -> 
 fn submit_and_notice(runner: &Runner, task: &Task) {
     runner.submit(task).expect("the queue has room for one task");
     runner.run();
-    // A thread elsewhere may have taken the task.
+    // A thread on another CPU may have taken the task.
     while task.is_pending() {
         hint::spin_loop();
     }
@@ -216,8 +215,8 @@ impl Drop for Other {
 }
 
 impl Spread {
-    /// Of so many times that `measure` gives for a start, less that of the clock. A tenth more
-    /// warms up.
+    /// The spread of `count` results of `measure`, which gets the start, less the time of the
+    /// clock. A tenth more are made before as a warm-up.
     fn of(count: usize, clock: Duration, mut measure: impl FnMut(&Instant) -> Duration) -> Self {
         let count = count.max(1);
         let mut times: Vec<Duration> = (0..count + count / 10).map(|_| measure(&Instant::now())).collect();
@@ -232,7 +231,7 @@ impl Spread {
 const ROOM: usize = 16;
 /// The time after which a thread without tasks sleeps.
 const REST: Duration = Duration::from_micros(200);
-/// The most times that a thread is woken.
+/// The limit on wake-ups of a thread.
 const MAX_SLEEPS: usize = 5_000;
 
 #[cfg(test)]

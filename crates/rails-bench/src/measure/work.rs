@@ -12,18 +12,18 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Work that takes about so long on the calling thread's CPU while nothing else runs there.
+    /// Work that takes about `time` on the calling thread's CPU while no other thread runs there.
     pub(crate) fn lasting(time: Duration) -> Self {
         let mut probe = Self { steps: 1000 };
         while probe.run() < PROBE {
             probe.steps *= 2;
         }
-        // Others that run meanwhile make it slower, and nothing makes it faster.
+        // Other threads make the probe slower and never faster, so the shortest time counts.
         let least = (0..PROBES).map(|_| probe.run()).min().unwrap_or(PROBE).max(Duration::from_nanos(1));
         Self { steps: (probe.steps as f64 * time.as_secs_f64() / least.as_secs_f64()).max(1.0) as u64 }
     }
 
-    /// Does it, and gives the time that it took.
+    /// Does the work, and returns the time that it took.
     pub(crate) fn run(self) -> Duration {
         let start = Instant::now();
         let mut value = hint::black_box(1_u64);
@@ -37,9 +37,9 @@ impl Work {
     }
 }
 
-/// Work long enough to be measured.
+/// The time of the work that is measured.
 const PROBE: Duration = Duration::from_millis(1);
-/// How often that is measured.
+/// The number of measurements.
 const PROBES: usize = 9;
 
 #[cfg(test)]

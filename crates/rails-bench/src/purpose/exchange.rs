@@ -15,13 +15,13 @@ use tokio::{
 
 /// A carrier of greetings.
 pub(crate) trait Greets: Send {
-    /// Says these few bytes.
+    /// Sends these few bytes.
     fn say(&mut self, words: &[u8]) -> impl Future<Output = io::Result<()>> + Send;
 
-    /// Hears exactly so many.
+    /// Receives exactly `N` bytes.
     fn hear<const N: usize>(&mut self) -> impl Future<Output = io::Result<[u8; N]>> + Send;
 
-    /// Says that this was all, and sees to it that the peer gets it.
+    /// Ends the sending side, and waits until the sent bytes are delivered.
     fn end(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
@@ -42,18 +42,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Greets for S {
     }
 }
 
-/// Messages, each of which is one thing that was said.
+/// Messages as a carrier: each greeting or turn is one message.
 pub(crate) struct InMessages<'a>(pub(crate) &'a mut MultiRailMessages);
 
-/// Tells the peer the purpose of this end, and hears the peer's. Where the two do not fit, both get
-/// to know.
+/// Sends this end's purpose, and receives the peer's. If the two do not fit, both ends detect that.
 ///
 /// # Errors
 /// [`Misfit`], within ten seconds.
 pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(), Misfit> {
     let heard = timeout(PATIENCE, async {
-        // A greeting is shorter than the buffer of any stream, so saying it does not wait for the peer to
-        // listen.
+        // A greeting fits the buffer of any stream, so sending it does not wait for the peer to
+        // read.
         stream.say(&ours.greeting()).await?;
         stream.hear().await
     });
@@ -63,16 +62,16 @@ pub(crate) async fn greet(stream: &mut impl Greets, ours: Purpose) -> Result<(),
         Err(_) => Err(Misfit::Silent),
     };
     if fits.is_err() {
-        // The peer may be about to hear this end's purpose; whether or not it does, the answer is the same.
+        // The peer should still receive this end's purpose; the result is the same if it does not.
         let _ = timeout(FAREWELL, stream.end()).await;
     }
     fits
 }
 
-/// Waits for the turn of a stream that was greeted, for as long as the peer is busy with others.
+/// Waits for the turn of a greeted stream, while the peer serves others.
 ///
 /// # Errors
-/// How the stream failed.
+/// The stream's failure.
 pub(crate) async fn await_turn(stream: &mut impl Greets) -> io::Result<()> {
     let mut turn = std::pin::pin!(stream.hear());
     let heard = match timeout(SHORT, &mut turn).await {
@@ -88,7 +87,7 @@ pub(crate) async fn await_turn(stream: &mut impl Greets) -> io::Result<()> {
     }
 }
 
-/// Tells the peer of a stream that was greeted that it is its turn.
+/// Gives a greeted stream its turn.
 ///
 /// # Errors
 /// [`NoTurn`] if the stream has failed.
@@ -111,9 +110,9 @@ impl Greets for InMessages<'_> {
     }
 }
 
-/// How long an end that does not fit tries to have its greeting heard.
+/// The time that an end that does not fit has to deliver its greeting.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// Longer than a turn takes that is given at once.
+/// The wait after which a note says that the peer is busy.
 const SHORT: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The purpose of a stream: the commands at its two ends tell each other before anything else, so
-//! that one that was pointed at the wrong one ends with words instead of waiting, or taking one
-//! protocol for another. `docs/greeting.md` has the bytes.
+//! The purpose of a stream: the commands at its two ends exchange it first, so that a command
+//! connected to the wrong one ends with a message, instead of waiting or misreading another
+//! protocol. `docs/greeting.md` has the bytes.
 //!
 //! The end that listens takes streams one at a time. A stream whose turn has not come sends
 //! nothing: a measurement begins with the turn, and a queue holds no more than greetings.
@@ -28,25 +28,25 @@ pub(crate) enum Purpose {
     Answer = b'A' as isize,
 }
 
-/// Why the two ends of a stream do not fit.
+/// The reason why the two ends of a stream do not fit.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Misfit {
-    /// The peer is a command of this program, and not the one that this one needs.
+    /// The peer is another command of this program than the counterpart.
     #[error("the peer is `rails-bench {theirs}`, and this is `rails-bench {ours}`")]
     Purpose { ours: Purpose, theirs: Purpose },
-    /// Another version of this exchange.
+    /// The peer speaks another version of this exchange.
     #[error("the peer speaks version {theirs} of rails-bench's greeting, this end version {VERSION}")]
     Version { theirs: u16 },
-    /// Something else.
+    /// The peer sent no greeting of this program.
     #[error("the peer is not rails-bench: it did not say the stream's purpose")]
     Foreign,
-    /// Nothing for too long.
+    /// The peer sent nothing for too long.
     #[error("the peer has not said the stream's purpose for {} s", PATIENCE.as_secs())]
     Silent,
     /// The stream carries no messages.
     #[error("the stream cannot carry messages")]
     Messages(#[source] io::Error),
-    /// The stream failed before it was known.
+    /// The stream failed before the peer sent its purpose.
     #[error("the stream ended before the peer said its purpose")]
     Cut(#[source] io::Error),
 }
@@ -79,7 +79,7 @@ impl Purpose {
         greeting
     }
 
-    /// Looks whether the peer's greeting is that of the counterpart.
+    /// Checks that the peer's greeting is that of the counterpart.
     fn check(self, heard: &Greeting) -> Result<(), Misfit> {
         let (magic, rest) = heard.split_at(MAGIC.len());
         let theirs = u16::from_le_bytes([rest[0], rest[1]]);
@@ -94,7 +94,7 @@ impl Purpose {
 }
 
 impl Misfit {
-    /// As the error of a command, with a remedy for its reader.
+    /// The error of a command, with a remedy for the user.
     pub(crate) fn helped(self, ours: Purpose) -> anyhow::Error {
         let counterpart = ours.counterpart();
         let help = match self {
@@ -108,7 +108,7 @@ impl Misfit {
     }
 }
 
-/// The command, as it is typed behind the program's name.
+/// The command, as typed after the program's name.
 impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -143,9 +143,10 @@ type Greeting = [u8; GREETING_LEN];
 const MAGIC: &[u8; 8] = b"BENCH-TO";
 const VERSION: u16 = 1;
 const GREETING_LEN: usize = 11;
-/// The listening end's word when it is the stream's turn.
+/// The byte by which the listening end gives the stream its turn.
 const TURN: u8 = b'T';
-/// How long the peer has to say the stream's purpose. It does so by itself, however busy it is.
+/// The time that the peer has to send the stream's purpose, which it sends at once, also while
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

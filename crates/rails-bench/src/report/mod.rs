@@ -32,7 +32,7 @@ pub(crate) struct Part<'a> {
     pub(crate) side: &'a Side,
 }
 
-/// Prints how sending went, and whether everything arrived.
+/// Prints the result of sending. Returns whether everything arrived.
 pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, details: bool) -> Result<bool> {
     let unchanged = summary.files.iter().filter(|file| file.how == How::AlreadyThere).count();
     let counts = format!(
@@ -49,7 +49,7 @@ pub(crate) fn sent(batch: &Batch<SendSummary>, summary: &SendSummary, details: b
     Ok(summary.is_complete())
 }
 
-/// Prints how receiving went, and whether everything arrived.
+/// Prints the result of receiving. Returns whether everything arrived.
 pub(crate) fn received(batch: &Batch<ReceiveSummary>, summary: &ReceiveSummary, details: bool) -> Result<bool> {
     let counts =
         format!("files: {} stored, {} unchanged, {} failed", summary.stored, summary.already_there, summary.failed);
@@ -115,7 +115,8 @@ impl Goodput {
         Self { bytes, time, bits_per_second: bytes as f64 * 8.0 / time.as_secs_f64() }
     }
 
-    /// At this rate instead: flows that end at different times carry more while all of them run.
+    /// The goodput with this rate in place of the mean: flows that end at different times carry
+    /// more while all of them run.
     pub(crate) fn at(self, bits_per_second: f64) -> Self {
         Self { bits_per_second, ..self }
     }
@@ -155,8 +156,8 @@ pub(crate) fn unheld(parts: &[Part<'_>]) -> String {
     told.iter().map(lacks).collect()
 }
 
-/// Which of the three affinities hold, which are broken and which cannot be known, and why: a line
-/// for each different verdict, with the rails that it is about.
+/// The verdicts on the three affinities with their reasons: a line for each different verdict, with
+/// its rails.
 pub(crate) fn verdicts(parts: &[Part<'_>]) -> String {
     let mut text = String::new();
     let all: usize = parts.iter().map(|part| part.side.rails.len()).sum();

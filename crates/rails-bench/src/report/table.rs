@@ -1,4 +1,4 @@
-//! A line for each rail, of the columns that are wished for.
+//! A table of rails with chosen columns.
 
 use super::Part;
 use crate::measure::report::{LaneReport, RailReport};
@@ -19,7 +19,7 @@ pub(crate) enum Column {
     Bytes,
     /// The lane's share of all bytes.
     Share,
-    /// Segments that the lane's TCP sent again.
+    /// Segments that the lane's TCP retransmitted.
     Resent,
     /// The lane's congestion control.
     Congestion,
@@ -39,7 +39,7 @@ pub(crate) enum Column {
     Memory,
 }
 
-/// The table. A rail with several lanes has a line for each, where the lanes are told of.
+/// The table. A rail has a line for each of its lanes, if a column is about lanes.
 pub(crate) fn table(columns: &[Column], parts: &[Part<'_>]) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -88,7 +88,7 @@ impl Column {
         matches!(self, Self::Rail | Self::Bytes | Self::Share | Self::Resent | Self::Seconds | Self::Cpus | Self::Node)
     }
 
-    /// Whether the column tells of the rail, and so stands in the first of its lines only.
+    /// Whether the column is about the rail, and so is filled in the rail's first line only.
     fn is_of_rail(self) -> bool {
         !matches!(self, Self::Lane | Self::Bytes | Self::Share | Self::Resent | Self::Congestion)
     }
@@ -115,7 +115,7 @@ impl Line<'_> {
             Column::Rail => rail.rail.to_string(),
             Column::Lane => of_lane(&|lane| {
                 let (local, remote) = (lane.local, lane.remote);
-                // The port of the end that called was drawn for this lane, and says nothing.
+                // The ephemeral port of the connecting end is left out.
                 if part.sends { format!("{} > {remote}", local.ip()) } else { format!("{local} < {}", remote.ip()) }
             }),
             Column::Bytes => of_lane(&|lane| DataSize::bytes(part.bytes(lane)).to_string()),

@@ -1,4 +1,4 @@
-//! The file that a demo sends: made up or given, its digest taken apart from the transfer.
+//! The file that a demo sends: made up or given, with a digest computed apart from the transfer.
 
 use crate::{print, progress::Progress, stop::Stop, thread};
 use anyhow::{Context, Result, bail};
@@ -16,12 +16,13 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) path: PathBuf,
-    /// Of the bytes that were made up, before they were written; of a given file, as it was read.
+    /// The digest of the made-up bytes before they were written, or of the given file as it was
+    /// read.
     pub(super) digest: Hash,
 }
 
 impl Source {
-    /// A file of incompressible bytes in `folder`; `None` if the user ended it.
+    /// A file of incompressible bytes in `folder`; `None` if the user ended the command.
     pub(super) async fn made(
         size: DataSize,
         seed: u64,
@@ -43,7 +44,7 @@ impl Source {
         made.await?
     }
 
-    /// A file that is there; `None` if the user ended it.
+    /// A given file; `None` if the user ended the command.
     pub(super) async fn given(path: &Path, folder: &Path, quiet: bool, stop: Stop) -> Result<Option<Self>> {
         let context = || format!("--file {}", path.display());
         let metadata = fs::metadata(path).with_context(context)?;
@@ -62,7 +63,7 @@ impl Source {
     }
 }
 
-/// The BLAKE3 of a file; `None` if the user ended it.
+/// The BLAKE3 of a file; `None` if the user ended the command.
 pub(super) async fn digest_of(path: &Path, doing: &'static str, quiet: bool, stop: Stop) -> Result<Option<Hash>> {
     let path = path.to_owned();
     let digest = thread::aside("digest", move || {
@@ -111,8 +112,9 @@ fn make(path: &Path, size: u64, seed: u64, quiet: bool, stop: &Stop) -> std::io:
     Ok(Some(hasher.finalize()))
 }
 
-/// The free space of the folder's file system, which must be `needed` bytes and a little, in words.
-/// Where the system does not tell it, the writing does.
+/// Checks that the folder's file system has `needed` bytes and [`SPARE`] free, and returns its free
+/// space in words. If the system does not state the space, a full file system is an error of the
+/// write.
 fn check_room(folder: &Path, needed: u64) -> Result<String> {
     let Ok(about) = statvfs(folder) else { return Ok("an unknown number of bytes".to_owned()) };
     let free = about.blocks_available().saturating_mul(about.fragment_size());
@@ -129,5 +131,5 @@ fn check_room(folder: &Path, needed: u64) -> Result<String> {
 
 const BLOCK: usize = 1 << 20;
 
-/// Left free beside the demo's files.
+/// The bytes to leave free beside the demo's files.
 const SPARE: u64 = 64 << 20;

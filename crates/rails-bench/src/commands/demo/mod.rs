@@ -69,7 +69,7 @@ async fn demo(args: Args, stop: Stop) -> Result<Option<()>> {
     let topology = this_machine()?;
     print::result(Brief(&topology))?;
 
-    // Removed with all that is in it when this function ends, however it ends.
+    // The folder is removed with its contents on every return.
     let folder = tempfile::Builder::new().prefix("rails-demo-").tempdir().context("no temporary folder");
     let folder = folder.map_err(|error| error.help("let TMPDIR name a folder that may be written to"))?;
     let made = match &args.file {
@@ -146,7 +146,7 @@ fn tell(sent: &Batch<SendSummary>, received: &Batch<ReceiveSummary>) -> Result<(
     let placement = table(&[Side, Rail, Cpus, Policy, Node, Interrupt, Thread, Memory], &parts);
     let traffic = table(&[Side, Rail, Lane, Bytes, Share, Resent, Seconds], &parts);
     let of_rails: f64 = parts.iter().flat_map(|part| &part.side.rails).filter_map(|rail| rail.cpu_seconds).sum();
-    // The two ends share one process, whose time each of them counted.
+    // The two ends share one process, and each counted its time.
     let of_process = sent.side.cpu_seconds.max(received.side.cpu_seconds);
     print::result(format_args!(
         "\nPlacement, as read back from the kernel\n{placement}\n{}{}\nTraffic\n{traffic}{}\n\

@@ -1,4 +1,4 @@
-//! Looking at them for a while.
+//! The examination of the subject, over some time.
 
 use super::subject::Subject;
 use crate::exit::Help;
@@ -27,12 +27,12 @@ pub(super) struct Examined {
     pub(super) what: String,
     /// The reasons why something could not be examined.
     pub(super) notes: Vec<String>,
-    /// The properties that the system does not let the placement have; of a NIC, that of a rail
-    /// here.
+    /// The properties that the system refuses the placement; for a NIC, those that it would refuse
+    /// a rail.
     pub(super) unheld: Vec<Unheld>,
     /// The observations.
     pub(super) seen: Observation,
-    /// Their meaning.
+    /// The verdicts on the observations.
     pub(super) report: AffinityReport,
 }
 
@@ -41,16 +41,16 @@ impl Examined {
         self.report.verdicts().iter().any(|(_, verdict)| verdict.is_broken())
     }
 
-    /// The change that would mend the first broken property that can be mended, without those that
-    /// were `tried` already. The others are judged anew after that: a thread belongs where the
-    /// interrupt is by then.
+    /// The changes that mend the first broken property that can be mended, without those already
+    /// `tried`. Later properties are judged again after that, because the place of a thread depends
+    /// on the interrupt.
     pub(super) fn next_changes(&self, tried: &[Change]) -> Vec<Change> {
         let fixes = self.report.verdicts().into_iter().filter_map(|(_, verdict)| Verdict::fix(verdict));
         let untried = |fix: &Fix| fix.changes.iter().filter(|change| !tried.contains(change)).cloned().collect();
         fixes.map(untried).find(|changes: &Vec<Change>| !changes.is_empty()).unwrap_or_default()
     }
 
-    /// Judges it anew, with interrupts that cannot be moved.
+    /// Judges the subject again, with interrupts that cannot be moved.
     pub(super) fn leave_interrupts(&mut self, topology: &Topology, refused: &[u32]) {
         for interrupt in &mut self.seen.interrupts {
             interrupt.stays = refused.contains(&interrupt.status.number);
@@ -90,7 +90,7 @@ struct Watched {
     unheld: Vec<Unheld>,
     nic: Option<Nic>,
     threads: Vec<Tid>,
-    /// Whether threads that do nothing meanwhile are of no interest.
+    /// Whether idle threads are left out.
     busy_only: bool,
     memory: Vec<ObservedMemory>,
 }
@@ -111,7 +111,7 @@ impl Watched {
 
     fn rail(rail: &Rail, topology: &Topology) -> Self {
         let nic = rail.planned().interface.as_deref().and_then(|name| topology.nic(name));
-        // The thread lives, and yet is not there where `/proc` is hidden.
+        // A hidden `/proc` does not show a living thread.
         let tid = rail.runtime().placement().tid;
         let (threads, notes) = match ObservedThread::read(tid) {
             Ok(_) => (vec![tid], Vec::new()),
@@ -130,8 +130,7 @@ impl Watched {
 }
 
 impl Watched {
-    /// Begins to watch it, without those threads of a process that have ended since they were
-    /// listed.
+    /// Begins to watch, without threads of a process that have ended since they were listed.
     fn begin(&self, host: &Host, began: Instant) -> Result<Observer> {
         let mut threads = self.threads.clone();
         loop {
@@ -147,8 +146,7 @@ impl Watched {
     }
 }
 
-/// The properties that a rail of this user would not have on this machine; none if that cannot be
-/// tried.
+/// The properties that the system would refuse a rail of this user; empty if that cannot be tried.
 fn unheld_here(topology: &Topology) -> Vec<Unheld> {
     let plan = plan_rails(topology, &RailRequest::loopback(1));
     plan.ok().and_then(|plan| Rails::try_placement(&plan).ok()).unwrap_or_default()
@@ -266,8 +264,7 @@ fn balancing(host: &Host, seen: &Observation) -> Option<String> {
     }
 }
 
-/// A thread that did next to nothing moves no bulk data, and where it may run does not matter;
-/// unless all are like that.
+/// Leaves out threads that did next to nothing, whose CPUs do not matter, unless all did.
 fn leave_out_idle(seen: &mut Observation, notes: &mut Vec<String>, time: Duration) {
     let is_busy = |thread: &ObservedThread| thread.ran.is_none_or(|ran| ran >= time / ONE_IN);
     let busy = seen.threads.iter().filter(|thread| is_busy(thread)).count();
@@ -281,7 +278,7 @@ fn leave_out_idle(seen: &mut Observation, notes: &mut Vec<String>, time: Duratio
     }
 }
 
-/// Between two looks at where threads are.
+/// The interval between two readings of the threads' CPUs.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// A thread that used less than this part of the time is idle.
 const ONE_IN: u32 = 100;

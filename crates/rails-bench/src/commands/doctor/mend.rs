@@ -13,8 +13,9 @@ use rails_bind::{
 use rails_topo::Topology;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Mends each property that it can, and looks again. The changes stay, and the journal knows the
-/// earlier values; it is added to `mended`, also if something goes wrong later.
+/// Mends the properties that can be mended, and examines the subjects again. The changes stay, and
+/// the journal keeps the earlier values. Each change is added to `mended`, also if a later one
+/// fails.
 pub(super) fn mend(
     host: &Host,
     journal: &Journal,
@@ -25,13 +26,13 @@ pub(super) fn mend(
     mended: &mut Vec<Changed>,
 ) -> Result<Vec<Examined>> {
     let mut tried = Vec::new();
-    // Interrupts that stay where they are, refused by the kernel or left to irqbalance: threads go to
-    // them, then.
+    // Interrupts that stay, because the kernel refused to move them or irqbalance would move them
+    // back; threads then move to them.
     let mut staying = Vec::new();
-    // Once for each property: where a thread belongs is known when the interrupt is in place, and
-    // memory after the thread.
+    // One pass for each property: the place of a thread follows from the interrupt's, and that of
+    // memory from the thread's.
     for _ in 0..PROPERTIES {
-        // A change that several subjects ask for is made once; of two different values the first counts.
+        // A setting that several subjects want to change is changed once, to the first value.
         let mut changes = BTreeMap::new();
         for change in examined.iter().flat_map(|one| one.next_changes(&tried)) {
             changes.entry(change.setting.clone()).or_insert(change);
@@ -60,7 +61,7 @@ pub(super) fn mend(
     Ok(examined)
 }
 
-/// The interrupt whose affinity it is.
+/// The interrupt of an affinity setting.
 fn interrupt(setting: &Setting) -> Option<u32> {
     match setting {
         Setting::InterruptAffinity { interrupt } => Some(*interrupt),

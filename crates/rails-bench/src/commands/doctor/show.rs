@@ -1,4 +1,4 @@
-//! In words.
+//! The examination in words.
 
 use super::examine::Examined;
 use crate::placement::with_remedies;
@@ -8,7 +8,7 @@ use rails_bind::{
 };
 use std::{error::Error, fmt::Write as _};
 
-/// Each of them: the three properties, the evidence, and the mend.
+/// Each examined subject: the three properties, the evidence, and the fix.
 pub(super) fn examined(all: &[Examined]) -> String {
     let mut text = String::new();
     for one in all {

@@ -18,17 +18,18 @@ struct Row {
     from: String,
 }
 
-/// Where a machine's own facts come from.
+/// The source of a machine's own facts.
 enum Source<'a> {
     /// The kernel's files below a root.
     Files(&'a Path),
-    /// This machine's files and hwloc, which says the rest; the model is that of the files alone.
+    /// This machine's files, and hwloc for all other facts; `files` is the model of the files
+    /// alone.
     FilesAndHwloc { reader: &'a str, files: Box<Topology> },
-    /// Something that has it all.
+    /// A single source of all facts.
     Whole(String),
 }
 
-/// A fact of a NIC: its name, the model's value, and the file that would give it.
+/// A fact of a NIC: its name, the model's value, and the file that states it.
 struct NicFact {
     name: &'static str,
     key: &'static str,
@@ -58,7 +59,7 @@ const NIC_FACTS: [NicFact; 3] = [
 ];
 
 impl Explanation {
-    /// Explains a machine; reads files of the kernel again where that tells the source of a fact.
+    /// Explains a machine. Reads files of the kernel again to find the source of a fact.
     pub(super) fn of(topology: &Topology) -> Result<Self> {
         let source = Source::of(topology)?;
         let mut rows = Vec::new();
@@ -115,10 +116,10 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Where an interface's fact comes from that the machine itself says to be this.
+    /// The source of an interface's fact with that value of the machine's own.
     fn nic(&self, nic: &Nic, fact: &NicFact, own: Option<&String>) -> String {
         match self {
-            // A file of that name is another interface's.
+            // The file of that name belongs to another interface.
             _ if nic.kind == NicKind::Unknown => "/sys does not show this interface".to_owned(),
             Self::Whole(whole) => whole.clone(),
             Self::Files(root) => said(root, &(fact.file)(nic), own.is_some()),
@@ -156,7 +157,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The row of the matrix that is a node's.
+/// The node's row of the distance matrix.
 fn distances(topology: &Topology, source: &Source<'_>, node: NodeId) -> Row {
     let matrix = topology.distances();
     let nodes = matrix.map_or(&[][..], |distances| distances.nodes());
@@ -171,7 +172,7 @@ fn distances(topology: &Topology, source: &Source<'_>, node: NodeId) -> Row {
     Row { fact: format!("distances from node {node}"), value: value.join(" "), from: from.join("; ") }
 }
 
-/// The statement of a file where it gives the fact, or else the reason why the fact is unknown.
+/// The text of the file that gives the fact, or the reason why the fact is unknown.
 fn said(root: &Path, file: &str, is_known: bool) -> String {
     let path: PathBuf = root.join(file);
     match fs::read_to_string(&path) {
@@ -192,8 +193,8 @@ fn overrides<'a>(topology: &'a Topology, fact: &[&str]) -> Vec<&'a Override> {
     topology.overrides_of(fact).collect()
 }
 
-/// The folder of the device behind an interface: the PCI function, which has the place, and not a
-/// device below it.
+/// The folder of the device behind an interface: that of the PCI function, which states the
+/// locality, and not of a device below it.
 fn device(nic: &Nic) -> String {
     match nic.pci {
         Some(pci) => format!("sys/bus/pci/devices/{pci}"),
@@ -217,5 +218,5 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// A long list of CPUs pushes its own line to the right, and not all of them.
+/// A longer value moves only its own line to the right.
 const WIDEST: usize = 24;

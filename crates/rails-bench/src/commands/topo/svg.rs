@@ -21,7 +21,7 @@ pub(super) struct SvgArgs {
 }
 
 impl SvgArgs {
-    /// Draws the machine if a picture was asked for, and says whether one was.
+    /// Draws the machine if a picture was requested. Returns whether one was.
     pub(super) fn draw(&self, machine: &MachineArgs, topology: &Topology) -> Result<bool> {
         let Some(file) = &self.svg else { return Ok(false) };
         let rails = match &self.rails {
@@ -40,8 +40,7 @@ impl SvgArgs {
     }
 }
 
-/// A planned rail as it is drawn; its interrupts are those of its NIC that its CPU serves as the
-/// machine is now.
+/// The mark of a planned rail. Its interrupts are those of its NIC that its CPU serves at present.
 fn mark(topology: &Topology, rail: &PlannedRail) -> RailMark {
     let nic = rail.interface.as_deref().and_then(|name| topology.nic(name));
     let interrupts = nic.into_iter().flat_map(|nic| &nic.interrupts);

@@ -38,7 +38,7 @@ pub(super) fn run(as_json: bool) -> Result<Exit> {
     })
 }
 
-/// Prints until no change comes any more, or the reader of stdout has gone.
+/// Prints changes until the monitor ends, or the reader of stdout is gone.
 async fn follow(changes: &mut Changes, as_json: bool) -> Result<Exit> {
     while let Some(update) = changes.next().await {
         let update = update.context("this machine can be watched no longer")?;
@@ -60,8 +60,8 @@ fn text_line(update: &Update, now: SystemTime) -> String {
     }
 }
 
-/// The change's own fields, and `time`; missed changes have the kind `lagged`, with the machine as
-/// it is now.
+/// The change's own fields, and `time`; missed changes have the kind `lagged`, with the present
+/// machine.
 fn json_line(update: &Update, now: SystemTime) -> Value {
     let (at, mut line) = match update {
         Update::Change(stamped) => (stamped.at, json!(stamped.change)),

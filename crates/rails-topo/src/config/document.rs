@@ -8,7 +8,7 @@ use crate::{Bandwidth, CpuSet, DataSize, InterfaceAddress, MacAddress, PciAddres
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Facts about a machine that rails add to their reading of it, or believe instead.
+/// Facts about a machine that rails add to those they have read, or believe instead.
 ///
 /// Layers: /etc/rails/topology.toml, then topology.toml in the folder rails of the user's
 /// configuration, then the files named on the command line; the last one that gives a fact wins.
@@ -37,8 +37,8 @@ pub(super) struct Document {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct NicFacts {
-    /// Why planning leaves this lane alone; it is still shown. `false` revokes the reason of an
-    /// earlier layer.
+    /// The reason for which planning leaves this lane alone; the lane is still shown. `false`
+    /// revokes the reason of an earlier layer.
     pub(super) hide: Option<Located<Hide>>,
     /// `true`: the interface is there, though nothing shows it.
     pub(super) add: Option<Located<Added>>,
@@ -63,15 +63,15 @@ pub(super) struct NicFacts {
     pub(super) addresses: Option<Located<Vec<Text<InterfaceAddress>>>>,
 }
 
-/// A device that is no network interface.
+/// A device other than a network interface.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DeviceFacts {
-    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given
-    /// too.
+    /// The NUMA node of the device's attachment. The device's local CPUs are the node's then,
+    /// unless they are given too.
     pub(super) node: Option<Located<u32>>,
-    /// The CPUs beside it, as a list (`0-3,8`); all are online.
+    /// The CPUs beside the device, as a list (`0-3,8`); all are online.
     pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
 }
 
@@ -80,12 +80,12 @@ pub(super) struct DeviceFacts {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PciFacts {
-    /// The NUMA node of its attachment. Its local CPUs are the node's then, unless they are given
-    /// too. Devices of the function have keys of their own.
+    /// The NUMA node of the device's attachment. The device's local CPUs are the node's then,
+    /// unless they are given too. Devices of the function have keys of their own.
     pub(super) node: Option<Located<u32>>,
-    /// The CPUs beside it, as a list (`0-3,8`); all are online.
+    /// The CPUs beside the device, as a list (`0-3,8`); all are online.
     pub(super) local_cpus: Option<Located<Text<CpuSet>>>,
-    /// The PCI Express link above it (`16 GT/s x8`), and with it the link's bandwidth.
+    /// The PCI Express link above the function (`16 GT/s x8`), and with it the link's bandwidth.
     pub(super) link: Option<Located<Text<PciLink>>>,
 }
 
@@ -94,39 +94,39 @@ pub(super) struct PciFacts {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct NodeFacts {
-    /// The tier of its memory; a smaller number is faster memory.
+    /// The tier of the node's memory; a smaller number is faster memory.
     pub(super) tier: Option<Located<u32>>,
-    /// How much memory it has (`64 GiB`).
+    /// The size of the node's memory (`64 GiB`).
     pub(super) memory: Option<Located<Text<DataSize>>>,
-    /// How fast its memory is, from where.
+    /// The speed of the node's memory, by the CPUs that access it.
     pub(super) performance: Vec<PerformanceFacts>,
 }
 
-/// How fast a node's memory is, seen from some CPUs.
+/// The speed of a node's memory, seen from some CPUs.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct PerformanceFacts {
-    /// The CPUs that see it so, as a list (`0-3,8`); all are online.
+    /// The CPUs for which the figures hold, as a list (`0-3,8`); all are online.
     pub(super) from: Located<Text<CpuSet>>,
-    /// Their bandwidth for reading (`400 Gbit/s`).
+    /// The CPUs' bandwidth for reading (`400 Gbit/s`).
     pub(super) read_bandwidth: Option<Located<Text<Bandwidth>>>,
-    /// Their bandwidth for writing (`200 Gbit/s`).
+    /// The CPUs' bandwidth for writing (`200 Gbit/s`).
     pub(super) write_bandwidth: Option<Located<Text<Bandwidth>>>,
-    /// How long a read takes, in nanoseconds.
+    /// The time that a read takes, in nanoseconds.
     pub(super) read_latency_ns: Option<Located<u64>>,
-    /// How long a write takes, in nanoseconds.
+    /// The time that a write takes, in nanoseconds.
     pub(super) write_latency_ns: Option<Located<u64>>,
 }
 
-/// How far a node is from another: in both directions, unless the file gives the other one too.
+/// The distance between two nodes, in both directions unless the file gives the other one too.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DistanceFact {
-    /// The node from which it is that far.
+    /// The node from which the distance is measured.
     pub(super) from: Located<u32>,
-    /// The node to which it is that far.
+    /// The node to which the distance is measured.
     pub(super) to: Located<u32>,
     /// The relative latency; 10 is local (ACPI's SLIT).
     pub(super) value: Located<Distance>,

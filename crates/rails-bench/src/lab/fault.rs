@@ -21,19 +21,19 @@ pub(crate) enum Fault {
     Reset,
 }
 
-/// A link changes.
+/// The beginning or the end of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Happening {
     /// The link's number.
     pub(crate) link: usize,
     /// The fault.
     pub(crate) fault: Fault,
-    /// Whether the fault begins; else it is over, and the link is as it should be.
+    /// Whether the fault begins; otherwise it ends.
     pub(crate) begins: bool,
 }
 
 impl Happening {
-    /// Lets it happen to a link that should be `whole`.
+    /// Changes the link, whose settings without a fault are `whole`.
     pub(crate) fn happen(self, lab: &LinkLab, whole: Link) -> Result<(), LabError> {
         let Self { link, fault, begins } = self;
         match fault {

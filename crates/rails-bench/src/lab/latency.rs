@@ -45,7 +45,7 @@ pub(crate) struct LatencyContest {
     pub(crate) application: Application,
     /// Whether each end has a half of the CPUs for itself.
     pub(crate) confined: bool,
-    /// How it is run.
+    /// The terms of the contest.
     pub(crate) terms: Terms,
 }
 
@@ -60,11 +60,11 @@ pub(crate) struct LatencyComparison {
     pub(crate) confined: bool,
     /// The seed of the order.
     pub(crate) seed: u64,
-    /// Why MPTCP took no part; `None` where it did.
+    /// The reason why MPTCP took no part; `None` if it did.
     pub(crate) mptcp_absent: Option<String>,
-    /// Every measurement that counts, in the order they were made.
+    /// All measurements that count, in order.
     pub(crate) samples: Vec<LatencySample>,
-    /// Their results by size and carrier.
+    /// The results by size and carrier.
     pub(crate) results: Vec<LatencyOutcome>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct LatencySample {
     pub(crate) carrier: Carrier,
     /// Figures of each size.
     pub(crate) round_trips: Vec<RoundTrips>,
-    /// Why they are not to be taken at face value.
+    /// The reason to doubt the figures.
     pub(crate) warning: Option<String>,
 }
 
@@ -92,9 +92,9 @@ pub(crate) struct LatencyOutcome {
     pub(crate) p50_us: Spread,
     /// The rounds' 99th percentiles.
     pub(crate) p99_us: Spread,
-    /// The median of the first over that of the plain flow.
+    /// The median of the medians over that of the plain flow.
     pub(crate) p50_over_plain: Option<f64>,
-    /// The median of the second over that of the plain flow.
+    /// The median of the 99th percentiles over that of the plain flow.
     pub(crate) p99_over_plain: Option<f64>,
 }
 
@@ -150,7 +150,7 @@ impl LatencyContest {
             let addresses = links.iter().map(|link| testbed.lab.address(side, *link).to_string());
             addresses.collect::<Vec<_>>().join(",")
         };
-        // Subflows come in at the other addresses as well.
+        // Subflows arrive at the other addresses too.
         let listen = if carrier == Carrier::Mptcp { "0.0.0.0".to_owned() } else { ends(Side::B) };
         let application = self.application.to_string();
         let common = ["--insecure", "--json", "--congestion", &testbed.congestion, "--application", &application];
@@ -169,7 +169,7 @@ impl LatencyContest {
 }
 
 impl Carrier {
-    /// All of them.
+    /// All carriers.
     pub(crate) const ALL: [Self; 6] =
         [Self::Plain, Self::Mptcp, Self::Rails, Self::RailsSingle, Self::RailsMessages, Self::RailsBusy];
 

@@ -1,12 +1,11 @@
-//! Links of a measurement as people write them.
+//! Links of a measurement on the command line.
 
 use super::{compare::Link, rate};
 use crate::duration;
 use anyhow::{Result, anyhow};
 use rails_lab::MAX_LINKS;
 
-/// Reads veth pairs: rates in Mbit/s or `unshaped`, each with how many there are, as in
-/// `400,100x3`.
+/// Reads veth pairs: rates in Mbit/s or `unshaped`, each with an optional count, as in `400,100x3`.
 ///
 /// # Errors
 /// The fault, with the flag.

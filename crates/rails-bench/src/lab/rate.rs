@@ -1,4 +1,4 @@
-//! Rates of links as people write them.
+//! Rates of links on the command line.
 
 use crate::size;
 use rails_lab::Shape;

@@ -1,4 +1,4 @@
-//! Carriers of messages, and the threads on which their transfers make progress.
+//! Carriers of messages, and the threads that make their transfers progress.
 
 use crate::{endpoint::say_listening, machine::this_machine, placement};
 use anyhow::{Context, Result};
@@ -94,7 +94,8 @@ pub(super) enum Opener {
 }
 
 impl Engine {
-    /// The carrier at the end with this address. Its threads inherit the CPUs of this one.
+    /// The carrier at the end with this address. The carrier's threads inherit the CPUs of the
+    /// calling one.
     pub(super) fn start(carrier: Carrier, local: IpAddr) -> Result<Self> {
         let driver = match carrier {
             Carrier::Rails => {
@@ -130,7 +131,8 @@ impl Engine {
             Driver::Program(runtime) => {
                 let mut transfer = Box::pin(transfer);
                 let first = runtime.block_on(async {
-                    // tokio does not try a socket that it takes for unready. It asks epoll when this yields.
+                    // tokio does not try a socket that it considers unready, until epoll reports it
+                    // after this yield.
                     yield_now().await;
                     poll_fn(|context| Poll::Ready(transfer.as_mut().poll(context))).await
                 });
@@ -174,7 +176,7 @@ impl<T> Transfer<'_, T> {
 }
 
 impl Opener {
-    /// Listens at an address, with a port that the kernel chooses, and says where on stderr.
+    /// Listens at an address, with a port that the kernel chooses, and prints it to stderr.
     pub(super) async fn listen(self, local: IpAddr) -> io::Result<Acceptor> {
         let address = SocketAddr::new(local, 0);
         let acceptor = match self {
@@ -245,7 +247,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Congestion control as the sockets say it.
+    /// Congestion control, as read from the sockets.
     pub(super) fn congestion_control(&self) -> io::Result<Vec<String>> {
         match self {
             Self::Rails(stream) => {
@@ -259,8 +261,7 @@ impl Wire {
         }
     }
 
-    /// Says that nothing more is sent. A stream then waits until the peer says so too, and a TCP
-    /// flow for nothing.
+    /// Ends the sending side. A stream then waits for the peer's end too; a TCP flow does not.
     pub(super) async fn close(self) -> io::Result<()> {
         match self {
             Self::Rails(stream) => stream.close().await.map(drop),
@@ -316,7 +317,7 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// How long the other end may take to open a connection.
+/// The time that the other end has to open a connection.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[cfg(test)]
@@ -336,7 +337,7 @@ mod tests {
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        // tokio does not know yet that this can be written to.
+        // tokio does not know yet that the socket is writable.
         let mut wire = engine.run(async { Wire::tcp(TcpStream::from_std(stream)?) }).unwrap();
         for message in [*b"one", *b"two"] {
             let transfer = engine.begin(async move {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Message {
     /// The message's length.
     pub(crate) bytes: u32,
-    /// About the time of the work alone.
+    /// The approximate time of the work alone.
     pub(crate) work_us: u64,
 }
 

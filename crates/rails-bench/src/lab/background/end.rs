@@ -33,9 +33,9 @@ pub(crate) struct Orders {
 /// The measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Job {
-    /// Each message this often in each case.
+    /// Each message, `count` times in each case.
     Overlap { messages: Vec<Message>, count: u32 },
-    /// So many exchanges over each number of streams, in this order.
+    /// `count` exchanges over each number of streams, in this order.
     PingPong { streams: Vec<u16>, count: u32 },
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct EndReport {
     pub(crate) program_cpus: CpuSet,
     /// CPUs of the thread on which transfers make progress, as read back.
     pub(crate) carrier_cpus: CpuSet,
-    /// Congestion control as the sockets say it.
+    /// Congestion control, as read from the sockets.
     pub(crate) congestion_control: Vec<String>,
     /// The times of messages beside work.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,22 +63,22 @@ pub(crate) struct OverlapTimes {
     pub(crate) message: Message,
     /// The ends that compute.
     pub(crate) computes: Computes,
-    /// The work alone, before each message; empty at an end that does not compute.
+    /// The times of the work alone, before each message; empty at an end that does not compute.
     pub(crate) alone_us: Vec<f64>,
-    /// From the start of each transfer, over the work, to its end.
+    /// The times from the start of each transfer, over the work, to its end.
     pub(crate) total_us: Vec<f64>,
 }
 
-/// The times of exchanges over so many streams.
+/// The times of exchanges over some number of streams.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ExchangeTimes {
     /// The number of streams.
     pub(crate) streams: u16,
-    /// Each exchange, one at a time on one stream after the other.
+    /// The times of exchanges that are made one at a time, on one stream after the other.
     pub(crate) one_at_a_time_ns: Vec<u64>,
-    /// Each exchange while all streams have one under way.
+    /// The times of exchanges while all streams have one under way.
     pub(crate) all_at_once_ns: Vec<u64>,
-    /// From the first of these to the last.
+    /// The time from the first of these exchanges to the last.
     pub(crate) all_at_once_seconds: f64,
 }
 
@@ -144,7 +144,7 @@ pub(crate) fn run(orders: &Orders) -> Result<EndReport> {
     Ok(EndReport { program_cpus, carrier_cpus, congestion_control, overlap, ping_pong })
 }
 
-/// The one connection.
+/// The only connection.
 fn open(engine: &Engine, local: IpAddr, remote: Option<SocketAddr>) -> Result<Wire> {
     let opener = engine.opener();
     let opened = match remote {
@@ -154,7 +154,7 @@ fn open(engine: &Engine, local: IpAddr, remote: Option<SocketAddr>) -> Result<Wi
     opened.context("no connection")
 }
 
-/// The part of an end in a transfer.
+/// The role of an end in a transfer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Side {
     Sender,
@@ -162,8 +162,8 @@ enum Side {
 }
 
 impl Side {
-    /// Transfers the message this often, each time after the work alone; one more before does not
-    /// count.
+    /// Transfers the message `count` times, each time after the work alone. One transfer before
+    /// does not count.
     fn times(
         self,
         engine: &Engine,
@@ -177,14 +177,14 @@ impl Side {
             Self::Receiver => computes.receiver(),
         };
         let work = computes_here.then(|| Work::lasting(Duration::from_micros(message.work_us)));
-        // The two contents take turns: a message has no byte of the last one, which the receiver's buffer
-        // still holds.
+        // Two contents take turns, so that no byte of a message equals that of the last one in the
+        // receiver's buffer.
         let [even, odd] =
             [0, u8::MAX].map(|mask| (0..message.bytes).map(|place| place as u8 ^ mask).collect::<Bytes>());
         let mut buffer = odd.to_vec();
         let (mut alone_us, mut total_us) = (Vec::new(), Vec::new());
         for index in 0..=count {
-            // By then nothing is left of the last message, such as its acknowledgements.
+            // Waits for the rest of the last message, such as its acknowledgements.
             thread::sleep(REST);
             let payload = if index % 2 == 0 { &even } else { &odd };
             let alone = work.map(Work::run);
@@ -206,7 +206,7 @@ impl Side {
         Ok((wire, OverlapTimes { message, computes, alone_us, total_us }))
     }
 
-    /// The receiver is about to wait for the message, and the sender waits until it is.
+    /// The receiver reports that it waits for the message, and the sender waits for that report.
     async fn meet(self, mut wire: Wire) -> io::Result<Wire> {
         match self {
             Self::Sender => wire.receive(&mut [0]).await?,
@@ -216,21 +216,21 @@ impl Side {
     }
 }
 
-/// Sends the message, and waits to hear that it has arrived.
+/// Sends the message, and waits for the report of its arrival.
 async fn send(mut wire: Wire, message: Bytes) -> io::Result<(Wire, Vec<u8>)> {
     wire.send(message).await?;
     wire.receive(&mut [0]).await?;
     Ok((wire, Vec::new()))
 }
 
-/// Receives the message, and says so.
+/// Receives the message, and reports that.
 async fn receive(mut wire: Wire, mut buffer: Vec<u8>) -> io::Result<(Wire, Vec<u8>)> {
     wire.receive(&mut buffer).await?;
     wire.send(Bytes::from_static(b"a")).await?;
     Ok((wire, buffer))
 }
 
-/// Opens so many streams, makes the exchanges over them, and closes them.
+/// Opens the streams, makes the exchanges over them, and closes them.
 fn exchanges(engine: &Engine, remote: SocketAddr, streams: u16, count: u32) -> Result<(ExchangeTimes, Vec<String>)> {
     let opener = engine.opener();
     let measured = engine.run(async move {
@@ -279,7 +279,7 @@ fn exchanges(engine: &Engine, remote: SocketAddr, streams: u16, count: u32) -> R
     measured.with_context(|| format!("exchanges over {streams} streams"))
 }
 
-/// Sends four bytes and waits for them to come back; gives the time in nanoseconds.
+/// Sends four bytes and waits for them to come back. Returns the time in nanoseconds.
 async fn exchange(wire: &mut Wire) -> io::Result<u64> {
     let (start, mut back) = (Instant::now(), [0; PING.len()]);
     wire.send(Bytes::from_static(&PING)).await?;
@@ -290,7 +290,7 @@ async fn exchange(wire: &mut Wire) -> io::Result<u64> {
     }
 }
 
-/// Sends every message of four bytes back, to the end.
+/// Sends every message of four bytes back, to the stream's end.
 async fn echo(mut wire: Wire) -> io::Result<()> {
     let mut message = [0; PING.len()];
     loop {

@@ -1,10 +1,10 @@
 //! Communication in the background, as PIOMan's paper measures it (Trahay and Denis, figures 4 to
-//! 7): beside threads that compute, and over many streams at a time; rails beside plain tokio TCP,
-//! in the same rounds.
+//! 7): beside threads that compute, and over many streams at a time, over rails and over plain
+//! tokio TCP in the same rounds.
 //!
 //! The two ends are processes in two network namespaces, each with one CPU for the program and for
-//! the thread that makes its transfers progress: no core is idle. `carrier` has those who take
-//! part, `end` is what a process does, `overlap` and `ping_pong` run the rounds and sum them up.
+//! the thread that makes its transfers progress: no core is idle. `carrier` has the contenders,
+//! `end` the work of a process; `overlap` and `ping_pong` run the rounds and sum them up.
 
 mod carrier;
 mod case;
@@ -35,7 +35,7 @@ struct Sample {
     receiver: EndReport,
 }
 
-/// Makes the link, has every carrier do its job in each round, in random order, and takes the link
+/// Makes the link, runs the job of every carrier in each round, in random order, and takes the link
 /// down again. Calls `progress` before each measurement. Returns the setting, and the samples that
 /// count.
 fn run_rounds(
@@ -69,8 +69,8 @@ fn one_each(allowed: &CpuSet) -> (CpuSet, CpuSet) {
     (first(sender), first(receiver))
 }
 
-/// Runs both ends, and gives the reports of the one that sends and the one that receives. Where one
-/// fails, so does the other as a rule, and both are heard.
+/// Runs both ends, and returns the reports of the sender and the receiver. If one fails, the other
+/// mostly fails too, and the error has both.
 fn run_both(testbed: &Testbed, carrier: Carrier, job: &Job) -> Result<(EndReport, EndReport), ContestError> {
     let start = |side, remote| {
         let local = testbed.lab.address(side, 0);
@@ -91,14 +91,14 @@ fn run_both(testbed: &Testbed, carrier: Carrier, job: &Job) -> Result<(EndReport
     }
 }
 
-/// Congestion control as the sockets of all ends said it.
+/// Congestion control, as read from the sockets of all ends.
 fn congestion_control<'r>(reports: impl IntoIterator<Item = &'r EndReport>) -> String {
     let names: BTreeSet<&str> =
         reports.into_iter().flat_map(|report| &report.congestion_control).map(String::as_str).collect();
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The middle one of these; `None` of none.
+/// The middle value; `None` of none.
 fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Spread::of(values).map(|spread| spread.median)
 }

@@ -25,9 +25,9 @@ pub(crate) struct OverlapContest {
     pub(crate) link: Link,
     /// The messages, each with its work.
     pub(crate) messages: Vec<Message>,
-    /// How often each is sent in each case and round.
+    /// The number of times that each is sent in each case and round.
     pub(crate) count: u32,
-    /// How it is run.
+    /// The terms of the contest.
     pub(crate) terms: Terms,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct OverlapReport {
     setting: Setting,
     messages: Vec<Message>,
     count: u32,
-    /// Every measurement that counts, in the order they were made.
+    /// All measurements that count, in order.
     samples: Vec<Sample>,
     /// The figures by message and carrier.
     results: Vec<OverlapOutcome>,
@@ -50,8 +50,8 @@ pub(crate) struct OverlapReport {
 struct OverlapOutcome {
     message: Message,
     carrier: Carrier,
-    /// From the start of the message to the news of its arrival at the sender, while neither end
-    /// computes.
+    /// The time from the start of the message to the report of its arrival at the sender, while
+    /// neither end computes.
     message_alone_us: Spread,
     /// Overlap at the sender, which alone computes.
     sender_computes: Spread,

@@ -25,7 +25,7 @@ pub(crate) struct PingPongContest {
     pub(crate) streams: Vec<u16>,
     /// Exchanges over each number of streams, in each round.
     pub(crate) count: u32,
-    /// How it is run.
+    /// The terms of the contest.
     pub(crate) terms: Terms,
 }
 
@@ -36,24 +36,24 @@ pub(crate) struct PingPongReport {
     setting: Setting,
     streams: Vec<u16>,
     count: u32,
-    /// Every measurement that counts, in the order they were made.
+    /// All measurements that count, in order.
     samples: Vec<Sample>,
     /// The figures by number of streams and carrier.
     results: Vec<PingPongOutcome>,
 }
 
-/// One carrier with so many streams over all rounds.
+/// One carrier with one number of streams over all rounds.
 #[derive(Debug, Clone, Serialize)]
 struct PingPongOutcome {
     streams: u16,
     carrier: Carrier,
     /// The rounds' medians of exchanges that are made one at a time, on one stream after the other.
     one_at_a_time_us: Spread,
-    /// Each over that of one stream in the same round.
+    /// The ratio of each to the median of one stream in the same round.
     over_one_stream: Option<Spread>,
     /// The rounds' medians while every stream has an exchange under way.
     all_at_once_us: Spread,
-    /// The time of all of these over their number.
+    /// The total time of these exchanges over their number.
     all_at_once_us_each: Spread,
 }
 

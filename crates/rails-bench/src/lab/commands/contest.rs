@@ -20,7 +20,7 @@ use rails_topo::Topology;
 use serde::Serialize;
 use std::{fmt::Display, path::PathBuf};
 
-/// How often, in which order, over which links, and where the samples go.
+/// The rounds, their order, and the destination of the samples.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct ContestArgs {
     /// Rounds of each case that count
@@ -106,8 +106,7 @@ impl Chosen {
         })
     }
 
-    /// The contenders that take part: the chosen ones, in the order in which they are shown, or the
-    /// usual ones.
+    /// The contenders that take part: the chosen ones, in their usual order, or the usual ones.
     pub(super) fn contenders(chosen: &[Self], usual: Vec<Contender>) -> Vec<Contender> {
         let is_chosen = |contender: &Contender| {
             chosen.iter().any(|one| match one {
@@ -119,7 +118,7 @@ impl Chosen {
     }
 }
 
-/// An error if one of a flag's values is given twice: the results would have it twice.
+/// Fails if a flag has a value twice, which would be in the results twice.
 pub(super) fn all_different<T: PartialEq + Display>(flag: &str, values: &[T]) -> Result<()> {
     let twice = values.iter().enumerate().find(|(index, value)| values[..*index].contains(value));
     match twice {

@@ -121,7 +121,7 @@ fn draw_bars<'a>(comparison: &Comparison, plot: &Area<'a>) -> Drawn<'a> {
     Ok(())
 }
 
-/// The contenders that are not in the picture, and the facts that it does not show.
+/// The contenders without a bar, and the facts that the bars do not show.
 fn missing(comparison: &Comparison) -> Vec<String> {
     let absent = comparison.entries.iter().filter_map(|entry| {
         entry.absent.as_ref().map(|reason| format!("not measured: {}: {}", entry.contender, cut(reason)))
@@ -132,7 +132,7 @@ fn missing(comparison: &Comparison) -> Vec<String> {
     absent.chain(warnings).collect()
 }
 
-/// No longer than a line of the picture.
+/// Cuts a text to a line of the picture.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -146,7 +146,7 @@ fn figure(outcome: &Outcome) -> String {
     format!("{:.0}{share}{mark}", outcome.goodput_bits_per_second.median / 1e6)
 }
 
-/// Ours stand out.
+/// Contenders of this project stand out.
 fn color(outcome: &Outcome) -> RGBColor {
     match outcome.contender {
         ours if ours.is_ours() => RGBColor(46, 110, 180),
@@ -166,7 +166,7 @@ const HEAD: u32 = 64;
 const LINE: i32 = 18;
 /// In characters; a line of small text has about 150.
 const LONGEST: usize = 105;
-/// How far the axis goes beyond the longest bar, and where the figures begin.
+/// The length of the axis over the longest bar, which leaves room for the figures.
 const ROOM: f64 = 1.3;
 const BESIDE: f64 = 1.04;
 const GREY: RGBColor = RGBColor(96, 96, 96);

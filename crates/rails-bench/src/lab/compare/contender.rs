@@ -38,7 +38,7 @@ pub(crate) enum Contender {
 }
 
 impl Contender {
-    /// All of them, the ceiling first.
+    /// All contenders, the ceiling first.
     pub(crate) const ALL: [Self; 13] = [
         Self::PlainFlows,
         Self::PlainBestLink,
@@ -55,18 +55,18 @@ impl Contender {
         Self::RailsCeleritas,
     ];
 
-    /// The contenders that take part where none is chosen. The others answer questions of their
-    /// own, and would make a run half as long again.
+    /// The contenders that take part where none is chosen. The others answer special questions, and
+    /// would make a run half as long again.
     pub(crate) fn usual() -> Vec<Self> {
         Self::ALL[..8].to_vec()
     }
 
-    /// Whether it says anything that another does not, on so many links.
+    /// Whether the contender adds information on that many links.
     pub(super) fn makes_sense_on(self, links: usize) -> bool {
         links > 1 || !matches!(self, Self::PlainBestLink | Self::RailsStatic | Self::RailsWeighted | Self::RailsSingle)
     }
 
-    /// Whether it is a stream of ours.
+    /// Whether the contender is a stream of this project.
     pub(super) fn is_ours(self) -> bool {
         match self {
             Self::PlainFlows | Self::PlainBestLink | Self::Iperf3 | Self::Mptcp | Self::Ucx => false,
@@ -75,7 +75,7 @@ impl Contender {
         }
     }
 
-    /// Whether all links are there for it.
+    /// Whether the contender uses all links.
     pub(super) fn has_all_links(self) -> bool {
         self != Self::PlainBestLink
     }

@@ -14,13 +14,13 @@ use std::{path::PathBuf, time::Duration};
 pub(crate) struct Contest {
     /// The links, by number.
     pub(crate) links: Vec<Link>,
-    /// The contenders; those that would say nothing new on these links are left out.
+    /// The contenders; those that would add no information on these links are left out.
     pub(crate) contenders: Vec<Contender>,
-    /// How long each measurement sends.
+    /// The time that each measurement sends.
     pub(crate) time: Duration,
-    /// How it is run.
+    /// The terms of the contest.
     pub(crate) terms: Terms,
-    /// Where `ucx_perftest` is, if not along `PATH`.
+    /// The path of `ucx_perftest`, if it is not along `PATH`.
     pub(crate) ucx: Option<PathBuf>,
 }
 
@@ -112,8 +112,8 @@ fn measure(
     })
 }
 
-/// Links that carried next to nothing: a good rate does not show that a contender left some alone,
-/// the kernel's counters do.
+/// A warning about links that carried next to nothing, by the kernel's counters: a good rate does
+/// not show that.
 fn unused(counted: &Counted) -> Option<String> {
     let all: u64 = counted.tx_bytes.iter().sum();
     let idle = counted.tx_bytes.iter().enumerate().filter(|(_, bytes)| **bytes < all / MIN_SHARE);
@@ -121,8 +121,8 @@ fn unused(counted: &Counted) -> Option<String> {
     (!idle.is_empty()).then(|| format!("link {} carried less than 1/{MIN_SHARE} of the bytes", idle.join(", ")))
 }
 
-/// A link of a hundredth of the others' rate has its share; handshakes and acknowledgements alone
-/// are far below.
+/// The share of an unused link is below one in this number: a link with a hundredth of the others'
+/// rate is above, handshakes and acknowledgements are far below.
 const MIN_SHARE: u64 = 1000;
 
 #[cfg(test)]

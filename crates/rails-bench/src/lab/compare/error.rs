@@ -1,10 +1,10 @@
-//! Why a contest has no outcome.
+//! The reason why a contest has no outcome.
 
 use rails_bind::BindError;
 use rails_lab::LabError;
 use std::io;
 
-/// Why a contest has no outcome.
+/// The reason why a contest has no outcome.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum ContestError {
@@ -49,7 +49,7 @@ pub(crate) enum ContestError {
     /// A process printed a line that cannot be read as a measurement.
     #[error("the measurement cannot be read")]
     Report(#[from] serde_json::Error),
-    /// A program of others gave no figure where it should be.
+    /// The output of a foreign program has no figure.
     #[error("no figure in the output of {program}: {output}")]
     Figure {
         /// The program.

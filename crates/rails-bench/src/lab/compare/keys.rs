@@ -1,5 +1,4 @@
-//! The secret, the certificate and the key of an encrypted stream, in files that are gone with
-//! this.
+//! The secret, the certificate and the key of an encrypted stream, in temporary files.
 
 use super::ContestError;
 use std::{
@@ -15,7 +14,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Makes new ones.
+    /// Makes new keys.
     pub(super) fn make() -> Result<Self, ContestError> {
         let keys = |source| ContestError::Keys { source };
         let made =

@@ -16,7 +16,7 @@ pub(crate) enum Link {
         mbit: u64,
         /// The round-trip time.
         rtt: Duration,
-        /// The frames that the link loses of a million, each way.
+        /// The number of frames of a million that the link loses, each way.
         lost_per_million: u32,
     },
 }
@@ -45,7 +45,7 @@ impl Link {
     }
 }
 
-/// As it is printed.
+/// A link is serialized as its printed form.
 impl Serialize for Link {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -82,7 +82,7 @@ pub(super) fn short(links: &[Link]) -> String {
     }
 }
 
-/// Makes them.
+/// Makes the links.
 pub(super) fn build(links: &[Link]) -> Result<LinkLab, LabError> {
     let add = |lab: rails_lab::LinkLabBuilder, link: &Link| match *link {
         Link::Veth(shape) => lab.link(shape),
@@ -91,7 +91,8 @@ pub(super) fn build(links: &[Link]) -> Result<LinkLab, LabError> {
     links.iter().fold(LinkLab::builder(), add).build()
 }
 
-/// The link with the highest rate, and of equals the shortest; the first of those.
+/// The index of the link with the highest rate, and of equals the one with the shortest delay; the
+/// first of those.
 pub(crate) fn fastest(links: &[Link]) -> usize {
     let key = |link: &Link| (link.mbit().unwrap_or(u64::MAX), std::cmp::Reverse(link.rtt()));
     (0..links.len()).rev().max_by_key(|index| key(&links[*index])).unwrap_or(0)

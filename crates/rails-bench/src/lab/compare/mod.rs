@@ -3,10 +3,11 @@
 //! The two ends are processes in two network namespaces; each measurement starts both anew. Every
 //! round runs every contender once, in an order drawn from the seed, so that a machine that speeds
 //! up or slows down does so for all of them. A contender that cannot take part is listed with the
-//! reason; one whose figure is not to be taken at face value has a warning beside it.
+//! reason; a doubtful figure has a warning.
 //!
-//! `contender` names who takes part, `rivals` makes them work, `testbed` is where, `contest` runs
-//! the rounds, `statistics` sums them up into the [`Comparison`] here; `table` and `chart` show it.
+//! `contender` names the contenders, `rivals` runs them, `testbed` has their links and CPUs,
+//! `contest` runs the rounds, `statistics` sums them up into a [`Comparison`]; `table` and `chart`
+//! show it.
 
 mod chart;
 mod contender;
@@ -41,17 +42,17 @@ pub(crate) use testbed::Testbed;
 pub(crate) struct Comparison {
     /// The links, by number.
     pub(crate) links: Vec<Link>,
-    /// Where and how it was run.
+    /// The setting of the contest.
     pub(crate) setting: Setting,
     /// The contenders that took part, and those that could not.
     pub(crate) entries: Vec<Entry>,
-    /// Every measurement that counts, in the order they were made.
+    /// All measurements that count, in order.
     pub(crate) samples: Vec<Sample>,
-    /// The figures of each who took part.
+    /// The figures of each contender that took part.
     pub(crate) results: Vec<Outcome>,
 }
 
-/// Where and how a contest was run.
+/// The setting of a contest: the machine and the terms.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Setting {
     /// Processor model.
@@ -66,7 +67,7 @@ pub(crate) struct Setting {
     pub(crate) receiver_cpus: CpuSet,
     /// Congestion control of every socket.
     pub(crate) congestion_control: String,
-    /// How long each measurement sends; 0 where it sends a number of messages.
+    /// The time that each measurement sends; 0 if it sends a number of messages.
     pub(crate) seconds: f64,
     /// Rounds that count, after one that does not.
     pub(crate) rounds: usize,
@@ -75,7 +76,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Of measurements that send for so long each.
+    /// The setting of measurements that send for `time` each.
     pub(crate) fn of(topology: &Topology, testbed: &Testbed, time: Duration, terms: &Terms) -> Self {
         Self {
             cpu_model: topology.machine().cpu_model.clone(),
@@ -99,7 +100,7 @@ impl Setting {
 
 #[cfg(test)]
 impl Setting {
-    /// Of two rounds, nowhere.
+    /// A setting of two rounds on an unknown machine.
     pub(crate) fn unknown() -> Self {
         Self {
             cpu_model: None,
@@ -115,14 +116,14 @@ impl Setting {
     }
 }
 
-/// A contender that was to take part.
+/// A chosen contender.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Entry {
     /// The contender.
     pub(crate) contender: Contender,
     /// The contender's exact version; `None` for this program.
     pub(crate) version: Option<String>,
-    /// Why it did not take part.
+    /// The reason why the contender did not take part.
     pub(crate) absent: Option<String>,
 }
 
@@ -135,31 +136,31 @@ pub(crate) struct Sample {
     pub(crate) contender: Contender,
     /// Bytes of the application that arrived.
     pub(crate) bytes: u64,
-    /// The rate at which they arrived.
+    /// The rate of their arrival.
     pub(crate) goodput_bits_per_second: f64,
-    /// The end that measured it.
+    /// The end that measured the rate.
     pub(crate) measured_at: MeasuredAt,
-    /// CPU time of all processes of both ends: while they measured where they say it, of their
-    /// whole lives otherwise.
+    /// CPU time of all processes of both ends, during the measurement if they report it, else of
+    /// their whole lives.
     pub(crate) cpu_seconds: f64,
     /// That CPU time over the bytes.
     pub(crate) cpu_seconds_per_gigabyte: f64,
-    /// The sender's and the receiver's part of it; `None` of programs of others.
+    /// The sender's and the receiver's CPU time; `None` for foreign programs.
     pub(crate) cpu_seconds_by_side: Option<(f64, f64)>,
     /// Time in which CPUs of the machine were not idle while the processes lived, over the bytes.
     pub(crate) machine_seconds_per_gigabyte: f64,
-    /// The bytes over the sender's CPU time: the rate of one busy core. `None` of programs of
-    /// others.
+    /// The bytes over the sender's CPU time: the rate of one busy core. `None` for foreign
+    /// programs.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<f64>,
     /// The bytes over the receiver's CPU time, likewise.
     pub(crate) goodput_per_receiver_core_bits_per_second: Option<f64>,
     /// Bytes that the sender's end of each link sent, by the kernel's counters.
     pub(crate) link_tx_bytes: Vec<u64>,
-    /// Segments that TCP sent again at both ends, by the kernel's counters.
+    /// Segments that TCP retransmitted at both ends, by the kernel's counters.
     pub(crate) retransmitted_segments: u64,
-    /// Congestion control as the sockets said it; empty where it is not told.
+    /// Congestion control, as read from the sockets; empty if it is unknown.
     pub(crate) congestion_control: Vec<String>,
-    /// Why the figure is not to be taken at face value.
+    /// The reasons to doubt the figure.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -174,14 +175,14 @@ pub(crate) struct Outcome {
     pub(crate) cpu_seconds_per_gigabyte: Spread,
     /// Median, least and most of the machine's CPU time.
     pub(crate) machine_seconds_per_gigabyte: Spread,
-    /// The rate of one busy core of the sender; `None` of programs of others.
+    /// The rate of one busy core of the sender; `None` for foreign programs.
     pub(crate) goodput_per_sender_core_bits_per_second: Option<Spread>,
     /// The rate of one busy core of the receiver, likewise.
     pub(crate) goodput_per_receiver_core_bits_per_second: Option<Spread>,
-    /// The median goodput as a share of the ceiling's (one plain flow per link); `None` where that
-    /// was not measured.
+    /// The median goodput as a share of the ceiling's (one plain flow per link); `None` if the
+    /// ceiling was not measured.
     pub(crate) share_of_ceiling: Option<f64>,
-    /// Every different warning of its samples.
+    /// The different warnings of the contender's samples.
     pub(crate) warnings: Vec<String>,
 }
 

@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A process at one end; it does not outlive this.
+/// A process at one end, which is killed on drop.
 pub(crate) struct Peer {
     command: String,
     child: Child,
-    /// The process's standard output, gathered so that it never waits for us to read.
+    /// The process's standard output, read by a thread so that the process never waits.
     output: Option<std::thread::JoinHandle<std::io::Result<Vec<u8>>>>,
     /// The process's standard error, line by line.
     said: mpsc::Receiver<String>,
@@ -25,7 +25,7 @@ impl Peer {
     /// Starts the command on these CPUs: a child inherits those of the thread that starts it.
     pub(crate) fn start(mut command: Command, cpus: &CpuSet) -> Result<Self, ContestError> {
         let shown = format!("{command:?}");
-        // A secret in the environment would contradict the `--insecure` that our own peers are given.
+        // A secret in the environment would contradict the `--insecure` of this program's peers.
         command.env_remove("RAILS_SECRET");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let bound = thread::bind_current(cpus)?;
@@ -41,8 +41,7 @@ impl Peer {
         Ok(Self { command: shown, child, output: Some(output), said, heard: Vec::new() })
     }
 
-    /// Waits until the process says on standard error something that starts so, and gives that
-    /// line.
+    /// Waits for a line on the process's standard error that begins with `start`, and returns it.
     pub(crate) fn wait_for(&mut self, start: &str) -> Result<String, ContestError> {
         while let Ok(line) = self.said.recv_timeout(PATIENCE) {
             let found = line.starts_with(start);
@@ -54,7 +53,7 @@ impl Peer {
         Err(self.failed("it did not get ready".to_owned()))
     }
 
-    /// Waits until a condition holds, as long as the process lives.
+    /// Waits until a condition holds, while the process lives.
     pub(crate) fn wait_until(
         &mut self,
         mut ready: impl FnMut() -> Result<bool, ContestError>,
@@ -72,8 +71,8 @@ impl Peer {
         Err(self.failed("it did not get ready".to_owned()))
     }
 
-    /// Waits for the process's end no longer than this, and gives its standard output, at any exit
-    /// status; an error where it did not end or wrote nothing.
+    /// Waits for the process's end, for `patience` at most, and returns its standard output, at any
+    /// exit status. An error if it did not end, or wrote no output.
     pub(crate) fn finish_within(mut self, patience: Duration) -> Result<Vec<u8>, ContestError> {
         let deadline = Instant::now() + patience;
         while !self.has_ended()? {
@@ -91,7 +90,8 @@ impl Peer {
         Ok(output)
     }
 
-    /// Waits for the process's end, and gives its standard output; an error where it failed.
+    /// Waits for the process's end, and returns its standard output. An error if the process
+    /// failed.
     pub(crate) fn finish(mut self) -> Result<Vec<u8>, ContestError> {
         let run = |command: &String, source| ContestError::Run { command: command.clone(), source };
         let output = self.output.take().expect("it finishes once").join().expect("reading does not panic");
@@ -118,7 +118,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Where the process has ended already there is nothing to end, and that is well.
+        // Killing fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -136,7 +136,7 @@ fn lines(stderr: ChildStderr) -> mpsc::Receiver<String> {
     said
 }
 
-/// How long a process may take to get ready.
+/// The time that a process has to get ready.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often it is looked at until then.
+/// The interval of checks until then.
 const PAUSE: Duration = Duration::from_millis(10);

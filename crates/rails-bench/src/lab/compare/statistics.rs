@@ -5,16 +5,16 @@ use serde::Serialize;
 /// Median, least and most.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Spread {
-    /// The middle one; of an even number the mean of the middle two.
+    /// The middle value; of an even number of values the mean of the middle two.
     pub(crate) median: f64,
-    /// The least.
+    /// The lowest value.
     pub(crate) least: f64,
-    /// The most.
+    /// The highest value.
     pub(crate) most: f64,
 }
 
 impl Spread {
-    /// Of these values; `None` where there are none.
+    /// The spread of these values; `None` of none.
     pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);

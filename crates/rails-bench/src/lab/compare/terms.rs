@@ -1,8 +1,8 @@
-//! How any contest is run.
+//! The terms of any contest.
 
 use std::path::PathBuf;
 
-/// How any contest is run.
+/// The terms of any contest.
 #[derive(Debug, Clone)]
 pub(crate) struct Terms {
     /// Rounds that count.

@@ -1,4 +1,4 @@
-//! Where a contest takes place: the links, the CPUs, and the kernel's counters.
+//! The testbed of a contest: the links, the CPUs, and the kernel's counters.
 
 use super::{ContestError, Link, Terms, keys::Keys, link};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -7,7 +7,7 @@ use rails_lab::{LinkLab, Side};
 use rails_topo::CpuSet;
 use std::{path::PathBuf, process::Command, time::Duration};
 
-/// The surroundings that every contender finds alike.
+/// The links, CPUs and terms, the same for every contender.
 pub(crate) struct Testbed {
     pub(crate) lab: LinkLab,
     pub(crate) links: Vec<Link>,
@@ -15,7 +15,7 @@ pub(crate) struct Testbed {
     pub(crate) receiver_cpus: CpuSet,
     pub(crate) time: Duration,
     pub(crate) congestion: String,
-    /// For encrypted streams.
+    /// The keys of encrypted streams.
     pub(super) keys: Keys,
     /// This program, whose `serve` and `stream` are run.
     pub(crate) program: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct Counters {
 pub(super) struct Counted {
     /// Bytes that the sender's end of each link sent.
     pub(super) tx_bytes: Vec<u64>,
-    /// Segments that TCP sent again, at both ends.
+    /// Segments that TCP retransmitted, at both ends.
     pub(super) retransmitted: u64,
     /// CPU time of the processes that were started and have ended.
     pub(super) children: Duration,
@@ -56,7 +56,7 @@ impl Testbed {
         Ok(Self { lab, links: links.to_vec(), sender_cpus, receiver_cpus, time, congestion, keys, program })
     }
 
-    /// A program at one end.
+    /// The command of a program at one end.
     pub(crate) fn command(&self, side: Side, program: impl AsRef<std::ffi::OsStr>) -> Command {
         self.lab.side(side).command(program)
     }
@@ -102,16 +102,16 @@ fn children() -> Result<Duration, ContestError> {
     Ok(time(usage.user_time()) + time(usage.system_time()))
 }
 
-/// Time in which CPUs of the machine were not idle, since it started (/proc/stat): with all
-/// interrupts, whose time no process or any process may have been charged for.
+/// Time in which CPUs of the machine were not idle, since it started (/proc/stat): including
+/// interrupts, whose time the kernel may charge to any process or to none.
 fn busy() -> Result<Duration, ContestError> {
     let time = KernelStats::current().map_err(|source| ContestError::Busy { source })?.total;
     let parts = [Some(time.user_ms()), Some(time.nice_ms()), Some(time.system_ms()), time.irq_ms(), time.softirq_ms()];
     Ok(Duration::from_millis(parts.into_iter().flatten().sum()))
 }
 
-/// The CPUs of the sender and of the receiver: a half each, so that the two do not compete; all of
-/// them where there is one.
+/// The CPUs of the sender and of the receiver: a half each, so that the two do not compete; with a
+/// single CPU, that one for both.
 pub(crate) fn halves(allowed: &CpuSet) -> (CpuSet, CpuSet) {
     if allowed.len() < 2 {
         return (allowed.clone(), allowed.clone());

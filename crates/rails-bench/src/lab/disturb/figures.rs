@@ -70,8 +70,8 @@ impl Series {
         (last > first).then(|| bytes as f64 * 8.0 / ((last - first) as f64 * self.interval_seconds))
     }
 
-    /// The longest pause that ended after one time and began before another; 0 where no pause was
-    /// longer than an interval.
+    /// The longest pause that overlaps the time between two moments; 0 if no pause was longer than
+    /// an interval.
     pub(crate) fn longest_pause_seconds(&self, from_unix: f64, to_unix: f64) -> f64 {
         let within = |pause: &&Pause| {
             let start = self.start_unix_seconds + pause.start_seconds;
@@ -82,8 +82,8 @@ impl Series {
 }
 
 impl Figure {
-    /// Of the rounds' values, each of which is `None` where it never came to pass: later than any
-    /// time.
+    /// The figure of the rounds' values; `None` for an event that never happened, which counts as
+    /// later than any time.
     fn new(measure: Measure, target: Option<f64>, values: &[Option<f64>]) -> Self {
         let never = values.iter().filter(|value| value.is_none()).count();
         let spread = Spread::of(values.iter().map(|value| value.unwrap_or(f64::INFINITY)));
@@ -109,11 +109,11 @@ fn is_whole(sample: &DisturbSample) -> bool {
 
 fn lost_or_doubled(sample: &DisturbSample) -> Option<u64> {
     let (written, read) = (sample.bytes_written?, sample.bytes?);
-    // From the first wrong byte on, none is known to have arrived.
+    // After the first wrong byte, no byte counts as arrived.
     Some(written.abs_diff(read).max(sample.wrong_at.map_or(0, |at| read.saturating_sub(at))))
 }
 
-/// From one happening to the next.
+/// The times from one event to the next.
 fn phases(sample: &DisturbSample) -> Vec<(f64, f64)> {
     let course = &sample.course;
     let mut borders = vec![course.begun_unix_seconds];
@@ -122,7 +122,7 @@ fn phases(sample: &DisturbSample) -> Vec<(f64, f64)> {
     borders.windows(2).map(|pair| (pair[0], pair[1])).collect()
 }
 
-/// `None` where that is not known, or known never to have been.
+/// `None` if it is unknown, or never happened.
 fn settled_after(sample: &DisturbSample, phase: usize, ceiling: f64) -> Option<Option<f64>> {
     let (from, to) = *phases(sample).get(phase)?;
     Some(settled(sample.series.as_ref()?, from, to, ceiling))
@@ -143,7 +143,7 @@ fn longest_pause(sample: &DisturbSample) -> Option<f64> {
     Some(sample.series.as_ref()?.longest_pause_seconds(first, sample.course.ended_unix_seconds))
 }
 
-/// How long after the last happening a link carried a quarter of its rate, over 100 ms.
+/// The time from the last event until a link carried a quarter of its rate, over 100 ms.
 fn used_again(sample: &DisturbSample, link: usize, bits_per_second: f64) -> Option<f64> {
     let returned = sample.course.happenings.get(1)?.unix_seconds;
     carried_after(&sample.course.links, returned, link, bits_per_second / 4.0).map(|at| at - returned)
@@ -159,7 +159,7 @@ fn carried_after(looks: &[LinkLook], after: f64, link: usize, bits_per_second: f
     pairs.find(|(_, rate)| *rate >= bits_per_second).map(|(at, _)| at)
 }
 
-/// A settled rate is 5 % below the ceiling at most.
+/// A settled rate is at least this share of the ceiling.
 const NEAR: f64 = 0.95;
 /// Long enough that the 20 ms of queue of a shaped link do not show.
 const WINDOW_SECONDS: f64 = 0.2;

@@ -1,6 +1,6 @@
 //! Streams over links that change under them, beside plain flows and MPTCP in the same run.
 //!
-//! The receiver writes down the bytes it reads in every 20 ms, and each pause; the sender's
+//! The receiver records the bytes that it reads in every 20 ms, and each pause; the sender's
 //! interfaces are read as often. `scenario` lists the events of a run, `run` carries them out,
 //! `target` names the measures and their goals, `figures` computes the measures from the samples,
 //! `table` prints them.
@@ -30,11 +30,11 @@ pub(crate) struct DisturbContest {
     pub(crate) links: Vec<Link>,
     /// The disturbance.
     pub(crate) scenario: Scenario,
-    /// The contenders; programs of others are left out.
+    /// The contenders; foreign programs are left out.
     pub(crate) contenders: Vec<Contender>,
-    /// How long a run is: a third before, a third while the link is disturbed, a third after.
+    /// The time of a run: a third before, a third while the link is disturbed, and a third after.
     pub(crate) time: Duration,
-    /// How it is run.
+    /// The terms of the contest.
     pub(crate) terms: Terms,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct Disturbance {
     pub(crate) congestion_control: String,
     /// The seed of the contenders' order.
     pub(crate) seed: u64,
-    /// The rate of independent plain flows in the second half of each time between two happenings,
+    /// The rate of independent plain flows in the second half of each time between two events; the
     /// median over the rounds.
     pub(crate) ceilings_bits_per_second: Vec<f64>,
-    /// Every run that counts, in the order they were made.
+    /// All runs that count, in order.
     pub(crate) samples: Vec<DisturbSample>,
-    /// Their results by contender.
+    /// The results by contender.
     pub(crate) results: Vec<DisturbOutcome>,
 }
 
@@ -68,32 +68,32 @@ pub(crate) struct DisturbSample {
     /// The events of the links meanwhile.
     #[serde(flatten)]
     pub(crate) course: Course,
-    /// Bytes that the sending application wrote; `None` where it came to no end.
+    /// Bytes that the sending application wrote; `None` if it did not finish.
     pub(crate) bytes_written: Option<u64>,
-    /// Bytes that the receiving application read; `None` where it came to no end.
+    /// Bytes that the receiving application read; `None` if it did not finish.
     pub(crate) bytes: Option<u64>,
-    /// The place of the first byte that was another than the one written there, if there was one.
+    /// The offset of the first wrong byte, if there was one.
     pub(crate) wrong_at: Option<u64>,
     /// The arrivals of these bytes over time.
     pub(crate) series: Option<Series>,
-    /// Why there are no figures, where there are none.
+    /// The reason why there are no figures, if there are none.
     pub(crate) failed: Option<String>,
-    /// Why the figures are not to be taken at face value.
+    /// The reasons to doubt the figures.
     pub(crate) warnings: Vec<String>,
 }
 
 /// The events of the links in the course of one run; times are the wall clock's.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Course {
-    /// When the looking began.
+    /// The start of the observation.
     pub(crate) begun_unix_seconds: f64,
-    /// When it ended.
+    /// The end of the observation.
     pub(crate) ended_unix_seconds: f64,
     /// The events.
     pub(crate) happenings: Vec<Happened>,
     /// The longest delay of an event; `None` if not all of the events came about.
     pub(crate) late_seconds: Option<f64>,
-    /// The counts of the sender's interfaces at each look.
+    /// The counts of the sender's interfaces, over time.
     pub(crate) links: Vec<LinkLook>,
 }
 
@@ -107,10 +107,10 @@ impl Course {
 /// The longest delay of an event.
 const LATEST_SECONDS: f64 = 0.2;
 
-/// Something that was done, and when.
+/// An event, with its time.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Happened {
-    /// When it was done, by the wall clock.
+    /// The time of the event, by the wall clock.
     pub(crate) unix_seconds: f64,
     /// The event.
     #[serde(flatten)]
@@ -131,12 +131,12 @@ pub(crate) struct LinkLook {
 pub(crate) struct DisturbOutcome {
     /// The contender.
     pub(crate) contender: Contender,
-    /// How many rounds have figures, and how many there were. One in which the link was changed too
+    /// The number of rounds with figures, and of all rounds. A round in which the link changed too
     /// late has none.
     pub(crate) rounds: (usize, usize),
-    /// Everything that is measured.
+    /// All measures.
     pub(crate) figures: Vec<Figure>,
-    /// Every different warning and failure.
+    /// The different warnings and failures.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -145,17 +145,17 @@ pub(crate) struct DisturbOutcome {
 pub(crate) struct Figure {
     /// The measure.
     pub(crate) measure: Measure,
-    /// The most that a stream is to reach; `None` where nothing is asked.
+    /// The limit for a stream; `None` without a target.
     pub(crate) target: Option<f64>,
-    /// The median over the rounds, where an event that never came counts as the latest; `None`
-    /// where that is never, or nothing is known.
+    /// The median over the rounds, in which an event that never happened counts as the latest;
+    /// `None` if the median is never, or unknown.
     pub(crate) median: Option<f64>,
-    /// The least.
+    /// The lowest value.
     pub(crate) least: Option<f64>,
-    /// The most; `None` where it is never.
+    /// The highest value; `None` if it is never.
     pub(crate) most: Option<f64>,
-    /// In how many rounds it never came to pass.
+    /// The number of rounds in which the event never happened.
     pub(crate) never: usize,
-    /// Whether the median is no more than the target.
+    /// Whether the median is within the target.
     pub(crate) is_met: Option<bool>,
 }

@@ -1,5 +1,5 @@
-//! Running scenarios: both ends as processes, the link disturbed under them, everything written
-//! down.
+//! Running scenarios: both ends as processes, the link disturbed under them, and all events
+//! recorded.
 
 use super::{Course, DisturbContest, DisturbSample, Disturbance, Happened, LinkLook, scenario::times};
 use crate::{
@@ -33,12 +33,12 @@ struct Sent {
 }
 
 impl DisturbContest {
-    /// Makes the links anew for each run, so that none begins with the remains of another. Calls
-    /// `progress` before each run.
+    /// Makes the links anew for each run, so that runs do not affect each other. Calls `progress`
+    /// before each run.
     ///
     /// # Errors
-    /// [`ContestError`]. Links that were made are taken down. A contender that does not survive is
-    /// no error, but a failed sample.
+    /// [`ContestError`]. Links that were made are taken down. A contender that fails is no error,
+    /// but a failed sample.
     ///
     /// # Privileges
     /// Root, for the namespaces.
@@ -73,7 +73,7 @@ impl DisturbContest {
         if contender == Contender::Mptcp {
             testbed.lab.enable_mptcp()?;
         }
-        // The sender goes on for a while, so that it does not end before the last look.
+        // The sender continues for a while after the last observation.
         let mut running = own.start(&testbed, self.time + SLACK, &["--samples", "20ms", "--check"])?;
         let at_start = sent(&testbed)?;
         running
@@ -108,7 +108,7 @@ impl DisturbContest {
         }))
     }
 
-    /// Lets everything happen, and looks at the links all the while.
+    /// Makes the events happen, and observes the links meanwhile.
     fn disturb(&self, testbed: &Testbed) -> Result<Course, ContestError> {
         let last = self.links.len() - 1;
         let mbit = self.links[last].mbit().unwrap_or(UNSHAPED_MBIT);
@@ -122,8 +122,8 @@ impl DisturbContest {
                 happened.push(Happened { unix_seconds: unix_now(), what });
                 what.happen(&testbed.lab, self.links[last])?;
                 if matches!(fault, Fault::Down(_)) && !begins {
-                    // The routes have lost the congestion control with the interface; connections from now on need it
-                    // too.
+                    // The routes have lost the congestion control with the interface, and later
+                    // connections need it.
                     testbed.lab.set_congestion_control(&testbed.congestion)?;
                 }
                 late = late.max(zero.elapsed() - at);
@@ -154,7 +154,7 @@ fn sent(testbed: &Testbed) -> Result<Vec<u64>, ContestError> {
 }
 
 fn unix_now() -> f64 {
-    // A clock before 1970 tells no time, and then the figures are visibly wrong.
+    // A clock before 1970 is wrong, and makes the figures visibly wrong.
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
@@ -162,7 +162,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const SLACK: Duration = Duration::from_millis(300);
 /// Bytes on the links with which a stream has begun to flow.
 const FLOWING: u64 = 1 << 20;
-/// How long the ends may take to finish: longer than a lane is waited for.
+/// The time that the ends have to finish: longer than a stream waits for a lane.
 const PATIENCE: Duration = Duration::from_secs(45);
-/// A step leaves a link without a rate a tenth of this.
+/// The assumed rate of an unshaped link, of which a step leaves a tenth.
 const UNSHAPED_MBIT: u64 = 1000;

@@ -25,7 +25,7 @@ pub(crate) enum Scenario {
 }
 
 impl Scenario {
-    /// The disturbances that happen where none is chosen.
+    /// The disturbances if none is chosen.
     pub(crate) const USUAL: [Self; 3] = [Self::Step, Self::Down, Self::BlackHole];
 
     /// The fault of a link of this rate, from a third to two thirds of the time.
@@ -41,7 +41,7 @@ impl Scenario {
     }
 }
 
-/// When the happenings are, in a time of this length.
+/// The times of the events, in a run of this length.
 pub(super) fn times(length: Duration) -> [Duration; 2] {
     [length / 3, length * 2 / 3]
 }

@@ -10,7 +10,7 @@ use std::fmt;
 pub(crate) enum Measure {
     /// Seconds from the change until the rate is within 5 % of the new ceiling.
     SettledAfterChange,
-    /// Seconds from the end of the change until it is within 5 % of the ceiling then.
+    /// Seconds from the end of the change until the rate is within 5 % of the ceiling at that time.
     SettledAfterReturn,
     /// The longest time in seconds, from the change on, in which the application read nothing.
     LongestGap,
@@ -21,11 +21,11 @@ pub(crate) enum Measure {
 }
 
 impl Measure {
-    /// All of them.
+    /// All measures.
     pub(crate) const ALL: [Self; 5] =
         [Self::SettledAfterChange, Self::SettledAfterReturn, Self::LongestGap, Self::UsedAgain, Self::LostOrDoubled];
 
-    /// The most that a stream is to reach, in seconds or bytes; `None` where nothing is asked.
+    /// The limit for a stream, in seconds or bytes; `None` without a target.
     pub(crate) fn target(self, scenario: Scenario) -> Option<f64> {
         use Scenario::{BlackHole, BlackHoleBack, BlackHoleBoth, Crawl, Down, Step};
         match (self, scenario) {
@@ -38,7 +38,7 @@ impl Measure {
         }
     }
 
-    /// A value of it, as it is shown.
+    /// A value of the measure, as text.
     pub(super) fn show(self, value: f64) -> String {
         match self {
             Self::LostOrDoubled => format!("{value:.0}"),

@@ -92,8 +92,8 @@ fn fps(shown: &[Shown]) -> f64 {
     }
 }
 
-/// A rail on each link, whose threads are in the namespace of that end, and one without a lane on
-/// those of these CPUs that the end has.
+/// A rail on each link, with its threads in the end's namespace, and one without a lane on those of
+/// the CPUs `reader` that the end has.
 fn rails(
     testbed: &Testbed,
     machine: &Topology,
@@ -108,7 +108,8 @@ fn rails(
         addresses: vec![InterfaceAddress { ip: lab.address(side, link), prefix_len: 24 }],
         ..Nic::named(lab.interface(side, link))
     };
-    // The machine does not see the interfaces of namespaces, so a plain one with its CPUs has them.
+    // The machine's model lacks the interfaces of the namespace, so a described machine with the
+    // same CPUs has them.
     let cpus = machine.online_cpus().last().map_or(1, |cpu| cpu.0 + 1);
     let nics = (0..lab.link_count()).map(nic).collect();
     let described = Topology::synthetic(&format!("core:{cpus} pu:1"), nics).map_err(failed)?;
@@ -131,7 +132,7 @@ fn rails(
         };
         wishes.push(RailWish { parts: vec![RailPart::Cores(1)], binding: binding.into() });
     }
-    // A core for computing beside that of the lane, where there are as many.
+    // A core for computing beside that of the lane, if there are enough.
     request.cores = if allowed.len() >= 2 * lab.link_count() { 2 } else { 1 };
     let plan = plan_rails(&described.with_allowed(allowed.clone()), &request).map_err(failed)?;
     let _inside = lab.enter(side)?;
@@ -159,7 +160,7 @@ fn sender<'r>(
 ) -> Result<Pipeline<'r>, FileError> {
     let film = contest.film.as_ref().map(|film| FileFrames::open(&film.path, contest.frame_bytes())).transpose()?;
     let film = film.map(FileFrames::repeated);
-    // In huge pages, a frame is fewer requests to a disk.
+    // With huge pages, reading a frame takes fewer disk requests.
     let pages = if film.is_some() { Pages::TransparentHuge } else { Pages::Small };
     let source = reader(rails).unwrap_or(&rails[RailId(0)]);
     let pixels = Link::new(1).buffers(Beside::Consumer, contest.frame_bytes(), contest.buffers);
@@ -174,7 +175,7 @@ fn sender<'r>(
                 let device = device::HostDevice::new(|frame: &mut Frame| device::swap_red_and_blue(frame.as_mut()));
                 device::run(device, input, output).await
             }
-            // On this thread, so that the device's memory at the host is on its node.
+            // The device is made on this thread, so that its host memory is on the thread's node.
             #[cfg(feature = "cuda")]
             Device::Cuda => device::run(rails_cuda::CudaDevice::new(&cuda)?, input, output).await,
         })
@@ -206,7 +207,7 @@ async fn generate(
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         ticks
     });
-    // Frames that are dropped have no number: the display expects each.
+    // Dropped frames get no number, because the display expects every number.
     let mut number = 0;
     while start.elapsed() < time {
         let mut pixels = match (&mut film, &mut ticks) {

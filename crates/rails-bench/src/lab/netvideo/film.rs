@@ -18,7 +18,7 @@ pub(crate) struct Film {
     pub(crate) reading: String,
     /// The disks that hold it; none are known with `no_disk`.
     pub(crate) disks: Vec<String>,
-    /// Why no disk is known.
+    /// The reason why no disk is known.
     pub(crate) no_disk: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum FilmError {
 }
 
 impl Film {
-    /// Looks at a file.
+    /// Opens and examines a file.
     pub(crate) fn of(path: PathBuf, frame_bytes: usize) -> Result<Self, FilmError> {
         let frames = FileFrames::open(&path, frame_bytes)?;
         if frames.count() == 0 {

@@ -53,7 +53,7 @@ pub(crate) enum Device {
 pub(crate) struct NetvideoContest {
     /// The links, by number.
     pub(crate) links: Vec<Link>,
-    /// How long each measurement makes frames.
+    /// The time that each measurement makes frames.
     pub(crate) time: Duration,
     /// Frames a second of the source, which drops those that find no room; `None` makes one as soon
     /// as there is room.
@@ -89,12 +89,12 @@ pub(crate) struct NetvideoReport {
     pub(crate) device: Device,
     /// The file that frames are read from; made up without one.
     pub(crate) film: Option<Film>,
-    /// Every measurement that counts, in the order they were made.
+    /// All measurements that count, in order.
     pub(crate) samples: Vec<NetvideoSample>,
     /// Goodput of plain flows, by round: from the first connection to the last byte, so with their
     /// slow start.
     pub(crate) ceilings_bits_per_second: Vec<f64>,
-    /// Their spread as frames a second.
+    /// The spread of the ceilings, in frames a second.
     pub(crate) ceiling_fps: Option<Spread>,
     /// The figures by placing.
     pub(crate) results: Vec<NetvideoOutcome>,
@@ -121,9 +121,9 @@ pub(crate) struct NetvideoSample {
     /// Frames shown a second, from the end of the first to the end of the last: without the start
     /// of the stream.
     pub(crate) fps: f64,
-    /// From the source to the end of the display, of each frame, in order.
+    /// The time of each frame from the source to the end of the display, in order.
     pub(crate) latency_us: Vec<u64>,
-    /// Congestion control as the sockets said it.
+    /// Congestion control, as read from the sockets.
     pub(crate) congestion_control: Vec<String>,
     /// The sender's stages.
     pub(crate) sender: PipelineStats,
@@ -253,14 +253,14 @@ impl NetvideoReport {
     }
 }
 
-/// The nearest rank of sorted microseconds, in milliseconds; `None` of none.
+/// The percentile by nearest rank of sorted microseconds, in milliseconds; `None` of none.
 fn percentile(sorted: &[u64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     Some(*sorted.get(rank - 1)? as f64 / 1e3)
 }
 
 impl Device {
-    /// Fails where there is no such device, before anything is made for it.
+    /// Fails if the device is missing, before any link is made.
     pub(crate) fn check(self) -> anyhow::Result<()> {
         match self {
             Self::Host => Ok(()),

@@ -30,7 +30,7 @@ pub(super) struct End {
     thread: JoinHandle<Result<Ended>>,
 }
 
-/// How an end did.
+/// The result of an end.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) stats: StreamStats,
@@ -72,7 +72,7 @@ pub(super) fn start(
         let _ = other.send(());
         Ok((rails, stream))
     })?;
-    // Faults begin when the stream is there; where it never will be, the ends say why.
+    // Faults begin when the stream is open; if it never opens, the ends report the reason.
     let _ = both.recv_timeout(PATIENCE).and_then(|()| both.recv_timeout(PATIENCE));
     Ok((a, b))
 }
@@ -87,7 +87,7 @@ fn spawn(
     let shared = Arc::new(SharedEnds::default());
     let (lab, machine, options, ours) = (lab.clone(), machine.clone(), options.clone(), shared.clone());
     let run = move || {
-        // The threads of the rails are born here, and so in the namespace.
+        // The threads of the rails are started here, and so are in the namespace.
         let _inside = lab.enter(side)?;
         let rails = rails(&lab, &machine, side)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -103,7 +103,7 @@ fn spawn(
 }
 
 impl End {
-    /// How many bytes it has received and compared.
+    /// The number of bytes that the end has received and compared.
     pub(super) fn received(&self) -> u64 {
         self.shared.received.load(Ordering::Relaxed)
     }
@@ -113,7 +113,7 @@ impl End {
         self.thread.is_finished()
     }
 
-    /// Has it send no more, and read on to the end of the other's bytes.
+    /// Ends the sending; the end reads on to the end of the peer's bytes.
     pub(super) fn stop_sending(&self) {
         self.shared.enough.store(true, Ordering::Relaxed);
     }
@@ -131,7 +131,7 @@ impl End {
     }
 }
 
-/// Sends until it is enough and reads to the end, both at once.
+/// Sends until it is told to stop, and reads to the stream's end, both at once.
 async fn exchange(
     mut stream: MultiRailStream,
     shared: &SharedEnds,
@@ -184,7 +184,7 @@ async fn exchange(
                 return Poll::Pending;
             }
         }
-        // Others on this thread have their turn.
+        // Lets other tasks of this thread run.
         context.waker().wake_by_ref();
         Poll::Pending
     })
@@ -218,9 +218,9 @@ fn rails(lab: &LinkLab, machine: &Topology, side: Side) -> Result<Rails> {
     Ok(Rails::build(&plan_rails(&described, &wish)?)?)
 }
 
-/// The most pauses that are kept.
+/// The number of pauses that are kept.
 const MAX_PAUSES: usize = 5;
-/// Reads and writes before others have their turn.
+/// Reads and writes before other tasks run.
 const TURNS: usize = 16;
-/// For an end to open its stream, and to come to its end once all links are whole.
+/// The time that an end has to open its stream, and to finish once all links are whole.
 const PATIENCE: Duration = Duration::from_secs(60);

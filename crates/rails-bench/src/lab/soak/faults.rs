@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Faults {
     random: ChaCha8Rng,
-    /// Of each link that is not whole, its fault and the end of the fault.
+    /// For each link with a fault, the fault and its end.
     wrong: Vec<Option<(Fault, Duration)>>,
     next: Duration,
 }
@@ -81,11 +81,11 @@ impl Faults {
 
 /// From a hundredth of a link's intended rate to several times as much.
 const RATES: [u64; 5] = [2, 10, 50, 400, 1_000];
-/// Before the first fault.
+/// The time before the first fault.
 const QUIET: Duration = Duration::from_millis(500);
-/// How often all links fail at once instead of one.
+/// The probability that all links fail at once instead of one.
 const OUTAGES: f64 = 0.05;
-/// For how long they do: far less than a stream waits.
+/// The longest time that all links fail: far less than a stream waits.
 pub(super) const LONGEST_OUTAGE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

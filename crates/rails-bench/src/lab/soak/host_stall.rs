@@ -1,4 +1,4 @@
-//! When this machine itself stood still: a gap in the reading then says nothing of the stream.
+//! The stalls of this machine, during which a gap in the reading says nothing about the stream.
 
 use crate::measure::series::Pause;
 use anyhow::{Context, Result};
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A thread that sleeps, and sees how late it wakes.
+/// A thread that sleeps, and measures how late it wakes.
 pub(super) struct Watch {
     enough: Arc<AtomicBool>,
     thread: JoinHandle<Vec<Pause>>,
@@ -36,31 +36,31 @@ impl Watch {
         Ok(Self { enough, thread })
     }
 
-    /// When the machine stood still.
+    /// The stalls so far.
     pub(super) fn finish(self) -> Vec<Pause> {
         self.enough.store(true, Ordering::Relaxed);
-        // A thread that only sleeps does not panic; without it nothing is known.
+        // A thread that only sleeps does not panic; if it did, the stalls would be unknown.
         self.thread.join().unwrap_or_default()
     }
 }
 
 impl Pause {
-    /// From a moment until now, counted from `zero`.
+    /// The pause from a moment until now, counted from `zero`.
     pub(super) fn since(from: Instant, zero: Instant) -> Self {
         let start_seconds = from.saturating_duration_since(zero).as_secs_f64();
         Self { start_seconds, seconds: from.elapsed().as_secs_f64() }
     }
 
-    /// The seconds that both have in common.
+    /// The seconds that both pauses share.
     pub(super) fn overlap(&self, other: &Self) -> f64 {
         let end = |pause: &Self| pause.start_seconds + pause.seconds;
         (end(self).min(end(other)) - self.start_seconds.max(other.start_seconds)).max(0.0)
     }
 }
 
-/// How long it sleeps.
+/// The time of a sleep.
 const NAP: Duration = Duration::from_millis(5);
-/// Later than this something kept it from running.
+/// A later wake-up is a stall.
 const LATE: Duration = Duration::from_millis(30);
 
 #[cfg(test)]

@@ -18,22 +18,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How a soak went.
+/// The result of a soak.
 #[derive(Debug)]
 pub(crate) struct Soaked {
     time: Duration,
     faults: usize,
     /// Side A, which opened the stream, then side B.
     ends: [Result<Ended>; 2],
-    /// When nothing ran on this machine.
+    /// The stalls of this machine.
     standstills: Vec<Pause>,
 }
 
-/// Makes the links, streams both ways for `time` or until the user has enough, and takes the links
+/// Makes the links, streams both ways for `time` or until the user stops it, and takes the links
 /// down.
 pub(crate) async fn run(machine: &Topology, links: usize, time: Duration, seed: u64, stop: &Stop) -> Result<Soaked> {
     let lab = Arc::new(LinkLab::builder().links(vec![Shape::mbit(RATE); links]).build()?);
-    // Nothing is connected yet; a kernel that cannot reset connections says so.
+    // There are no connections yet: the call finds a kernel that cannot reset them.
     lab.reset_connections(0).context("connections cannot be reset")?;
     let options = StreamOptions::new(Secret::pre_shared(&rand::random::<[u8; 32]>())?);
     let zero = Instant::now();
@@ -106,9 +106,9 @@ fn size(bytes: u64) -> DataSize {
     DataSize::bytes(bytes)
 }
 
-/// Of each link, in Mbit/s.
+/// The rate of each link, in Mbit/s.
 const RATE: u64 = 200;
 /// A link without a fault.
 const WHOLE: Link = Link::Veth(Shape::mbit(RATE));
-/// How often the due faults are looked for.
+/// The interval at which due faults are applied.
 const TICK: Duration = Duration::from_millis(20);

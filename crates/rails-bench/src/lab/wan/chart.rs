@@ -9,7 +9,7 @@ use plotters::{
 use std::path::Path;
 
 /// Draws a comparison into an SVG file: medians on a line for each transport, least and most as
-/// whiskers. The losses are equally far from each other.
+/// whiskers. The losses are spaced evenly.
 ///
 /// # Errors
 /// [`ChartError`].
@@ -139,12 +139,12 @@ fn mbit(outcome: &WanOutcome) -> [f64; 3] {
     [goodput.median, goodput.least, goodput.most].map(|bits| bits / 1e6)
 }
 
-/// Without the noise of binary fractions.
+/// A percentage without the noise of binary fractions.
 fn percent(loss: f64) -> f64 {
     (loss * 1e8).round() / 1e6
 }
 
-/// Ours stands out.
+/// Transports of this project stand out.
 fn width(transport: Transport) -> u32 {
     if transport == Transport::Celeritas { 3 } else { 1 }
 }
@@ -176,7 +176,7 @@ const NAMES: u32 = 210;
 const MARGIN: i32 = 16;
 /// A line of text.
 const LINE: i32 = 24;
-/// How far the axis goes beyond the path's rate.
+/// The length of the axis over the path's rate.
 const ROOM: f64 = 1.04;
 /// Between two transports with one loss.
 const BESIDE: f64 = 0.05;

@@ -15,16 +15,16 @@ use tokio::runtime::Builder;
 pub(super) struct Progress {
     /// Payload that arrived so far.
     pub(super) arrived: AtomicU64,
-    /// Segments that were sent again so far, if the kernel does not count them.
+    /// Retransmitted segments so far, if the kernel does not count them.
     pub(super) retransmitted: AtomicU64,
-    /// The time counts.
+    /// Whether the measured time has begun.
     pub(super) counts: AtomicBool,
     pub(super) is_over: AtomicBool,
     pub(super) cpu_nanoseconds: AtomicU64,
 }
 
 impl Progress {
-    /// Whether the time is over.
+    /// Whether the measured time is over.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Relaxed)
     }
@@ -49,7 +49,7 @@ pub(super) fn runtime() -> io::Result<tokio::runtime::Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// An address that connects to this one.
+/// The unspecified address of the peer's family.
 pub(super) fn any(peer: SocketAddr) -> SocketAddr {
     match peer {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

@@ -65,7 +65,7 @@ pub(crate) struct WanPath {
 /// Messages of an application that sends less than the path carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Messages {
-    /// The bytes of each.
+    /// The bytes of each message.
     pub(crate) bytes: usize,
     /// The time from one to the next.
     #[serde(rename = "every_ms", serialize_with = "milliseconds")]
@@ -81,18 +81,18 @@ pub(crate) struct WanContest {
     pub(crate) losses: Vec<f64>,
     /// The transports that take part.
     pub(crate) transports: Vec<Transport>,
-    /// A rival of each of them, over the same path at the same time.
+    /// A rival of each transport, over the same path at the same time.
     pub(crate) beside: Option<Transport>,
     /// The rate of Celeritas and RBUDP, which counts IP packets.
     pub(crate) celeritas: Bandwidth,
-    /// The windows of QUIC in bytes, if they are not to follow from the path.
+    /// The windows of QUIC in bytes; `None` derives them from the path.
     #[cfg(feature = "quic")]
     pub(crate) quic_window: Option<u32>,
-    /// How long each sends before it counts.
+    /// The time that each sends before the measured time.
     pub(crate) warm_up: Duration,
-    /// The messages that Celeritas sends in that time, if it is not to send without a pause.
+    /// The messages that Celeritas sends in that time; `None` sends without a pause.
     pub(crate) warm_up_messages: Option<Messages>,
-    /// How long each sends.
+    /// The time that each sends.
     pub(crate) time: Duration,
     /// Rounds of each case.
     pub(crate) rounds: usize,
@@ -108,25 +108,25 @@ pub(crate) struct WanComparison {
     /// The rate of Celeritas and RBUDP.
     #[serde(rename = "celeritas_rate_bits_per_second")]
     pub(crate) celeritas: Bandwidth,
-    /// The rival of each.
+    /// The rival of each transport.
     pub(crate) beside: Option<Transport>,
-    /// How long each sent before it counted.
+    /// The time that each sent before the measured time.
     pub(crate) warm_up_seconds: f64,
-    /// The messages that Celeritas sent in that time, if it had pauses.
+    /// The messages that Celeritas sent in that time, if it paused.
     pub(crate) warm_up_messages: Option<Messages>,
-    /// How long each sent.
+    /// The time that each sent.
     pub(crate) seconds: f64,
     /// The seed of the order and of the losses.
     pub(crate) seed: u64,
-    /// The settings of those that can be set in many ways.
+    /// The settings of configurable transports.
     pub(crate) settings: Vec<String>,
     /// The kernel.
     pub(crate) kernel: Option<String>,
     /// The processor.
     pub(crate) cpu_model: Option<String>,
-    /// Every measurement, in the order they were made.
+    /// All measurements, in order.
     pub(crate) samples: Vec<WanSample>,
-    /// Their results by loss and transport.
+    /// The results by loss and transport.
     pub(crate) results: Vec<WanOutcome>,
 }
 
@@ -144,8 +144,8 @@ pub(crate) struct WanSample {
     /// The rival's payload that arrived in that time.
     #[serde(rename = "beside_goodput_bits_per_second")]
     pub(crate) beside: Option<f64>,
-    /// Segments that were sent again, from the beginning on; of TCP those of a rival too, if it is
-    /// TCP; of QUIC, packets that their sender took for lost.
+    /// Retransmitted segments, from the beginning on; for TCP those of a TCP rival too; for QUIC,
+    /// packets that the sender considered lost.
     pub(crate) retransmitted_segments: u64,
     /// CPU time of the threads of both ends, from the beginning on.
     pub(crate) cpu_seconds: f64,
@@ -167,15 +167,16 @@ pub(crate) struct WanOutcome {
     /// The rival's goodput.
     #[serde(rename = "beside_goodput_bits_per_second")]
     pub(crate) beside: Option<Spread>,
-    /// Segments that were sent again (of QUIC, packets that their sender took for lost), of the
-    /// frames that it and its rival sent.
+    /// Retransmitted segments (for QUIC, packets that the sender considered lost), as a share of
+    /// the frames that the transport and its rival sent.
     pub(crate) retransmitted_share: f64,
-    /// Frames that the path's queue had no room for, of the frames that it and its rival sent.
+    /// Frames dropped by the path's full queue, as a share of the frames that the transport and its
+    /// rival sent.
     pub(crate) queue_drop_share: f64,
     /// CPU time of both ends for each gigabyte that arrived.
     pub(crate) cpu_seconds_per_gigabyte: Option<f64>,
-    /// Frames that the emulated path lost for no reason that it was given: the figures are void
-    /// unless this is 0.
+    /// Frames that the emulated path lost for a reason other than its settings: the figures are
+    /// void unless this is 0.
     pub(crate) unplanned_drops: u64,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Setup {
     window: u32,
 }
 
-/// The settings, as a person reads them.
+/// The settings, as a text.
 pub(super) fn settings(contest: &WanContest) -> String {
     format!(
         "QUIC (quinn, noq): TLS 1.3; windows of {} bytes (stream, connection, sender); datagrams of up to {DATAGRAM} \
@@ -33,7 +33,7 @@ pub(super) fn settings(contest: &WanContest) -> String {
     )
 }
 
-/// Eight times the bytes that the path and its queue hold, unless it is given.
+/// The given window, or eight times the bytes that the path and its queue hold.
 fn window(contest: &WanContest) -> u32 {
     let path = &contest.path;
     let held = path.rate.as_bits_per_second() as f64 / 8.0 * (path.rtt + path.queue).as_secs_f64();
@@ -89,7 +89,7 @@ impl Setup {
     }
 }
 
-/// Both ends with one library: noq has the calls of quinn, and types of its own.
+/// Both ends with one library: noq has the interface of quinn with its own types.
 macro_rules! ends {
     (
         $module:ident, $library:ident,
@@ -200,7 +200,7 @@ ends!(
     stats => stats.lost_packets
 );
 
-/// Puts bytes of a stream into their places in messages that follow each other in one place.
+/// Copies bytes of a stream to their offset in the message buffer, which successive messages reuse.
 fn put(mut bytes: &[u8], offset: u64, message: &mut [u8]) {
     let mut place = (offset % message.len() as u64) as usize;
     while !bytes.is_empty() {
@@ -210,8 +210,8 @@ fn put(mut bytes: &[u8], offset: u64, message: &mut [u8]) {
     }
 }
 
-/// Runs an end until the time is over. An error after that counts for nothing: the peer closes when
-/// it likes.
+/// Runs an end until the time is over. Later errors are ignored, because the peer may close at any
+/// moment.
 async fn until_over(progress: &Progress, run: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     let mut run = std::pin::pin!(run);
     loop {

@@ -1,6 +1,6 @@
-//! RBUDP's scheme: the sender sends a whole message over UDP at its rate and says so over TCP, the
-//! receiver answers with one list of the missing segments, and the sender sends these, until none
-//! is missing. Only then the next message begins.
+//! RBUDP's scheme: the sender sends a whole message over UDP at its rate, then reports its end over
+//! TCP; the receiver answers with one list of the missing segments, and the sender sends those,
+//! until none is missing. Then the next message begins.
 //!
 //! The scheme is that of He, Leigh, Yu and DeFanti, "Reliable Blast UDP" (Cluster 2002); the code
 //! is not. It has one system call for each datagram.
@@ -16,7 +16,7 @@ use std::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
-/// The settings, as a person reads them.
+/// The settings, as a text.
 pub(super) const SETTINGS: &str = "RBUDP: messages of 20 MB, one after another and without a handshake for each; one \
      list (a bit for each segment) after each pass; datagrams of 1,472 bytes; a receive buffer of 4 MiB";
 
@@ -64,8 +64,8 @@ pub(super) fn receive(address: SocketAddr, ready: mpsc::Sender<()>, progress: &P
         let socket = UdpSocket::bind(address)?;
         socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BUFFER)?;
         socket.set_nonblocking(true)?;
-        // `notice` tells when there are datagrams; they are read past it, for it may know too late of the
-        // last ones.
+        // `notice` wakes the task when datagrams arrive. They are read from the other handle,
+        // because tokio may learn of the last ones too late.
         let notice = tokio::net::UdpSocket::from_std(socket.try_clone()?)?;
         let _ = ready.send(());
         let (control, _) = listener.accept().await?;
@@ -88,7 +88,7 @@ pub(super) fn receive(address: SocketAddr, ready: mpsc::Sender<()>, progress: &P
                     let Some((number, _)) = word.split_first_chunk() else { continue };
                     let number = u32::from_be_bytes(*number);
                     word.clear();
-                    // All datagrams of the pass came before these words.
+                    // All datagrams of the pass have arrived before this report.
                     let error = message.take_all(&socket, progress);
                     if !is_empty(&error) {
                         return Err(error);
@@ -115,7 +115,7 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Takes the datagrams that wait in the socket, and returns the error that ends them: none is
+    /// Takes the datagrams in the socket, and returns the error of the last read: that none is
     /// left, or another one.
     fn take_all(&mut self, socket: &UdpSocket, progress: &Progress) -> io::Error {
         let mut datagram = [0; DATAGRAM];
@@ -127,7 +127,7 @@ impl Incoming {
         }
     }
 
-    /// Puts a datagram into its place, and says how much of it is new.
+    /// Copies a datagram to its offset, and returns the number of new bytes.
     fn take(&mut self, datagram: &[u8]) -> u64 {
         let Some((message, rest)) = datagram.split_first_chunk() else { return 0 };
         let Some((segment, payload)) = rest.split_first_chunk() else { return 0 };
@@ -168,7 +168,7 @@ fn is_empty(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// The bytes of a segment.
+/// The range of a segment's bytes.
 fn place(segment: usize) -> std::ops::Range<usize> {
     let start = segment * PAYLOAD;
     start..(start + PAYLOAD).min(MESSAGE)
@@ -193,7 +193,7 @@ const SEGMENTS: usize = MESSAGE.div_ceil(PAYLOAD);
 const LIST: usize = SEGMENTS.div_ceil(8);
 const RECEIVE_BUFFER: usize = 4 << 20;
 const SLEEP: Duration = Duration::from_micros(100);
-/// The longest time that a late sender makes up for.
+/// The longest delay that a late sender makes up for.
 const BURST: Duration = Duration::from_millis(2);
 
 #[cfg(test)]

@@ -23,20 +23,20 @@ use std::{
 
 /// A transfer that has ended.
 pub(super) struct Transfer {
-    /// Payload that arrived in the time that counts.
+    /// Payload that arrived in the measured time.
     pub(super) counted: u64,
-    /// The time that counts.
+    /// The measured time.
     pub(super) time: Duration,
     /// Payload that arrived in all.
     pub(super) bytes: u64,
-    /// Segments that were sent again; `None` if the kernel counts them.
+    /// Retransmitted segments; `None` if the kernel counts them.
     pub(super) retransmitted: Option<u64>,
     /// CPU time of the threads of both ends.
     pub(super) cpu: Duration,
 }
 
 impl Transfer {
-    /// In bits a second.
+    /// The goodput in bits a second.
     pub(super) fn goodput(&self) -> f64 {
         self.counted as f64 * 8.0 / self.time.as_secs_f64()
     }
@@ -87,7 +87,7 @@ fn transfer(
                 }
             })
         });
-        // A receiver that fails before it listens says why below.
+        // A receiver that fails before it listens reports its error below.
         let sender = listening.recv().is_ok().then(|| {
             scope.spawn(move || {
                 let _inside = lab.enter(Side::A)?;
@@ -200,13 +200,13 @@ fn send_messages(
     })
 }
 
-/// The bytes of a message: those of 320 ms at the most, so that a slow path ends its last ones
-/// soon.
+/// The bytes of a message: those of 320 ms at most, so that a slow path soon ends its last
+/// messages.
 fn message_len(rate: Bandwidth) -> usize {
     MESSAGE.min((rate.as_bits_per_second() / 25) as usize)
 }
 
-/// Sends these messages until the time counts.
+/// Sends these messages until the measured time begins.
 async fn send_at_times(connection: &Connection, messages: Messages, progress: &Progress) -> io::Result<()> {
     let block = Bytes::from(vec![7; messages.bytes]);
     let mut turns = tokio::time::interval(messages.every);
@@ -221,7 +221,7 @@ async fn send_at_times(connection: &Connection, messages: Messages, progress: &P
     }
 }
 
-/// Runs an end, and tells of its figures meanwhile and at its end.
+/// Runs an end, and updates its figures meanwhile and at its end.
 async fn counted(
     connection: &Connection,
     run: impl Future<Output = io::Result<()>>,
@@ -274,7 +274,7 @@ fn send_flows(address: SocketAddr, flows: usize, congestion: &str, progress: &Pr
             stream.write_all(&block)?;
         }
         stream.shutdown(std::net::Shutdown::Write)?;
-        // The receiver has all of it.
+        // Waits until the receiver has the whole message.
         stream.read_exact(&mut [0])
     })
 }

@@ -1,6 +1,6 @@
 //! iperf3: a pair of processes for each link, all at once. Before 3.16 it had one thread at any
-//! `-P`, so only processes measure every version fairly. Its time is in whole seconds; ours is
-//! rounded up.
+//! `-P`, so only processes measure every version fairly. iperf3's time is in whole seconds; the
+//! testbed's is rounded up.
 
 use super::{ContestError, Figures, MeasuredAt, Rival, Testbed, program};
 use crate::lab::compare::peer::Peer;
@@ -33,7 +33,7 @@ struct Sum {
 }
 
 impl Iperf3 {
-    /// Looks for it along `PATH`.
+    /// Looks for iperf3 along `PATH`.
     pub(super) fn find() -> Result<Self, String> {
         let program = program::find("iperf3").ok_or("iperf3 is not in PATH (package iperf3)")?;
         let version = program::first_line(Command::new(&program).arg("--version"))?;
@@ -69,7 +69,7 @@ impl Rival for Iperf3 {
         let ends = outputs.iter().map(|output| serde_json::from_slice(output).map(|report: Report| report.end));
         let ends: Vec<End> = ends.collect::<Result<_, _>>()?;
         Ok(Figures {
-            // Flows of the same time at the same time.
+            // The flows run at the same time, equally long.
             goodput_bits_per_second: ends.iter().map(|end| end.sum_received.bits_per_second).sum(),
             bytes: ends.iter().map(|end| end.sum_received.bytes).sum(),
             measured_at: MeasuredAt::Receiver,

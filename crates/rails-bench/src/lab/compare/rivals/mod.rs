@@ -13,14 +13,14 @@ use rails_lab::Side;
 use serde::Serialize;
 use std::path::Path;
 
-/// Something that carries bytes from side A to side B of the testbed.
+/// A carrier of bytes from side A to side B of the testbed.
 pub(super) trait Rival {
     /// The rival's exact version; `None` for this program.
     fn version(&self) -> Option<String> {
         None
     }
 
-    /// Carries bytes for the testbed's time, and says how many arrived.
+    /// Carries bytes for the testbed's time, and reports how many arrived.
     fn measure(&mut self, testbed: &Testbed) -> Result<Figures, ContestError>;
 }
 
@@ -29,11 +29,11 @@ pub(super) struct Figures {
     pub(super) goodput_bits_per_second: f64,
     pub(super) bytes: u64,
     pub(super) measured_at: MeasuredAt,
-    /// CPU time of the sender and of the receiver while they measured; `None` where it does not
-    /// say, and that of their whole lives is taken.
+    /// CPU time of the sender and of the receiver during the measurement; `None` if the rival does
+    /// not report it, and that of their whole lives counts.
     pub(super) cpu_seconds: Option<(f64, f64)>,
     pub(super) congestion_control: Vec<String>,
-    /// Why the figure is not to be taken at face value.
+    /// The reasons to doubt the figure.
     pub(super) warnings: Vec<String>,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct Figures {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MeasuredAt {
-    /// The receiving program: the bytes that it read.
+    /// The receiving program, by the bytes that it read.
     Receiver,
-    /// The sending program: the bytes that it knew to be delivered.
+    /// The sending program, by the bytes that were confirmed.
     Sender,
 }
 
-/// Makes a contender ready, or says why it cannot take part.
+/// Prepares a contender, or returns the reason why it cannot take part.
 pub(super) fn enter(contender: Contender, testbed: &Testbed, ucx: Option<&Path>) -> Result<Box<dyn Rival>, String> {
     Ok(match (contender, own(contender, testbed)) {
         (Contender::Mptcp, Some(program)) => Box::new(mptcp::Mptcp::enable(testbed, program)?),
@@ -57,8 +57,7 @@ pub(super) fn enter(contender: Contender, testbed: &Testbed, ucx: Option<&Path>)
     })
 }
 
-/// How this program carries the bytes for a contender; `None` for those that are programs of
-/// others.
+/// The commands of this program for a contender; `None` for foreign programs.
 pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
     let all = || Own::on((0..testbed.links.len()).collect());
     Some(match contender {
@@ -76,14 +75,14 @@ pub(crate) fn own(contender: Contender, testbed: &Testbed) -> Option<Own> {
             all().sender(&["--parallel", &connections.to_string()])
         }
         Contender::RailsCeleritas => all().over("celeritas://").both(&["--rate", &rates(testbed)]),
-        // The connection is made over the first link, and the kernel adds the others. Subflows come in at the other
-        // addresses, so the listener has to be on all of them.
+        // The connection is made over the first link, and the kernel adds the others. Subflows
+        // arrive at the other addresses, so the listener is on all of them.
         Contender::Mptcp => Own::on(vec![0]).both(&["--mptcp"]).listening("0.0.0.0"),
         Contender::Iperf3 | Contender::Ucx => return None,
     })
 }
 
-/// The links' rates; equal shares where there is one without.
+/// The links' rates as weights; equal shares if a link has none.
 fn weights(links: &[Link]) -> String {
     let rates: Option<Vec<u64>> = links.iter().map(|link| link.mbit()).collect();
     let weights = rates.unwrap_or_else(|| vec![1; links.len()]);

@@ -1,4 +1,4 @@
-//! The kernel's MPTCP, under a plain tokio program of ours.
+//! The kernel's MPTCP, under this project's plain tokio program.
 
 use super::{ContestError, Figures, Rival, Testbed, own::Own};
 use rails_lab::{LabError, Side, SystemError};
@@ -31,7 +31,7 @@ impl Rival for Mptcp {
     }
 }
 
-/// Sets the path manager of both ends up, or says why that cannot be done.
+/// Sets the path manager of both ends up, or returns the reason why it cannot.
 pub(crate) fn enable(testbed: &Testbed) -> Result<(), String> {
     testbed.lab.enable_mptcp().map_err(|error| match error {
         LabError::System(SystemError::File { path, source, .. }) => {
@@ -41,13 +41,13 @@ pub(crate) fn enable(testbed: &Testbed) -> Result<(), String> {
     })
 }
 
-/// How many subflows have joined a connection of the sender up to now.
+/// The number of subflows that have joined connections of the sender so far.
 pub(crate) fn joins(testbed: &Testbed) -> Result<u64, ContestError> {
     Ok(testbed.lab.transport_counters(Side::A)?.mptcp_joins.unwrap_or(0))
 }
 
-/// A warning where the one connection made since then has not a subflow on every link: no healthy
-/// figure tells that.
+/// A warning if the connection made since then lacks a subflow on a link, which a good rate does
+/// not show.
 pub(crate) fn missing(testbed: &Testbed, joins_before: u64) -> Result<Option<String>, ContestError> {
     let (subflows, links) = (1 + joins(testbed)? - joins_before, testbed.links.len() as u64);
     let warning = || format!("{subflows} subflow(s) on {links} link(s), by the kernel's MPJoinSynAckRx");

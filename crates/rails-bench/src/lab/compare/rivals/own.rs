@@ -11,16 +11,16 @@ use std::{process::Command, time::Duration};
 /// A transport of this program, on some of the links.
 pub(crate) struct Own {
     links: Vec<usize>,
-    /// Where the receiver listens, if not at the links' addresses.
+    /// The address to listen on, if not the links' addresses.
     listen: Option<&'static str>,
-    /// The lanes' transport, as it stands before an address.
+    /// The scheme of the lanes' addresses.
     scheme: &'static str,
     keep: Keep,
     both: Vec<String>,
     sender: Vec<String>,
 }
 
-/// How a stream is kept.
+/// The security of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
     Insecure,
@@ -36,34 +36,34 @@ impl Own {
         Self { links, listen: None, scheme: "", keep: Keep::Insecure, both: Vec::new(), sender: Vec::new() }
     }
 
-    /// The receiver listens here instead of at the links' addresses.
+    /// Makes the receiver listen on this address instead of the links' addresses.
     pub(super) fn listening(self, listen: &'static str) -> Self {
         Self { listen: Some(listen), ..self }
     }
 
-    /// The lanes are of another transport than TCP: `scheme://`.
+    /// Uses lanes of another transport than TCP: `scheme://`.
     pub(super) fn over(self, scheme: &'static str) -> Self {
         Self { scheme, ..self }
     }
 
-    /// Kept so.
+    /// With this security.
     pub(super) fn kept(self, keep: Keep) -> Self {
         Self { keep, ..self }
     }
 
-    /// Arguments for both ends.
+    /// Adds arguments for both ends.
     pub(super) fn both(self, both: &[&str]) -> Self {
         Self { both: owned(both), ..self }
     }
 
-    /// Arguments for the sender.
+    /// Adds arguments for the sender.
     pub(super) fn sender(self, sender: &[&str]) -> Self {
         Self { sender: owned(sender), ..self }
     }
 }
 
 impl Keep {
-    /// Adds the figures of one end.
+    /// Adds the arguments of one end to its command.
     fn tell(self, side: Side, keys: &Keys, command: &mut Command) {
         match (self, side) {
             (Self::Insecure, _) => command.arg("--insecure"),

@@ -1,4 +1,4 @@
-//! Programs of others.
+//! Foreign programs.
 
 use std::{
     env,

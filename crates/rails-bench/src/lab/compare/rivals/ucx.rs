@@ -14,19 +14,19 @@ use std::{
     process::Command,
 };
 
-/// A UCX that is installed, or unpacked somewhere.
+/// A UCX that is installed or unpacked.
 pub(super) struct Ucx {
     program: PathBuf,
-    /// The libraries beside it, where they are: a wheel has them there, and no path to them in the
-    /// program.
+    /// The folder of libraries beside the program, if there is one: a wheel has them there, and its
+    /// program no path to them.
     libraries: Option<PathBuf>,
     version: String,
-    /// The last figure.
+    /// The rate of the last measurement.
     bits_per_second: Option<f64>,
 }
 
 impl Ucx {
-    /// Takes the program that was named, or the one along `PATH`.
+    /// Finds the named program, or the one along `PATH`.
     pub(super) fn find(named: Option<&Path>) -> Result<Self, String> {
         let program = match named {
             Some(named) if program::is_executable(named) => named.to_owned(),
@@ -51,15 +51,15 @@ impl Ucx {
     fn start(&self, testbed: &Testbed, side: Side, arguments: &[&str]) -> Result<Peer, ContestError> {
         let devices: Vec<&str> = (0..testbed.links.len()).map(|link| testbed.lab.interface(side, link)).collect();
         let mut command = testbed.command(side, &self.program);
-        // Without this it would use shared memory between two processes of one machine.
+        // Without this, UCX would use shared memory between two processes of one machine.
         command.env("UCX_TLS", "tcp").env("UCX_NET_DEVICES", devices.join(","));
-        // By default UCX takes two of them, however many there are.
+        // By default UCX uses two rails at most.
         command.env("UCX_MAX_RNDV_RAILS", devices.len().to_string());
         self.with_libraries(&mut command).args(["-p", PORT_TEXT]).args(arguments);
         Peer::start(command, testbed.cpus(side))
     }
 
-    /// How many messages take about the testbed's time.
+    /// The number of messages that take about the testbed's time.
     fn messages(&self, testbed: &Testbed) -> u64 {
         let links = testbed.links.iter().map(|link| link.mbit().unwrap_or(GUESSED_MBIT) as f64 * 1e6);
         let rate = self.bits_per_second.unwrap_or_else(|| links.sum());

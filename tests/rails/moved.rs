@@ -230,7 +230,7 @@ fn following_without_a_thread_is_refused_in_a_task_too() {
 #[test]
 fn rails_sleep_while_they_follow() {
     let (_, rails) = loopback(2);
-    let monitor = MonitorOptions::new().slow_look(Duration::from_millis(100));
+    let monitor = MonitorOptions::new().poll_interval(Duration::from_millis(100));
     rails.follow(&RailRequest::loopback(2), FollowOptions::new().monitor(monitor)).unwrap();
     let wakes =
         || -> Vec<u64> { rails.iter().map(|rail| rail.runtime().usage().unwrap().voluntary_switches).collect() };

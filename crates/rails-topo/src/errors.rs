@@ -144,7 +144,10 @@ pub enum CaptureError {
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
     /// This build reads no captures.
-    #[error("`{path}` cannot be read: this build is without captures (cargo feature `captures`)", path = path.display())]
+    #[error(
+        "`{path}` cannot be read: this build is without captures (feature `captures` of rails-topo)",
+        path = path.display()
+    )]
     WithoutCaptures {
         /// The file.
         path: PathBuf,

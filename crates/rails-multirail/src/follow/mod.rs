@@ -138,7 +138,7 @@ impl Rails {
     /// NIC; a peer that has opened a stream to this end goes on by the addresses that it knows.
     ///
     /// A thread `rails-follow` watches the machine. It runs where the calling thread may run,
-    /// sleeps between changes but for the monitor's [slow look](MonitorOptions::slow_look), and
+    /// sleeps between changes but for the monitor's [poll](MonitorOptions::poll_interval), and
     /// ends with the last clone of the rails, or by [`unfollow`](Self::unfollow) or
     /// [`shutdown`](Self::shutdown). [`subscribe`](Self::subscribe) tells of moves.
     ///
@@ -163,7 +163,7 @@ impl Rails {
     ///
     /// # Privileges
     /// None. In containers without the host's user namespace changes of CPUs are noticed by the
-    /// slow look alone.
+    /// poll alone.
     pub fn follow(&self, request: &RailRequest, options: FollowOptions) -> Result<(), FollowError> {
         if let Some(wanted) = request.rails().filter(|wanted| *wanted != self.len()) {
             return Err(FollowError::OtherRails { wanted, rails: self.len() });

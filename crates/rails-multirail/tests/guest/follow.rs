@@ -41,7 +41,7 @@ fn rails_at(cable: &Cable) -> Rails {
 
 /// Quick enough for a test; the defaults are slower.
 fn options() -> FollowOptions {
-    let monitor = MonitorOptions::new().slow_look(Duration::from_millis(200));
+    let monitor = MonitorOptions::new().poll_interval(Duration::from_millis(200));
     FollowOptions::new().dwell(Duration::from_secs(1)).monitor(monitor)
 }
 
@@ -310,6 +310,6 @@ fn guest_long_moved_interrupt_followed_or_put_back() {
 }
 
 const PIECE: u64 = 256 << 10;
-/// No sound program takes as long, not even on an emulated machine. There the monitor's slow look,
-/// which finds moved interrupts, takes so long that it is made once in a minute or so.
+/// No sound program takes as long, not even on an emulated machine. There the monitor's poll, which
+/// finds moved interrupts, takes so long that it is made once in a minute or so.
 const PATIENCE: Duration = Duration::from_secs(240);

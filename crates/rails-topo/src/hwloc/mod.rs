@@ -25,7 +25,7 @@ type BoxedError = Box<dyn std::error::Error + Send + Sync>;
 /// (on a kernel without NUMA hwloc makes one up). Where hwloc fails, all facts are those of the
 /// files, and the origin says so.
 pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, DetectError> {
-    let hwloc = match why_not(root).map_or_else(this_machine, |reason| Err(reason.into())) {
+    let hwloc = match unusable_reason(root).map_or_else(this_machine, |reason| Err(reason.into())) {
         Ok(hwloc) => hwloc,
         Err(error) => {
             let reader = format!("sysfs; hwloc {} did not read this machine: {error}", version());
@@ -37,7 +37,7 @@ pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, 
         return Err(DetectError::NotThisMachine);
     }
     let nodes = tree::nodes(&hwloc);
-    if is_cut(&topology, &hwloc, &nodes) {
+    if is_incomplete(&topology, &hwloc, &nodes) {
         let reader = format!("sysfs; hwloc {} did not read all of this machine", version());
         topology.origin = Origin::ThisMachine { reader };
         return Ok(topology);
@@ -60,7 +60,7 @@ pub(crate) fn complete(root: &Root, mut topology: Topology) -> Result<Topology, 
 /// Whether hwloc lacks CPUs that the kernel's files have, or nodes of CPUs: hwloc leaves out files
 /// that it cannot open for lack of descriptors. It always leaves out nodes without CPUs, such as
 /// the memory of GPUs.
-fn is_cut(topology: &Topology, hwloc: &Hwloc, nodes: &[NumaNode]) -> bool {
+fn is_incomplete(topology: &Topology, hwloc: &Hwloc, nodes: &[NumaNode]) -> bool {
     let lacks = |known: &NumaNode| !known.cpus.is_empty() && nodes.iter().all(|node| node.id != known.id);
     !topology.online_cpus.is_subset(&sets::cpus(&hwloc.cpuset())) || topology.nodes.iter().any(lacks)
 }
@@ -69,7 +69,7 @@ fn is_cut(topology: &Topology, hwloc: &Hwloc, nodes: &[NumaNode]) -> bool {
 ///
 /// hwloc would end the process: hwloc 2 asserts that a folder of nodes lists one (`list_sysfsnode`
 /// in its topology-linux.c). Without the folder of the CPUs it would make CPUs up.
-fn why_not(root: &Root) -> Option<&'static str> {
+fn unusable_reason(root: &Root) -> Option<&'static str> {
     const NODES: &str = "sys/devices/system/node";
     let listed = format!("{NODES}/online");
     let lists_nodes = match root.bytes(&listed, 1) {

@@ -30,8 +30,8 @@ pub(super) fn machine(topology: &Topology) -> Object {
     objects.into_iter().for_each(|(_, object)| machine.insert(object));
     let made_up = [NumaNode::of(NodeId(0), topology.online_cpus.clone())];
     let nodes = if topology.nodes.is_empty() { &made_up[..] } else { &topology.nodes };
-    nodes.iter().for_each(|node| hang_node(node, &mut machine));
-    tell_nodes(&mut machine, nodes);
+    nodes.iter().for_each(|node| attach_node(node, &mut machine));
+    set_nodes(&mut machine, nodes);
     machine
 }
 
@@ -85,7 +85,7 @@ fn localities(topology: &Topology) -> impl Iterator<Item = &CpuSet> {
     of_functions.chain(topology.nics.iter().filter_map(|nic: &Nic| nic.local_cpus.as_ref()))
 }
 
-fn hang_node(node: &NumaNode, machine: &mut Object) {
+fn attach_node(node: &NumaNode, machine: &mut Object) {
     let holder = machine.smallest(&node.cpus);
     let memory = node.memory.map(|memory| ("local_memory", memory.as_bytes().to_string()));
     let pages = node.hugepages.iter().filter_map(|pool| {
@@ -103,12 +103,12 @@ fn hang_node(node: &NumaNode, machine: &mut Object) {
 
 /// The nodes of an object are the nodes that share CPUs with it; memory without CPUs belongs to
 /// every object.
-fn tell_nodes(object: &mut Object, nodes: &[NumaNode]) {
+fn set_nodes(object: &mut Object, nodes: &[NumaNode]) {
     if let Some(cpus) = &object.cpus {
         let beside = |node: &&NumaNode| node.cpus.is_empty() || node.cpus.intersects(cpus);
         object.nodes = nodes.iter().filter(beside).map(|node| node.id).collect();
     }
-    object.children.iter_mut().for_each(|child| tell_nodes(child, nodes));
+    object.children.iter_mut().for_each(|child| set_nodes(child, nodes));
 }
 
 const CACHES: [&str; 5] = ["L1Cache", "L2Cache", "L3Cache", "L4Cache", "L5Cache"];

@@ -5,7 +5,7 @@ use crate::{CpuSet, NicKind, NodeId, PciAddress, PciDevice, Topology};
 use std::collections::BTreeMap;
 
 /// Attaches all devices to the objects of the machine.
-pub(super) fn hang(topology: &Topology, machine: &mut Object) {
+pub(super) fn attach_devices(topology: &Topology, machine: &mut Object) {
     let mut named = named(topology);
     named.iter_mut().for_each(|device| device.pci = device.pci.filter(|pci| pci.domain <= HIGHEST_DOMAIN));
     let mut bus = Bus::of(topology, &named);

@@ -29,7 +29,7 @@ impl Topology {
     /// ```
     pub fn to_hwloc_xml(&self) -> String {
         let mut machine = cpu_objects::machine(self);
-        io_objects::hang(self, &mut machine);
+        io_objects::attach_devices(self, &mut machine);
         document::document(self, machine)
     }
 }

@@ -4,7 +4,7 @@
 use super::{
     cpus::{CPUS, Cpus},
     root::Root,
-    votes::believed,
+    votes::majority_sets,
 };
 use crate::{Cache, CacheKind, Core, CpuId, CpuSet, DataSize};
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 /// The caches of the online CPUs, which have these cores.
 pub(super) fn caches(root: &Root, cpus: &Cpus, cores: &[Core]) -> Vec<Cache> {
     let core_of = |cpu| cores.iter().find(|core| core.cpus.contains(cpu));
-    let mut told: BTreeMap<(u8, CacheKind), Told> = BTreeMap::new();
+    let mut stated: BTreeMap<(u8, CacheKind), StatedCaches> = BTreeMap::new();
     let mut known: HashMap<(u32, CpuSet), Description> = HashMap::new();
     for cpu in cpus.described.iter() {
         let folder = format!("{CPUS}/cpu{cpu}/cache");
@@ -27,22 +27,22 @@ pub(super) fn caches(root: &Root, cpus: &Cpus, cores: &[Core]) -> Vec<Cache> {
             // All CPUs of a cache describe it alike; only the sharing CPUs are read for every CPU.
             let description = known.get(&key).copied().or_else(|| Description::read(root, &folder));
             let Some(description) = description else { continue };
-            let told = told.entry((description.level, description.kind)).or_default();
-            told.shared.push((cpu, key.1.clone()));
-            told.sizes.entry(key.1.clone()).or_insert(description.size);
+            let stated = stated.entry((description.level, description.kind)).or_default();
+            stated.shared.push((cpu, key.1.clone()));
+            stated.sizes.entry(key.1.clone()).or_insert(description.size);
             known.insert(key, description);
         }
     }
-    let of_one_kind = |((level, kind), Told { shared, sizes }): ((u8, CacheKind), Told)| {
+    let of_one_kind = |((level, kind), StatedCaches { shared, sizes }): ((u8, CacheKind), StatedCaches)| {
         let size = move |cpus: &CpuSet| sizes.get(cpus).copied().flatten();
-        believed(shared).into_iter().map(move |(cpus, _)| Cache { level, kind, size: size(&cpus), cpus })
+        majority_sets(shared).into_iter().map(move |(cpus, _)| Cache { level, kind, size: size(&cpus), cpus })
     };
-    told.into_iter().flat_map(of_one_kind).collect()
+    stated.into_iter().flat_map(of_one_kind).collect()
 }
 
 /// The CPUs' statements about their caches of one level and kind.
 #[derive(Default)]
-struct Told {
+struct StatedCaches {
     /// The sharing CPUs, by the CPU that states them.
     shared: Vec<(CpuId, CpuSet)>,
     /// The size, by the sharing CPUs.

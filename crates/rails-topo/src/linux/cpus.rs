@@ -5,7 +5,7 @@ use super::{
     cpuinfo::{self, ByCpu},
     root::Root,
     status::Status,
-    votes::believed,
+    votes::majority_sets,
 };
 use crate::{Core, CpuId, CpuSet, Die, Package, sets::LARGEST_PARSED};
 use std::{collections::BTreeMap, io};
@@ -116,17 +116,17 @@ fn unlisted(root: &Root, present: &CpuSet) -> CpuSet {
 /// The sets in the CPUs' `topology` folders under one of the names.
 fn siblings(root: &Root, cpus: &Cpus, names: &[&str]) -> Vec<CpuSet> {
     let mut served = 0;
-    let mut told = Vec::new();
+    let mut stated = Vec::new();
     for cpu in cpus.described.iter() {
         // The name that the last CPU's folder has comes first: a machine runs one kernel.
         let order = std::iter::once(served).chain((0..names.len()).filter(|index| *index != served));
         let set = |index: usize| Some((index, set_in(root, &format!("{CPUS}/cpu{cpu}/topology/{}", names[index]))?));
         if let Some((index, set)) = order.into_iter().find_map(set) {
             served = index;
-            told.push((cpu, set.intersection(&cpus.online)));
+            stated.push((cpu, set.intersection(&cpus.online)));
         }
     }
-    believed(told).into_iter().map(|(cpus, _)| cpus).collect()
+    majority_sets(stated).into_iter().map(|(cpus, _)| cpus).collect()
 }
 
 /// The set in a file: a list if the file's name ends in `_list`, else a mask.

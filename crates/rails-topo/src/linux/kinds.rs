@@ -24,9 +24,9 @@ pub(super) fn core_kinds(root: &Root, cpus: &Cpus) -> Vec<CoreKind> {
         CoreKind {
             efficiency: Some(rank),
             name: name.map(str::to_owned),
-            capacity: figures.least(CAPACITY),
-            max_frequency: figures.least(MAX_FREQUENCY),
-            base_frequency: figures.least(BASE_FREQUENCY),
+            capacity: figures.lowest(CAPACITY),
+            max_frequency: figures.lowest(MAX_FREQUENCY),
+            base_frequency: figures.lowest(BASE_FREQUENCY),
             cpus,
         }
     };
@@ -56,7 +56,7 @@ fn by_counters(root: &Root, online: &CpuSet) -> Vec<Named> {
 
 /// Kinds by `cpu_capacity`, where every CPU has one.
 fn by_capacity(figures: &Figures<'_>) -> Vec<CpuSet> {
-    figures.of_each::<u32>(CAPACITY).map(|of_each| together(of_each).into_values().collect()).unwrap_or_default()
+    figures.of_each::<u32>(CAPACITY).map(|of_each| by_figure(of_each).into_values().collect()).unwrap_or_default()
 }
 
 /// Kinds by the frequencies of cpufreq, where every CPU has them: first the one without boost, then
@@ -71,7 +71,7 @@ fn by_frequency(figures: &Figures<'_>) -> Vec<CpuSet> {
     for (cpu, highest) in highest {
         by_base.entry(base.get(&cpu)).or_default().push((cpu, highest));
     }
-    let mut kinds: Vec<(u64, CpuSet)> = by_base.into_values().flat_map(apart).collect();
+    let mut kinds: Vec<(u64, CpuSet)> = by_base.into_values().flat_map(within_a_tenth).collect();
     // Kinds of one highest frequency stay in the order of their frequency without boost.
     kinds.sort_by_key(|(highest, _)| *highest);
     kinds.into_iter().map(|(_, cpus)| cpus).collect()
@@ -79,9 +79,9 @@ fn by_frequency(figures: &Figures<'_>) -> Vec<CpuSet> {
 
 /// Groups of CPUs whose figures are less than 10 % above the lowest of the group, each with that
 /// lowest.
-fn apart(figures: Vec<(CpuId, u64)>) -> Vec<(u64, CpuSet)> {
+fn within_a_tenth(figures: Vec<(CpuId, u64)>) -> Vec<(u64, CpuSet)> {
     let mut sets: Vec<(u64, CpuSet)> = Vec::new();
-    for (figure, cpus) in together(figures) {
+    for (figure, cpus) in by_figure(figures) {
         match sets.last_mut() {
             Some((lowest, set)) if figure - *lowest < *lowest / 10 => *set = set.union(&cpus),
             _ => sets.push((figure, cpus)),
@@ -91,7 +91,7 @@ fn apart(figures: Vec<(CpuId, u64)>) -> Vec<(u64, CpuSet)> {
 }
 
 /// The CPUs of each figure.
-fn together<T: Ord>(figures: Vec<(CpuId, T)>) -> BTreeMap<T, CpuSet> {
+fn by_figure<T: Ord>(figures: Vec<(CpuId, T)>) -> BTreeMap<T, CpuSet> {
     let mut sets: BTreeMap<T, CpuSet> = BTreeMap::new();
     for (cpu, figure) in figures {
         sets.entry(figure).or_default().insert(cpu);
@@ -114,7 +114,7 @@ impl Figures<'_> {
     }
 
     /// The lowest figure; `None` if a CPU has none.
-    fn least<T: std::str::FromStr + PartialEq + From<u8> + Ord>(&self, file: &str) -> Option<T> {
+    fn lowest<T: std::str::FromStr + PartialEq + From<u8> + Ord>(&self, file: &str) -> Option<T> {
         self.of_each(file)?.into_iter().map(|(_, figure)| figure).min()
     }
 }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn frequencies_of_one_kind_may_be_a_tenth_apart() {
         let figures = [3_000, 3_299, 3_300, 5_000].into_iter().enumerate();
-        let sets = apart(figures.map(|(cpu, figure)| (CpuId(cpu as u32), figure)).collect());
+        let sets = within_a_tenth(figures.map(|(cpu, figure)| (CpuId(cpu as u32), figure)).collect());
         let text: Vec<String> = sets.iter().map(|(_, cpus)| cpus.to_string()).collect();
         assert_eq!(text, ["0-1", "2", "3"]);
     }
@@ -143,7 +143,7 @@ mod tests {
     proptest! {
         #[test]
         fn each_cpu_is_of_one_kind(figures in proptest::collection::vec(any::<u64>(), 0..40)) {
-            let sets = apart((0..).map(CpuId).zip(figures.iter().copied()).collect());
+            let sets = within_a_tenth((0..).map(CpuId).zip(figures.iter().copied()).collect());
             prop_assert_eq!(sets.iter().map(|(_, cpus)| cpus.len()).sum::<usize>(), figures.len());
             prop_assert!(sets.windows(2).all(|pair| pair[0].0 < pair[1].0));
         }

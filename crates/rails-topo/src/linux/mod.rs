@@ -120,7 +120,7 @@ pub(crate) fn read_root(root: &Root, path: &Path, origin: Origin) -> Result<Topo
 /// The addresses of this machine's interfaces that have files, by their names; `None` where the
 /// kernel does not list interfaces.
 pub(crate) fn own_addresses(root: &Root) -> Option<Vec<(String, InterfaceAddress)>> {
-    let nics = net::asked(root)?.into_iter().filter(|nic| net::has_its_files(root, nic));
+    let nics = net::listed_by_kernel(root)?.into_iter().filter(|nic| net::has_its_files(root, nic));
     let of_one = |nic: Nic| nic.addresses.into_iter().map(move |address| (nic.name.clone(), address));
     Some(nics.flat_map(of_one).collect())
 }

@@ -10,9 +10,9 @@ use std::collections::HashMap;
 /// packages, while these, and the nine other CPUs of its own package, stated otherwise. Such a set
 /// is dropped; the CPU that named it stays in the set of the others. Two sets that both have a
 /// majority and still overlap cannot both be true: the first one stays.
-pub(super) fn believed(told: Vec<(CpuId, CpuSet)>) -> Vec<(CpuSet, CpuId)> {
+pub(super) fn majority_sets(stated: Vec<(CpuId, CpuSet)>) -> Vec<(CpuSet, CpuId)> {
     let mut counted: HashMap<CpuSet, (CpuId, usize)> = HashMap::new();
-    for (teller, set) in told.into_iter().filter(|(teller, set)| set.contains(*teller)) {
+    for (teller, set) in stated.into_iter().filter(|(teller, set)| set.contains(*teller)) {
         counted.entry(set).and_modify(|(_, votes)| *votes += 1).or_insert((teller, 1));
     }
     let majority = |set: &CpuSet, votes: usize| votes * 2 > set.len();
@@ -35,34 +35,34 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(sets: &[&str]) -> Vec<(CpuId, CpuSet)> {
+    fn stated(sets: &[&str]) -> Vec<(CpuId, CpuSet)> {
         sets.iter().enumerate().map(|(cpu, set)| (CpuId(cpu as u32), set.parse().unwrap())).collect()
     }
 
     #[test]
     fn set_that_its_members_deny_is_dropped() {
-        let sets = believed(told(&["0,2,4", "1,3,5", "0-3", "1,3,5", "0,2,4", "1,3,5"]));
+        let sets = majority_sets(stated(&["0,2,4", "1,3,5", "0-3", "1,3,5", "0,2,4", "1,3,5"]));
         assert_eq!(sets, [("0,2,4".parse().unwrap(), CpuId(0)), ("1,3,5".parse().unwrap(), CpuId(1))]);
     }
 
     #[test]
     fn set_without_its_teller_is_dropped() {
-        assert_eq!(believed(told(&["1", "", "2"])), [("2".parse().unwrap(), CpuId(2))]);
+        assert_eq!(majority_sets(stated(&["1", "", "2"])), [("2".parse().unwrap(), CpuId(2))]);
     }
 
     #[test]
     fn first_of_two_overlapping_majorities() {
-        let sets = believed(told(&["0-2", "0-2", "2-4", "2-4", "3"]));
+        let sets = majority_sets(stated(&["0-2", "0-2", "2-4", "2-4", "3"]));
         assert_eq!(sets, [("0-2".parse().unwrap(), CpuId(0))]);
     }
 
     proptest! {
         #[test]
-        fn believed_sets_never_overlap(sets in proptest::collection::vec(proptest::collection::btree_set(0..6u32, 0..4), 0..6)) {
+        fn majority_sets_never_overlap(sets in proptest::collection::vec(proptest::collection::btree_set(0..6u32, 0..4), 0..6)) {
             let set = |members: &std::collections::BTreeSet<u32>| members.iter().copied().map(CpuId).collect::<CpuSet>();
-            let believed = believed((0..).map(CpuId).zip(sets.iter().map(set)).collect());
-            let members: usize = believed.iter().map(|(set, _)| set.len()).sum();
-            let union = believed.iter().fold(CpuSet::new(), |union, (set, _)| union.union(set));
+            let majority = majority_sets((0..).map(CpuId).zip(sets.iter().map(set)).collect());
+            let members: usize = majority.iter().map(|(set, _)| set.len()).sum();
+            let union = majority.iter().fold(CpuSet::new(), |union, (set, _)| union.union(set));
             prop_assert_eq!(members, union.len());
         }
     }

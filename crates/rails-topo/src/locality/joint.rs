@@ -2,7 +2,7 @@
 
 use super::{
     Locality,
-    pci_tree::{At, LinkAbove, PciTree},
+    pci_tree::{FunctionIndex, LinkAbove, PciTree},
 };
 use crate::{Bandwidth, Nic, PciAddress};
 use std::collections::BTreeMap;
@@ -84,7 +84,7 @@ enum Wire<'n> {
 #[derive(Clone, Copy)]
 struct Port {
     offered: Offered,
-    at: Option<At>,
+    at: Option<FunctionIndex>,
 }
 
 /// A bandwidth; unknown is more than any other.
@@ -125,7 +125,7 @@ struct Flows<'t> {
     total: Offered,
     /// The bandwidth that has reached each function from below, by depth and place, with the depth
     /// of a device below it.
-    below: BTreeMap<(u32, At), (Offered, u32)>,
+    below: BTreeMap<(u32, FunctionIndex), (Offered, u32)>,
     narrow: Vec<NarrowLink>,
 }
 
@@ -137,7 +137,7 @@ impl Flows<'_> {
         }
     }
 
-    fn reach(&mut self, at: At, offered: Offered, begin: u32) {
+    fn reach(&mut self, at: FunctionIndex, offered: Offered, begin: u32) {
         let depth = self.tree.function(at).depth;
         let (known, _) = self.below.entry((depth, at)).or_insert((Offered::NOTHING, begin));
         *known = known.and(offered);
@@ -148,7 +148,7 @@ impl Flows<'_> {
     fn rise(&mut self) {
         while let Some((&(depth, _), _)) = self.below.last_key_value() {
             let lowest = self.below.split_off(&(depth, 0));
-            let mut links: BTreeMap<At, Link> = BTreeMap::new();
+            let mut links: BTreeMap<FunctionIndex, Link> = BTreeMap::new();
             for ((_, at), (offered, begin)) in lowest {
                 let function = self.tree.function(at);
                 if let Some(LinkAbove { port, bandwidth }) = self.tree.link_above(function, begin) {

@@ -1,6 +1,6 @@
 //! The path from a device to memory, as far as it is PCI Express.
 
-use super::{Device, Locality, pci_tree::At};
+use super::{Device, Locality, pci_tree::FunctionIndex};
 use crate::{Bandwidth, PciAddress};
 
 /// The PCI Express links between a device and the root complex.
@@ -36,7 +36,7 @@ impl Locality<'_> {
         Some(self.path_from(self.tree.physical(device.pci()?)?))
     }
 
-    fn path_from(&self, from: At) -> PciPath {
+    fn path_from(&self, from: FunctionIndex) -> PciPath {
         let top = self.tree.top(from);
         let begin = self.tree.function(from).depth;
         let mut path = PciPath { narrowest: None, links: 0, unknown: 0, reaches_root: top.reaches_root };

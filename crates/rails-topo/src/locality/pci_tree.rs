@@ -13,12 +13,12 @@ pub(super) struct PciTree {
 }
 
 /// A place in the tree.
-pub(super) type At = usize;
+pub(super) type FunctionIndex = usize;
 
 #[derive(Debug, Clone)]
 pub(super) struct Function {
     pub(super) address: PciAddress,
-    pub(super) parent: Option<At>,
+    pub(super) parent: Option<FunctionIndex>,
     /// The number of known bridges above the function.
     pub(super) depth: u32,
     /// Whether the way up ends on a root bus, and not at a bridge of unknown parent.
@@ -30,7 +30,7 @@ pub(super) struct Function {
 /// A PCI Express link, seen from the function at its lower end.
 pub(super) struct LinkAbove {
     /// The port at the link's upper end.
-    pub(super) port: At,
+    pub(super) port: FunctionIndex,
     /// The bandwidth that either end states; `None` is unknown.
     pub(super) bandwidth: Option<Bandwidth>,
 }
@@ -64,28 +64,28 @@ impl PciTree {
     }
 
     /// The index of the function of that address.
-    pub(super) fn find(&self, address: PciAddress) -> Option<At> {
+    pub(super) fn find(&self, address: PciAddress) -> Option<FunctionIndex> {
         self.functions.binary_search_by_key(&address, |function| function.address).ok()
     }
 
     /// The place of a function; of a virtual one, that of its physical one.
-    pub(super) fn physical(&self, address: PciAddress) -> Option<At> {
+    pub(super) fn physical(&self, address: PciAddress) -> Option<FunctionIndex> {
         let at = self.find(address)?;
         let physical = self.function(at).physical_function.and_then(|address| self.find(address));
         Some(physical.unwrap_or(at))
     }
 
-    pub(super) fn function(&self, at: At) -> &Function {
+    pub(super) fn function(&self, at: FunctionIndex) -> &Function {
         &self.functions[at]
     }
 
     /// The function itself and the bridges above it, upwards.
-    pub(super) fn upwards(&self, at: At) -> impl Iterator<Item = &Function> {
+    pub(super) fn upwards(&self, at: FunctionIndex) -> impl Iterator<Item = &Function> {
         std::iter::successors(Some(self.function(at)), |function| function.parent.map(|parent| self.function(parent)))
     }
 
     /// The topmost function on the way up from there.
-    pub(super) fn top(&self, at: At) -> &Function {
+    pub(super) fn top(&self, at: FunctionIndex) -> &Function {
         self.upwards(at).last().unwrap_or(self.function(at))
     }
 
@@ -108,7 +108,7 @@ impl PciTree {
     }
 
     /// The lowest function that is above both, or is one of them.
-    pub(super) fn lowest_above(&self, a: At, b: At) -> Option<At> {
+    pub(super) fn lowest_above(&self, a: FunctionIndex, b: FunctionIndex) -> Option<FunctionIndex> {
         let (mut a, mut b) = (a, b);
         while a != b {
             match self.function(a).depth.cmp(&self.function(b).depth) {

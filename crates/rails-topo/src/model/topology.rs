@@ -165,7 +165,7 @@ impl Topology {
     /// The changes of one fact: `["nic", "eth0", "node"]`.
     pub fn overrides_of(&self, fact: &[&str]) -> impl DoubleEndedIterator<Item = &Override> {
         let fact = fact.iter().map(|key| quoted(key)).collect::<Vec<_>>().join(".");
-        self.overrides.iter().filter(move |told| told.fact == fact)
+        self.overrides.iter().filter(move |entry| entry.fact == fact)
     }
 
     /// The node whose local PUs include `cpu`.

@@ -21,17 +21,17 @@ pub type MemoryBlockSet = IdSet<MemoryBlockId>;
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Change {
-    /// A CPU went offline. From a uevent, else from the slow look.
+    /// A CPU went offline. From a uevent, else from the poll.
     CpuOffline {
         /// The CPU.
         cpu: CpuId,
     },
-    /// A CPU came online. From a uevent, else from the slow look.
+    /// A CPU came online. From a uevent, else from the poll.
     CpuOnline {
         /// The CPU.
         cpu: CpuId,
     },
-    /// A NUMA node went offline. From a uevent, else from the slow look.
+    /// A NUMA node went offline. From a uevent, else from the poll.
     NodeOffline {
         /// The node.
         node: NodeId,
@@ -43,7 +43,7 @@ pub enum Change {
         node: Box<NumaNode>,
     },
     /// A node has more or less memory than before. Read after a memory block's uevent, else by the
-    /// slow look.
+    /// poll.
     NodeMemory {
         /// The node.
         node: NodeId,
@@ -63,7 +63,7 @@ pub enum Change {
     },
     /// The CPUs that this process may use have changed: its cpuset shrank or grew, its main thread
     /// was bound, or a CPU went or came. At once if a file of its cgroup or of one above was
-    /// written, else from the slow look.
+    /// written, else from the poll.
     AllowedCpus {
         /// The CPUs that are no longer allowed.
         removed: CpuSet,
@@ -144,7 +144,7 @@ pub enum Change {
         /// The interface's interrupts.
         interrupts: Vec<Interrupt>,
     },
-    /// Another CPU serves a NIC's interrupt. The kernel has no event for it: from the slow look.
+    /// Another CPU serves a NIC's interrupt. From the poll, because the kernel has no event for it.
     InterruptMoved {
         /// The interrupt's number.
         number: u32,

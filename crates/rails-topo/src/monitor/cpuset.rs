@@ -10,7 +10,7 @@ use tokio::net::unix::pipe;
 ///
 /// The kernel has no event for the *effective* CPUs (`cpuset.cpus.effective`), which change with
 /// any of the files above. But a program that changes them writes to one of those, and inotify
-/// reports writes. The slow look finds all other changes.
+/// reports writes. The poll finds all other changes.
 pub(super) struct CpusetWatch {
     /// The inotify descriptor, read as a pipe: tokio has no other safe way to wait for a descriptor
     /// of unknown kind.

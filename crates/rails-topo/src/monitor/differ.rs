@@ -58,7 +58,7 @@ fn nodes(old: &[NumaNode], new: &[NumaNode]) -> Vec<Change> {
 }
 
 fn nics(old: &[Nic], new: &[Nic]) -> Vec<Change> {
-    let mut changes = comings_and_goings(old, new);
+    let mut changes = membership_changes(old, new);
     let mut present = old.to_vec();
     changes.iter().for_each(|change| apply_to_nics(&mut present, change));
     let mut moved = BTreeMap::new();
@@ -86,7 +86,7 @@ fn nics(old: &[Nic], new: &[Nic]) -> Vec<Change> {
 }
 
 /// The interfaces that were removed, renamed and added, in an order in which names stay unique.
-fn comings_and_goings(old: &[Nic], new: &[Nic]) -> Vec<Change> {
+fn membership_changes(old: &[Nic], new: &[Nic]) -> Vec<Change> {
     let same = |a: &Nic, b: &Nic| match (a.index, b.index) {
         (Some(a), Some(b)) => a == b,
         _ => a.name == b.name,
@@ -163,7 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// The facts for which there are typed changes.
-    fn spoken_of(topology: &Topology) -> impl PartialEq + std::fmt::Debug + use<> {
+    fn typed_facts(topology: &Topology) -> impl PartialEq + std::fmt::Debug + use<> {
         let nic = |nic: &Nic| {
             let mut addresses = nic.addresses.clone();
             addresses.sort_by_key(|address| (address.ip, address.prefix_len));
@@ -255,7 +255,7 @@ mod tests {
             for change in differ(&old, &new) {
                 apply(&mut applied, &change);
             }
-            prop_assert_eq!(spoken_of(&applied), spoken_of(&new));
+            prop_assert_eq!(typed_facts(&applied), typed_facts(&new));
             let mut left = differ(&applied, &new);
             left.retain(|change| *change != Change::Structure);
             prop_assert_eq!(left, vec![]);

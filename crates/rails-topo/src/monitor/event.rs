@@ -3,7 +3,7 @@
 use super::{
     Change, MemoryBlockId, Snapshot,
     differ::one_nic,
-    facts::{Facts, Looks},
+    facts::{FactKinds, Facts},
 };
 use crate::{CpuId, CpuSet, InterfaceAddress, Nic};
 
@@ -41,7 +41,7 @@ pub(crate) struct LinkState {
 }
 
 /// Applies the event to the snapshot.
-pub(super) fn advance(snapshot: &mut Snapshot, event: &Event, wanted: &mut Looks) -> Vec<Change> {
+pub(super) fn advance(snapshot: &mut Snapshot, event: &Event, wanted: &mut FactKinds) -> Vec<Change> {
     let mut changes = Vec::new();
     match event {
         Event::Cpu { cpu, online } => {
@@ -75,7 +75,7 @@ pub(super) fn advance(snapshot: &mut Snapshot, event: &Event, wanted: &mut Looks
         Event::Cpuset => wanted.cpus = true,
         Event::Lost => wanted.machine = true,
         Event::Facts(facts) => {
-            let later = facts.on_top_of(snapshot);
+            let later = facts.applied_to(snapshot);
             changes = snapshot.changes_to(&later);
             *snapshot = later;
             return changes;

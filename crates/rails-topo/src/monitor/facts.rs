@@ -12,7 +12,7 @@ use std::{
 
 /// The facts to read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Looks {
+pub(crate) struct FactKinds {
     /// Everything.
     pub(crate) machine: bool,
     /// The online CPUs, and the allowed sets.
@@ -27,7 +27,7 @@ pub(crate) struct Looks {
     pub(crate) speeds: BTreeSet<u32>,
 }
 
-impl Looks {
+impl FactKinds {
     /// Adds these facts to those to be read.
     pub(super) fn add(&mut self, other: &Self) {
         self.machine |= other.machine;
@@ -55,32 +55,32 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Reads the wanted facts.
-    pub(crate) fn look(root: &Root, looks: &Looks, known: &Topology) -> Result<Self, DetectError> {
+    pub(crate) fn read(root: &Root, kinds: &FactKinds, known: &Topology) -> Result<Self, DetectError> {
         let root = &root.again();
-        if looks.machine {
+        if kinds.machine {
             return Ok(Self { machine: Some(Box::new(Self::of_the_machine(root)?)), ..Self::default() });
         }
         let mut facts = Self::default();
-        if looks.cpus {
+        if kinds.cpus {
             facts.read_cpus(root, known);
         }
-        if looks.nodes {
+        if kinds.nodes {
             facts.nodes = nodes(root, &known.nodes);
         }
-        if looks.nics {
+        if kinds.nics {
             let mut nics = linux::nics(root, known);
-            nics.iter_mut().for_each(|nic| keep_place(nic, known));
+            nics.iter_mut().for_each(|nic| keep_locality(nic, known));
             nics.sort_by(|a, b| a.name.cmp(&b.name));
             facts.nics = Some(nics);
         }
         let of_index = |index: &u32| known.nics.iter().find(|nic| nic.index == Some(*index));
-        facts.speeds = looks
+        facts.speeds = kinds
             .speeds
             .iter()
             .filter_map(of_index)
             .filter_map(|nic| Some((nic.index?, linux::speed(root, nic))))
             .collect();
-        if looks.interrupts {
+        if kinds.interrupts {
             let numbers = known.nics.iter().flat_map(|nic| &nic.interrupts).map(|interrupt| interrupt.number);
             facts.interrupts = numbers.filter_map(|number| interrupt(root, number)).collect();
         }
@@ -97,11 +97,11 @@ impl Facts {
         facts.read_cpus(root, &topology);
         let memory_blocks = memory_blocks(root);
         root.check(Path::new("/"))?;
-        Ok(facts.on_top_of(&Snapshot { topology, memory_blocks }))
+        Ok(facts.applied_to(&Snapshot { topology, memory_blocks }))
     }
 
     /// The snapshot, updated with these facts.
-    pub(super) fn on_top_of(&self, snapshot: &Snapshot) -> Snapshot {
+    pub(super) fn applied_to(&self, snapshot: &Snapshot) -> Snapshot {
         if let Some(machine) = &self.machine {
             return (**machine).clone();
         }
@@ -141,7 +141,7 @@ impl Facts {
 
 /// Keeps the known locality of an interface if the kernel's files do not state it, because hwloc
 /// may have stated it.
-fn keep_place(nic: &mut Nic, known: &Topology) {
+fn keep_locality(nic: &mut Nic, known: &Topology) {
     let Some(before) = known.nics.iter().find(|before| before.index.is_some() && before.index == nic.index) else {
         return;
     };

@@ -223,7 +223,7 @@ mod tests {
         };
         assert_eq!(*machine, snapshot(7));
         publish(&feed, 5..6);
-        assert_eq!(numbers(&mut slow), [change(5)], "the changes in the snapshot are not told again");
+        assert_eq!(numbers(&mut slow), [change(5)], "the changes in the snapshot are not sent again");
         assert_eq!(numbers(&mut quick), [change(4), change(5)]);
         publish(&feed, 6..12);
         feed.end(None);

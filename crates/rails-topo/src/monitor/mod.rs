@@ -23,21 +23,21 @@
 //! | change | source | reported within |
 //! |---|---|---|
 //! | CPU, memory block | the kernel's uevents | milliseconds |
-//! | NUMA node, its memory | looked at after such a uevent | milliseconds |
+//! | NUMA node, its memory | read after such a uevent | milliseconds |
 //! | link, MTU, address, NIC added, removed, renamed | rtnetlink | milliseconds; of carriers the kernel reports once a second |
-//! | speed | looked at after a message about its link | milliseconds |
+//! | speed | read after a message about its link | milliseconds |
 //! | allowed CPUs and nodes | inotify on the files of this process's cgroup and those above it, CPUs' uevents | milliseconds |
-//! | allowed sets by `taskset`, or by a move into another cgroup; interrupts | the slow look: the kernel has no event | 5 s, unless set otherwise |
+//! | allowed sets by `taskset`, or by a move into another cgroup; interrupts | the poll: the kernel has no event | 5 s, unless set otherwise |
 //! | everything else (packages, caches, PCI) | the machine is read again half a second after the last CPU or node | a second or so |
 //!
 //! Changes of one source keep their order. Between sources only the order of arrival holds: a CPU
 //! that goes offline and a link that goes down within one millisecond may be reported the other way
 //! round.
 //!
-//! In containers without the host's user namespace no uevents arrive: there the slow look finds
-//! CPUs and nodes, and memory blocks stay unknown. The slow look stands in for a source that the
-//! system refuses ([`Monitor::refused`]), too. Interfaces are those of the calling thread's network
-//! namespace, as for [`Topology::detect`].
+//! In containers without the host's user namespace no uevents arrive: there the poll finds CPUs and
+//! nodes, and memory blocks stay unknown. The poll also replaces a source that the system refuses
+//! ([`Monitor::refused`]). Interfaces are those of the calling thread's network namespace, as for
+//! [`Topology::detect`].
 //!
 //! # Files of facts
 //!
@@ -48,7 +48,7 @@
 //!
 //! # Cost
 //!
-//! Between events only the slow look runs: it reads four files, one for each node, and two for each
+//! Between events only the poll runs: it reads four files, one for each node, and two for each
 //! interrupt of a NIC. If it takes longer than a two-thousandth of its interval, the interval
 //! grows, so that it stays below 0.05 % of one core with any number of interrupts. Measured: 18 ms
 //! of CPU time in 60 s, or 0.03 % of one core, on a machine of 2 CPUs with one NIC, not optimised
@@ -56,8 +56,8 @@
 //!
 //! # Losses
 //!
-//! A look that lacks descriptors or memory says nothing of the machine, which counts as it was
-//! until a later look: the monitor logs the cause, and looks again with the slow look.
+//! A reading that fails for lack of descriptors or memory says nothing about the machine: the known
+//! facts stay, and the monitor logs the cause and reads again with the next poll.
 //!
 //! If the kernel drops messages (`ENOBUFS`), the monitor reads the machine again and compares;
 //! objects that came and went in between are not reported. A subscriber who does not read in time
@@ -96,7 +96,7 @@ use tracker::Tracker;
 /// The options of a monitor.
 #[derive(Debug, Clone)]
 pub struct MonitorOptions {
-    slow_look: Duration,
+    poll_interval: Duration,
     kept_changes: usize,
 }
 
@@ -130,16 +130,16 @@ pub enum MonitorError {
 }
 
 impl MonitorOptions {
-    /// A slow look every 5 s, and 1,024 changes kept.
+    /// A poll every 5 s, and 1,024 changes kept.
     pub fn new() -> Self {
-        Self { slow_look: Duration::from_secs(5), kept_changes: 1024 }
+        Self { poll_interval: Duration::from_secs(5), kept_changes: 1024 }
     }
 
-    /// The interval of the slow look, which finds changes without an event of the kernel (default 5
-    /// s, at least 100 ms). It grows by itself if the look takes long.
+    /// The interval of the poll, which finds changes without an event of the kernel (default 5 s,
+    /// at least 100 ms). The interval grows by itself if the poll takes long.
     #[must_use]
-    pub fn slow_look(mut self, interval: Duration) -> Self {
-        self.slow_look = interval.max(Duration::from_millis(100));
+    pub fn poll_interval(mut self, interval: Duration) -> Self {
+        self.poll_interval = interval.max(Duration::from_millis(100));
         self
     }
 
@@ -178,17 +178,17 @@ impl Monitor {
         let snapshot = task::aside(move || Facts::of_the_machine(&reading)).await.ok_or(MonitorError::Stopped)??;
         let feed = Arc::new(Feed::new(snapshot.clone(), options.kept_changes));
         let now = std::time::Instant::now();
-        let mut tracker = Tracker::new(now, snapshot, options.slow_look);
-        if !sources.tell_of_links() {
-            tracker.look_for_nics();
+        let mut tracker = Tracker::new(now, snapshot, options.poll_interval);
+        if !sources.reports_links() {
+            tracker.poll_nics();
         }
         let (expectations, expected) = mpsc::unbounded_channel();
         let task = Task::new(root, sources, tracker, Arc::clone(&feed), expected);
         Ok(Self { feed, refused, expectations, task: tokio::spawn(task.run()) })
     }
 
-    /// The sources of events that the system refuses, each a [`MonitorError::Source`]. The slow
-    /// look finds the changes that they would have reported, but for those of memory blocks.
+    /// The sources of events that the system refuses, each a [`MonitorError::Source`]. The poll
+    /// finds the changes that they would have reported, but for those of memory blocks.
     pub fn refused(&self) -> &[MonitorError] {
         &self.refused
     }

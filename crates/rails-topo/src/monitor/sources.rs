@@ -8,7 +8,7 @@ use netlink_sys::{
 };
 use std::{future::pending, io};
 
-/// The sources of events. The system may refuse one, which is `None` then: the slow look finds its
+/// The sources of events. The system may refuse one, which is `None` then: the poll finds its
 /// changes.
 pub(super) struct Sources {
     uevents: Option<TokioSocket>,
@@ -31,7 +31,7 @@ impl Sources {
     }
 
     /// Whether the kernel reports links and addresses.
-    pub(super) fn tell_of_links(&self) -> bool {
+    pub(super) fn reports_links(&self) -> bool {
         self.route.is_some()
     }
 
@@ -46,7 +46,7 @@ impl Sources {
     }
 
     /// The next events; possibly none. Cancel safe.
-    pub(super) async fn told(&mut self) -> Result<Vec<Event>, MonitorError> {
+    pub(super) async fn next_events(&mut self) -> Result<Vec<Event>, MonitorError> {
         tokio::select! {
             biased;
             datagram = next(&mut self.uevents) => received(datagram, uevent).map_err(failed("uevents")),

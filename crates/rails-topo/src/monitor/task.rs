@@ -19,14 +19,14 @@ pub(super) struct Task {
     tracker: Tracker,
     feed: Arc<Feed>,
     expectations: mpsc::UnboundedReceiver<(u32, CpuSet)>,
-    /// Looks under way.
-    looks: JoinSet<Option<Look>>,
-    /// The last warning of a look that failed.
+    /// Readings under way.
+    readings: JoinSet<Option<Reading>>,
+    /// The time of the last warning of a failed reading.
     warned: Option<Instant>,
 }
 
-/// A finished look.
-struct Look {
+/// A finished reading.
+struct Reading {
     ticket: Ticket,
     facts: Result<Facts, DetectError>,
     took: Duration,
@@ -40,7 +40,7 @@ impl Task {
         feed: Arc<Feed>,
         expectations: mpsc::UnboundedReceiver<(u32, CpuSet)>,
     ) -> Self {
-        Self { root, sources, tracker, feed, expectations, looks: JoinSet::new(), warned: None }
+        Self { root, sources, tracker, feed, expectations, readings: JoinSet::new(), warned: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -54,10 +54,10 @@ impl Task {
 
     /// Waits for one event, and handles it.
     async fn step(&mut self) -> Result<(), MonitorError> {
-        self.begin_looks();
-        let next_look = self.tracker.next_due();
-        let next_look = async {
-            match next_look {
+        self.begin_readings();
+        let next_due = self.tracker.next_due();
+        let next_due = async {
+            match next_due {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
                 None => std::future::pending().await,
             }
@@ -66,26 +66,26 @@ impl Task {
         tokio::select! {
             biased;
             Some((number, cpus)) = self.expectations.recv() => self.tracker.expect_interrupt(number, cpus),
-            Some(look) = self.looks.join_next() => {
-                let Look { ticket, facts, took } = look.ok().flatten().ok_or(MonitorError::Stopped)?;
+            Some(reading) = self.readings.join_next() => {
+                let Reading { ticket, facts, took } = reading.ok().flatten().ok_or(MonitorError::Stopped)?;
                 let now = Instant::now();
                 match facts {
-                    Ok(facts) => changes = self.tracker.looked(now, &ticket, facts),
+                    Ok(facts) => changes = self.tracker.facts_read(now, &ticket, facts),
                     Err(error) => {
-                        self.tracker.not_looked(&ticket);
+                        self.tracker.reading_failed(&ticket);
                         self.warn(now, &error);
                     }
                 }
-                if ticket.looks.interrupts {
-                    self.tracker.slow_look_took(now, took);
+                if ticket.kinds.interrupts {
+                    self.tracker.poll_took(now, took);
                 }
             }
-            told = self.sources.told() => {
-                for event in told? {
+            events = self.sources.next_events() => {
+                for event in events? {
                     changes.extend(self.tracker.handle(Instant::now(), event));
                 }
             }
-            () = next_look => {}
+            () = next_due => {}
         }
         self.feed.publish(SystemTime::now(), changes, self.tracker.snapshot());
         Ok(())
@@ -100,20 +100,20 @@ impl Task {
         }
     }
 
-    fn begin_looks(&mut self) {
+    fn begin_readings(&mut self) {
         for ticket in self.tracker.due(Instant::now()) {
-            if ticket.looks.interrupts {
-                // With the slow look: there is no event for a move into another cgroup.
+            if ticket.kinds.interrupts {
+                // Checked with the poll, because a move into another cgroup causes no event.
                 self.sources.follow_cgroup(&self.root);
             }
-            let (root, known, looks) = (Arc::clone(&self.root), self.feed.snapshot(), ticket.looks.clone());
-            let look = aside(move || {
+            let (root, known, kinds) = (Arc::clone(&self.root), self.feed.snapshot(), ticket.kinds.clone());
+            let reading = aside(move || {
                 let begun = Instant::now();
-                (Facts::look(&root, &looks, &known.topology), begun.elapsed())
+                (Facts::read(&root, &kinds, &known.topology), begun.elapsed())
             });
-            self.looks.spawn(async move {
-                let (facts, took) = look.await?;
-                Some(Look { ticket, facts, took })
+            self.readings.spawn(async move {
+                let (facts, took) = reading.await?;
+                Some(Reading { ticket, facts, took })
             });
         }
     }
@@ -121,17 +121,17 @@ impl Task {
 
 /// Reads on a thread of its own, because a driver may take long to state the speed of its link; on
 /// the calling thread if the system gives no other. `None` if the reading panicked.
-pub(super) async fn aside<T: Send + 'static>(look: impl Fn() -> T + Send + Sync + 'static) -> Option<T> {
-    let look = Arc::new(look);
-    let there = Arc::clone(&look);
+pub(super) async fn aside<T: Send + 'static>(read: impl Fn() -> T + Send + Sync + 'static) -> Option<T> {
+    let read = Arc::new(read);
+    let there = Arc::clone(&read);
     let (done, found) = oneshot::channel();
-    let thread = thread::Builder::new().name("rails-look".to_owned()).spawn(move || {
+    let thread = thread::Builder::new().name("rails-topo-read".to_owned()).spawn(move || {
         // The send fails once the monitor has been dropped.
         let _ = done.send(there());
     });
     match thread {
         Ok(_) => found.await.ok(),
-        Err(_) => Some(look()),
+        Err(_) => Some(read()),
     }
 }
 

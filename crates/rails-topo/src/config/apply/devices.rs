@@ -68,12 +68,12 @@ fn function(ledger: &mut Ledger<'_>, key: &str, facts: &PciFacts, device: &mut P
     let fields =
         LocalityFields { pci: Some(device.address), node: &mut device.node, local_cpus: &mut device.local_cpus };
     ledger.set_locality(key, &facts.locality(), fields)?;
-    if let Some(told) = &facts.link {
-        let link = told.value().0;
+    if let Some(stated) = &facts.link {
+        let link = stated.value().0;
         let (link_key, bandwidth_key) = (format!("{key}.link"), format!("{key}.bandwidth"));
-        ledger.note(link_key.clone(), &told.span(), device.link.map(text_of_link), Some(text_of_link(link)));
+        ledger.note(link_key.clone(), &stated.span(), device.link.map(text_of_link), Some(text_of_link(link)));
         device.link = Some(link);
-        ledger.follow(bandwidth_key, link_key, &told.span(), &mut device.bandwidth, Some(link.bandwidth()));
+        ledger.follow(bandwidth_key, link_key, &stated.span(), &mut device.bandwidth, Some(link.bandwidth()));
     }
     Ok(())
 }

@@ -8,20 +8,20 @@ use crate::{
 use std::collections::BTreeMap;
 
 /// A distance that the file gives.
-struct Given {
+struct StatedDistance {
     value: u64,
     at: Span,
     position: Position,
 }
 
 pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<(), ConfigError> {
-    let given = given(ledger)?;
-    let Some(first) = given.values().next() else { return Ok(()) };
+    let stated = stated_distances(ledger)?;
+    let Some(first) = stated.values().next() else { return Ok(()) };
     let (at, key) = (first.at.clone(), first.position.key.clone());
     // An entry holds in both directions, unless the other one has an entry of its own.
-    let back = given.iter().map(|((from, to), given)| ((*to, *from), given));
-    let mut pairs: BTreeMap<(NodeId, NodeId), &Given> = back.collect();
-    pairs.extend(given.iter().map(|(pair, given)| (*pair, given)));
+    let back = stated.iter().map(|((from, to), stated)| ((*to, *from), stated));
+    let mut pairs: BTreeMap<(NodeId, NodeId), &StatedDistance> = back.collect();
+    pairs.extend(stated.iter().map(|(pair, stated)| (*pair, stated)));
 
     let known = topology.distances.take();
     let nodes: Vec<NodeId> = ledger.nodes.iter().map(|node| node.id).collect();
@@ -29,14 +29,14 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
     for (from, to) in nodes.iter().flat_map(|from| nodes.iter().map(move |to| (*from, *to))) {
         let old = known.as_ref().and_then(|known| known.between(from, to));
         let value = match pairs.get(&(from, to)) {
-            Some(given) => {
+            Some(stated) => {
                 ledger.note(
                     format!("distance.{from}.{to}"),
-                    &given.at,
+                    &stated.at,
                     old.map(|old| old.to_string()),
-                    Some(given.value.to_string()),
+                    Some(stated.value.to_string()),
                 );
-                given.value
+                stated.value
             }
             None if from == to => old.unwrap_or(LOCAL),
             None => old.ok_or_else(|| ledger.config.wrong(&at, key.clone(), Problem::DistanceMissing { from, to }))?,
@@ -48,9 +48,9 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
 }
 
 /// The distances of the file, by direction.
-fn given(ledger: &Ledger<'_>) -> Result<BTreeMap<(NodeId, NodeId), Given>, ConfigError> {
+fn stated_distances(ledger: &Ledger<'_>) -> Result<BTreeMap<(NodeId, NodeId), StatedDistance>, ConfigError> {
     let config = ledger.config;
-    let mut given: BTreeMap<(NodeId, NodeId), Given> = BTreeMap::new();
+    let mut stated: BTreeMap<(NodeId, NodeId), StatedDistance> = BTreeMap::new();
     for (index, fact) in config.document.distance.iter().enumerate() {
         let key = format!("distance[{index}]");
         let (from, to) = (NodeId(*fact.from.value()), NodeId(*fact.to.value()));
@@ -61,7 +61,7 @@ fn given(ledger: &Ledger<'_>) -> Result<BTreeMap<(NodeId, NodeId), Given>, Confi
         }
         let (value, at) = (fact.value.value().0, fact.value.span());
         let key = format!("{key}.value");
-        match given.get(&(from, to)) {
+        match stated.get(&(from, to)) {
             Some(earlier) if earlier.value != value => {
                 let values = [value.to_string(), earlier.value.to_string()];
                 return Err(ledger.contradiction(&key, &at, values, &earlier.position));
@@ -69,11 +69,11 @@ fn given(ledger: &Ledger<'_>) -> Result<BTreeMap<(NodeId, NodeId), Given>, Confi
             Some(_) => {}
             None => {
                 let position = config.position(&at, key);
-                given.insert((from, to), Given { value, at, position });
+                stated.insert((from, to), StatedDistance { value, at, position });
             }
         }
     }
-    Ok(given)
+    Ok(stated)
 }
 
 /// A node's distance from itself.

@@ -51,29 +51,29 @@ impl Ledger<'_> {
         if let Some(cpus) = facts.local_cpus {
             self.online(&cpus_key, &cpus.span(), &cpus.value().0)?;
         }
-        if let Some(told) = facts.node {
-            let node = NodeId(*told.value());
-            let of_node = self.node(&node_key, &told.span(), node)?.cpus.clone();
-            self.agree(&node_key, told, fields.pci)?;
+        if let Some(stated) = facts.node {
+            let node = NodeId(*stated.value());
+            let of_node = self.node(&node_key, &stated.span(), node)?.cpus.clone();
+            self.agree(&node_key, stated, fields.pci)?;
             let moves = *fields.node != Some(node);
-            self.give(node_key.clone(), &told.span(), fields.node, node);
+            self.set(node_key.clone(), &stated.span(), fields.node, node);
             match facts.local_cpus {
                 Some(cpus) if !of_node.is_empty() && !cpus.value().0.intersects(&of_node) => {
-                    let line = self.config.position(&told.span(), "").line;
+                    let line = self.config.position(&stated.span(), "").line;
                     let problem = Problem::NotOfNode { cpus: cpus.value().0.clone(), node, line, of_node };
                     return Err(self.config.wrong(&cpus.span(), cpus_key, problem));
                 }
                 Some(_) => {}
                 None if moves => {
                     let local = Some(of_node).filter(|cpus| !cpus.is_empty());
-                    self.follow(cpus_key.clone(), node_key, &told.span(), fields.local_cpus, local);
+                    self.follow(cpus_key.clone(), node_key, &stated.span(), fields.local_cpus, local);
                 }
                 None => {}
             }
         }
         if let Some(cpus) = facts.local_cpus {
             let (at, cpus) = (cpus.span(), cpus.value().0.clone());
-            self.give(cpus_key.clone(), &at, fields.local_cpus, cpus.clone());
+            self.set(cpus_key.clone(), &at, fields.local_cpus, cpus.clone());
             let known = self.nodes.iter().find(|node| Some(node.id) == *fields.node);
             if facts.node.is_none() && known.is_none_or(|node| !node.cpus.is_empty() && !node.cpus.intersects(&cpus)) {
                 let holder = self.nodes.iter().find(|node| cpus.is_subset(&node.cpus)).map(|node| node.id);
@@ -84,16 +84,16 @@ impl Ledger<'_> {
     }
 
     /// All devices of one PCI function have one locality: the file must not give two.
-    fn agree(&mut self, key: &str, told: &Located<u32>, pci: Option<PciAddress>) -> Result<(), ConfigError> {
+    fn agree(&mut self, key: &str, stated: &Located<u32>, pci: Option<PciAddress>) -> Result<(), ConfigError> {
         let Some(pci) = pci else { return Ok(()) };
-        let node = NodeId(*told.value());
+        let node = NodeId(*stated.value());
         if let Some((_, other, earlier)) =
             self.nodes_of_functions.iter().find(|(function, other, _)| *function == pci && *other != node)
         {
             let values = [format!("node {node}"), format!("node {other}")];
-            return Err(self.contradiction(key, &told.span(), values, earlier));
+            return Err(self.contradiction(key, &stated.span(), values, earlier));
         }
-        self.nodes_of_functions.push((pci, node, self.config.position(&told.span(), key)));
+        self.nodes_of_functions.push((pci, node, self.config.position(&stated.span(), key)));
         Ok(())
     }
 }

@@ -46,22 +46,22 @@ struct Ledger<'a> {
 
 impl Ledger<'_> {
     /// Sets a fact, and records its old value.
-    fn give<T: fmt::Display>(&mut self, fact: String, at: &Span, slot: &mut Option<T>, value: T) {
+    fn set<T: fmt::Display>(&mut self, fact: String, at: &Span, slot: &mut Option<T>, value: T) {
         let new = Some(value.to_string());
         self.note(fact, at, slot.as_ref().map(T::to_string), new);
         *slot = Some(value);
     }
 
     /// Sets a fact that the file may leave out.
-    fn give_if<T, V: fmt::Display>(
+    fn set_if<T, V: fmt::Display>(
         &mut self,
         fact: String,
         slot: &mut Option<V>,
-        told: Option<&Located<T>>,
+        stated: Option<&Located<T>>,
         value: impl FnOnce(&T) -> V,
     ) {
-        if let Some(told) = told {
-            self.give(fact, &told.span(), slot, value(told.value()));
+        if let Some(stated) = stated {
+            self.set(fact, &stated.span(), slot, value(stated.value()));
         }
     }
 

@@ -38,25 +38,25 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
 
 fn nic(ledger: &mut Ledger<'_>, key: &str, facts: &NicFacts, nic: &mut Nic) -> Result<(), ConfigError> {
     let fact = |name: &str| format!("{key}.{name}");
-    ledger.give_if(fact("pci"), &mut nic.pci, facts.pci.as_ref(), |function| function.0);
-    ledger.give_if(fact("driver"), &mut nic.driver, facts.driver.as_ref(), String::clone);
+    ledger.set_if(fact("pci"), &mut nic.pci, facts.pci.as_ref(), |function| function.0);
+    ledger.set_if(fact("driver"), &mut nic.driver, facts.driver.as_ref(), String::clone);
     let fields = LocalityFields { pci: nic.pci, node: &mut nic.node, local_cpus: &mut nic.local_cpus };
     ledger.set_locality(key, &facts.locality(), fields)?;
-    ledger.give_if(fact("speed"), &mut nic.speed, facts.speed.as_ref(), |rate| rate.0);
-    ledger.give_if(fact("up"), &mut nic.up, facts.up.as_ref(), |up| *up);
-    ledger.give_if(fact("mtu"), &mut nic.mtu, facts.mtu.as_ref(), |mtu| *mtu);
-    ledger.give_if(fact("mac"), &mut nic.mac, facts.mac.as_ref(), |mac| mac.0);
-    if let Some(told) = &facts.addresses {
-        let new: Vec<InterfaceAddress> = told.value().iter().map(|Text(address)| address.clone()).collect();
-        ledger.note(fact("addresses"), &told.span(), list(&nic.addresses), list(&new));
+    ledger.set_if(fact("speed"), &mut nic.speed, facts.speed.as_ref(), |rate| rate.0);
+    ledger.set_if(fact("up"), &mut nic.up, facts.up.as_ref(), |up| *up);
+    ledger.set_if(fact("mtu"), &mut nic.mtu, facts.mtu.as_ref(), |mtu| *mtu);
+    ledger.set_if(fact("mac"), &mut nic.mac, facts.mac.as_ref(), |mac| mac.0);
+    if let Some(stated) = &facts.addresses {
+        let new: Vec<InterfaceAddress> = stated.value().iter().map(|Text(address)| address.clone()).collect();
+        ledger.note(fact("addresses"), &stated.span(), list(&nic.addresses), list(&new));
         nic.addresses = new;
     }
-    if let Some(told) = &facts.hide {
-        let new = match told.value() {
+    if let Some(stated) = &facts.hide {
+        let new = match stated.value() {
             Hide::Because(reason) => Some(reason.clone()),
             Hide::No => None,
         };
-        ledger.note(fact("hide"), &told.span(), nic.hidden.clone(), new.clone());
+        ledger.note(fact("hide"), &stated.span(), nic.hidden.clone(), new.clone());
         nic.hidden = new;
     }
     Ok(())
@@ -64,13 +64,13 @@ fn nic(ledger: &mut Ledger<'_>, key: &str, facts: &NicFacts, nic: &mut Nic) -> R
 
 /// The faults that do not depend on the machine.
 fn check(ledger: &Ledger<'_>, key: &str, facts: &NicFacts) -> Result<(), ConfigError> {
-    if let Some(told) = facts.addresses.as_ref().filter(|told| told.value().is_empty()) {
-        return Err(ledger.config.wrong(&told.span(), format!("{key}.addresses"), Problem::Empty));
+    if let Some(stated) = facts.addresses.as_ref().filter(|stated| stated.value().is_empty()) {
+        return Err(ledger.config.wrong(&stated.span(), format!("{key}.addresses"), Problem::Empty));
     }
-    let Some(hidden) = facts.hide.as_ref().filter(|told| matches!(told.value(), Hide::Because(_))) else {
+    let Some(hidden) = facts.hide.as_ref().filter(|stated| matches!(stated.value(), Hide::Because(_))) else {
         return Ok(());
     };
-    match facts.first_beside_hide() {
+    match facts.first_fact_except_hide() {
         None => Ok(()),
         Some((name, span)) => {
             let hidden = ledger.config.position(&hidden.span(), "").line;
@@ -89,7 +89,7 @@ fn added(ledger: &Ledger<'_>, key: &str, at: &Span, name: &str) -> Result<(), Co
 
 impl NicFacts {
     /// The fact, other than `hide`, that stands first.
-    fn first_beside_hide(&self) -> Option<(&'static str, Span)> {
+    fn first_fact_except_hide(&self) -> Option<(&'static str, Span)> {
         let facts = [
             ("add", self.add.as_ref().map(|fact| fact.span())),
             ("node", self.node.as_ref().map(|fact| fact.span())),

@@ -30,12 +30,12 @@ pub(super) fn apply(topology: &mut Topology, ledger: &mut Ledger<'_>) -> Result<
 }
 
 fn node(ledger: &mut Ledger<'_>, key: &str, facts: &NodeFacts, node: &mut NumaNode) -> Result<(), ConfigError> {
-    ledger.give_if(format!("{key}.tier"), &mut node.tier, facts.tier.as_ref(), |tier| *tier);
-    ledger.give_if(format!("{key}.memory"), &mut node.memory, facts.memory.as_ref(), |size| size.0);
+    ledger.set_if(format!("{key}.tier"), &mut node.tier, facts.tier.as_ref(), |tier| *tier);
+    ledger.set_if(format!("{key}.memory"), &mut node.memory, facts.memory.as_ref(), |size| size.0);
     let mut given = BTreeMap::new();
-    for told in &facts.performance {
-        let from = &told.from.value().0;
-        ledger.online(&format!("{key}.performance.from"), &told.from.span(), from)?;
+    for stated in &facts.performance {
+        let from = &stated.from.value().0;
+        ledger.online(&format!("{key}.performance.from"), &stated.from.span(), from)?;
         let index = node.performance.iter().position(|known| known.from == *from).unwrap_or_else(|| {
             node.performance.push(MemoryPerformance { from: from.clone(), ..MemoryPerformance::default() });
             node.performance.len() - 1
@@ -43,7 +43,7 @@ fn node(ledger: &mut Ledger<'_>, key: &str, facts: &NodeFacts, node: &mut NumaNo
         performance(
             ledger,
             &format!("{key}.performance.{}", quoted(&from.to_string())),
-            told,
+            stated,
             &mut node.performance[index],
             &mut given,
         )?;
@@ -54,23 +54,23 @@ fn node(ledger: &mut Ledger<'_>, key: &str, facts: &NodeFacts, node: &mut NumaNo
 fn performance(
     ledger: &mut Ledger<'_>,
     key: &str,
-    told: &PerformanceFacts,
+    stated: &PerformanceFacts,
     known: &mut MemoryPerformance,
     given: &mut BTreeMap<String, (Span, u64, String)>,
 ) -> Result<(), ConfigError> {
     let fact = |name: &str| format!("{key}.{name}");
-    let rate = |told: &Located<Text<Bandwidth>>| {
-        (told.span(), told.value().0.as_bits_per_second(), told.value().0.to_string())
+    let rate = |stated: &Located<Text<Bandwidth>>| {
+        (stated.span(), stated.value().0.as_bits_per_second(), stated.value().0.to_string())
     };
-    let time = |told: &Located<u64>| (told.span(), *told.value(), told.value().to_string());
+    let time = |stated: &Located<u64>| (stated.span(), *stated.value(), stated.value().to_string());
     let values = [
-        ("read_bandwidth", told.read_bandwidth.as_ref().map(rate)),
-        ("write_bandwidth", told.write_bandwidth.as_ref().map(rate)),
-        ("read_latency_ns", told.read_latency_ns.as_ref().map(time)),
-        ("write_latency_ns", told.write_latency_ns.as_ref().map(time)),
+        ("read_bandwidth", stated.read_bandwidth.as_ref().map(rate)),
+        ("write_bandwidth", stated.write_bandwidth.as_ref().map(rate)),
+        ("read_latency_ns", stated.read_latency_ns.as_ref().map(time)),
+        ("write_latency_ns", stated.write_latency_ns.as_ref().map(time)),
     ];
     if values.iter().all(|(_, value)| value.is_none()) {
-        return Err(ledger.config.wrong(&told.from.span(), key, Problem::NothingGiven));
+        return Err(ledger.config.wrong(&stated.from.span(), key, Problem::NothingGiven));
     }
     for (name, value) in values {
         let Some((at, value, text)) = value else { continue };
@@ -84,9 +84,9 @@ fn performance(
             }
         }
     }
-    ledger.give_if(fact("read_bandwidth"), &mut known.read_bandwidth, told.read_bandwidth.as_ref(), |rate| rate.0);
-    ledger.give_if(fact("write_bandwidth"), &mut known.write_bandwidth, told.write_bandwidth.as_ref(), |rate| rate.0);
-    ledger.give_if(fact("read_latency_ns"), &mut known.read_latency, told.read_latency_ns.as_ref(), |time| *time);
-    ledger.give_if(fact("write_latency_ns"), &mut known.write_latency, told.write_latency_ns.as_ref(), |time| *time);
+    ledger.set_if(fact("read_bandwidth"), &mut known.read_bandwidth, stated.read_bandwidth.as_ref(), |rate| rate.0);
+    ledger.set_if(fact("write_bandwidth"), &mut known.write_bandwidth, stated.write_bandwidth.as_ref(), |rate| rate.0);
+    ledger.set_if(fact("read_latency_ns"), &mut known.read_latency, stated.read_latency_ns.as_ref(), |time| *time);
+    ledger.set_if(fact("write_latency_ns"), &mut known.write_latency, stated.write_latency_ns.as_ref(), |time| *time);
     Ok(())
 }

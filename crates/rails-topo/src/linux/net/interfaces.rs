@@ -33,13 +33,13 @@ pub(super) fn interfaces(root: &Root) -> Vec<Interface> {
             let interface = |nic: Nic| Interface { has_files: has_its_files(root, &nic), nic };
             nics.into_iter().map(interface).collect()
         }
-        None => listed(root),
+        None => with_files(root),
     }
 }
 
 /// The interfaces of the calling thread's network namespace with their addresses, by name, as the
 /// kernel lists them; `None` where it refuses.
-pub(in super::super) fn asked(root: &Root) -> Option<Vec<Nic>> {
+pub(in super::super) fn listed_by_kernel(root: &Root) -> Option<Vec<Nic>> {
     let mut nics: BTreeMap<String, Nic> = BTreeMap::new();
     for found in root.answer(None, getifaddrs().map_err(Into::into))? {
         // An address of version 4 can have a label, which is the interface's name with a suffix: `eth0:1`.
@@ -70,7 +70,7 @@ pub(in super::super) fn asked(root: &Root) -> Option<Vec<Nic>> {
 
 /// The interfaces that have files, with the addresses that files state. Of this machine, where the
 /// kernel does not list interfaces, those whose name has the same index when it is looked up.
-fn listed(root: &Root) -> Vec<Interface> {
+fn with_files(root: &Root) -> Vec<Interface> {
     let mut addresses = addresses::of_version_6(root);
     if root.is_this_machine() {
         for (name, address) in addresses::of_version_4(root) {
@@ -96,13 +96,13 @@ pub(crate) fn has_own_files(root: &Root, name: &str) -> bool {
     match of_this_thread(root) {
         // The files of one interface, and not those of all, as settings ask for each of a NIC's queues.
         Some(nics) => nics.iter().any(|nic| nic.name == name && has_its_files(root, nic)),
-        None => listed(root).iter().any(|interface| interface.nic.name == name),
+        None => with_files(root).iter().any(|interface| interface.nic.name == name),
     }
 }
 
-/// As [`asked`], where the tree is that of this machine.
+/// As [`listed_by_kernel`], where the tree is that of this machine.
 fn of_this_thread(root: &Root) -> Option<Vec<Nic>> {
-    root.is_this_machine().then(|| asked(root)).flatten()
+    root.is_this_machine().then(|| listed_by_kernel(root)).flatten()
 }
 
 /// Whether the files below the name of an interface are its own, and not those of one in another

@@ -14,7 +14,7 @@ use super::{
 use crate::{Bandwidth, MacAddress, Nic, NicKind, PciAddress};
 pub(crate) use interfaces::has_own_files;
 use interfaces::{Interface, interfaces};
-pub(super) use interfaces::{asked, has_its_files};
+pub(super) use interfaces::{has_its_files, listed_by_kernel};
 use layers::Vlans;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,7 +71,7 @@ fn nic(root: &Root, name: &str, device: Option<&DevicePath>, machine: &Surroundi
         local_cpus: path.and_then(|path| machine.local_cpus(root, path)),
         speed: root.value(&file("speed")).and_then(speed),
         up: up(root.text(&file("operstate")).as_deref(), carrier),
-        carrier: carrier.and_then(truth),
+        carrier: carrier.and_then(flag),
         // Every interface has the file; only a device has ports.
         port: root.value(&file("dev_port")).filter(|_| kind == NicKind::Device),
         physical_port: root.text(&file("phys_port_id")),
@@ -124,7 +124,7 @@ fn device_path(root: &Root, name: &str) -> Option<String> {
 }
 
 /// A boolean as the kernel writes it: 0 or 1.
-fn truth(number: u32) -> Option<bool> {
+fn flag(number: u32) -> Option<bool> {
     match number {
         0 => Some(false),
         1 => Some(true),

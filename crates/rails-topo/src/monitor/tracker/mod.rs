@@ -1,10 +1,9 @@
-//! The state machine: events become changes, and a list of facts to look at again. No I/O, no
-//! clock.
+//! The state machine: events become changes, and facts to read again. No I/O, no clock.
 
 use super::{
     Change, Snapshot,
     event::{Event, advance},
-    facts::{Facts, Looks},
+    facts::{FactKinds, Facts},
 };
 use crate::CpuSet;
 use std::{
@@ -12,34 +11,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A look under way.
+/// A reading under way.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
-    /// The number of events handled before the look.
+    /// The number of events handled before the reading.
     since: u64,
-    pub(crate) looks: Looks,
+    pub(crate) kinds: FactKinds,
 }
 
 /// Follows the machine.
 ///
-/// Events are handled as they come. A look takes a while, and its facts may be older than later
-/// events: so events during a look are kept, and applied once more to the facts of the look, before
-/// those are compared with the known ones.
+/// Events are handled as they come. A reading takes a while, and its facts may be older than later
+/// events: so events during a reading are kept, and applied once more to its facts, before those
+/// are compared with the known ones.
 #[derive(Debug)]
 pub(crate) struct Tracker {
     snapshot: Snapshot,
-    wanted: Looks,
-    /// The looks that have failed; they come again with the slow look.
-    missed: Looks,
+    wanted: FactKinds,
+    /// The facts whose reading has failed; the next poll reads them.
+    missed: FactKinds,
     /// The whole machine is read again at this moment.
     machine_at: Option<Instant>,
-    /// The next slow look.
-    slow_at: Instant,
-    slow_interval: Duration,
-    /// Whether the slow look looks for interfaces: without rtnetlink no event reports them.
+    /// The time of the next poll.
+    poll_at: Instant,
+    poll_interval: Duration,
+    /// Whether the poll reads interfaces, because without rtnetlink no event reports them.
     seeks_nics: bool,
-    in_flight: Vec<Looks>,
-    /// The last events, kept while looks are under way.
+    in_flight: Vec<FactKinds>,
+    /// The last events, kept while readings are under way.
     log: VecDeque<Event>,
     /// The number of events before those.
     before_log: u64,
@@ -48,14 +47,14 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    pub(crate) fn new(now: Instant, snapshot: Snapshot, slow_interval: Duration) -> Self {
+    pub(crate) fn new(now: Instant, snapshot: Snapshot, poll_interval: Duration) -> Self {
         Self {
             snapshot,
-            wanted: Looks::default(),
-            missed: Looks::default(),
+            wanted: FactKinds::default(),
+            missed: FactKinds::default(),
             machine_at: None,
-            slow_at: now + slow_interval,
-            slow_interval,
+            poll_at: now + poll_interval,
+            poll_interval,
             seeks_nics: false,
             in_flight: Vec::new(),
             log: VecDeque::new(),
@@ -64,8 +63,8 @@ impl Tracker {
         }
     }
 
-    /// Has the slow look find changes of interfaces.
-    pub(crate) fn look_for_nics(&mut self) {
+    /// Makes the poll read interfaces too.
+    pub(crate) fn poll_nics(&mut self) {
         self.seeks_nics = true;
     }
 
@@ -87,9 +86,9 @@ impl Tracker {
         changes
     }
 
-    /// Handles the facts of a look; returns the changes. Facts of files that could not be read are
-    /// missing.
-    pub(crate) fn looked(&mut self, now: Instant, ticket: &Ticket, facts: Facts) -> Vec<Change> {
+    /// Handles the facts of a reading; returns the changes. Facts of files that could not be read
+    /// are missing.
+    pub(crate) fn facts_read(&mut self, now: Instant, ticket: &Ticket, facts: Facts) -> Vec<Change> {
         self.end(ticket);
         let Some(known) = ticket.since.checked_sub(self.before_log) else {
             // More events have come since than are kept.
@@ -101,7 +100,7 @@ impl Tracker {
             return self.handle(now, event);
         }
         let mut later = self.snapshot.clone();
-        let mut again = Looks::default();
+        let mut again = FactKinds::default();
         advance(&mut later, &event, &mut again);
         for event in self.log.iter().skip(known as usize) {
             advance(&mut later, event, &mut again);
@@ -114,24 +113,24 @@ impl Tracker {
         changes
     }
 
-    /// A look has failed: the machine counts as it was, and the slow look looks again.
-    pub(crate) fn not_looked(&mut self, ticket: &Ticket) {
+    /// A reading has failed: the known facts stay, and the next poll reads again.
+    pub(crate) fn reading_failed(&mut self, ticket: &Ticket) {
         self.end(ticket);
-        self.missed.add(&ticket.looks);
+        self.missed.add(&ticket.kinds);
     }
 
-    /// The looks to begin now; they may run at the same time.
+    /// The readings to begin now, which may run at the same time.
     pub(crate) fn due(&mut self, now: Instant) -> Vec<Ticket> {
         let (machine_is_free, small_is_free) = (self.is_free(true), self.is_free(false));
         let mut due = Vec::new();
         if machine_is_free && (self.wanted.machine || self.machine_at.is_some_and(|at| at <= now)) {
             self.wanted.machine = false;
             self.machine_at = None;
-            due.push(Looks { machine: true, ..Looks::default() });
+            due.push(FactKinds { machine: true, ..FactKinds::default() });
         }
         if small_is_free {
-            if self.slow_at <= now {
-                self.slow_at = now + self.slow_interval;
+            if self.poll_at <= now {
+                self.poll_at = now + self.poll_interval;
                 self.wanted.cpus = true;
                 self.wanted.nodes = true;
                 self.wanted.interrupts = true;
@@ -139,38 +138,38 @@ impl Tracker {
                 self.wanted.add(&std::mem::take(&mut self.missed));
             }
             let machine = self.wanted.machine;
-            let small = std::mem::replace(&mut self.wanted, Looks { machine, ..Looks::default() });
-            let small = Looks { machine: false, ..small };
-            if small != Looks::default() {
+            let small = std::mem::replace(&mut self.wanted, FactKinds { machine, ..FactKinds::default() });
+            let small = FactKinds { machine: false, ..small };
+            if small != FactKinds::default() {
                 due.push(small);
             }
         }
         let since = self.before_log + self.log.len() as u64;
         self.in_flight.extend(due.iter().cloned());
-        due.into_iter().map(|looks| Ticket { since, looks }).collect()
+        due.into_iter().map(|kinds| Ticket { since, kinds }).collect()
     }
 
-    /// The time of the next look without an event before; `None` while looks under way must end
-    /// first.
+    /// The time of the next reading if no event comes before; `None` while readings under way must
+    /// end first.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let machine = self.machine_at.filter(|_| self.is_free(true));
-        let slow = Some(self.slow_at).filter(|_| self.is_free(false));
+        let slow = Some(self.poll_at).filter(|_| self.is_free(false));
         machine.into_iter().chain(slow).min()
     }
 
-    /// The slow look took that long: a long one comes seldom, so that it costs at most a
+    /// Notes the time that the poll took: long polls come seldom, so that they cost at most a
     /// two-thousandth of one core.
-    pub(crate) fn slow_look_took(&mut self, now: Instant, took: Duration) {
-        self.slow_at = self.slow_at.max(now + took * 2000);
+    pub(crate) fn poll_took(&mut self, now: Instant, took: Duration) {
+        self.poll_at = self.poll_at.max(now + took * 2000);
     }
 
-    /// Whether no look at the machine, or no small one, is under way.
+    /// Whether no reading of the whole machine, or no partial one, is under way.
     fn is_free(&self, machine: bool) -> bool {
-        !self.in_flight.iter().any(|looks| looks.machine == machine)
+        !self.in_flight.iter().any(|kinds| kinds.machine == machine)
     }
 
     fn end(&mut self, ticket: &Ticket) {
-        if let Some(index) = self.in_flight.iter().position(|looks| looks.machine == ticket.looks.machine) {
+        if let Some(index) = self.in_flight.iter().position(|kinds| kinds.machine == ticket.kinds.machine) {
             self.in_flight.remove(index);
         }
     }
@@ -220,7 +219,8 @@ impl Tracker {
 /// The time without a CPU or node that comes or goes before the machine is read again.
 pub(super) const SETTLE: Duration = Duration::from_millis(500);
 
-/// The most events that are kept while a look is under way; if more come, the look is repeated.
+/// The number of events that are kept while a reading is under way; if more come, the reading is
+/// repeated.
 const LONGEST_LOG: usize = 1 << 14;
 
 #[cfg(test)]

@@ -28,16 +28,16 @@ fn only(mut tickets: Vec<Ticket>) -> Ticket {
 }
 
 #[test]
-fn offline_cpu_at_once_and_looks_after_it() {
+fn offline_cpu_at_once_and_readings_after_it() {
     let (mut tracker, now) = tracker();
     let changes = tracker.handle(now, offline(3));
     let removed = Change::AllowedCpus { removed: "3".parse().unwrap(), added: CpuSet::new() };
     assert_eq!(changes, [Change::CpuOffline { cpu: CpuId(3) }, removed]);
     assert_eq!(tracker.snapshot().topology.online_cpus.to_string(), "0-2");
-    assert_eq!(only(tracker.due(now)).looks, Looks { cpus: true, ..Looks::default() });
+    assert_eq!(only(tracker.due(now)).kinds, FactKinds { cpus: true, ..FactKinds::default() });
     assert_eq!(tracker.next_due(), Some(now + SETTLE));
     let later = now + SETTLE;
-    assert_eq!(only(tracker.due(later)).looks, Looks { machine: true, ..Looks::default() });
+    assert_eq!(only(tracker.due(later)).kinds, FactKinds { machine: true, ..FactKinds::default() });
     assert_eq!(tracker.handle(later, offline(3)), [], "twice is once");
 }
 
@@ -53,39 +53,39 @@ fn one_reading_after_the_last_offline_cpu() {
 }
 
 #[test]
-fn failed_look_changes_nothing_and_comes_again() {
+fn failed_reading_changes_nothing_and_is_repeated() {
     let (mut tracker, now) = tracker();
     tracker.handle(now, Event::Lost);
     tracker.handle(now, Event::Nodes);
     for ticket in tracker.due(now) {
-        tracker.not_looked(&ticket);
+        tracker.reading_failed(&ticket);
     }
     assert_eq!(*tracker.snapshot(), machine());
     assert_eq!(tracker.due(now), []);
     let slow = now + Duration::from_secs(5);
     assert_eq!(tracker.next_due(), Some(slow));
     let small = only(tracker.due(slow));
-    assert!(small.looks.nodes && !small.looks.machine, "{small:?}");
-    assert_eq!(only(tracker.due(slow)).looks, Looks { machine: true, ..Looks::default() });
+    assert!(small.kinds.nodes && !small.kinds.machine, "{small:?}");
+    assert_eq!(only(tracker.due(slow)).kinds, FactKinds { machine: true, ..FactKinds::default() });
 }
 
 #[test]
-fn memory_block_makes_the_nodes_be_looked_at() {
+fn memory_block_causes_a_reading_of_the_nodes() {
     let (mut tracker, now) = tracker();
     let block = MemoryBlockId(7);
     let event = Event::MemoryBlock { block, online: false };
     assert_eq!(tracker.handle(now, event), [Change::MemoryBlockOffline { block }]);
     let ticket = only(tracker.due(now));
-    assert_eq!(ticket.looks, Looks { nodes: true, ..Looks::default() });
+    assert_eq!(ticket.kinds, FactKinds { nodes: true, ..FactKinds::default() });
     let mut nodes = machine().topology.nodes;
     nodes[1].memory = Some(DataSize::bytes(5));
     let facts = Facts { nodes: Some(nodes), ..Facts::default() };
     let expected = Change::NodeMemory { node: NodeId(1), memory: Some(DataSize::bytes(5)) };
-    assert_eq!(tracker.looked(now, &ticket, facts), [expected]);
+    assert_eq!(tracker.facts_read(now, &ticket, facts), [expected]);
 }
 
 #[test]
-fn events_during_a_look_outlast_its_facts() {
+fn events_during_a_reading_outlast_its_facts() {
     let (mut tracker, now) = tracker();
     tracker.handle(now, Event::Lost);
     let ticket = only(tracker.due(now));
@@ -95,27 +95,27 @@ fn events_during_a_look_outlast_its_facts() {
     found.topology.online_cpus.remove(CpuId(0));
     found.topology.allowed_cpus.remove(CpuId(0));
     let facts = Facts { machine: Some(Box::new(found)), ..Facts::default() };
-    let changes = tracker.looked(now, &ticket, facts);
+    let changes = tracker.facts_read(now, &ticket, facts);
     let removed = Change::AllowedCpus { removed: "0".parse().unwrap(), added: CpuSet::new() };
     assert_eq!(changes, [Change::CpuOffline { cpu: CpuId(0) }, removed]);
     assert_eq!(tracker.snapshot().topology.online_cpus.to_string(), "1-2");
 }
 
 #[test]
-fn look_that_missed_more_than_is_kept_is_made_again() {
+fn reading_that_missed_too_many_events_is_repeated() {
     let (mut tracker, now) = tracker();
     tracker.handle(now, Event::Nodes);
     let ticket = only(tracker.due(now));
     for _ in 0..=LONGEST_LOG {
         tracker.handle(now, Event::Cpuset);
     }
-    assert_eq!(tracker.looked(now, &ticket, Facts::default()), []);
-    let due: Vec<Looks> = tracker.due(now).into_iter().map(|ticket| ticket.looks).collect();
-    assert!(due.contains(&Looks { machine: true, ..Looks::default() }), "{due:?}");
+    assert_eq!(tracker.facts_read(now, &ticket, Facts::default()), []);
+    let due: Vec<FactKinds> = tracker.due(now).into_iter().map(|ticket| ticket.kinds).collect();
+    assert!(due.contains(&FactKinds { machine: true, ..FactKinds::default() }), "{due:?}");
 }
 
 #[test]
-fn link_change_and_a_look_at_its_speed() {
+fn link_change_and_a_reading_of_its_speed() {
     let (mut tracker, now) = tracker();
     let state = LinkState { index: 2, link: Some((Some(false), None)), ..LinkState::default() };
     let nic = || "eth0".to_owned();
@@ -124,10 +124,10 @@ fn link_change_and_a_look_at_its_speed() {
         [Change::NicLink { nic: nic(), up: Some(false), carrier: None }]
     );
     let ticket = only(tracker.due(now));
-    assert_eq!(ticket.looks.speeds, BTreeSet::from([2]));
+    assert_eq!(ticket.kinds.speeds, BTreeSet::from([2]));
     let speed = Some(Bandwidth::mbps(10));
     let facts = Facts { speeds: vec![(2, speed)], ..Facts::default() };
-    assert_eq!(tracker.looked(now, &ticket, facts), [Change::NicSpeed { nic: nic(), speed }]);
+    assert_eq!(tracker.facts_read(now, &ticket, facts), [Change::NicSpeed { nic: nic(), speed }]);
 }
 
 #[test]
@@ -138,11 +138,11 @@ fn interfaces_are_told_apart_by_number() {
     let renamed = Change::NicRenamed { from: "eth0".to_owned(), to: "rail0".to_owned() };
     assert_eq!(tracker.handle(now, named(2, "rail0")), [renamed]);
     assert_eq!(tracker.handle(now, named(3, "eth0")), [], "it has to be read first");
-    let ticket = tracker.due(now).into_iter().find(|ticket| ticket.looks.nics).expect("interfaces are looked at");
+    let ticket = tracker.due(now).into_iter().find(|ticket| ticket.kinds.nics).expect("interfaces are read");
     let new = Nic { index: Some(3), ..Nic::named("eth0") };
     let nics = vec![new.clone(), tracker.snapshot().topology.nics[0].clone()];
     let facts = Facts { nics: Some(nics), ..Facts::default() };
-    assert_eq!(tracker.looked(now, &ticket, facts), [Change::NicAdded { nic: Box::new(new) }]);
+    assert_eq!(tracker.facts_read(now, &ticket, facts), [Change::NicAdded { nic: Box::new(new) }]);
     assert_eq!(tracker.handle(now, Event::LinkGone { index: 2 }), [Change::NicRemoved { nic: "rail0".to_owned() }]);
     assert_eq!(tracker.snapshot().topology.nics[0].index, Some(3));
 }
@@ -164,41 +164,41 @@ fn announced_move_of_an_interrupt() {
     let (mut tracker, now) = tracker();
     let mut moved_to = |cpus: &str, at: Instant| {
         let ticket = only(tracker.due(at));
-        assert!(ticket.looks.interrupts);
+        assert!(ticket.kinds.interrupts);
         let affinity: Option<CpuSet> = cpus.parse().ok();
         let facts = Facts { interrupts: [(24, (affinity.clone(), affinity))].into(), ..Facts::default() };
-        let changes = tracker.looked(at, &ticket, facts);
+        let changes = tracker.facts_read(at, &ticket, facts);
         let [Change::InterruptMoved { number: 24, expected, .. }] = changes[..] else { panic!("{changes:?}") };
         tracker.expect_interrupt(24, "2".parse().unwrap());
         expected
     };
-    let at = |look| now + Duration::from_secs(5) * look;
+    let at = |poll| now + Duration::from_secs(5) * poll;
     assert!(!moved_to("1", at(1)));
     assert!(moved_to("2", at(2)));
     assert!(!moved_to("3", at(3)));
 }
 
 #[test]
-fn slow_look_finds_interfaces_without_rtnetlink() {
+fn poll_finds_interfaces_without_rtnetlink() {
     let (mut tracker, start) = tracker();
-    assert!(!only(tracker.due(start + Duration::from_secs(5))).looks.nics);
+    assert!(!only(tracker.due(start + Duration::from_secs(5))).kinds.nics);
     let (mut tracker, start) = self::tracker();
-    tracker.look_for_nics();
-    assert!(only(tracker.due(start + Duration::from_secs(5))).looks.nics);
+    tracker.poll_nics();
+    assert!(only(tracker.due(start + Duration::from_secs(5))).kinds.nics);
 }
 
 #[test]
-fn slow_look_that_takes_long_comes_seldom() {
+fn poll_that_takes_long_comes_seldom() {
     let (mut tracker, now) = tracker();
     let at = now + Duration::from_secs(5);
     assert_eq!(tracker.due(now), []);
     let ticket = only(tracker.due(at));
-    assert_eq!(ticket.looks, Looks { cpus: true, nodes: true, interrupts: true, ..Looks::default() });
-    assert_eq!(tracker.next_due(), None, "one look at a time");
-    tracker.looked(at, &ticket, Facts::default());
-    tracker.slow_look_took(at, Duration::from_millis(1));
+    assert_eq!(ticket.kinds, FactKinds { cpus: true, nodes: true, interrupts: true, ..FactKinds::default() });
+    assert_eq!(tracker.next_due(), None, "one reading at a time");
+    tracker.facts_read(at, &ticket, Facts::default());
+    tracker.poll_took(at, Duration::from_millis(1));
     assert_eq!(tracker.next_due(), Some(at + Duration::from_secs(5)));
-    tracker.slow_look_took(at, Duration::from_millis(10));
+    tracker.poll_took(at, Duration::from_millis(10));
     assert_eq!(tracker.next_due(), Some(at + Duration::from_secs(20)));
 }
 
@@ -245,7 +245,7 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     /// The first snapshot of a subscription and the changes after it give the monitor's snapshot.
     #[test]
-    fn changes_make_the_old_snapshot_the_new_one(events in prop::collection::vec(event(), 0..40), looks in 0..4usize) {
+    fn changes_make_the_old_snapshot_the_new_one(events in prop::collection::vec(event(), 0..40), phase in 0..4usize) {
         let (mut tracker, now) = tracker();
         let mut followed = tracker.snapshot().clone();
         let mut tickets = Vec::new();
@@ -253,12 +253,12 @@ proptest! {
             let changes = match event {
                 Event::Facts(facts) if !tickets.is_empty() => {
                     let ticket = tickets.remove(0);
-                    tracker.looked(now, &ticket, *facts)
+                    tracker.facts_read(now, &ticket, *facts)
                 }
                 event => tracker.handle(now, event),
             };
             changes.iter().for_each(|change| followed.apply(change));
-            if number % 4 == looks {
+            if number % 4 == phase {
                 tickets.extend(tracker.due(now));
             }
         }

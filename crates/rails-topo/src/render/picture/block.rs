@@ -17,7 +17,7 @@ pub(super) struct Block {
     /// The end of the lines of rails.
     pub(super) anchor: Option<Anchor>,
     /// The minimum width and height, so that blocks of a kind are alike with any text.
-    pub(super) least: (f64, f64),
+    pub(super) min_size: (f64, f64),
     /// The wanted ratio of width to height; `None` leaves it to the layout.
     pub(super) shape: Option<f64>,
 }
@@ -100,7 +100,7 @@ impl Block {
             sections: Vec::new(),
             rails: Vec::new(),
             anchor: None,
-            least: (0.0, 0.0),
+            min_size: (0.0, 0.0),
             shape: None,
         }
     }

@@ -81,7 +81,7 @@ fn measure(block: &Block, shape: f64, own: f64) -> Measured {
             let (wide, high) = extent(&spots(sizes, width, gap));
             (widest, body) = (wide.max(widest), body + high + if body > 0.0 { gap } else { 0.0 });
         }
-        ((widest + 2.0 * gap).max(block.least.0), (body + 2.0 * gap).max(block.least.1))
+        ((widest + 2.0 * gap).max(block.min_size.0), (body + 2.0 * gap).max(block.min_size.1))
     };
     let mut best = (size(text), text);
     for width in widths(&sizes, gap).into_iter().map(|width| width.max(text)) {

@@ -100,7 +100,7 @@ impl<'a> Scene<'a> {
             block.rows.push(Row::text(10.0, &name, Tone::Dim));
             let bar = |name: String| {
                 let mut bar = Block::new(Kind::PrivateCache, vec![Row::text(8.0, &name, Tone::Dim)]);
-                bar.least.0 = BAR;
+                bar.min_size.0 = BAR;
                 bar
             };
             // The caches stand below each other, as they lie between the core and its memory.
@@ -129,19 +129,19 @@ impl<'a> Scene<'a> {
             Detail::Wide => (10.0, 8.0, cpu.to_string(), 6),
         };
         let mut rows = vec![Row::of(size, vec![Cell::new(&name, if rails.is_empty() { tone } else { Tone::Bold })])];
-        let mut least = 2.0 * Kind::Pu(state).gap() + rows[0].height();
+        let mut min_height = 2.0 * Kind::Pu(state).gap() + rows[0].height();
         if self.marks.has_rails_on_cpus() {
             let row = Row::of(small, self.marks.frames(&rails, 2));
-            least += row.height();
+            min_height += row.height();
             rows.push(row);
         }
         if self.marks.has_letters() {
             let row = Row::of(small, self.marks.letters_of(cpu, columns));
-            least += row.height();
+            min_height += row.height();
             rows.push(row);
         }
         let mut block = Block::new(Kind::Pu(state), rows);
-        block.least = (if self.detail == Detail::Close { 66.0 } else { 36.0 }, least);
+        block.min_size = (if self.detail == Detail::Close { 66.0 } else { 36.0 }, min_height);
         block.hint = self.hint(cpu, state, &rails);
         block.rails = rails;
         block.anchor = Some(Anchor::Cpu(cpu));

@@ -26,7 +26,7 @@ impl Load {
         Self { start: now, since, is_asleep, awake, asleep, was_busy }
     }
 
-    /// The thread falls asleep, or wakes.
+    /// Notes that the thread falls asleep, or wakes.
     pub(crate) fn change(&self, is_asleep: bool, now: Instant) {
         let now = self.nanoseconds(now);
         let time = now.saturating_sub(self.since.swap(now, Relaxed));
@@ -55,7 +55,7 @@ impl Load {
     }
 }
 
-/// Long beside a timer's lateness, and short beside the queue of a path.
+/// The period is long beside the lateness of a timer, and short beside the queue of a network path.
 const PERIOD: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

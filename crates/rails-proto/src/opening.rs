@@ -81,7 +81,7 @@ impl Calls {
         wait
     }
 
-    /// The call to that address has failed. Further failures of it change nothing.
+    /// Notes that the attempt at an address has failed. Further failures of it change nothing.
     pub fn failed(&mut self, index: usize) {
         for name in &mut self.names {
             if name.called.remove(&index) {
@@ -115,13 +115,13 @@ impl Awaited {
         Self { lanes: (0..names.len()).collect(), names, reached: BTreeSet::new() }
     }
 
-    /// That lane is up.
+    /// Notes that a lane is up.
     pub fn up(&mut self, lane: usize) {
         self.lanes.remove(&lane);
         self.reached.insert(self.names[lane]);
     }
 
-    /// That lane has failed for the first time.
+    /// Notes the first failure of a lane.
     pub fn failed(&mut self, lane: usize) {
         self.lanes.remove(&lane);
     }

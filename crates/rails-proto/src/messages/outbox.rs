@@ -8,11 +8,11 @@ use std::{collections::VecDeque, fmt};
 /// The messages that wait to be cut: the most urgent first, and within a priority in the order in
 /// which the application sent them.
 ///
-/// The outbox appends small messages to each other as they come, and cuts a packet of as many as a
-/// lane takes. It reserves a message's range of the stream with the first cut, and only if the
-/// peer's window has room for the whole message: so each message that has begun can end, even if
-/// others wait. While a message waits for room, no less urgent one begins, or the message could
-/// wait for ever.
+/// The outbox appends small messages to each other as they come, and cuts packets from them that
+/// are as long as a lane takes. It reserves a message's range of the stream with the first cut, and
+/// only if the peer's window has room for the whole message: so each message that has begun can
+/// end, even if others wait. While a message waits for room, no less urgent one begins, or the
+/// message could wait for ever.
 pub(crate) struct Outbox {
     queues: [Queue; Priority::LEVELS],
     /// Messages up to this length, with their prefix, go into packets.

@@ -1,4 +1,4 @@
-//! The policy of a stream: which bytes a lane takes next, and when it takes none.
+//! The policy of a stream: the bytes that a lane takes next, if it takes any.
 //!
 //! The scheduler of a [connection](crate::connection) asks the policy whenever a lane has room, and
 //! carries the answer out. The policy only decides; it sees time and bytes in its
@@ -70,7 +70,7 @@ pub trait StripePolicy: fmt::Debug + Send {
         false
     }
 
-    /// The built-in policy that this is, for [records](crate::record::Record). Default: none.
+    /// The name of a built-in policy, for [records](crate::record::Record). Default: none.
     fn built_in(&self) -> Option<Policy> {
         None
     }

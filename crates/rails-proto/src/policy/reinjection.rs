@@ -59,8 +59,8 @@ fn is_overdue(view: &SchedulerView<'_>, chunk: &ChunkView) -> bool {
     chunk.age >= view.overdue_after(chunk.lane)
 }
 
-/// Whether a second copy of a chunk pays. The copy takes `own`; the chunk has been in flight for
-/// `age` and takes `theirs` in all.
+/// Whether a second copy of a chunk is worth its bytes. The copy takes `own`; the chunk has been in
+/// flight for `age` and takes `theirs` in all.
 fn pays(own: Duration, age: Duration, theirs: Duration) -> bool {
     age.saturating_add(2 * own).saturating_add(MIN_GAIN) < theirs
 }

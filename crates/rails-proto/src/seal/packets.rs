@@ -70,8 +70,8 @@ impl PacketSeals {
 }
 
 impl PacketSealer {
-    /// Has the key of the packet of that number ready, which those below may not need any more. A
-    /// clone that is made after this need not derive it.
+    /// Derives the key of the packet with that number, in place of the keys before it. A clone that
+    /// is made after this need not derive the key.
     pub fn advance(&mut self, number: u64) {
         while self.0.number < number / PACKETS_PER_KEY {
             self.0 = Arc::new(self.0.next());

@@ -195,7 +195,8 @@ impl Inbox {
                 self.window.add_duplicated(length - u64::from(new));
             }
         }
-        // The check passes every unread message, and what comes after everything has arrived is a copy.
+        // The check passes every unread message, and all chunks that come after everything has arrived are
+        // copies.
         if was_complete { Ok(()) } else { self.check_the_end() }
     }
 

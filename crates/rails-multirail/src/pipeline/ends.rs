@@ -37,7 +37,7 @@ pub struct Output<T> {
     spin: Spin,
 }
 
-/// The time that an end tries again and again.
+/// How long an end tries again and again before it sleeps.
 #[derive(Debug)]
 struct Spin {
     time: Duration,

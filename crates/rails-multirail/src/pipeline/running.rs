@@ -65,7 +65,7 @@ type Outcome = Result<Result<(), Box<dyn Error + Send + Sync>>, TaskError>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HadStopped(bool);
 
-/// The waits at a stage, and the number of looks in a row at which each went on.
+/// The waits of a stage, with the number of checks in a row at which each went on.
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     items_in: u64,
@@ -319,7 +319,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// That many stages, of which each but the source has read all items of the one before.
+    /// `count` stages, of which each but the source has read all items of the one before.
     fn stages(count: usize) -> (Vec<Arc<Meter>>, Vec<Seen>) {
         let meter = |stage: usize| Meter::new(stage.to_string(), Instant::now(), Arc::default());
         ((0..count).map(meter).collect(), vec![Seen::default(); count])

@@ -35,7 +35,7 @@ struct NicPlace<'a> {
     serving: CpuSet,
 }
 
-/// The surroundings of the CPU that is sought.
+/// The criteria by which a CPU is sought.
 pub(super) struct Sought<'s> {
     /// The place of each of the rail's devices.
     pub(super) near: Vec<Place>,

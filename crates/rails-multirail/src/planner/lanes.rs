@@ -17,7 +17,7 @@ use rails_topo::{CpuId, CpuSet, Nic, NodeId};
 pub(super) struct PlacedLane<'a> {
     pub(super) rail: ResolvedRail<'a>,
     pub(super) chosen: Candidate,
-    /// The surroundings in which the CPU was sought.
+    /// The criteria by which the CPU was sought.
     pub(super) sought: Sought<'a>,
     /// The number of CPUs among which it was chosen.
     pub(super) usable: usize,

@@ -97,7 +97,7 @@ struct Running {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A runtime's thread, as it has placed itself.
+/// The placement of a runtime's thread, its handle, and its threads for work that computes.
 type Built = (Placement, Handle, Arc<Threads>);
 
 /// The time that the drop of a [`RailRuntime`], or of the last clone of [`Rails`](crate::Rails),
@@ -338,8 +338,8 @@ impl RailRuntimeBuilder {
                 parking.detach();
                 alive.life.enter(Stage::Stopping);
                 beside.end();
-                // This drops the tasks, and then waits for blocking work, without a limit: the limits are the
-                // waiting callers'.
+                // Dropping the runtime drops the tasks, and then waits for blocking work, without a limit: the limits
+                // are the waiting callers'.
                 drop(runtime);
                 beside.wait();
             }

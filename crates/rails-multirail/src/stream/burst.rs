@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Says which small writes wait for the next ones, to leave in one chunk with them.
+/// Decides which small writes wait for the next ones, to leave in one chunk with them.
 ///
 /// A task that has more requests at hand than the one it answers writes again at once. A chunk for
 /// each answer would cost a system call and a wake of the peer for each. But a task that computes
@@ -53,8 +53,8 @@ impl Burst {
         waits
     }
 
-    /// The writes that waited leave. The task may wait before its next write, which says nothing
-    /// about its haste.
+    /// Lets the waiting writes leave. The task may wait before its next write, which is no sign
+    /// that it is slow.
     pub(super) fn end(&mut self, now: Instant) {
         self.leave(now);
         self.last = None;

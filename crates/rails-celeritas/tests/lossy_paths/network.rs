@@ -232,7 +232,7 @@ impl Network {
         was_under_way
     }
 
-    /// That end sends no further message.
+    /// Has that end send no further message.
     pub(crate) fn finish(&mut self, end: End) {
         self.ends[end].finish();
         self.work();

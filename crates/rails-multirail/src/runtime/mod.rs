@@ -338,8 +338,8 @@ impl RailRuntimeBuilder {
                 parking.detach();
                 alive.life.enter(Stage::Stopping);
                 beside.end();
-                // Dropping the runtime drops the tasks, and then waits for blocking work, without a limit: the limits
-                // are the waiting callers'.
+                // Dropping the runtime drops the tasks, and then waits for blocking work, without a limit: the
+                // limits are the waiting callers'.
                 drop(runtime);
                 beside.wait();
             }

@@ -129,7 +129,7 @@ impl Inner {
         })
     }
 
-    /// Whether the task has polled in vain for so long that it is to block.
+    /// Whether the task has polled in vain long enough to block.
     pub(crate) fn is_to_block(&self, clock: impl Fn() -> u64) -> bool {
         self.options.blocking.as_ref().is_some_and(|blocking| {
             let now = clock();

@@ -62,7 +62,8 @@ const PERIOD: Duration = Duration::from_millis(1);
 mod tests {
     use super::*;
 
-    /// The load after so many rounds of microseconds awake and asleep, at the end of a time awake.
+    /// Whether a thread is busy that is awake for half of `awake` microseconds after `rounds`
+    /// rounds of `awake` microseconds awake and `asleep` microseconds asleep.
     fn is_busy(rounds: u32, awake: u64, asleep: u64) -> bool {
         let mut now = Instant::now();
         let load = Load::new(now);

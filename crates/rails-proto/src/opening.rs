@@ -165,14 +165,14 @@ pub enum Turn {
 impl Race {
     /// RFC 8305's "Connection Attempt Delay", for few lanes.
     pub const DELAY: Duration = Duration::from_millis(250);
-    /// The last lane of a stream begins at most so long after the first. For the most lanes, the
-    /// delay is 16 ms.
+    /// The longest time from the beginning of the first lane of a stream to that of the last. For
+    /// the most lanes, the delay is 16 ms.
     pub const SPREAD: Duration = Duration::from_secs(1);
     /// RFC 8305's "Minimum Connection Attempt Delay", also for more addresses than a stream has
     /// lanes.
     const MIN_DELAY: Duration = Duration::from_millis(10);
 
-    /// Creates a race of that many lanes.
+    /// Creates a race of `lanes` lanes.
     pub fn new(lanes: usize) -> Self {
         Self { delay: Self::delay(lanes), trying: 0, latest: None }
     }

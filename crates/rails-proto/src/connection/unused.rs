@@ -69,5 +69,5 @@ impl Unused {
     }
 }
 
-/// An event reports a lane that has left waiting bytes to others for so long.
+/// An event reports a lane that has left waiting bytes to others for this time.
 const WORTH_TELLING: Duration = Duration::from_secs(2);

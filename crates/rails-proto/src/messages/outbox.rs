@@ -232,7 +232,7 @@ impl fmt::Debug for Outbox {
 }
 
 /// The most bytes of small messages that are gathered as they come, and the longest small message.
-/// To copy so many bytes costs a microsecond, and a slow lane takes no fewer at a time.
+/// A copy of this number of bytes takes a microsecond, and a slow lane takes no fewer at a time.
 const GATHERED: usize = 16 << 10;
 /// The longest packet: beyond this, aggregation gains nothing, and more urgent messages would wait
 /// behind it.

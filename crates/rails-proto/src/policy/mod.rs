@@ -96,10 +96,11 @@ pub trait StripePolicy: fmt::Debug + Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The lane takes at most so many new bytes. The scheduler treats 0 as 1, and gives no more
-    /// than [`SchedulerView::longest_chunk`] and the waiting bytes.
+    /// The lane takes at most this number of new bytes. The scheduler treats 0 as 1, and gives no
+    /// more than [`SchedulerView::longest_chunk`] and the waiting bytes.
     New(usize),
-    /// The lane takes the first of the [requeued](SchedulerView::requeued) bytes, at most so many.
+    /// The lane takes the first of the [requeued](SchedulerView::requeued) bytes, at most this
+    /// number.
     Requeue(usize),
     /// The lane sends the chunk at this offset again. Another lane has it in flight, and this one
     /// has not.

@@ -197,7 +197,7 @@ impl Reassembler {
         self.in_order
     }
 
-    /// How many bytes have arrived behind a gap: now, and at most so far.
+    /// How many bytes have arrived behind a gap: the present number, and the greatest so far.
     pub(crate) fn bytes_out_of_order(&self) -> (u64, u64) {
         (self.window.bytes_arrived() - self.in_order, self.max_out_of_order)
     }

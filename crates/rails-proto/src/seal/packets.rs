@@ -9,7 +9,7 @@ use aws_lc_rs::{
 use std::{fmt, sync::Arc};
 use zeroize::Zeroizing;
 
-/// The packets that one key seals: so many of 9,000 bytes have 2^29 blocks of 16 bytes.
+/// The packets that one key seals: if each has 9,000 bytes, they have 2^29 blocks of 16 bytes.
 pub const PACKETS_PER_KEY: u64 = 1 << 20;
 
 /// Seals the packets of one direction. Clones seal with the same keys, so that several threads may

@@ -82,7 +82,7 @@ pub enum Place {
     /// The message's buffer: the lane [borrows](crate::connection::Connection::lend) its piece for
     /// as long as it reads without waiting.
     Message,
-    /// The buffer of a message that begins: the inbox first needs a buffer of so many bytes.
+    /// The buffer of a message that begins: the inbox first needs a buffer of this number of bytes.
     NeedsBuffer(usize),
 }
 
